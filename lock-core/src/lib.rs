@@ -1,0 +1,1 @@
+//! The contract of polylock's distributed locks, their policy, and the memory backend

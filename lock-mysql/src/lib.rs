@@ -1,0 +1,1 @@
+//! polylock's MySQL and MariaDB backend

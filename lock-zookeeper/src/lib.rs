@@ -1,0 +1,1 @@
+//! polylock's ZooKeeper backend

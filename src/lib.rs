@@ -1,0 +1,1 @@
+//! Distributed locks with fencing tokens: one API over Redis, MySQL and ZooKeeper.

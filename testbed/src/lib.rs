@@ -1,0 +1,1 @@
+//! Real lock servers for polylock's tests

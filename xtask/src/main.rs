@@ -1,0 +1,2 @@
+//! polylock's build and test commands
+fn main() {}
