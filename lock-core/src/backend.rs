@@ -1,0 +1,233 @@
+//! For those who implement a backend, or test one: the contract between core, which is policy, and a backend, which
+//! is mechanism.
+//!
+//! A backend implements [`DistributedLock`] and [`Hold`]. It owns its connections or session with their liveness, its
+//! encoding of names, and its scripts or statements. Core decides when to renew, how long to wait, when to try again,
+//! and what was lost; it never drops a future of [`acquire`](DistributedLock::acquire),
+//! [`abandon`](DistributedLock::abandon), [`release`](Hold::release) or [`hand_over`](Hold::hand_over) half-way, as
+//! long as the runtime lives. `MemoryBackend` is the reference; the `conformance-tests` crate
+//! tells whether yours keeps the contract.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+pub use self::capabilities::Capabilities;
+pub use self::holder::HolderId;
+pub use self::lease::{Armed, Lease, Sent};
+pub use self::request::{AcquireRequest, RequestControl, RequestOptions, Terms, Wait};
+pub use self::status::{HolderStatus, LockStatus};
+pub use crate::error::LostCause;
+
+use crate::error::Result;
+use crate::name::LockName;
+use crate::token::FencingToken;
+
+mod capabilities;
+mod holder;
+pub(crate) mod lease;
+mod request;
+mod status;
+
+/// A lock server, seen from one process.
+///
+/// # Contract
+/// - **Exclusion.** At most one holder id has a name at a time. No request ever shortens a hold at the server: expiry
+///   moves only forward, so that late, repeated and reordered requests are harmless.
+/// - **The lease counts from before sending.** Take [`AcquireRequest::sending`] before each request that may grant,
+///   and arm the lease with it when the answer is there. After any wait, what arms is a request that was sent after
+///   the wait.
+/// - **Tokens.** Every grant's token is larger than every earlier grant's of that name: also after expiry, release,
+///   rollback and deletion of the name's state.
+/// - **Unknown outcomes.** A timeout, a reset or a dropped connection may have taken effect: answer an error, never
+///   [`Attempt::Busy`]. Core then repeats the request under the same holder id or abandons it.
+/// - **Retired ids.** After [`abandon`](Self::abandon) or a release no request of that holder id may take effect any
+///   more: send them over one connection, end the old one first, or leave a tombstone.
+/// - **Secrets** never reach `Debug`, errors or traces.
+#[async_trait]
+pub trait DistributedLock: Debug + Send + Sync + 'static {
+    /// What this backend promises beyond the minimum. Does no I/O, and answers the same every time.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Reaches the server and checks that it can serve. A backend connects on demand as well: this is for those who
+    /// want to know at start-up.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) when the server was not reached within the
+    /// backend's connect timeout; at once [`Denied`](crate::ErrorKind::Denied) for wrong credentials and
+    /// [`Misconfigured`](crate::ErrorKind::Misconfigured) for a server that is not of the kind wanted.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point.
+    async fn connect(&self) -> Result<()>;
+
+    /// Acquires, or says that the name is taken.
+    ///
+    /// With [`Wait::No`] it never waits and leaves no place. Otherwise it waits at the server where the server can
+    /// wake it, telling core of it by [`AcquireRequest::note_busy`]; where the server cannot, it answers
+    /// [`Busy`] with the time after which to ask again, and the place it has, if any, is kept. It is driven to its end
+    /// even when nobody waits for it any more: then [`AcquireRequest::given_up`] fires, and it ends soon, with
+    /// whatever answer. May be called again with the same request after an error or [`Busy`]; when the holder id has
+    /// the name already, the answer is the same grant with the full ttl armed.
+    ///
+    /// # Errors
+    /// Whatever the server or the way to it says. Core repeats it while the error is
+    /// [retryable](crate::Error::is_retryable) and somebody waits, once the server has ever answered.
+    ///
+    /// # Cancel safety
+    /// Never dropped half-way while the runtime lives.
+    async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt>;
+
+    /// Undoes whatever this request's holder id may have left at the server: a hold, a place, a request under way.
+    /// Idempotent. After it the id is dead.
+    ///
+    /// # Errors
+    /// When it is not known to be undone; core calls it again until then, or until the hold has ended by itself.
+    ///
+    /// # Cancel safety
+    /// Never dropped half-way while the runtime lives.
+    async fn abandon(&self, request: &AcquireRequest) -> Result<()>;
+
+    /// Who has the name, as the server sees it.
+    ///
+    /// # Errors
+    /// When the server cannot be asked.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point.
+    async fn status(&self, name: &LockName) -> Result<LockStatus>;
+}
+
+/// A hold at the server. Every method takes `&self`, so that a release never waits for a hung renewal.
+///
+/// Dropping it without a release leaves the hold to end by itself.
+#[async_trait]
+pub trait Hold: Debug + Send + Sync + 'static {
+    /// The hold's fencing token.
+    fn token(&self) -> FencingToken;
+
+    /// Keeps the hold for at least `ttl` from now, never shorter than it is kept already. Where the backend's session
+    /// renews, core calls it only to [extend](crate::Guard::extend).
+    ///
+    /// # Errors
+    /// When the outcome is unknown. Core tries again until the lease has ended.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point, and is when the release begins.
+    async fn renew(&self, ttl: Duration) -> Result<Renewal>;
+
+    /// Ends the hold, if it is still this holder's. Idempotent: when the answer to an earlier call got lost,
+    /// [`ReleaseOutcome::AlreadyLost`] may be that call's doing, and core knows.
+    ///
+    /// # Errors
+    /// When the outcome is unknown. Core tries again until the lease has ended.
+    ///
+    /// # Cancel safety
+    /// Never dropped half-way while the runtime lives.
+    async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome>;
+
+    /// Passes the hold to the next waiter of this process, on its own terms and with a fresh token. Idempotent per
+    /// request. Defaults to a release, after which the next one acquires by itself.
+    ///
+    /// # Errors
+    /// When the outcome is unknown: core undoes both ids, the giver's first.
+    ///
+    /// # Cancel safety
+    /// Never dropped half-way while the runtime lives.
+    async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
+        let _ = next;
+        Ok(match self.release(ReleaseOptions::default()).await? {
+            ReleaseOutcome::Released => HandOver::Yielded,
+            ReleaseOutcome::AlreadyLost => HandOver::AlreadyLost,
+        })
+    }
+}
+
+/// The answer to an acquire.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Attempt {
+    /// The name is ours.
+    Granted(Arc<dyn Hold>, Armed),
+    /// Somebody else has it.
+    Busy(Busy),
+}
+
+/// Somebody else has the name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Busy {
+    /// What the holder calls itself, where the server knows.
+    pub holder: Option<Arc<str>>,
+    /// When to ask again, where the server cannot wake us. Core asks no later than that; without it, it backs off.
+    pub ask_again: Option<Duration>,
+}
+
+impl Busy {
+    /// Busy, and nothing else is known.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds what the holder calls itself.
+    #[must_use]
+    pub fn with_holder(mut self, label: impl Into<Arc<str>>) -> Self {
+        self.holder = Some(label.into());
+        self
+    }
+
+    /// Adds when to ask again.
+    #[must_use]
+    pub fn with_ask_again(mut self, after: Duration) -> Self {
+        self.ask_again = Some(after);
+        self
+    }
+}
+
+/// The answer to a renewal.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Renewal {
+    /// The hold goes on.
+    Renewed(Armed),
+    /// The server says that the hold is not ours any more.
+    Lost,
+}
+
+/// How to release. Room for the minimum hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReleaseOptions {}
+
+/// The answer to a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReleaseOutcome {
+    /// The hold was ours and has ended.
+    Released,
+    /// The hold was not ours any more; nothing was touched.
+    AlreadyLost,
+}
+
+/// The answer to a hand-over.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum HandOver {
+    /// The next one has it.
+    Granted(Arc<dyn Hold>, Armed),
+    /// Released; the next one has nothing and acquires by itself.
+    Yielded,
+    /// The hold was not ours any more; nothing was touched.
+    AlreadyLost,
+}
+
+/// In which way a name is held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Mode {
+    /// By one holder alone.
+    #[default]
+    Exclusive,
+}

@@ -1,0 +1,45 @@
+//! Who holds.
+
+use std::fmt;
+
+/// 128 random bits, minted for one acquisition and retired for ever once that was released or abandoned.
+///
+/// It is what a server compares before it lets anyone renew or release, so [`Debug`](fmt::Debug) shows only its
+/// beginning; [`Display`](fmt::Display) writes all of it, as 32 lower-case hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct HolderId(u128);
+
+impl HolderId {
+    /// How many hexadecimal digits it is written with.
+    pub const HEX_DIGITS: usize = 32;
+
+    /// Mints a new one.
+    pub fn random() -> Self {
+        Self(rand::random())
+    }
+}
+
+impl fmt::Display for HolderId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Debug for HolderId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HolderId({:06x}..)", self.0 >> 104)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn written_in_full_but_shown_in_part() {
+        let holder = HolderId(0x00ff << 112);
+        assert_eq!(holder.to_string(), "00ff0000000000000000000000000000");
+        assert_eq!(format!("{holder:?}"), "HolderId(00ff00..)");
+        assert_ne!(HolderId::random(), HolderId::random());
+    }
+}

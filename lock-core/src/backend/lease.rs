@@ -1,0 +1,316 @@
+//! The local record of how long a hold may still be believed in.
+
+use std::fmt;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use crate::error::{Error, ErrorKind, Lost, LostCause, Result};
+use crate::name::LockName;
+use crate::sync::{Arc, AtomicU64, Mutex, Notify, Ordering};
+
+/// How long this process may believe in a hold, by its own monotonic clock.
+///
+/// It exists before anything is sent, so that a loss can never arrive too early to be recorded. A backend arms it
+/// with every answer that grants or prolongs the hold:
+///
+/// ```
+/// # use std::time::Duration;
+/// # use lock_core::LockName;
+/// # use lock_core::backend::Lease;
+/// # fn send_and_await_the_answer() {}
+/// # fn main() -> Result<(), lock_core::Error> {
+/// # let lease = Lease::new(LockName::new("a")?);
+/// let ttl = Duration::from_secs(10);
+/// let sent = lease.sending(); // before sending, never after
+/// send_and_await_the_answer();
+/// let armed = lease.arm(sent, ttl)?; // what a grant or a renewal must carry
+/// # drop(armed); Ok(()) }
+/// ```
+///
+/// The end of a lease only ever moves forward; a fixed one's is set once. A lease that has ended is lost for good,
+/// whether anybody looked at the clock by then or not. Clones are the same lease.
+#[derive(Clone)]
+pub struct Lease(Arc<Shared>);
+
+struct Shared {
+    name: LockName,
+    fixed: bool,
+    record: Mutex<Record>,
+    changed: Notify,
+}
+
+struct Record {
+    phase: Phase,
+    /// When belief ends; meaningful once armed.
+    end: Option<Instant>,
+    /// The number of the suspicion that no arming has cleared yet.
+    suspected: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Unarmed,
+    Live,
+    Releasing,
+    Released,
+    Lost(LostCause),
+}
+
+/// The moment just before a request went out, from which the lease that its answer arms is counted.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    at: Instant,
+    /// How many suspicions there had been: two events may share one reading of the clock.
+    suspicions: u64,
+}
+
+/// All suspicions of this process, so that one `Sent` can arm every lease of a session.
+static SUSPICIONS: AtomicU64 = AtomicU64::new(0);
+
+impl Sent {
+    /// Now: for a request that is about to go out for several leases at once, such as a session's heartbeat.
+    pub fn now() -> Self {
+        Self {
+            at: Instant::now(),
+            suspicions: SUSPICIONS.load(Ordering::SeqCst),
+        }
+    }
+}
+
+/// The proof that a lease was armed, without which there is no grant and no renewal.
+#[derive(Debug)]
+pub struct Armed(());
+
+/// What a guard knows of its hold at this moment, by its own clock and without any network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HoldState {
+    /// Held, as far as anybody can know.
+    Held,
+    /// Still held, but a renewal failed, went unanswered, or the connection broke: the next success makes it
+    /// [`Held`](Self::Held) again, and without one it will be lost.
+    Suspect,
+    /// Released, or being released.
+    Released,
+    /// Lost for good.
+    Lost(Lost),
+}
+
+/// How a hold ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Ended {
+    /// It was released.
+    Released,
+    /// It was lost.
+    Lost(Lost),
+}
+
+/// How long a server's ttl is believed in: a tenth less, since clocks may run apart by 5 % and a server's may tick
+/// coarsely.
+pub(crate) fn believed(ttl: Duration) -> Duration {
+    ttl - ttl / 10
+}
+
+impl Lease {
+    /// A lease that nothing has armed yet. Core makes the one that a request carries.
+    pub fn new(name: LockName) -> Self {
+        Self::with_end(name, false)
+    }
+
+    /// A lease whose end is set by its first arming and never moves.
+    pub fn fixed(name: LockName) -> Self {
+        Self::with_end(name, true)
+    }
+
+    fn with_end(name: LockName, fixed: bool) -> Self {
+        let record = Mutex::new(Record {
+            phase: Phase::Unarmed,
+            end: None,
+            suspected: None,
+        });
+        Self(Arc::new(Shared {
+            name,
+            fixed,
+            record,
+            changed: Notify::new(),
+        }))
+    }
+
+    /// To be called just before a request goes out whose answer may arm this lease.
+    pub fn sending(&self) -> Sent {
+        Sent::now()
+    }
+
+    /// Believes in the hold until `ttl`, less a tenth, after `sent`, unless that is earlier than what is believed
+    /// already. Clears a suspicion that is older than `sent`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`], retryable, when a first answer comes so late that nothing is left of its lease:
+    /// the lease stays unarmed, and the same request may be sent again. [`ErrorKind::Lost`] when the lease is over.
+    pub fn arm(&self, sent: Sent, ttl: Duration) -> Result<Armed> {
+        let now = Instant::now();
+        let end = sent.at + believed(ttl);
+        let mut record = self.lock(now);
+        match record.phase {
+            Phase::Unarmed if end <= now => {
+                let message = format!("the server's answer took longer than the lease of {ttl:?}");
+                return Err(Error::new(ErrorKind::Unavailable, message).with_name(&self.0.name));
+            }
+            Phase::Unarmed => {
+                record.phase = Phase::Live;
+                record.end = Some(end);
+            }
+            Phase::Live => {
+                if !self.0.fixed {
+                    record.end = record.end.max(Some(end));
+                }
+                record.suspected = record.suspected.filter(|suspicion| *suspicion > sent.suspicions);
+            }
+            Phase::Releasing | Phase::Released => {
+                return Err(Error::new(ErrorKind::Lost, "the hold was released meanwhile").with_name(&self.0.name));
+            }
+            Phase::Lost(cause) => return Err(self.lost(cause).into()),
+        }
+        drop(record);
+        self.0.changed.notify_waiters();
+        Ok(Armed(()))
+    }
+
+    /// Marks the hold as suspect until an arming that was sent after now.
+    pub fn suspect(&self) {
+        let mut record = self.0.record.lock();
+        if record.phase == Phase::Live {
+            record.suspected = Some(SUSPICIONS.fetch_add(1, Ordering::SeqCst) + 1);
+        }
+    }
+
+    /// The hold is gone, as the server or its connection says. Does nothing to a lease that was never armed, that is
+    /// being released, or that has ended.
+    pub fn lose(&self, cause: LostCause) {
+        let mut record = self.0.record.lock();
+        if record.phase == Phase::Live {
+            record.phase = Phase::Lost(cause);
+            drop(record);
+            self.0.changed.notify_waiters();
+        }
+    }
+
+    /// What is known of the hold now. A lease that was never armed counts as released.
+    pub fn state(&self) -> HoldState {
+        let record = self.lock(Instant::now());
+        match record.phase {
+            Phase::Live if record.suspected.is_some() => HoldState::Suspect,
+            Phase::Live => HoldState::Held,
+            Phase::Unarmed | Phase::Releasing | Phase::Released => HoldState::Released,
+            Phase::Lost(cause) => HoldState::Lost(self.lost(cause)),
+        }
+    }
+
+    /// How long the hold may still be believed in; zero when it has ended.
+    pub fn valid_for(&self) -> Duration {
+        let now = Instant::now();
+        let record = self.lock(now);
+        match (record.phase, record.end) {
+            (Phase::Live, Some(end)) => end.saturating_duration_since(now),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Waits until the hold has ended, and says how. A lease that is never armed never ends.
+    ///
+    /// # Cancel safety
+    /// Dropping it changes nothing.
+    pub async fn ended(&self) -> Ended {
+        loop {
+            let changed = self.0.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            let end = {
+                let record = self.lock(Instant::now());
+                match record.phase {
+                    Phase::Released => return Ended::Released,
+                    Phase::Lost(cause) => return Ended::Lost(self.lost(cause)),
+                    Phase::Unarmed => None,
+                    Phase::Live | Phase::Releasing => record.end,
+                }
+            };
+            match end {
+                None => changed.await,
+                Some(end) => tokio::select! {
+                    () = changed => {}
+                    () = sleep_until(end) => {}
+                },
+            }
+        }
+    }
+
+    /// Ends belief because the hold is about to be released. False when there was nothing left to release.
+    ///
+    /// Reads no clock, so that a guard may be dropped anywhere.
+    pub(crate) fn begin_release(&self) -> bool {
+        let mut record = self.0.record.lock();
+        let live = record.phase == Phase::Live;
+        if live {
+            record.phase = Phase::Releasing;
+        }
+        live
+    }
+
+    /// Records how the release ended; `Err` where the server says that the hold had been gone before.
+    pub(crate) fn finish_release(&self, outcome: Result<(), LostCause>) {
+        let mut record = self.0.record.lock();
+        if record.phase == Phase::Releasing {
+            record.phase = match outcome {
+                Ok(()) => Phase::Released,
+                Err(cause) => Phase::Lost(cause),
+            };
+            drop(record);
+            self.0.changed.notify_waiters();
+        }
+    }
+
+    /// When belief ends, for whoever keeps a timer.
+    pub(crate) fn end(&self) -> Option<Instant> {
+        self.0.record.lock().end
+    }
+
+    pub(crate) fn is_live(&self) -> bool {
+        self.lock(Instant::now()).phase == Phase::Live
+    }
+
+    fn lost(&self, cause: LostCause) -> Lost {
+        Lost::new(self.0.name.clone(), cause)
+    }
+
+    /// The record as it stands at `now`: a lease whose end has passed is over, whether anybody saw it or not.
+    fn lock(&self, now: Instant) -> std::sync::MutexGuard<'_, Record> {
+        let mut record = self.0.record.lock();
+        if record.end.is_some_and(|end| end <= now) {
+            match record.phase {
+                Phase::Live => record.phase = Phase::Lost(LostCause::Expired),
+                // Unanswered, but nobody has it through us any more.
+                Phase::Releasing => record.phase = Phase::Released,
+                Phase::Unarmed | Phase::Released | Phase::Lost(_) => return record,
+            }
+            self.0.changed.notify_waiters();
+        }
+        record
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let record = self.0.record.lock();
+        f.debug_struct("Lease")
+            .field("name", &self.0.name)
+            .field("fixed", &self.0.fixed)
+            .field("phase", &record.phase)
+            .field("suspect", &record.suspected.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

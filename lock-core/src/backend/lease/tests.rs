@@ -1,0 +1,101 @@
+use super::*;
+
+const TTL: Duration = Duration::from_secs(10);
+
+fn lease() -> Lease {
+    Lease::new(LockName::new("a").unwrap())
+}
+
+async fn pass(seconds: u64) {
+    tokio::time::advance(Duration::from_secs(seconds)).await;
+}
+
+fn is_expired(lease: &Lease) -> bool {
+    matches!(lease.state(), HoldState::Lost(lost) if lost.cause() == LostCause::Expired)
+}
+
+#[tokio::test(start_paused = true)]
+async fn counts_from_before_sending_less_a_tenth() {
+    let lease = lease();
+    let sent = lease.sending();
+    pass(4).await;
+    lease.arm(sent, TTL).unwrap();
+    assert_eq!(lease.valid_for(), Duration::from_secs(5));
+    pass(5).await;
+    assert!(is_expired(&lease));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_first_answer_leaves_it_unarmed_for_another_try() {
+    let lease = lease();
+    let sent = lease.sending();
+    pass(9).await;
+    let error = lease.arm(sent, TTL).unwrap_err();
+    assert!(error.is_retryable());
+    lease.lose(LostCause::NotHeld);
+    lease.arm(lease.sending(), TTL).unwrap();
+    assert_eq!(lease.state(), HoldState::Held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn never_moves_backward_and_never_revives() {
+    let lease = lease();
+    lease.arm(lease.sending(), TTL).unwrap();
+    lease.arm(lease.sending(), Duration::from_secs(1)).unwrap();
+    assert_eq!(lease.valid_for(), Duration::from_secs(9));
+    let sent = lease.sending();
+    pass(9).await;
+    assert!(
+        lease.arm(sent, 2 * TTL).unwrap_err().is_lost(),
+        "nobody looked while it ran out"
+    );
+    assert!(is_expired(&lease));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fixed_end_stays() {
+    let lease = Lease::fixed(LockName::new("a").unwrap());
+    lease.arm(lease.sending(), TTL).unwrap();
+    pass(5).await;
+    lease.arm(lease.sending(), TTL).unwrap();
+    assert_eq!(lease.valid_for(), Duration::from_secs(4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_was_sent_after_a_suspicion_clears_it() {
+    let lease = lease();
+    lease.arm(lease.sending(), TTL).unwrap();
+    let before = lease.sending();
+    lease.suspect();
+    lease.arm(before, TTL).unwrap();
+    assert_eq!(lease.state(), HoldState::Suspect);
+    lease.arm(lease.sending(), TTL).unwrap();
+    assert_eq!(lease.state(), HoldState::Held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn release_is_not_loss_and_nothing_arms_after_it() {
+    let lease = lease();
+    lease.arm(lease.sending(), TTL).unwrap();
+    assert!(lease.begin_release());
+    lease.lose(LostCause::Disconnected);
+    assert!(lease.arm(lease.sending(), TTL).is_err());
+    lease.finish_release(Ok(()));
+    assert_eq!(lease.ended().await, Ended::Released);
+    assert!(!lease.begin_release());
+}
+
+#[tokio::test(start_paused = true)]
+async fn ended_follows_the_end_as_it_moves() {
+    let lease = lease();
+    lease.arm(lease.sending(), TTL).unwrap();
+    let started = Instant::now();
+    let waiting = tokio::spawn({
+        let lease = lease.clone();
+        async move { lease.ended().await }
+    });
+    pass(5).await;
+    lease.arm(lease.sending(), TTL).unwrap();
+    assert!(matches!(waiting.await.unwrap(), Ended::Lost(_)));
+    assert_eq!(started.elapsed(), Duration::from_secs(14));
+}

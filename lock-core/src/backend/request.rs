@@ -1,0 +1,349 @@
+//! What core asks a backend for.
+
+use std::fmt;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::holder::HolderId;
+use super::lease::{Lease, Sent};
+use super::{Busy, Mode};
+use crate::name::LockName;
+use crate::sync::{Arc, Mutex, Notify};
+use crate::token::FencingToken;
+
+/// One acquisition: what is wanted, by whom, on what terms and for how long. Clones are the same request.
+///
+/// [`ttl`](Self::ttl), [`label`](Self::label) and [`time_left`](Self::time_left) may change while it waits: read them
+/// just before each send. Made by [`RequestOptions::start`].
+#[derive(Clone)]
+pub struct AcquireRequest(Arc<Shared>);
+
+/// The other end of an [`AcquireRequest`]: changes its terms and gives it up. Dropping it gives it up.
+///
+/// After a grant it has no meaning any more.
+#[derive(Debug)]
+pub struct RequestControl(AcquireRequest);
+
+struct Shared {
+    name: LockName,
+    mode: Mode,
+    holder: HolderId,
+    fixed: bool,
+    wait: Wait,
+    token_floor: Option<FencingToken>,
+    lease: Lease,
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+struct State {
+    terms: Terms,
+    busy: Option<Busy>,
+    given_up: bool,
+}
+
+/// How long an acquire waits when the lock is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Wait {
+    /// Not at all: the answer is [`Busy`], and no place is left at the server.
+    No,
+    /// Until [`AcquireRequest::time_left`] is zero.
+    Until,
+    /// For ever.
+    #[default]
+    Forever,
+}
+
+/// The part of a request that may change while it waits.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Terms {
+    ttl: Duration,
+    label: Option<Arc<str>>,
+    deadline: Option<Instant>,
+}
+
+impl Terms {
+    /// Terms with this ttl, no label and no deadline.
+    pub fn new(ttl: Duration) -> Self {
+        Self {
+            ttl,
+            label: None,
+            deadline: None,
+        }
+    }
+
+    /// Sets what the holder calls itself.
+    #[must_use]
+    pub fn label(mut self, label: impl Into<Arc<str>>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// Sets how long from now the request may take, connecting included.
+    #[must_use]
+    pub fn time_left(mut self, time: Duration) -> Self {
+        // A deadline past the end of the clock is none.
+        self.deadline = Instant::now().checked_add(time);
+        self
+    }
+}
+
+/// Everything an [`AcquireRequest`] is made of; unset, it waits for ever in [`Mode::Exclusive`] and is renewed.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RequestOptions {
+    name: LockName,
+    terms: Terms,
+    mode: Mode,
+    wait: Wait,
+    fixed: bool,
+    token_floor: Option<FencingToken>,
+}
+
+impl RequestOptions {
+    /// A request for this name on these terms.
+    pub fn new(name: LockName, terms: Terms) -> Self {
+        Self {
+            name,
+            terms,
+            mode: Mode::default(),
+            wait: Wait::default(),
+            fixed: false,
+            token_floor: None,
+        }
+    }
+
+    /// Sets how long it waits. [`Wait::Until`] goes with [`Terms::time_left`].
+    #[must_use]
+    pub fn wait(mut self, wait: Wait) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// Makes it a fixed lease: granted for the ttl and never renewed.
+    #[must_use]
+    pub fn fixed(mut self, fixed: bool) -> Self {
+        self.fixed = fixed;
+        self
+    }
+
+    /// Asks for a token larger than this one, as a quorum does.
+    #[must_use]
+    pub fn token_above(mut self, floor: FencingToken) -> Self {
+        self.token_floor = Some(floor);
+        self
+    }
+
+    /// Mints a holder id and an unarmed lease, and gives the request and its control.
+    pub fn start(self) -> (AcquireRequest, RequestControl) {
+        let lease = if self.fixed {
+            Lease::fixed(self.name.clone())
+        } else {
+            Lease::new(self.name.clone())
+        };
+        let request = AcquireRequest(Arc::new(Shared {
+            name: self.name,
+            mode: self.mode,
+            holder: HolderId::random(),
+            fixed: self.fixed,
+            wait: self.wait,
+            token_floor: self.token_floor,
+            lease,
+            state: Mutex::new(State {
+                terms: self.terms,
+                busy: None,
+                given_up: false,
+            }),
+            changed: Notify::new(),
+        }));
+        (request.clone(), RequestControl(request))
+    }
+}
+
+impl AcquireRequest {
+    /// What is to be locked.
+    pub fn name(&self) -> &LockName {
+        &self.0.name
+    }
+
+    /// In which mode.
+    pub fn mode(&self) -> Mode {
+        self.0.mode
+    }
+
+    /// The id under which the server is to record the hold; the same at every try of this request.
+    pub fn holder(&self) -> HolderId {
+        self.0.holder
+    }
+
+    /// Whether the hold is never renewed.
+    pub fn is_fixed(&self) -> bool {
+        self.0.fixed
+    }
+
+    /// How long to wait.
+    pub fn wait(&self) -> Wait {
+        self.0.wait
+    }
+
+    /// The token must be larger than this one, where one is given.
+    pub fn token_floor(&self) -> Option<FencingToken> {
+        self.0.token_floor
+    }
+
+    /// The lease that a grant arms.
+    pub fn lease(&self) -> &Lease {
+        &self.0.lease
+    }
+
+    /// To be called just before a request goes out: short for the lease's [`Lease::sending`].
+    pub fn sending(&self) -> Sent {
+        self.0.lease.sending()
+    }
+
+    /// The ttl wanted, as of now.
+    pub fn ttl(&self) -> Duration {
+        self.0.state.lock().terms.ttl
+    }
+
+    /// What the holder calls itself, as of now.
+    pub fn label(&self) -> Option<Arc<str>> {
+        self.0.state.lock().terms.label.clone()
+    }
+
+    /// How long the request may still take; `None` when it has no deadline.
+    pub fn time_left(&self) -> Option<Duration> {
+        let deadline = self.0.state.lock().terms.deadline;
+        deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+
+    /// Whether nobody waits for the answer any more: the deadline has passed or the caller has gone.
+    pub fn is_given_up(&self) -> bool {
+        let state = self.0.state.lock();
+        state.given_up || state.terms.deadline.is_some_and(|deadline| deadline <= Instant::now())
+    }
+
+    /// Waits until nobody waits for the answer any more. A waiting backend then answers [`Busy`] soon; core has it
+    /// undo whatever is left.
+    ///
+    /// # Cancel safety
+    /// Dropping it changes nothing.
+    pub async fn given_up(&self) {
+        loop {
+            let changed = self.0.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if self.is_given_up() {
+                return;
+            }
+            let deadline = self.0.state.lock().terms.deadline;
+            match deadline {
+                None => changed.await,
+                Some(deadline) => tokio::select! {
+                    () = changed => {}
+                    () = sleep_until(deadline) => {}
+                },
+            }
+        }
+    }
+
+    /// Reports, while the acquire goes on waiting, that the server found the name taken: what
+    /// [`Attempt::Busy`](super::Attempt::Busy) says at the end of one that does not.
+    pub fn note_busy(&self, busy: Busy) {
+        self.0.state.lock().busy = Some(busy);
+        self.0.changed.notify_waiters();
+    }
+
+    /// What the server last said of who has the name, where it said so.
+    pub fn last_busy(&self) -> Option<Busy> {
+        self.0.state.lock().busy.clone()
+    }
+
+    /// Waits until the server has found the name taken.
+    pub(crate) async fn noted_busy(&self) {
+        loop {
+            let changed = self.0.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if self.0.state.lock().busy.is_some() {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+impl RequestControl {
+    /// Changes the terms on which the request goes on.
+    pub fn set_terms(&self, terms: Terms) {
+        self.0.0.state.lock().terms = terms;
+        self.0.0.changed.notify_waiters();
+    }
+
+    /// Nobody waits for the answer any more.
+    pub fn give_up(&self) {
+        self.0.0.state.lock().given_up = true;
+        self.0.0.changed.notify_waiters();
+    }
+}
+
+impl Drop for RequestControl {
+    fn drop(&mut self) {
+        self.give_up();
+    }
+}
+
+impl fmt::Debug for AcquireRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AcquireRequest")
+            .field("name", &self.0.name)
+            .field("holder", &self.0.holder)
+            .field("wait", &self.0.wait)
+            .field("fixed", &self.0.fixed)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(terms: Terms) -> RequestOptions {
+        RequestOptions::new(LockName::new("a").unwrap(), terms)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn gives_up_at_the_deadline_as_it_stands() {
+        let ttl = Duration::from_secs(10);
+        let (request, control) = options(Terms::new(ttl).time_left(Duration::from_secs(1)))
+            .wait(Wait::Until)
+            .start();
+        let started = Instant::now();
+        let waiting = tokio::spawn({
+            let request = request.clone();
+            async move { request.given_up().await }
+        });
+        tokio::task::yield_now().await;
+        control.set_terms(Terms::new(ttl).time_left(Duration::from_secs(3)));
+        waiting.await.unwrap();
+        assert_eq!(started.elapsed(), Duration::from_secs(3));
+        assert_eq!(request.time_left(), Some(Duration::ZERO));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn gives_up_when_its_control_is_dropped() {
+        let (request, control) = options(Terms::new(Duration::from_secs(10))).start();
+        assert!(!request.is_given_up());
+        drop(control);
+        request.given_up().await;
+    }
+
+    #[tokio::test]
+    async fn a_deadline_past_the_end_of_time_is_none() {
+        let (request, _control) = options(Terms::new(Duration::from_secs(1)).time_left(Duration::MAX)).start();
+        assert_eq!(request.time_left(), None);
+    }
+}

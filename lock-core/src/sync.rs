@@ -1,0 +1,21 @@
+//! The one place where core takes its locks and signals from, so that a model checker's can stand in for them.
+
+pub(crate) use std::sync::Arc;
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+pub(crate) use tokio::sync::Notify;
+
+use std::sync::{MutexGuard, PoisonError};
+
+/// A mutex that a panicking holder does not poison: every critical section in core leaves its data whole.
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(std::sync::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
