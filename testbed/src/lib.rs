@@ -1,1 +1,48 @@
-//! Real lock servers for polylock's tests
+//! Real lock servers for polylock's tests.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), testbed::Error> {
+//! let redis = testbed::Redis::new().start().await?;
+//! println!("{}", redis.url()); // redis://127.0.0.1:23456
+//! redis.kill()?; // SIGKILL
+//! redis.restart().await?; // same port, same data
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Each server has a free loopback port of its own and a data directory of its own. Both are gone when the last
+//! clone of its [`Server`] is dropped, and also when the test process panics, exits with the `Server` in a static, or
+//! is SIGKILLed: a watchdog process waits for its end.
+//!
+//! # Which server
+//!
+//! | | Redis | MySQL | ZooKeeper |
+//! |---|---|---|---|
+//! | 1. one that already runs | `POLYLOCK_REDIS_URL` | `POLYLOCK_MYSQL_URL` | `POLYLOCK_ZOOKEEPER_URL` |
+//! | 2. a program to start | `POLYLOCK_REDIS_SERVER`: the program | `POLYLOCK_MARIADB_DIR`: has `bin/` or `sbin/mariadbd` and `share/mysql/` | `POLYLOCK_ZOOKEEPER_DIR`: has the jars; `POLYLOCK_JAVA`: the program, default `java` |
+//! | 3. what `cargo xtask servers --install` put into `target/servers` | `redis-server` | `mariadbd` | ZooKeeper and a JRE |
+//!
+//! The first that is there counts. A server that already runs is given out as it is: options do not change it, and
+//! whatever would stop it answers [`Error::NotOurs`].
+
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+mod data;
+mod error;
+mod locate;
+mod mariadb;
+mod port;
+mod process;
+mod redis;
+mod server;
+mod url;
+mod watchdog;
+mod zookeeper;
+
+pub use error::Error;
+pub use locate::{Found, find, installed_dir};
+pub use mariadb::MariaDb;
+pub use redis::Redis;
+pub use server::Server;
+pub use zookeeper::ZooKeeper;

@@ -1,2 +1,43 @@
-//! polylock's build and test commands
-fn main() {}
+//! polylock's build and test commands: `cargo xtask --help`.
+
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod servers;
+
+/// What can go wrong is told to people, once: text is enough.
+type Result<T> = std::result::Result<T, String>;
+
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", about = "polylock's build and test commands")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Subcommands,
+}
+
+#[derive(Debug, Subcommand)]
+enum Subcommands {
+    /// Says which lock servers the tests can start, and installs them
+    Servers {
+        /// Download the distribution's own packages (Debian, Ubuntu) and unpack them under target/servers; the system
+        /// itself is not changed
+        #[arg(long)]
+        install: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().command {
+        Subcommands::Servers { install } => servers::run(install),
+    };
+    match done {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

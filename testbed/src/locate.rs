@@ -1,0 +1,193 @@
+//! Where the server programs are.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use crate::Error;
+
+/// `target/servers` of the workspace, wherever cargo itself builds.
+pub fn installed_dir() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("it is a folder of the workspace")
+        .join("target/servers")
+}
+
+/// A server that tests can use.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Found {
+    /// Its name.
+    pub server: &'static str,
+    /// The environment variable that names it, if one does; else it is the installed one.
+    pub variable: Option<&'static str>,
+}
+
+/// Looks for all kinds of servers: what is there, or why it is not.
+pub fn find() -> Vec<Result<Found, Error>> {
+    let found = |server, variables: [&'static str; 2], program: Result<(), Error>| {
+        let variable = variables.into_iter().find(|name| variable(name).is_some());
+        // One that runs already needs no program.
+        if variable == Some(variables[0]) {
+            Ok(())
+        } else {
+            program
+        }
+        .map(|()| Found { server, variable })
+    };
+    vec![
+        found(
+            "Redis",
+            ["POLYLOCK_REDIS_URL", "POLYLOCK_REDIS_SERVER"],
+            redis().map(drop),
+        ),
+        found(
+            "MariaDB",
+            ["POLYLOCK_MYSQL_URL", "POLYLOCK_MARIADB_DIR"],
+            mariadb().map(drop),
+        ),
+        found(
+            "ZooKeeper",
+            ["POLYLOCK_ZOOKEEPER_URL", "POLYLOCK_ZOOKEEPER_DIR"],
+            zookeeper().map(drop),
+        ),
+    ]
+}
+
+pub(crate) fn redis() -> Result<PathBuf, Error> {
+    if let Some(value) = variable("POLYLOCK_REDIS_SERVER") {
+        return program("POLYLOCK_REDIS_SERVER", value);
+    }
+    installed("bin/redis-server").ok_or(Error::Missing {
+        server: "Redis",
+        variables: "POLYLOCK_REDIS_SERVER or POLYLOCK_REDIS_URL",
+    })
+}
+
+#[derive(Debug)]
+pub(crate) struct MariaDb {
+    pub(crate) program: PathBuf,
+    pub(crate) base: PathBuf,
+    /// With its SQL scripts and the messages in all languages.
+    pub(crate) share: PathBuf,
+    pub(crate) plugins: PathBuf,
+}
+
+pub(crate) fn mariadb() -> Result<MariaDb, Error> {
+    if let Some(value) = variable("POLYLOCK_MARIADB_DIR") {
+        let base = PathBuf::from(value);
+        let program = ["sbin/mariadbd", "bin/mariadbd"]
+            .map(|program| base.join(program))
+            .into_iter()
+            .find(|p| p.is_file());
+        let Some(program) = program else {
+            let problem = "there is no bin/mariadbd or sbin/mariadbd in it".into();
+            return Err(Error::Variable {
+                variable: "POLYLOCK_MARIADB_DIR",
+                value: base,
+                problem,
+            });
+        };
+        return MariaDb::new(program, base);
+    }
+    match (installed("bin/mariadbd"), installed("root/usr")) {
+        (Some(program), Some(base)) => MariaDb::new(program, base),
+        _ => Err(Error::Missing {
+            server: "MariaDB",
+            variables: "POLYLOCK_MARIADB_DIR or POLYLOCK_MYSQL_URL",
+        }),
+    }
+}
+
+impl MariaDb {
+    fn new(program: PathBuf, base: PathBuf) -> Result<Self, Error> {
+        let find = |names: &[&str]| names.iter().map(|name| base.join(name)).find(|path| path.is_dir());
+        let share = find(&["share/mysql", "share/mariadb", "share"]);
+        let plugins = find(&[
+            "lib/mysql/plugin",
+            "lib/mariadb/plugin",
+            "lib/plugin",
+            "lib64/mysql/plugin",
+            "lib",
+        ]);
+        match (share, plugins) {
+            (Some(share), Some(plugins)) => Ok(Self {
+                program,
+                base,
+                share,
+                plugins,
+            }),
+            _ => {
+                let problem = "there is no share/mysql or no lib in it".into();
+                Err(Error::Variable {
+                    variable: "POLYLOCK_MARIADB_DIR",
+                    value: base,
+                    problem,
+                })
+            }
+        }
+    }
+
+    /// One of the scripts that make the system tables; newer versions name them differently.
+    pub(crate) fn script(&self, part: &str) -> Result<Vec<u8>, Error> {
+        let names = [format!("mariadb_{part}.sql"), format!("mysql_{part}.sql")];
+        let path = names
+            .iter()
+            .map(|name| self.share.join(name))
+            .find(|path| path.is_file());
+        let path = path.unwrap_or_else(|| self.share.join(&names[0]));
+        fs::read(&path).map_err(Error::io(format!("reading {}", path.display())))
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct ZooKeeper {
+    pub(crate) java: PathBuf,
+    /// A directory in which every jar is meant.
+    pub(crate) jars: PathBuf,
+}
+
+pub(crate) fn zookeeper() -> Result<ZooKeeper, Error> {
+    if let Some(value) = variable("POLYLOCK_ZOOKEEPER_DIR") {
+        let jars = PathBuf::from(value);
+        if !jars.is_dir() {
+            let problem = "there is no such directory".into();
+            return Err(Error::Variable {
+                variable: "POLYLOCK_ZOOKEEPER_DIR",
+                value: jars,
+                problem,
+            });
+        }
+        let java = variable("POLYLOCK_JAVA").map_or_else(|| "java".into(), PathBuf::from);
+        return Ok(ZooKeeper { java, jars });
+    }
+    match (installed("bin/java"), installed("zookeeper")) {
+        (Some(java), Some(jars)) => Ok(ZooKeeper { java, jars }),
+        _ => Err(Error::Missing {
+            server: "ZooKeeper",
+            variables: "POLYLOCK_ZOOKEEPER_DIR or POLYLOCK_ZOOKEEPER_URL",
+        }),
+    }
+}
+
+fn installed(path: &str) -> Option<PathBuf> {
+    Some(installed_dir().join("unpacked").join(path)).filter(|path| path.exists())
+}
+
+fn program(variable: &'static str, value: OsString) -> Result<PathBuf, Error> {
+    let path = PathBuf::from(value);
+    if path.is_file() {
+        return Ok(path);
+    }
+    Err(Error::Variable {
+        variable,
+        value: path,
+        problem: "there is no such file".into(),
+    })
+}
+
+/// An empty one is as good as none.
+fn variable(name: &str) -> Option<OsString> {
+    env::var_os(name).filter(|value| !value.is_empty())
+}

@@ -1,0 +1,320 @@
+//! A running server and its controls, the same for every kind.
+
+use std::fmt::Debug;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::port::Port;
+use crate::process::Process;
+use crate::url::Url;
+use crate::watchdog::Watchdog;
+use crate::{Error, data};
+
+/// A server to test against. Clones share it; the last one to be dropped ends it.
+#[derive(Debug, Clone)]
+pub struct Server {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    recipe: Box<dyn Recipe>,
+    url: Url,
+    port: u16,
+    /// `None`: it ran already.
+    own: Option<Mutex<Own>>,
+}
+
+impl Server {
+    /// Its URL, with the credentials that it was started with.
+    pub fn url(&self) -> String {
+        self.url_at(self.address())
+    }
+
+    /// The same with another `HOST:PORT`: a proxy's.
+    pub fn url_at(&self, address: &str) -> String {
+        self.inner.url.at(address)
+    }
+
+    /// `HOST:PORT`.
+    pub fn address(&self) -> &str {
+        &self.inner.url.address
+    }
+
+    /// Its port, the same after every restart.
+    pub fn port(&self) -> u16 {
+        self.inner.port
+    }
+
+    /// Whether it ran already, so that it cannot be controlled and others may use it too.
+    pub fn is_external(&self) -> bool {
+        self.inner.own.is_none()
+    }
+
+    /// Ends it with SIGKILL. It is gone when this returns; killing a dead server does nothing.
+    ///
+    /// # Errors
+    /// [`Error::NotOurs`].
+    pub fn kill(&self) -> Result<(), Error> {
+        self.own()?.kill()
+    }
+
+    /// Stops its process with SIGSTOP: connections stay open and nobody answers.
+    ///
+    /// # Errors
+    /// [`Error::NotOurs`], [`Error::NotRunning`].
+    pub fn pause(&self) -> Result<(), Error> {
+        self.own()?.signal(self.name(), Signal::STOP)
+    }
+
+    /// Lets a paused server go on.
+    ///
+    /// # Errors
+    /// [`Error::NotOurs`], [`Error::NotRunning`].
+    pub fn resume(&self) -> Result<(), Error> {
+        self.own()?.signal(self.name(), Signal::CONT)
+    }
+
+    /// Kills it if it runs and starts it on the same port with the same data: all that it acknowledged is still there.
+    /// Returns when it answers.
+    ///
+    /// # Errors
+    /// [`Error::NotOurs`], [`Error::Start`].
+    ///
+    /// # Cancel safety
+    /// Goes on to its end in the background.
+    pub async fn restart(&self) -> Result<(), Error> {
+        let server = self.clone();
+        blocking(move || server.own()?.restart(&*server.inner.recipe, Data::Keep)).await
+    }
+
+    /// Like [`restart`](Self::restart), but it has forgotten everything.
+    ///
+    /// # Errors
+    /// [`Error::NotOurs`], [`Error::Start`].
+    ///
+    /// # Cancel safety
+    /// Goes on to its end in the background.
+    pub async fn restart_without_data(&self) -> Result<(), Error> {
+        let server = self.clone();
+        blocking(move || server.own()?.restart(&*server.inner.recipe, Data::Discard)).await
+    }
+
+    /// Starts one, or gives the one that runs already.
+    pub(crate) async fn start(recipe: impl Recipe) -> Result<Self, Error> {
+        blocking(move || match external(&recipe)? {
+            Some((url, port)) => Ok(Self {
+                inner: Arc::new(Inner {
+                    recipe: Box::new(recipe),
+                    url,
+                    port,
+                    own: None,
+                }),
+            }),
+            None => {
+                let own = Own::start(&recipe)?;
+                let port = own.port.number();
+                let url = recipe.url(port);
+                let own = Some(Mutex::new(own));
+                Ok(Self {
+                    inner: Arc::new(Inner {
+                        recipe: Box::new(recipe),
+                        url,
+                        port,
+                        own,
+                    }),
+                })
+            }
+        })
+        .await
+    }
+
+    fn name(&self) -> &'static str {
+        self.inner.recipe.name()
+    }
+
+    fn own(&self) -> Result<MutexGuard<'_, Own>, Error> {
+        match &self.inner.own {
+            // Every step leaves it consistent: a panic elsewhere while it was locked does no harm.
+            Some(own) => Ok(own.lock().unwrap_or_else(PoisonError::into_inner)),
+            None => Err(Error::NotOurs {
+                server: self.name(),
+                address: self.address().into(),
+                variable: self.inner.recipe.url_variable(),
+            }),
+        }
+    }
+}
+
+/// How one kind of server is run.
+pub(crate) trait Recipe: Debug + Send + Sync + 'static {
+    fn name(&self) -> &'static str;
+    /// The environment variable that names a server that runs already.
+    fn url_variable(&self) -> &'static str;
+    /// Its port where the URL does not say it.
+    fn default_port(&self) -> u16;
+    fn url(&self, port: u16) -> Url;
+    /// Makes what the server needs before its first start in `data`, an empty directory.
+    fn fill(&self, data: &Path, port: u16) -> Result<(), Error>;
+    fn command(&self, data: &Path, port: u16) -> Result<Command, Error>;
+    /// One look. True only when *this* run answers, not a stranger on the same port or the run before it.
+    fn is_ready(&self, run: &Run<'_>) -> bool;
+}
+
+/// What a recipe may look at to see whether its server is ready.
+#[derive(Debug)]
+pub(crate) struct Run<'a> {
+    pub(crate) pid: u32,
+    pub(crate) port: u16,
+    pub(crate) data: &'a Path,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Data {
+    Keep,
+    Discard,
+}
+
+/// A server that we started. The fields are dropped in this order: the port stays ours until all else is gone.
+#[derive(Debug)]
+struct Own {
+    running: Option<Process>,
+    watchdog: Watchdog,
+    port: Port,
+}
+
+impl Own {
+    fn start(recipe: &dyn Recipe) -> Result<Self, Error> {
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let port = Port::reserve().map_err(Error::io("choosing a port"))?;
+            let watchdog = Watchdog::start(&data::base(), recipe.name())?;
+            let mut own = Self {
+                running: None,
+                watchdog,
+                port,
+            };
+            match own.restart(recipe, Data::Discard) {
+                Ok(()) => return Ok(own),
+                // Another program was quicker.
+                Err(Error::Start { .. }) if attempts < 5 && !own.port.is_free() => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn restart(&mut self, recipe: &dyn Recipe, what: Data) -> Result<(), Error> {
+        self.kill()?;
+        let data = self.data();
+        if what == Data::Discard {
+            if data.exists() {
+                std::fs::remove_dir_all(&data).map_err(Error::io("removing a server's data"))?;
+            }
+            std::fs::create_dir(&data).map_err(Error::io("creating a data directory"))?;
+            recipe.fill(&data, self.port.number())?;
+        }
+        let command = recipe.command(&data, self.port.number())?;
+        self.running = Some(Process::start(&command, &self.log(), &self.watchdog)?);
+        self.wait_until_ready(recipe).map_err(|problem| {
+            let log = data::log_tail(&self.log());
+            // The first error says more than one of the cleaning up.
+            let _ = self.kill();
+            Error::Start {
+                server: recipe.name(),
+                problem,
+                log,
+            }
+        })
+    }
+
+    fn wait_until_ready(&self, recipe: &dyn Recipe) -> Result<(), String> {
+        /// Many times what the slowest needs on an overloaded machine.
+        const AT_MOST: Duration = Duration::from_secs(60);
+        let process = self.running.as_ref().ok_or("it was not started")?;
+        let data = self.data();
+        let run = Run {
+            pid: process.pid(),
+            port: self.port.number(),
+            data: &data,
+        };
+        let start = Instant::now();
+        // None of these servers can tell us: asking is all there is.
+        while !recipe.is_ready(&run) {
+            if process.has_ended() {
+                return Err(format!("it ended by itself (port {})", self.port.number()));
+            }
+            if start.elapsed() > AT_MOST {
+                return Err(format!("no answer within {AT_MOST:?} (port {})", self.port.number()));
+            }
+            sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    fn kill(&mut self) -> Result<(), Error> {
+        match self.running.take() {
+            Some(process) => process.kill(&self.watchdog).map(|_killed| ()),
+            None => Ok(()),
+        }
+    }
+
+    fn signal(&self, server: &'static str, signal: Signal) -> Result<(), Error> {
+        let not_running = Error::NotRunning {
+            server,
+            port: self.port.number(),
+        };
+        self.running.as_ref().ok_or(not_running)?.signal(signal)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.watchdog.dir().join("data")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.watchdog.dir().join("log")
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        // What fails here is left to the watchdog.
+        let _ = self.kill();
+    }
+}
+
+fn external(recipe: &impl Recipe) -> Result<Option<(Url, u16)>, Error> {
+    let variable = recipe.url_variable();
+    let Some(value) = std::env::var_os(variable).filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    match value.to_str().and_then(Url::parse) {
+        Some(url) => {
+            let port = url.port().unwrap_or_else(|| recipe.default_port());
+            Ok(Some((url, port)))
+        }
+        // Not its value: there may be a password in it.
+        None => {
+            let problem = "it is no URL like scheme://host:port".into();
+            Err(Error::Variable {
+                variable,
+                value: "(not shown)".into(),
+                problem,
+            })
+        }
+    }
+}
+
+/// Runs `work` where it may block.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, Error> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(error) => Err(Error::io("waiting for a server")(std::io::Error::other(error))),
+    }
+}

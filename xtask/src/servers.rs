@@ -1,0 +1,113 @@
+//! `cargo xtask servers`: the lock servers that the tests start.
+
+use std::fs::{self, File, TryLockError};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use crate::Result;
+
+mod apt;
+mod sources;
+mod unpack;
+
+/// Raise it when what is unpacked, or how, changes: it is then done anew everywhere.
+const LAYOUT: u32 = 1;
+
+/// The distribution's own servers; apt adds what they depend on.
+const PACKAGES: [&str; 4] = [
+    "redis-server",
+    "mariadb-server-core",
+    "libzookeeper-java",
+    "default-jre-headless",
+];
+
+const OTHER_WAYS: &str = "To use servers of your own, set for each of the three either the URL of one that runs \
+                          (POLYLOCK_REDIS_URL, POLYLOCK_MYSQL_URL, POLYLOCK_ZOOKEEPER_URL) or a program to start \
+                          (POLYLOCK_REDIS_SERVER, POLYLOCK_MARIADB_DIR, POLYLOCK_ZOOKEEPER_DIR with POLYLOCK_JAVA).";
+
+/// Says what is there; fails if something is missing.
+pub(crate) fn run(install: bool) -> Result<ExitCode> {
+    if install {
+        self::install()?;
+    }
+    let mut code = ExitCode::SUCCESS;
+    for found in testbed::find() {
+        match found {
+            Ok(found) => {
+                let installed = testbed::installed_dir().display().to_string();
+                println!("{:10} {}", found.server, found.variable.unwrap_or(&installed));
+            }
+            Err(error) => {
+                println!("{error}");
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    Ok(code)
+}
+
+/// Puts the servers in place unless they are. Safe to run twice at once.
+pub(crate) fn install() -> Result<()> {
+    // With all of them named by variables nothing is needed of us.
+    if testbed::find()
+        .iter()
+        .all(|found| found.as_ref().is_ok_and(|found| found.variable.is_some()))
+    {
+        return Ok(());
+    }
+    let dir = testbed::installed_dir();
+    fs::create_dir_all(&dir).map_err(|error| format!("cannot create {}: {error}", dir.display()))?;
+    let _lock = lock(&dir.join("lock"))?;
+    let system = sources::System::of_this_machine().map_err(|error| format!("{error}\n{OTHER_WAYS}"))?;
+    let stamp = format!(
+        "layout {LAYOUT}\n{} {} {}\n{}\n",
+        system.id,
+        system.codename,
+        std::env::consts::ARCH,
+        PACKAGES.join(" ")
+    );
+    let stamp_file = dir.join("unpacked/stamp");
+    if fs::read_to_string(&stamp_file).is_ok_and(|found| found == stamp) {
+        return Ok(());
+    }
+    let start = Instant::now();
+    let packages = apt::download(&dir.join("apt"), &system, &PACKAGES)?;
+    println!("servers: unpacking {} packages", packages.len());
+    unpack::unpack(&packages, &dir)?;
+    apt::clean(&dir.join("apt"))?;
+    println!("servers: starting each once");
+    start_each_once()?;
+    // Last: without it everything is done again.
+    fs::write(&stamp_file, stamp).map_err(|error| format!("cannot write {}: {error}", stamp_file.display()))?;
+    println!("servers: installed in {:.0} s", start.elapsed().as_secs_f32());
+    Ok(())
+}
+
+/// Held until the file is closed, so also when we are killed.
+fn lock(path: &Path) -> Result<File> {
+    let failed = |error| format!("cannot lock {}: {error}", path.display());
+    let file = File::create(path).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => return Ok(file),
+        Err(TryLockError::WouldBlock) => println!("servers: waiting for another run of this command"),
+        Err(TryLockError::Error(error)) => return Err(failed(error)),
+    }
+    file.lock().map_err(failed)?;
+    Ok(file)
+}
+
+/// A package that unpacks may still lack what it needs to run.
+fn start_each_once() -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .map_err(|error| error.to_string())?;
+    runtime.block_on(async {
+        let redis = testbed::Redis::new().start();
+        let maria = testbed::MariaDb::new().start();
+        let zookeeper = testbed::ZooKeeper::new().start();
+        tokio::try_join!(redis, maria, zookeeper)
+            .map(drop)
+            .map_err(|error| error.to_string())
+    })
+}

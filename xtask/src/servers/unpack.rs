@@ -1,0 +1,194 @@
+//! Makes a directory of runnable servers from package files.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Component, Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::Result;
+
+/// The jars that a ZooKeeper server needs; with all of them it would start slower and find several loggers. Not every
+/// version has or needs each.
+const JARS: [&str; 19] = [
+    "zookeeper",
+    "zookeeper-jute",
+    "slf4j-api",
+    "slf4j-nop",
+    "netty-handler",
+    "netty-transport",
+    "netty-common",
+    "netty-buffer",
+    "netty-codec",
+    "netty-resolver",
+    "netty-transport-native-epoll",
+    "netty-transport-native-unix-common",
+    "metrics-core",
+    "snappy-java",
+    "commons-cli",
+    "commons-io",
+    "jackson-core",
+    "jackson-databind",
+    "jackson-annotations",
+];
+
+/// Unpacks into `dir/unpacked`, which appears, or is replaced, only when it is complete:
+/// `root/` as in the packages, `bin/` with a script for each program, `zookeeper/` with its jars.
+pub(crate) fn unpack(packages: &[PathBuf], dir: &Path) -> Result<()> {
+    let done = dir.join("unpacked");
+    let (new, old) = (dir.join("unpacked.new"), dir.join("unpacked.old"));
+    remove(&new)?;
+    let root = new.join("root");
+    merge_usr(&root)?;
+    for package in packages {
+        extract(package, &root)?;
+    }
+    let mut links = Vec::new();
+    absolute_links(&root, &mut links)?;
+    for link in links {
+        make_relative(&root, &link)?;
+    }
+    fill_bin(&new)?;
+    fill_zookeeper(&new)?;
+    remove(&old)?;
+    if done.exists() {
+        fs::rename(&done, &old).map_err(failed("rename", &done))?;
+    }
+    fs::rename(&new, &done).map_err(failed("rename", &new))?;
+    remove(&old)
+}
+
+/// The installed system has them as links to /usr. Without these a library would be in either of two places.
+fn merge_usr(root: &Path) -> Result<()> {
+    for name in ["bin", "sbin", "lib", "lib64"] {
+        let dir = root.join("usr").join(name);
+        fs::create_dir_all(&dir).map_err(failed("create", &dir))?;
+        symlink(Path::new("usr").join(name), root.join(name)).map_err(failed("link", &root.join(name)))?;
+    }
+    Ok(())
+}
+
+fn extract(package: &Path, root: &Path) -> Result<()> {
+    let mut packer = Command::new("dpkg-deb")
+        .arg("--fsys-tarfile")
+        .arg(package)
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(failed("unpack", package))?;
+    let tar = packer.stdout.take().ok_or("dpkg-deb has no output")?;
+    let status = Command::new("tar")
+        .arg("-x")
+        .arg("--directory")
+        .arg(root)
+        .args(["--keep-directory-symlink", "--no-same-owner", "--warning=no-timestamp"])
+        .args(["doc", "man", "locale", "info", "perl", "fonts"].map(|name| format!("--exclude=./usr/share/{name}")))
+        .stdin(tar)
+        .status()
+        .map_err(failed("unpack", package))?;
+    let packed = packer.wait().map_err(failed("unpack", package))?;
+    if status.success() && packed.success() {
+        Ok(())
+    } else {
+        Err(format!("cannot unpack {}", package.display()))
+    }
+}
+
+/// All symbolic links under `dir` that would lead out of it.
+fn absolute_links(dir: &Path, links: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(dir).map_err(failed("read", dir))? {
+        let entry = entry.map_err(failed("read", dir))?;
+        let path = entry.path();
+        let kind = entry.file_type().map_err(failed("read", &path))?;
+        if kind.is_dir() {
+            absolute_links(&path, links)?;
+        } else if kind.is_symlink() && fs::read_link(&path).map_err(failed("read", &path))?.is_absolute() {
+            links.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// A link into the system leads to the same place under `root`: a JRE, for one, keeps its configuration in /etc.
+fn make_relative(root: &Path, link: &Path) -> Result<()> {
+    let target = fs::read_link(link).map_err(failed("read", link))?;
+    let depth = link.strip_prefix(root).map_or(0, |inside| inside.components().count());
+    let up = (1..depth).map(|_| Component::ParentDir);
+    let relative: PathBuf = up
+        .chain(target.components().filter(|part| *part != Component::RootDir))
+        .collect();
+    fs::remove_file(link).map_err(failed("remove", link))?;
+    symlink(relative, link).map_err(failed("link", link))
+}
+
+/// Scripts that run the programs with the libraries next to them and no other, wherever the directory is.
+fn fill_bin(dir: &Path) -> Result<()> {
+    let root = dir.join("root");
+    let libraries = find(&root.join("usr/lib"), |path| path.join("libc.so.6").exists())?;
+    let loader = find(&libraries, |path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("ld-linux") || name.starts_with("ld64")
+    })?;
+    let java = root.join("usr/lib/jvm/default-java/bin/java");
+    let java = fs::canonicalize(&java).map_err(failed("find", &java))?;
+    let root = fs::canonicalize(&root).map_err(failed("find", &root))?;
+    let bin = dir.join("bin");
+    fs::create_dir(&bin).map_err(failed("create", &bin))?;
+    let programs = [
+        ("redis-server", root.join("usr/bin/redis-server")),
+        ("mariadbd", root.join("usr/sbin/mariadbd")),
+        ("java", java),
+    ];
+    for (name, program) in programs {
+        fs::metadata(&program).map_err(failed("find", &program))?;
+        let inside = |path: &Path| -> Result<String> {
+            let path = fs::canonicalize(path.parent().unwrap_or(path))
+                .map(|parent| parent.join(path.file_name().unwrap_or_default()))
+                .map_err(failed("find", path))?;
+            Ok(path
+                .strip_prefix(&root)
+                .map_err(|_| format!("{} leads elsewhere", path.display()))?
+                .display()
+                .to_string())
+        };
+        let script = format!(
+            "#!/bin/sh\nroot=$(CDPATH= cd -- \"$(dirname -- \"$0\")/../root\" && pwd) || exit 1\n\
+             exec \"$root/{}\" --library-path \"$root/{}\" \"$root/{}\" \"$@\"\n",
+            inside(&loader)?,
+            inside(&libraries)?,
+            inside(&program)?
+        );
+        let path = bin.join(name);
+        fs::write(&path, script).map_err(failed("write", &path))?;
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).map_err(failed("write", &path))?;
+    }
+    Ok(())
+}
+
+fn fill_zookeeper(dir: &Path) -> Result<()> {
+    let (java, jars) = (dir.join("root/usr/share/java"), dir.join("zookeeper"));
+    fs::create_dir(&jars).map_err(failed("create", &jars))?;
+    for name in JARS.map(|name| format!("{name}.jar")) {
+        let jar = java.join(&name);
+        if jar.exists() {
+            fs::copy(&jar, jars.join(&name)).map_err(failed("copy", &jar))?;
+        }
+    }
+    let server = jars.join("zookeeper.jar");
+    fs::metadata(&server).map(drop).map_err(failed("find", &server))
+}
+
+fn find(dir: &Path, wanted: impl Fn(&Path) -> bool) -> Result<PathBuf> {
+    let entries = fs::read_dir(dir).map_err(failed("read", dir))?;
+    let found = entries.flatten().map(|entry| entry.path()).find(|path| wanted(path));
+    found.ok_or_else(|| format!("{} is not laid out as expected", dir.display()))
+}
+
+fn remove(dir: &Path) -> Result<()> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(failed("remove", dir)(error)),
+        _ => Ok(()),
+    }
+}
+
+fn failed(what: &str, path: &Path) -> impl FnOnce(std::io::Error) -> String {
+    move |error| format!("cannot {what} {}: {error}", path.display())
+}
