@@ -4,11 +4,14 @@
 
 pub use backend::lease::{Ended, HoldState};
 pub use error::{Error, ErrorKind, Lost, LostCause, Result};
+pub use memory::MemoryBackend;
 pub use name::LockName;
 pub use token::FencingToken;
 
 pub mod backend;
 mod error;
+mod memory;
 mod name;
+mod rules;
 mod sync;
 mod token;

@@ -1,0 +1,234 @@
+//! Locks in this process's memory: the reference for every other backend, and a test double.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{LazyLock, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::time::{Instant, sleep_until};
+
+use self::server::{Answer, Server};
+use crate::backend::{
+    AcquireRequest, Attempt, Busy, Capabilities, DistributedLock, Hold, HolderId, Lease, LockStatus, ReleaseOptions,
+    ReleaseOutcome, Renewal, Wait,
+};
+use crate::error::Result;
+use crate::name::LockName;
+use crate::sync::{Arc, Mutex, Notify};
+use crate::token::FencingToken;
+
+mod server;
+
+/// A lock server in this process's memory; a clone is another client of the same server.
+///
+/// It keeps the whole contract within the process, with expiry by tokio's clock, so that tests on paused time are
+/// exact. Nothing of it survives the process, and no other process sees it. As a test double it can do what servers
+/// do to their clients:
+///
+/// ```
+/// # use std::time::Duration;
+/// # use lock_core::{ErrorKind, Locker, MemoryBackend};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+/// let server = MemoryBackend::new();
+/// let locks = Locker::new(server.clone());
+///
+/// let guard = locks.lock("a").acquire().await?;
+/// server.take_away("a")?; // an operator deletes the key
+/// assert!(guard.check().is_err());
+///
+/// server.hold_elsewhere("b", Duration::from_secs(10))?; // another process was faster
+/// assert!(locks.lock("b").try_acquire().await?.is_none());
+///
+/// server.set_available(false); // nobody answers
+/// let error = locks.lock("c").try_acquire().await.unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::Unavailable);
+/// # Ok(()) }
+/// ```
+///
+/// A waiter whose turn it is takes the lock when it is polled next: keep polling an acquire, or drop it.
+#[derive(Clone)]
+pub struct MemoryBackend(Arc<Server>);
+
+static SHARED: LazyLock<Mutex<HashMap<String, Weak<Server>>>> = LazyLock::new(Mutex::default);
+
+impl MemoryBackend {
+    /// A server of its own.
+    pub fn new() -> Self {
+        Self(Arc::new(Server::new()))
+    }
+
+    /// The server of this name, shared by all of this process that ask for it, as long as anybody uses it.
+    pub fn shared(name: &str) -> Self {
+        let mut servers = SHARED.lock();
+        if let Some(server) = servers.get(name).and_then(Weak::upgrade) {
+            return Self(server);
+        }
+        servers.retain(|_, server| server.strong_count() > 0);
+        let server = Arc::new(Server::new());
+        servers.insert(name.to_owned(), Arc::downgrade(&server));
+        Self(server)
+    }
+
+    /// Ends the hold of this name, as an operator might; its guard is told at once. False when nobody held it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidName`](crate::ErrorKind::InvalidName).
+    pub fn take_away(&self, name: impl AsRef<str>) -> Result<bool> {
+        Ok(self.0.take_away(&LockName::new(name)?))
+    }
+
+    /// Takes the name for `ttl` as another process would, from whoever has it; its holder's label is `elsewhere`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidName`](crate::ErrorKind::InvalidName).
+    pub fn hold_elsewhere(&self, name: impl AsRef<str>, ttl: Duration) -> Result<FencingToken> {
+        Ok(self.0.hold_elsewhere(&LockName::new(name)?, ttl))
+    }
+
+    /// While false, every request fails as unavailable, and so do those that wait. Holds go on to expire.
+    pub fn set_available(&self, available: bool) {
+        self.0.set_available(available);
+    }
+}
+
+impl Default for MemoryBackend {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryBackend").finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl DistributedLock for MemoryBackend {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default().extend().fixed_lease().fifo().ordered()
+    }
+
+    async fn connect(&self) -> Result<()> {
+        self.0.check_available()
+    }
+
+    async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
+        let mut place: Option<Place> = None;
+        loop {
+            let sent = request.sending();
+            let taken = match self.0.acquire(request, place.as_ref().map(|place| &place.wake))? {
+                Answer::Granted(token) => {
+                    let armed = request.lease().arm(sent, request.ttl())?;
+                    let hold = MemoryHold {
+                        server: self.0.clone(),
+                        name: request.name().clone(),
+                        holder: request.holder(),
+                        token,
+                        lease: request.lease().clone(),
+                    };
+                    return Ok(Attempt::Granted(Arc::new(hold), armed));
+                }
+                Answer::Taken(taken) => taken,
+            };
+            let busy = match taken.label {
+                Some(label) => Busy::new().with_holder(label),
+                None => Busy::new(),
+            };
+            if request.wait() == Wait::No || request.is_given_up() {
+                return Ok(Attempt::Busy(busy));
+            }
+            request.note_busy(busy);
+            let Some(place) = &place else {
+                // Asked once more with a place to take, so that no release falls between the two.
+                place = Some(Place::new(self.0.clone(), request));
+                continue;
+            };
+            tokio::select! {
+                () = place.wake.notified() => {}
+                () = until(taken.expires) => {}
+                () = request.given_up() => {}
+            }
+        }
+    }
+
+    async fn abandon(&self, request: &AcquireRequest) -> Result<()> {
+        self.0.abandon(request.name(), request.holder())
+    }
+
+    async fn status(&self, name: &LockName) -> Result<LockStatus> {
+        self.0.status(name)
+    }
+}
+
+async fn until(expires: Option<Instant>) {
+    match expires {
+        Some(expires) => sleep_until(expires).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A waiter's place in the queue; leaves it when dropped.
+struct Place {
+    server: Arc<Server>,
+    name: LockName,
+    holder: HolderId,
+    wake: Arc<Notify>,
+}
+
+impl Place {
+    fn new(server: Arc<Server>, request: &AcquireRequest) -> Self {
+        Self {
+            server,
+            name: request.name().clone(),
+            holder: request.holder(),
+            wake: Arc::default(),
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.server.leave(&self.name, self.holder);
+    }
+}
+
+struct MemoryHold {
+    server: Arc<Server>,
+    name: LockName,
+    holder: HolderId,
+    token: FencingToken,
+    lease: Lease,
+}
+
+#[async_trait]
+impl Hold for MemoryHold {
+    fn token(&self) -> FencingToken {
+        self.token
+    }
+
+    async fn renew(&self, ttl: Duration) -> Result<Renewal> {
+        let sent = self.lease.sending();
+        Ok(match self.server.renew(&self.name, self.holder, ttl)? {
+            true => Renewal::Renewed(self.lease.arm(sent, ttl)?),
+            false => Renewal::Lost,
+        })
+    }
+
+    async fn release(&self, _how: ReleaseOptions) -> Result<ReleaseOutcome> {
+        Ok(match self.server.release(&self.name, self.holder)? {
+            true => ReleaseOutcome::Released,
+            false => ReleaseOutcome::AlreadyLost,
+        })
+    }
+}
+
+impl fmt::Debug for MemoryHold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryHold")
+            .field("name", &self.name)
+            .field("token", &self.token)
+            .finish_non_exhaustive()
+    }
+}

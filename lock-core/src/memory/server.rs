@@ -1,0 +1,275 @@
+//! The state that a lock server keeps, here in a map.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::backend::{AcquireRequest, HolderId, HolderStatus, Lease, LockStatus};
+use crate::error::{Error, ErrorKind, LostCause, Result};
+use crate::name::LockName;
+use crate::rules;
+use crate::sync::{Arc, Mutex, Notify};
+use crate::token::FencingToken;
+
+/// How long an abandoned id is remembered as dead.
+const TOMBSTONE: Duration = Duration::from_secs(60);
+
+#[derive(Debug)]
+pub(super) struct Server(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    available: bool,
+    /// Of all names, so that a free name leaves nothing behind.
+    last_token: u64,
+    names: HashMap<LockName, Entry>,
+    tombstones: VecDeque<(Instant, HolderId)>,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    hold: Option<Record>,
+    places: VecDeque<Place>,
+}
+
+#[derive(Debug)]
+struct Record {
+    holder: HolderId,
+    label: Option<Arc<str>>,
+    token: FencingToken,
+    expires: Instant,
+    lease: Option<Lease>,
+}
+
+#[derive(Debug)]
+struct Place {
+    holder: HolderId,
+    wake: Arc<Notify>,
+}
+
+pub(super) enum Answer {
+    Granted(FencingToken),
+    Taken(Taken),
+}
+
+pub(super) struct Taken {
+    pub(super) label: Option<Arc<str>>,
+    /// When the hold ends unless it is renewed; `None` when the name is free but another waiter's turn.
+    pub(super) expires: Option<Instant>,
+}
+
+impl Server {
+    pub(super) fn new() -> Self {
+        Self(Mutex::new(State {
+            available: true,
+            last_token: 0,
+            names: HashMap::new(),
+            tombstones: VecDeque::new(),
+        }))
+    }
+
+    /// Grants, or says who has it; then takes a place behind the other waiters where `wake` is given.
+    pub(super) fn acquire(&self, request: &AcquireRequest, wake: Option<&Arc<Notify>>) -> Result<Answer> {
+        let now = Instant::now();
+        let mut state = self.0.lock();
+        state.check_available()?;
+        let (name, holder) = (request.name(), request.holder());
+        if state.tombstones.iter().any(|(_, dead)| *dead == holder) {
+            return Err(Error::new(ErrorKind::Unexpected, "this request was abandoned").with_name(name));
+        }
+        let last_token = state.last_token;
+        let entry = state.live_entry(name, now);
+        if let Some(hold) = entry.hold.as_mut().filter(|hold| hold.holder == holder) {
+            hold.expires = rules::prolonged(hold.expires, now, request.ttl());
+            return Ok(Answer::Granted(hold.token));
+        }
+        let first = entry.places.front().map(|place| place.holder);
+        if entry.hold.is_some() || !rules::may_take(holder, first) {
+            let taken = match &entry.hold {
+                Some(hold) => Taken {
+                    label: hold.label.clone(),
+                    expires: Some(hold.expires),
+                },
+                None => Taken {
+                    label: None,
+                    expires: None,
+                },
+            };
+            let is_queued = entry.places.iter().any(|place| place.holder == holder);
+            if let Some(wake) = wake.filter(|_| !is_queued) {
+                entry.places.push_back(Place {
+                    holder,
+                    wake: wake.clone(),
+                });
+            }
+            return Ok(Answer::Taken(taken));
+        }
+        let Some(token) = rules::next_token(last_token, request.token_floor()) else {
+            return Err(Error::new(ErrorKind::Unexpected, "all tokens are used up").with_name(name));
+        };
+        entry.places.retain(|place| place.holder != holder);
+        let expires = rules::prolonged(now, now, request.ttl());
+        let lease = Some(request.lease().clone());
+        entry.hold = Some(Record {
+            holder,
+            label: request.label(),
+            token,
+            expires,
+            lease,
+        });
+        state.last_token = token.as_u64();
+        Ok(Answer::Granted(token))
+    }
+
+    /// Leaves the queue, waking whoever comes next.
+    pub(super) fn leave(&self, name: &LockName, holder: HolderId) {
+        self.0
+            .lock()
+            .change(name, |entry| entry.places.retain(|place| place.holder != holder));
+    }
+
+    /// Whether there was a hold of this holder to prolong.
+    pub(super) fn renew(&self, name: &LockName, holder: HolderId, ttl: Duration) -> Result<bool> {
+        let now = Instant::now();
+        let mut state = self.0.lock();
+        state.check_available()?;
+        let Some(hold) = state.names.get_mut(name).and_then(|entry| entry.hold.as_mut()) else {
+            return Ok(false);
+        };
+        if hold.holder != holder || rules::has_expired(hold.expires, now) {
+            return Ok(false);
+        }
+        hold.expires = rules::prolonged(hold.expires, now, ttl);
+        Ok(true)
+    }
+
+    /// Whether there was a hold of this holder to end.
+    pub(super) fn release(&self, name: &LockName, holder: HolderId) -> Result<bool> {
+        let now = Instant::now();
+        let mut state = self.0.lock();
+        state.check_available()?;
+        Ok(state.change(name, |entry| {
+            let hold = entry.hold.take_if(|hold| hold.holder == holder);
+            hold.is_some_and(|hold| !rules::has_expired(hold.expires, now))
+        }))
+    }
+
+    pub(super) fn abandon(&self, name: &LockName, holder: HolderId) -> Result<()> {
+        let now = Instant::now();
+        let mut state = self.0.lock();
+        state.check_available()?;
+        while state.tombstones.front().is_some_and(|(until, _)| *until <= now) {
+            state.tombstones.pop_front();
+        }
+        state.tombstones.push_back((now + TOMBSTONE, holder));
+        state.change(name, |entry| {
+            entry.hold.take_if(|hold| hold.holder == holder);
+            if let Some(index) = entry.places.iter().position(|place| place.holder == holder)
+                && let Some(place) = entry.places.remove(index)
+            {
+                place.wake.notify_one();
+            }
+        });
+        Ok(())
+    }
+
+    pub(super) fn status(&self, name: &LockName) -> Result<LockStatus> {
+        let now = Instant::now();
+        let state = self.0.lock();
+        state.check_available()?;
+        let Some(entry) = state.names.get(name) else {
+            return Ok(LockStatus::free().with_waiting(0));
+        };
+        let hold = entry
+            .hold
+            .as_ref()
+            .filter(|hold| !rules::has_expired(hold.expires, now));
+        let status = hold.map_or_else(LockStatus::free, |hold| {
+            let holder = HolderStatus::new()
+                .with_token(hold.token)
+                .with_expires_in(hold.expires - now);
+            LockStatus::held(match &hold.label {
+                Some(label) => holder.with_label(label.clone()),
+                None => holder,
+            })
+        });
+        Ok(status.with_waiting(entry.places.len()))
+    }
+
+    pub(super) fn check_available(&self) -> Result<()> {
+        self.0.lock().check_available()
+    }
+
+    pub(super) fn set_available(&self, available: bool) {
+        let mut state = self.0.lock();
+        state.available = available;
+        for place in state.names.values().flat_map(|entry| &entry.places) {
+            place.wake.notify_one();
+        }
+    }
+
+    /// Ends whatever hold there is, and tells its lease.
+    pub(super) fn take_away(&self, name: &LockName) -> bool {
+        let mut state = self.0.lock();
+        let hold = state.change(name, |entry| entry.hold.take());
+        drop(state);
+        let Some(hold) = hold else { return false };
+        if let Some(lease) = hold.lease {
+            lease.lose(LostCause::NotHeld);
+        }
+        true
+    }
+
+    /// Takes the name for somebody who is no client of ours, over whoever has it.
+    pub(super) fn hold_elsewhere(&self, name: &LockName, ttl: Duration) -> FencingToken {
+        self.take_away(name);
+        let now = Instant::now();
+        let mut state = self.0.lock();
+        let token = rules::next_token(state.last_token, None).expect("nobody counts to 2^63 in a process's life");
+        state.last_token = token.as_u64();
+        let hold = Record {
+            holder: HolderId::random(),
+            label: Some("elsewhere".into()),
+            token,
+            expires: rules::prolonged(now, now, ttl),
+            lease: None,
+        };
+        state.names.entry(name.clone()).or_default().hold = Some(hold);
+        token
+    }
+}
+
+impl State {
+    fn check_available(&self) -> Result<()> {
+        match self.available {
+            true => Ok(()),
+            false => Err(Error::new(
+                ErrorKind::Unavailable,
+                "the memory backend was made unavailable",
+            )),
+        }
+    }
+
+    /// The name's entry, without a hold that has expired.
+    fn live_entry(&mut self, name: &LockName, now: Instant) -> &mut Entry {
+        let entry = self.names.entry(name.clone()).or_default();
+        entry.hold.take_if(|hold| rules::has_expired(hold.expires, now));
+        entry
+    }
+
+    /// Changes an entry; then wakes its first waiter if the name is free, and forgets it if nobody is there.
+    fn change<T: Default>(&mut self, name: &LockName, change: impl FnOnce(&mut Entry) -> T) -> T {
+        let Some(entry) = self.names.get_mut(name) else {
+            return T::default();
+        };
+        let result = change(entry);
+        if entry.hold.is_none() {
+            match entry.places.front() {
+                Some(place) => place.wake.notify_one(),
+                None => drop(self.names.remove(name)),
+            }
+        }
+        result
+    }
+}
