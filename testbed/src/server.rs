@@ -318,3 +318,66 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + S
         Err(error) => Err(Error::io("waiting for a server")(std::io::Error::other(error))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+    use crate::Redis;
+
+    /// Redis, but somebody takes its port between choice and start.
+    #[derive(Debug)]
+    struct Robbed {
+        redis: Redis,
+        thief: Mutex<Option<TcpListener>>,
+    }
+
+    impl Recipe for Robbed {
+        fn name(&self) -> &'static str {
+            self.redis.name()
+        }
+
+        fn url_variable(&self) -> &'static str {
+            "POLYLOCK_NO_SUCH_URL"
+        }
+
+        fn default_port(&self) -> u16 {
+            self.redis.default_port()
+        }
+
+        fn url(&self, port: u16) -> Url {
+            self.redis.url(port)
+        }
+
+        fn fill(&self, _data: &Path, port: u16) -> Result<(), Error> {
+            let mut thief = self.thief.lock().expect("no panics");
+            if thief.is_none() {
+                *thief = Some(TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("it is free"));
+            }
+            Ok(())
+        }
+
+        fn command(&self, data: &Path, port: u16) -> Result<Command, Error> {
+            self.redis.command(data, port)
+        }
+
+        fn is_ready(&self, run: &Run<'_>) -> bool {
+            self.redis.is_ready(run)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stolen_port_is_replaced() {
+        if crate::skip_offline() {
+            return;
+        }
+        let server = Server::start(Robbed {
+            redis: Redis::new(),
+            thief: Mutex::new(None),
+        })
+        .await
+        .expect("it starts");
+        server.restart().await.expect("and restarts");
+    }
+}

@@ -1,0 +1,23 @@
+//! Test runs without servers.
+
+use std::io::Write;
+
+/// Whether `POLYLOCK_OFFLINE=1` tells this test to do without servers; its first line is then
+/// `if testbed::skip_offline() { return; }`.
+///
+/// So that it does not look passed, the line `SKIP name-of-the-test: reason` goes to standard error itself, past the
+/// test harness's capture; `cargo xtask test` counts these lines. Call it on the test's own thread, whose name is the
+/// test's.
+pub fn skip_offline() -> bool {
+    let offline = std::env::var_os("POLYLOCK_OFFLINE").is_some_and(|value| !value.is_empty() && value != "0");
+    if offline {
+        let thread = std::thread::current();
+        let line = format!(
+            "SKIP {}: POLYLOCK_OFFLINE is set\n",
+            thread.name().unwrap_or("(unnamed)")
+        );
+        // In one piece, as other tests write too. If nobody reads it, nobody counts it.
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    }
+    offline
+}

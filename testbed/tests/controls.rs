@@ -1,0 +1,203 @@
+//! Every kind of server, through every control. Needs the servers: `cargo xtask servers --install`.
+
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use sqlx::{Connection, Executor, MySqlConnection};
+use testbed::{Error, MariaDb, Redis, Server, ZooKeeper, skip_offline};
+use tokio::time::timeout;
+
+#[tokio::test]
+async fn redis_keeps_what_it_acknowledged() {
+    if skip_offline() {
+        return;
+    }
+    let server = Redis::new().start().await.expect("it starts");
+    every_control(&server, Kind::Redis).await;
+}
+
+#[tokio::test]
+async fn mariadb_keeps_what_it_acknowledged() {
+    if skip_offline() {
+        return;
+    }
+    let server = MariaDb::new().start().await.expect("it starts");
+    every_control(&server, Kind::MariaDb).await;
+}
+
+#[tokio::test]
+async fn zookeeper_keeps_what_it_acknowledged() {
+    if skip_offline() {
+        return;
+    }
+    let server = ZooKeeper::new().start().await.expect("it starts");
+    every_control(&server, Kind::ZooKeeper).await;
+}
+
+async fn every_control(server: &Server, kind: Kind) {
+    let port = server.port();
+    kind.write(server).await;
+    assert!(kind.read(server).await.expect("it answers"));
+
+    server.kill().expect("it is ours");
+    assert!(is_closed(port), "a killed server has no socket");
+    server.kill().expect("killing twice is no error");
+    assert!(matches!(server.pause(), Err(Error::NotRunning { .. })));
+
+    server.restart().await.expect("it starts again");
+    assert_eq!(server.port(), port);
+    assert!(
+        kind.read(server).await.expect("it answers"),
+        "an acknowledged write is lost"
+    );
+
+    server.pause().expect("it runs");
+    assert!(
+        timeout(Duration::from_millis(300), kind.read(server)).await.is_err(),
+        "a paused server answered"
+    );
+    server.resume().expect("it runs");
+    assert!(kind.read(server).await.expect("it answers"));
+
+    server.pause().expect("it runs");
+    server
+        .restart_without_data()
+        .await
+        .expect("it starts again, although it was paused");
+    assert!(!kind.read(server).await.expect("it answers"), "old data is still there");
+
+    let other = server.clone();
+    drop(server.clone());
+    assert!(!is_closed(other.port()), "it lives as long as any clone");
+}
+
+#[tokio::test]
+async fn dropping_the_last_clone_ends_it() {
+    if skip_offline() {
+        return;
+    }
+    let server = Redis::new().start().await.expect("it starts");
+    let port = server.port();
+    drop(server);
+    assert!(is_closed(port));
+}
+
+#[tokio::test]
+async fn credentials_are_asked_for() {
+    if skip_offline() {
+        return;
+    }
+    let server = Redis::new().password("p@ss word").start().await.expect("it starts");
+    Kind::Redis.write(&server).await;
+    let wrong = format!("redis://:wrong@{}", server.address());
+    let error = redis_command::<()>(&wrong, &["PING"])
+        .await
+        .expect_err("the password is wrong");
+    assert_eq!(error.kind(), redis::ErrorKind::AuthenticationFailed, "{error}");
+
+    let server = MariaDb::new()
+        .user("ann", "it's \\")
+        .database("shop")
+        .start()
+        .await
+        .expect("it starts");
+    Kind::MariaDb.write(&server).await;
+    let wrong = format!("mysql://ann:wrong@{}/shop", server.address());
+    let error = MySqlConnection::connect(&wrong)
+        .await
+        .expect_err("the password is wrong");
+    assert!(error.to_string().contains("Access denied"), "{error}");
+}
+
+#[tokio::test]
+async fn many_start_at_once() {
+    if skip_offline() {
+        return;
+    }
+    let starts: Vec<_> = (0..8).map(|_| tokio::spawn(Redis::new().start())).collect();
+    let mut servers = Vec::new();
+    for start in starts {
+        servers.push(start.await.expect("no panic").expect("it starts"));
+    }
+    let mut ports: Vec<u16> = servers.iter().map(Server::port).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    assert_eq!(ports.len(), 8);
+}
+
+#[tokio::test]
+async fn a_port_taken_while_it_was_down_is_an_error_and_no_confusion() {
+    if skip_offline() {
+        return;
+    }
+    let server = Redis::new().start().await.expect("it starts");
+    server.kill().expect("it is ours");
+    let thief = TcpListener::bind((Ipv4Addr::LOCALHOST, server.port())).expect("the server is gone");
+    let error = server.restart().await.expect_err("the port is taken");
+    assert!(error.to_string().contains("Address already in use"), "{error}");
+    drop(thief);
+    server.restart().await.expect("the port is free again");
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Redis,
+    MariaDb,
+    ZooKeeper,
+}
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+impl Kind {
+    async fn write(self, server: &Server) {
+        self.try_write(&server.url()).await.expect("it takes a write");
+    }
+
+    async fn try_write(self, url: &str) -> Outcome<()> {
+        match self {
+            Self::Redis => redis_command(url, &["SET", "marker", "1"]).await?,
+            Self::MariaDb => {
+                let mut connection = MySqlConnection::connect(url).await?;
+                connection.execute("CREATE TABLE marker (id INT)").await?;
+                connection.execute("INSERT INTO marker VALUES (1)").await?;
+            }
+            Self::ZooKeeper => {
+                let persistent =
+                    zookeeper_client::CreateMode::Persistent.with_acls(zookeeper_client::Acls::anyone_all());
+                zookeeper(url).await?.create("/marker", b"1", &persistent).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether what was written is there.
+    async fn read(self, server: &Server) -> Outcome<bool> {
+        let url = server.url();
+        Ok(match self {
+            Self::Redis => redis_command(&url, &["EXISTS", "marker"]).await?,
+            Self::MariaDb => {
+                let mut connection = MySqlConnection::connect(&url).await?;
+                let tables = connection.fetch_all("SHOW TABLES LIKE 'marker'").await?;
+                !tables.is_empty() && connection.fetch_all("SELECT id FROM marker").await?.len() == 1
+            }
+            Self::ZooKeeper => zookeeper(&url).await?.check_stat("/marker").await?.is_some(),
+        })
+    }
+}
+
+async fn redis_command<T: redis::FromRedisValue>(url: &str, words: &[&str]) -> redis::RedisResult<T> {
+    let mut connection = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
+    let mut command = redis::cmd(words[0]);
+    for word in &words[1..] {
+        command.arg(word);
+    }
+    command.query_async(&mut connection).await
+}
+
+async fn zookeeper(url: &str) -> Result<zookeeper_client::Client, zookeeper_client::Error> {
+    zookeeper_client::Client::connect(url.trim_start_matches("zookeeper://")).await
+}
+
+fn is_closed(port: u16) -> bool {
+    TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err()
+}
