@@ -81,7 +81,8 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt>;
 
     /// Undoes whatever this request's holder id may have left at the server: a hold, a place, a request under way.
-    /// Idempotent. After it the id is dead.
+    /// Idempotent. After it the id is dead. Answers at once where nothing of the request can have been sent, as when the
+    /// server was never reached.
     ///
     /// # Errors
     /// When it is not known to be undone; core calls it again until then, or until the hold has ended by itself.

@@ -98,6 +98,15 @@ impl Error {
         self.change(|inner| inner.source = Some(source))
     }
 
+    /// Adds the lock, unless the error names one.
+    pub(crate) fn about(self, name: &LockName) -> Self {
+        if self.0.name.is_some() {
+            self
+        } else {
+            self.with_name(name)
+        }
+    }
+
     fn change(mut self, change: impl FnOnce(&mut Inner)) -> Self {
         change(Arc::make_mut(&mut self.0));
         self

@@ -1,7 +1,7 @@
 //! The one place where core takes its locks and signals from, so that a model checker's can stand in for them.
 
-pub(crate) use std::sync::Arc;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+pub(crate) use std::sync::{Arc, Weak};
 pub(crate) use tokio::sync::Notify;
 
 use std::sync::{MutexGuard, PoisonError};

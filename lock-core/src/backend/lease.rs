@@ -1,6 +1,7 @@
 //! The local record of how long a hold may still be believed in.
 
 use std::fmt;
+use std::task::Waker;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
@@ -46,6 +47,8 @@ struct Record {
     end: Option<Instant>,
     /// The number of the suspicion that no arming has cleared yet.
     suspected: Option<u64>,
+    /// Whom to tell of a loss.
+    watcher: Option<Waker>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +132,7 @@ impl Lease {
             phase: Phase::Unarmed,
             end: None,
             suspected: None,
+            watcher: None,
         });
         Self(Arc::new(Shared {
             name,
@@ -191,9 +195,7 @@ impl Lease {
     pub fn lose(&self, cause: LostCause) {
         let mut record = self.0.record.lock();
         if record.phase == Phase::Live {
-            record.phase = Phase::Lost(cause);
-            drop(record);
-            self.0.changed.notify_waiters();
+            self.set_lost(&mut record, cause);
         }
     }
 
@@ -251,11 +253,23 @@ impl Lease {
     /// Reads no clock, so that a guard may be dropped anywhere.
     pub(crate) fn begin_release(&self) -> bool {
         let mut record = self.0.record.lock();
-        let live = record.phase == Phase::Live;
-        if live {
-            record.phase = Phase::Releasing;
+        if record.phase != Phase::Live {
+            return false;
         }
-        live
+        record.phase = Phase::Releasing;
+        let watcher = record.watcher.take();
+        drop(record);
+        drop(watcher);
+        true
+    }
+
+    /// Has `watcher` woken when the hold is lost, or now if it is.
+    pub(crate) fn tell_of_loss(&self, watcher: Waker) {
+        let mut record = self.0.record.lock();
+        match record.phase {
+            Phase::Lost(_) => watcher.wake(),
+            _ => record.watcher = Some(watcher),
+        }
     }
 
     /// Records how the release ended; `Err` where the server says that the hold had been gone before.
@@ -289,14 +303,25 @@ impl Lease {
         let mut record = self.0.record.lock();
         if record.end.is_some_and(|end| end <= now) {
             match record.phase {
-                Phase::Live => record.phase = Phase::Lost(LostCause::Expired),
-                // Unanswered, but nobody has it through us any more.
-                Phase::Releasing => record.phase = Phase::Released,
-                Phase::Unarmed | Phase::Released | Phase::Lost(_) => return record,
+                Phase::Live => self.set_lost(&mut record, LostCause::Expired),
+                // Unanswered, but nobody believes in it any more.
+                Phase::Releasing => {
+                    record.phase = Phase::Released;
+                    self.0.changed.notify_waiters();
+                }
+                Phase::Unarmed | Phase::Released | Phase::Lost(_) => {}
             }
-            self.0.changed.notify_waiters();
         }
         record
+    }
+
+    fn set_lost(&self, record: &mut Record, cause: LostCause) {
+        record.phase = Phase::Lost(cause);
+        self.0.changed.notify_waiters();
+        if let Some(watcher) = record.watcher.take() {
+            // The keeper's, which takes no lease's lock under its own.
+            watcher.wake();
+        }
     }
 }
 

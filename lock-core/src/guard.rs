@@ -1,0 +1,248 @@
+//! What a caller keeps while it has a lock.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::time::timeout;
+
+use crate::backend::lease::{Ended, HoldState};
+use crate::error::{Error, ErrorKind, Lost, Result};
+use crate::held::{Held, RenewalPlan};
+use crate::keeper::Keeper;
+use crate::limits::Limits;
+use crate::name::LockName;
+use crate::queue::Progress;
+use crate::sync::Arc;
+use crate::token::FencingToken;
+use crate::watch::Watch;
+use crate::work::{Work, release};
+
+/// A lock that is held. It is renewed in the background until it is released, dropped or lost.
+///
+/// Release it with [`release`](Self::release), which says whether it was held to the end. Dropping it releases it too,
+/// in the background: that never blocks and never panics, wherever it happens, but nobody learns how it went. Outside
+/// a runtime that still runs, the hold ends with its ttl instead.
+///
+/// A guard knows by its own clock when it was lost; no network is needed. What it cannot do is stop a process that is
+/// paused: whoever wakes up late acts before it looks. Give [`token`](Self::token) to the resource that the lock
+/// protects, and let that refuse smaller ones.
+#[must_use = "a lock is released when its guard is dropped"]
+pub struct Guard {
+    /// `None` once the release has begun.
+    held: Option<Arc<Held>>,
+    keeper: Arc<Keeper>,
+    limits: Limits,
+}
+
+impl Guard {
+    pub(crate) fn new(held: Arc<Held>, keeper: Arc<Keeper>, limits: Limits) -> Self {
+        Self {
+            held: Some(held),
+            keeper,
+            limits,
+        }
+    }
+
+    fn held(&self) -> &Arc<Held> {
+        self.held
+            .as_ref()
+            .expect("only release and drop, which consume the guard, take it")
+    }
+
+    /// What is locked.
+    pub fn name(&self) -> &LockName {
+        &self.held().name
+    }
+
+    /// The hold's fencing token: larger than that of every earlier hold of this name.
+    pub fn token(&self) -> FencingToken {
+        self.held().token
+    }
+
+    /// What is known of the hold now, by this process's clock and without any network.
+    pub fn state(&self) -> HoldState {
+        self.held().lease.state()
+    }
+
+    /// Whether the lock is still ours, to be asked before each step that must not be done twice.
+    ///
+    /// # Errors
+    /// [`Lost`], from the moment that it was, for good.
+    pub fn check(&self) -> Result<(), Lost> {
+        self.held().check()
+    }
+
+    /// How long the hold may still be believed in if nothing renews it; zero when it was lost.
+    pub fn valid_for(&self) -> Duration {
+        self.held().lease.valid_for()
+    }
+
+    /// Waits until the lock is lost; for ever, if it never is.
+    ///
+    /// # Cancel safety
+    /// Dropping it changes nothing.
+    pub async fn lost(&self) -> Lost {
+        match self.held().lease.ended().await {
+            Ended::Lost(lost) => lost,
+            Ended::Released => std::future::pending().await,
+        }
+    }
+
+    /// A view of this hold for other tasks.
+    pub fn watch(&self) -> Watch {
+        Watch::new(self.held())
+    }
+
+    /// Runs a future for as long as the lock is held: before each of its polls the lock is checked, so that after a
+    /// pause of the whole process it is stopped and not carried on.
+    ///
+    /// It stops only this future, not the tasks, threads or requests that this one has started. A result that was
+    /// ready is handed out, even late.
+    ///
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let server = MemoryBackend::new();
+    /// # let locks = Locker::new(server.clone());
+    /// let guard = locks.lock("report").acquire().await?;
+    /// assert_eq!(guard.run(async { 6 * 7 }).await, Ok(42));
+    /// server.take_away("report")?;
+    /// assert!(guard.run(async { 6 * 7 }).await.is_err());
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Lost`], when the lock was lost before the future was ready.
+    ///
+    /// # Cancel safety
+    /// Dropping it drops the future, and leaves the lock held.
+    pub async fn run<F: Future>(&self, future: F) -> Result<F::Output, Lost> {
+        let lost = self.lost();
+        tokio::pin!(lost, future);
+        poll_fn(|context| {
+            self.check()?;
+            if let Poll::Ready(output) = future.as_mut().poll(context) {
+                return Poll::Ready(Ok(output));
+            }
+            lost.as_mut().poll(context).map(Err)
+        })
+        .await
+    }
+
+    /// Keeps the lock for at least `ttl` from now, whatever becomes of the renewals. Never shortens anything.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] where the backend cannot, or the lease is fixed; [`ErrorKind::Misconfigured`] for a
+    /// ttl that it cannot keep; [`ErrorKind::Lost`]; and what the server says, after which the lock is held as long as
+    /// [`valid_for`](Self::valid_for) says.
+    ///
+    /// # Cancel safety
+    /// When it is dropped the server may have extended the hold or not; it goes on being renewed.
+    pub async fn extend(&self, ttl: Duration) -> Result<()> {
+        let held = self.held();
+        if held.renewal == RenewalPlan::Fixed {
+            let message = "a fixed lease is never extended: leave out `fixed_lease`, or take a longer ttl";
+            return Err(Error::new(ErrorKind::Unsupported, message).with_name(&held.name));
+        }
+        self.limits.check_extend().map_err(|error| error.about(&held.name))?;
+        self.limits.check_ttl(ttl).map_err(|error| error.about(&held.name))?;
+        held.check()?;
+        held.extend(ttl).await
+    }
+
+    /// Releases the lock, and says whether it was held until now.
+    ///
+    /// If the server does not answer, it is tried again for up to the locker's connect timeout (5 s by default), and
+    /// after that in the background until the hold has ended by itself.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] when the hold had ended before: somebody else may have had the lock meanwhile. Otherwise
+    /// what the server says; the lock is not believed in any more, and ends at the latest with its ttl.
+    ///
+    /// # Cancel safety
+    /// Dropping it lets the release finish in the background.
+    pub async fn release(mut self) -> Result<()> {
+        let Some(held) = self.held.take() else { return Ok(()) };
+        if let Err(lost) = held.check() {
+            return Err(lost.into()); // the keeper cleans up
+        }
+        if !self.begin_release(&held) {
+            return held.check().map_err(Error::from);
+        }
+        let mut releasing = Releasing {
+            keeper: &self.keeper,
+            begun: Some(Box::pin(release(held.clone()))),
+            held: &held,
+        };
+        let answered = timeout(self.limits.patience, poll_fn(|context| releasing.poll(context))).await;
+        answered.unwrap_or_else(|_| {
+            let message = format!(
+                "the release was not answered within {:?}; it goes on in the background",
+                self.limits.patience
+            );
+            Err(Error::new(ErrorKind::Unavailable, message).with_name(&held.name))
+        })
+    }
+
+    /// False when there is nothing to release any more. Reads no clock.
+    fn begin_release(&self, held: &Held) -> bool {
+        if !held.lease.begin_release() {
+            return false;
+        }
+        self.keeper.strike_off(held);
+        held.stop_renewal();
+        held.progress(Progress::Releasing);
+        true
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(held) = self.held.take()
+            && self.begin_release(&held)
+        {
+            self.keeper.push(Work::release(held));
+        }
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard")
+            .field("held", &self.held)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A release that its caller waits for; when the caller goes, it moves to the background.
+struct Releasing<'a> {
+    keeper: &'a Keeper,
+    held: &'a Arc<Held>,
+    begun: Option<BoxFuture<'static, Result<()>>>,
+}
+
+impl Releasing<'_> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        let Some(begun) = &mut self.begun else {
+            return Poll::Pending;
+        };
+        let answer = Pin::new(begun).poll(context);
+        if answer.is_ready() {
+            self.begun = None;
+        }
+        answer
+    }
+}
+
+impl Drop for Releasing<'_> {
+    fn drop(&mut self) {
+        if let Some(begun) = self.begun.take() {
+            let begun = Some(begun).filter(|_| !std::thread::panicking());
+            self.keeper.push(Work::Release(self.held.clone(), begun));
+        }
+    }
+}

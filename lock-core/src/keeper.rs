@@ -1,0 +1,257 @@
+//! The one background task of a locker: it renews holds, notices losses, and does what nobody waits for.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep_until};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::held::{Held, RenewalPlan, Slot};
+use crate::sync::{Arc, AtomicBool, Mutex, Notify, Ordering};
+use crate::work::{Task, Work};
+
+#[derive(Debug, Default)]
+pub(crate) struct Keeper {
+    state: Mutex<State>,
+    wake: Notify,
+    idle: Notify,
+    running: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    timetable: BTreeMap<(Instant, u64), Arc<Held>>,
+    /// When the task wakes by itself. It is left alone while it lies ahead, so that a pair of acquire and release
+    /// wakes nobody.
+    planned: Option<Instant>,
+    lost: Vec<Arc<Held>>,
+    work: VecDeque<Work>,
+    /// What is being done, to be done again if the runtime dies under it.
+    under_way: HashMap<u64, Task>,
+    acquiring: usize,
+    closed: bool,
+    last_number: u64,
+}
+
+/// What the task has to do now.
+struct Due {
+    holds: Vec<Arc<Held>>,
+    lost: Vec<Arc<Held>>,
+    work: Vec<(u64, Work)>,
+    /// When to look again.
+    next: Option<Instant>,
+    finished: bool,
+}
+
+impl Keeper {
+    /// Sees to it that the task runs, on this runtime if its own has gone.
+    pub(crate) fn ensure_running(self: &Arc<Self>) -> Result<()> {
+        let runtime = Handle::try_current().map_err(|error| {
+            let message = "locks need a tokio runtime: call this from a task, or within Runtime::block_on";
+            Error::new(ErrorKind::Misconfigured, message).with_source(error)
+        })?;
+        if !self.running.swap(true, Ordering::SeqCst) {
+            let running = Running(self.clone());
+            runtime.spawn(async move { running.0.run().await });
+        }
+        Ok(())
+    }
+
+    /// Looks after a new hold, or after one that was just looked after, at that time.
+    pub(crate) fn schedule(&self, held: &Arc<Held>, due: Instant) {
+        let mut state = self.state.lock();
+        let mut slot = held.slot.lock();
+        if *slot == Slot::Gone {
+            return;
+        }
+        if let Slot::Due(due, number) = *slot {
+            state.timetable.remove(&(due, number));
+        }
+        state.last_number += 1;
+        let key = (due, state.last_number);
+        *slot = Slot::Due(key.0, key.1);
+        state.timetable.insert(key, held.clone());
+        let sooner = state.planned.is_none_or(|planned| due < planned);
+        if sooner {
+            state.planned = Some(due);
+            drop(slot);
+            drop(state);
+            self.wake.notify_one();
+        }
+    }
+
+    /// Looks after the hold no more. False when that was so already.
+    pub(crate) fn strike_off(&self, held: &Held) -> bool {
+        let mut state = self.state.lock();
+        match std::mem::replace(&mut *held.slot.lock(), Slot::Gone) {
+            Slot::Due(due, number) => drop(state.timetable.remove(&(due, number))),
+            Slot::None => {}
+            Slot::Gone => return false,
+        }
+        true
+    }
+
+    /// The hold's lease says that it was lost.
+    pub(crate) fn lost(&self, held: Arc<Held>) {
+        self.state.lock().lost.push(held);
+        self.wake.notify_one();
+    }
+
+    /// Does this in the background. Safe to call anywhere: without a runtime it waits for the next one.
+    pub(crate) fn push(&self, work: Work) {
+        self.state.lock().work.push_back(work);
+        self.wake.notify_one();
+    }
+
+    /// Counts an acquire for as long as the value lives.
+    pub(crate) fn acquiring(self: &Arc<Self>) -> Acquiring {
+        self.state.lock().acquiring += 1;
+        Acquiring(self.clone())
+    }
+
+    /// Waits until nothing is left to do but to look after holds.
+    pub(crate) async fn drained(&self) {
+        loop {
+            let idle = self.idle.notified();
+            tokio::pin!(idle);
+            idle.as_mut().enable();
+            if self.pending() == 0 {
+                return;
+            }
+            idle.await;
+        }
+    }
+
+    /// How many pieces of work and acquires are not done yet.
+    pub(crate) fn pending(&self) -> usize {
+        let state = self.state.lock();
+        state.lost.len() + state.work.len() + state.under_way.len() + state.acquiring
+    }
+
+    /// Ends the task once the last hold has ended and all is done.
+    pub(crate) fn close(&self) {
+        self.state.lock().closed = true;
+        self.wake.notify_one();
+    }
+
+    async fn run(&self) {
+        let mut renewals: FuturesUnordered<BoxFuture<'static, (Arc<Held>, Instant)>> = FuturesUnordered::new();
+        let mut under_way: FuturesUnordered<BoxFuture<'static, u64>> = FuturesUnordered::new();
+        loop {
+            let due = self.due();
+            for held in due.holds {
+                if !held.lease.is_live() {
+                    continue; // its lease has just told us
+                }
+                // Whatever becomes of the renewal, the end of the lease is looked after.
+                self.schedule(&held, held.end());
+                if held.renewal == RenewalPlan::PerHold {
+                    renewals.push(Box::pin(renew(held)));
+                }
+            }
+            for held in due.lost {
+                if self.strike_off(&held) {
+                    held.stop_renewal();
+                    tracing::warn!(name = %held.name, token = held.token.as_u64(), "hold lost");
+                    self.push(Work::release(held));
+                }
+            }
+            for (number, work) in due.work {
+                under_way.push(Box::pin(finish(number, work)));
+            }
+            if due.finished && renewals.is_empty() && under_way.is_empty() {
+                return;
+            }
+            tokio::select! {
+                () = self.wake.notified() => {}
+                () = at(due.next) => {}
+                Some((held, next)) = renewals.next() => self.schedule(&held, next),
+                Some(number) = under_way.next() => self.done(number),
+            }
+        }
+    }
+
+    fn due(&self) -> Due {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        let later = state.timetable.split_off(&(now + Duration::from_nanos(1), 0));
+        let holds: Vec<_> = std::mem::replace(&mut state.timetable, later).into_values().collect();
+        for held in &holds {
+            *held.slot.lock() = Slot::None;
+        }
+        state.planned = state.timetable.keys().next().map(|(due, _)| *due);
+        let mut work = Vec::new();
+        while let Some(next) = state.work.pop_front() {
+            state.last_number += 1;
+            let number = state.last_number;
+            state.under_way.insert(number, next.task());
+            work.push((number, next));
+        }
+        let lost = std::mem::take(&mut state.lost);
+        let finished = state.closed && state.timetable.is_empty() && holds.is_empty() && lost.is_empty();
+        Due {
+            holds,
+            lost,
+            work,
+            next: state.planned,
+            finished,
+        }
+    }
+
+    fn done(&self, number: u64) {
+        self.state.lock().under_way.remove(&number);
+        self.idle.notify_waiters();
+    }
+}
+
+async fn renew(held: Arc<Held>) -> (Arc<Held>, Instant) {
+    let next = AssertUnwindSafe(held.clone().renew()).catch_unwind().await;
+    let next = next.unwrap_or_else(|_| {
+        tracing::error!(name = %held.name, "the backend panicked in a renewal");
+        held.lease.suspect();
+        held.due_after(Instant::now())
+    });
+    (held, next)
+}
+
+async fn finish(number: u64, work: Work) -> u64 {
+    if AssertUnwindSafe(work.finish()).catch_unwind().await.is_err() {
+        tracing::error!("the backend panicked in the background");
+    }
+    number
+}
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The task is alive as long as this is: a runtime that goes drops it.
+struct Running(Arc<Keeper>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        let again = std::mem::take(&mut state.under_way);
+        state.work.extend(again.into_values().map(Work::again));
+        drop(state);
+        self.0.running.store(false, Ordering::SeqCst);
+    }
+}
+
+/// One acquire that is not over yet.
+#[derive(Debug)]
+pub(crate) struct Acquiring(Arc<Keeper>);
+
+impl Drop for Acquiring {
+    fn drop(&mut self) {
+        self.0.state.lock().acquiring -= 1;
+        self.0.idle.notify_waiters();
+    }
+}

@@ -1,0 +1,91 @@
+//! What may be asked of a backend, checked before it is asked.
+
+use std::time::Duration;
+
+use crate::backend::Capabilities;
+use crate::error::{Error, ErrorKind, Result};
+
+/// The longest label, in bytes.
+pub(crate) const MAX_LABEL_BYTES: usize = 255;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) capabilities: Capabilities,
+    /// How long to wait for a server that does not answer.
+    pub(crate) patience: Duration,
+}
+
+impl Limits {
+    pub(crate) fn check_ttl(&self, ttl: Duration) -> Result<()> {
+        let (shortest, longest) = (self.capabilities.shortest_ttl, self.capabilities.longest_ttl);
+        if ttl.is_zero() {
+            return Err(Error::new(
+                ErrorKind::Misconfigured,
+                "a ttl of 0 holds nothing: choose a longer one",
+            ));
+        }
+        if ttl < shortest {
+            let message =
+                format!("a ttl of {ttl:?} is shorter than this backend can keep: choose at least {shortest:?}");
+            return Err(Error::new(ErrorKind::Misconfigured, message));
+        }
+        if ttl > longest {
+            let message = format!("a ttl of {ttl:?} is longer than this backend can keep: choose at most {longest:?}");
+            return Err(Error::new(ErrorKind::Misconfigured, message));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn check_label(label: &str) -> Result<()> {
+        if label.len() <= MAX_LABEL_BYTES {
+            return Ok(());
+        }
+        let message = format!(
+            "a label has {} bytes, more than {MAX_LABEL_BYTES}: shorten it",
+            label.len()
+        );
+        Err(Error::new(ErrorKind::Misconfigured, message))
+    }
+
+    pub(crate) fn check_fixed(&self) -> Result<()> {
+        match self.capabilities.fixed_lease {
+            true => Ok(()),
+            false => Err(Error::new(
+                ErrorKind::Unsupported,
+                "this backend has no fixed leases: leave out `fixed_lease`",
+            )),
+        }
+    }
+
+    pub(crate) fn check_extend(&self) -> Result<()> {
+        match self.capabilities.extend {
+            true => Ok(()),
+            false => Err(Error::new(
+                ErrorKind::Unsupported,
+                "this backend cannot extend a hold beyond its ttl",
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_backend_cannot_keep_is_refused_and_says_what_it_can() {
+        let capabilities = Capabilities::default().ttl_between(Duration::from_secs(1), Duration::from_secs(60));
+        let limits = Limits {
+            capabilities,
+            patience: Duration::from_secs(5),
+        };
+        let refusal = |ttl| limits.check_ttl(ttl).unwrap_err();
+        assert_eq!(refusal(Duration::ZERO).kind(), ErrorKind::Misconfigured);
+        assert!(refusal(Duration::from_millis(999)).to_string().contains("at least 1s"));
+        assert!(refusal(Duration::from_secs(61)).to_string().contains("at most 60s"));
+        assert!(limits.check_ttl(Duration::from_secs(60)).is_ok());
+        assert_eq!(limits.check_fixed().unwrap_err().kind(), ErrorKind::Unsupported);
+        assert_eq!(limits.check_extend().unwrap_err().kind(), ErrorKind::Unsupported);
+        assert!(Limits::check_label(&"x".repeat(255)).is_ok() && Limits::check_label(&"x".repeat(256)).is_err());
+    }
+}

@@ -1,0 +1,211 @@
+//! A lock server as an application sees it.
+
+use std::fmt;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use crate::backend::{Capabilities, DistributedLock, LockStatus};
+use crate::error::{Error, ErrorKind, Result};
+use crate::keeper::Keeper;
+use crate::limits::Limits;
+use crate::lock::Lock;
+use crate::name::LockName;
+use crate::queue::Queues;
+use crate::sync::{Arc, AtomicBool, Notify, Ordering};
+
+const DEFAULT_TTL: Duration = Duration::from_secs(30);
+const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Makes locks of one backend. Cheap to clone; an application keeps one.
+///
+/// It outlives its runtime: an acquire on another one starts its background task anew.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use lock_core::{Locker, MemoryBackend};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+/// let locks = Locker::new(MemoryBackend::new()).with_label("worker 7");
+/// let lock = locks.lock("orders/42").ttl(Duration::from_secs(10));
+/// let guard = lock.acquire_within(Duration::from_secs(5)).await?;
+/// assert!(lock.try_acquire().await?.is_none());
+/// guard.release().await?;
+/// locks.shutdown().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Locker {
+    inner: Arc<Inner>,
+    ttl: Duration,
+    label: Option<Arc<str>>,
+    connect_timeout: Duration,
+}
+
+/// What all clones share.
+pub(crate) struct Inner {
+    pub(crate) backend: Arc<dyn DistributedLock>,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) queues: Arc<Queues>,
+    /// Whether the server has ever answered.
+    pub(crate) reached: AtomicBool,
+    pub(crate) closing: Notify,
+    closed: AtomicBool,
+}
+
+impl Locker {
+    /// A locker over this backend. Does no I/O.
+    pub fn new(backend: impl DistributedLock) -> Self {
+        Self::from_backend(Arc::new(backend))
+    }
+
+    /// A locker over a backend that is shared.
+    pub fn from_backend(backend: Arc<dyn DistributedLock>) -> Self {
+        let inner = Inner {
+            capabilities: backend.capabilities(),
+            backend,
+            keeper: Arc::default(),
+            queues: Arc::default(),
+            reached: AtomicBool::new(false),
+            closing: Notify::new(),
+            closed: AtomicBool::new(false),
+        };
+        Self {
+            inner: Arc::new(inner),
+            ttl: DEFAULT_TTL,
+            label: None,
+            connect_timeout: DEFAULT_CONNECT_TIMEOUT,
+        }
+    }
+
+    /// Sets how long a hold of this locker may survive its process. Defaults to 30 s.
+    #[must_use]
+    pub fn with_ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// Sets what this process calls itself towards people who ask who has a lock: at most 255 bytes. Defaults to
+    /// nothing.
+    #[must_use]
+    pub fn with_label(mut self, label: impl Into<Arc<str>>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// Sets how long to wait for a server that does not answer: the whole of a `try_acquire`, a status, and a release
+    /// that its caller waits for. Defaults to 5 s. How long reaching the server may take is the backend's own setting.
+    #[must_use]
+    pub fn with_connect_timeout(mut self, limit: Duration) -> Self {
+        self.connect_timeout = limit;
+        self
+    }
+
+    /// What the backend promises beyond the minimum.
+    pub fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities
+    }
+
+    /// Reaches the server, or says why not. Optional: the first acquire does it as well.
+    ///
+    /// Until the server has been reached once, an acquire fails when it cannot be; from then on it outlasts outages
+    /// for as long as it may wait.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`], [`ErrorKind::Denied`] or [`ErrorKind::Misconfigured`], with what to do.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point.
+    pub async fn connect(&self) -> Result<()> {
+        self.inner.check_open()?;
+        self.inner.backend.connect().await?;
+        self.inner.reached.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// A lock of this name, to be acquired as often as needed. Does no I/O; a bad name is told by the acquire.
+    pub fn lock(&self, name: impl AsRef<str>) -> Lock {
+        Lock::new(self.clone(), LockName::new(name), self.ttl, self.label.clone())
+    }
+
+    /// Who has this name, as the server sees it: for people, not for decisions.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidName`], or what the server says.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point.
+    pub async fn status(&self, name: impl AsRef<str>) -> Result<LockStatus> {
+        let name = LockName::new(name)?;
+        let status = timeout(self.connect_timeout, self.inner.backend.status(&name))
+            .await
+            .unwrap_or_else(|_| {
+                let message = format!("the lock server did not answer within {:?}", self.connect_timeout);
+                Err(Error::new(ErrorKind::Unavailable, message))
+            });
+        let status = status.map_err(|error| error.about(&name))?;
+        self.inner.reached.store(true, Ordering::Relaxed);
+        Ok(status)
+    }
+
+    /// Refuses new acquires, ends those that wait, and waits until all that was left to the background is done:
+    /// releases of dropped guards and acquires to be undone. Guards that are still held go on being renewed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] when not all was done within 10 s; the rest goes on, and it may be called again.
+    ///
+    /// # Cancel safety
+    /// When it is dropped the locker stays shut down.
+    pub async fn shutdown(&self) -> Result<()> {
+        self.inner.closed.store(true, Ordering::SeqCst);
+        self.inner.closing.notify_waiters();
+        self.inner.keeper.ensure_running()?;
+        timeout(SHUTDOWN_TIMEOUT, self.inner.keeper.drained())
+            .await
+            .map_err(|_| {
+                let pending = self.inner.keeper.pending();
+                let message =
+                    format!("{pending} locks were not given back within {SHUTDOWN_TIMEOUT:?}; they end with their ttl");
+                Error::new(ErrorKind::Unavailable, message)
+            })
+    }
+
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.inner
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            capabilities: self.inner.capabilities,
+            patience: self.connect_timeout,
+        }
+    }
+}
+
+impl Inner {
+    pub(crate) fn check_open(&self) -> Result<()> {
+        match self.closed.load(Ordering::SeqCst) {
+            true => Err(self.shut_down()),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn shut_down(&self) -> Error {
+        Error::new(ErrorKind::ShutDown, "this locker was shut down")
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.keeper.close();
+    }
+}
+
+impl fmt::Debug for Locker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Locker")
+            .field("backend", &self.inner.backend)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,177 @@
+//! The memory backend, with the answers to some requests changed.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lock_core::backend::{
+    AcquireRequest, Attempt, Capabilities, DistributedLock, Hold, LockStatus, ReleaseOptions, ReleaseOutcome, Renewal,
+};
+use lock_core::{Error, ErrorKind, FencingToken, LockName, MemoryBackend, Result};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Answer {
+    Fail,
+    Refuse,
+    Hang,
+    HangThenFail(Duration),
+    DoThenFail,
+    DoThenHang,
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct Scripted(Arc<Script>);
+
+#[derive(Default)]
+struct Script {
+    server: MemoryBackend,
+    started: Mutex<Option<Instant>>,
+    acquires: Mutex<VecDeque<Answer>>,
+    renewals: Mutex<VecDeque<Answer>>,
+    releases: Mutex<VecDeque<Answer>>,
+    renewed: Mutex<Vec<Duration>>,
+    abandons: AtomicUsize,
+    hung: AtomicUsize,
+    let_go: Notify,
+}
+
+impl Scripted {
+    pub(crate) fn next_acquires(&self, answers: impl IntoIterator<Item = Answer>) {
+        self.0.acquires.lock().unwrap().extend(answers);
+    }
+
+    pub(crate) fn next_renewals(&self, answers: impl IntoIterator<Item = Answer>) {
+        self.0.renewals.lock().unwrap().extend(answers);
+    }
+
+    pub(crate) fn next_releases(&self, answers: impl IntoIterator<Item = Answer>) {
+        self.0.releases.lock().unwrap().extend(answers);
+    }
+
+    /// When each renewal arrived, from the first acquire on.
+    pub(crate) fn renewals(&self) -> Vec<Duration> {
+        self.0.renewed.lock().unwrap().clone()
+    }
+
+    pub(crate) fn abandons(&self) -> usize {
+        self.0.abandons.load(Ordering::SeqCst)
+    }
+
+    /// How many requests hang at the moment.
+    pub(crate) fn hung(&self) -> usize {
+        self.0.hung.load(Ordering::SeqCst)
+    }
+
+    /// Fails all that hang.
+    pub(crate) fn let_go(&self) {
+        self.0.let_go.notify_waiters();
+    }
+}
+
+impl Script {
+    async fn hang(&self) {
+        struct Hung<'a>(&'a AtomicUsize);
+        impl Drop for Hung<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+        self.hung.fetch_add(1, Ordering::SeqCst);
+        let _hung = Hung(&self.hung);
+        self.let_go.notified().await;
+    }
+
+    async fn run<T>(
+        &self,
+        answers: &Mutex<VecDeque<Answer>>,
+        refusal: Option<T>,
+        act: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let answer = answers.lock().unwrap().pop_front();
+        match answer {
+            None => return act.await,
+            Some(Answer::Fail) => {}
+            Some(Answer::Refuse) => return Ok(refusal.expect("a request that can be refused")),
+            Some(Answer::Hang) => self.hang().await,
+            Some(Answer::HangThenFail(time)) => tokio::time::sleep(time).await,
+            Some(Answer::DoThenFail) => drop(act.await?),
+            Some(Answer::DoThenHang) => {
+                drop(act.await?);
+                self.hang().await;
+            }
+        }
+        Err(Error::new(ErrorKind::Unavailable, "scripted failure"))
+    }
+}
+
+#[async_trait]
+impl DistributedLock for Scripted {
+    fn capabilities(&self) -> Capabilities {
+        self.0.server.capabilities()
+    }
+
+    async fn connect(&self) -> Result<()> {
+        self.0.server.connect().await
+    }
+
+    async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
+        self.0.started.lock().unwrap().get_or_insert_with(Instant::now);
+        let attempt = self
+            .0
+            .run(&self.0.acquires, None, self.0.server.acquire(request))
+            .await?;
+        Ok(match attempt {
+            Attempt::Granted(hold, armed) => Attempt::Granted(Arc::new(ScriptedHold(self.0.clone(), hold)), armed),
+            busy => busy,
+        })
+    }
+
+    async fn abandon(&self, request: &AcquireRequest) -> Result<()> {
+        self.0.abandons.fetch_add(1, Ordering::SeqCst);
+        self.0.server.abandon(request).await
+    }
+
+    async fn status(&self, name: &LockName) -> Result<LockStatus> {
+        self.0.server.status(name).await
+    }
+}
+
+struct ScriptedHold(Arc<Script>, Arc<dyn Hold>);
+
+#[async_trait]
+impl Hold for ScriptedHold {
+    fn token(&self) -> FencingToken {
+        self.1.token()
+    }
+
+    async fn renew(&self, ttl: Duration) -> Result<Renewal> {
+        let started = self.0.started.lock().unwrap().expect("an acquire came before");
+        self.0.renewed.lock().unwrap().push(started.elapsed());
+        self.0
+            .run(&self.0.renewals, Some(Renewal::Lost), self.1.renew(ttl))
+            .await
+    }
+
+    async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
+        self.0
+            .run(&self.0.releases, Some(ReleaseOutcome::AlreadyLost), self.1.release(how))
+            .await
+    }
+}
+
+impl fmt::Debug for Scripted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Scripted")
+    }
+}
+
+impl fmt::Debug for ScriptedHold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ScriptedHold")
+    }
+}
