@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod servers;
+mod test;
 
 /// What can go wrong is told to people, once: text is enough.
 type Result<T> = std::result::Result<T, String>;
@@ -27,11 +28,21 @@ enum Subcommands {
         #[arg(long)]
         install: bool,
     },
+    /// Runs everything that must hold before a change goes in: formatting, lints, all tests, docs, licences
+    Test {
+        /// Install what is missing first, under target/; implied where the variable CI is set
+        #[arg(long)]
+        install: bool,
+        /// Only what needs no lock server and no download
+        #[arg(long, conflicts_with = "install")]
+        offline: bool,
+    },
 }
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Subcommands::Servers { install } => servers::run(install),
+        Subcommands::Test { install, offline } => test::run(test::Options { install, offline }),
     };
     match done {
         Ok(code) => code,

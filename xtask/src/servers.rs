@@ -47,6 +47,15 @@ pub(crate) fn run(install: bool) -> Result<ExitCode> {
     Ok(code)
 }
 
+/// One line for each server that is missing.
+pub(crate) fn missing() -> Vec<String> {
+    testbed::find()
+        .into_iter()
+        .filter_map(|found| found.err())
+        .map(|error| error.to_string())
+        .collect()
+}
+
 /// Puts the servers in place unless they are. Safe to run twice at once.
 pub(crate) fn install() -> Result<()> {
     // With all of them named by variables nothing is needed of us.

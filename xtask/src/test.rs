@@ -1,0 +1,130 @@
+//! `cargo xtask test`: everything that must hold before a change goes in.
+
+use std::env;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use crate::{Result, servers};
+
+mod deny;
+mod report;
+mod run;
+mod steps;
+mod table;
+
+use report::Report;
+use run::{Outcome, Run};
+use steps::Kind;
+
+/// A whole run is to stay under this, on two cores and from nothing.
+const TOTAL: Duration = Duration::from_secs(40 * 60);
+
+/// Which of the steps are possible and wanted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Options {
+    pub(crate) install: bool,
+    pub(crate) offline: bool,
+}
+
+pub(crate) fn run(mut options: Options) -> Result<ExitCode> {
+    let start = Instant::now();
+    options.install |= env::var_os("CI").is_some_and(|ci| !ci.is_empty() && ci != "false");
+    let mut runs = Vec::new();
+    if options.offline {
+        println!("offline: without lock servers and without downloads");
+    } else {
+        prepare(options.install, &mut runs)?;
+    }
+    let path = deny::path()?;
+    for step in steps::all() {
+        let run = match step.needs.filter(|needed| !succeeded(&runs, needed)) {
+            Some(needed) => Run::left_out(step.name, step.kind, Outcome::Senseless(needed)),
+            None if step.kind == Kind::Deny && options.offline && deny::missing().is_some() => Run::left_out(
+                step.name,
+                step.kind,
+                Outcome::LeftOut("offline, and cargo-deny is not installed"),
+            ),
+            None => run::step(&step, &path, options.offline, start + TOTAL),
+        };
+        runs.push(run);
+    }
+    Ok(conclude(&runs, start.elapsed()))
+}
+
+/// Fails at once where something is missing, before anything long.
+fn prepare(install: bool, runs: &mut Vec<Run>) -> Result<()> {
+    if !install {
+        let mut missing = servers::missing();
+        missing.extend(deny::missing());
+        if missing.is_empty() {
+            return Ok(());
+        }
+        return Err(format!(
+            "missing here, `cargo xtask test --install` gets it: {}",
+            missing.join("; ")
+        ));
+    }
+    let start = Instant::now();
+    servers::install()?;
+    runs.push(Run::done("servers", Kind::Download, start.elapsed()));
+    let start = Instant::now();
+    deny::install()?;
+    runs.push(Run::done("install cargo-deny", Kind::Download, start.elapsed()));
+    Ok(())
+}
+
+fn succeeded(runs: &[Run], name: &str) -> bool {
+    runs.iter()
+        .any(|run| run.name == name && run.outcome == Outcome::Passed)
+}
+
+/// Says it all once more in short; the last line is the count.
+fn conclude(runs: &[Run], total: Duration) -> ExitCode {
+    let mut report = Report::default();
+    for run in runs {
+        report.add(&run.report);
+    }
+    println!("\n{}", run::times(runs, total));
+    println!("{}", table::render(&report));
+    let mut problems = run::problems(runs);
+    problems.extend(report.problems());
+    for problem in &problems {
+        println!("FAILED: {problem}");
+    }
+    for warning in over_budget(runs, total) {
+        println!("!!! OVER BUDGET: {warning}");
+    }
+    let left_out: Vec<String> = runs.iter().filter_map(Run::missing).collect();
+    for what in &left_out {
+        println!("left out: {what}");
+    }
+    println!("{}", report.summary(left_out.len()));
+    if problems.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+fn over_budget(runs: &[Run], total: Duration) -> Vec<String> {
+    let spent = |kind| {
+        runs.iter()
+            .filter(|run| run.kind == kind)
+            .map(|run| run.time)
+            .sum::<Duration>()
+    };
+    let budgets = [
+        ("builds", spent(Kind::Build), Duration::from_secs(10 * 60)),
+        ("tests", spent(Kind::Test), Duration::from_secs(8 * 60)),
+        ("all together", total, TOTAL),
+    ];
+    let over = budgets.into_iter().filter(|(_, spent, budget)| spent > budget);
+    over.map(|(what, spent, budget)| {
+        format!(
+            "{what} took {} min, {} are planned",
+            spent.as_secs().div_ceil(60),
+            budget.as_secs() / 60
+        )
+    })
+    .collect()
+}

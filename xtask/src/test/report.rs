@@ -1,0 +1,299 @@
+//! What the lines that `cargo test` prints say.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What became of one test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Passed,
+    Failed,
+    Skipped,
+}
+
+/// The sum over any number of test binaries.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Report {
+    passed: usize,
+    failed: usize,
+    skipped: usize,
+    /// By the test's path. Of two tests of the same path in different binaries the worse counts.
+    pub(crate) tests: BTreeMap<String, Verdict>,
+    /// Why something was skipped, by the test's path.
+    pub(crate) reasons: BTreeMap<String, String>,
+    /// Binaries that began and never said how it ended.
+    unfinished: usize,
+    current: Option<Binary>,
+}
+
+/// The binary that runs just now.
+#[derive(Debug, Default, Clone)]
+struct Binary {
+    verdicts: BTreeMap<String, Verdict>,
+    skips: BTreeSet<String>,
+    /// "test NAME ... " without a verdict: the test's own output follows.
+    open: Option<String>,
+}
+
+impl Report {
+    /// Reads one more line.
+    pub(crate) fn line(&mut self, line: &str) {
+        let line = line.trim_end();
+        if line
+            .strip_prefix("running ")
+            .is_some_and(|rest| rest.ends_with(" tests") || rest == "1 test")
+        {
+            self.finish();
+            self.current = Some(Binary::default());
+            return;
+        }
+        if let Some(skip) = Skip::parse(line) {
+            self.reasons.insert(skip.test.into(), skip.reason.into());
+            // Without a binary it comes from a helper process; it counts all the same.
+            self.current.get_or_insert_default().skips.insert(skip.test.into());
+        }
+        if let Some(counts) = Counts::parse(line) {
+            self.end_of_binary(counts);
+        } else if let Some(binary) = &mut self.current {
+            binary.line(line);
+        }
+    }
+
+    /// The output has ended.
+    pub(crate) fn finish(&mut self) {
+        if self.current.take().is_some() {
+            self.unfinished += 1;
+            self.failed += 1;
+        }
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+        self.unfinished += other.unfinished;
+        for (test, verdict) in &other.tests {
+            self.note(test, *verdict);
+        }
+        self.reasons.extend(other.reasons.clone());
+    }
+
+    /// What is wrong beyond steps that failed.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let failed = self.tests.iter().filter(|(_, verdict)| **verdict == Verdict::Failed);
+        let mut problems: Vec<String> = failed.map(|(test, _)| format!("test {test}")).collect();
+        if self.unfinished > 0 {
+            problems.push(format!("{} test binaries ended without a result", self.unfinished));
+        }
+        if self.passed == 0 {
+            problems.push("no test has passed".into());
+        }
+        problems
+    }
+
+    /// The last line of all. What was left out beforehand counts as skipped too.
+    pub(crate) fn summary(&self, left_out: usize) -> String {
+        format!(
+            "{} passed, {} failed, {} skipped",
+            self.passed,
+            self.failed,
+            self.skipped + left_out
+        )
+    }
+
+    fn end_of_binary(&mut self, counts: Counts) {
+        let Binary {
+            mut verdicts, skips, ..
+        } = self.current.take().unwrap_or_default();
+        // The harness knows no skipping at run time: such a test "passes".
+        let green: Vec<&String> = skips
+            .iter()
+            .filter(|test| verdicts.get(*test) == Some(&Verdict::Passed))
+            .collect();
+        self.passed += counts.passed.saturating_sub(green.len());
+        self.failed += counts.failed;
+        let red = skips
+            .iter()
+            .filter(|test| verdicts.get(*test) == Some(&Verdict::Failed))
+            .count();
+        self.skipped += counts.ignored + skips.len() - red;
+        for test in green {
+            verdicts.insert(test.clone(), Verdict::Skipped);
+        }
+        for (test, verdict) in verdicts {
+            self.note(&test, verdict);
+        }
+    }
+
+    fn note(&mut self, test: &str, verdict: Verdict) {
+        let known = self.tests.entry(test.into()).or_insert(verdict);
+        let severity = |verdict| match verdict {
+            Verdict::Passed => 0,
+            Verdict::Skipped => 1,
+            Verdict::Failed => 2,
+        };
+        if severity(verdict) > severity(*known) {
+            *known = verdict;
+        }
+    }
+}
+
+impl Binary {
+    fn line(&mut self, line: &str) {
+        if let Some(rest) = line.strip_prefix("test ")
+            && let Some((test, said)) = rest.split_once(" ... ").or_else(|| rest.split_once(" ..."))
+        {
+            let test = test.trim_end_matches(" - should panic").to_string();
+            match verdict(said) {
+                Some(verdict) => _ = self.verdicts.insert(test, verdict),
+                None => self.open = Some(test),
+            }
+        } else if let Some(verdict) = verdict(line)
+            && let Some(test) = self.open.take()
+        {
+            self.verdicts.insert(test, verdict);
+        }
+    }
+}
+
+/// "ok", "FAILED", "ignored" or "ignored, reason"; other output may stand before it.
+fn verdict(said: &str) -> Option<Verdict> {
+    let is =
+        |word: &str| said == word || said.starts_with(&format!("{word} (")) || said.starts_with(&format!("{word}, "));
+    match said {
+        _ if is("ok") => Some(Verdict::Passed),
+        _ if is("FAILED") || is("failed") => Some(Verdict::Failed),
+        _ if is("ignored") => Some(Verdict::Skipped),
+        _ => None,
+    }
+}
+
+/// "SKIP test::path: reason", which a test says past the harness's capture.
+struct Skip<'a> {
+    test: &'a str,
+    reason: &'a str,
+}
+
+impl<'a> Skip<'a> {
+    fn parse(line: &'a str) -> Option<Self> {
+        // With one test thread it stands behind the name of the test.
+        let rest = match line.strip_prefix("SKIP ") {
+            Some(rest) => rest,
+            None if line.starts_with("test ") => line.split_once("... SKIP ")?.1,
+            None => return None,
+        };
+        let (test, reason) = rest.split_once(": ")?;
+        (!test.contains(' ')).then_some(Self { test, reason })
+    }
+}
+
+/// "test result: ok. 3 passed; 0 failed; 1 ignored; …"
+struct Counts {
+    passed: usize,
+    failed: usize,
+    ignored: usize,
+}
+
+impl Counts {
+    fn parse(line: &str) -> Option<Self> {
+        let (_, counts) = line.strip_prefix("test result: ")?.split_once(". ")?;
+        let count = |what: &str| {
+            counts
+                .split("; ")
+                .find_map(|part| part.strip_suffix(what)?.trim().parse().ok())
+        };
+        Some(Self {
+            passed: count("passed")?,
+            failed: count("failed")?,
+            ignored: count("ignored")?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(output: &str) -> Report {
+        let mut report = Report::default();
+        output.lines().for_each(|line| report.line(line));
+        report.finish();
+        report
+    }
+
+    #[test]
+    fn several_binaries_are_summed() {
+        let report = read(
+            "     Running unittests src/lib.rs (target/debug/deps/a-0)\n\
+             running 3 tests\ntest a::b ... ok\ntest a::c ... ignored, slow\ntest a::d ... FAILED\n\
+             failures:\n\n---- a::d stdout ----\nok\n\n\
+             test result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.0s\n\
+             running 1 test\ntest src/lib.rs - f (line 3) - compile ... ok\n\
+             test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.0s\n",
+        );
+        assert_eq!(report.summary(0), "2 passed, 1 failed, 1 skipped");
+        assert_eq!(report.problems(), ["test a::d"]);
+        assert_eq!(report.tests["src/lib.rs - f (line 3) - compile"], Verdict::Passed);
+        assert_eq!(report.tests["a::c"], Verdict::Skipped);
+    }
+
+    #[test]
+    fn a_skip_does_not_count_as_passed() {
+        let report = read(
+            "running 2 tests\nSKIP redis::fifo: no capability\ntest redis::fifo ... ok\ntest redis::other ... ok\n\
+             test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.0s\n",
+        );
+        assert_eq!(report.summary(2), "1 passed, 0 failed, 3 skipped");
+        assert_eq!(report.tests["redis::fifo"], Verdict::Skipped);
+        assert_eq!(report.reasons["redis::fifo"], "no capability");
+    }
+
+    #[test]
+    fn a_test_that_failed_after_its_skip_failed() {
+        let report = read(
+            "running 1 test\nSKIP a: why\ntest a ... FAILED\n\
+             test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.0s\n",
+        );
+        assert_eq!(report.summary(0), "0 passed, 1 failed, 0 skipped");
+    }
+
+    #[test]
+    fn output_between_name_and_verdict() {
+        let report = read(
+            "running 3 tests\ntest a ... SKIP a: why\nok\ntest b ... some output\nFAILED\n\
+             test c - should panic ... ok\n\
+             test result: FAILED. 2 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.0s\n",
+        );
+        assert_eq!(report.summary(0), "1 passed, 1 failed, 1 skipped");
+        assert_eq!(report.tests["a"], Verdict::Skipped);
+        assert_eq!(report.tests["b"], Verdict::Failed);
+        assert_eq!(report.tests["c"], Verdict::Passed);
+    }
+
+    #[test]
+    fn a_binary_that_dies_has_failed() {
+        let report = read(
+            "running 2 tests\ntest a ... ok\nrunning 1 test\ntest b ... ok\n\
+             test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.0s\n",
+        );
+        assert_eq!(report.summary(0), "1 passed, 1 failed, 0 skipped");
+        assert_eq!(report.problems(), ["1 test binaries ended without a result"]);
+    }
+
+    #[test]
+    fn nothing_is_a_problem() {
+        assert_eq!(read("    Finished `test` profile\n").problems(), ["no test has passed"]);
+    }
+
+    #[test]
+    fn the_worse_of_two_counts() {
+        let once = |verdict| {
+            read(&format!(
+                "running 1 test\ntest a ... {verdict}\n\
+                 test result: x. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.0s\n"
+            ))
+        };
+        let mut report = once("FAILED");
+        report.add(&once("ok"));
+        assert_eq!(report.tests["a"], Verdict::Failed);
+    }
+}

@@ -1,0 +1,220 @@
+//! Runs one step and listens to what it prints.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, PipeReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::report::Report;
+use super::steps::{Kind, Step};
+
+/// What became of a step.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+    pub(crate) time: Duration,
+    pub(crate) outcome: Outcome,
+    pub(crate) report: Report,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Passed,
+    Failed(String),
+    /// The step of this name had failed.
+    Senseless(&'static str),
+    /// Not possible as things are; why.
+    LeftOut(&'static str),
+}
+
+impl Run {
+    pub(crate) fn done(name: &str, kind: Kind, time: Duration) -> Self {
+        Self {
+            name: name.into(),
+            kind,
+            time,
+            outcome: Outcome::Passed,
+            report: Report::default(),
+        }
+    }
+
+    pub(crate) fn left_out(name: String, kind: Kind, outcome: Outcome) -> Self {
+        Self {
+            name,
+            kind,
+            time: Duration::ZERO,
+            outcome,
+            report: Report::default(),
+        }
+    }
+
+    /// What nobody may take for tested.
+    pub(crate) fn missing(&self) -> Option<String> {
+        match self.outcome {
+            Outcome::LeftOut(why) => Some(format!("{}: {why}", self.name)),
+            _ => None,
+        }
+    }
+}
+
+/// The command of `step`, its output passed on as it comes. Goes on after `deadline`, but says so.
+pub(crate) fn step(step: &Step, path: &OsStr, offline: bool, deadline: Instant) -> Run {
+    let mut command = cargo();
+    command
+        .args(&step.arguments)
+        .env("PATH", path)
+        .envs(step.environment.iter().copied());
+    if offline {
+        command.env("POLYLOCK_OFFLINE", "1");
+    }
+    println!("\n=== {}: cargo {}", step.name, step.arguments.join(" "));
+    let start = Instant::now();
+    let mut report = Report::default();
+    let outcome = stream(&mut command, deadline, |line| {
+        // Who closed our output does not want it; the exit code remains.
+        let _ = writeln!(std::io::stdout(), "{line}");
+        report.line(line);
+    });
+    let outcome = match outcome {
+        Ok(status) if status.success() => Outcome::Passed,
+        Ok(status) => Outcome::Failed(status.to_string()),
+        Err(error) => Outcome::Failed(error.to_string()),
+    };
+    report.finish();
+    Run {
+        name: step.name.clone(),
+        kind: step.kind,
+        time: start.elapsed(),
+        outcome,
+        report,
+    }
+}
+
+/// Cargo in the workspace's root, without what the cargo that started us has set for us.
+pub(crate) fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask is a folder of the workspace");
+    command.current_dir(root);
+    for (name, _) in std::env::vars_os() {
+        if name
+            .to_str()
+            .is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
+        {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+/// Standard output and standard error come through one pipe, so that their lines keep their order.
+fn stream(command: &mut Command, deadline: Instant, mut each: impl FnMut(&str)) -> std::io::Result<ExitStatus> {
+    let (reader, writer) = std::io::pipe()?;
+    let mut child = spawn(command, writer)?;
+    let (sender, lines) = mpsc::channel();
+    let listener = thread::spawn(move || read_lines(reader, |line| sender.send(line).is_ok()));
+    let mut late = false;
+    loop {
+        let wait = deadline.saturating_duration_since(Instant::now());
+        let line = if late {
+            lines.recv().map_err(|_| RecvTimeoutError::Disconnected)
+        } else {
+            lines.recv_timeout(wait)
+        };
+        match line {
+            Ok(line) => each(&line),
+            Err(RecvTimeoutError::Timeout) => {
+                println!("!!! OVER BUDGET: the whole run has taken too long and still goes on");
+                late = true;
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    // It ends with the pipe and cannot panic.
+    let _ = listener.join();
+    child.wait()
+}
+
+/// The command keeps its ends of the pipe; ours are closed when this returns.
+fn spawn(command: &mut Command, writer: std::io::PipeWriter) -> std::io::Result<Child> {
+    let child = command.stdout(writer.try_clone()?).stderr(writer).spawn();
+    command
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null());
+    child
+}
+
+fn read_lines(reader: PipeReader, mut each: impl FnMut(String) -> bool) {
+    let mut reader = BufReader::new(reader);
+    let mut line = Vec::new();
+    // A test may print anything, also what is no text.
+    while reader.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
+        if !each(String::from_utf8_lossy(&line).trim_end_matches('\n').into()) {
+            return;
+        }
+        line.clear();
+    }
+}
+
+/// Seconds and outcome of each step.
+pub(crate) fn times(runs: &[Run], total: Duration) -> String {
+    let mut text = String::new();
+    for run in runs {
+        let outcome = match &run.outcome {
+            Outcome::Passed => "",
+            Outcome::Failed(_) => "FAILED",
+            Outcome::Senseless(_) => "not run",
+            Outcome::LeftOut(_) => "left out",
+        };
+        let line = format!("{:6.0} s  {:32}{outcome}", run.time.as_secs_f32(), run.name);
+        text += line.trim_end();
+        text += "\n";
+    }
+    text + &format!("{:6.0} s  in all\n", total.as_secs_f32())
+}
+
+/// One line for each step that did not succeed.
+pub(crate) fn problems(runs: &[Run]) -> Vec<String> {
+    runs.iter()
+        .filter_map(|run| match &run.outcome {
+            Outcome::Passed | Outcome::LeftOut(_) => None,
+            Outcome::Failed(how) => Some(format!("{} ({how})", run.name)),
+            Outcome::Senseless(needed) => Some(format!("{} was not run, because {needed} failed", run.name)),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_outputs_in_their_order() {
+        let mut command = Command::new("sh");
+        command.args([
+            "-c",
+            "echo one; echo two >&2; printf 'th\\377ree\\n'; printf four; exit 3",
+        ]);
+        let mut lines = Vec::new();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let status = stream(&mut command, deadline, |line| lines.push(line.to_string())).expect("there is a shell");
+        assert_eq!(lines, ["one", "two", "th\u{fffd}ree", "four"]);
+        assert_eq!(status.code(), Some(3));
+    }
+
+    #[test]
+    fn what_did_not_run_is_a_problem_and_what_was_left_out_is_said() {
+        let runs = [
+            Run::done("a", Kind::Build, Duration::from_secs(1)),
+            Run::left_out("b".into(), Kind::Test, Outcome::Senseless("a")),
+            Run::left_out("c".into(), Kind::Deny, Outcome::LeftOut("offline")),
+        ];
+        assert_eq!(problems(&runs), ["b was not run, because a failed"]);
+        assert_eq!(runs.iter().filter_map(Run::missing).collect::<Vec<_>>(), ["c: offline"]);
+    }
+}

@@ -1,0 +1,116 @@
+//! What is run, in this order.
+
+/// One command of cargo's.
+#[derive(Debug)]
+pub(crate) struct Step {
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+    pub(crate) arguments: Vec<String>,
+    pub(crate) environment: &'static [(&'static str, &'static str)],
+    /// A step without whose success this one is senseless.
+    pub(crate) needs: Option<&'static str>,
+}
+
+/// What the time of a step is counted as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Download,
+    Build,
+    Test,
+    Deny,
+}
+
+/// The facade with every backend. With `--workspace` cargo unifies features, so that the steps that use it share what
+/// they build.
+const ALL: &str = "--workspace --features polylock/redis,polylock/mysql,polylock/zookeeper";
+
+/// The features of the facade.
+const BACKENDS: [&str; 3] = ["redis", "mysql", "zookeeper"];
+
+/// The crates that users depend on by name must build without what the others switch on.
+const ALONE: [&str; 5] = [
+    "lock-core",
+    "lock-redis",
+    "lock-mysql",
+    "lock-zookeeper",
+    "conformance-tests",
+];
+
+pub(crate) fn all() -> Vec<Step> {
+    let mut steps = vec![
+        step("rustfmt", Kind::Build, "fmt --all --check"),
+        step(
+            "clippy",
+            Kind::Build,
+            &format!("clippy {ALL} --all-targets -- -D warnings"),
+        ),
+        step("build tests", Kind::Build, &format!("test {ALL} --no-run")),
+        step("tests", Kind::Test, &format!("test {ALL} --tests --no-fail-fast")).needs("build tests"),
+        step("doctests", Kind::Test, &format!("test {ALL} --doc --no-fail-fast")).needs("build tests"),
+        Step {
+            environment: &[("RUSTDOCFLAGS", "-D warnings")],
+            ..step("docs", Kind::Build, &format!("doc {ALL} --no-deps"))
+        },
+        step(
+            "deny",
+            Kind::Deny,
+            "deny --workspace --locked check bans licenses sources",
+        ),
+        step("build polylock alone", Kind::Build, "test --package polylock --no-run"),
+        step("polylock alone", Kind::Test, "test --package polylock --no-fail-fast").needs("build polylock alone"),
+    ];
+    for feature in BACKENDS {
+        let name = format!("check polylock with {feature}");
+        steps.push(step(
+            &name,
+            Kind::Build,
+            &format!("check --package polylock --features {feature}"),
+        ));
+    }
+    for package in ALONE {
+        let name = format!("check {package} alone");
+        steps.push(step(&name, Kind::Build, &format!("check --package {package}")));
+    }
+    steps
+}
+
+fn step(name: &str, kind: Kind, arguments: &str) -> Step {
+    let arguments = arguments.split(' ').map(String::from).collect();
+    Step {
+        name: name.into(),
+        kind,
+        arguments,
+        environment: &[],
+        needs: None,
+    }
+}
+
+impl Step {
+    fn needs(mut self, name: &'static str) -> Self {
+        self.needs = Some(name);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_needs_an_earlier_one() {
+        let steps = all();
+        for (at, step) in steps.iter().enumerate() {
+            let earlier = |name| steps[..at].iter().any(|earlier| earlier.name == name);
+            assert!(step.needs.is_none_or(earlier), "{step:?}");
+        }
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<String> = all().into_iter().map(|step| step.name).collect();
+        let steps = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), steps);
+    }
+}

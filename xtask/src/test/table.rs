@@ -1,0 +1,110 @@
+//! The conformance suite's cases against the backends.
+
+use std::collections::BTreeMap;
+
+use super::report::{Report, Verdict};
+
+/// The suite's modules, one for each way to lock, in the order of the columns. A test "redis::exclusion_tasks" is the
+/// case "exclusion_tasks" on "redis".
+const BACKENDS: [&str; 5] = ["memory", "redis", "mysql_row", "mysql_lease", "zookeeper"];
+
+/// The table, then why what was skipped, then how many of the deliberately broken backends were caught.
+pub(crate) fn render(report: &Report) -> String {
+    let mut cases: BTreeMap<&str, BTreeMap<&str, Verdict>> = BTreeMap::new();
+    for (test, verdict) in &report.tests {
+        if let Some((backend, case)) = test.split_once("::")
+            && BACKENDS.contains(&backend)
+            && !case.contains("::")
+        {
+            cases.entry(case).or_default().insert(backend, *verdict);
+        }
+    }
+    if cases.is_empty() {
+        return "The conformance suite did not run.".into();
+    }
+    let backends: Vec<&str> = BACKENDS
+        .into_iter()
+        .filter(|backend| cases.values().any(|row| row.contains_key(backend)))
+        .collect();
+    let width = cases.keys().map(|case| case.len()).max().unwrap_or_default().max(4);
+    let mut text = format!("{:width$}", "case");
+    for backend in &backends {
+        text += &format!("  {backend}");
+    }
+    text += "\n";
+    for (case, row) in &cases {
+        text += &format!("{case:width$}");
+        for backend in &backends {
+            let cell = row.get(backend).map_or("-", |verdict| word(*verdict));
+            text += &format!("  {cell:columns$}", columns = backend.len());
+        }
+        text.truncate(text.trim_end().len());
+        text += "\n";
+    }
+    for (test, reason) in &report.reasons {
+        text += &format!("skipped {test}: {reason}\n");
+    }
+    text + &mutants(report)
+}
+
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Passed => "ok",
+        Verdict::Failed => "FAILED",
+        Verdict::Skipped => "skip",
+    }
+}
+
+fn mutants(report: &Report) -> String {
+    let is_mutant = |test: &str| test.split("::").any(|part| part.starts_with("mutant_"));
+    let verdicts: Vec<Verdict> = report
+        .tests
+        .iter()
+        .filter(|(test, _)| is_mutant(test))
+        .map(|(_, verdict)| *verdict)
+        .collect();
+    if verdicts.is_empty() {
+        return String::new();
+    }
+    let count = |wanted| verdicts.iter().filter(|verdict| **verdict == wanted).count();
+    format!(
+        "mutants: {} caught, {} not caught, {} skipped\n",
+        count(Verdict::Passed),
+        count(Verdict::Failed),
+        count(Verdict::Skipped)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cases_are_rows_and_backends_columns() {
+        let mut report = Report::default();
+        let tests = [
+            ("memory::exclusion", Verdict::Passed),
+            ("redis::exclusion", Verdict::Failed),
+            ("redis::fifo_order", Verdict::Skipped),
+            ("redis::tests::unit", Verdict::Passed),
+            ("other::case", Verdict::Passed),
+            ("mutant_no_margin", Verdict::Passed),
+            ("mutants::mutant_forgets", Verdict::Failed),
+        ];
+        report.tests.extend(tests.map(|(test, verdict)| (test.into(), verdict)));
+        report.reasons.insert("redis::fifo_order".into(), "no fifo".into());
+        assert_eq!(
+            render(&report),
+            "case        memory  redis\n\
+             exclusion   ok      FAILED\n\
+             fifo_order  -       skip\n\
+             skipped redis::fifo_order: no fifo\n\
+             mutants: 1 caught, 1 not caught, 0 skipped\n"
+        );
+    }
+
+    #[test]
+    fn no_suite_is_said() {
+        assert_eq!(render(&Report::default()), "The conformance suite did not run.");
+    }
+}
