@@ -1,1 +1,13 @@
-//! Distributed locks with fencing tokens: one API over Redis, MySQL and ZooKeeper.
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+pub use config::Config;
+pub use connect::{connect, connect_lazy};
+pub use lock_core::{
+    Ended, Error, ErrorKind, FencingToken, Guard, HoldState, Lock, LockName, Locker, Lost, LostCause, MemoryBackend,
+    Result, Watch, backend,
+};
+
+mod config;
+mod connect;

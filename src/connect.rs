@@ -1,0 +1,180 @@
+//! From a URL to a locker.
+
+use std::sync::Arc;
+
+use lock_core::backend::DistributedLock;
+use lock_core::{Error, ErrorKind, Locker, MemoryBackend, Result};
+
+/// Connects to the lock server that a URL names.
+///
+/// | URL | server | feature |
+/// |---|---|---|
+/// | `memory:` | this process's memory, private to the locker | |
+/// | `memory:NAME` | the same, shared by all of this process that name it | |
+/// | `redis://[user:password@]host[:port][/db]` | Redis, Valkey | `redis` |
+/// | `mysql://user:password@host[:port]/database` | MySQL, MariaDB: row locks | `mysql` |
+/// | `zookeeper://host[:port][,host[:port]...][/path]` | ZooKeeper | `zookeeper` |
+///
+/// The parameters that each takes are told by its crate: `lock_redis::RedisConfig`, `lock_mysql::MySqlConfig`,
+/// `lock_zookeeper::ZooKeeperConfig`.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), polylock::Error> {
+/// let locks = polylock::connect("memory:").await?;
+/// let guard = locks.lock("orders/42").acquire().await?;
+/// guard.release().await?;
+/// # Ok(()) }
+/// ```
+///
+/// # Errors
+/// [`ErrorKind::Misconfigured`] for a URL that cannot work, or a feature that is not enabled;
+/// [`ErrorKind::Unavailable`] when the server was not reached within the connect timeout (5 s by default);
+/// [`ErrorKind::Denied`] for wrong credentials.
+///
+/// # Cancel safety
+/// May be dropped at any point.
+pub async fn connect(url: &str) -> Result<Locker> {
+    let locker = connect_lazy(url)?;
+    locker.connect().await?;
+    Ok(locker)
+}
+
+/// As [`connect`], but does no I/O: the first acquire reaches the server, or fails.
+///
+/// # Errors
+/// [`ErrorKind::Misconfigured`] for a URL that cannot work, or a feature that is not enabled.
+pub fn connect_lazy(url: &str) -> Result<Locker> {
+    let (scheme, rest) = url.split_once(':').unwrap_or(("", url));
+    let backend: Arc<dyn DistributedLock> = match scheme {
+        "memory" => memory(rest)?,
+        "redis" | "rediss" | "redis+unix" | "unix" => redis(url)?,
+        "mysql" | "mariadb" => mysql(url)?,
+        "zookeeper" => zookeeper(url)?,
+        // What stands there may be a password: it is not repeated.
+        _ => {
+            let message = "unknown URL scheme: use memory:, redis://, mysql:// or zookeeper://";
+            return Err(Error::new(ErrorKind::Misconfigured, message));
+        }
+    };
+    Ok(Locker::from_backend(backend))
+}
+
+fn memory(name: &str) -> Result<Arc<dyn DistributedLock>> {
+    if name.contains(['/', '?', '#', '@']) {
+        let message = "`memory:` takes nothing but a name: write memory: or memory:NAME";
+        return Err(Error::new(ErrorKind::Misconfigured, message));
+    }
+    Ok(match name {
+        "" => Arc::new(MemoryBackend::new()),
+        name => Arc::new(MemoryBackend::shared(name)),
+    })
+}
+
+#[cfg(feature = "redis")]
+fn redis(url: &str) -> Result<Arc<dyn DistributedLock>> {
+    Ok(Arc::new(lock_redis::RedisBackend::new(
+        lock_redis::RedisConfig::from_url(url)?,
+    )?))
+}
+
+#[cfg(feature = "mysql")]
+fn mysql(url: &str) -> Result<Arc<dyn DistributedLock>> {
+    Ok(Arc::new(lock_mysql::RowLockBackend::new(
+        lock_mysql::MySqlConfig::from_url(url)?,
+    )?))
+}
+
+#[cfg(feature = "zookeeper")]
+fn zookeeper(url: &str) -> Result<Arc<dyn DistributedLock>> {
+    Ok(Arc::new(lock_zookeeper::ZooKeeperBackend::new(
+        lock_zookeeper::ZooKeeperConfig::from_url(url)?,
+    )?))
+}
+
+macro_rules! without_feature {
+    ($feature:literal, $backend:ident) => {
+        #[cfg(not(feature = $feature))]
+        fn $backend(_url: &str) -> Result<Arc<dyn DistributedLock>> {
+            let message = concat!(
+                "polylock was built without its feature `",
+                $feature,
+                "`: enable it, as in ",
+                "`polylock = { version = \"",
+                env!("CARGO_PKG_VERSION"),
+                "\", features = [\"",
+                $feature,
+                "\"] }` ",
+                "or `--features ",
+                $feature,
+                "`"
+            );
+            Err(Error::new(ErrorKind::Misconfigured, message))
+        }
+    };
+}
+
+without_feature!("redis", redis);
+without_feature!("mysql", mysql);
+without_feature!("zookeeper", zookeeper);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(url: &str) -> Error {
+        let error = connect_lazy(url).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{url}");
+        error
+    }
+
+    #[test]
+    fn an_unknown_scheme_names_those_there_are_and_no_secret() {
+        for url in ["", "localhost", "etcd://user:secret@host", "Redis://host", "secret"] {
+            let error = refusal(url).to_string();
+            assert!(error.contains("zookeeper://") && !error.contains("secret"), "{error}");
+        }
+        refusal("memory://name");
+        refusal("memory:name?ttl=1");
+    }
+
+    #[test]
+    #[cfg(not(feature = "redis"))]
+    fn a_missing_feature_says_how_to_enable_it() {
+        assert!(refusal("redis://host").to_string().contains("--features redis"));
+    }
+
+    #[test]
+    #[cfg(not(feature = "mysql"))]
+    fn so_does_that_of_mysql() {
+        assert!(refusal("mysql://host").to_string().contains("--features mysql"));
+    }
+
+    #[test]
+    #[cfg(not(feature = "zookeeper"))]
+    fn and_that_of_zookeeper() {
+        assert!(refusal("zookeeper://host").to_string().contains("--features zookeeper"));
+    }
+
+    #[test]
+    #[cfg(all(feature = "redis", feature = "mysql", feature = "zookeeper"))]
+    fn with_a_feature_its_urls_are_taken_and_unknown_parameters_are_not() {
+        for url in [
+            "redis://localhost",
+            "mysql://user:pw@localhost/db",
+            "zookeeper://localhost/path",
+        ] {
+            connect_lazy(url).unwrap();
+            assert!(refusal(&format!("{url}?colour=red")).to_string().contains("colour"));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_named_memory_is_shared_and_an_unnamed_one_is_not() {
+        let first = connect("memory:shared").await.unwrap();
+        let second = connect("memory:shared").await.unwrap();
+        let private = connect("memory:").await.unwrap();
+        let _guard = first.lock("a").acquire().await.unwrap();
+        assert!(second.lock("a").try_acquire().await.unwrap().is_none());
+        assert!(private.lock("a").try_acquire().await.unwrap().is_some());
+    }
+}
