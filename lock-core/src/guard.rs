@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use tokio::time::timeout;
+use tokio::time::sleep;
 
 use crate::backend::lease::{Ended, HoldState};
 use crate::error::{Error, ErrorKind, Lost, Result};
@@ -178,14 +178,15 @@ impl Guard {
             begun: Some(Box::pin(release(held.clone()))),
             held: &held,
         };
-        let answered = timeout(self.limits.patience, poll_fn(|context| releasing.poll(context))).await;
-        answered.unwrap_or_else(|_| {
-            let message = format!(
-                "the release was not answered within {:?}; it goes on in the background",
-                self.limits.patience
-            );
-            Err(Error::new(ErrorKind::Unavailable, message).with_name(&held.name))
-        })
+        tokio::select! {
+            biased;
+            answer = poll_fn(|context| releasing.poll(context)) => answer,
+            () = async { sleep(self.limits.patience).await } => {
+                let patience = self.limits.patience;
+                let message = format!("the release was not answered within {patience:?}; it goes on in the background");
+                Err(Error::new(ErrorKind::Unavailable, message).with_name(&held.name))
+            }
+        }
     }
 
     /// False when there is nothing to release any more. Reads no clock.

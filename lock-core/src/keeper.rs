@@ -50,10 +50,7 @@ struct Due {
 impl Keeper {
     /// Sees to it that the task runs, on this runtime if its own has gone.
     pub(crate) fn ensure_running(self: &Arc<Self>) -> Result<()> {
-        let runtime = Handle::try_current().map_err(|error| {
-            let message = "locks need a tokio runtime: call this from a task, or within Runtime::block_on";
-            Error::new(ErrorKind::Misconfigured, message).with_source(error)
-        })?;
+        let runtime = runtime()?;
         if !self.running.swap(true, Ordering::SeqCst) {
             let running = Running(self.clone());
             runtime.spawn(async move { running.0.run().await });
@@ -206,6 +203,14 @@ impl Keeper {
         self.state.lock().under_way.remove(&number);
         self.idle.notify_waiters();
     }
+}
+
+/// The runtime that we run on: timers panic without one.
+pub(crate) fn runtime() -> Result<Handle> {
+    Handle::try_current().map_err(|error| {
+        let message = "locks need a tokio runtime: call this from a task, or within Runtime::block_on";
+        Error::new(ErrorKind::Misconfigured, message).with_source(error)
+    })
 }
 
 async fn renew(held: Arc<Held>) -> (Arc<Held>, Instant) {

@@ -1,4 +1,33 @@
-//! The contract of polylock's distributed locks, their policy, and the memory backend.
+//! The contract of polylock's distributed locks, the policy that keeps it, and the memory backend.
+//!
+//! Applications use the `polylock` crate, which shows all of this together with the backends. Whoever writes a backend
+//! of their own starts at [`backend`].
+//!
+//! # What no lock service can promise
+//! A process that is paused past its lease, by a garbage collector, a swapped-out page or a suspended machine, wakes up
+//! believing that it holds the lock until it looks. Between a check and the act that follows it, any time may pass.
+//! No lock service can prevent that. What can is the resource itself: give it the guard's [`FencingToken`], and let it
+//! refuse a token smaller than one that it has seen. It has to see the token *before the first read* that the later
+//! write depends on: a fence on writes alone lets an update get lost.
+//!
+//! # What is promised
+//! As long as the server keeps what it acknowledged, its clock is not stepped, clocks run within 5 % of each other, and
+//! nobody else ends the hold:
+//!
+//! - **Exclusion.** At most one guard of a name believes in its hold. Belief counts by the local monotonic clock from
+//!   before the request was sent, less a tenth of the ttl; nothing ever shortens a hold at the server.
+//! - **Fencing.** Every hold's token is larger than those of all earlier holds of its name.
+//! - **No deadlock.** What a dead process held is free after its ttl.
+//! - **Loss is told.** [`Guard::state`], [`check`](Guard::check), [`valid_for`](Guard::valid_for),
+//!   [`lost`](Guard::lost), [`run`](Guard::run) and [`Watch`] need no network. Lost is final.
+//! - **Only the holder releases.** A hold that had ended before is an error to its holder, and its successor's is not
+//!   touched.
+//! - **Cancel and drop safety.** A dropped acquire leaves nothing behind; a dropped guard releases in the background,
+//!   never blocks and never panics.
+//! - **Honest errors.** A timeout or a broken connection is an unknown outcome: not held, and undone. Busy is no error.
+//!
+//! Outside those conditions (a Redis that forgot, a stepped clock, a killed connection under a row lock) only the fence
+//! protects. Each backend's page says what can end a hold there, and how soon a guard learns of it.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use crate::backend::{Capabilities, DistributedLock, LockStatus};
 use crate::error::{Error, ErrorKind, Result};
-use crate::keeper::Keeper;
+use crate::keeper::{Keeper, runtime};
 use crate::limits::Limits;
 use crate::lock::Lock;
 use crate::name::LockName;
@@ -119,6 +119,7 @@ impl Locker {
     /// May be dropped at any point.
     pub async fn connect(&self) -> Result<()> {
         self.inner.check_open()?;
+        runtime()?;
         self.inner.backend.connect().await?;
         self.inner.reached.store(true, Ordering::Relaxed);
         Ok(())
@@ -138,6 +139,7 @@ impl Locker {
     /// May be dropped at any point.
     pub async fn status(&self, name: impl AsRef<str>) -> Result<LockStatus> {
         let name = LockName::new(name)?;
+        runtime()?;
         let status = timeout(self.connect_timeout, self.inner.backend.status(&name))
             .await
             .unwrap_or_else(|_| {

@@ -1,10 +1,11 @@
 //! What is done whether anybody waits for it or not: ending a hold, and undoing an acquire.
 
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, FutureExt};
 use tokio::time::{Instant, sleep};
 
 use crate::backend::{AcquireRequest, Attempt, DistributedLock, ReleaseOptions, ReleaseOutcome, Wait};
@@ -121,7 +122,7 @@ impl Undo {
             turn,
         } = self;
         if let Some(attempt) = attempt
-            && let Ok(Attempt::Busy(_)) = attempt.await
+            && let Ok(Ok(Attempt::Busy(_))) = AssertUnwindSafe(attempt).catch_unwind().await
             && request.wait() == Wait::No
         {
             return;
