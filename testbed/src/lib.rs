@@ -43,7 +43,7 @@ mod zookeeper;
 
 pub use error::Error;
 pub use locate::{Found, find, installed_dir};
-pub use mariadb::MariaDb;
+pub use mariadb::{MariaDb, forget_templates};
 pub use offline::skip_offline;
 pub use redis::Redis;
 pub use server::Server;

@@ -129,6 +129,21 @@ impl Recipe for MariaDb {
     }
 }
 
+/// Begins the names of templates.
+const TEMPLATE: &str = "mariadb-data-";
+
+/// Removes the data directories that new servers were copied from. For when the installed server is replaced.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn forget_templates() -> Result<(), Error> {
+    let entries = fs::read_dir(locate::installed_dir()).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(TEMPLATE)) {
+        fs::remove_dir_all(entry.path()).map_err(Error::io(format!("removing {}", entry.path().display())))?;
+    }
+    Ok(())
+}
+
 /// An initialised data directory to copy: initialising takes half a second of every core. Made once per server and
 /// machine, under `target/servers`.
 fn template() -> Result<PathBuf, Error> {
@@ -140,7 +155,7 @@ fn template() -> Result<PathBuf, Error> {
     )
         .hash(&mut hasher);
     let base = locate::installed_dir();
-    let template = base.join(format!("mariadb-data-{:016x}", hasher.finish()));
+    let template = base.join(format!("{TEMPLATE}{:016x}", hasher.finish()));
     if template.is_dir() {
         return Ok(template);
     }

@@ -84,6 +84,7 @@ pub(crate) fn install() -> Result<()> {
     let packages = apt::download(&dir.join("apt"), &system, &PACKAGES)?;
     println!("servers: unpacking {} packages", packages.len());
     unpack::unpack(&packages, &dir)?;
+    testbed::forget_templates().map_err(|error| error.to_string())?;
     apt::clean(&dir.join("apt"))?;
     println!("servers: starting each once");
     start_each_once()?;

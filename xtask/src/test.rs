@@ -88,6 +88,9 @@ fn conclude(runs: &[Run], total: Duration) -> ExitCode {
     println!("{}", table::render(&report));
     let mut problems = run::problems(runs);
     problems.extend(report.problems());
+    if table::is_empty(&report) {
+        problems.push("not one case of the conformance suite was run".into());
+    }
     for problem in &problems {
         println!("FAILED: {problem}");
     }
