@@ -1,0 +1,258 @@
+//! Where the server is and how to use it.
+
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use lock_core::{Error, ErrorKind, Result};
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+
+/// Which Redis, and how to use it.
+///
+/// From a URL, or by hand:
+///
+/// ```
+/// # use std::time::Duration;
+/// # use lock_redis::RedisConfig;
+/// # fn main() -> Result<(), lock_core::Error> {
+/// let config = RedisConfig::from_url("redis://app:secret@cache:6379/2?prefix=shop:&connect_timeout=2s")?;
+/// let same = RedisConfig::new("cache", 6379)
+///     .with_user("app")
+///     .with_password("secret")
+///     .with_database(2)
+///     .with_prefix("shop:")
+///     .with_connect_timeout(Duration::from_secs(2));
+/// assert_eq!(format!("{config:?}"), format!("{same:?}")); // which never shows the password
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct RedisConfig {
+    info: ConnectionInfo,
+    prefix: String,
+    connect_timeout: Duration,
+    response_timeout: Duration,
+}
+
+impl RedisConfig {
+    /// What stands before every name, unless another prefix is chosen.
+    pub const DEFAULT_PREFIX: &'static str = "polylock:";
+    /// How long a first contact may take, unless said otherwise.
+    pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+    /// How long one answer may take, unless said otherwise.
+    pub const DEFAULT_RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+    /// The Redis at this host and port, all else by default: no credentials, database 0.
+    pub fn new(host: impl Into<String>, port: u16) -> Self {
+        Self::at(ConnectionAddr::Tcp(host.into(), port))
+    }
+
+    /// The Redis behind this Unix socket, all else by default.
+    pub fn unix(path: impl AsRef<Path>) -> Self {
+        Self::at(ConnectionAddr::Unix(path.as_ref().into()))
+    }
+
+    /// The server, credentials and database of a client of the driver. Its TCP settings and protocol version are not
+    /// taken over.
+    ///
+    /// There is no way to take over a connection of the driver: dead holder ids stay dead only as long as we know
+    /// which requests went over which connection.
+    pub fn from_client(client: &redis::Client) -> Self {
+        Self::with_info(client.get_connection_info().clone())
+    }
+
+    /// Takes a URL apart: `redis://[[user]:password@]host[:port][/database]`, or
+    /// `redis+unix:///path[?db=N&user=U&pass=P]`; `valkey` may stand for `redis`, and `unix` for `redis+unix`.
+    ///
+    /// Parameters of both: `prefix` ([default](Self::DEFAULT_PREFIX) `polylock:`), `connect_timeout` and
+    /// `response_timeout` (default `5s` each).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Misconfigured`] for anything else, [`ErrorKind::Unsupported`] for `rediss` unless the driver was
+    /// built with TLS. No error shows the URL.
+    pub fn from_url(url: &str) -> Result<Self> {
+        let scheme = url
+            .split_once("://")
+            .map_or("", |(scheme, _)| scheme)
+            .to_ascii_lowercase();
+        let is_unix = match scheme.as_str() {
+            "redis" | "valkey" | "rediss" | "valkeys" => false,
+            "redis+unix" | "valkey+unix" | "unix" => true,
+            _ => {
+                return Err(misconfigured(format!(
+                    "the URL of a Redis begins with redis:// or redis+unix://, not with {scheme:?}"
+                )));
+            }
+        };
+        let parsed = redis::parse_redis_url(url)
+            .ok_or_else(|| misconfigured("this is no URL: write redis://user:password@host:port/database"))?;
+        if parsed.fragment().is_some() {
+            return Err(misconfigured(
+                "a '#' in the URL has no meaning: encode it as %23, or leave it out",
+            ));
+        }
+        let mut config = Self::new("", 0);
+        for (name, value) in parsed.query_pairs() {
+            match (&*name, is_unix) {
+                ("prefix", _) => config.prefix = value.into_owned(),
+                ("connect_timeout", _) => config.connect_timeout = duration(&name, &value)?,
+                ("response_timeout", _) => config.response_timeout = duration(&name, &value)?,
+                ("db" | "user" | "pass", true) => {}
+                (_, true) => {
+                    return Err(unknown(
+                        &name,
+                        "db, user, pass, prefix, connect_timeout, response_timeout",
+                    ));
+                }
+                (_, false) => return Err(unknown(&name, "prefix, connect_timeout, response_timeout")),
+            }
+        }
+        config.info = parsed.into_connection_info().map_err(|error| {
+            if matches!(scheme.as_str(), "rediss" | "valkeys") && !error.to_string().contains("database") {
+                let what = "TLS is not compiled in: enable a TLS feature of the redis crate, or use redis://";
+                return Error::new(ErrorKind::Unsupported, what).with_source(error);
+            }
+            misconfigured("the URL names no Redis server: write redis://user:password@host:port/database")
+                .with_source(error)
+        })?;
+        config.check()?;
+        Ok(config)
+    }
+
+    /// Sets the user name (Redis ACL). Defaults to none, which is the user `default`.
+    #[must_use]
+    pub fn with_user(mut self, user: impl AsRef<str>) -> Self {
+        let settings = self.info.redis_settings().clone().set_username(user);
+        self.info = self.info.set_redis_settings(settings);
+        self
+    }
+
+    /// Sets the password. Defaults to none.
+    #[must_use]
+    pub fn with_password(mut self, password: impl AsRef<str>) -> Self {
+        let settings = self.info.redis_settings().clone().set_password(password);
+        self.info = self.info.set_redis_settings(settings);
+        self
+    }
+
+    /// Sets the number of the database. Defaults to 0.
+    #[must_use]
+    pub fn with_database(mut self, number: u32) -> Self {
+        let settings = self.info.redis_settings().clone().set_db(number.into());
+        self.info = self.info.set_redis_settings(settings);
+        self
+    }
+
+    /// Sets what stands before every name in the keys, which separates applications: choose prefixes of which none
+    /// begins with another. Any text without `{` and `}`. Defaults to [`DEFAULT_PREFIX`](Self::DEFAULT_PREFIX).
+    #[must_use]
+    pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// Sets how long a first contact may take: until then a server that refuses is asked again. From 1 ms to 1 h.
+    /// Defaults to [`DEFAULT_CONNECT_TIMEOUT`](Self::DEFAULT_CONNECT_TIMEOUT).
+    #[must_use]
+    pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// Sets how long one answer may take before its request fails with an unknown outcome, and how long the
+    /// connection may be silent before it is replaced. From 1 ms to 1 h; it should be far above what a loaded server
+    /// needs. Defaults to [`DEFAULT_RESPONSE_TIMEOUT`](Self::DEFAULT_RESPONSE_TIMEOUT).
+    #[must_use]
+    pub fn with_response_timeout(mut self, timeout: Duration) -> Self {
+        self.response_timeout = timeout;
+        self
+    }
+
+    fn at(address: ConnectionAddr) -> Self {
+        let info = address.into_connection_info();
+        Self::with_info(info.expect("the driver only wraps an address"))
+    }
+
+    fn with_info(info: ConnectionInfo) -> Self {
+        Self {
+            info,
+            prefix: Self::DEFAULT_PREFIX.into(),
+            connect_timeout: Self::DEFAULT_CONNECT_TIMEOUT,
+            response_timeout: Self::DEFAULT_RESPONSE_TIMEOUT,
+        }
+    }
+
+    /// What the builder methods could not refuse.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.prefix.contains(['{', '}']) {
+            return Err(misconfigured(
+                "a prefix has no '{' and no '}': they decide on a key's slot",
+            ));
+        }
+        for (name, timeout) in [
+            ("connect_timeout", self.connect_timeout),
+            ("response_timeout", self.response_timeout),
+        ] {
+            if !(Duration::from_millis(1)..=Duration::from_secs(3600)).contains(&timeout) {
+                return Err(misconfigured(format!("{name} is {timeout:?}: give it from 1ms to 1h")));
+            }
+        }
+        if self.info.redis_settings().db() < 0 {
+            return Err(misconfigured("a database has a number from 0"));
+        }
+        match self.info.addr() {
+            ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } if host.is_empty() => {
+                Err(misconfigured("no host is given: write redis://host:port"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn info(&self) -> &ConnectionInfo {
+        &self.info
+    }
+
+    pub(crate) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    pub(crate) fn connect_timeout(&self) -> Duration {
+        self.connect_timeout
+    }
+
+    pub(crate) fn response_timeout(&self) -> Duration {
+        self.response_timeout
+    }
+}
+
+impl fmt::Debug for RedisConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let settings = self.info.redis_settings();
+        f.debug_struct("RedisConfig")
+            .field("server", &format_args!("{}", self.info.addr()))
+            .field("user", &settings.username())
+            .field("database", &settings.db())
+            .field("prefix", &self.prefix)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("response_timeout", &self.response_timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+fn duration(name: &str, value: &str) -> Result<Duration> {
+    humantime::parse_duration(value).map_err(|error| {
+        misconfigured(format!("{name}={value:?} is no duration: write it like 5s or 500ms")).with_source(error)
+    })
+}
+
+fn unknown(name: &str, known: &str) -> Error {
+    misconfigured(format!(
+        "the URL of a Redis has no parameter {name:?}: there are {known}"
+    ))
+}
+
+fn misconfigured(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
+    Error::new(ErrorKind::Misconfigured, message)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,138 @@
+use std::error::Error as _;
+
+use super::*;
+
+const MS: Duration = Duration::from_millis(1);
+
+fn refused(url: &str) -> Error {
+    match RedisConfig::from_url(url) {
+        Ok(config) => panic!("{url} was taken as {config:?}"),
+        Err(error) => error,
+    }
+}
+
+#[test]
+fn everything_in_a_url() {
+    let config = RedisConfig::from_url(
+        "redis://app:p%40ss%2Fw@cache:6380/2?prefix=shop%3A&connect_timeout=2s&response_timeout=250ms",
+    )
+    .expect("a good URL");
+    let settings = config.info.redis_settings();
+    assert_eq!(config.info.addr(), &ConnectionAddr::Tcp("cache".into(), 6380));
+    assert_eq!(
+        (settings.username(), settings.password()),
+        (Some("app"), Some("p@ss/w"))
+    );
+    assert_eq!((settings.db(), config.prefix()), (2, "shop:"));
+    assert_eq!(config.connect_timeout(), Duration::from_secs(2));
+    assert_eq!(config.response_timeout(), 250 * MS);
+}
+
+#[test]
+fn defaults() {
+    for url in ["redis://cache", "redis://cache:6379/", "valkey://cache/0"] {
+        let config = RedisConfig::from_url(url).expect("a good URL");
+        assert_eq!(
+            format!("{config:?}"),
+            format!("{:?}", RedisConfig::new("cache", 6379)),
+            "{url}"
+        );
+        assert_eq!((config.prefix(), config.info.redis_settings().db()), ("polylock:", 0));
+        assert_eq!(config.connect_timeout(), Duration::from_secs(5));
+        assert_eq!(config.response_timeout(), Duration::from_secs(5));
+    }
+    let config = RedisConfig::from_url("redis://:pw@[::1]").expect("a good URL");
+    assert_eq!(config.info.addr(), &ConnectionAddr::Tcp("::1".into(), 6379));
+    assert_eq!(config.info.redis_settings().username(), None);
+}
+
+#[test]
+fn unix_sockets() {
+    for scheme in ["redis+unix", "unix", "valkey+unix"] {
+        let url = format!("{scheme}:///run/redis/redis.sock?db=3&user=u&pass=p&prefix=x");
+        let config = RedisConfig::from_url(&url).expect("a good URL");
+        let settings = config.info.redis_settings();
+        assert_eq!(
+            config.info.addr(),
+            &ConnectionAddr::Unix("/run/redis/redis.sock".into())
+        );
+        assert_eq!(
+            (settings.db(), settings.username(), settings.password()),
+            (3, Some("u"), Some("p"))
+        );
+        assert_eq!(config.prefix(), "x");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_url() {
+    let cases = [
+        ("mysql://h", "redis://"),
+        ("h:6379", "redis://"),
+        ("redis://", "names no Redis server"),
+        ("redis://h:port", "this is no URL"),
+        ("redis://h/db", "names no Redis server"),
+        ("redis://h/-1", "database"),
+        ("redis://h/0?wait=5", r#"no parameter "wait""#),
+        ("redis://h/0?protocol=3", "there are prefix"),
+        ("redis://h/0?db=1", "there are prefix"),
+        ("redis+unix:///s?wait=5", "there are db, user"),
+        ("redis://h?connect_timeout=5", "5s or 500ms"),
+        ("redis://h?connect_timeout=0s", "from 1ms to 1h"),
+        ("redis://h?response_timeout=2h", "from 1ms to 1h"),
+        ("redis://h?prefix={a}", "prefix"),
+        ("redis://h/0#insecure", "'#'"),
+    ];
+    for (url, hint) in cases {
+        let error = refused(url);
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{url}: {error}");
+        assert!(error.to_string().contains(hint), "{url}: {error}");
+        assert!(!error.is_retryable(), "{url}: {error}");
+    }
+}
+
+#[test]
+fn tls_is_not_silently_left_out() {
+    let error = refused("rediss://h");
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("TLS"), "{error}");
+    assert!(error.source().is_some());
+}
+
+#[test]
+fn no_secret_is_shown() {
+    let config = RedisConfig::from_url("redis://app:sesame@h").expect("a good URL");
+    assert!(!format!("{config:?}").contains("sesame"), "{config:?}");
+    for url in [
+        "redis://app:sesame@h:port",
+        "redis://app:sesame@h/db",
+        "redis://app:sesame@h?x=1",
+        "http://app:sesame@h",
+        "rediss://app:sesame@h",
+        "redis://:sesame@",
+        "redis://app:sesame@h?connect_timeout=1",
+        "sesame",
+    ] {
+        let error = refused(url);
+        let mut shown = format!("{error} {error:?}");
+        let mut source = error.source();
+        while let Some(cause) = source {
+            shown += &format!(" {cause} {cause:?}");
+            source = cause.source();
+        }
+        assert!(!shown.contains("sesame"), "{url}: {shown}");
+    }
+}
+
+#[test]
+fn a_client_of_the_driver_gives_its_server() {
+    let client = redis::Client::open("redis://app:pw@cache:6380/2").expect("a good URL");
+    let config = RedisConfig::from_client(&client).with_prefix("shop:");
+    assert_eq!(
+        format!("{config:?}"),
+        format!(
+            "{:?}",
+            RedisConfig::from_url("redis://app:pw@cache:6380/2?prefix=shop:").expect("a good URL")
+        )
+    );
+}

@@ -1,0 +1,102 @@
+//! Making a connection that can serve.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::{Error, ErrorKind, Result};
+use redis::aio::MultiplexedConnection;
+use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
+use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, PushKind, RedisError, Value, cmd};
+use tokio::sync::Notify;
+
+use crate::config::RedisConfig;
+use crate::error::explain;
+use crate::script;
+
+/// Knows how to reach the server. Shows its address.
+pub(crate) struct Dialer {
+    client: redis::Client,
+    response_timeout: Duration,
+}
+
+/// A connection just made.
+pub(crate) struct Dialed {
+    pub(crate) connection: MultiplexedConnection,
+    /// Told when it ends.
+    pub(crate) ended: Arc<Notify>,
+}
+
+impl Dialer {
+    pub(crate) fn new(config: &RedisConfig) -> Result<Self> {
+        // RESP3, since only there the driver tells when a connection ends.
+        let settings = config
+            .info()
+            .redis_settings()
+            .clone()
+            .set_protocol(ProtocolVersion::RESP3)
+            .set_lib_name("polylock", env!("CARGO_PKG_VERSION"));
+        let keepalive = TcpKeepalive::new()
+            .with_time(config.response_timeout().max(Duration::from_secs(1)))
+            .with_interval(Duration::from_secs(1));
+        let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
+        #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+        let tcp = tcp.set_user_timeout(2 * config.response_timeout());
+        let info = config.info().clone().set_redis_settings(settings).set_tcp_settings(tcp);
+        let client = redis::Client::open(info).map_err(|error| {
+            Error::new(ErrorKind::Misconfigured, "the driver refuses these settings of a Redis").with_source(error)
+        })?;
+        Ok(Self {
+            client,
+            response_timeout: config.response_timeout(),
+        })
+    }
+
+    /// Connects, and makes sure that the server serves and knows the scripts. Has no time limit of its own.
+    pub(crate) async fn dial(&self) -> Result<Dialed> {
+        self.connect().await.map_err(|error| explain(error, self))
+    }
+
+    async fn connect(&self) -> Result<Dialed, RedisError> {
+        let ended = Arc::new(Notify::new());
+        let tell = ended.clone();
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(Some(self.response_timeout))
+            .set_pipeline_buffer_size(1024)
+            .set_push_sender(move |push: PushInfo| {
+                if push.kind == PushKind::Disconnection {
+                    tell.notify_one();
+                }
+                Ok::<(), std::convert::Infallible>(())
+            });
+        let mut connection = self
+            .client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await?;
+        ping(&mut connection).await?;
+        for script in script::all() {
+            // Where SCRIPT LOAD is not permitted, EVAL does for it.
+            if let Err(error) = connection.send_packed_command(&script.load()).await
+                && error.is_unrecoverable_error()
+            {
+                return Err(error);
+            }
+        }
+        Ok(Dialed { connection, ended })
+    }
+}
+
+/// Whether the server serves.
+pub(crate) async fn ping(connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
+    match connection.send_packed_command(&cmd("PING")).await?.extract_error()? {
+        Value::SimpleString(pong) if pong == "PONG" => Ok(()),
+        _ => Err((redis::ErrorKind::Parse, "PING was not answered with PONG").into()),
+    }
+}
+
+impl fmt::Display for Dialer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.client.get_connection_info().addr().fmt(f)
+    }
+}

@@ -1,0 +1,222 @@
+//! What the driver's errors mean for a lock.
+
+use std::fmt;
+
+use lock_core::{Error, ErrorKind};
+use redis::{ErrorKind as DriverKind, RedisError, ServerErrorKind};
+
+/// Says what happened at `server` and what to do; keeps the driver's error as the source.
+pub(crate) fn explain(error: RedisError, server: &dyn fmt::Display) -> Error {
+    let (kind, what) = judge(&error);
+    Error::new(kind, format!("Redis at {server} {what}")).with_source(error)
+}
+
+/// Whether the server answered the request, if only to refuse it: then nothing of it is under way any more.
+pub(crate) fn is_answer(error: &RedisError) -> bool {
+    matches!(error.kind(), DriverKind::Server(_) | DriverKind::Extension)
+}
+
+/// Whether a key is of another type than ours are: somebody else's.
+pub(crate) fn is_wrong_type(error: &RedisError) -> bool {
+    code(error) == "WRONGTYPE"
+}
+
+/// Whether this server is no primary, or not any more: another connection may lead to one that is.
+pub(crate) fn is_read_only(error: &RedisError) -> bool {
+    code(error) == "READONLY"
+}
+
+/// Whether trying to connect again within the connect timeout is pointless.
+pub(crate) fn is_final(error: &Error) -> bool {
+    !error.is_retryable()
+}
+
+fn judge(error: &RedisError) -> (ErrorKind, &'static str) {
+    use ErrorKind::{Denied, Misconfigured, Unavailable, Unexpected};
+    match error.kind() {
+        DriverKind::Io if error.is_timeout() => (Unavailable, "did not answer in time"),
+        DriverKind::Io => (
+            Unavailable,
+            "cannot be reached: check that it runs and that the address is right",
+        ),
+        DriverKind::InvalidClientConfig => (Unavailable, "cannot be reached: its host name has no address"),
+        DriverKind::Parse => (
+            Misconfigured,
+            "is not a Redis server, or wants TLS: check host and port in the URL",
+        ),
+        DriverKind::RESP3NotSupported => (Misconfigured, "is too old: version 6 or newer is needed"),
+        DriverKind::AuthenticationFailed => (Denied, "refuses the user name or the password"),
+        DriverKind::Server(_) | DriverKind::Extension => by_code(code(error), error.detail().unwrap_or_default()),
+        _ => (Unexpected, "failed in a way that we did not expect"),
+    }
+}
+
+fn by_code(code: &str, detail: &str) -> (ErrorKind, &'static str) {
+    use ErrorKind::{Denied, Misconfigured, Unavailable, Unexpected};
+    match code {
+        "NOAUTH" => (
+            Denied,
+            "wants a password: put it into the URL (redis://user:password@host)",
+        ),
+        "WRONGPASS" => (Denied, "refuses the user name or the password"),
+        "NOPERM" => (
+            Denied,
+            "does not permit this user what locks need: grant the permissions that lock-redis lists in its documentation",
+        ),
+        "DENIED" => (
+            Denied,
+            "refuses connections from elsewhere (protected mode): give it a password or bind it to an address",
+        ),
+        "READONLY" => (
+            Unavailable,
+            "is a read-only replica: it may be failing over, else put the primary's address into the URL",
+        ),
+        "LOADING" => (Unavailable, "is still loading its data"),
+        "MASTERDOWN" => (
+            Unavailable,
+            "is a replica without its primary: put the primary's address into the URL",
+        ),
+        "OOM" => (Unavailable, "is out of memory: raise its maxmemory or free some"),
+        "MISCONF" => (
+            Unavailable,
+            "refuses writes because it cannot save them: its log says why (disk full?)",
+        ),
+        "NOREPLICAS" => (Unavailable, "refuses writes because too few replicas follow it"),
+        "BUSY" => (
+            Unavailable,
+            "is busy with somebody's script: wait, or stop it with SCRIPT KILL",
+        ),
+        "TRYAGAIN" | "CLUSTERDOWN" => (Unavailable, "is part of a cluster that cannot serve at the moment"),
+        "MOVED" | "ASK" | "CROSSSLOT" => (
+            Misconfigured,
+            "is one node of a Redis Cluster, which this backend does not support: use a server of its own",
+        ),
+        "NOPROTO" => (Misconfigured, "is too old: version 6 or newer is needed"),
+        "WRONGTYPE" => (
+            Misconfigured,
+            "has something else under a key of this lock: another program uses that key, so choose another prefix",
+        ),
+        "EXHAUSTED" => (
+            Misconfigured,
+            "has no larger fencing token left for this lock: somebody set its fence key, or a token floor, far too high",
+        ),
+        "ERR" if detail.starts_with("max number of clients") => {
+            (Unavailable, "has too many clients: raise its maxclients or close some")
+        }
+        "ERR" if detail.contains("DB index") || detail.contains("switch database") => {
+            (Misconfigured, "has no database of that number")
+        }
+        "ERR" if detail.contains("unknown command") => (
+            Misconfigured,
+            "does not know a command that locks need: it is too old (before version 6), is no Redis, or the command was renamed",
+        ),
+        _ => (Unexpected, "answered with an error that we did not expect"),
+    }
+}
+
+/// The server's code for an error. Before version 7 a script's own error is wrapped in text.
+fn code(error: &RedisError) -> &str {
+    let code = match error.kind() {
+        DriverKind::Server(ServerErrorKind::ResponseError) => "ERR",
+        _ => error.code().unwrap_or_default(),
+    };
+    let detail = error.detail().unwrap_or_default();
+    if code != "ERR" || !detail.starts_with("Error running script") {
+        return code;
+    }
+    const WRAPPED: [&str; 7] = [
+        "WRONGTYPE",
+        "READONLY",
+        "OOM",
+        "MISCONF",
+        "NOREPLICAS",
+        "NOPERM",
+        "MOVED",
+    ];
+    let is_in = |code: &&str| detail.contains(&format!("-{code} ")) || detail.contains(&format!(": {code} "));
+    WRAPPED.into_iter().find(is_in).unwrap_or("ERR")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+    use std::io;
+
+    use super::*;
+
+    fn answered(line: &str) -> RedisError {
+        let value = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).expect("an error line");
+        value.extract_error().expect_err("it is an error")
+    }
+
+    #[test]
+    fn every_answer_has_its_kind() {
+        use ErrorKind::{Denied, Misconfigured, Unavailable, Unexpected};
+        let answers = [
+            (
+                "NOAUTH HELLO must be called with the client already authenticated",
+                Denied,
+            ),
+            ("WRONGPASS invalid username-password pair or user is disabled.", Denied),
+            (
+                "NOPERM this user has no permissions to run the 'evalsha' command",
+                Denied,
+            ),
+            ("DENIED Redis is running in protected mode", Denied),
+            ("READONLY You can't write against a read only replica.", Unavailable),
+            ("LOADING Redis is loading the dataset in memory", Unavailable),
+            ("MASTERDOWN Link with MASTER is down", Unavailable),
+            ("OOM command not allowed when used memory > 'maxmemory'.", Unavailable),
+            ("MISCONF Redis is configured to save RDB snapshots", Unavailable),
+            ("BUSY Redis is busy running a script.", Unavailable),
+            ("ERR max number of clients reached", Unavailable),
+            ("MOVED 866 127.0.0.1:7001", Misconfigured),
+            (
+                "WRONGTYPE Operation against a key holding the wrong kind of value",
+                Misconfigured,
+            ),
+            (
+                "ERR unknown command `EVALSHA`, with args beginning with:",
+                Misconfigured,
+            ),
+            ("ERR something new", Unexpected),
+            ("NEW something new", Unexpected),
+        ];
+        for (line, kind) in answers {
+            let error = answered(line);
+            assert!(is_answer(&error), "{line}");
+            let error = explain(error, &"cache:6379");
+            assert_eq!(error.kind(), kind, "{line}");
+            assert_eq!(error.is_retryable(), kind == Unavailable, "{line}");
+            let source = error.source().and_then(|source| source.downcast_ref::<RedisError>());
+            assert!(source.is_some(), "the source of {line:?} is kept");
+        }
+    }
+
+    #[test]
+    fn an_error_within_a_script_of_an_old_server_counts() {
+        let error = answered(
+            "ERR Error running script (call to f_0a1): @user_script:12: WRONGTYPE Operation against a key holding the wrong kind of value",
+        );
+        assert!(is_wrong_type(&error));
+        let error = answered("ERR Error running script (call to f_0a1): @user_script:12: -READONLY You can't write");
+        assert!(is_read_only(&error));
+    }
+
+    #[test]
+    fn no_answer_is_unavailable_and_unknown() {
+        for kind in [
+            io::ErrorKind::TimedOut,
+            io::ErrorKind::ConnectionReset,
+            io::ErrorKind::NotFound,
+        ] {
+            let error = RedisError::from(io::Error::from(kind));
+            assert!(!is_answer(&error));
+            assert_eq!(explain(error, &"x").kind(), ErrorKind::Unavailable, "{kind:?}");
+        }
+        let garbage = redis::parse_redis_value(b"HTTP/1.1 400 Bad Request\r\n").expect_err("it is no reply");
+        let error = explain(garbage, &"web:80");
+        assert_eq!(error.kind(), ErrorKind::Misconfigured);
+        assert!(error.to_string().contains("web:80 is not a Redis server"), "{error}");
+    }
+}

@@ -1,0 +1,160 @@
+//! Under which keys a lock lives.
+//!
+//! All keys of a name lie in one hash slot, so that one script may touch them, on a cluster too. No key of one name
+//! is a key of another: for one prefix, name and purpose can be read back from every key.
+
+use lock_core::LockName;
+
+/// The keys of one lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Keys {
+    /// Who holds it: a plain string key, for everybody who locks with `SET key … NX PX ttl`.
+    pub(crate) lock: String,
+    /// Its last token, and the holder ids that died while a request of theirs was under way.
+    pub(crate) fence: String,
+}
+
+impl Keys {
+    /// The lock's key is prefix and name as they are, unless that begins with `{`, or has a `}` but no hash tag: then
+    /// no other key can be put into its slot, and it is escaped.
+    ///
+    /// | prefix and name | lock | fence |
+    /// |---|---|---|
+    /// | `a`, without `}` | `a` | `{a}:fence` |
+    /// | `a{b}c`, tagged | `a{b}c` | `{b}:fence:a{b}c` |
+    /// | all others: `a}b` | `{a%7Db}:lock` | `{a%7Db}:lock:fence` |
+    pub(crate) fn new(prefix: &str, name: &LockName) -> Self {
+        let plain = format!("{prefix}{name}");
+        let begins_like_ours = plain.starts_with('{');
+        match hash_tag(&plain) {
+            Some(tag) if !begins_like_ours => Self {
+                fence: format!("{{{tag}}}:fence:{plain}"),
+                lock: plain,
+            },
+            None if !begins_like_ours && !plain.contains('}') => Self {
+                fence: format!("{{{plain}}}:fence"),
+                lock: plain,
+            },
+            _ => {
+                let lock = format!("{{{}}}:lock", escape(&plain));
+                Self {
+                    fence: format!("{lock}:fence"),
+                    lock,
+                }
+            }
+        }
+    }
+}
+
+/// The part of a key that alone decides on its slot, by the rule of Redis Cluster: what stands between the first `{`
+/// and the next `}`, unless that is nothing.
+fn hash_tag(key: &str) -> Option<&str> {
+    let (_, after) = key.split_once('{')?;
+    let (tag, _) = after.split_once('}')?;
+    (!tag.is_empty()).then_some(tag)
+}
+
+fn escape(plain: &str) -> String {
+    plain.replace('%', "%25").replace('{', "%7B").replace('}', "%7D")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    fn keys(prefix: &str, name: &str) -> Keys {
+        Keys::new(prefix, &LockName::new(name).expect("a valid name"))
+    }
+
+    /// Of Redis Cluster: CRC16 (XMODEM) of the tag or the key, of 16384 slots.
+    fn slot(key: &str) -> u16 {
+        let crc = hash_tag(key).unwrap_or(key).bytes().fold(0_u16, |crc, byte| {
+            (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| match crc & 0x8000 {
+                0 => crc << 1,
+                _ => (crc << 1) ^ 0x1021,
+            })
+        });
+        crc % 16384
+    }
+
+    #[test]
+    fn golden() {
+        // These never change: a new version must exclude an old one.
+        let golden = [
+            (
+                "polylock:",
+                "orders/42",
+                "polylock:orders/42",
+                "{polylock:orders/42}:fence",
+            ),
+            ("polylock:", "a{b}c", "polylock:a{b}c", "{b}:fence:polylock:a{b}c"),
+            ("polylock:", "a{b", "polylock:a{b", "{polylock:a{b}:fence"),
+            (
+                "polylock:",
+                "a{}b",
+                "{polylock:a%7B%7Db}:lock",
+                "{polylock:a%7B%7Db}:lock:fence",
+            ),
+            (
+                "polylock:",
+                "100%}",
+                "{polylock:100%25%7D}:lock",
+                "{polylock:100%25%7D}:lock:fence",
+            ),
+            ("", "{a}:fence", "{%7Ba%7D:fence}:lock", "{%7Ba%7D:fence}:lock:fence"),
+        ];
+        for (prefix, name, lock, fence) in golden {
+            let expected = Keys {
+                lock: lock.into(),
+                fence: fence.into(),
+            };
+            assert_eq!(keys(prefix, name), expected, "{prefix:?} {name:?}");
+        }
+    }
+
+    #[test]
+    fn the_slot_is_that_of_the_specification() {
+        assert_eq!(slot("123456789"), 0x31C3);
+        assert_eq!(slot("a{123456789}b"), 0x31C3);
+        assert_ne!(slot("{}123456789"), 0x31C3);
+    }
+
+    /// Every text of up to five of the characters that matter, and texts that look like keys.
+    fn hostile() -> Vec<String> {
+        let mut names = vec![String::new()];
+        let mut last = names.clone();
+        for _ in 0..5 {
+            last = last
+                .iter()
+                .flat_map(|name| ["{", "}", "%", "a"].map(|c| format!("{name}{c}")))
+                .collect();
+            names.extend(last.iter().cloned());
+        }
+        names.remove(0);
+        for like in ["a", "{a}", "a{a}", "a}", "%7Ba", "{a", "a%7D"] {
+            for suffix in [":fence", ":lock", ":lock:fence", ":fence:a", ":fence:{a}"] {
+                names.extend([format!("{like}{suffix}"), format!("{{{like}}}{suffix}")]);
+            }
+        }
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    #[test]
+    fn no_key_belongs_to_two_names_and_all_of_a_name_share_a_slot() {
+        for prefix in ["", "a", "polylock:"] {
+            let mut owner = HashMap::new();
+            for name in hostile() {
+                let Keys { lock, fence } = keys(prefix, &name);
+                assert_eq!(slot(&lock), slot(&fence), "{name:?}");
+                for key in [lock, fence] {
+                    let other = owner.insert(key.clone(), name.clone());
+                    assert_eq!(other, None, "{key:?} belongs to {name:?} too");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! Acquire, renew, release and their kin, seen through a second connection.
+
+use std::time::Duration;
+
+use lock_core::backend::{DistributedLock, HolderStatus, LockStatus, Renewal, RequestOptions, Terms};
+use lock_core::{ErrorKind, Locker};
+use support::{TTL, World, busy, granted, name, refused, release, request, take, until};
+use tokio::time::Instant;
+
+mod support;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test]
+async fn a_hold_from_beginning_to_end() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let backend = world.backend();
+    let terms = Terms::new(TTL).label("worker 3 at 10:00");
+    let (request, _control) = RequestOptions::new(name("a"), terms).start();
+    let hold = granted(&backend, &request).await;
+
+    let value: String = world.raw(&["GET", &world.lock_key("a")]).await;
+    assert_eq!(
+        value,
+        format!("{} {} worker 3 at 10:00", request.holder(), hold.token())
+    );
+    assert!(world.rest("a").await <= TTL);
+    let fence: String = world.raw(&["GET", &world.fence_key("a")]).await;
+    assert_eq!(fence, hold.token().to_string());
+    assert_eq!(world.keys().await, {
+        let mut keys = [world.lock_key("a"), world.fence_key("a")];
+        keys.sort();
+        keys
+    });
+
+    let mut status = backend.status(&name("a")).await.expect("an answer");
+    assert!(status.holders[0].expires_in.take().is_some_and(|rest| rest <= TTL));
+    let holder = HolderStatus::new()
+        .with_label("worker 3 at 10:00")
+        .with_token(hold.token());
+    assert_eq!(status, LockStatus::held(holder));
+
+    assert!(release(&hold).await);
+    assert!(!world.exists("a").await);
+    assert!(!release(&hold).await, "there is nothing left to release");
+    assert_eq!(backend.status(&name("a")).await.expect("an answer"), LockStatus::free());
+    assert_eq!(
+        world.keys().await,
+        [world.fence_key("a")],
+        "nothing stays but the fence"
+    );
+}
+
+#[tokio::test]
+async fn one_round_trip_each() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let backend = world.backend();
+    backend.connect().await.expect("it is there");
+    let commands = async || {
+        let info: String = world.raw(&["INFO", "commandstats"]).await;
+        let calls = |line: &str| -> u64 { line.split(['=', ',']).nth(1).expect("calls").parse().expect("a number") };
+        // Whatever is not called from within a script.
+        let ours = info
+            .lines()
+            .filter(|line| line.starts_with("cmdstat_eval") || line.starts_with("cmdstat_script"));
+        ours.map(calls).sum::<u64>()
+    };
+    let before = commands().await;
+    let hold = take(&backend, "a").await;
+    assert_eq!(commands().await - before, 1);
+    assert!(release(&hold).await);
+    assert_eq!(commands().await - before, 2);
+}
+
+#[tokio::test]
+async fn a_taken_name_is_busy_and_untouched() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let terms = Terms::new(TTL).label("first");
+    let first = granted(&world.backend(), &RequestOptions::new(name("a"), terms).start().0).await;
+    let before = world.keys().await;
+    let value: String = world.raw(&["GET", &world.lock_key("a")]).await;
+
+    let other = world.backend();
+    let (second, _control) = request("a", SECOND);
+    let mut steps = Vec::new();
+    for _ in 0..5 {
+        let busy = busy(&other, &second).await;
+        assert_eq!(busy.holder.as_deref(), Some("first"));
+        assert_eq!(second.last_busy(), Some(busy.clone()));
+        steps.push(busy.ask_again.expect("the server cannot wake anybody"));
+    }
+    assert!(steps.iter().all(|step| *step <= Duration::from_millis(50)), "{steps:?}");
+    assert!(steps[4] > steps[0], "{steps:?}");
+
+    assert!(world.rest("a").await > TTL - 30 * SECOND, "an asker's ttl cuts nothing");
+    assert_eq!(world.raw::<String>(&["GET", &world.lock_key("a")]).await, value);
+    assert_eq!(world.keys().await, before, "a try leaves nothing");
+    other.abandon(&second).await.expect("an answer");
+    assert!(world.exists("a").await);
+    assert!(release(&first).await);
+    assert!(granted(&other, &request("a", TTL).0).await.token() > first.token());
+}
+
+#[tokio::test]
+async fn a_repeated_acquire_is_the_same_grant_for_the_full_ttl() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let backend = world.backend();
+    let (request, control) = request("a", TTL);
+    let first = granted(&backend, &request).await;
+    let _: i64 = world.raw(&["PEXPIRE", &world.lock_key("a"), "5000"]).await;
+    let again = granted(&backend, &request).await;
+    assert_eq!(again.token(), first.token());
+    assert!(world.rest("a").await > 30 * SECOND);
+
+    control.set_terms(Terms::new(SECOND));
+    let again = granted(&backend, &request).await;
+    assert_eq!(again.token(), first.token());
+    assert!(world.rest("a").await > 30 * SECOND, "a repetition shortens nothing");
+
+    let _: i64 = world.raw(&["DEL", &world.fence_key("a")]).await;
+    let again = granted(&backend, &request).await;
+    assert_eq!(again.token(), first.token(), "the token stands with the hold");
+    assert!(release(&again).await);
+    assert!(!release(&first).await);
+}
+
+#[tokio::test]
+async fn a_renewal_only_moves_the_end_forward() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let hold = take(&world.backend(), "a").await;
+    for ttl in [10 * TTL, TTL, SECOND] {
+        assert!(matches!(hold.renew(ttl).await.expect("an answer"), Renewal::Renewed(_)));
+        assert!(world.rest("a").await > 9 * TTL, "{ttl:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_hold_that_somebody_ended_is_lost() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let backend = world.backend();
+    let hold = take(&backend, "a").await;
+    let _: i64 = world.raw(&["DEL", &world.lock_key("a")]).await;
+    assert!(matches!(hold.renew(TTL).await.expect("an answer"), Renewal::Lost));
+    assert!(!world.exists("a").await, "a renewal revives nothing");
+
+    let successor = take(&backend, "a").await;
+    assert!(successor.token() > hold.token());
+    assert!(matches!(hold.renew(10 * TTL).await.expect("an answer"), Renewal::Lost));
+    assert!(!release(&hold).await);
+    assert!(world.rest("a").await <= TTL, "a successor is never touched");
+    assert!(release(&successor).await);
+}
+
+#[tokio::test]
+async fn a_hold_expires_after_its_ttl_and_not_before() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let backend = world.backend();
+    let ttl = Duration::from_millis(300);
+    let (request, _control) = request("a", ttl);
+    let hold = granted(&backend, &request).await;
+    let answered = Instant::now();
+    let mut last_seen = answered;
+    until("it expires", async || {
+        let asked = Instant::now();
+        let exists = world.exists("a").await;
+        if exists {
+            last_seen = asked;
+        }
+        !exists
+    })
+    .await;
+    let gone = Instant::now();
+    assert!(
+        gone - answered >= ttl - Duration::from_millis(30),
+        "{:?}",
+        gone - answered
+    );
+    assert!(last_seen > answered);
+    assert_eq!(
+        request.lease().valid_for(),
+        Duration::ZERO,
+        "belief ends before the hold"
+    );
+
+    assert!(matches!(hold.renew(TTL).await.expect("an answer"), Renewal::Lost));
+    assert!(!world.exists("a").await, "a renewal revives nothing");
+    assert!(take(&backend, "a").await.token() > hold.token());
+}
+
+#[tokio::test]
+async fn abandon_ends_what_is_there_and_nothing_else() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let backend = world.backend();
+    let (first, _control) = request("a", TTL);
+    backend.abandon(&first).await.expect("nothing is there yet");
+    assert!(
+        world.keys().await.is_empty(),
+        "nothing was under way, so nothing is left"
+    );
+    let (first, _control) = request("a", TTL);
+    granted(&backend, &first).await;
+    backend.abandon(&first).await.expect("an answer");
+    assert!(!world.exists("a").await);
+    backend.abandon(&first).await.expect("again");
+
+    let hold = take(&backend, "a").await;
+    backend.abandon(&first).await.expect("and again");
+    assert!(world.exists("a").await);
+    assert!(release(&hold).await);
+}
+
+#[tokio::test]
+async fn other_clients_and_we_exclude_each_other() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let backend = world.backend();
+    let key = world.lock_key("a");
+    let hold = take(&backend, "a").await;
+    let set: Option<String> = world.raw(&["SET", &key, "theirs", "NX", "PX", "60000"]).await;
+    assert_eq!(set, None);
+    assert!(release(&hold).await);
+
+    let set: Option<String> = world.raw(&["SET", &key, "theirs", "NX", "PX", "60000"]).await;
+    assert!(set.is_some());
+    let (ours, _control) = request("a", TTL);
+    let answer = busy(&backend, &ours).await;
+    assert_eq!(answer.holder, None, "what they write may be a secret");
+    let status = backend.status(&name("a")).await.expect("an answer");
+    assert_eq!((status.is_held(), status.holders[0].token), (true, None));
+
+    let _: i64 = world.raw(&["PERSIST", &key]).await;
+    let answer = busy(&backend, &ours).await;
+    assert!(answer.ask_again.is_some_and(|step| step <= Duration::from_millis(50)));
+    assert_eq!(
+        backend.status(&name("a")).await.expect("an answer").holders[0].expires_in,
+        None
+    );
+    backend.abandon(&ours).await.expect("an answer");
+    assert_eq!(world.raw::<String>(&["GET", &key]).await, "theirs");
+}
+
+#[tokio::test]
+async fn a_key_of_another_type_is_somebody_else_s() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let backend = world.backend();
+    let hold = take(&backend, "a").await;
+    let key = world.lock_key("a");
+    let _: i64 = world.raw(&["DEL", &key]).await;
+    let _: i64 = world.raw(&["HSET", &key, "field", "value"]).await;
+
+    let error = refused(&backend, "a").await;
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    assert!(error.to_string().contains("another program"), "{error}");
+    let error = backend.status(&name("a")).await.expect_err("it is no lock");
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    assert!(matches!(hold.renew(TTL).await.expect("an answer"), Renewal::Lost));
+    assert!(!release(&hold).await);
+    assert_eq!(world.raw::<String>(&["TYPE", &key]).await, "hash");
+
+    let _: () = world.raw(&["SET", &world.fence_key("b"), "no token"]).await;
+    assert_eq!(refused(&backend, "b").await.kind(), ErrorKind::Misconfigured);
+    assert!(!world.exists("b").await);
+}
+
+#[tokio::test]
+async fn labels_are_any_text() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let backend = world.backend();
+    let long = "é".repeat(127);
+    for label in [None, Some(""), Some(" "), Some("a b\0\r\nc {} \" é"), Some(&*long)] {
+        let mut terms = Terms::new(TTL);
+        if let Some(label) = label {
+            terms = terms.label(label);
+        }
+        let hold = granted(&backend, &RequestOptions::new(name("a"), terms).start().0).await;
+        let status = backend.status(&name("a")).await.expect("an answer");
+        assert_eq!(status.holders[0].label.as_deref(), label);
+        assert_eq!(busy(&backend, &request("a", TTL).0).await.holder.as_deref(), label);
+        assert!(release(&hold).await);
+    }
+}
+
+#[tokio::test]
+async fn lockers_take_turns() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..4 {
+        let lock = Locker::new(world.backend()).lock("counter").ttl(TTL);
+        let (raw, key) = (world.server.url(), format!("{}count", world.prefix));
+        tasks.spawn(async move {
+            let client = redis::Client::open(raw).expect("a good URL");
+            let mut raw = client.get_multiplexed_async_connection().await.expect("it is there");
+            for _ in 0..10 {
+                let guard = lock.acquire().await.expect("in the end");
+                // Unprotected, but for the lock.
+                let count: Option<u64> = redis::cmd("GET")
+                    .arg(&key)
+                    .query_async(&mut raw)
+                    .await
+                    .expect("an answer");
+                let next = count.unwrap_or(0) + 1;
+                let _: () = redis::cmd("SET")
+                    .arg(&key)
+                    .arg(next)
+                    .query_async(&mut raw)
+                    .await
+                    .expect("an answer");
+                guard.release().await.expect("it was ours");
+            }
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.expect("no panics");
+    }
+    let count: u64 = world.raw(&["GET", &format!("{}count", world.prefix)]).await;
+    assert_eq!(count, 40);
+}

@@ -1,0 +1,145 @@
+//! Every name is a lock of its own.
+
+use lock_core::backend::DistributedLock;
+use lock_redis::RedisBackend;
+use support::{TTL, World, busy, name, request, take};
+
+mod support;
+
+fn hostile(prefix: &str) -> Vec<String> {
+    let mut names: Vec<String> = [
+        "a",
+        "A",
+        " a",
+        "a ",
+        "a\0",
+        "a\0b",
+        "\0",
+        "/",
+        "/a",
+        "a/",
+        "a/b",
+        "..",
+        ".",
+        "*",
+        "?",
+        "[a]",
+        "\n",
+        "\r\n",
+        "a\r\nb",
+        "'",
+        "\"",
+        "\\",
+        "$",
+        "{",
+        "}",
+        "{}",
+        "}{",
+        "{a}",
+        "{{a}",
+        "{a}}",
+        "{{a}}",
+        "a{b}c",
+        "a{b}d",
+        "a{}b",
+        "a}b",
+        "a{b",
+        "%7B",
+        "%7Ba%7D",
+        "%",
+        "%25",
+        ":",
+        ":fence",
+        ":lock",
+        "a:fence",
+        "{a}:fence",
+        "{a}:lock",
+        "{a}:lock:fence",
+        "é",
+        "e\u{301}",
+        "E\u{301}",
+        "ß",
+        "ss",
+        "🔒",
+        "\u{feff}a",
+        "nil",
+        "0",
+        "-1",
+        "-0",
+        "1e3",
+    ]
+    .map(String::from)
+    .into();
+    // What other names' keys are called.
+    names.extend([
+        format!("{{{prefix}a}}:fence"),
+        format!("{prefix}a"),
+        format!("{{{prefix}a%7Db}}:lock"),
+    ]);
+    names.extend([
+        "x".repeat(512),
+        "x".repeat(511),
+        "é".repeat(256),
+        "{".repeat(512),
+        "}".repeat(512),
+        "%".repeat(512),
+    ]);
+    names
+}
+
+#[tokio::test]
+async fn distinct_names_never_conflict_and_equal_ones_always_do() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let (backend, other) = (world.backend(), world.backend());
+    let names = hostile(&world.prefix);
+    let mut holds = Vec::new();
+    for name in &names {
+        holds.push(take(&backend, name).await);
+    }
+    for (name, hold) in names.iter().zip(&holds) {
+        busy(&other, &request(name, TTL).0).await;
+        let status = other.status(&support::name(name)).await.expect("an answer");
+        assert_eq!(status.holders[0].token, Some(hold.token()), "{name:?}");
+    }
+    for (name, hold) in names.iter().zip(&holds) {
+        assert!(support::release(hold).await, "{name:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_prefix_separates_applications() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let with_prefix = |prefix: &str| {
+        let prefix = format!("{}{prefix}", world.prefix);
+        RedisBackend::new(world.config().with_prefix(prefix)).expect("a good configuration")
+    };
+    let (one, two) = (with_prefix("one:"), with_prefix("two:"));
+    take(&one, "a").await;
+    take(&two, "a").await;
+    assert!(two.status(&name("b")).await.expect("an answer").holders.is_empty());
+    busy(&with_prefix("one:"), &request("a", TTL).0).await;
+}
+
+#[tokio::test]
+async fn databases_separate_too() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let there = RedisBackend::new(world.config().with_database(1)).expect("a good configuration");
+    take(&there, "a").await;
+    assert!(!world.exists("a").await);
+    take(&world.backend(), "a").await;
+    let error = RedisBackend::new(world.config().with_database(100_000))
+        .expect("a good configuration")
+        .connect()
+        .await
+        .expect_err("there are not so many");
+    assert_eq!(error.kind(), lock_core::ErrorKind::Misconfigured, "{error:?}");
+}

@@ -1,0 +1,166 @@
+//! A Redis, a backend on it, and a second connection to look at it from outside.
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::backend::{
+    AcquireRequest, Attempt, Busy, DistributedLock, Hold, HolderId, ReleaseOptions, ReleaseOutcome, RequestControl,
+    RequestOptions, Terms, Wait,
+};
+use lock_core::{ErrorKind, LockName};
+use lock_redis::{RedisBackend, RedisConfig};
+use redis::aio::MultiplexedConnection;
+use redis::{FromRedisValue, RedisResult};
+use tokio::time::{Instant, sleep};
+
+pub(crate) mod proxy;
+
+pub(crate) const TTL: Duration = Duration::from_secs(60);
+
+/// Longer than anything takes on an overloaded machine.
+pub(crate) const AT_MOST: Duration = Duration::from_secs(60);
+
+pub(crate) struct World {
+    pub(crate) server: testbed::Server,
+    /// Of this test alone, also on a server that others use.
+    pub(crate) prefix: String,
+    raw: MultiplexedConnection,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        Self::of(testbed::Redis::new()).await
+    }
+
+    pub(crate) async fn of(redis: testbed::Redis) -> Self {
+        let server = redis.start().await.expect("a Redis");
+        let raw = connect(&server).await;
+        let prefix = format!("test-{}:", HolderId::random());
+        Self { server, prefix, raw }
+    }
+
+    pub(crate) fn config(&self) -> RedisConfig {
+        RedisConfig::from_url(&self.server.url())
+            .expect("a good URL")
+            .with_prefix(&self.prefix)
+    }
+
+    pub(crate) fn backend(&self) -> RedisBackend {
+        RedisBackend::new(self.config()).expect("a good configuration")
+    }
+
+    /// What the server says to somebody else.
+    pub(crate) async fn raw<T: FromRedisValue>(&self, command: &[&str]) -> T {
+        self.try_raw(command).await.expect("a good command")
+    }
+
+    pub(crate) async fn try_raw<T: FromRedisValue>(&self, command: &[&str]) -> RedisResult<T> {
+        let mut packed = redis::cmd(command[0]);
+        packed.arg(&command[1..]);
+        packed.query_async(&mut self.raw.clone()).await
+    }
+
+    /// The same after the server was restarted.
+    pub(crate) async fn reconnect(&mut self) {
+        self.raw = connect(&self.server).await;
+    }
+
+    pub(crate) fn lock_key(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    pub(crate) fn fence_key(&self, name: &str) -> String {
+        format!("{{{}{name}}}:fence", self.prefix)
+    }
+
+    pub(crate) async fn exists(&self, name: &str) -> bool {
+        self.raw(&["EXISTS", &self.lock_key(name)]).await
+    }
+
+    /// What is left of a hold, as the server sees it.
+    pub(crate) async fn rest(&self, name: &str) -> Duration {
+        let left: i64 = self.raw(&["PTTL", &self.lock_key(name)]).await;
+        Duration::from_millis(u64::try_from(left).expect("it is held for a time"))
+    }
+
+    /// All keys of this test.
+    pub(crate) async fn keys(&self) -> Vec<String> {
+        let mut keys: Vec<String> = self.raw(&["KEYS", &format!("*{}*", self.prefix)]).await;
+        keys.sort();
+        keys
+    }
+}
+
+async fn connect(server: &testbed::Server) -> MultiplexedConnection {
+    let config = redis::AsyncConnectionConfig::new().set_response_timeout(Some(AT_MOST));
+    let client = redis::Client::open(server.url()).expect("a good URL");
+    client
+        .get_multiplexed_async_connection_with_config(&config)
+        .await
+        .expect("it is there")
+}
+
+pub(crate) fn name(name: &str) -> LockName {
+    LockName::new(name).expect("a good name")
+}
+
+/// A try, without a deadline.
+pub(crate) fn request(of: &str, ttl: Duration) -> (AcquireRequest, RequestControl) {
+    RequestOptions::new(name(of), Terms::new(ttl)).wait(Wait::No).start()
+}
+
+pub(crate) async fn granted(backend: &RedisBackend, request: &AcquireRequest) -> Arc<dyn Hold> {
+    match backend.acquire(request).await.expect("an answer") {
+        Attempt::Granted(hold, _armed) => hold,
+        other => panic!("{request:?} was not granted: {other:?}"),
+    }
+}
+
+pub(crate) async fn busy(backend: &RedisBackend, request: &AcquireRequest) -> Busy {
+    match backend.acquire(request).await.expect("an answer") {
+        Attempt::Busy(busy) => busy,
+        other => panic!("{request:?} is not busy: {other:?}"),
+    }
+}
+
+/// True: released. False: it had been lost before.
+pub(crate) async fn release(hold: &Arc<dyn Hold>) -> bool {
+    let outcome = hold.release(ReleaseOptions::default()).await.expect("an answer");
+    outcome == ReleaseOutcome::Released
+}
+
+/// Takes a free lock with a request of its own.
+pub(crate) async fn take(backend: &RedisBackend, name: &str) -> Arc<dyn Hold> {
+    granted(backend, &request(name, TTL).0).await
+}
+
+pub(crate) async fn refused(backend: &RedisBackend, name: &str) -> lock_core::Error {
+    match backend.acquire(&request(name, TTL).0).await {
+        Err(error) => error,
+        Ok(attempt) => panic!("{name:?} was answered: {attempt:?}"),
+    }
+}
+
+/// Repeats what fails as unavailable, as core would.
+pub(crate) async fn in_the_end<T>(mut work: impl AsyncFnMut() -> lock_core::Result<T>) -> T {
+    let start = Instant::now();
+    loop {
+        match work().await {
+            Ok(done) => return done,
+            Err(error) if error.kind() == ErrorKind::Unavailable && start.elapsed() < AT_MOST => {
+                sleep(Duration::from_millis(10)).await;
+            }
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+}
+
+/// Looks until it is so.
+pub(crate) async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
+    let start = Instant::now();
+    while !so().await {
+        assert!(start.elapsed() < AT_MOST, "never: {what}");
+        sleep(Duration::from_millis(2)).await;
+    }
+}

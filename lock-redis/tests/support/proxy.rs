@@ -1,0 +1,108 @@
+//! A way to the server that can hold bytes back, for as long as the test likes.
+
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+use super::until;
+
+/// Forwards every connection; ends with the test's runtime.
+pub(crate) struct Proxy {
+    pub(crate) address: String,
+    connections: Arc<Mutex<Vec<Connection>>>,
+}
+
+struct Connection {
+    /// Whether requests are held back.
+    requests: watch::Sender<bool>,
+    /// Whether answers are.
+    answers: watch::Sender<bool>,
+    /// The server has closed its side: it has executed all that it ever got.
+    ended: watch::Receiver<bool>,
+}
+
+impl Proxy {
+    pub(crate) async fn start(to: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("it is bound").to_string();
+        let connections = Arc::new(Mutex::new(Vec::new()));
+        tokio::spawn(serve(listener, to.to_owned(), connections.clone()));
+        Self { address, connections }
+    }
+
+    /// Requests on today's connections wait; later connections are not concerned.
+    pub(crate) fn hold_requests(&self) {
+        self.each(|connection| {
+            connection.requests.send_replace(true);
+        });
+    }
+
+    /// Answers on today's connections wait.
+    pub(crate) fn hold_answers(&self) {
+        self.each(|connection| {
+            connection.answers.send_replace(true);
+        });
+    }
+
+    /// Lets go what was held back, and waits until the server has executed everything that the first connection sent
+    /// and has closed it.
+    pub(crate) async fn drain_the_first(&self) {
+        self.each(|connection| {
+            connection.requests.send_replace(false);
+            connection.answers.send_replace(false);
+        });
+        let first = self.connections.lock().expect("no panics")[0].ended.clone();
+        until("the first connection ends", async || *first.borrow()).await;
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.lock().expect("no panics").len()
+    }
+
+    fn each(&self, what: impl Fn(&Connection)) {
+        self.connections.lock().expect("no panics").iter().for_each(what);
+    }
+}
+
+async fn serve(listener: TcpListener, to: String, connections: Arc<Mutex<Vec<Connection>>>) {
+    while let Ok((client, _)) = listener.accept().await {
+        let Ok(server) = TcpStream::connect(&to).await else {
+            continue;
+        };
+        let (from_client, to_client) = client.into_split();
+        let (from_server, to_server) = server.into_split();
+        let (requests, hold_requests) = watch::channel(false);
+        let (answers, hold_answers) = watch::channel(false);
+        let (end, ended) = watch::channel(false);
+        connections.lock().expect("no panics").push(Connection {
+            requests,
+            answers,
+            ended,
+        });
+        tokio::spawn(pump(from_client, to_server, hold_requests));
+        tokio::spawn(async move {
+            pump(from_server, to_client, hold_answers).await;
+            end.send_replace(true);
+        });
+    }
+}
+
+/// Forwards until the sender closes; goes on reading when the receiver has gone.
+async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut is_held: watch::Receiver<bool>) {
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        let length = from.read(&mut buffer).await.unwrap_or(0);
+        if is_held.wait_for(|held| !held).await.is_err() {
+            return;
+        }
+        if length == 0 {
+            let _ = to.shutdown().await;
+            return;
+        }
+        // The receiver may have gone.
+        let _ = to.write_all(&buffer[..length]).await;
+    }
+}

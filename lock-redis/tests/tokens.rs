@@ -1,0 +1,143 @@
+//! Tokens only ever grow.
+
+use std::time::Duration;
+
+use lock_core::backend::{DistributedLock, RequestOptions, Terms};
+use lock_core::{ErrorKind, FencingToken};
+use support::{TTL, World, granted, name, refused, release, request, take, until};
+
+mod support;
+
+const HOUR_MICROS: u64 = 3_600_000_000;
+
+async fn server_micros(world: &World) -> u64 {
+    let (seconds, micros): (u64, u64) = world.raw(&["TIME"]).await;
+    seconds * 1_000_000 + micros
+}
+
+#[tokio::test]
+async fn after_release_expiry_and_every_deletion() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let mut world = World::new().await;
+    let backend = world.backend();
+    let mut last = FencingToken::new(1).expect("a token");
+    let mut check = |token: FencingToken| {
+        assert!(token > last, "{token} after {last}");
+        last = token;
+    };
+    for _ in 0..100 {
+        let hold = take(&backend, "a").await;
+        check(hold.token());
+        assert!(release(&hold).await);
+    }
+
+    check(
+        granted(&backend, &request("a", Duration::from_millis(20)).0)
+            .await
+            .token(),
+    );
+    until("it expires", async || !world.exists("a").await).await;
+    check(take(&backend, "a").await.token());
+
+    let _: i64 = world.raw(&["DEL", &world.lock_key("a")]).await;
+    check(take(&backend, "a").await.token());
+
+    let _: () = world.raw(&["FLUSHALL"]).await;
+    check(take(&backend, "a").await.token());
+
+    if world.server.is_external() {
+        return;
+    }
+    world.server.restart_without_data().await.expect("it starts");
+    world.reconnect().await;
+    check(
+        support::in_the_end(async || {
+            let (request, _control) = request("a", TTL);
+            match backend.acquire(&request).await? {
+                lock_core::backend::Attempt::Granted(hold, _) => Ok(hold.token()),
+                other => panic!("{other:?}"),
+            }
+        })
+        .await,
+    );
+}
+
+#[tokio::test]
+async fn a_stored_token_ahead_of_the_clock_counts_and_outlives_the_clock_s_passing_it() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let backend = world.backend();
+    let ahead = server_micros(&world).await + 2 * HOUR_MICROS;
+    let _: () = world
+        .raw(&["SET", &world.fence_key("a"), &ahead.to_string(), "PX", "1000"])
+        .await;
+    for step in 1..=3 {
+        let hold = take(&backend, "a").await;
+        assert_eq!(hold.token().as_u64(), ahead + step);
+        let kept: u64 = world.raw(&["PTTL", &world.fence_key("a")]).await;
+        let kept_until = server_micros(&world).await + kept * 1000;
+        assert!(
+            kept_until >= ahead + HOUR_MICROS - 1_000_000,
+            "{kept_until} for {ahead}"
+        );
+        assert!(release(&hold).await);
+    }
+}
+
+#[tokio::test]
+async fn the_fence_is_kept_for_an_hour() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    take(&world.backend(), "a").await;
+    let kept: u64 = world.raw(&["PTTL", &world.fence_key("a")]).await;
+    assert!((3_500_000..=3_600_000).contains(&kept), "{kept}");
+}
+
+#[tokio::test]
+async fn every_token_has_a_successor_beyond_what_a_double_can_count() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let backend = world.backend();
+    for stored in [
+        9_007_199_254_740_991,
+        9_007_199_254_740_992,
+        9_007_199_254_740_993,
+        999_999_999_999_999_999,
+        1_999_999_999_999_999_999,
+        8_999_999_999_999_999_899,
+        (1 << 63) - 2,
+    ] {
+        let _: () = world.raw(&["SET", &world.fence_key("a"), &stored.to_string()]).await;
+        let hold = take(&backend, "a").await;
+        assert_eq!(hold.token().as_u64(), stored + 1);
+        assert!(release(&hold).await);
+    }
+    let error = refused(&backend, "a").await;
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:?}");
+    assert!(!world.exists("a").await);
+}
+
+#[tokio::test]
+async fn a_request_s_floor_is_honoured() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let backend = world.backend();
+    let now = server_micros(&world).await;
+    for floor in [1, now + HOUR_MICROS, now, 9_007_199_254_740_993] {
+        let floor = FencingToken::new(floor).expect("a token");
+        let options = RequestOptions::new(name("a"), Terms::new(TTL)).token_above(floor);
+        let hold = granted(&backend, &options.start().0).await;
+        assert!(hold.token() > floor, "{} for {floor}", hold.token());
+        assert!(release(&hold).await);
+    }
+}
