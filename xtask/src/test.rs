@@ -53,24 +53,23 @@ pub(crate) fn run(mut options: Options) -> Result<ExitCode> {
 
 /// Fails at once where something is missing, before anything long.
 fn prepare(install: bool, runs: &mut Vec<Run>) -> Result<()> {
-    if !install {
-        let mut missing = servers::missing();
-        missing.extend(deny::missing());
-        if missing.is_empty() {
-            return Ok(());
-        }
-        return Err(format!(
-            "missing here, `cargo xtask test --install` gets it: {}",
-            missing.join("; ")
-        ));
+    if install {
+        let start = Instant::now();
+        servers::install()?;
+        runs.push(Run::done("servers", Kind::Download, start.elapsed()));
+        let start = Instant::now();
+        deny::install()?;
+        runs.push(Run::done("install cargo-deny", Kind::Download, start.elapsed()));
     }
-    let start = Instant::now();
-    servers::install()?;
-    runs.push(Run::done("servers", Kind::Download, start.elapsed()));
-    let start = Instant::now();
-    deny::install()?;
-    runs.push(Run::done("install cargo-deny", Kind::Download, start.elapsed()));
-    Ok(())
+    // Also after installing: a variable may name a server that is not there.
+    let missing: Vec<String> = servers::missing().into_iter().chain(deny::missing()).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(format!(
+        "not ready to test (--install installs what is not there): {}",
+        missing.join("; ")
+    ))
 }
 
 fn succeeded(runs: &[Run], name: &str) -> bool {

@@ -24,7 +24,7 @@ pub(crate) fn missing() -> Option<String> {
             .trim()
             .ends_with(&format!(" {VERSION}"))
     });
-    (!found).then(|| format!("cargo-deny {VERSION} in {}", tools().display()))
+    (!found).then(|| format!("no cargo-deny {VERSION} in {}", tools().display()))
 }
 
 /// Unoptimised: it takes far longer to build than to run.
