@@ -1,0 +1,179 @@
+//! All cases, by topic.
+
+use crate::harness::ServerUse;
+use crate::run::{Body, Case};
+
+mod abandon;
+mod cancel;
+mod contention;
+mod dropping;
+mod errors;
+mod exclusion;
+mod expiry;
+mod loss;
+mod names;
+mod release;
+mod renewal;
+mod status;
+mod support;
+mod tokens;
+mod waiting;
+
+/// The one list of cases: the registry and the tests are both made from it. Each line is its layer, what it does to
+/// the server, and the function.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __for_each_case {
+    ($made:ident [$($argument:tt)*]) => {
+        $crate::$made! { [$($argument)*]
+            Raw Shared exclusion::a_second_client_is_refused;
+            Raw Shared exclusion::a_client_excludes_itself;
+            Raw Shared exclusion::names_are_held_side_by_side;
+            Subject Shared exclusion::exclusion_between_tasks;
+            Subject Shared exclusion::exclusion_between_clients;
+            Subject Shared exclusion::exclusion_between_processes;
+            Subject Shared exclusion::another_process_excludes_us;
+            Subject Shared exclusion::namespaces_are_separate;
+            Subject Shared waiting::a_try_on_a_free_name_succeeds;
+            Subject Shared waiting::a_try_on_a_held_name_is_busy_at_once;
+            Raw Shared waiting::a_busy_try_leaves_no_place;
+            Subject Shared waiting::a_try_after_a_drop_succeeds;
+            Subject Shared waiting::a_release_wakes_a_waiter;
+            Subject Shared waiting::a_release_wakes_a_waiter_of_the_same_client;
+            Subject Shared waiting::a_wait_times_out_naming_the_holder;
+            Subject Shared waiting::a_wait_behind_the_own_client_times_out;
+            Subject Shared waiting::a_timed_out_wait_leaves_nothing;
+            Subject Shared waiting::a_wait_for_ever_outlasts_every_ttl;
+            Raw Shared waiting::a_waiter_that_gives_up_is_passed_over;
+            Raw Shared waiting::a_request_given_up_ends_soon;
+            Raw Shared waiting::the_terms_of_the_grant_count;
+            Subject Shared waiting::waiters_are_served_in_order;
+            Raw Shared expiry::a_silent_clients_hold_ends;
+            Raw Shared expiry::belief_counts_from_before_the_request;
+            Raw Shared expiry::a_disconnected_clients_hold_ends;
+            Raw Shared expiry::a_silent_waiters_place_ends;
+            Raw Shared expiry::an_expired_hold_stays_expired;
+            Raw Shared expiry::an_expired_hold_is_not_renewed_over_its_successor;
+            Raw Shared expiry::an_askers_ttl_does_not_cut_the_holders;
+            Subject Shared expiry::a_killed_process_frees_its_lock;
+            Subject Shared expiry::a_fixed_lease_ends_by_itself;
+            Subject Shared expiry::a_fixed_lease_is_released_early;
+            Subject Shared renewal::a_held_lock_is_renewed;
+            Raw Shared renewal::a_renewal_keeps_the_hold;
+            Raw Shared renewal::belief_in_a_renewal_counts_from_before_it;
+            Raw Shared renewal::a_repeated_acquire_is_the_same_grant;
+            Raw Shared renewal::a_repeated_acquire_is_released_once;
+            Subject Shared renewal::a_short_silence_is_survived;
+            Subject Shared renewal::no_renewal_outlives_the_release;
+            Raw Shared renewal::a_renewal_after_the_release_does_nothing;
+            Subject Shared renewal::an_extend_holds_for_longer;
+            Subject Shared renewal::renewals_do_not_undo_an_extend;
+            Raw Shared renewal::a_shorter_renewal_changes_nothing;
+            Raw Shared renewal::an_extend_whose_reply_is_lost_is_not_shortened;
+            Subject Shared renewal::an_extend_of_a_lost_lock_fails;
+            Subject Shared renewal::a_fixed_lease_is_not_extended;
+            Subject Shared loss::a_lock_taken_away_is_lost;
+            Subject Shared loss::the_own_clock_tells_before_another_gets_it;
+            Subject Shared loss::a_server_that_goes_is_a_loss_in_the_end;
+            Subject Shared loss::a_broken_connection_is_survived_or_told;
+            Subject Shared loss::a_late_answer_revives_nothing;
+            Subject Shared loss::a_release_is_no_loss;
+            Subject Shared loss::a_watch_keeps_nothing_alive;
+            Subject Shared loss::work_stops_with_the_lock;
+            Subject Shared loss::a_lost_lock_can_be_acquired_again;
+            Subject Shared loss::a_paused_process_knows_its_loss;
+            Raw Shared release::a_release_has_freed_the_name;
+            Raw Shared release::an_expired_holder_releases_no_successor;
+            Raw Shared release::a_robbed_holder_releases_no_successor;
+            Raw Shared release::a_second_release_touches_nothing;
+            Raw Shared release::a_robbed_holders_release_says_so;
+            Subject Shared release::a_release_of_a_lost_lock_is_an_error;
+            Subject Shared release::a_release_whose_reply_is_lost_counts;
+            Subject Shared release::a_release_dropped_half_way_is_finished;
+            Raw Shared tokens::tokens_grow_over_a_release;
+            Raw Shared tokens::tokens_grow_over_an_expiry;
+            Raw Shared tokens::tokens_grow_over_a_taking_away;
+            Raw Shared tokens::a_token_is_of_the_grant;
+            Subject Shared tokens::tokens_grow_under_contention;
+            Raw Shared tokens::a_token_is_above_what_was_asked;
+            Subject Own tokens::tokens_grow_over_a_restart;
+            Subject Own tokens::tokens_grow_over_a_loss_of_data;
+            Subject Shared cancel::an_acquire_is_dropped_after_every_poll;
+            Subject Shared cancel::a_try_is_dropped_after_every_poll;
+            Subject Shared cancel::a_wait_is_dropped_after_every_poll;
+            Subject Shared cancel::a_wait_is_dropped_while_it_is_granted;
+            Subject Shared cancel::an_acquire_is_dropped_before_every_reply;
+            Subject Shared cancel::a_dropped_wait_does_not_stop_the_queue;
+            Raw Shared cancel::a_request_that_arrives_late_is_undone;
+            Raw Shared abandon::an_abandoned_grant_frees_the_name;
+            Raw Shared abandon::an_abandon_can_be_repeated;
+            Raw Shared abandon::an_abandon_touches_nobody_else;
+            Raw Shared abandon::an_abandoned_request_stays_dead;
+            Raw Shared abandon::an_unanswered_grant_is_undone;
+            Subject Shared dropping::a_dropped_guard_releases;
+            Subject Shared dropping::a_dropped_guard_wakes_a_waiter;
+            Subject Shared dropping::a_guard_dropped_in_a_panic_releases;
+            Subject Shared dropping::a_guard_dropped_outside_a_runtime_releases;
+            Subject Shared dropping::a_guard_that_outlives_its_runtime_ends;
+            Subject Shared dropping::a_client_outlives_its_runtime;
+            Subject Shared dropping::a_guard_dropped_during_shutdown_releases;
+            Subject Shared dropping::a_shutdown_waits_for_dropped_guards;
+            Subject Shared dropping::a_shutdown_refuses_acquires;
+            Subject Shared dropping::a_shutdown_ends_waiters;
+            Subject Shared names::hostile_names_are_names;
+            Subject Shared names::near_equal_names_are_distinct;
+            Subject Shared names::the_longest_names_are_distinct;
+            Subject Shared names::auxiliary_names_are_distinct;
+            Subject Shared names::an_empty_name_is_refused;
+            Subject Shared names::a_name_of_513_bytes_is_refused;
+            Subject Shared errors::a_ttl_of_zero_is_refused;
+            Subject Shared errors::a_ttl_too_short_is_refused;
+            Subject Shared errors::a_ttl_too_long_is_refused;
+            Subject Shared errors::no_server_is_unavailable;
+            Raw Shared errors::connecting_says_whether_there_is_a_server;
+            Subject Shared errors::a_silent_server_is_unavailable;
+            Subject Shared errors::an_outage_is_not_busy;
+            Raw Shared errors::a_lost_connection_is_an_error_and_mended;
+            Subject Shared errors::a_waiter_outlasts_an_outage;
+            Subject Shared errors::a_wait_ends_in_an_outage;
+            Subject Shared errors::a_release_in_an_outage_is_told;
+            Subject Shared status::a_free_name_has_no_holder;
+            Subject Shared status::the_holder_is_shown;
+            Raw Shared status::a_status_changes_nothing;
+            Raw Shared status::a_busy_answer_names_the_holder;
+            Subject Shared status::the_status_of_no_name_is_an_error;
+            Subject Shared contention::a_hundred_tasks_lose_no_update;
+            Subject Shared contention::a_turmoil_leaves_nothing;
+        }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __registry {
+    ([] $($layer:ident $server:ident $topic:ident :: $case:ident;)+) => {
+        static CASES: &[Case] = &[$(
+            Case {
+                name: stringify!($case),
+                topic: stringify!($topic),
+                server: ServerUse::$server,
+                body: Body::$layer(|cx| Box::pin($topic::$case(cx))),
+            }
+        ),+];
+    };
+}
+
+__for_each_case!(__registry []);
+
+/// Every case of the suite.
+pub fn all() -> &'static [Case] {
+    CASES
+}
+
+/// The case of this name.
+pub(crate) fn named(name: &str) -> &'static Case {
+    CASES
+        .iter()
+        .find(|case| case.name == name)
+        .unwrap_or_else(|| panic!("no case {name:?}: the tests are made from the same list"))
+}

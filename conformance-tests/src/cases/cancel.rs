@@ -1,0 +1,202 @@
+//! An acquire may be dropped anywhere, and leaves nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+
+use super::support::{LITTLE, Polls, is_pending};
+use crate::context::{Cx, RawCx};
+use crate::link::Link;
+use crate::subject::{Patience, Subject};
+use crate::verdict::{OrFail, Stop, Verdict, ensure};
+
+/// More polls than any acquire of a free lock takes.
+const MANY: u32 = 1000;
+/// Dropping after fewer polls than this shows nothing.
+const ENOUGH: u32 = 3;
+
+/// Drops an acquire after so many polls, each time one more, until it comes to its end.
+///
+/// Each time it is a new client, so that connecting is cut short as well, and each time the lock is free afterwards.
+async fn dropped_after_every_poll(cx: &Cx, patience: Patience) -> Verdict {
+    let mut ask = cx.ask("a").await;
+    ask.patience = patience;
+    for polls in 1..MANY {
+        let client = cx.subject().await;
+        match cx
+            .soon("an acquire of a free lock", Polls::new(client.acquire(&ask), polls))
+            .await?
+        {
+            Some(acquired) => {
+                let Some(guard) = acquired.or_fail("acquire")? else {
+                    return Err(Stop::assertion("a free lock was busy"));
+                };
+                guard.release().await.or_fail("release")?;
+                println!("an acquire of a free lock was dropped after up to {} polls", polls - 1);
+                ensure!(
+                    polls > ENOUGH,
+                    "an acquire was done after {polls} polls: too few to show anything"
+                );
+                return Ok(());
+            }
+            None => {
+                let dropped = format!("an acquire was dropped after {polls} polls");
+                cx.until_free("a", cx.patience(), &dropped).await?;
+            }
+        }
+    }
+    Err(Stop::assertion(format!(
+        "an acquire of a free lock takes more than {MANY} polls"
+    )))
+}
+
+/// While the lock is free and the acquire would wait.
+pub(crate) async fn an_acquire_is_dropped_after_every_poll(cx: &Cx) -> Verdict {
+    dropped_after_every_poll(cx, Patience::Forever).await
+}
+
+/// The same for a try.
+pub(crate) async fn a_try_is_dropped_after_every_poll(cx: &Cx) -> Verdict {
+    dropped_after_every_poll(cx, Patience::Try).await
+}
+
+/// While another client holds the lock: nothing of the waiter is left, neither at once nor after the release.
+pub(crate) async fn a_wait_is_dropped_after_every_poll(cx: &Cx) -> Verdict {
+    let (holder, ask) = (cx.subject().await, cx.ask("a").await);
+    let mut reached = 0;
+    for polls in 1..MANY {
+        let guard = cx.hold(&holder, &ask).await?;
+        let client = cx.subject().await;
+        // It waits for ever where it has come to rest: then there are no more polls.
+        let waited = timeout(Duration::from_millis(300), Polls::new(client.acquire(&ask), polls)).await;
+        guard.release().await.or_fail("release")?;
+        let dropped = format!("a wait was dropped after {polls} polls and its holder had released");
+        cx.until_free("a", cx.patience(), &dropped).await?;
+        match waited {
+            Ok(Some(acquired)) => return Err(Stop::assertion(format!("granted while it was held: {acquired:?}"))),
+            Ok(None) => reached = polls,
+            Err(_at_rest) => break,
+        }
+    }
+    println!("a wait was dropped after up to {reached} polls");
+    ensure!(
+        reached + 1 >= ENOUGH,
+        "a wait was at rest after {reached} polls: too few to show anything"
+    );
+    Ok(())
+}
+
+/// While the grant is on its way to it: the lock goes to the next one.
+pub(crate) async fn a_wait_is_dropped_while_it_is_granted(cx: &Cx) -> Verdict {
+    let (holder, ask) = (cx.subject().await, cx.ask("a").await);
+    for polls in 1..8 {
+        let guard = cx.hold(&holder, &ask).await?;
+        let client = cx.subject().await;
+        let mut waiting = Box::pin(client.acquire(&ask));
+        ensure!(
+            is_pending(&mut waiting, Duration::from_millis(100)).await,
+            "granted while it was held"
+        );
+        guard.release().await.or_fail("release")?;
+        // A grant that comes within so few polls is dropped as a guard: as good.
+        drop(cx.soon("the waiter to be woken", Polls::new(waiting, polls)).await?);
+        cx.until_free("a", cx.patience(), "a waiter was dropped while it was woken")
+            .await?;
+    }
+    Ok(())
+}
+
+/// With each reply of the server held back in turn: what was sent is undone, however late its answer.
+pub(crate) async fn an_acquire_is_dropped_before_every_reply(cx: &Cx) -> Verdict {
+    let ask = cx.ask("a").await;
+    for replies in 0..u64::from(MANY) {
+        let link = Link::new();
+        let client = cx.subject_through(&link).await;
+        link.hold_replies_after(replies);
+        let mut acquiring = Box::pin(client.acquire(&ask));
+        let what = format!("an acquire of which {replies} replies arrive");
+        let done = cx
+            .soon(&what, async {
+                tokio::select! {
+                    biased;
+                    done = &mut acquiring => Some(done),
+                    () = link.holding() => None,
+                }
+            })
+            .await?;
+        if let Some(acquired) = done {
+            link.heal();
+            let guard = acquired
+                .or_fail("acquire")?
+                .ok_or_else(|| Stop::assertion("a free lock was busy"))?;
+            guard.release().await.or_fail("release")?;
+            println!("an acquire was dropped before each of its first {replies} replies");
+            ensure!(replies >= 1, "no reply was ever held back");
+            return Ok(());
+        }
+        // The request has had its effect, wherever it has one.
+        sleep(LITTLE).await;
+        drop(acquiring);
+        sleep(LITTLE).await;
+        link.heal();
+        let dropped = format!("an acquire was dropped before reply {}", replies + 1);
+        cx.until_free("a", cx.patience(), &dropped).await?;
+    }
+    Err(Stop::assertion(format!(
+        "an acquire of a free lock takes more than {MANY} replies"
+    )))
+}
+
+/// One that is dropped in the queue of its own client does not stop those behind it.
+pub(crate) async fn a_dropped_wait_does_not_stop_the_queue(cx: &Cx) -> Verdict {
+    let (client, ask) = (cx.subject().await, cx.ask("a").await);
+    let guard = cx.hold(&client, &ask).await?;
+    let mut waiters = Vec::new();
+    for _ in 0..3 {
+        waiters.push(tokio::spawn(one_turn(client.clone(), ask.clone())));
+        tokio::task::yield_now().await;
+    }
+    cx.until_waiting("a").await?;
+    for dropped in [0, 1] {
+        waiters[dropped].abort();
+    }
+    guard.release().await.or_fail("release")?;
+    let last = waiters.pop().ok_or_else(|| Stop::assertion("no waiter"))?;
+    let turn = cx
+        .soon("the waiter behind the dropped ones to have its turn", last)
+        .await?;
+    turn.map_err(|panic| Stop::assertion(panic.to_string()))??;
+    cx.until_free("a", cx.patience(), "the last one had its turn").await
+}
+
+async fn one_turn(client: Arc<dyn Subject>, ask: crate::subject::Ask) -> Verdict {
+    match client.acquire(&ask).await.or_fail("wait")? {
+        Some(guard) => guard.release().await.or_fail("release"),
+        None => Err(Stop::assertion("a waiter was told busy")),
+    }
+}
+
+/// A request that reaches the server after its waiter gave up, and after what undoes it, ends with its ttl at the
+/// latest.
+pub(crate) async fn a_request_that_arrives_late_is_undone(cx: &RawCx) -> Verdict {
+    let (link, ttl) = (Link::new(), cx.ttl());
+    let client = cx.backend_through(&link).await;
+    client.connect().await.or_fail("connect")?;
+    link.hold_requests();
+    let waiter = cx.start_waiting(&client, "a", ttl)?;
+    cx.soon("the request to be on its way", link.holding()).await?;
+    let (request, control) = (waiter.request.clone(), waiter.control);
+    control.give_up();
+    let undone = tokio::spawn(async move {
+        while client.abandon(&request).await.is_err() {
+            sleep(LITTLE).await;
+        }
+    });
+    sleep(ttl / 10).await;
+    link.heal();
+    cx.within(cx.freed_by(ttl), "the abandon of a request that was on its way", undone)
+        .await?
+        .map_err(|panic| Stop::assertion(panic.to_string()))?;
+    cx.until_free("a", cx.freed_by(ttl), "its request was abandoned").await
+}

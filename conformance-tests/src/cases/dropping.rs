@@ -1,0 +1,200 @@
+//! Dropping a guard, wherever it happens, and shutting down.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::ErrorKind;
+use tokio::runtime::Builder;
+use tokio::time::sleep;
+
+use super::support::is_pending;
+use crate::context::Cx;
+use crate::subject::{Ask, Subject, SubjectGuard};
+use crate::verdict::{OrFail, Stop, Verdict, ensure};
+
+/// A dropped guard's lock is free soon.
+pub(crate) async fn a_dropped_guard_releases(cx: &Cx) -> Verdict {
+    let client = cx.subject().await;
+    drop(cx.hold(&client, &cx.ask("a").await).await?);
+    cx.until_free("a", cx.patience(), "its guard was dropped").await
+}
+
+/// A dropped guard's waiter, another client, gets the lock.
+pub(crate) async fn a_dropped_guard_wakes_a_waiter(cx: &Cx) -> Verdict {
+    let (client, waiter) = (cx.subject().await, cx.subject().await);
+    let ask = cx.ask("a").await;
+    let guard = cx.hold(&client, &ask).await?;
+    let mut waiting = Box::pin(waiter.acquire(&ask));
+    ensure!(
+        is_pending(&mut waiting, Duration::from_millis(100)).await,
+        "granted while it was held"
+    );
+    drop(guard);
+    let acquired = cx
+        .soon("the waiter to be granted after the drop", waiting)
+        .await?
+        .or_fail("wait")?;
+    ensure!(acquired.is_some(), "a waiter was told busy");
+    Ok(())
+}
+
+/// A guard that a panic drops releases.
+pub(crate) async fn a_guard_dropped_in_a_panic_releases(cx: &Cx) -> Verdict {
+    let client = cx.subject().await;
+    let guard = cx.hold(&client, &cx.ask("a").await).await?;
+    let panicked = tokio::spawn(async move {
+        let _guard = guard;
+        // Not by `panic!`, whose message would look like a failure in the log.
+        std::panic::resume_unwind(Box::new("as planned"));
+    })
+    .await;
+    ensure!(panicked.is_err_and(|error| error.is_panic()), "the task did not panic");
+    cx.until_free("a", cx.patience(), "its guard was dropped in a panic")
+        .await
+}
+
+/// A guard that is dropped on a plain thread, outside any runtime, releases as long as its runtime lives.
+pub(crate) async fn a_guard_dropped_outside_a_runtime_releases(cx: &Cx) -> Verdict {
+    let client = cx.subject().await;
+    let guard = cx.hold(&client, &cx.ask("a").await).await?;
+    on_a_thread(move || drop(guard))?;
+    cx.until_free("a", cx.patience(), "its guard was dropped outside a runtime")
+        .await
+}
+
+/// A guard whose runtime has gone can be dropped, and its lock ends with its ttl at the latest.
+pub(crate) async fn a_guard_that_outlives_its_runtime_ends(cx: &Cx) -> Verdict {
+    let client = cx.subject().await;
+    let ask = cx.brief("a");
+    on_a_thread(move || {
+        let guard = on_a_runtime_of_its_own(&client, &ask)?;
+        drop(guard);
+        drop(client);
+        Ok::<_, Stop>(())
+    })??;
+    cx.until_free("a", cx.freed_by(cx.ttl()), "its guard's runtime had gone")
+        .await
+}
+
+/// A client outlives the runtime that it was first used on.
+pub(crate) async fn a_client_outlives_its_runtime(cx: &Cx) -> Verdict {
+    let client = cx.subject().await;
+    let (used, ask) = (client.clone(), cx.brief("b"));
+    on_a_thread(move || on_a_runtime_of_its_own(&used, &ask).map(drop))??;
+    let guard = cx.hold(&client, &cx.ask("a").await).await?;
+    guard.release().await.or_fail("release")?;
+    cx.until_free("b", cx.freed_by(cx.ttl()), "its runtime had gone").await
+}
+
+/// Acquires on a runtime that is gone when this returns.
+fn on_a_runtime_of_its_own(client: &Arc<dyn Subject>, ask: &Ask) -> Result<Box<dyn SubjectGuard>, Stop> {
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .or_fail("build a runtime")?;
+    let acquired = runtime.block_on(client.acquire(ask)).or_fail("acquire")?;
+    acquired.ok_or_else(|| Stop::assertion("a free lock was busy"))
+}
+
+fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Stop> {
+    std::thread::spawn(work)
+        .join()
+        .map_err(|_| Stop::assertion("dropping a guard panicked"))
+}
+
+/// A guard that is dropped while the client shuts down is released, and the shutdown waits for that.
+pub(crate) async fn a_guard_dropped_during_shutdown_releases(cx: &Cx) -> Verdict {
+    let client = cx.subject().await;
+    let guard = cx.hold(&client, &cx.ask("a").await).await?;
+    let dropped_before = cx.hold(&client, &cx.ask("b").await).await?;
+    drop(dropped_before);
+    let closing = {
+        let client = client.clone();
+        tokio::spawn(async move { client.shutdown().await })
+    };
+    tokio::task::yield_now().await;
+    drop(guard);
+    let closed = cx
+        .soon("the shutdown", closing)
+        .await?
+        .map_err(|panic| Stop::assertion(panic.to_string()))?;
+    closed.or_fail("shut down")?;
+    ensure!(
+        !cx.is_held("b").await?,
+        "dropped before the shutdown, and held after it"
+    );
+    cx.until_free("a", cx.patience(), "it was dropped during the shutdown")
+        .await
+}
+
+/// When a shutdown is done, everything that was dropped before it is free at the server.
+pub(crate) async fn a_shutdown_waits_for_dropped_guards(cx: &Cx) -> Verdict {
+    let client = cx.subject().await;
+    let names = ["a", "b", "c", "d", "e"];
+    let mut guards = Vec::new();
+    for name in names {
+        guards.push(cx.hold(&client, &cx.ask(name).await).await?);
+    }
+    drop(guards);
+    cx.soon("the shutdown", client.shutdown()).await?.or_fail("shut down")?;
+    for name in names {
+        ensure!(
+            !cx.is_held(name).await?,
+            "{name:?} was dropped before the shutdown, and is held after it"
+        );
+    }
+    Ok(())
+}
+
+/// After a shutdown nothing is acquired any more, and the error says why.
+pub(crate) async fn a_shutdown_refuses_acquires(cx: &Cx) -> Verdict {
+    let client = cx.subject().await;
+    let ask = cx.ask("a").await;
+    cx.hold(&client, &ask).await?.release().await.or_fail("release")?;
+    cx.soon("the shutdown", client.shutdown()).await?.or_fail("shut down")?;
+    for ask in [ask.clone(), ask.clone().trying(), ask.within(Duration::from_secs(1))] {
+        let Err(error) = cx.soon("an acquire after the shutdown", client.acquire(&ask)).await? else {
+            return Err(Stop::assertion("acquired after the shutdown"));
+        };
+        ensure!(
+            error.kind() == ErrorKind::ShutDown,
+            "refused as {:?}: {error}",
+            error.kind()
+        );
+    }
+    cx.until_free("a", cx.patience(), "the shutdown").await
+}
+
+/// A shutdown ends those who wait, and leaves nothing of them.
+pub(crate) async fn a_shutdown_ends_waiters(cx: &Cx) -> Verdict {
+    let (holder, client) = (cx.subject().await, cx.subject().await);
+    let ask = cx.ask("a").await;
+    let guard = cx.hold(&holder, &ask).await?;
+    let mut waiters = Vec::new();
+    for _ in 0..3 {
+        let (client, ask) = (client.clone(), ask.clone());
+        waiters.push(tokio::spawn(async move {
+            client.acquire(&ask).await.map(|guard| guard.is_some())
+        }));
+    }
+    cx.until_waiting("a").await?;
+    sleep(Duration::from_millis(20)).await;
+    cx.soon("the shutdown", client.shutdown()).await?.or_fail("shut down")?;
+    for waiter in waiters {
+        let waited = cx
+            .soon("a waiter to end", waiter)
+            .await?
+            .map_err(|panic| Stop::assertion(panic.to_string()))?;
+        let Err(error) = waited else {
+            return Err(Stop::assertion("granted while it was held"));
+        };
+        ensure!(
+            error.kind() == ErrorKind::ShutDown,
+            "ended as {:?}: {error}",
+            error.kind()
+        );
+    }
+    guard.release().await.or_fail("release")?;
+    cx.until_free("a", cx.patience(), "those who waited had been shut down")
+        .await
+}

@@ -1,0 +1,242 @@
+//! What goes wrong is told for what it is, in time.
+
+use std::time::Duration;
+
+use lock_core::{Error, ErrorKind};
+use tokio::time::{Instant, sleep};
+
+use super::support::is_pending;
+use crate::context::{Cx, RawCx};
+use crate::link::Link;
+use crate::verdict::{OrFail, Stop, Verdict, ensure};
+
+fn ensure_unavailable(error: &Error, when: &str) -> Verdict {
+    ensure!(
+        error.kind() == ErrorKind::Unavailable,
+        "{when}: {:?}: {error}",
+        error.kind()
+    );
+    ensure!(
+        error.is_retryable(),
+        "{when}: it may come back, yet {error} is not retryable"
+    );
+    Ok(())
+}
+
+/// A ttl of nothing is refused.
+pub(crate) async fn a_ttl_of_zero_is_refused(cx: &Cx) -> Verdict {
+    ensure_ttl_refused(cx, Duration::ZERO).await
+}
+
+/// A ttl shorter than the backend can keep is refused.
+pub(crate) async fn a_ttl_too_short_is_refused(cx: &Cx) -> Verdict {
+    let shortest = cx.observer().await.capabilities().shortest_ttl;
+    ensure_ttl_refused(cx, shortest - shortest / 100).await?;
+    let client = cx.subject().await;
+    let guard = cx.hold(&client, &cx.ask("a").await.ttl(shortest.max(cx.ttl()))).await?;
+    // A ttl so short may be over by now: only that it is accepted counts.
+    drop(guard);
+    Ok(())
+}
+
+/// A ttl longer than the backend can keep is refused.
+pub(crate) async fn a_ttl_too_long_is_refused(cx: &Cx) -> Verdict {
+    let longest = cx.observer().await.capabilities().longest_ttl;
+    ensure_ttl_refused(cx, longest + Duration::from_millis(1)).await?;
+    ensure_ttl_refused(cx, Duration::MAX).await?;
+    let client = cx.subject().await;
+    cx.hold(&client, &cx.ask("a").await.ttl(longest))
+        .await?
+        .release()
+        .await
+        .or_fail("release")
+}
+
+async fn ensure_ttl_refused(cx: &Cx, ttl: Duration) -> Verdict {
+    let client = cx.subject().await;
+    let ask = cx.ask("a").await.ttl(ttl);
+    for ask in [ask.clone(), ask.trying()] {
+        let Err(error) = cx.soon("the refusal", client.acquire(&ask)).await? else {
+            return Err(Stop::assertion(format!("a ttl of {ttl:?} was accepted")));
+        };
+        ensure!(
+            matches!(error.kind(), ErrorKind::Misconfigured | ErrorKind::Unsupported),
+            "a ttl of {ttl:?} was refused as {:?}: {error}",
+            error.kind()
+        );
+    }
+    cx.until_free("a", cx.patience(), "a refusal").await
+}
+
+/// Where there is no server, an acquire fails as unavailable, in time and whatever it would wait.
+pub(crate) async fn no_server_is_unavailable(cx: &Cx) -> Verdict {
+    let ask = cx.ask("a").await;
+    let short = Duration::from_millis(500);
+    for ask in [ask.clone().trying(), ask.clone().within(short), ask] {
+        let client = cx.subject_nowhere().await;
+        let what = format!("an acquire without a server ({:?})", ask.patience);
+        let Err(error) = cx.soon(&what, client.acquire(&ask)).await? else {
+            return Err(Stop::assertion("acquired without a server"));
+        };
+        ensure_unavailable(&error, &what)?;
+    }
+    Ok(())
+}
+
+/// Connecting says whether there is a server.
+pub(crate) async fn connecting_says_whether_there_is_a_server(cx: &RawCx) -> Verdict {
+    cx.soon("connect", cx.backend().await.connect())
+        .await?
+        .or_fail("connect")?;
+    let nowhere = cx.backend_nowhere().await;
+    let Err(error) = cx.soon("connect to nowhere", nowhere.connect()).await? else {
+        return Err(Stop::assertion("connected to nowhere"));
+    };
+    ensure_unavailable(&error, "connecting to nowhere")
+}
+
+/// A server that accepts a connection and never answers is unavailable too.
+pub(crate) async fn a_silent_server_is_unavailable(cx: &Cx) -> Verdict {
+    let link = Link::new();
+    link.stall();
+    let client = cx.subject_through(&link).await;
+    let ask = cx.ask("a").await.within(Duration::from_millis(700));
+    let Err(error) = cx.soon("an acquire from a silent server", client.acquire(&ask)).await? else {
+        return Err(Stop::assertion("acquired from a silent server"));
+    };
+    ensure_unavailable(&error, "a silent server")?;
+    link.heal();
+    cx.until_free("a", cx.patience(), "an acquire that nobody waits for")
+        .await
+}
+
+/// A server that cannot be reached is no reason to say busy.
+pub(crate) async fn an_outage_is_not_busy(cx: &Cx) -> Verdict {
+    let link = Link::new();
+    let client = cx.subject_through(&link).await;
+    let ask = cx.ask("a").await;
+    cx.hold(&client, &ask).await?.release().await.or_fail("release")?;
+    link.cut();
+    match cx
+        .soon("a try in an outage", client.acquire(&ask.clone().trying()))
+        .await?
+    {
+        Ok(None) => return Err(Stop::assertion("busy, says a client that cannot reach the server")),
+        Ok(Some(_)) => return Err(Stop::assertion("acquired from a server that cannot be reached")),
+        Err(error) => ensure_unavailable(&error, "a try in an outage")?,
+    }
+    match cx.soon("a status in an outage", client.status("a")).await? {
+        Ok(status) => {
+            return Err(Stop::assertion(format!(
+                "a server that cannot be reached said {status:?}"
+            )));
+        }
+        Err(error) => ensure_unavailable(&error, "a status in an outage")?,
+    }
+    link.heal();
+    cx.hold(&client, &ask).await?.release().await.or_fail("release")
+}
+
+/// The raw backend says so as well: an unknown outcome is an error, and the next request finds the way again.
+pub(crate) async fn a_lost_connection_is_an_error_and_mended(cx: &RawCx) -> Verdict {
+    let link = Link::new();
+    let client = cx.backend_through(&link).await;
+    cx.grant(&client, "a").await?.release().await?;
+    link.cut();
+    let (request, _control) = cx.trying("a", cx.long_ttl().await)?;
+    match cx.soon("a try in an outage", client.acquire(&request)).await? {
+        Ok(attempt) => {
+            return Err(Stop::assertion(format!(
+                "a server that cannot be reached answered {attempt:?}"
+            )));
+        }
+        Err(error) => ensure_unavailable(&error, "a try in an outage")?,
+    }
+    link.heal();
+    let mended = async {
+        while client.acquire(&request).await.is_err() {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    cx.soon("the connection to come back", mended).await?;
+    client.abandon(&request).await.or_fail("abandon")?;
+    cx.until_free("a", cx.patience(), "the abandon").await
+}
+
+/// A waiter outlasts an outage, and gets the lock after it.
+pub(crate) async fn a_waiter_outlasts_an_outage(cx: &Cx) -> Verdict {
+    let link = Link::new();
+    let (holder, waiter) = (cx.subject().await, cx.subject_through(&link).await);
+    let ask = cx.ask("a").await;
+    cx.hold(&waiter, &ask).await?.release().await.or_fail("release")?;
+    let guard = cx.hold(&holder, &ask).await?;
+    let mut waiting = Box::pin(waiter.acquire(&ask));
+    ensure!(
+        is_pending(&mut waiting, Duration::from_millis(100)).await,
+        "granted while it was held"
+    );
+    link.cut();
+    ensure!(
+        is_pending(&mut waiting, cx.ttl()).await,
+        "a waiter that wants to wait for ever ended in an outage"
+    );
+    link.heal();
+    guard.release().await.or_fail("release")?;
+    let acquired = cx
+        .soon("the waiter to be granted after the outage", waiting)
+        .await?
+        .or_fail("wait")?;
+    let acquired = acquired.ok_or_else(|| Stop::assertion("a waiter was told busy"))?;
+    acquired.release().await.or_fail("release")?;
+    cx.until_free("a", cx.freed_by(cx.ttl()), "the outage").await
+}
+
+/// A wait ends at its deadline, outage or not.
+pub(crate) async fn a_wait_ends_in_an_outage(cx: &Cx) -> Verdict {
+    let link = Link::new();
+    let (holder, waiter) = (cx.subject().await, cx.subject_through(&link).await);
+    let ask = cx.ask("a").await;
+    let guard = cx.hold(&holder, &ask).await?;
+    cx.ensure_busy(&waiter, &ask).await?;
+    let (time, started) = (Duration::from_millis(800), Instant::now());
+    let limited = ask.clone().within(time);
+    let mut waiting = Box::pin(waiter.acquire(&limited));
+    ensure!(
+        is_pending(&mut waiting, Duration::from_millis(100)).await,
+        "granted while it was held"
+    );
+    link.cut();
+    let Err(error) = cx.soon("a wait in an outage", waiting).await? else {
+        return Err(Stop::assertion("granted while it was held"));
+    };
+    let took = started.elapsed();
+    ensure!(took >= time, "a wait of {time:?} ended after {took:?}: {error}");
+    ensure!(
+        matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::Unavailable),
+        "a wait in an outage ended as {:?}: {error}",
+        error.kind()
+    );
+    link.heal();
+    guard.release().await.or_fail("release")?;
+    cx.until_free("a", cx.freed_by(cx.ttl()), "the outage").await
+}
+
+/// Releasing in an outage fails as unavailable; the lock is free when its ttl is over, or before.
+pub(crate) async fn a_release_in_an_outage_is_told(cx: &Cx) -> Verdict {
+    let link = Link::new();
+    let client = cx.subject_through(&link).await;
+    let guard = cx.hold(&client, &cx.brief("a")).await?;
+    link.cut();
+    if let Err(error) = cx
+        .within(cx.ttl() + cx.patience(), "a release in an outage", guard.release())
+        .await?
+    {
+        ensure!(
+            matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Lost),
+            "a release in an outage failed as {:?}: {error}",
+            error.kind()
+        );
+    }
+    cx.until_free("a", cx.freed_by(cx.ttl()), "a release in an outage")
+        .await
+}

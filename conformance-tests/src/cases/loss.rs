@@ -1,0 +1,276 @@
+//! How a holder learns that it lost its lock.
+
+use std::time::Duration;
+
+use lock_core::ErrorKind;
+use tokio::time::sleep;
+
+use super::support::is_pending;
+use crate::child::Child;
+use crate::context::Cx;
+use crate::job::Job;
+use crate::link::Link;
+use crate::subject::{End, State, SubjectGuard};
+use crate::verdict::{OrFail, Stop, Verdict, ensure};
+
+/// Waits until the guard says that it is lost, in each of its ways.
+async fn ensure_lost(cx: &Cx, guard: &dyn SubjectGuard, within: Duration, why: &str) -> Verdict {
+    cx.within(within, why, guard.lost()).await?;
+    ensure!(
+        guard.state() == State::Lost,
+        "it told its loss, and its state is {:?}",
+        guard.state()
+    );
+    ensure!(
+        guard.valid_for().is_zero(),
+        "lost, and valid for {:?} more",
+        guard.valid_for()
+    );
+    let end = cx.soon("the watch of a lost lock to end", guard.watch()).await?;
+    ensure!(end == End::Lost, "the watch of a lost lock says {end:?}");
+    Ok(())
+}
+
+/// A lock that is taken away at the server is lost by the next renewal at the latest.
+pub(crate) async fn a_lock_taken_away_is_lost(cx: &Cx) -> Verdict {
+    let client = cx.subject().await;
+    let guard = cx.hold(&client, &cx.brief("a")).await?;
+    ensure!(
+        is_pending(&mut Box::pin(guard.lost()), Duration::from_millis(50)).await,
+        "lost while it was held"
+    );
+    cx.take_away("a").await;
+    ensure_lost(
+        cx,
+        &*guard,
+        cx.freed_by(cx.ttl()),
+        "a holder to learn that its lock was taken away",
+    )
+    .await
+}
+
+/// When the server falls silent, the holder's own clock tells it before anybody else gets the lock.
+pub(crate) async fn the_own_clock_tells_before_another_gets_it(cx: &Cx) -> Verdict {
+    let (link, ttl) = (Link::new(), cx.ttl());
+    let (silent, waiter) = (cx.subject_through(&link).await, cx.subject().await);
+    let guard = cx.hold(&silent, &cx.brief("a")).await?;
+    sleep(ttl / 2).await;
+    link.stall();
+    let ask = cx.ask("a").await;
+    let what = "another to be granted when the ttl is over";
+    let next = cx
+        .within(cx.freed_by(ttl), what, waiter.acquire(&ask))
+        .await?
+        .or_fail(what)?;
+    ensure!(
+        guard.state() == State::Lost,
+        "a second one holds it, and the first says {:?}",
+        guard.state()
+    );
+    ensure!(next.is_some(), "a waiter was told busy");
+    ensure_lost(cx, &*guard, cx.patience(), "the loss to be told").await
+}
+
+/// A server that has gone while a lock is held: first suspect or held, lost when the ttl is over, without any network.
+pub(crate) async fn a_server_that_goes_is_a_loss_in_the_end(cx: &Cx) -> Verdict {
+    let (link, ttl) = (Link::new(), cx.ttl());
+    let client = cx.subject_through(&link).await;
+    let guard = cx.hold(&client, &cx.brief("a")).await?;
+    link.cut();
+    ensure_lost(
+        cx,
+        &*guard,
+        ttl + cx.patience(),
+        "the loss of a lock whose server has gone",
+    )
+    .await
+}
+
+/// A server that is back in time costs nothing, unless the connection was the hold: then the loss is told.
+pub(crate) async fn a_broken_connection_is_survived_or_told(cx: &Cx) -> Verdict {
+    let link = Link::new();
+    let client = cx.subject_through(&link).await;
+    let guard = cx.hold(&client, &cx.brief("a")).await?;
+    link.reset();
+    // By then the connection is up again and renewed over, or its end was noticed.
+    sleep(2 * cx.ttl()).await;
+    match guard.state() {
+        State::Held | State::Suspect => {
+            cx.ensure_busy(&cx.subject().await, &cx.ask("a").await).await?;
+            guard.release().await.or_fail("release")
+        }
+        State::Lost => {
+            ensure_lost(cx, &*guard, cx.patience(), "the loss to be told").await?;
+            cx.until_free("a", cx.freed_by(cx.ttl()), "it was lost").await
+        }
+        State::Released => Err(Stop::assertion("released by nobody")),
+    }
+}
+
+/// Lost is for good: an answer that comes late revives nothing.
+pub(crate) async fn a_late_answer_revives_nothing(cx: &Cx) -> Verdict {
+    let (link, ttl) = (Link::new(), cx.ttl());
+    let client = cx.subject_through(&link).await;
+    let guard = cx.hold(&client, &cx.brief("a")).await?;
+    link.hold_replies_after(0);
+    cx.within(ttl + cx.patience(), "an answer to be on its way", link.holding())
+        .await?;
+    link.stall();
+    ensure_lost(
+        cx,
+        &*guard,
+        ttl + cx.patience(),
+        "the loss of a lock whose server does not answer",
+    )
+    .await?;
+    link.heal();
+    for _ in 0..10 {
+        sleep(ttl / 10).await;
+        ensure!(guard.state() == State::Lost, "after its loss it is {:?}", guard.state());
+        ensure!(
+            guard.valid_for().is_zero(),
+            "after its loss it is valid for {:?}",
+            guard.valid_for()
+        );
+    }
+    let Err(error) = guard.release().await else {
+        return Err(Stop::assertion("a lost lock was released without an error"));
+    };
+    ensure!(
+        error.kind() == ErrorKind::Lost,
+        "released as {:?}: {error}",
+        error.kind()
+    );
+    cx.until_free("a", cx.freed_by(2 * ttl), "it was lost").await
+}
+
+/// Releasing is no loss: whoever watches is told of a release, and nobody of a loss.
+pub(crate) async fn a_release_is_no_loss(cx: &Cx) -> Verdict {
+    let client = cx.subject().await;
+    let ask = cx.ask("a").await;
+    for round in 0..5 {
+        let guard = cx.hold(&client, &ask).await?;
+        let watching = tokio::spawn(guard.watch());
+        tokio::task::yield_now().await;
+        if round % 2 == 0 {
+            guard.release().await.or_fail("release")?;
+        } else {
+            drop(guard);
+        }
+        let end = cx
+            .soon("the watch to end", watching)
+            .await?
+            .map_err(|panic| Stop::assertion(panic.to_string()))?;
+        ensure!(end == End::Released, "released, and the watch says {end:?}");
+    }
+    Ok(())
+}
+
+/// A watch outlives its guard, keeps nothing alive, and never ends while the lock is held.
+pub(crate) async fn a_watch_keeps_nothing_alive(cx: &Cx) -> Verdict {
+    let (client, other) = (cx.subject().await, cx.subject().await);
+    let ask = cx.ask("a").await;
+    let guard = cx.hold(&client, &ask).await?;
+    let mut watch = guard.watch();
+    ensure!(
+        is_pending(&mut watch, Duration::from_millis(100)).await,
+        "it ended while the lock was held"
+    );
+    drop(guard);
+    // The watch is still there, and the lock is free.
+    cx.hold(&other, &ask).await?.release().await.or_fail("release")?;
+    let end = cx.soon("the watch to end", watch).await?;
+    ensure!(end == End::Released, "dropped, and the watch says {end:?}");
+    Ok(())
+}
+
+/// Work that runs under the lock is done while it is held, and stops when it is lost.
+pub(crate) async fn work_stops_with_the_lock(cx: &Cx) -> Verdict {
+    let client = cx.subject().await;
+    let guard = cx.hold(&client, &cx.brief("a")).await?;
+    ensure!(
+        guard
+            .run(Box::pin(async { sleep(Duration::from_millis(20)).await }))
+            .await,
+        "stopped while it was held"
+    );
+    let (done, mut gone) = tokio::sync::oneshot::channel::<()>();
+    let endless = Box::pin(async move {
+        let _done = done;
+        std::future::pending().await
+    });
+    cx.take_away("a").await;
+    let finished = cx
+        .within(cx.freed_by(cx.ttl()), "the work to be stopped", guard.run(endless))
+        .await?;
+    ensure!(!finished, "work without an end was finished");
+    ensure!(gone.try_recv().is_err(), "the work was not dropped");
+    let again = cx.soon("work under a lost lock", guard.run(Box::pin(async {}))).await?;
+    ensure!(!again, "work was begun under a lock that is lost");
+    Ok(())
+}
+
+/// What was lost can be acquired again, by the same client.
+pub(crate) async fn a_lost_lock_can_be_acquired_again(cx: &Cx) -> Verdict {
+    let client = cx.subject().await;
+    let lost = cx.hold(&client, &cx.brief("a")).await?;
+    cx.take_away("a").await;
+    let ask = cx.ask("a").await;
+    let what = "the lock that was lost";
+    let guard = cx
+        .within(cx.freed_by(cx.ttl()), what, client.acquire(&ask))
+        .await?
+        .or_fail(what)?;
+    let guard = guard.ok_or_else(|| Stop::assertion("an acquire that waits for ever was busy"))?;
+    ensure!(
+        lost.state() == State::Lost,
+        "a second one holds it, and the first says {:?}",
+        lost.state()
+    );
+    ensure!(
+        guard.token() > lost.token(),
+        "token {} after {}",
+        guard.token(),
+        lost.token()
+    );
+    drop(lost);
+    sleep(cx.ttl() / 2).await;
+    ensure!(
+        guard.state() == State::Held,
+        "the end of the lost one made its successor {:?}",
+        guard.state()
+    );
+    guard.release().await.or_fail("release")
+}
+
+/// A process that is paused for longer than its ttl knows that it lost the lock before it does anything else.
+pub(crate) async fn a_paused_process_knows_its_loss(cx: &Cx) -> Verdict {
+    let (client, ttl) = (cx.subject().await, cx.ttl());
+    let mut child = Child::start(
+        cx,
+        &Job::Hold {
+            name: "a".to_owned(),
+            ttl,
+        },
+    )?;
+    child.says(cx, "held", cx.patience()).await?;
+    child.pause()?;
+    let ask = cx.ask("a").await;
+    let what = "the paused process's lock";
+    let guard = cx
+        .within(cx.freed_by(ttl), what, client.acquire(&ask))
+        .await?
+        .or_fail(what)?;
+    let guard = guard.ok_or_else(|| Stop::assertion("a waiter was told busy"))?;
+    child.tell("check")?;
+    child.resume()?;
+    child.says(cx, "lost", cx.patience()).await?;
+    child.tell("release")?;
+    child.says(cx, "failed Lost", cx.patience()).await?;
+    ensure!(
+        guard.state() == State::Held,
+        "the paused process's release made ours {:?}",
+        guard.state()
+    );
+    guard.release().await.or_fail("release")
+}

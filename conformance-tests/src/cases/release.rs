@@ -1,0 +1,138 @@
+//! Only the holder releases, and it is told how that went.
+
+use lock_core::ErrorKind;
+use lock_core::backend::{ReleaseOptions, ReleaseOutcome};
+use tokio::time::sleep;
+
+use super::support::LITTLE;
+use crate::context::{Cx, RawCx};
+use crate::link::Link;
+use crate::raw::Grant;
+use crate::verdict::{OrFail, Stop, Verdict, ensure};
+
+/// When a release has been answered, the name is free.
+pub(crate) async fn a_release_has_freed_the_name(cx: &RawCx) -> Verdict {
+    let (client, other) = (cx.backend().await, cx.backend().await);
+    for round in 0..5 {
+        cx.grant(&client, "a").await?.release().await?;
+        match cx.try_once(&other, "a").await? {
+            Ok(grant) => grant.release().await?,
+            Err(busy) => {
+                return Err(Stop::assertion(format!(
+                    "released, and then {busy:?}, in round {round}"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Repeats a release until it is answered, as core does.
+async fn released(cx: &RawCx, grant: &Grant) -> Result<ReleaseOutcome, Stop> {
+    let releasing = async {
+        loop {
+            match grant.hold.release(ReleaseOptions::default()).await {
+                Ok(outcome) => return outcome,
+                Err(_unknown) => sleep(LITTLE).await,
+            }
+        }
+    };
+    cx.soon("a release to be answered", releasing).await
+}
+
+async fn ensure_nothing_touched(cx: &RawCx, stale: &Grant, successor: &Grant) -> Verdict {
+    let outcome = released(cx, stale).await?;
+    cx.ensure_taken(&cx.backend().await, "a").await?;
+    ensure!(
+        outcome == ReleaseOutcome::AlreadyLost,
+        "a hold with a successor was released: {outcome:?}"
+    );
+    successor.release().await
+}
+
+/// A holder whose ttl was over before it released does not end its successor's hold.
+pub(crate) async fn an_expired_holder_releases_no_successor(cx: &RawCx) -> Verdict {
+    let (link, ttl) = (Link::new(), cx.ttl());
+    let (silent, waiter) = (cx.backend_through(&link).await, cx.backend().await);
+    let stale = cx.grant_for(&silent, "a", ttl).await?;
+    link.stall();
+    let waiting = cx.start_waiting(&waiter, "a", cx.long_ttl().await)?;
+    let successor = waiting
+        .grant(cx, cx.freed_by(ttl), "the successor to be granted")
+        .await?;
+    link.heal();
+    ensure_nothing_touched(cx, &stale, &successor).await
+}
+
+/// Nor does one whose hold was taken away, even when its successor is the same client.
+pub(crate) async fn a_robbed_holder_releases_no_successor(cx: &RawCx) -> Verdict {
+    let client = cx.backend().await;
+    let stale = cx.grant(&client, "a").await?;
+    cx.take_away("a").await;
+    let successor = cx.grant(&client, "a").await?;
+    ensure_nothing_touched(cx, &stale, &successor).await
+}
+
+/// Nor does a second release by one who has released already.
+pub(crate) async fn a_second_release_touches_nothing(cx: &RawCx) -> Verdict {
+    let (client, other) = (cx.backend().await, cx.backend().await);
+    let first = cx.grant(&client, "a").await?;
+    first.release().await?;
+    let successor = cx.grant(&other, "a").await?;
+    ensure_nothing_touched(cx, &first, &successor).await
+}
+
+/// A robbed holder's release of a name that is free says that it was lost.
+pub(crate) async fn a_robbed_holders_release_says_so(cx: &RawCx) -> Verdict {
+    let client = cx.backend().await;
+    let grant = cx.grant(&client, "a").await?;
+    cx.take_away("a").await;
+    let outcome = released(cx, &grant).await?;
+    ensure!(
+        outcome == ReleaseOutcome::AlreadyLost,
+        "a hold that was taken away was released: {outcome:?}"
+    );
+    cx.until_free("a", cx.patience(), "it was taken away").await
+}
+
+/// To the user, releasing what was lost is an error.
+pub(crate) async fn a_release_of_a_lost_lock_is_an_error(cx: &Cx) -> Verdict {
+    let client = cx.subject().await;
+    let guard = cx.hold(&client, &cx.ask("a").await).await?;
+    cx.take_away("a").await;
+    let Err(error) = cx.soon("the release", guard.release()).await? else {
+        return Err(Stop::assertion(
+            "a lock that had been taken away was released without an error",
+        ));
+    };
+    ensure!(
+        error.kind() == ErrorKind::Lost,
+        "it failed as {:?}: {error}",
+        error.kind()
+    );
+    ensure!(!error.is_retryable(), "it is lost for good, yet {error} is retryable");
+    cx.until_free("a", cx.patience(), "it was taken away").await
+}
+
+/// A release that took effect but whose answer got lost is repeated, and counts.
+pub(crate) async fn a_release_whose_reply_is_lost_counts(cx: &Cx) -> Verdict {
+    let link = Link::new();
+    let client = cx.subject_through(&link).await;
+    let guard = cx.hold(&client, &cx.ask("a").await).await?;
+    link.swallow_reply(1);
+    cx.soon("the release", guard.release()).await?.or_fail("release")?;
+    cx.until_free("a", cx.patience(), "the release").await
+}
+
+/// A release that is dropped half-way is finished in the background.
+pub(crate) async fn a_release_dropped_half_way_is_finished(cx: &Cx) -> Verdict {
+    let client = cx.subject().await;
+    let ask = cx.ask("a").await;
+    for polls in 1..6 {
+        let guard = cx.hold(&client, &ask).await?;
+        // Whether it came to its end does not matter here.
+        let _unknown = super::support::Polls::new(guard.release(), polls).await;
+        cx.until_free("a", cx.patience(), "its release was dropped").await?;
+    }
+    Ok(())
+}

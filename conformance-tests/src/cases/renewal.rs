@@ -1,0 +1,375 @@
+//! Keeping a hold for longer than its ttl: by itself, by hand, and never shorter.
+
+use std::time::Duration;
+
+use lock_core::ErrorKind;
+use lock_core::backend::{Attempt, Renewal};
+use tokio::time::sleep;
+
+use super::support::is_pending;
+use crate::context::{Cx, RawCx};
+use crate::link::Link;
+use crate::raw::Grant;
+use crate::subject::{State, SubjectGuard};
+use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure};
+
+/// A lock outlasts its ttl as long as its client lives, and another client waits in vain.
+pub(crate) async fn a_held_lock_is_renewed(cx: &Cx) -> Verdict {
+    let (client, waiter) = (cx.subject().await, cx.subject().await);
+    let guard = cx.hold(&client, &cx.brief("a")).await?;
+    let ask = cx.ask("a").await;
+    let mut waiting = Box::pin(waiter.acquire(&ask));
+    ensure!(
+        is_pending(&mut waiting, 3 * cx.ttl()).await,
+        "granted to another while it was held"
+    );
+    ensure!(
+        guard.state() == State::Held,
+        "after three ttls it is {:?}",
+        guard.state()
+    );
+    guard.release().await.or_fail("release")?;
+    ensure!(
+        cx.soon("the waiter to be granted", waiting)
+            .await?
+            .or_fail("wait")?
+            .is_some(),
+        "a waiter was told busy"
+    );
+    Ok(())
+}
+
+/// Each renewal keeps the hold for its ttl again, at the server and in the lease; a session does it by itself.
+pub(crate) async fn a_renewal_keeps_the_hold(cx: &RawCx) -> Verdict {
+    let (client, other, ttl) = (cx.backend().await, cx.backend().await, cx.ttl());
+    let grant = cx.grant_for(&client, "a", ttl).await?;
+    for _ in 0..4 {
+        sleep(ttl / 2).await;
+        if !client.capabilities().session_renewal {
+            let before = grant.lease().valid_for();
+            ensure!(
+                grant.renew(ttl).await?,
+                "a renewal of a live hold said that it was lost"
+            );
+            let after = grant.lease().valid_for();
+            ensure!(
+                after > before,
+                "renewed for {ttl:?}, and {after:?} are left where {before:?} were"
+            );
+        }
+        cx.ensure_taken(&other, "a").await?;
+    }
+    ensure!(grant.is_believed(), "it was renewed all along, and is not believed in");
+    grant.release().await
+}
+
+/// After its last renewal a hold lasts one ttl, and belief in it no longer than that.
+pub(crate) async fn belief_in_a_renewal_counts_from_before_it(cx: &RawCx) -> Verdict {
+    let (link, ttl) = (Link::new(), cx.ttl());
+    let (far, waiter) = (cx.backend_through(&link).await, cx.backend().await);
+    let grant = cx.grant_for(&far, "a", ttl).await?;
+    sleep(ttl / 10).await;
+    link.delay(ttl / 5);
+    if !far.capabilities().session_renewal {
+        ensure!(
+            grant.renew(ttl).await?,
+            "a renewal of a live hold said that it was lost"
+        );
+    }
+    let waiting = cx.wait_for(&waiter, "a", cx.long_ttl().await).await?;
+    link.stall();
+    let next = waiting
+        .grant(cx, cx.freed_by(ttl), "the waiter to be granted when the ttl is over")
+        .await?;
+    ensure!(
+        !grant.is_believed(),
+        "two believe that they hold it: {:?} is left of the first",
+        grant.lease().valid_for()
+    );
+    next.release().await
+}
+
+/// The same request again, as after a lost reply, is the same grant: one token, one hold, the full ttl from now.
+pub(crate) async fn a_repeated_acquire_is_the_same_grant(cx: &RawCx) -> Verdict {
+    let (link, ttl) = (Link::new(), cx.ttl());
+    let (client, waiter) = (cx.backend_through(&link).await, cx.backend().await);
+    let grant = cx.grant_for(&client, "a", ttl).await?;
+    sleep(ttl * 3 / 5).await;
+    let before = grant.lease().valid_for();
+    match cx
+        .soon("the repeated acquire", client.acquire(&grant.request))
+        .await?
+        .or_fail("acquire again")?
+    {
+        Attempt::Granted(again, _) => {
+            ensure!(
+                again.token() == grant.token(),
+                "token {} became {}",
+                grant.token(),
+                again.token()
+            );
+        }
+        other => return Err(Stop::assertion(format!("the holder itself was answered {other:?}"))),
+    }
+    let after = grant.lease().valid_for();
+    ensure!(
+        after > before,
+        "acquired again for {ttl:?}, and {after:?} are left where {before:?} were"
+    );
+    let waiting = cx.wait_for(&waiter, "a", cx.long_ttl().await).await?;
+    link.stall();
+    let next = waiting
+        .grant(cx, cx.freed_by(ttl), "the waiter to be granted when the ttl is over")
+        .await?;
+    ensure!(
+        !grant.is_believed(),
+        "two believe that they hold it: {:?} is left of the first",
+        grant.lease().valid_for()
+    );
+    next.release().await
+}
+
+/// Repeated or not, it is one hold: one release frees it.
+pub(crate) async fn a_repeated_acquire_is_released_once(cx: &RawCx) -> Verdict {
+    let client = cx.backend().await;
+    let grant = cx.grant(&client, "a").await?;
+    for _ in 0..3 {
+        let again = client.acquire(&grant.request).await.or_fail("acquire again")?;
+        ensure!(
+            matches!(again, Attempt::Granted(..)),
+            "the holder itself was answered {again:?}"
+        );
+    }
+    grant.release().await?;
+    cx.until_free("a", cx.patience(), "one release").await
+}
+
+/// A network that is silent for less than the ttl costs nothing.
+pub(crate) async fn a_short_silence_is_survived(cx: &Cx) -> Verdict {
+    let (link, ttl) = (Link::new(), cx.ttl());
+    let client = cx.subject_through(&link).await;
+    let guard = cx.hold(&client, &cx.brief("a")).await?;
+    for _ in 0..3 {
+        link.stall();
+        sleep(ttl / 4).await;
+        link.heal();
+        sleep(ttl * 3 / 4).await;
+        ensure!(
+            guard.state() != State::Lost,
+            "lost through a silence of a quarter of its ttl"
+        );
+    }
+    cx.ensure_busy(&cx.subject().await, &cx.ask("a").await).await?;
+    guard.release().await.or_fail("release")
+}
+
+/// A renewal that is still under way when the lock is released does not bring it back.
+pub(crate) async fn no_renewal_outlives_the_release(cx: &Cx) -> Verdict {
+    let (link, ttl) = (Link::new(), cx.ttl());
+    let client = cx.subject_through(&link).await;
+    let guard = cx.hold(&client, &cx.brief("a")).await?;
+    link.hold_requests();
+    cx.within(ttl + cx.patience(), "a renewal to be sent", link.holding())
+        .await?;
+    let mut releasing = Box::pin(guard.release());
+    ensure!(
+        is_pending(&mut releasing, ttl / 20).await,
+        "released without a word to the server"
+    );
+    link.heal();
+    cx.soon("the release", releasing).await?.or_fail("release")?;
+    for _ in 0..20 {
+        sleep(ttl / 10).await;
+        ensure!(!cx.is_held("a").await?, "held again after its release");
+    }
+    cx.until_free("a", cx.patience(), "the release").await
+}
+
+/// Nothing renews after a release, though a renewal would be due.
+pub(crate) async fn a_renewal_after_the_release_does_nothing(cx: &RawCx) -> Verdict {
+    let client = cx.backend().await;
+    let grant = cx.grant(&client, "a").await?;
+    grant.release().await?;
+    let renewed = cx
+        .soon("a renewal after the release", grant.hold.renew(cx.long_ttl().await))
+        .await?;
+    ensure!(!matches!(renewed, Ok(Renewal::Renewed(_))), "renewed after its release");
+    ensure!(
+        !cx.is_held("a").await?,
+        "held again after its release; the renewal was answered {renewed:?}"
+    );
+    cx.until_free("a", cx.patience(), "the release").await
+}
+
+async fn extendable(cx: &Cx, link: &Link, ttl: Duration) -> Result<Box<dyn SubjectGuard>, Stop> {
+    let client = cx.subject_through(link).await;
+    let guard = cx.hold(&client, &cx.brief("a")).await?;
+    let extended = cx.soon("extend", guard.extend(ttl)).await?;
+    if !Capability::Extend.is_in(client.capabilities()) {
+        cx.undeclared(Capability::Extend, extended)?;
+    } else {
+        extended.or_fail("extend")?;
+    }
+    Ok(guard)
+}
+
+/// An extend holds for as long as it says, even if the client goes silent right after. By capability.
+pub(crate) async fn an_extend_holds_for_longer(cx: &Cx) -> Verdict {
+    let (link, ttl) = (Link::new(), cx.ttl());
+    let guard = extendable(cx, &link, 4 * ttl).await?;
+    link.stall();
+    ensure!(
+        guard.valid_for() > ttl,
+        "extended by {:?}, believed in for {:?}",
+        4 * ttl,
+        guard.valid_for()
+    );
+    let (waiter, ask) = (cx.subject().await, cx.ask("a").await);
+    let mut waiting = Box::pin(waiter.acquire(&ask));
+    ensure!(
+        is_pending(&mut waiting, 2 * ttl).await,
+        "granted to another long before the end of the extend"
+    );
+    let what = "the waiter to be granted at the end of the extend";
+    let next = cx.within(cx.freed_by(4 * ttl), what, waiting).await?.or_fail(what)?;
+    ensure!(
+        guard.state() == State::Lost,
+        "a second one holds it, and the first says {:?}",
+        guard.state()
+    );
+    ensure!(next.is_some(), "a waiter was told busy");
+    Ok(())
+}
+
+/// The renewals after an extend do not undo it. By capability.
+pub(crate) async fn renewals_do_not_undo_an_extend(cx: &Cx) -> Verdict {
+    let (link, ttl) = (Link::new(), cx.ttl());
+    let guard = extendable(cx, &link, 6 * ttl).await?;
+    sleep(ttl * 3 / 2).await;
+    link.stall();
+    let (waiter, ask) = (cx.subject().await, cx.ask("a").await);
+    let mut waiting = Box::pin(waiter.acquire(&ask));
+    ensure!(
+        is_pending(&mut waiting, 2 * ttl).await,
+        "granted to another long before the end of the extend"
+    );
+    ensure!(guard.state() != State::Lost, "lost long before the end of the extend");
+    Ok(())
+}
+
+/// A renewal for less than is left changes nothing. By capability.
+pub(crate) async fn a_shorter_renewal_changes_nothing(cx: &RawCx) -> Verdict {
+    let (client, other, ttl) = (cx.backend().await, cx.backend().await, cx.ttl());
+    let grant = renewed_for(cx, cx.grant_for(&client, "a", ttl).await?, 4 * ttl).await?;
+    let before = grant.lease().valid_for();
+    ensure!(
+        grant.renew(ttl).await?,
+        "a renewal of a live hold said that it was lost"
+    );
+    let after = grant.lease().valid_for();
+    ensure!(
+        after + ttl > before,
+        "a renewal for {ttl:?} left {after:?} where {before:?} were"
+    );
+    sleep(2 * ttl).await;
+    cx.ensure_taken(&other, "a").await?;
+    ensure!(grant.is_believed(), "lost long before the end of the extend");
+    grant.release().await
+}
+
+async fn renewed_for(cx: &RawCx, grant: Grant, ttl: Duration) -> Result<Grant, Stop> {
+    if !Capability::Extend.is_in(cx.observer().await.capabilities()) {
+        // What core refuses, which the cases above the raw layer check.
+        let client = cx.subject().await;
+        let guard = cx.hold(&client, &cx.brief("b")).await?;
+        cx.undeclared(Capability::Extend, guard.extend(ttl).await)?;
+    }
+    ensure!(
+        grant.renew(ttl).await?,
+        "an extend of a live hold said that it was lost"
+    );
+    Ok(grant)
+}
+
+/// An extend whose reply got lost is not shortened by what comes after it. By capability.
+pub(crate) async fn an_extend_whose_reply_is_lost_is_not_shortened(cx: &RawCx) -> Verdict {
+    let (link, ttl) = (Link::new(), cx.ttl());
+    let (client, other) = (cx.backend_through(&link).await, cx.backend().await);
+    let grant = cx.grant_for(&client, "a", 2 * ttl).await?;
+    let hold = grant.hold.clone();
+    let grant = renewed_for(cx, grant, 2 * ttl).await?;
+    link.hold_replies_after(0);
+    let extending = tokio::spawn(async move { hold.renew(5 * ttl).await });
+    let taken_effect = async {
+        while cx
+            .status("a")
+            .await?
+            .holders
+            .first()
+            .and_then(|holder| holder.expires_in)
+            < Some(3 * ttl)
+        {
+            sleep(ttl / 50).await;
+        }
+        Ok::<_, Stop>(())
+    };
+    cx.soon("the extend to take effect at the server", taken_effect)
+        .await??;
+    link.reset();
+    link.heal();
+    // Known or not: what counts is what the server does next.
+    let _unknown = cx.soon("the extend to end without its reply", extending).await?;
+    let renewing = async {
+        while grant.hold.renew(ttl).await.is_err() {
+            sleep(ttl / 50).await;
+        }
+    };
+    cx.soon("a renewal after the extend", renewing).await?;
+    sleep(5 * ttl / 2).await;
+    cx.ensure_taken(&other, "a").await
+}
+
+/// An extend of a lock that is lost fails, and brings nothing back. By capability.
+pub(crate) async fn an_extend_of_a_lost_lock_fails(cx: &Cx) -> Verdict {
+    let link = Link::new();
+    let guard = extendable(cx, &link, cx.ttl()).await?;
+    cx.take_away("a").await;
+    let error = match cx.soon("extend", guard.extend(2 * cx.ttl())).await? {
+        Ok(()) => return Err(Stop::assertion("extended after it had been taken away")),
+        Err(error) => error,
+    };
+    ensure!(
+        error.kind() == ErrorKind::Lost,
+        "an extend of a lost lock failed as {:?}: {error}",
+        error.kind()
+    );
+    cx.until_free("a", cx.patience(), "it had been taken away").await
+}
+
+/// A fixed lease cannot be extended. By capability.
+pub(crate) async fn a_fixed_lease_is_not_extended(cx: &Cx) -> Verdict {
+    let client = cx.subject().await;
+    let acquired = cx
+        .soon("acquire a fixed lease", client.acquire(&cx.ask("a").await.fixed()))
+        .await?;
+    if !Capability::FixedLease.is_in(client.capabilities()) {
+        return cx.undeclared(Capability::FixedLease, acquired);
+    }
+    let Some(guard) = acquired.or_fail("acquire a fixed lease")? else {
+        return Err(Stop::assertion("an acquire that waits for ever was busy"));
+    };
+    let Err(error) = guard.extend(cx.long_ttl().await).await else {
+        return Err(Stop::assertion("a fixed lease was extended"));
+    };
+    ensure!(
+        error.kind() == ErrorKind::Unsupported,
+        "refused as {:?}: {error}",
+        error.kind()
+    );
+    ensure!(
+        guard.state() == State::Held,
+        "the refusal cost the lock: {:?}",
+        guard.state()
+    );
+    guard.release().await.or_fail("release")
+}

@@ -1,0 +1,118 @@
+//! Who has a lock.
+
+use std::time::Duration;
+
+use lock_core::ErrorKind;
+
+use crate::context::{Cx, RawCx};
+use crate::verdict::{OrFail, Stop, Verdict, ensure};
+
+/// A name that nobody ever held, and one that is held no more, are free.
+pub(crate) async fn a_free_name_has_no_holder(cx: &Cx) -> Verdict {
+    let client = cx.subject().await;
+    let never = cx.status("a").await?;
+    ensure!(
+        !never.is_held() && never.waiting.unwrap_or(0) == 0,
+        "never held, and {never:?}"
+    );
+    cx.hold(&client, &cx.ask("a").await)
+        .await?
+        .release()
+        .await
+        .or_fail("release")?;
+    let no_more = cx.status("a").await?;
+    ensure!(
+        !no_more.is_held() && no_more.waiting.unwrap_or(0) == 0,
+        "released, and {no_more:?}"
+    );
+    Ok(())
+}
+
+/// The holder is shown with what the server knows of it: the right label, token and time.
+pub(crate) async fn the_holder_is_shown(cx: &Cx) -> Verdict {
+    let client = cx.subject().await;
+    let ask = cx.ask("a").await.label("worker 7 / \"é\" / 日本");
+    let guard = cx.hold(&client, &ask).await?;
+    // Its own client sees the same as another one.
+    for status in [
+        cx.status("a").await?,
+        client.status("a").await.or_fail("ask for the status")?,
+    ] {
+        let [holder] = status.holders.as_slice() else {
+            return Err(Stop::assertion(format!("one holds it, and {status:?}")));
+        };
+        ensure!(
+            holder.label.is_none() || holder.label == ask.label,
+            "its label became {:?}",
+            holder.label
+        );
+        let token = guard.token();
+        ensure!(
+            holder.token.is_none_or(|shown| shown == token),
+            "its token {token} became {:?}",
+            holder.token
+        );
+        let rest = holder.expires_in.unwrap_or(ask.ttl);
+        ensure!(
+            rest <= ask.ttl + Duration::from_secs(1),
+            "of a ttl of {:?}, {rest:?} are left",
+            ask.ttl
+        );
+    }
+    ensure!(!cx.is_held("b").await?, "another name is held too");
+    guard.release().await.or_fail("release")
+}
+
+/// Asking for the status changes nothing.
+pub(crate) async fn a_status_changes_nothing(cx: &RawCx) -> Verdict {
+    let (holder, other) = (cx.backend().await, cx.backend().await);
+    for _ in 0..3 {
+        cx.status("a").await?;
+    }
+    let grant = cx.grant(&holder, "a").await?;
+    for _ in 0..3 {
+        ensure!(cx.is_held("a").await?, "held, and shown as free");
+    }
+    cx.ensure_taken(&other, "a").await?;
+    grant.release().await?;
+    cx.until_free("a", cx.patience(), "the release").await
+}
+
+/// A busy answer names the holder, where the server knows it.
+pub(crate) async fn a_busy_answer_names_the_holder(cx: &RawCx) -> Verdict {
+    let (holder, other) = (cx.subject().await, cx.backend().await);
+    let guard = cx.hold(&holder, &cx.ask("a").await.label("the holder")).await?;
+    let known = cx
+        .status("a")
+        .await?
+        .holders
+        .first()
+        .and_then(|holder| holder.label.clone());
+    let Err(busy) = cx.try_once(&other, "a").await? else {
+        return Err(Stop::assertion("granted while another held it"));
+    };
+    ensure!(
+        busy.holder.is_none() || busy.holder.as_deref() == Some("the holder"),
+        "the holder is named {:?}",
+        busy.holder
+    );
+    ensure!(
+        busy.holder.is_some() || known.is_none(),
+        "the server knows {known:?}, the busy answer nobody"
+    );
+    guard.release().await.or_fail("release")
+}
+
+/// The status of what cannot be a name is an error.
+pub(crate) async fn the_status_of_no_name_is_an_error(cx: &Cx) -> Verdict {
+    let client = cx.subject().await;
+    let Err(error) = client.status("").await else {
+        return Err(Stop::assertion("an empty name has a status"));
+    };
+    ensure!(
+        error.kind() == ErrorKind::InvalidName,
+        "refused as {:?}: {error}",
+        error.kind()
+    );
+    Ok(())
+}

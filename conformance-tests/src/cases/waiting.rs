@@ -1,0 +1,307 @@
+//! Trying, waiting, and giving up.
+
+use std::time::Duration;
+
+use lock_core::ErrorKind;
+use lock_core::backend::Terms;
+use tokio::time::{Instant, sleep};
+
+use super::support::{LITTLE, is_pending};
+use crate::context::{Cx, RawCx};
+use crate::subject::SubjectGuard;
+use crate::verdict::{Capability, OrFail, Skip, Stop, Verdict, ensure};
+
+/// A try on a free name is granted.
+pub(crate) async fn a_try_on_a_free_name_succeeds(cx: &Cx) -> Verdict {
+    let client = cx.subject().await;
+    let ask = cx.ask("a").await;
+    let tried = cx
+        .soon("try", client.acquire(&ask.clone().trying()))
+        .await?
+        .or_fail("try")?;
+    let Some(guard) = tried else {
+        return Err(Stop::assertion("a free name was busy"));
+    };
+    cx.ensure_busy(&client, &ask).await?;
+    guard.release().await.or_fail("release")
+}
+
+/// A try on a held name says busy, soon, be the holder this client or another one, and leaves nothing behind.
+pub(crate) async fn a_try_on_a_held_name_is_busy_at_once(cx: &Cx) -> Verdict {
+    let (client, other) = (cx.subject().await, cx.subject().await);
+    let ask = cx.ask("a").await;
+    let guard = cx.hold(&client, &ask).await?;
+    for tried in [&client, &other] {
+        // Many, for each of which a moment's wait would be too long.
+        let tries = async {
+            for _ in 0..5 {
+                cx.ensure_busy(tried, &ask).await?;
+            }
+            Ok(())
+        };
+        cx.within(cx.patience().min(ask.ttl / 2), "five tries on a held name", tries)
+            .await??;
+    }
+    guard.release().await.or_fail("release")?;
+    cx.until_free("a", cx.patience(), "the release, since tries leave no place")
+        .await
+}
+
+/// A request that does not wait leaves no place at the server.
+pub(crate) async fn a_busy_try_leaves_no_place(cx: &RawCx) -> Verdict {
+    let (holder, other) = (cx.backend().await, cx.backend().await);
+    let grant = cx.grant(&holder, "a").await?;
+    for _ in 0..3 {
+        cx.ensure_taken(&other, "a").await?;
+    }
+    let waiting = cx.status("a").await?.waiting.unwrap_or(0);
+    ensure!(waiting == 0, "{waiting} wait, but all only tried");
+    grant.release().await?;
+    cx.until_free("a", cx.patience(), "the release").await
+}
+
+/// `drop(guard)` and then a try in the same process: the try finds it free.
+pub(crate) async fn a_try_after_a_drop_succeeds(cx: &Cx) -> Verdict {
+    let client = cx.subject().await;
+    let ask = cx.ask("a").await;
+    for round in 0..5 {
+        drop(cx.hold(&client, &ask).await?);
+        let tried = cx
+            .soon("try", client.acquire(&ask.clone().trying()))
+            .await?
+            .or_fail("try")?;
+        let Some(guard) = tried else {
+            return Err(Stop::assertion(format!("busy right after the drop, in round {round}")));
+        };
+        guard.release().await.or_fail("release")?;
+    }
+    Ok(())
+}
+
+/// A waiter gets the lock when its holder, another client, releases it, and not before.
+pub(crate) async fn a_release_wakes_a_waiter(cx: &Cx) -> Verdict {
+    let (holder, waiter) = (cx.subject().await, cx.subject().await);
+    let ask = cx.ask("a").await;
+    let guard = cx.hold(&holder, &ask).await?;
+    let mut waiting = Box::pin(waiter.acquire(&ask));
+    ensure!(
+        is_pending(&mut waiting, cx.ttl()).await,
+        "granted, or failed, while another client held it"
+    );
+    guard.release().await.or_fail("release")?;
+    let acquired = cx
+        .soon("the waiter to be granted after the release", waiting)
+        .await?
+        .or_fail("wait")?;
+    let Some(acquired) = acquired else {
+        return Err(Stop::assertion("a waiter was told busy"));
+    };
+    acquired.release().await.or_fail("release")
+}
+
+/// The same within one client.
+pub(crate) async fn a_release_wakes_a_waiter_of_the_same_client(cx: &Cx) -> Verdict {
+    let client = cx.subject().await;
+    let ask = cx.ask("a").await;
+    let guard = cx.hold(&client, &ask).await?;
+    let mut waiting = Box::pin(client.acquire(&ask));
+    ensure!(
+        is_pending(&mut waiting, Duration::from_millis(100)).await,
+        "granted twice, or failed"
+    );
+    guard.release().await.or_fail("release")?;
+    let acquired = cx
+        .soon("the waiter to be granted after the release", waiting)
+        .await?
+        .or_fail("wait")?;
+    ensure!(acquired.is_some(), "a waiter was told busy");
+    Ok(())
+}
+
+/// A wait ends at its deadline: never before, and with an error that says who has the lock.
+pub(crate) async fn a_wait_times_out_naming_the_holder(cx: &Cx) -> Verdict {
+    let (holder, waiter) = (cx.subject().await, cx.subject().await);
+    let ask = cx.ask("a").await;
+    let guard = cx.hold(&holder, &ask.clone().label("the holder")).await?;
+    let time = Duration::from_millis(700);
+    let started = Instant::now();
+    let waited = cx
+        .within(
+            time + cx.patience(),
+            "a bounded wait",
+            waiter.acquire(&ask.clone().within(time)),
+        )
+        .await?;
+    let took = started.elapsed();
+    let error = match waited {
+        Ok(_) => return Err(Stop::assertion("granted while another client held it")),
+        Err(error) => error,
+    };
+    ensure!(
+        error.kind() == ErrorKind::TimedOut,
+        "a wait that timed out failed as {:?}: {error}",
+        error.kind()
+    );
+    ensure!(took >= time, "a wait of {time:?} ended after {took:?}");
+    let known = cx
+        .status("a")
+        .await?
+        .holders
+        .first()
+        .and_then(|holder| holder.label.clone());
+    ensure!(
+        known.is_none() || error.holder() == known.as_deref(),
+        "the server knows the holder as {known:?}, the error says {:?}",
+        error.holder()
+    );
+    guard.release().await.or_fail("release")
+}
+
+/// The same among tasks of one client.
+pub(crate) async fn a_wait_behind_the_own_client_times_out(cx: &Cx) -> Verdict {
+    let client = cx.subject().await;
+    let ask = cx.ask("a").await;
+    let guard = cx.hold(&client, &ask.clone().label("the holder")).await?;
+    let time = Duration::from_millis(300);
+    let started = Instant::now();
+    let waited = cx
+        .within(
+            time + cx.patience(),
+            "a bounded wait",
+            client.acquire(&ask.clone().within(time)),
+        )
+        .await?;
+    let took = started.elapsed();
+    let Err(error) = waited else {
+        return Err(Stop::assertion("granted twice"));
+    };
+    ensure!(
+        error.kind() == ErrorKind::TimedOut,
+        "a wait that timed out failed as {:?}: {error}",
+        error.kind()
+    );
+    ensure!(
+        error.holder() == Some("the holder"),
+        "the holder is ours, yet the error names {:?}",
+        error.holder()
+    );
+    ensure!(took >= time, "a wait of {time:?} ended after {took:?}");
+    guard.release().await.or_fail("release")
+}
+
+/// A waiter that timed out leaves nothing: the lock is free when its holder releases it.
+pub(crate) async fn a_timed_out_wait_leaves_nothing(cx: &Cx) -> Verdict {
+    let (holder, waiter) = (cx.subject().await, cx.subject().await);
+    let ask = cx.ask("a").await;
+    let guard = cx.hold(&holder, &ask).await?;
+    for _ in 0..3 {
+        let waited = waiter.acquire(&ask.clone().within(Duration::from_millis(150))).await;
+        ensure!(waited.is_err(), "granted while another client held it");
+    }
+    guard.release().await.or_fail("release")?;
+    cx.until_free("a", cx.patience(), "the release, since those who waited have gone")
+        .await
+}
+
+/// A wait for ever outlasts any number of its holder's and its own ttls.
+pub(crate) async fn a_wait_for_ever_outlasts_every_ttl(cx: &Cx) -> Verdict {
+    let (holder, waiter) = (cx.subject().await, cx.subject().await);
+    let guard = cx.hold(&holder, &cx.ask("a").await).await?;
+    let brief = cx.brief("a");
+    let mut waiting = Box::pin(waiter.acquire(&brief));
+    ensure!(
+        is_pending(&mut waiting, 3 * cx.ttl()).await,
+        "it ended while the lock was held"
+    );
+    guard.release().await.or_fail("release")?;
+    let acquired = cx.soon("the waiter to be granted", waiting).await?.or_fail("wait")?;
+    ensure!(acquired.is_some(), "a waiter was told busy");
+    Ok(())
+}
+
+/// A waiter that gives up does not keep the lock from the next one.
+pub(crate) async fn a_waiter_that_gives_up_is_passed_over(cx: &RawCx) -> Verdict {
+    let (holder, first, second) = (cx.backend().await, cx.backend().await, cx.backend().await);
+    let ttl = cx.long_ttl().await;
+    let grant = cx.grant(&holder, "a").await?;
+    let gone = cx.wait_for(&first, "a", ttl).await?;
+    let waiting = cx.wait_for(&second, "a", ttl).await?;
+    gone.abandon(cx, &first).await?;
+    ensure!(waiting.is_waiting(), "granted while the name was held");
+    grant.release().await?;
+    let next = waiting
+        .grant(cx, cx.patience(), "the second waiter to be granted")
+        .await?;
+    next.release().await
+}
+
+/// A waiting request knows that the name is taken, and ends soon when nobody waits for it any more.
+pub(crate) async fn a_request_given_up_ends_soon(cx: &RawCx) -> Verdict {
+    let (holder, waiter) = (cx.backend().await, cx.backend().await);
+    let grant = cx.grant(&holder, "a").await?;
+    let waiting = cx.wait_for(&waiter, "a", cx.long_ttl().await).await?;
+    waiting.abandon(cx, &waiter).await?;
+    ensure!(cx.is_held("a").await?, "giving up ended somebody else's hold");
+    grant.release().await?;
+    cx.until_free("a", cx.patience(), "the release").await
+}
+
+/// Terms may change while a request waits; the hold has those of the moment when it was granted.
+pub(crate) async fn the_terms_of_the_grant_count(cx: &RawCx) -> Verdict {
+    let (holder, waiter) = (cx.backend().await, cx.backend().await);
+    let grant = cx.grant(&holder, "a").await?;
+    let ttl = cx.long_ttl().await;
+    let waiting = cx.wait_for(&waiter, "a", ttl / 4).await?;
+    waiting.control.set_terms(Terms::new(ttl).label("the winner"));
+    // Time to be asked of: a shared place's terms change long before the grant.
+    sleep(LITTLE).await;
+    grant.release().await?;
+    let granted = waiting.grant(cx, cx.patience(), "the waiter to be granted").await?;
+    let status = cx.status("a").await?;
+    let label = status.holders.first().and_then(|holder| holder.label.clone());
+    ensure!(
+        label.is_none() || label.as_deref() == Some("the winner"),
+        "the label of the grant is {label:?}, not the one that the request had by then"
+    );
+    granted.release().await
+}
+
+/// Those who wait longest come first, give or take a hand-over within a client. By capability.
+pub(crate) async fn waiters_are_served_in_order(cx: &Cx) -> Verdict {
+    if !Capability::Fifo.is_in(cx.observer().await.capabilities()) {
+        return Err(Stop::Skipped(Skip::Undeclared(Capability::Fifo)));
+    }
+    let ask = cx.ask("a").await;
+    let holder = cx.subject().await;
+    let guard = cx.hold(&holder, &ask).await?;
+    let (say, mut order) = tokio::sync::mpsc::unbounded_channel();
+    let mut waiting = Vec::new();
+    for number in 0..4 {
+        let (client, ask, say) = (cx.subject().await, ask.clone(), say.clone());
+        waiting.push(tokio::spawn(async move {
+            let guard: Option<Box<dyn SubjectGuard>> = client.acquire(&ask).await.or_fail("wait")?;
+            // The case has failed already where nobody listens.
+            let _ = say.send(number);
+            match guard {
+                Some(guard) => guard.release().await.or_fail("release"),
+                None => Err(Stop::assertion("a waiter was told busy")),
+            }
+        }));
+        let queued = async {
+            while cx.status("a").await?.waiting.unwrap_or(0) <= number {
+                sleep(LITTLE).await;
+            }
+            Ok::<_, Stop>(())
+        };
+        cx.soon("the next one to wait at the server", queued).await??;
+    }
+    guard.release().await.or_fail("release")?;
+    for expected in 0..4 {
+        let next = cx.soon("the next one to be granted", order.recv()).await?;
+        ensure!(next == Some(expected), "waiter {next:?} came before waiter {expected}");
+    }
+    for waiter in waiting {
+        waiter.await.map_err(|panic| Stop::assertion(panic.to_string()))??;
+    }
+    Ok(())
+}

@@ -1,0 +1,180 @@
+//! Other processes: the test binary again, told by its environment to be a client of the parent's server.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child as Process, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use crate::context::Cx;
+use crate::harness::{Harness, Route};
+use crate::job::Job;
+use crate::subject::Subject;
+use crate::verdict::{OrFail, Stop};
+
+const ADDRESS: &str = "POLYLOCK_CONFORMANCE_ADDRESS";
+const NAMESPACE: &str = "POLYLOCK_CONFORMANCE_NAMESPACE";
+const JOB: &str = "POLYLOCK_CONFORMANCE_JOB";
+/// What a child says to its parent stands behind this, for a test runner writes to the same place.
+const MARK: &str = "@child ";
+
+/// Another process that uses the same server. It is killed when this is dropped, and ends by itself when this
+/// process does.
+#[derive(Debug)]
+pub(crate) struct Child {
+    process: Process,
+    commands: ChildStdin,
+    said: UnboundedReceiver<String>,
+}
+
+impl Child {
+    /// Starts one that does this job.
+    pub(crate) fn start(cx: &Cx, job: &Job) -> Result<Self, Stop> {
+        let mut process = Command::new(std::env::current_exe().or_fail("find this program")?)
+            .args([cx.test(), "--exact", "--nocapture", "--test-threads=1"])
+            .env(ADDRESS, cx.address()?)
+            .env(NAMESPACE, cx.namespace())
+            .env(JOB, job.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .or_fail("start a child process")?;
+        let (Some(commands), Some(output)) = (process.stdin.take(), process.stdout.take()) else {
+            return Err(Stop::assertion("a child process without its pipes"));
+        };
+        let (say, said) = unbounded_channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if let Some((_, words)) = line.split_once(MARK)
+                    && say.send(words.to_owned()).is_err()
+                {
+                    return;
+                }
+            }
+        });
+        Ok(Self {
+            process,
+            commands,
+            said,
+        })
+    }
+
+    /// The next thing it says, which must begin with `word`; what follows that.
+    pub(crate) async fn says(&mut self, cx: &Cx, word: &str, within: Duration) -> Result<String, Stop> {
+        let what = format!("a child process to say {word:?}");
+        let said = cx.within(within + cx.patience(), &what, self.said.recv()).await?;
+        let said =
+            said.ok_or_else(|| Stop::assertion(format!("the child process ended instead of saying {word:?}")))?;
+        match said.strip_prefix(word) {
+            Some(rest) => Ok(rest.trim().to_owned()),
+            None => Err(Stop::assertion(format!(
+                "the child process said {said:?} instead of {word:?}"
+            ))),
+        }
+    }
+
+    /// Tells it something.
+    pub(crate) fn tell(&mut self, command: &str) -> Result<(), Stop> {
+        writeln!(self.commands, "{command}").or_fail("talk to a child process")
+    }
+
+    /// Ends it at once, as `kill -9` does.
+    pub(crate) fn kill(&mut self) -> Result<(), Stop> {
+        self.process.kill().or_fail("kill a child process")?;
+        self.process.wait().or_fail("wait for a child process").map(drop)
+    }
+
+    /// Stops it in the middle of whatever it does.
+    #[cfg(unix)]
+    pub(crate) fn pause(&self) -> Result<(), Stop> {
+        self.signal(rustix::process::Signal::STOP)
+    }
+
+    /// Lets it go on.
+    #[cfg(unix)]
+    pub(crate) fn resume(&self) -> Result<(), Stop> {
+        self.signal(rustix::process::Signal::CONT)
+    }
+
+    #[cfg(unix)]
+    fn signal(&self, signal: rustix::process::Signal) -> Result<(), Stop> {
+        let signalled = match rustix::process::Pid::from_raw(self.process.id().cast_signed()) {
+            Some(pid) => rustix::process::kill_process(pid, signal).map_err(std::io::Error::from),
+            None => Err(std::io::Error::other("no such process")),
+        };
+        signalled.or_fail("signal a child process")
+    }
+
+    /// Elsewhere a process cannot be paused.
+    #[cfg(not(unix))]
+    pub(crate) fn pause(&self) -> Result<(), Stop> {
+        Err(Stop::Skipped(crate::verdict::Skip::NoSignals))
+    }
+
+    /// Elsewhere a process cannot be paused.
+    #[cfg(not(unix))]
+    pub(crate) fn resume(&self) -> Result<(), Stop> {
+        Err(Stop::Skipped(crate::verdict::Skip::NoSignals))
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // It has ended already where these fail.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A child's side of the conversation with its parent.
+#[derive(Debug)]
+pub(crate) struct Parent {
+    commands: UnboundedReceiver<String>,
+}
+
+impl Parent {
+    /// Says something to the parent.
+    pub(crate) fn say(&self, words: &str) {
+        println!("{MARK}{words}");
+    }
+
+    /// Waits for the parent to say something.
+    pub(crate) async fn command(&mut self) -> String {
+        match self.commands.recv().await {
+            Some(command) => command,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Does the job and ends the process, if this is a child; else comes back.
+pub(crate) fn run_as_child<H: Harness>() {
+    let (Ok(address), Ok(namespace), Ok(job)) = (std::env::var(ADDRESS), std::env::var(NAMESPACE), std::env::var(JOB))
+    else {
+        return;
+    };
+    let job: Job = job
+        .parse()
+        .unwrap_or_else(|error| panic!("no job for a child process: {error}"));
+    let (say, commands) = unbounded_channel();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lines().map_while(Result::ok) {
+            if say.send(line).is_err() {
+                break;
+            }
+        }
+        // The parent has gone.
+        std::process::exit(3);
+    });
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap_or_else(|error| panic!("no runtime for a child process: {error}"));
+    runtime.block_on(async {
+        let subject: Arc<dyn Subject> = H::attach(&address).subject(&namespace, &Route::Direct).await;
+        job.run(subject, Parent { commands }).await;
+    });
+    std::process::exit(0);
+}

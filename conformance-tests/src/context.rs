@@ -1,0 +1,303 @@
+//! What a case has in hand.
+
+use std::future::Future;
+use std::ops::Deref;
+use std::panic::Location;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::backend::{DistributedLock, LockStatus};
+use lock_core::{ErrorKind, LockName};
+use tokio::sync::OnceCell;
+use tokio::time::{sleep, timeout};
+
+use crate::harness::{BackendHarness, Data, Harness, Route, Timing};
+use crate::link::Link;
+use crate::subject::{Ask, Subject, SubjectGuard};
+use crate::verdict::{Capability, OrFail, Skip, Stop, Verdict, ensure};
+
+/// A server, a namespace of its own on it, and the means to make clients.
+#[derive(Debug)]
+pub(crate) struct Cx {
+    harness: Arc<dyn Harness>,
+    namespace: String,
+    /// The path of the test, for child processes to run it.
+    test: String,
+    observer: OnceCell<Arc<dyn Subject>>,
+}
+
+/// The same for the cases on a raw backend.
+#[derive(Debug)]
+pub(crate) struct RawCx {
+    cx: Cx,
+    harness: Arc<dyn BackendHarness>,
+}
+
+/// Looks at the server this often while it waits for something to happen there.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+impl Cx {
+    pub(crate) fn new(harness: Arc<dyn Harness>, namespace: String, test: String) -> Self {
+        Self {
+            harness,
+            namespace,
+            test,
+            observer: OnceCell::new(),
+        }
+    }
+
+    pub(crate) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    pub(crate) fn test(&self) -> &str {
+        &self.test
+    }
+
+    /// What another process needs, or the reason to skip.
+    pub(crate) fn address(&self) -> Result<String, Stop> {
+        self.harness.address().ok_or(Stop::Skipped(Skip::OneProcess))
+    }
+
+    pub(crate) fn timing(&self) -> Timing {
+        self.harness.timing()
+    }
+
+    /// The ttl of cases that wait for its end.
+    pub(crate) fn ttl(&self) -> Duration {
+        self.timing().ttl
+    }
+
+    /// How long a busy machine may take.
+    pub(crate) fn patience(&self) -> Duration {
+        self.timing().patience
+    }
+
+    /// By when the hold of a dead client must be free: its ttl, a tick, and patience.
+    pub(crate) fn freed_by(&self, ttl: Duration) -> Duration {
+        ttl + self.timing().tick + self.patience()
+    }
+
+    /// A new client.
+    pub(crate) async fn subject(&self) -> Arc<dyn Subject> {
+        self.harness.subject(&self.namespace, &Route::Direct).await
+    }
+
+    /// A new client behind a link.
+    pub(crate) async fn subject_through(&self, link: &Link) -> Arc<dyn Subject> {
+        self.harness
+            .subject(&self.namespace, &Route::Through(link.clone()))
+            .await
+    }
+
+    /// A new client with no server at its address.
+    pub(crate) async fn subject_nowhere(&self) -> Arc<dyn Subject> {
+        self.harness.subject(&self.namespace, &Route::Nowhere).await
+    }
+
+    /// A new client in another namespace of the same server.
+    pub(crate) async fn subject_in(&self, namespace: &str) -> Arc<dyn Subject> {
+        self.harness.subject(namespace, &Route::Direct).await
+    }
+
+    /// The ttl of cases in which nothing is to expire, however busy the machine.
+    pub(crate) async fn long_ttl(&self) -> Duration {
+        let capabilities = self.observer().await.capabilities();
+        Duration::from_secs(60).clamp(capabilities.shortest_ttl, capabilities.longest_ttl)
+    }
+
+    /// An acquire that waits for ever, for a hold that expires no time soon.
+    pub(crate) async fn ask(&self, name: &str) -> Ask {
+        Ask::new(name, self.long_ttl().await)
+    }
+
+    /// An acquire that waits for ever, with the ttl that can be waited out.
+    pub(crate) fn brief(&self, name: &str) -> Ask {
+        Ask::new(name, self.ttl())
+    }
+
+    /// Acquires what must be had soon.
+    pub(crate) async fn hold(&self, subject: &Arc<dyn Subject>, ask: &Ask) -> Result<Box<dyn SubjectGuard>, Stop> {
+        let what = format!("acquire {:?}", ask.name);
+        let acquired = self.soon(&what, subject.acquire(ask)).await?.or_fail(&what)?;
+        acquired.ok_or_else(|| Stop::assertion(format!("{:?} was busy, but nobody holds it", ask.name)))
+    }
+
+    /// Fails unless the lock is busy for this client.
+    #[track_caller]
+    pub(crate) fn ensure_busy<'a>(
+        &self,
+        subject: &'a Arc<dyn Subject>,
+        ask: &Ask,
+    ) -> impl Future<Output = Verdict> + 'a {
+        let (ask, at) = (ask.clone().trying(), Location::caller());
+        async move {
+            match subject.acquire(&ask).await.or_fail("try")? {
+                None => Ok(()),
+                Some(guard) => Err(Stop::assertion(format!(
+                    "{:?} was granted to a second one, token {} (at {at})",
+                    ask.name,
+                    guard.token()
+                ))),
+            }
+        }
+    }
+
+    /// Takes the hold of this name away from its holder.
+    pub(crate) async fn take_away(&self, name: &str) {
+        self.harness.take_away(&self.namespace, name).await;
+    }
+
+    pub(crate) async fn restart(&self, data: Data) {
+        self.harness.restart(data).await;
+    }
+
+    pub(crate) fn auxiliary_names(&self, name: &str) -> Vec<String> {
+        self.harness.auxiliary_names(&self.namespace, name)
+    }
+
+    /// A client that holds nothing, to look at the server.
+    pub(crate) async fn observer(&self) -> &Arc<dyn Subject> {
+        self.observer.get_or_init(|| self.subject()).await
+    }
+
+    /// Who has the name, as a client of its own sees it.
+    pub(crate) async fn status(&self, name: &str) -> Result<LockStatus, Stop> {
+        self.observer().await.status(name).await.or_fail("ask for the status")
+    }
+
+    /// Whether anybody has the name.
+    pub(crate) async fn is_held(&self, name: &str) -> Result<bool, Stop> {
+        Ok(self.status(name).await?.is_held())
+    }
+
+    /// Waits until nobody holds the name and nobody waits for it, and proves it by taking it once.
+    #[track_caller]
+    pub(crate) fn until_free<'a>(
+        &'a self,
+        name: &'a str,
+        bound: Duration,
+        after: &'a str,
+    ) -> impl Future<Output = Verdict> + 'a {
+        let at = Location::caller();
+        async move {
+            let free = async {
+                loop {
+                    let status = self.status(name).await?;
+                    if !status.is_held() && status.waiting.unwrap_or(0) == 0 {
+                        return Ok::<_, Stop>(());
+                    }
+                    sleep(LOOK_AGAIN).await;
+                }
+            };
+            match timeout(bound, free).await {
+                Ok(free) => free?,
+                Err(_) => {
+                    let status = self.status(name).await?;
+                    let message = format!("{name:?} is not free {bound:?} after {after}: {status:?} (at {at})");
+                    return Err(Stop::assertion(message));
+                }
+            }
+            let ask = self.ask(name).await;
+            let guard = self.hold(self.observer().await, &ask).await?;
+            guard.release().await.or_fail("release")
+        }
+    }
+
+    /// Waits until somebody waits for the name, where the server knows; else gives a waiter the time to begin.
+    pub(crate) async fn until_waiting(&self, name: &str) -> Verdict {
+        let waiting = async {
+            for _ in 0..20 {
+                if self.status(name).await?.waiting.is_some_and(|waiting| waiting > 0) {
+                    break;
+                }
+                sleep(LOOK_AGAIN).await;
+            }
+            Ok(())
+        };
+        self.soon("somebody to wait", waiting).await?
+    }
+
+    /// What must be done soon, or the case fails.
+    #[track_caller]
+    pub(crate) fn soon<'a, T>(
+        &self,
+        what: &'a str,
+        doing: impl Future<Output = T> + 'a,
+    ) -> impl Future<Output = Result<T, Stop>> + 'a {
+        self.within(self.patience(), what, doing)
+    }
+
+    /// What must be done within this time, or the case fails.
+    #[track_caller]
+    pub(crate) fn within<'a, T>(
+        &self,
+        bound: Duration,
+        what: &'a str,
+        doing: impl Future<Output = T> + 'a,
+    ) -> impl Future<Output = Result<T, Stop>> + 'a {
+        let at = Location::caller();
+        async move {
+            match timeout(bound, doing).await {
+                Ok(done) => Ok(done),
+                Err(_) => Err(Stop::assertion(format!("not done within {bound:?}: {what} (at {at})"))),
+            }
+        }
+    }
+
+    /// Skips the case where the capability is not declared, once the option was refused.
+    pub(crate) fn undeclared<T>(&self, capability: Capability, refused: lock_core::Result<T>) -> Verdict {
+        match refused {
+            Ok(_) => Err(Stop::assertion(format!(
+                "{capability:?} is not declared, yet its option was accepted"
+            ))),
+            Err(error) => {
+                let kind = error.kind();
+                ensure!(
+                    kind == ErrorKind::Unsupported,
+                    "{capability:?} is not declared, yet its option was refused as {kind:?}: {error}"
+                );
+                Err(Stop::Skipped(Skip::Undeclared(capability)))
+            }
+        }
+    }
+}
+
+impl RawCx {
+    pub(crate) fn new(harness: Arc<dyn BackendHarness>, namespace: String, test: String) -> Self {
+        Self {
+            cx: Cx::new(harness.clone(), namespace, test),
+            harness,
+        }
+    }
+
+    /// A new client.
+    pub(crate) async fn backend(&self) -> Arc<dyn DistributedLock> {
+        self.harness.backend(self.namespace(), &Route::Direct).await
+    }
+
+    /// A new client behind a link.
+    pub(crate) async fn backend_through(&self, link: &Link) -> Arc<dyn DistributedLock> {
+        self.harness
+            .backend(self.namespace(), &Route::Through(link.clone()))
+            .await
+    }
+
+    /// A new client with no server at its address.
+    pub(crate) async fn backend_nowhere(&self) -> Arc<dyn DistributedLock> {
+        self.harness.backend(self.namespace(), &Route::Nowhere).await
+    }
+}
+
+impl Deref for RawCx {
+    type Target = Cx;
+
+    fn deref(&self) -> &Cx {
+        &self.cx
+    }
+}
+
+/// A name that is one.
+pub(crate) fn lock_name(name: &str) -> Result<LockName, Stop> {
+    LockName::new(name).or_fail("make a name")
+}

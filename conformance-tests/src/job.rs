@@ -1,0 +1,160 @@
+//! What child processes do.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::child::Parent;
+use crate::subject::{Ask, State, Subject};
+
+/// A child process's job, which it gets as one line of text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Job {
+    /// Acquires, says `held TOKEN`; on `check` says whether it is lost; on `release` releases and says how it went.
+    Hold { name: String, ttl: Duration },
+    /// Adds to the number in a file, so many times, holding the lock; then says `counted`.
+    Count {
+        name: String,
+        ttl: Duration,
+        rounds: u32,
+        file: PathBuf,
+    },
+}
+
+impl Job {
+    pub(crate) async fn run(self, subject: Arc<dyn Subject>, parent: Parent) {
+        match self {
+            Self::Hold { name, ttl } => hold(&*subject, &Ask::new(name, ttl), parent).await,
+            Self::Count {
+                name,
+                ttl,
+                rounds,
+                file,
+            } => {
+                count(&*subject, &Ask::new(name, ttl), rounds, &file).await;
+                parent.say("counted");
+            }
+        }
+    }
+}
+
+async fn hold(subject: &dyn Subject, ask: &Ask, mut parent: Parent) {
+    let guard = match subject.acquire(ask).await {
+        Ok(Some(guard)) => guard,
+        other => return parent.say(&format!("failed {other:?}")),
+    };
+    parent.say(&format!("held {}", guard.token()));
+    loop {
+        match parent.command().await.as_str() {
+            "check" => parent.say(if guard.state() == State::Lost {
+                "lost"
+            } else {
+                "believes"
+            }),
+            "release" => {
+                let released = guard.release().await;
+                return parent.say(&match released {
+                    Ok(()) => "released".to_owned(),
+                    Err(error) => format!("failed {:?}", error.kind()),
+                });
+            }
+            other => return parent.say(&format!("failed: no such command: {other}")),
+        }
+    }
+}
+
+async fn count(subject: &dyn Subject, ask: &Ask, rounds: u32, file: &Path) {
+    for _ in 0..rounds {
+        let guard = match subject.acquire(ask).await {
+            Ok(Some(guard)) => guard,
+            other => panic!("acquire {:?}: {other:?}", ask.name),
+        };
+        let number = read_number(file).unwrap_or_else(|error| panic!("read the counter: {error}"));
+        tokio::task::yield_now().await;
+        write_number(file, number + 1).unwrap_or_else(|error| panic!("write the counter: {error}"));
+        guard.release().await.unwrap_or_else(|error| panic!("release: {error}"));
+    }
+}
+
+/// The number in a file.
+pub(crate) fn read_number(file: &Path) -> std::io::Result<u64> {
+    std::fs::read_to_string(file)?
+        .trim()
+        .parse()
+        .map_err(std::io::Error::other)
+}
+
+/// Replaces the number by renaming, so that no reader ever sees half of it.
+pub(crate) fn write_number(file: &Path, number: u64) -> std::io::Result<()> {
+    let fresh = file.with_extension(std::process::id().to_string());
+    std::fs::write(&fresh, number.to_string())?;
+    std::fs::rename(&fresh, file)
+}
+
+impl fmt::Display for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Hold { name, ttl } => write!(f, "hold {name} {}", ttl.as_millis()),
+            Self::Count {
+                name,
+                ttl,
+                rounds,
+                file,
+            } => {
+                write!(f, "count {name} {} {rounds} {}", ttl.as_millis(), file.display())
+            }
+        }
+    }
+}
+
+impl FromStr for Job {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let millis = |text: &str| {
+            text.parse()
+                .map(Duration::from_millis)
+                .map_err(|error| format!("{text:?}: {error}"))
+        };
+        match text.splitn(5, ' ').collect::<Vec<_>>().as_slice() {
+            ["hold", name, ttl] => Ok(Self::Hold {
+                name: (*name).to_owned(),
+                ttl: millis(ttl)?,
+            }),
+            ["count", name, ttl, rounds, file] => Ok(Self::Count {
+                name: (*name).to_owned(),
+                ttl: millis(ttl)?,
+                rounds: rounds.parse().map_err(|error| format!("{rounds:?}: {error}"))?,
+                file: file.into(),
+            }),
+            _ => Err(format!("not a job: {text:?}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_survives_the_way_to_its_process() {
+        let jobs = [
+            Job::Hold {
+                name: "a".to_owned(),
+                ttl: Duration::from_millis(1500),
+            },
+            Job::Count {
+                name: "a".to_owned(),
+                ttl: Duration::from_secs(1),
+                rounds: 7,
+                file: "/a dir/file".into(),
+            },
+        ];
+        for job in jobs {
+            assert_eq!(job.to_string().parse(), Ok(job));
+        }
+        assert!("dance".parse::<Job>().is_err());
+    }
+}

@@ -1,0 +1,169 @@
+//! A backend within the process, as if it were far away.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lock_core::backend::{
+    AcquireRequest, Attempt, Capabilities, DistributedLock, HandOver, Hold, LockStatus, ReleaseOptions, ReleaseOutcome,
+    Renewal,
+};
+use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
+use tokio::task::yield_now;
+
+use crate::link::{Broken, Connection, Direction, Link};
+
+/// Puts a [`Link`] between a backend that does no I/O and its callers, so that every fault that a TCP proxy causes
+/// befalls it too, and yields before and after every effect, so that every await can be a last one.
+///
+/// Its effects take place in tasks of their own, as they do at a server: they end even when the caller or the
+/// connection has gone.
+#[derive(Debug, Clone)]
+pub struct Linked {
+    backend: Arc<dyn DistributedLock>,
+    link: Link,
+}
+
+#[derive(Debug)]
+struct LinkedHold {
+    hold: Arc<dyn Hold>,
+    link: Link,
+}
+
+impl Linked {
+    /// This backend behind this link.
+    pub fn new(backend: impl DistributedLock, link: Link) -> Self {
+        Self {
+            backend: Arc::new(backend),
+            link,
+        }
+    }
+}
+
+/// One round trip over a link: the effect takes place when the request has arrived, and may take place without its
+/// answer ever arriving.
+///
+/// # Errors
+/// [`ErrorKind::Unavailable`] when the request or its answer got lost, and whatever the effect answers.
+///
+/// # Cancel safety
+/// When it is dropped, the effect may take place all the same.
+pub async fn round_trip<T, F>(link: &Link, effect: F) -> Result<T>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T>> + Send + 'static,
+{
+    yield_now().await;
+    let connection = link.connect().map_err(lost)?;
+    let travelling = tokio::spawn(travel(link.clone(), connection, effect));
+    let answer = tokio::select! {
+        answer = travelling => answer.map_err(|panic| Error::new(ErrorKind::Unexpected, panic.to_string()))?,
+        () = link.broken(connection) => Err(lost(Broken)),
+    };
+    yield_now().await;
+    answer
+}
+
+async fn travel<T>(link: Link, connection: Connection, effect: impl Future<Output = Result<T>>) -> Result<T> {
+    link.pass(connection, Direction::Request).await.map_err(lost)?;
+    yield_now().await;
+    let answer = effect.await;
+    yield_now().await;
+    link.pass(connection, Direction::Reply).await.map_err(lost)?;
+    answer
+}
+
+fn lost(Broken: Broken) -> Error {
+    Error::new(ErrorKind::Unavailable, "the connection to the server has ended")
+}
+
+#[async_trait]
+impl DistributedLock for Linked {
+    fn capabilities(&self) -> Capabilities {
+        self.backend.capabilities()
+    }
+
+    async fn connect(&self) -> Result<()> {
+        let backend = self.backend.clone();
+        // What any backend that does I/O has: a limit to its first contact.
+        let connecting = round_trip(&self.link, async move { backend.connect().await });
+        match tokio::time::timeout(Duration::from_secs(5), connecting).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Error::new(
+                ErrorKind::Unavailable,
+                "the server did not answer within 5s",
+            )),
+        }
+    }
+
+    async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
+        let (backend, asked) = (self.backend.clone(), request.clone());
+        let asking = round_trip(&self.link, async move { backend.acquire(&asked).await });
+        let attempt = tokio::select! {
+            attempt = asking => attempt?,
+            // A hung acquire ends soon when nobody waits for it any more; it was asked, so the outcome is unknown.
+            () = ended_by_nobody(request) => {
+                return Err(Error::new(ErrorKind::Unavailable, "given up before the server answered"));
+            }
+        };
+        Ok(match attempt {
+            Attempt::Granted(hold, armed) => Attempt::Granted(
+                Arc::new(LinkedHold {
+                    hold,
+                    link: self.link.clone(),
+                }),
+                armed,
+            ),
+            other => other,
+        })
+    }
+
+    async fn abandon(&self, request: &AcquireRequest) -> Result<()> {
+        let (backend, request) = (self.backend.clone(), request.clone());
+        round_trip(&self.link, async move { backend.abandon(&request).await }).await
+    }
+
+    async fn status(&self, name: &LockName) -> Result<LockStatus> {
+        let (backend, name) = (self.backend.clone(), name.clone());
+        round_trip(&self.link, async move { backend.status(&name).await }).await
+    }
+}
+
+/// Leaves the backend some time to answer after the request was given up.
+async fn ended_by_nobody(request: &AcquireRequest) {
+    request.given_up().await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+}
+
+#[async_trait]
+impl Hold for LinkedHold {
+    fn token(&self) -> FencingToken {
+        self.hold.token()
+    }
+
+    async fn renew(&self, ttl: Duration) -> Result<Renewal> {
+        let hold = self.hold.clone();
+        round_trip(&self.link, async move { hold.renew(ttl).await }).await
+    }
+
+    async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
+        let hold = self.hold.clone();
+        round_trip(&self.link, async move { hold.release(how).await }).await
+    }
+
+    async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
+        let (hold, next) = (self.hold.clone(), next.clone());
+        Ok(
+            match round_trip(&self.link, async move { hold.hand_over(&next).await }).await? {
+                HandOver::Granted(hold, armed) => HandOver::Granted(
+                    Arc::new(LinkedHold {
+                        hold,
+                        link: self.link.clone(),
+                    }),
+                    armed,
+                ),
+                other => other,
+            },
+        )
+    }
+}

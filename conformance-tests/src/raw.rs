@@ -1,0 +1,226 @@
+//! Driving a raw backend, as core does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::backend::{
+    AcquireRequest, Attempt, Busy, DistributedLock, Hold, Lease, ReleaseOptions, ReleaseOutcome, Renewal,
+    RequestControl, RequestOptions, Terms, Wait,
+};
+use lock_core::{FencingToken, HoldState, Result};
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use crate::context::{RawCx, lock_name};
+use crate::verdict::{OrFail, Stop, Verdict, ensure};
+
+/// A hold and the request that it came from.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    pub(crate) hold: Arc<dyn Hold>,
+    pub(crate) request: AcquireRequest,
+    _control: RequestControl,
+}
+
+/// A request that is being driven in a task of its own.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    pub(crate) request: AcquireRequest,
+    pub(crate) control: RequestControl,
+    driving: JoinHandle<Result<Attempt>>,
+}
+
+/// Asks until it is granted, or busy for one that does not wait or nobody waits for.
+pub(crate) async fn drive(backend: &dyn DistributedLock, request: &AcquireRequest) -> Result<Attempt> {
+    loop {
+        match backend.acquire(request).await? {
+            Attempt::Busy(busy) if request.wait() != Wait::No && !request.is_given_up() => {
+                let pause = busy.ask_again.unwrap_or(Duration::from_millis(50));
+                request.note_busy(busy);
+                tokio::select! {
+                    () = sleep(pause) => {}
+                    () = request.given_up() => {}
+                }
+            }
+            attempt => return Ok(attempt),
+        }
+    }
+}
+
+impl RawCx {
+    /// A request that waits for ever.
+    pub(crate) fn request(&self, name: &str, ttl: Duration) -> Result<(AcquireRequest, RequestControl), Stop> {
+        Ok(RequestOptions::new(lock_name(name)?, Terms::new(ttl)).start())
+    }
+
+    /// A request that does not wait.
+    pub(crate) fn trying(&self, name: &str, ttl: Duration) -> Result<(AcquireRequest, RequestControl), Stop> {
+        Ok(RequestOptions::new(lock_name(name)?, Terms::new(ttl))
+            .wait(Wait::No)
+            .start())
+    }
+
+    /// A grant that must be had soon, of a ttl that does not end meanwhile.
+    pub(crate) async fn grant(&self, backend: &Arc<dyn DistributedLock>, name: &str) -> Result<Grant, Stop> {
+        self.grant_for(backend, name, self.long_ttl().await).await
+    }
+
+    /// A grant that must be had soon.
+    pub(crate) async fn grant_for(
+        &self,
+        backend: &Arc<dyn DistributedLock>,
+        name: &str,
+        ttl: Duration,
+    ) -> Result<Grant, Stop> {
+        let (request, control) = self.request(name, ttl)?;
+        let what = format!("acquire {name:?}");
+        let attempt = self.soon(&what, drive(&**backend, &request)).await?.or_fail(&what)?;
+        match granted(attempt, request, control)? {
+            Ok(grant) => Ok(grant),
+            Err(busy) => Err(Stop::assertion(format!("{name:?} was busy without end: {busy:?}"))),
+        }
+    }
+
+    /// One try: a grant, or who has it.
+    pub(crate) async fn try_once(
+        &self,
+        backend: &Arc<dyn DistributedLock>,
+        name: &str,
+    ) -> Result<Result<Grant, Busy>, Stop> {
+        let (request, control) = self.trying(name, self.long_ttl().await)?;
+        let attempt = self.soon("try", backend.acquire(&request)).await?.or_fail("try")?;
+        granted(attempt, request, control)
+    }
+
+    /// Fails if the name is granted to this client.
+    pub(crate) async fn ensure_taken(&self, backend: &Arc<dyn DistributedLock>, name: &str) -> Verdict {
+        match self.try_once(backend, name).await? {
+            Err(_) => Ok(()),
+            Ok(grant) => Err(Stop::assertion(format!(
+                "{name:?} was granted to a second one, token {}",
+                grant.token()
+            ))),
+        }
+    }
+
+    /// Starts to wait, and comes back when the server has said that the name is taken.
+    pub(crate) async fn wait_for(
+        &self,
+        backend: &Arc<dyn DistributedLock>,
+        name: &str,
+        ttl: Duration,
+    ) -> Result<Waiter, Stop> {
+        let waiter = self.start_waiting(backend, name, ttl)?;
+        let noted = async {
+            while waiter.request.last_busy().is_none() {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        self.soon("the waiter to be told that the name is taken", noted).await?;
+        Ok(waiter)
+    }
+
+    /// Starts to wait.
+    pub(crate) fn start_waiting(
+        &self,
+        backend: &Arc<dyn DistributedLock>,
+        name: &str,
+        ttl: Duration,
+    ) -> Result<Waiter, Stop> {
+        let (request, control) = self.request(name, ttl)?;
+        let (backend, asked) = (backend.clone(), request.clone());
+        let driving = tokio::spawn(async move { drive(&*backend, &asked).await });
+        Ok(Waiter {
+            request,
+            control,
+            driving,
+        })
+    }
+}
+
+/// A grant out of an attempt, or who has it.
+pub(crate) fn granted(
+    attempt: Attempt,
+    request: AcquireRequest,
+    control: RequestControl,
+) -> Result<Result<Grant, Busy>, Stop> {
+    match attempt {
+        Attempt::Granted(hold, _) => {
+            let state = request.lease().state();
+            ensure!(
+                state != HoldState::Released,
+                "a grant came with a lease that nothing armed"
+            );
+            Ok(Ok(Grant {
+                hold,
+                request,
+                _control: control,
+            }))
+        }
+        Attempt::Busy(busy) => Ok(Err(busy)),
+        other => Err(Stop::assertion(format!("an answer that nobody knows: {other:?}"))),
+    }
+}
+
+impl Waiter {
+    /// The grant that must come within `bound`.
+    pub(crate) async fn grant(self, cx: &RawCx, bound: Duration, what: &str) -> Result<Grant, Stop> {
+        let attempt = cx.within(bound, what, self.driving).await?;
+        let attempt = attempt
+            .map_err(|panic| Stop::assertion(panic.to_string()))?
+            .or_fail(what)?;
+        match granted(attempt, self.request, self.control)? {
+            Ok(grant) => Ok(grant),
+            Err(busy) => Err(Stop::assertion(format!(
+                "{what}: busy ({busy:?}), though nobody gave up"
+            ))),
+        }
+    }
+
+    /// Whether it still waits.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.driving.is_finished()
+    }
+
+    /// Gives up and has it undone, as core does.
+    pub(crate) async fn abandon(self, cx: &RawCx, backend: &Arc<dyn DistributedLock>) -> Verdict {
+        self.control.give_up();
+        let ended = cx.soon("an acquire that was given up to end", self.driving).await?;
+        // Granted, busy or failed: nobody believes it, so all three are undone.
+        drop(ended);
+        backend.abandon(&self.request).await.or_fail("abandon")
+    }
+}
+
+impl Grant {
+    pub(crate) fn token(&self) -> FencingToken {
+        self.hold.token()
+    }
+
+    pub(crate) fn lease(&self) -> &Lease {
+        self.request.lease()
+    }
+
+    /// Whether this process may still believe in it.
+    pub(crate) fn is_believed(&self) -> bool {
+        matches!(self.lease().state(), HoldState::Held | HoldState::Suspect)
+    }
+
+    /// Releases what must still be ours.
+    pub(crate) async fn release(&self) -> Verdict {
+        let outcome = self.hold.release(ReleaseOptions::default()).await.or_fail("release")?;
+        ensure!(
+            outcome == ReleaseOutcome::Released,
+            "a release of a live hold answered {outcome:?}"
+        );
+        Ok(())
+    }
+
+    /// Renews, and whether it was still ours.
+    pub(crate) async fn renew(&self, ttl: Duration) -> Result<bool, Stop> {
+        Ok(matches!(
+            self.hold.renew(ttl).await.or_fail("renew")?,
+            Renewal::Renewed(_)
+        ))
+    }
+}

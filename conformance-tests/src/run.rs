@@ -1,0 +1,202 @@
+//! Running a case: on a runtime of its own, in a thread of its own, against the clock.
+
+use std::fmt;
+use std::future::Future;
+use std::io::Write;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+
+use crate::cases;
+use crate::child;
+use crate::context::{Cx, RawCx};
+use crate::harness::{BackendHarness, Harness, NoServer, ServerUse};
+use crate::verdict::{Failure, Skip, Stop, Verdict};
+
+/// One case of the suite.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Case {
+    /// Its name, which is its test's.
+    pub name: &'static str,
+    /// What it is about: the file that it stands in.
+    pub topic: &'static str,
+    /// What it does to the server.
+    pub server: ServerUse,
+    pub(crate) body: Body,
+}
+
+/// A case as a function.
+#[derive(Debug)]
+pub(crate) enum Body {
+    Raw(for<'a> fn(&'a RawCx) -> Running<'a>),
+    Subject(for<'a> fn(&'a Cx) -> Running<'a>),
+}
+
+pub(crate) type Running<'a> = Pin<Box<dyn Future<Output = Verdict> + 'a>>;
+
+/// How a case ended.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// The promise was kept.
+    Passed,
+    /// It does not apply.
+    Skipped(Skip),
+    /// The promise was broken.
+    Failed(Failure),
+    /// Something panicked.
+    Panicked(String),
+    /// It did not come to an end.
+    Hung,
+}
+
+/// How long a case may take by the clock on the wall.
+const WALL: Duration = Duration::from_secs(180);
+/// How long a case may take by its runtime's clock, which may be paused.
+const LIMIT: Duration = Duration::from_secs(150);
+const PAUSED_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The body of a test that the [`conformance!`](crate::conformance) macro writes: runs the case of this name.
+///
+/// # Panics
+/// When the case fails: that is how a test fails.
+#[doc(hidden)]
+pub fn test<H: BackendHarness>(module: &str, case: &'static str) {
+    child::run_as_child::<H>();
+    let (test, case) = (test_path(module, case), cases::named(case));
+    if let Some(harness) = start::<H>(&test, case.server) {
+        let outcome = execute(case, Arc::new(harness), &test);
+        report(&test, &outcome);
+    }
+}
+
+/// The same for a harness of a lock library that is no backend.
+#[doc(hidden)]
+pub fn subject_test<H: Harness>(module: &str, case: &'static str) {
+    child::run_as_child::<H>();
+    let (test, case) = (test_path(module, case), cases::named(case));
+    let Body::Subject(body) = case.body else {
+        unreachable!("the macro chose it as a case of the subject layer");
+    };
+    if let Some(harness) = start::<H>(&test, case.server) {
+        let (harness, path): (Arc<dyn Harness>, _) = (Arc::new(harness), test.clone());
+        let paused = harness.timing().paused;
+        let outcome = guarded(paused, move || async move {
+            body(&Cx::new(harness, namespace(), path)).await
+        });
+        report(&test, &outcome);
+    }
+}
+
+/// Runs a case against this server, which must be fresh where the case wants one of its own.
+pub fn execute(case: &'static Case, harness: Arc<dyn BackendHarness>, test: &str) -> Outcome {
+    let (paused, test) = (harness.timing().paused, test.to_owned());
+    guarded(paused, move || async move {
+        let cx = RawCx::new(harness, namespace(), test);
+        match case.body {
+            Body::Raw(body) => body(&cx).await,
+            Body::Subject(body) => body(&cx).await,
+        }
+    })
+}
+
+fn guarded<F: Future<Output = Verdict>>(paused: bool, case: impl FnOnce() -> F + Send + 'static) -> Outcome {
+    let (done, outcome) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        // Nobody listens any more once the case counts as hung.
+        let _ = done.send(on_runtime(paused, case));
+    });
+    match outcome.recv_timeout(WALL) {
+        Ok(outcome) => outcome,
+        Err(mpsc::RecvTimeoutError::Timeout) => Outcome::Hung,
+        Err(mpsc::RecvTimeoutError::Disconnected) => {
+            let panic = thread.join().err();
+            let text = panic.as_ref().and_then(|panic| {
+                let text = panic.downcast_ref::<&str>().copied();
+                text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+            });
+            Outcome::Panicked(text.unwrap_or("without a message").to_owned())
+        }
+    }
+}
+
+fn on_runtime<F: Future<Output = Verdict>>(paused: bool, case: impl FnOnce() -> F) -> Outcome {
+    let (mut builder, limit) = if paused {
+        let mut builder = Builder::new_current_thread();
+        builder.start_paused(true);
+        (builder, PAUSED_LIMIT)
+    } else {
+        let mut builder = Builder::new_multi_thread();
+        builder.worker_threads(2);
+        (builder, LIMIT)
+    };
+    let runtime = match builder.enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return Outcome::Panicked(format!("no runtime: {error}")),
+    };
+    let verdict = runtime.block_on(async { tokio::time::timeout(limit, case()).await });
+    runtime.shutdown_background();
+    match verdict {
+        Ok(Ok(())) => Outcome::Passed,
+        Ok(Err(Stop::Failed(failure))) => Outcome::Failed(failure),
+        Ok(Err(Stop::Skipped(skip))) => Outcome::Skipped(skip),
+        Err(_) => Outcome::Hung,
+    }
+}
+
+fn start<H: Harness>(test: &str, server: ServerUse) -> Option<H> {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.unwrap_or_else(|error| panic!("no runtime to start a server on: {error}"));
+    match runtime.block_on(H::start(server)) {
+        Ok(harness) => Some(harness),
+        Err(NoServer::Offline(reason)) => {
+            say_skipped(test, &reason);
+            None
+        }
+        Err(NoServer::Missing(reason)) => panic!("{reason}"),
+    }
+}
+
+fn report(test: &str, outcome: &Outcome) {
+    match outcome {
+        Outcome::Passed => {}
+        Outcome::Skipped(skip) => say_skipped(test, &skip.to_string()),
+        failed => panic!("{test}: {failed}"),
+    }
+}
+
+/// Past the test runner's capture, so that a skip is always seen.
+fn say_skipped(test: &str, reason: &str) {
+    let line = format!("SKIP {test}: {}\n", reason.replace('\n', " "));
+    // A closed stderr is not worth a failure.
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+/// What the test runner calls it: the path without the crate.
+fn test_path(module: &str, case: &str) -> String {
+    let module = module.split_once("::").map_or(module, |(_, module)| module);
+    format!("{module}::{case}")
+}
+
+/// One that no other case has, on a server that many runs may share.
+fn namespace() -> String {
+    static CASES: AtomicU32 = AtomicU32::new(0);
+    let since = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    let case = CASES.fetch_add(1, Ordering::Relaxed);
+    format!("c{:x}_{:x}_{case}", since.as_millis(), std::process::id())
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Passed => f.write_str("passed"),
+            Self::Skipped(skip) => write!(f, "skipped: {skip}"),
+            Self::Failed(failure) => failure.fmt(f),
+            Self::Panicked(text) => write!(f, "panicked: {text}"),
+            Self::Hung => f.write_str("did not come to an end"),
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What the cases above the raw layer look at: a lock library, as its users see it.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lock_core::backend::{Capabilities, LockStatus};
+use lock_core::{FencingToken, Result};
+
+mod locker;
+
+pub use locker::LockerSubject;
+
+/// A boxed future that owns what it needs.
+pub type Task<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// One client of a lock library. [`LockerSubject`] is the one over [`lock_core::Locker`]; any other library can be
+/// a subject through an adapter.
+#[async_trait]
+pub trait Subject: Debug + Send + Sync + 'static {
+    /// What it promises beyond the minimum.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Acquires as asked. `None`: somebody else has it; only for [`Patience::Try`].
+    ///
+    /// # Errors
+    /// The kinds of [`lock_core::ErrorKind`], as the contract assigns them.
+    ///
+    /// # Cancel safety
+    /// May be dropped anywhere, and then leaves nothing: what the suite checks.
+    async fn acquire(&self, ask: &Ask) -> Result<Option<Box<dyn SubjectGuard>>>;
+
+    /// Who has the name, as the server sees it.
+    ///
+    /// # Errors
+    /// When the server cannot be asked.
+    ///
+    /// # Cancel safety
+    /// May be dropped anywhere.
+    async fn status(&self, name: &str) -> Result<LockStatus>;
+
+    /// Refuses new acquires, fails waiting ones, and ends all background work.
+    ///
+    /// # Errors
+    /// When background work did not end.
+    ///
+    /// # Cancel safety
+    /// May be dropped anywhere.
+    async fn shutdown(&self) -> Result<()>;
+}
+
+/// What a subject's acquire gives. Dropping it releases in the background.
+#[async_trait]
+pub trait SubjectGuard: Debug + Send + Sync + 'static {
+    /// The hold's fencing token.
+    fn token(&self) -> FencingToken;
+
+    /// What is known of the hold, by the local clock alone.
+    fn state(&self) -> State;
+
+    /// How long the hold may still be believed in.
+    fn valid_for(&self) -> Duration;
+
+    /// Resolves when the hold is lost, and never otherwise.
+    ///
+    /// # Cancel safety
+    /// May be dropped anywhere.
+    async fn lost(&self);
+
+    /// Resolves when the hold has ended, without keeping anything alive.
+    fn watch(&self) -> Task<End>;
+
+    /// Does the work unless the hold is lost before it is done; whether it was done.
+    ///
+    /// # Cancel safety
+    /// Dropping it drops the work.
+    async fn run(&self, work: Task<()>) -> bool;
+
+    /// Holds for at least `ttl` from now.
+    ///
+    /// # Errors
+    /// When it is refused, lost, or not known to be extended.
+    ///
+    /// # Cancel safety
+    /// May be dropped anywhere.
+    async fn extend(&self, ttl: Duration) -> Result<()>;
+
+    /// Releases.
+    ///
+    /// # Errors
+    /// [`lock_core::ErrorKind::Lost`] when the hold had ended before.
+    ///
+    /// # Cancel safety
+    /// When it is dropped, the release goes on in the background.
+    async fn release(self: Box<Self>) -> Result<()>;
+}
+
+/// What a guard knows of its hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Held.
+    Held,
+    /// Held, but the last renewal failed or went unanswered.
+    Suspect,
+    /// Released, or being released.
+    Released,
+    /// Lost for good.
+    Lost,
+}
+
+/// How a hold ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It was released.
+    Released,
+    /// It was lost.
+    Lost,
+}
+
+/// What is asked of [`Subject::acquire`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Ask {
+    /// What to lock.
+    pub name: String,
+    /// The longest that a dead client's hold may survive.
+    pub ttl: Duration,
+    /// What the holder calls itself.
+    pub label: Option<Arc<str>>,
+    /// Never to be renewed.
+    pub fixed: bool,
+    /// How long to wait.
+    pub patience: Patience,
+}
+
+/// How long an [`Ask`] waits when the name is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// Not at all.
+    Try,
+    /// So long, connecting included.
+    Within(Duration),
+    /// For ever.
+    Forever,
+}
+
+impl Ask {
+    /// Waits for ever.
+    pub fn new(name: impl Into<String>, ttl: Duration) -> Self {
+        Self {
+            name: name.into(),
+            ttl,
+            label: None,
+            fixed: false,
+            patience: Patience::Forever,
+        }
+    }
+
+    /// Does not wait.
+    #[must_use]
+    pub fn trying(mut self) -> Self {
+        self.patience = Patience::Try;
+        self
+    }
+
+    /// Waits so long.
+    #[must_use]
+    pub fn within(mut self, time: Duration) -> Self {
+        self.patience = Patience::Within(time);
+        self
+    }
+
+    /// Sets what the holder calls itself.
+    #[must_use]
+    pub fn label(mut self, label: &str) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// Sets another ttl.
+    #[must_use]
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// Asks for a fixed lease.
+    #[must_use]
+    pub fn fixed(mut self) -> Self {
+        self.fixed = true;
+        self
+    }
+}

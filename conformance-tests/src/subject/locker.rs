@@ -1,0 +1,107 @@
+//! `lock_core::Locker` as a subject.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lock_core::backend::{Capabilities, DistributedLock, LockStatus};
+use lock_core::{Ended, FencingToken, Guard, HoldState, Locker, Result};
+
+use super::{Ask, End, Patience, State, Subject, SubjectGuard, Task};
+
+/// A [`Locker`] over a backend: what makes the subject cases test that backend.
+#[derive(Debug, Clone)]
+pub struct LockerSubject(Locker);
+
+#[derive(Debug)]
+struct LockerGuard(Guard);
+
+impl LockerSubject {
+    /// A new client of this backend.
+    pub fn new(backend: Arc<dyn DistributedLock>) -> Self {
+        Self(Locker::from_backend(backend))
+    }
+
+    /// A locker with options of its own.
+    pub fn from_locker(locker: Locker) -> Self {
+        Self(locker)
+    }
+}
+
+#[async_trait]
+impl Subject for LockerSubject {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    async fn acquire(&self, ask: &Ask) -> Result<Option<Box<dyn SubjectGuard>>> {
+        let mut lock = self.0.lock(&ask.name).ttl(ask.ttl);
+        if let Some(label) = &ask.label {
+            lock = lock.label(label.clone());
+        }
+        if ask.fixed {
+            lock = lock.fixed_lease();
+        }
+        let guard = match ask.patience {
+            Patience::Try => lock.try_acquire().await?,
+            Patience::Within(time) => Some(lock.acquire_within(time).await?),
+            Patience::Forever => Some(lock.acquire().await?),
+        };
+        Ok(guard.map(|guard| Box::new(LockerGuard(guard)) as Box<dyn SubjectGuard>))
+    }
+
+    async fn status(&self, name: &str) -> Result<LockStatus> {
+        self.0.status(name).await
+    }
+
+    async fn shutdown(&self) -> Result<()> {
+        self.0.shutdown().await
+    }
+}
+
+#[async_trait]
+impl SubjectGuard for LockerGuard {
+    fn token(&self) -> FencingToken {
+        self.0.token()
+    }
+
+    fn state(&self) -> State {
+        match self.0.state() {
+            HoldState::Held => State::Held,
+            HoldState::Suspect => State::Suspect,
+            HoldState::Released => State::Released,
+            // Whatever else a hold may become one day, it is not to be relied on.
+            _ => State::Lost,
+        }
+    }
+
+    fn valid_for(&self) -> Duration {
+        self.0.valid_for()
+    }
+
+    async fn lost(&self) {
+        self.0.lost().await;
+    }
+
+    fn watch(&self) -> Task<End> {
+        let watch = self.0.watch();
+        Box::pin(async move {
+            match watch.ended().await {
+                Ended::Released => End::Released,
+                _ => End::Lost,
+            }
+        })
+    }
+
+    async fn run(&self, work: Task<()>) -> bool {
+        self.0.run(work).await.is_ok()
+    }
+
+    async fn extend(&self, ttl: Duration) -> Result<()> {
+        self.0.extend(ttl).await
+    }
+
+    async fn release(self: Box<Self>) -> Result<()> {
+        self.0.release().await
+    }
+}

@@ -1,0 +1,152 @@
+//! How a case ends.
+
+use std::fmt;
+use std::panic::Location;
+
+use lock_core::Error;
+use lock_core::backend::Capabilities;
+
+/// What a case answers.
+pub type Verdict = Result<(), Stop>;
+
+/// Why a case did not come to its end.
+#[derive(Clone, Debug)]
+pub enum Stop {
+    /// The contract is broken.
+    Failed(Failure),
+    /// The case does not apply.
+    Skipped(Skip),
+}
+
+/// A promise that was not kept.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// What was found.
+    pub message: String,
+    /// Whether an assertion of the case found it, or an operation failed on the way there.
+    pub asserted: bool,
+    /// Where.
+    pub at: &'static Location<'static>,
+}
+
+/// The only reasons for which a case may be left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Skip {
+    /// The backend does not declare it, and, where an option asks for it, has refused the option.
+    Undeclared(Capability),
+    /// The server lives in one process: [`Harness::address`](crate::Harness::address) has no address to give.
+    OneProcess,
+    /// This system cannot pause a process.
+    NoSignals,
+}
+
+/// The capabilities that a backend may do without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Capability {
+    /// [`Capabilities::extend`].
+    Extend,
+    /// [`Capabilities::fixed_lease`].
+    FixedLease,
+    /// [`Capabilities::fifo`].
+    Fifo,
+    /// [`Capabilities::durable_tokens`].
+    DurableTokens,
+}
+
+impl Capability {
+    /// Whether it is declared.
+    pub fn is_in(self, capabilities: Capabilities) -> bool {
+        match self {
+            Self::Extend => capabilities.extend,
+            Self::FixedLease => capabilities.fixed_lease,
+            Self::Fifo => capabilities.fifo,
+            Self::DurableTokens => capabilities.durable_tokens,
+        }
+    }
+}
+
+impl Stop {
+    /// An assertion did not hold.
+    #[track_caller]
+    pub fn assertion(message: impl Into<String>) -> Self {
+        Self::failed(message.into(), true)
+    }
+
+    /// An operation failed that was to succeed.
+    #[track_caller]
+    pub fn error(doing: &str, error: &dyn std::error::Error) -> Self {
+        let mut message = format!("{doing}: {error}");
+        let mut source = error.source();
+        while let Some(cause) = source {
+            message.push_str(&format!(": {cause}"));
+            source = cause.source();
+        }
+        Self::failed(message, false)
+    }
+
+    #[track_caller]
+    fn failed(message: String, asserted: bool) -> Self {
+        Self::Failed(Failure {
+            message,
+            asserted,
+            at: Location::caller(),
+        })
+    }
+}
+
+/// Turns an operation's error into a case's failure.
+pub trait OrFail<T> {
+    /// Fails the case, saying what it was doing.
+    ///
+    /// # Errors
+    /// [`Stop::Failed`] for any error.
+    fn or_fail(self, doing: &str) -> Result<T, Stop>;
+}
+
+impl<T> OrFail<T> for Result<T, Error> {
+    #[track_caller]
+    fn or_fail(self, doing: &str) -> Result<T, Stop> {
+        match self {
+            Ok(value) => Ok(value),
+            Err(error) => Err(Stop::error(doing, &error)),
+        }
+    }
+}
+
+impl<T> OrFail<T> for std::io::Result<T> {
+    #[track_caller]
+    fn or_fail(self, doing: &str) -> Result<T, Stop> {
+        match self {
+            Ok(value) => Ok(value),
+            Err(error) => Err(Stop::error(doing, &error)),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.at.file(), self.at.line(), self.message)
+    }
+}
+
+impl fmt::Display for Skip {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Undeclared(capability) => write!(f, "the backend does not declare {capability:?}"),
+            Self::OneProcess => f.write_str("its locks live in one process"),
+            Self::NoSignals => f.write_str("this system cannot pause a process"),
+        }
+    }
+}
+
+/// Fails the case unless the condition holds.
+macro_rules! ensure {
+    ($condition:expr, $($message:tt)+) => {
+        if !$condition {
+            return Err($crate::verdict::Stop::assertion(format!($($message)+)));
+        }
+    };
+}
+pub(crate) use ensure;
