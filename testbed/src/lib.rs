@@ -33,6 +33,7 @@ mod error;
 mod locate;
 mod mariadb;
 mod offline;
+mod own;
 mod port;
 mod process;
 mod redis;

@@ -69,7 +69,6 @@ impl Recipe for Redis {
 
     fn command(&self, data: &Path, port: u16) -> Result<Command, Error> {
         let mut command = Command::new(locate::redis()?);
-        // "-": from a configuration file, nothing at all.
         command
             .args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--dir"])
             .arg(data);

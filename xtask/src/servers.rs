@@ -44,6 +44,7 @@ pub(crate) fn run(install: bool) -> Result<ExitCode> {
             }
         }
     }
+    println!("{OTHER_WAYS}");
     Ok(code)
 }
 
