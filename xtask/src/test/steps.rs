@@ -22,10 +22,10 @@ pub(crate) enum Kind {
 
 /// The facade with every backend. With `--workspace` cargo unifies features, so that the steps that use it share what
 /// they build.
-const ALL: &str = "--workspace --features polylock/redis,polylock/mysql,polylock/zookeeper";
+const ALL: &str = "--workspace --features polylock/redis,polylock/mysql,polylock/zookeeper,polylock/serde";
 
-/// The features of the facade.
-const BACKENDS: [&str; 3] = ["redis", "mysql", "zookeeper"];
+/// The features of the facade, each of which must do without the others.
+const FEATURES: [&str; 4] = ["redis", "mysql", "zookeeper", "serde"];
 
 /// The crates that users depend on by name must build without what the others switch on.
 const ALONE: [&str; 5] = [
@@ -59,7 +59,7 @@ pub(crate) fn all() -> Vec<Step> {
         step("build polylock alone", Kind::Build, "test --package polylock --no-run"),
         step("polylock alone", Kind::Test, "test --package polylock --no-fail-fast").needs("build polylock alone"),
     ];
-    for feature in BACKENDS {
+    for feature in FEATURES {
         let name = format!("check polylock with {feature}");
         steps.push(step(
             &name,
