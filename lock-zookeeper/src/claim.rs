@@ -1,0 +1,249 @@
+//! What is known of one acquisition, shared by the calls that ask for it and the task that works on it.
+//!
+//! A caller may go at any moment; the task stays until nothing is left at the server that nobody answers for.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lock_core::backend::{AcquireRequest, Busy, HolderId};
+use lock_core::{Error, FencingToken};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{sleep, timeout};
+use zookeeper_client::Error as Driver;
+
+use crate::session::Session;
+
+/// How many ids of ended acquisitions are remembered, so that none of them begins again.
+const RETIRED: usize = 1024;
+
+/// A delete that was sent already.
+pub(crate) type Delete = Pin<Box<dyn Future<Output = Result<(), Driver>> + Send>>;
+
+/// How far an acquisition is.
+#[derive(Clone, Debug)]
+pub(crate) enum Stage {
+    /// No task works on it.
+    Idle,
+    /// Its task waits for the server's answer.
+    Asking,
+    /// Its node queues behind another one.
+    Queued,
+    Held(Arc<Held>),
+    /// Its task has ended.
+    Over(Outcome),
+}
+
+/// How the task ended.
+#[derive(Clone, Debug)]
+pub(crate) enum Outcome {
+    /// Nothing is left.
+    Busy(Busy),
+    /// Nothing is left, as somebody asked for.
+    Undone,
+    Failed(Error),
+    SessionEnded,
+    /// There was a hold, and it was released.
+    Released,
+    /// There was a hold, and it ended otherwise.
+    NotOurs,
+}
+
+/// A granted node.
+pub(crate) struct Held {
+    pub(crate) session: Arc<Session>,
+    pub(crate) path: String,
+    pub(crate) token: FencingToken,
+    releases: mpsc::UnboundedSender<Delete>,
+    releasing: AtomicBool,
+}
+
+impl Held {
+    pub(crate) fn new(
+        session: Arc<Session>,
+        path: String,
+        token: FencingToken,
+        releases: mpsc::UnboundedSender<Delete>,
+    ) -> Self {
+        Self {
+            session,
+            path,
+            token,
+            releases,
+            releasing: AtomicBool::new(false),
+        }
+    }
+
+    /// Sends the delete, at once, so that whatever this process sends afterwards comes after it.
+    pub(crate) fn begin_release(&self) {
+        if !self.releasing.swap(true, Ordering::SeqCst) {
+            let delete = Box::pin(self.session.client.delete(&self.path, None));
+            // Where nobody receives it, the hold has ended already.
+            let _ = self.releases.send(delete);
+        }
+    }
+}
+
+/// One acquisition.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    pub(crate) request: AcquireRequest,
+    pub(crate) directory: String,
+    pub(crate) stage: watch::Sender<Stage>,
+    /// Set once nothing of it may stay.
+    pub(crate) undo: watch::Sender<bool>,
+    /// Whether a node of it may be at the server.
+    residue: AtomicBool,
+    /// How many of its holds are in somebody's hands.
+    handles: AtomicUsize,
+}
+
+impl Claim {
+    fn new(request: AcquireRequest, directory: String) -> Self {
+        Self {
+            request,
+            directory,
+            stage: watch::Sender::new(Stage::Idle),
+            undo: watch::Sender::new(false),
+            residue: AtomicBool::new(false),
+            handles: AtomicUsize::new(0),
+        }
+    }
+
+    pub(crate) fn holder(&self) -> HolderId {
+        self.request.holder()
+    }
+
+    pub(crate) fn has_residue(&self) -> bool {
+        self.residue.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn set_residue(&self, residue: bool) {
+        self.residue.store(residue, Ordering::SeqCst);
+    }
+
+    pub(crate) fn has_handles(&self) -> bool {
+        self.handles.load(Ordering::SeqCst) > 0
+    }
+
+    pub(crate) fn add_handle(&self) {
+        self.handles.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Whether it was the last one.
+    pub(crate) fn drop_handle(&self) -> bool {
+        self.handles.fetch_sub(1, Ordering::SeqCst) == 1
+    }
+
+    /// The first stage that answers, or `None` when none does: `limit` after the task began to ask, or after the
+    /// request was given up, for a node in the queue may take any time.
+    pub(crate) async fn answer(&self, limit: Duration) -> Option<Stage> {
+        let mut stages = self.stage.subscribe();
+        loop {
+            let stage = stages.borrow_and_update().clone();
+            let queued = match stage {
+                Stage::Held(_) | Stage::Over(_) => return Some(stage),
+                Stage::Queued => true,
+                Stage::Idle | Stage::Asking => false,
+            };
+            let overdue = async {
+                if queued {
+                    self.request.given_up().await;
+                }
+                sleep(limit).await;
+            };
+            tokio::select! {
+                // The sender lives as long as `self`.
+                _ = stages.changed() => {}
+                () = overdue => return None,
+            }
+        }
+    }
+
+    /// How the task ended, or `None` when it has not within `limit`.
+    pub(crate) async fn outcome(&self, limit: Duration) -> Option<Outcome> {
+        let mut stages = self.stage.subscribe();
+        let over = stages.wait_for(|stage| matches!(stage, Stage::Over(_) | Stage::Idle));
+        match timeout(limit, over).await {
+            Ok(Ok(stage)) => match &*stage {
+                Stage::Over(outcome) => Some(outcome.clone()),
+                _ => Some(Outcome::Undone),
+            },
+            _ => None,
+        }
+    }
+
+    /// Whether the caller is to start the task.
+    pub(crate) fn begin(&self) -> bool {
+        self.stage.send_if_modified(|stage| {
+            let rests = matches!(stage, Stage::Idle | Stage::Over(_));
+            if rests {
+                *stage = Stage::Asking;
+            }
+            rests
+        })
+    }
+}
+
+/// The acquisitions of a backend that may have something at the server.
+#[derive(Debug, Default)]
+pub(crate) struct Claims(Mutex<Book>);
+
+#[derive(Debug, Default)]
+struct Book {
+    open: HashMap<HolderId, Arc<Claim>>,
+    retired: VecDeque<HolderId>,
+}
+
+impl Claims {
+    /// The claim of this request, a new one if need be; `None` when its id is retired.
+    pub(crate) fn open(&self, request: &AcquireRequest, directory: impl FnOnce() -> String) -> Option<Arc<Claim>> {
+        let mut book = self.book();
+        if book.retired.contains(&request.holder()) {
+            return None;
+        }
+        Some(match book.open.entry(request.holder()) {
+            Entry::Occupied(entry) => entry.get().clone(),
+            Entry::Vacant(entry) => entry.insert(Arc::new(Claim::new(request.clone(), directory()))).clone(),
+        })
+    }
+
+    pub(crate) fn get(&self, holder: HolderId) -> Option<Arc<Claim>> {
+        self.book().open.get(&holder).cloned()
+    }
+
+    /// Forgets a claim of which nothing is left.
+    pub(crate) fn close(&self, holder: HolderId) {
+        self.book().open.remove(&holder);
+    }
+
+    /// Forgets a claim of which nothing is left, and lets none begin under its id again.
+    pub(crate) fn retire(&self, holder: HolderId) {
+        let mut book = self.book();
+        book.open.remove(&holder);
+        if !book.retired.contains(&holder) {
+            if book.retired.len() == RETIRED {
+                book.retired.pop_front();
+            }
+            book.retired.push_back(holder);
+        }
+    }
+
+    /// Every critical section leaves its data whole.
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Held")
+            .field("token", &self.token)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,136 @@
+//! The driver's errors, and what each of them means for a lock.
+
+use std::time::Duration;
+
+use lock_core::{Error, ErrorKind};
+use zookeeper_client::Error as Driver;
+
+/// What an error says of the request that it answers.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// The server refused it: it has not taken effect and will not.
+    Refused,
+    /// It may have taken effect.
+    Unknown,
+    /// It may have taken effect, and the session that sent it has ended.
+    SessionEnded,
+}
+
+pub(crate) fn fate(error: &Driver) -> Fate {
+    match error {
+        Driver::NoNode
+        | Driver::NoAuth
+        | Driver::BadVersion
+        | Driver::NoChildrenForEphemerals
+        | Driver::NodeExists
+        | Driver::NotEmpty
+        | Driver::InvalidAcl
+        | Driver::NotReadOnly
+        | Driver::QuotaExceeded
+        | Driver::Throttled
+        | Driver::MarshallingError
+        | Driver::Unimplemented
+        | Driver::BadArguments(_)
+        | Driver::UnexpectedErrorCode(_) => Fate::Refused,
+        Driver::SessionExpired | Driver::AuthFailed | Driver::ClientClosed => Fate::SessionEnded,
+        // The driver reports a connection's end in many ways, io errors and its own timeouts among them.
+        _ => Fate::Unknown,
+    }
+}
+
+/// A request's error for the caller.
+pub(crate) fn from_driver(error: Driver) -> Error {
+    let (kind, message) = match error {
+        Driver::NoAuth => (
+            ErrorKind::Denied,
+            "ZooKeeper refuses access: check user and password, and that they have all permissions on the root path",
+        ),
+        Driver::AuthFailed => (
+            ErrorKind::Denied,
+            "ZooKeeper refuses the credentials: check user, password and the server's authentication providers",
+        ),
+        Driver::QuotaExceeded => (
+            ErrorKind::Misconfigured,
+            "the quota on the root path is used up: raise it",
+        ),
+        Driver::NoChildrenForEphemerals => (
+            ErrorKind::Misconfigured,
+            "an ephemeral node is in the root path: remove it, or use another root path",
+        ),
+        Driver::InvalidAcl => (
+            ErrorKind::Misconfigured,
+            "ZooKeeper does not know the scheme digest: enable its digest authentication provider",
+        ),
+        Driver::Unimplemented => (
+            ErrorKind::Misconfigured,
+            "the server is older than ZooKeeper 3.5.3: container nodes are missing",
+        ),
+        Driver::Throttled => (ErrorKind::Unavailable, "ZooKeeper is overloaded and throttles requests"),
+        ref other => match fate(other) {
+            Fate::Refused => (
+                ErrorKind::Unexpected,
+                "ZooKeeper refused a request in an unexpected way",
+            ),
+            Fate::Unknown => (ErrorKind::Unavailable, "the connection to ZooKeeper broke"),
+            Fate::SessionEnded => (ErrorKind::Unavailable, "the ZooKeeper session ended"),
+        },
+    };
+    Error::new(kind, message).with_source(error)
+}
+
+pub(crate) fn session_ended() -> Error {
+    Error::new(ErrorKind::Unavailable, "the ZooKeeper session ended")
+}
+
+pub(crate) fn no_answer(after: Duration) -> Error {
+    Error::new(
+        ErrorKind::Unavailable,
+        format!("ZooKeeper gave no answer within {after:?}"),
+    )
+}
+
+pub(crate) fn unreachable(servers: &[String], after: Duration, cause: Option<Error>) -> Error {
+    let message = format!(
+        "no session with ZooKeeper at {} within {after:?}: is it running?",
+        servers.join(",")
+    );
+    let error = Error::new(ErrorKind::Unavailable, message);
+    match cause {
+        Some(cause) => error.with_source(cause),
+        None => error,
+    }
+}
+
+pub(crate) fn ttl_too_short(ttl: Duration, timeout: Duration) -> Error {
+    let message = format!(
+        "the ttl of {ttl:?} is shorter than the session timeout of {timeout:?} that the server granted, which a dead \
+         client's hold survives: raise the ttl, or lower session_timeout and the server's minSessionTimeout"
+    );
+    Error::new(ErrorKind::Misconfigured, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_servers_refusal_is_a_known_outcome() {
+        assert_eq!(fate(&Driver::NoNode), Fate::Refused);
+        assert_eq!(fate(&Driver::ConnectionLoss), Fate::Unknown);
+        assert_eq!(fate(&Driver::SessionMoved), Fate::Unknown);
+        assert_eq!(fate(&Driver::UnexpectedError("BUG".to_owned())), Fate::Unknown);
+        assert_eq!(fate(&Driver::SessionExpired), Fate::SessionEnded);
+    }
+
+    #[test]
+    fn kinds_and_sources() {
+        let error = from_driver(Driver::NoAuth);
+        assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Denied, false));
+        let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<Driver>());
+        assert_eq!(source, Some(&Driver::NoAuth));
+        assert!(from_driver(Driver::ConnectionLoss).is_retryable());
+        assert!(from_driver(Driver::SessionExpired).is_retryable());
+        assert!(from_driver(Driver::Throttled).is_retryable());
+        assert!(!from_driver(Driver::MarshallingError).is_retryable());
+    }
+}

@@ -1,0 +1,316 @@
+//! From the creation of our node to the grant.
+
+use std::sync::Arc;
+
+use futures_util::future::OptionFuture;
+use lock_core::backend::{AcquireRequest, Busy, Sent, Wait};
+use lock_core::{Error, ErrorKind, FencingToken};
+use tokio::time::sleep;
+use zookeeper_client::{CreateMode, Error as Driver, EventType};
+
+use super::{Node, Step, Stop, Worker};
+use crate::claim::{Held, Stage};
+use crate::error::{self, Fate};
+use crate::queue::{self, Turn};
+use crate::supervisor::{create_options, ensure_root};
+
+/// How many writes may be spent to get past a token floor.
+const WRITES: i64 = 64;
+
+/// What the directory looked like.
+struct View {
+    /// Before it was asked for.
+    sent: Sent,
+    children: Vec<String>,
+    mzxid: i64,
+}
+
+impl Worker {
+    /// Queues, and waits for its turn.
+    pub(super) async fn enter(&mut self) -> Step<Arc<Held>> {
+        self.check_ttl()?;
+        if self.claim.has_residue() {
+            self.find().await?;
+        }
+        loop {
+            if *self.undo.borrow() {
+                return Err(Stop::Undo);
+            }
+            if self.claim.request.is_given_up() {
+                return Err(given_up(&self.claim.request));
+            }
+            let view = match self.node {
+                Some(_) => self.look().await?,
+                None => self.enqueue().await?,
+            };
+            let (Some(view), Some(node)) = (view, &self.node) else {
+                continue;
+            };
+            match queue::turn(&view.children, &node.name) {
+                Turn::Missing => self.forget_node(),
+                Turn::Mine => {
+                    if let Some(held) = self.grant(&view).await? {
+                        self.claim.stage.send_replace(Stage::Held(held.clone()));
+                        return Ok(held);
+                    }
+                }
+                Turn::Behind { predecessor, holder } => {
+                    let path = |name: &str| format!("{}/{name}", self.claim.directory);
+                    let (predecessor, holder) = (path(predecessor), path(holder));
+                    if self.claim.request.wait() == Wait::No {
+                        return Err(self.give_way(&holder).await);
+                    }
+                    self.claim.stage.send_replace(Stage::Queued);
+                    self.wait(&predecessor, &holder).await?;
+                    self.claim.stage.send_replace(Stage::Asking);
+                }
+            }
+        }
+    }
+
+    /// Creates our node, and the directory if it is missing, and lists it, in one round trip. `None` when both have to be asked again.
+    async fn enqueue(&mut self) -> Step<Option<View>> {
+        self.session.connected().await?;
+        let client = &self.session.client;
+        let directory = &self.claim.directory;
+        let sent = self.claim.request.sending();
+        let data = label(&self.claim.request);
+        let path = format!("{directory}/{}", self.prefix);
+        let options = create_options(&self.config, CreateMode::EphemeralSequential);
+        let container = create_options(&self.config, CreateMode::Container);
+        self.claim.set_residue(true);
+        // The server removes a container some time after its last node.
+        let make = self
+            .directory_missing
+            .then(|| client.create(directory, b"", &container));
+        let create = client.create(&path, &data, &options);
+        let list = client.get_children(directory);
+        let (made, created, listed) = tokio::join!(OptionFuture::from(make), create, list);
+        match created {
+            Ok((stat, sequence)) => {
+                self.node = Some(Node {
+                    name: format!("{}{sequence}", self.prefix),
+                    path: format!("{path}{sequence}"),
+                    czxid: stat.czxid,
+                    data,
+                });
+            }
+            Err(Driver::NoNode) => {
+                self.claim.set_residue(false);
+                self.directory_missing = true;
+                match made {
+                    Some(Err(Driver::NoNode)) => self.make_root().await?,
+                    Some(Err(error)) if error != Driver::NodeExists => self.bear(error).await?,
+                    _ => {}
+                }
+                return Ok(None);
+            }
+            Err(error) => {
+                if error::fate(&error) == Fate::Refused {
+                    self.claim.set_residue(false);
+                }
+                self.bear(error).await?;
+                self.find().await?;
+                return Ok(None);
+            }
+        }
+        self.view(sent, listed).await
+    }
+
+    /// Lists the directory again, as the leader has it: what also confirms that the session lives.
+    async fn look(&mut self) -> Step<Option<View>> {
+        self.session.connected().await?;
+        let sent = self.claim.request.sending();
+        let sync = self.session.sync();
+        let list = self.session.client.get_children(&self.claim.directory);
+        match tokio::join!(sync, list) {
+            (Ok(()), listed) => self.view(sent, listed).await,
+            (Err(error), _) => {
+                self.bear(error).await?;
+                Ok(None)
+            }
+        }
+    }
+
+    async fn view(
+        &self,
+        sent: Sent,
+        listed: Result<(Vec<String>, zookeeper_client::Stat), Driver>,
+    ) -> Step<Option<View>> {
+        let (children, mzxid) = match listed {
+            Ok((children, stat)) => (children, stat.mzxid),
+            // Somebody removed the directory, and our node before it.
+            Err(Driver::NoNode) => (Vec::new(), 0),
+            Err(error) => {
+                self.bear(error).await?;
+                return Ok(None);
+            }
+        };
+        Ok(Some(View { sent, children, mzxid }))
+    }
+
+    async fn make_root(&self) -> Step<()> {
+        match ensure_root(&self.session.client, &self.config).await {
+            // Whoever asks again waits for the connection.
+            Err(error) if !error.is_retryable() => Err(Stop::Failed(error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Our node is the first. `None` when that has to be looked at again.
+    async fn grant(&mut self, view: &View) -> Step<Option<Arc<Held>>> {
+        self.check_ttl()?;
+        if !self.session.is_fresh() {
+            self.session.fresh().await?;
+            return Ok(None);
+        }
+        let request = self.claim.request.clone();
+        let Some(token) = self.token(&request, view).await? else {
+            return Ok(None);
+        };
+        let data = label(&request);
+        let Some(node) = &mut self.node else {
+            return Ok(None);
+        };
+        if data != node.data {
+            match self.session.client.set_data(&node.path, &data, None).await {
+                Ok(_) => node.data = data,
+                Err(Driver::NoNode) => return Ok(None),
+                Err(error) => {
+                    self.bear(error).await?;
+                    return Ok(None);
+                }
+            }
+        }
+        let fixed = request.is_fixed().then(|| (view.sent, request.ttl()));
+        match self.session.admit(request.holder(), request.lease(), fixed) {
+            Ok(_) => {
+                let held = Held::new(self.session.clone(), node.path.clone(), token, self.release.clone());
+                Ok(Some(Arc::new(held)))
+            }
+            // The answers took too long.
+            Err(error) if error.is_retryable() && !self.session.is_over() => Ok(None),
+            Err(error) => Err(Stop::Failed(error)),
+        }
+    }
+
+    /// The token of this grant. `None` when the grant has to be looked at again.
+    async fn token(&self, request: &AcquireRequest, view: &View) -> Step<Option<FencingToken>> {
+        let Some(node) = &self.node else {
+            return Ok(None);
+        };
+        // Tokens fit 63 bits.
+        let floor = request.token_floor().map_or(0, |floor| floor.as_u64().cast_signed());
+        let mut number = queue::token(node.czxid, view.mzxid, floor);
+        while number.is_none() {
+            match self.session.client.set_data(&self.claim.directory, b"", None).await {
+                Ok(stat) if stat.mzxid > floor => number = Some(stat.mzxid),
+                Ok(stat) if floor - stat.mzxid <= WRITES => {}
+                Ok(stat) => {
+                    let message = format!(
+                        "a token above {floor} is wanted, and ZooKeeper's transactions count {} only",
+                        stat.mzxid
+                    );
+                    return Err(Stop::Failed(Error::new(ErrorKind::Unexpected, message)));
+                }
+                Err(Driver::NoNode) => return Ok(None),
+                Err(error) => {
+                    self.bear(error).await?;
+                    return Ok(None);
+                }
+            }
+        }
+        let token = number.and_then(|number| FencingToken::new(number.cast_unsigned()));
+        token.map(Some).ok_or_else(|| {
+            let message = "ZooKeeper told no transaction id of the lock's node: it is older than 3.5";
+            Stop::Failed(Error::new(ErrorKind::Misconfigured, message))
+        })
+    }
+
+    /// Leaves the queue, and says who has the lock.
+    async fn give_way(&mut self, holder: &str) -> Stop {
+        let label = self.session.client.get_data(holder);
+        match tokio::join!(label, self.leave()) {
+            (_, Err(stop)) => stop,
+            (Ok((data, _)), Ok(())) => Stop::Busy(busy(&data)),
+            (Err(_), Ok(())) => Stop::Busy(Busy::new()),
+        }
+    }
+
+    /// Waits until the predecessor has gone.
+    async fn wait(&mut self, predecessor: &str, holder: &str) -> Step<()> {
+        let request = &self.claim.request;
+        tokio::select! {
+            gone = self.gone(predecessor, holder) => gone,
+            () = request.given_up() => Err(given_up(request)),
+            // The sender lives as long as the claim.
+            _ = async { self.undo.clone().wait_for(|undo| *undo).await.map(drop) } => Err(Stop::Undo),
+            () = self.session.over() => Err(Stop::Over),
+        }
+    }
+
+    async fn gone(&self, predecessor: &str, holder: &str) -> Step<()> {
+        let client = &self.session.client;
+        if holder != predecessor
+            && let Ok((data, _)) = client.get_data(holder).await
+        {
+            self.claim.request.note_busy(busy(&data));
+        }
+        loop {
+            self.session.connected().await?;
+            let found = match self.session.reserve_watch(predecessor.len()) {
+                Some(room) => client
+                    .get_and_watch_data(predecessor)
+                    .await
+                    .map(|(data, _, watch)| (data, Some((watch, room)))),
+                None => client.get_data(predecessor).await.map(|(data, _)| (data, None)),
+            };
+            let (data, watch) = match found {
+                Ok(found) => found,
+                Err(Driver::NoNode) => return Ok(()),
+                Err(error) => {
+                    self.bear(error).await?;
+                    continue;
+                }
+            };
+            if holder == predecessor {
+                self.claim.request.note_busy(busy(&data));
+            }
+            let Some((watch, _room)) = watch else {
+                sleep(self.session.interval()).await;
+                continue;
+            };
+            // A one-shot watch: a change of the data uses it up.
+            if watch.changed().await.event_type != EventType::NodeDataChanged {
+                return Ok(());
+            }
+        }
+    }
+
+    fn check_ttl(&self) -> Step<()> {
+        let (ttl, timeout) = (self.claim.request.ttl(), self.session.timeout);
+        if ttl < timeout {
+            return Err(Stop::Failed(error::ttl_too_short(ttl, timeout)));
+        }
+        Ok(())
+    }
+}
+
+fn label(request: &AcquireRequest) -> Vec<u8> {
+    request.label().map_or_else(Vec::new, |label| label.as_bytes().to_vec())
+}
+
+fn busy(data: &[u8]) -> Busy {
+    match data {
+        [] => Busy::new(),
+        _ => Busy::new().with_holder(String::from_utf8_lossy(data)),
+    }
+}
+
+/// Busy if the server said so; else nobody knows.
+fn given_up(request: &AcquireRequest) -> Stop {
+    match request.last_busy() {
+        Some(busy) => Stop::Busy(busy),
+        None => Stop::Failed(Error::new(ErrorKind::Unavailable, "given up before ZooKeeper answered")),
+    }
+}

@@ -1,0 +1,129 @@
+//! From the grant to the end of the hold.
+
+use std::future::pending;
+use std::sync::Arc;
+
+use lock_core::backend::LostCause;
+use tokio::time::{Instant, sleep, sleep_until};
+use zookeeper_client::{Error as Driver, EventType};
+
+use super::{PAUSE, Worker};
+use crate::claim::{Delete, Held, Outcome};
+use crate::error::{self, Fate};
+use crate::session::Session;
+
+enum Event {
+    Release(Delete),
+    Undo,
+    LeaseEnded,
+    TakenAway,
+    SessionOver,
+}
+
+impl Worker {
+    /// Stands by a hold until it ends, and takes its node away.
+    pub(super) async fn keep(mut self, held: Arc<Held>) -> Outcome {
+        let request = self.claim.request.clone();
+        let granted = Instant::now();
+        let mut event = self.event(&held.path, None).await;
+        if matches!(event, Event::LeaseEnded) && request.is_fixed() {
+            // Nobody believes in it any more, but it was asked for in full.
+            event = self.event(&held.path, Some(granted + request.ttl())).await;
+        }
+        self.session.forget(request.holder());
+        match event {
+            Event::Release(delete) => self.release(delete, &held.path).await,
+            Event::Undo => self.leave().await.map_or_else(Outcome::from, |()| Outcome::Undone),
+            Event::LeaseEnded => self.leave().await.map_or_else(Outcome::from, |()| Outcome::NotOurs),
+            Event::TakenAway => {
+                request.lease().lose(LostCause::NotHeld);
+                self.forget_node();
+                Outcome::NotOurs
+            }
+            Event::SessionOver => Outcome::SessionEnded,
+        }
+    }
+
+    /// What ends the hold. With `until`, the lease has ended already.
+    async fn event(&mut self, path: &str, until: Option<Instant>) -> Event {
+        let lease = self.claim.request.lease();
+        let lease_ended = async {
+            match until {
+                Some(until) => sleep_until(until).await,
+                None => drop(lease.ended().await),
+            }
+        };
+        tokio::select! {
+            biased;
+            Some(delete) = self.releases.recv() => Event::Release(delete),
+            // The sender lives as long as the claim.
+            _ = async { self.undo.wait_for(|undo| *undo).await.map(drop) } => Event::Undo,
+            () = self.session.over() => Event::SessionOver,
+            () = taken_away(&self.session, path) => Event::TakenAway,
+            () = lease_ended => Event::LeaseEnded,
+        }
+    }
+
+    /// Sees a release through.
+    async fn release(mut self, mut delete: Delete, path: &str) -> Outcome {
+        let mut unsure = false;
+        loop {
+            let error = match delete.await {
+                Ok(()) => break,
+                Err(Driver::NoNode) if unsure => break,
+                Err(Driver::NoNode) => {
+                    self.forget_node();
+                    return Outcome::NotOurs;
+                }
+                Err(error) => error,
+            };
+            match error::fate(&error) {
+                Fate::Refused => return Outcome::Failed(error::from_driver(error)),
+                // It may have been released: the caller is not told that it was lost before asking again.
+                Fate::SessionEnded => return Outcome::Failed(error::session_ended()),
+                Fate::Unknown if unsure => {
+                    sleep(PAUSE).await;
+                    if self.session.connected().await.is_err() {
+                        return Outcome::Failed(error::session_ended());
+                    }
+                }
+                // At once, so that no create that waits for the connection overtakes it.
+                Fate::Unknown => unsure = true,
+            }
+            delete = Box::pin(self.session.client.delete(path, None));
+        }
+        self.forget_node();
+        Outcome::Released
+    }
+}
+
+/// Waits until our node has gone without us. Only holds that last are watched: for a short one it is not worth a
+/// request.
+async fn taken_away(session: &Arc<Session>, path: &str) {
+    sleep(session.interval()).await;
+    loop {
+        if session.connected().await.is_err() {
+            return pending().await;
+        }
+        let room = session.reserve_watch(path.len());
+        let found = match &room {
+            Some(_) => session
+                .client
+                .get_and_watch_data(path)
+                .await
+                .map(|(_, stat, watch)| (stat, Some(watch))),
+            None => session.client.get_data(path).await.map(|(_, stat)| (stat, None)),
+        };
+        match found {
+            Err(Driver::NoNode) => return,
+            Ok((stat, _)) if !session.owns(&stat) => return,
+            Ok((_, Some(watch))) => match watch.changed().await.event_type {
+                EventType::NodeDeleted => return,
+                EventType::Session => return pending().await,
+                _ => {}
+            },
+            Ok((_, None)) => sleep(session.interval()).await,
+            Err(_) => sleep(PAUSE).await,
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What the tests share: servers, requests, and a second client that looks at the server's nodes.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+#![allow(unreachable_pub, reason = "a module of several test binaries")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use lock_core::backend::{
+    AcquireRequest, Attempt, Busy, DistributedLock, Hold, RequestControl, RequestOptions, Terms, Wait,
+};
+use lock_core::{LockName, Result};
+use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
+use testbed::{Server, ZooKeeper};
+use tokio::sync::OnceCell;
+use tokio::time::{sleep, timeout};
+use zookeeper_client::Client;
+
+/// The session timeout of the tests: the server's ticks are 500 ms.
+pub const SESSION: Duration = Duration::from_secs(2);
+pub const TTL: Duration = Duration::from_secs(5);
+/// For what must happen, on a machine however slow.
+pub const GENEROUS: Duration = Duration::from_secs(30);
+
+/// One server for all tests of a binary that leave it alone.
+pub async fn shared_server() -> &'static Server {
+    static SERVER: OnceCell<Server> = OnceCell::const_new();
+    SERVER.get_or_init(own_server).await
+}
+
+pub async fn own_server() -> Server {
+    ZooKeeper::new().start().await.unwrap()
+}
+
+/// A root path of one's own.
+pub fn fresh_root() -> String {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    format!("/test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+pub fn config(server: &Server, root: &str) -> ZooKeeperConfig {
+    ZooKeeperConfig::new([server.address()])
+        .unwrap()
+        .with_root(root)
+        .unwrap()
+        .with_session_timeout(SESSION)
+        .unwrap()
+}
+
+pub fn backend(server: &Server, root: &str) -> ZooKeeperBackend {
+    ZooKeeperBackend::new(config(server, root))
+}
+
+pub async fn observer(server: &Server) -> Client {
+    Client::connector()
+        .with_session_timeout(GENEROUS)
+        .connect(server.address())
+        .await
+        .unwrap()
+}
+
+pub fn name(name: &str) -> LockName {
+    LockName::new(name).unwrap()
+}
+
+pub fn options(lock: &str) -> RequestOptions {
+    labelled(lock, None)
+}
+
+pub fn labelled(lock: &str, label: Option<&str>) -> RequestOptions {
+    let mut terms = Terms::new(TTL);
+    if let Some(label) = label {
+        terms = terms.label(label);
+    }
+    RequestOptions::new(name(lock), terms)
+}
+
+/// A request that waits for ever, and its control.
+pub fn waiting(lock: &str) -> (AcquireRequest, RequestControl) {
+    options(lock).start()
+}
+
+pub fn trying(lock: &str) -> (AcquireRequest, RequestControl) {
+    options(lock).wait(Wait::No).start()
+}
+
+pub fn granted(attempt: Result<Attempt>) -> Arc<dyn Hold> {
+    match attempt.unwrap() {
+        Attempt::Granted(hold, _armed) => hold,
+        other => panic!("not granted: {other:?}"),
+    }
+}
+
+pub fn busy(attempt: Result<Attempt>) -> Busy {
+    match attempt.unwrap() {
+        Attempt::Busy(busy) => busy,
+        other => panic!("not busy: {other:?}"),
+    }
+}
+
+/// Acquires at once, and keeps the control with the hold.
+pub async fn hold(backend: &ZooKeeperBackend, lock: &str) -> (Arc<dyn Hold>, AcquireRequest, RequestControl) {
+    let (request, control) = waiting(lock);
+    let hold = granted(within(backend.acquire(&request)).await);
+    (hold, request, control)
+}
+
+pub async fn within<T>(future: impl Future<Output = T>) -> T {
+    timeout(GENEROUS, future).await.expect("it takes too long")
+}
+
+/// Asks the server again and again until `check` likes the children of `path`; a missing node has none.
+pub async fn children_until(client: &Client, path: &str, check: impl Fn(&[String]) -> bool) -> Vec<String> {
+    within(async {
+        loop {
+            let children = match client.list_children(path).await {
+                Err(zookeeper_client::Error::NoNode) => Vec::new(),
+                children => children.unwrap(),
+            };
+            if check(&children) {
+                return children;
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await
+}
