@@ -139,8 +139,12 @@ pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        text = format!("{text}: {error}");
+        let message = error.to_string();
+        // Some drivers repeat their cause.
+        if !text.ends_with(&message) {
+            text = format!("{text}: {message}");
+        }
         cause = error.source();
     }
-    text
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
