@@ -84,7 +84,7 @@ fn conclude(runs: &[Run], total: Duration) -> ExitCode {
         report.add(&run.report);
     }
     println!("\n{}", run::times(runs, total));
-    println!("{}", table::render(&report));
+    print!("{}", table::render(&report));
     let mut problems = run::problems(runs);
     problems.extend(report.problems());
     if table::is_empty(&report) {

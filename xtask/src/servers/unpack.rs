@@ -110,13 +110,18 @@ fn absolute_links(dir: &Path, links: &mut Vec<PathBuf>) -> Result<()> {
 /// A link into the system leads to the same place under `root`: a JRE, for one, keeps its configuration in /etc.
 fn make_relative(root: &Path, link: &Path) -> Result<()> {
     let target = fs::read_link(link).map_err(failed("read", link))?;
-    let depth = link.strip_prefix(root).map_or(0, |inside| inside.components().count());
-    let up = (1..depth).map(|_| Component::ParentDir);
-    let relative: PathBuf = up
-        .chain(target.components().filter(|part| *part != Component::RootDir))
-        .collect();
+    let inside = link
+        .strip_prefix(root)
+        .map_err(|_| format!("{} is not in {}", link.display(), root.display()))?;
     fs::remove_file(link).map_err(failed("remove", link))?;
-    symlink(relative, link).map_err(failed("link", link))
+    symlink(relative(inside, &target), link).map_err(failed("link", link))
+}
+
+/// From the link `inside` a root to that root's own `target`.
+fn relative(inside: &Path, target: &Path) -> PathBuf {
+    let up = inside.components().skip(1).map(|_| Component::ParentDir);
+    up.chain(target.components().filter(|part| *part != Component::RootDir))
+        .collect()
 }
 
 /// Scripts that run the programs with the libraries next to them and no other, wherever the directory is.
@@ -191,4 +196,19 @@ fn remove(dir: &Path) -> Result<()> {
 
 fn failed(what: &str, path: &Path) -> impl FnOnce(std::io::Error) -> String {
     move |error| format!("cannot {what} {}: {error}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn absolute_links_stay_inside() {
+        let link = Path::new("usr/lib/jvm/java/conf/net.properties");
+        assert_eq!(
+            relative(link, Path::new("/etc/java/net")),
+            Path::new("../../../../../etc/java/net")
+        );
+        assert_eq!(relative(Path::new("link"), Path::new("/etc/x")), Path::new("etc/x"));
+    }
 }

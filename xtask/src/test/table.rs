@@ -13,7 +13,10 @@ type Cases<'a> = BTreeMap<&'a str, BTreeMap<&'a str, Verdict>>;
 
 /// The table, then why what was skipped, then how many of the deliberately broken backends were caught.
 pub(crate) fn render(report: &Report) -> String {
-    let cases = cases(report);
+    grid(&cases(report)) + &reasons(report) + &mutants(report)
+}
+
+fn grid(cases: &Cases<'_>) -> String {
     if cases.is_empty() {
         return String::new();
     }
@@ -27,7 +30,7 @@ pub(crate) fn render(report: &Report) -> String {
         text += &format!("  {backend}");
     }
     text += "\n";
-    for (case, row) in &cases {
+    for (case, row) in cases {
         text += &format!("{case:width$}");
         for backend in &backends {
             let cell = row.get(backend).map_or("-", |verdict| word(*verdict));
@@ -36,10 +39,7 @@ pub(crate) fn render(report: &Report) -> String {
         text.truncate(text.trim_end().len());
         text += "\n";
     }
-    for (test, reason) in &report.reasons {
-        text += &format!("skipped {test}: {reason}\n");
-    }
-    text + &mutants(report)
+    text
 }
 
 /// Whether the suite did not run at all.
@@ -66,6 +66,19 @@ fn word(verdict: Verdict) -> &'static str {
         Verdict::Failed => "FAILED",
         Verdict::Skipped => "skip",
     }
+}
+
+/// Which tests, the table shows.
+fn reasons(report: &Report) -> String {
+    let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+    for (test, reason) in &report.reasons {
+        let module = test.split("::").next().filter(|module| BACKENDS.contains(module));
+        *counts.entry((module.unwrap_or("other tests"), reason)).or_default() += 1;
+    }
+    let lines = counts
+        .into_iter()
+        .map(|((module, reason), tests)| format!("skipped {tests:4} {module}: {reason}\n"));
+    lines.collect()
 }
 
 fn mutants(report: &Report) -> String {
@@ -105,13 +118,15 @@ mod tests {
             ("mutants::mutant_forgets", Verdict::Failed),
         ];
         report.tests.extend(tests.map(|(test, verdict)| (test.into(), verdict)));
-        report.reasons.insert("redis::fifo_order".into(), "no fifo".into());
+        report
+            .reasons
+            .extend(["redis::fifo_order", "redis::fifo_bound"].map(|test| (test.into(), "no fifo".into())));
         assert_eq!(
             render(&report),
             "case        memory  redis\n\
              exclusion   ok      FAILED\n\
              fifo_order  -       skip\n\
-             skipped redis::fifo_order: no fifo\n\
+             skipped    2 redis: no fifo\n\
              mutants: 1 caught, 1 not caught, 0 skipped\n"
         );
     }
