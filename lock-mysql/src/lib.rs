@@ -1,1 +1,90 @@
-//! polylock's MySQL and MariaDB backend
+//! polylock's backend for MySQL and MariaDB.
+//!
+//! [`RowLockBackend`] locks a row of a table in a transaction that stays open as long as the lock is held. It is the
+//! choice for those who have such a server already, and want the lock to end the moment that the holder's process
+//! does: a hold *is* a connection.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use lock_core::backend::{Attempt, DistributedLock, ReleaseOptions, RequestOptions, Terms};
+//! use lock_core::LockName;
+//! use lock_mysql::{MySqlConfig, RowLockBackend};
+//!
+//! # async fn example() -> Result<(), lock_core::Error> {
+//! let config = MySqlConfig::from_url("mysql://app:secret@127.0.0.1:3306/shop")?.with_table("shop_locks");
+//! let backend = RowLockBackend::new(config)?;
+//! backend.connect().await?;
+//!
+//! // What a `Locker` does with it:
+//! let terms = Terms::new(Duration::from_secs(10)).label("worker 3");
+//! let (request, _control) = RequestOptions::new(LockName::new("orders/42")?, terms).start();
+//! if let Attempt::Granted(hold, _armed) = backend.acquire(&request).await? {
+//!     println!("token {}", hold.token());
+//!     hold.release(ReleaseOptions::default()).await?;
+//! }
+//! # Ok(()) }
+//! ```
+//!
+//! # Guarantees
+//! InnoDB gives a row's lock to one transaction at a time, and a transaction ends with its connection. An acquire of a
+//! free name is one round trip (plus one now and then: a new connection, a name that was never used), a release
+//! another. A waiter waits in InnoDB's own queue and is woken by the release itself; its grant counts from a statement
+//! that was sent after that. Whatever goes wrong on a connection, it is closed and never used again.
+//!
+//! The ttl is the server's `wait_timeout` of that one connection: the server ends a client that is silent for longer.
+//! It counts whole seconds, so that a ttl of 1.5 s may take 2 s to free a dead machine's lock, and the shortest is 1 s.
+//! A client that is alive looks after its connection twice a second.
+//!
+//! # What ends a hold
+//! - Its release, or its ttl when nobody renews it: the connection's task then closes the connection.
+//! - The end of the holder's process, at once: its sockets close.
+//! - The silence of its machine or of the network, after the ttl.
+//! - The end of the connection at the server, for whatever reason: a restart, a `KILL`, an administrator's lower limit,
+//!   a proxy or firewall in between that drops quiet connections. The next holder may come before this one knows: it
+//!   is told within about half a second, and only fencing protects what it does until then.
+//!
+//! A waiter whose machine falls silent keeps its place in the queue. When its turn comes, its hold ends after its own
+//! ttl at the latest: so each such waiter ahead can cost one ttl, though none that merely died costs anything. A
+//! waiter waits for at most its ttl, or a minute, at a time and then queues anew, so that the order of waiters is not
+//! strict.
+//!
+//! # Fencing
+//! A token is the server's clock in microseconds, or one more than the row's last token if that is larger. A release
+//! commits it. A rollback undoes it in the row, but the clock has passed it by then; a token that is ahead of the clock,
+//! since the clock was set back or a quorum asked for it, is committed to a second table before it is granted. So
+//! tokens grow also after crashes and after the tables were lost, unless the clock is then behind the last token.
+//!
+//! # Limits
+//! - Each hold, and each name that is waited for, takes a connection: see [`MySqlConfig::with_max_connections`].
+//! - One server, or one that all writes go to. Row locks are not replicated: a replica, or another node of a Galera
+//!   or group replication cluster, knows nothing of them. After a failover the old server's holders must have ended.
+//! - Pools between client and server that give out a connection per transaction or statement (ProxySQL's multiplexing,
+//!   for one) must not do so for this user.
+//! - A row stays for each name that was ever locked: it keeps the token. Rows of names that are not locked may be
+//!   deleted at any time while the server's clock is right.
+//!
+//! # Server settings
+//! - InnoDB, with `NOWAIT`: MariaDB 10.6 (tested with 10.11) or MySQL 8.0, or later.
+//! - `binlog_format` is not `STATEMENT`.
+//! - `max_connections` is large enough for all clients. Nothing else needs to be set: each connection sets its own
+//!   `autocommit`, isolation level, `wait_timeout` and `innodb_lock_wait_timeout`.
+//!
+//! # Permissions needed
+//! `SELECT`, `INSERT` and `UPDATE` on the two tables, and `CREATE` if they are to be made when they are missing. No
+//! `PROCESS`, `SUPER` or `CONNECTION_ADMIN`: the connections that it looks at, and ends when their outcome is unknown,
+//! are its own user's. Give each application a user of its own all the same: whoever may update the table can lock
+//! every name in it.
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+pub use config::MySqlConfig;
+pub use row_lock::RowLockBackend;
+
+mod config;
+mod error;
+mod greeting;
+mod row_lock;
+mod server;
+mod session;
+mod sql;

@@ -1,0 +1,205 @@
+//! What goes wrong on a connection, and what that means for a caller.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use lock_core::{Error, ErrorKind};
+use sqlx::mysql::MySqlDatabaseError;
+
+/// Why statements failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SqlError {
+    /// The driver says so, mostly for the server.
+    #[error(transparent)]
+    Driver(#[from] sqlx::Error),
+    /// There was no answer in time: the outcome is unknown.
+    #[error("the server did not answer within {0:?}")]
+    TimedOut(Duration),
+    /// The connection has ended: what was under way has an unknown outcome.
+    #[error("the connection has ended")]
+    Ended,
+    /// The answer has another shape than the statements ask for.
+    #[error("the server's answer has no {0}")]
+    Shape(&'static str),
+    /// There is nothing that connections could run on.
+    #[error("there is no tokio runtime here")]
+    NoRuntime,
+}
+
+impl SqlError {
+    /// The server's number for what went wrong; `None` when it is not the server who complains.
+    pub(crate) fn code(&self) -> Option<u16> {
+        let Self::Driver(sqlx::Error::Database(error)) = self else {
+            return None;
+        };
+        Some(error.try_downcast_ref::<MySqlDatabaseError>()?.number())
+    }
+
+    /// Somebody else has the row: found at once (MariaDB 1205, MySQL 3572) or after waiting (1205; 1969 and 3024 where
+    /// an administrator bounds statements).
+    pub(crate) fn is_busy(&self) -> bool {
+        matches!(self.code(), Some(1205 | 3572 | 1969 | 3024))
+    }
+
+    /// The server chose this transaction to end a deadlock.
+    pub(crate) fn is_deadlock(&self) -> bool {
+        self.code() == Some(1213)
+    }
+
+    pub(crate) fn is_missing_table(&self) -> bool {
+        self.code() == Some(1146)
+    }
+
+    /// A statement was not permitted.
+    pub(crate) fn is_denied(&self) -> bool {
+        matches!(self.code(), Some(1044 | 1142 | 1143 | 1227))
+    }
+
+    /// Whether the connection still serves: the server refused a statement and nothing else.
+    pub(crate) fn leaves_connection_whole(&self) -> bool {
+        // Shutting down, interrupted, killed, idle too long.
+        self.code()
+            .is_some_and(|code| !matches!(code, 1053 | 1317 | 1927 | 3169 | 4031))
+    }
+
+    /// The error for a caller on a connection that had been made.
+    pub(crate) fn into_error(self) -> Error {
+        self.told(false)
+    }
+
+    /// The error for a caller when no connection could be made.
+    pub(crate) fn into_connect_error(self) -> Error {
+        self.told(true)
+    }
+
+    fn told(self, connecting: bool) -> Error {
+        let (kind, message) = self.meaning(connecting);
+        let error = Error::new(kind, message);
+        match self {
+            Self::Driver(source) => error.with_source(source),
+            Self::TimedOut(_) | Self::Ended | Self::Shape(_) | Self::NoRuntime => error.with_source(self),
+        }
+    }
+
+    fn meaning(&self, connecting: bool) -> (ErrorKind, Cow<'static, str>) {
+        use ErrorKind::{Denied, Misconfigured, Unavailable, Unexpected};
+        match self {
+            Self::Driver(sqlx::Error::Database(_)) => by_code(self.code().unwrap_or_default()),
+            Self::Driver(sqlx::Error::Io(_)) if connecting => (
+                Unavailable,
+                "the MySQL server cannot be reached: check that it runs and its address".into(),
+            ),
+            Self::Driver(sqlx::Error::Io(_)) | Self::Ended => {
+                (Unavailable, "the connection to the MySQL server broke".into())
+            }
+            Self::TimedOut(_) => (Unavailable, "the MySQL server does not answer".into()),
+            Self::Driver(sqlx::Error::Tls(_)) => (
+                Misconfigured,
+                "TLS with the MySQL server fails: check ssl-mode, ssl-ca and the server's certificate".into(),
+            ),
+            Self::Driver(sqlx::Error::Configuration(_)) => (
+                Misconfigured,
+                "the MySQL driver cannot use these settings; a password that needs RSA needs TLS: set ssl-mode".into(),
+            ),
+            Self::Driver(sqlx::Error::Protocol(_)) if connecting => (
+                Misconfigured,
+                "what answers there does not speak MySQL's protocol: check host and port".into(),
+            ),
+            Self::NoRuntime => (Misconfigured, "call this within a tokio runtime".into()),
+            Self::Driver(sqlx::Error::InvalidArgument(_)) => (Denied, "the MySQL server refuses the login".into()),
+            Self::Driver(_) | Self::Shape(_) => (
+                Unexpected,
+                "the MySQL server answered something unexpected: please report it".into(),
+            ),
+        }
+    }
+}
+
+/// What a number of the server's means for a caller.
+fn by_code(code: u16) -> (ErrorKind, Cow<'static, str>) {
+    use ErrorKind::{Denied, Misconfigured, Unavailable, Unexpected};
+    let (kind, message) = match code {
+        1045 | 1698 | 1130 | 1820 | 1862 | 3118 | 4151 => (
+            Denied,
+            "the MySQL server refuses the login: check user, password and host",
+        ),
+        1044 | 1142 | 1143 | 1227 | 1370 => (
+            Denied,
+            "the MySQL user lacks a permission: it needs SELECT, INSERT and UPDATE on the lock tables",
+        ),
+        1049 => (
+            Misconfigured,
+            "the database does not exist: create it, or name another in the URL",
+        ),
+        1054 | 1136 | 1146 | 1364 | 1406 => (
+            Misconfigured,
+            "the lock table has other columns than it should: drop it, or name another with table=",
+        ),
+        1665 => (
+            Misconfigured,
+            "binlog_format=STATEMENT cannot log row locks: set it to ROW or MIXED",
+        ),
+        1040 | 1203 | 1226 => (
+            Unavailable,
+            "the MySQL server has no free connection: raise its max_connections",
+        ),
+        1129 => (Unavailable, "the MySQL server blocks this host: run FLUSH HOSTS there"),
+        1290 | 1792 | 1836 => (Unavailable, "the MySQL server is read-only: connect to the primary"),
+        1021 | 1030 | 1114 | 1180 => (Unavailable, "the MySQL server cannot write: see its log and its disk"),
+        1053 | 1317 | 1927 | 3169 | 4031 => (Unavailable, "the MySQL server ended the connection"),
+        1205 | 1213 | 1969 | 3024 | 3572 => (Unavailable, "the lock's row is being waited for elsewhere"),
+        1037 | 1038 | 1041 | 1135 => (Unavailable, "the MySQL server is out of memory or threads"),
+        _ => {
+            return (
+                Unexpected,
+                format!("the MySQL server refuses a statement with error {code}").into(),
+            );
+        }
+    };
+    (kind, message.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::*;
+
+    #[test]
+    fn kinds_follow_the_numbers() {
+        let kinds = [
+            (1045, ErrorKind::Denied),
+            (1142, ErrorKind::Denied),
+            (1049, ErrorKind::Misconfigured),
+            (1040, ErrorKind::Unavailable),
+            (1290, ErrorKind::Unavailable),
+            (4031, ErrorKind::Unavailable),
+            (9999, ErrorKind::Unexpected),
+        ];
+        for (code, kind) in kinds {
+            assert_eq!(by_code(code).0, kind, "{code}");
+        }
+    }
+
+    #[test]
+    fn the_source_stays_typed_and_an_unknown_outcome_retryable() {
+        let broken = SqlError::Driver(sqlx::Error::Io(std::io::ErrorKind::ConnectionReset.into()));
+        assert!(!broken.leaves_connection_whole());
+        let error = broken.into_error();
+        assert!(error.is_retryable());
+        assert!(matches!(
+            error.source().unwrap().downcast_ref(),
+            Some(sqlx::Error::Io(_))
+        ));
+        let error = SqlError::TimedOut(Duration::from_secs(5)).into_error();
+        assert!(error.is_retryable());
+        assert!(error.source().unwrap().to_string().contains("5s"));
+    }
+
+    #[test]
+    fn garbage_in_place_of_a_greeting_is_somebody_elses_server() {
+        let garbage = || SqlError::Driver(sqlx::Error::Protocol("?".into()));
+        assert_eq!(garbage().into_connect_error().kind(), ErrorKind::Misconfigured);
+        assert_eq!(garbage().into_error().kind(), ErrorKind::Unexpected);
+    }
+}

@@ -1,0 +1,132 @@
+//! The backend that users name.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, LockStatus};
+use lock_core::{LockName, Result};
+
+use super::claims::Claims;
+use super::pool::Pool;
+use super::statements::{Statements, holder};
+use super::table::prepare;
+use crate::config::MySqlConfig;
+use crate::server::{Server, SqlOrError};
+use crate::session::Commits;
+use crate::sql::LONGEST_SECONDS;
+
+/// Locks that are rows, locked by a transaction on a connection of their own. See the [crate's page](crate).
+///
+/// Cheap to clone; clones share their connections.
+#[derive(Clone)]
+pub struct RowLockBackend(Arc<Shared>);
+
+pub(super) struct Shared {
+    pub(super) server: Server,
+    pub(super) pool: Pool,
+    pub(super) claims: Claims,
+    pub(super) statements: Statements,
+    /// Whether the tables were there when last looked at.
+    prepared: AtomicBool,
+}
+
+impl RowLockBackend {
+    /// A backend for this server. Does no I/O: it connects when it is first used.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) for a configuration that cannot work.
+    pub fn new(config: MySqlConfig) -> Result<Self> {
+        config.check()?;
+        Ok(Self(Arc::new(Shared {
+            pool: Pool::new(config.max_connections()),
+            statements: Statements::new(config.table()),
+            claims: Claims::default(),
+            prepared: AtomicBool::new(false),
+            server: Server::new(config),
+        })))
+    }
+}
+
+#[async_trait]
+impl DistributedLock for RowLockBackend {
+    fn capabilities(&self) -> Capabilities {
+        // wait_timeout counts whole seconds.
+        let (shortest, longest) = (Duration::from_secs(1), Duration::from_secs(LONGEST_SECONDS));
+        Capabilities::default()
+            .extend()
+            .fixed_lease()
+            .durable_tokens()
+            .ttl_between(shortest, longest)
+    }
+
+    async fn connect(&self) -> Result<()> {
+        self.0.connect().await
+    }
+
+    async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
+        self.0.acquire(request).await
+    }
+
+    async fn abandon(&self, request: &AcquireRequest) -> Result<()> {
+        self.0
+            .abandon(request)
+            .await
+            .map_err(|error| error.with_name(request.name()))
+    }
+
+    async fn status(&self, name: &LockName) -> Result<LockStatus> {
+        self.0.status(name).await.map_err(|error| error.with_name(name))
+    }
+}
+
+impl Shared {
+    /// Reaches the server, makes the tables and sees whether all that a lock needs is permitted.
+    async fn connect(&self) -> Result<()> {
+        let session = self.server.open(Commits::WhenTold, std::future::pending()).await?;
+        let limit = self.response_timeout();
+        prepare(&self.statements, &session, limit)
+            .await
+            .map_err(SqlOrError::into_error)?;
+        session
+            .run(self.statements.rehearse(), None, limit)
+            .await
+            .map_err(|error| error.into_error())?;
+        self.set_prepared(true);
+        self.pool.give_back(session);
+        Ok(())
+    }
+
+    async fn status(&self, name: &LockName) -> Result<LockStatus> {
+        let answer = match self.server.control(self.statements.holder(name)).await {
+            Err(SqlOrError::Sql(error)) if error.is_missing_table() => return Ok(LockStatus::free()),
+            answer => answer.map_err(SqlOrError::into_error)?,
+        };
+        match answer.row(0) {
+            None => Ok(LockStatus::free()),
+            Some(row) => Ok(LockStatus::held(holder(row).map_err(|error| error.into_error())?)),
+        }
+    }
+
+    pub(super) fn response_timeout(&self) -> Duration {
+        self.server.config().response_timeout()
+    }
+
+    pub(super) fn is_prepared(&self) -> bool {
+        self.prepared.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_prepared(&self, prepared: bool) {
+        self.prepared.store(prepared, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for RowLockBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RowLockBackend")
+            .field("server", &self.0.server)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,238 @@
+//! The statements of the row lock, as text with all values in it. Golden tests pin them: what other versions of this
+//! crate, and people, find in the tables must not change by accident.
+
+use lock_core::backend::HolderStatus;
+use lock_core::{FencingToken, LockName};
+use sqlx::mysql::MySqlRow;
+
+use crate::error::SqlError;
+use crate::session::{Answer, column};
+use crate::sql::{Hex, SERVER_MICROS, label};
+
+/// Names of tables, made once.
+#[derive(Debug)]
+pub(super) struct Statements {
+    /// One row per name: who holds it, as long as a transaction is open on it, and its last token.
+    locks: String,
+    /// Tokens that were ahead of the server's clock when they were granted: see [`Statements::commit_token`].
+    tokens: String,
+}
+
+/// What a holder has written into the row that it keeps locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Taken {
+    pub(super) token: FencingToken,
+    /// Whether the token is ahead of the server's clock.
+    pub(super) ahead: bool,
+}
+
+impl Statements {
+    /// `table` has only letters that need no escape.
+    pub(super) fn new(table: &str) -> Self {
+        Self {
+            locks: table.to_owned(),
+            tokens: format!("{table}_tokens"),
+        }
+    }
+
+    /// Both tables' names.
+    pub(super) fn tables(&self) -> [&str; 2] {
+        [&self.locks, &self.tokens]
+    }
+
+    /// What makes the tables where they are missing.
+    pub(super) fn create_tables(&self) -> String {
+        let Self { locks, tokens } = self;
+        format!(
+            "CREATE TABLE IF NOT EXISTS `{locks}` (\
+             `name` VARBINARY(512) NOT NULL PRIMARY KEY, \
+             `token` BIGINT UNSIGNED NOT NULL DEFAULT 0, \
+             `connection` BIGINT UNSIGNED NULL, \
+             `label` VARBINARY(255) NULL) ENGINE=InnoDB;\
+             CREATE TABLE IF NOT EXISTS `{tokens}` (\
+             `name` VARBINARY(512) NOT NULL PRIMARY KEY, \
+             `token` BIGINT UNSIGNED NOT NULL) ENGINE=InnoDB"
+        )
+    }
+
+    /// Which of the tables there are, and of which engine.
+    pub(super) fn engines(&self) -> String {
+        let Self { locks, tokens } = self;
+        format!(
+            "SELECT CAST(TABLE_NAME AS BINARY), CAST(ENGINE AS BINARY) FROM information_schema.TABLES \
+             WHERE TABLE_SCHEMA=DATABASE() AND TABLE_NAME IN ('{locks}','{tokens}');COMMIT"
+        )
+    }
+
+    /// Does nothing, but needs every permission that a lock needs. No lock has an empty name.
+    pub(super) fn rehearse(&self) -> String {
+        let [locks, tokens] = self.tables().map(|table| {
+            format!(
+                "SELECT `token` FROM `{table}` WHERE `name`=x'' FOR UPDATE;\
+                 UPDATE `{table}` SET `token`=0 WHERE `name`=x'';\
+                 INSERT IGNORE INTO `{table}` (`name`) SELECT `name` FROM `{table}` WHERE `name`=x'';"
+            )
+        });
+        format!("{locks}{tokens}ROLLBACK")
+    }
+
+    /// Locks the row and takes it, or fails at once with a busy error. [`taken`] reads the third answer; none: there is
+    /// no such row yet.
+    pub(super) fn try_take(&self, name: &LockName, label: Option<&str>, floor: Option<FencingToken>) -> String {
+        format!(
+            "SELECT 1 FROM `{}` WHERE `name`={} FOR UPDATE NOWAIT;{}",
+            self.locks,
+            hex(name),
+            self.take(name, label, floor)
+        )
+    }
+
+    /// Takes a row that is locked already. [`taken`] reads the second answer.
+    ///
+    /// The token is larger than every one before, those that were rolled back included: they lie behind the server's
+    /// clock, or in the table of those that do not.
+    pub(super) fn take(&self, name: &LockName, holder: Option<&str>, floor: Option<FencingToken>) -> String {
+        let Self { locks, tokens } = self;
+        let floor = floor.map_or_else(String::new, |floor| format!("{},", floor.as_u64().saturating_add(1)));
+        let name = hex(name);
+        let label = label(holder);
+        format!(
+            "UPDATE `{locks}` SET `token`=GREATEST(`token`+1,{floor}{SERVER_MICROS},\
+             COALESCE((SELECT t.`token`+1 FROM `{tokens}` t WHERE t.`name`={name}),0)),\
+             `connection`=CONNECTION_ID(),`label`={label} WHERE `name`={name};\
+             SELECT `token`,`token`>{SERVER_MICROS} FROM `{locks}` WHERE `name`={name}"
+        )
+    }
+
+    /// Locks the row, waiting for at most so many seconds. A row in the second answer: it is locked.
+    pub(super) fn wait(&self, name: &LockName, seconds: u64) -> String {
+        format!(
+            "SET SESSION innodb_lock_wait_timeout={seconds};SELECT 1 FROM `{}` WHERE `name`={} FOR UPDATE",
+            self.locks,
+            hex(name)
+        )
+    }
+
+    /// Makes the row of a new name, for everybody.
+    pub(super) fn create_row(&self, name: &LockName) -> String {
+        format!(
+            "ROLLBACK;INSERT IGNORE INTO `{}` (`name`) VALUES ({});COMMIT",
+            self.locks,
+            hex(name)
+        )
+    }
+
+    /// Who holds it; no row: nobody. In a session that reads what others have not committed.
+    pub(super) fn holder(&self, name: &LockName) -> String {
+        format!(
+            "SELECT `token`,`label` FROM `{}` WHERE `name`={} AND `connection` IS NOT NULL",
+            self.locks,
+            hex(name)
+        )
+    }
+
+    /// The same within a session that had just tried to lock it: the second answer. Leaves no transaction open.
+    pub(super) fn holder_instead(&self, name: &LockName) -> String {
+        format!("ROLLBACK;{};COMMIT", self.holder(name))
+    }
+
+    /// Lets go of the row, but keeps the token.
+    pub(super) fn release(&self, name: &LockName) -> String {
+        format!(
+            "UPDATE `{}` SET `connection`=NULL,`label`=NULL WHERE `name`={};COMMIT",
+            self.locks,
+            hex(name)
+        )
+    }
+
+    /// Makes a token durable on another connection, while the row that has it is still locked: ahead of the server's
+    /// clock, it would be granted again if the holder's transaction were rolled back.
+    pub(super) fn commit_token(&self, name: &LockName, token: FencingToken) -> String {
+        format!(
+            "INSERT INTO `{}` (`name`,`token`) VALUES ({},{token}) \
+             ON DUPLICATE KEY UPDATE `token`=GREATEST(`token`,{token})",
+            self.tokens,
+            hex(name)
+        )
+    }
+}
+
+/// How the row was taken, from the row of the answer's statement of that number.
+pub(super) fn taken(answer: &Answer, statement: usize) -> Result<Option<Taken>, SqlError> {
+    let Some(row) = answer.row(statement) else {
+        return Ok(None);
+    };
+    let ahead: i64 = column(row, 1, "comparison with the clock")?;
+    Ok(Some(Taken {
+        token: token(row)?,
+        ahead: ahead != 0,
+    }))
+}
+
+/// The holder in a row of [`Statements::holder`].
+pub(super) fn holder(row: &MySqlRow) -> Result<HolderStatus, SqlError> {
+    let label: Option<Vec<u8>> = column(row, 1, "label")?;
+    let label = String::from_utf8_lossy(&label.unwrap_or_default()).into_owned();
+    let holder = HolderStatus::new().with_token(token(row)?);
+    Ok(if label.is_empty() {
+        holder
+    } else {
+        holder.with_label(label)
+    })
+}
+
+fn token(row: &MySqlRow) -> Result<FencingToken, SqlError> {
+    FencingToken::new(column(row, 0, "token")?).ok_or(SqlError::Shape("token from 1 to 2^63 - 1"))
+}
+
+/// A name as it is in the tables: its bytes, which a VARBINARY compares one by one.
+fn hex(name: &LockName) -> String {
+    Hex(name.as_str().as_bytes()).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(name: &str) -> LockName {
+        LockName::new(name).unwrap()
+    }
+
+    #[test]
+    fn the_tables_stay_as_they_are() {
+        assert_eq!(
+            Statements::new("polylock").create_tables(),
+            "CREATE TABLE IF NOT EXISTS `polylock` (`name` VARBINARY(512) NOT NULL PRIMARY KEY, \
+             `token` BIGINT UNSIGNED NOT NULL DEFAULT 0, `connection` BIGINT UNSIGNED NULL, \
+             `label` VARBINARY(255) NULL) ENGINE=InnoDB;\
+             CREATE TABLE IF NOT EXISTS `polylock_tokens` (`name` VARBINARY(512) NOT NULL PRIMARY KEY, \
+             `token` BIGINT UNSIGNED NOT NULL) ENGINE=InnoDB"
+        );
+    }
+
+    #[test]
+    fn a_name_is_its_bytes() {
+        let statements = Statements::new("t");
+        assert_eq!(
+            statements.release(&name("a'\0Ö")),
+            "UPDATE `t` SET `connection`=NULL,`label`=NULL WHERE `name`=x'612700c396';COMMIT"
+        );
+        let longest = "\u{1F512}".repeat(128);
+        assert!(statements.wait(&name(&longest), 9).contains(&"f09f9492".repeat(128)));
+    }
+
+    #[test]
+    fn taking_a_row() {
+        let floor = FencingToken::new(41);
+        assert_eq!(
+            Statements::new("t").try_take(&name("a"), Some("me"), floor),
+            "SELECT 1 FROM `t` WHERE `name`=x'61' FOR UPDATE NOWAIT;\
+             UPDATE `t` SET `token`=GREATEST(`token`+1,42,\
+             CAST(TIMESTAMPDIFF(MICROSECOND,'1970-01-01',SYSDATE(6)) AS UNSIGNED),\
+             COALESCE((SELECT t.`token`+1 FROM `t_tokens` t WHERE t.`name`=x'61'),0)),\
+             `connection`=CONNECTION_ID(),`label`=x'6d65' WHERE `name`=x'61';\
+             SELECT `token`,`token`>CAST(TIMESTAMPDIFF(MICROSECOND,'1970-01-01',SYSDATE(6)) AS UNSIGNED) \
+             FROM `t` WHERE `name`=x'61'"
+        );
+    }
+}

@@ -1,0 +1,122 @@
+//! What a connection knows of the hold that it carries.
+
+use std::time::Duration;
+
+use lock_core::LostCause;
+use lock_core::backend::Lease;
+use tokio::time::Instant;
+
+use crate::sql::seconds_up;
+
+/// A hold on its connection. Dropping it without [`let_go`](Self::let_go) means that the connection ended: the hold is
+/// lost.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// `None` once it was let go.
+    lease: Option<Lease>,
+    term: Term,
+}
+
+/// For how long the server is to keep the hold of a client that falls silent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Term {
+    end: Instant,
+    fixed: bool,
+}
+
+impl Held {
+    /// A hold of `ttl` from `sent` on.
+    pub(crate) fn new(lease: Lease, sent: Instant, ttl: Duration, fixed: bool) -> Self {
+        Self {
+            lease: Some(lease),
+            term: Term { end: sent + ttl, fixed },
+        }
+    }
+
+    /// It was released.
+    pub(super) fn let_go(mut self) {
+        self.lease = None;
+    }
+
+    pub(super) fn term(&self) -> Term {
+        self.term
+    }
+
+    pub(super) fn prolong(&mut self, sent: Instant, ttl: Duration) {
+        self.term.prolong(sent, ttl);
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(lease) = &self.lease {
+            lease.lose(LostCause::Disconnected);
+        }
+    }
+}
+
+impl Term {
+    /// When it ends by itself.
+    pub(super) fn end(self) -> Instant {
+        self.end
+    }
+
+    /// At least `ttl` from `sent` on, never shorter than it was; a fixed one stays.
+    fn prolong(&mut self, sent: Instant, ttl: Duration) {
+        if !self.fixed {
+            self.end = self.end.max(sent + ttl);
+        }
+    }
+
+    /// The seconds of silence after which the server is to end it. They count from each statement anew, so they
+    /// shrink as the end draws near.
+    pub(super) fn seconds(self, now: Instant) -> u64 {
+        seconds_up(self.end.saturating_duration_since(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn secs(secs: u64) -> Duration {
+        Duration::from_secs(secs)
+    }
+
+    #[test]
+    fn the_rest_is_rounded_up_and_shrinks() {
+        let start = Instant::now();
+        let term = Term {
+            end: start + secs(10),
+            fixed: false,
+        };
+        assert_eq!(term.seconds(start), 10);
+        assert_eq!(term.seconds(start + Duration::from_millis(500)), 10);
+        assert_eq!(term.seconds(start + secs(9)), 1);
+        assert_eq!(term.seconds(start + secs(20)), 1);
+    }
+
+    #[test]
+    fn a_shorter_renewal_does_not_shorten() {
+        let start = Instant::now();
+        let mut term = Term {
+            end: start + secs(60),
+            fixed: false,
+        };
+        term.prolong(start + secs(3), secs(10));
+        assert_eq!(term.seconds(start + secs(3)), 57);
+        term.prolong(start + secs(55), secs(10));
+        assert_eq!(term.end(), start + secs(65));
+    }
+
+    #[test]
+    fn a_fixed_term_stays() {
+        let start = Instant::now();
+        let mut term = Term {
+            end: start + secs(5),
+            fixed: true,
+        };
+        term.prolong(start + secs(4), secs(5));
+        assert_eq!(term.end(), start + secs(5));
+    }
+}

@@ -1,0 +1,291 @@
+//! The task that a connection runs in.
+
+use std::ops::ControlFlow::{self, Break, Continue};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use lock_core::backend::Sent;
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlRow};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Either};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::{Answer, Command, Commits, Held, Identity, Reply, Seat, column};
+use crate::error::SqlError;
+use crate::sql::seconds_up;
+
+/// How often a connection that carries a hold looks whether the server is still there. The driver does not notice by
+/// itself that an idle connection was closed.
+const PING: Duration = Duration::from_millis(500);
+/// An unused connection is told to stay after this; before, it may be used again on the terms that it has.
+const REST: Duration = Duration::from_millis(400);
+/// How long an unused connection is kept.
+const SPARE: Duration = Duration::from_secs(60);
+/// How long the server keeps it: somewhat longer, so that it is us who close it.
+const SPARE_AT_SERVER: Duration = Duration::from_secs(90);
+/// How long a farewell may take.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+pub(super) struct Worker {
+    connection: MySqlConnection,
+    commands: mpsc::UnboundedReceiver<Command>,
+    phase: Phase,
+    /// The session's `wait_timeout`, where it is known.
+    idle: Option<u64>,
+    _seat: Leaving,
+}
+
+/// Gives the permit back when the task ends, however it does.
+struct Leaving(Arc<Seat>);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+enum Phase {
+    /// Somebody uses it.
+    Working,
+    /// Nobody does, since then.
+    Resting { since: Instant, told: bool },
+    /// It carries a hold.
+    Holding { held: Held, ping: Instant },
+}
+
+/// Connects and asks the server what it calls the connection.
+///
+/// READ UNCOMMITTED, so that a plain SELECT shows who holds a row in a transaction that is still open; rows are locked
+/// as under READ COMMITTED, without gaps. A statement that waits where none should does so for a second at most.
+pub(super) async fn connect(
+    options: &MySqlConnectOptions,
+    commits: Commits,
+) -> Result<(MySqlConnection, Identity), SqlError> {
+    let mut connection = options.connect().await?;
+    let autocommit = u8::from(commits == Commits::ByItself);
+    let idle = seconds_up(SPARE_AT_SERVER);
+    let sql = format!(
+        "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED;\
+         SET SESSION autocommit={autocommit}, innodb_lock_wait_timeout=1, wait_timeout={idle};\
+         SELECT CAST(ID AS UNSIGNED), CAST(HOST AS BINARY) FROM information_schema.PROCESSLIST \
+         WHERE ID=CONNECTION_ID();\
+         COMMIT"
+    );
+    let rows = execute(&mut connection, sql).await?;
+    let row = rows
+        .get(2)
+        .and_then(|rows| rows.first())
+        .ok_or(SqlError::Shape("connection number"))?;
+    let identity = Identity {
+        id: column(row, 0, "connection number")?,
+        host: column(row, 1, "client address")?,
+    };
+    Ok((connection, identity))
+}
+
+impl Worker {
+    pub(super) fn new(
+        connection: MySqlConnection,
+        commands: mpsc::UnboundedReceiver<Command>,
+        seat: Arc<Seat>,
+    ) -> Self {
+        Self {
+            connection,
+            commands,
+            phase: Phase::Working,
+            idle: None,
+            _seat: Leaving(seat),
+        }
+    }
+
+    /// Serves until nobody has a handle any more, the hold's time is over, or the connection breaks.
+    pub(super) async fn run(mut self) {
+        loop {
+            let wake = self.phase.wake();
+            let command = tokio::select! {
+                biased;
+                command = self.commands.recv() => match command {
+                    None => return self.close().await,
+                    command => command,
+                },
+                () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => None,
+            };
+            let goes_on = match command {
+                Some(command) => self.serve(command).await,
+                None => self.wake().await,
+            };
+            match goes_on {
+                Continue(()) => {}
+                Break(Ending::Broken) => return,
+                Break(Ending::Over) => return self.close().await,
+            }
+        }
+    }
+
+    async fn serve(&mut self, command: Command) -> ControlFlow<Ending> {
+        match command {
+            Command::Run { sql, idle, reply } => {
+                self.phase = Phase::Working;
+                self.answer(sql, idle, reply).await
+            }
+            Command::Hold(held) => {
+                self.phase = Phase::Holding {
+                    held,
+                    ping: Instant::now() + PING,
+                };
+                Continue(())
+            }
+            Command::Keep { ttl, reply } => {
+                let now = Instant::now();
+                let idle = match &mut self.phase {
+                    Phase::Holding { held, .. } => {
+                        held.prolong(now, ttl);
+                        held.term().seconds(now)
+                    }
+                    Phase::Working | Phase::Resting { .. } => seconds_up(ttl),
+                };
+                self.idle = None;
+                self.answer(String::new(), Some(idle), reply).await
+            }
+            Command::Release { sql, reply } => {
+                let answer = self.ask(sql, None).await;
+                let whole = is_whole(&answer);
+                match std::mem::replace(&mut self.phase, Phase::Working) {
+                    Phase::Holding { held, .. } if answer.is_ok() => held.let_go(),
+                    // Not released: whatever the phase was is dropped, and the hold is lost.
+                    _ => {}
+                }
+                drop(reply.send(answer));
+                whole
+            }
+            Command::Rest => {
+                self.phase = Phase::Resting {
+                    since: Instant::now(),
+                    told: false,
+                };
+                Continue(())
+            }
+        }
+    }
+
+    /// It is time for what the phase wants.
+    async fn wake(&mut self) -> ControlFlow<Ending> {
+        let now = Instant::now();
+        let idle = match &mut self.phase {
+            Phase::Working => return Continue(()),
+            Phase::Resting { since, .. } if *since + SPARE <= now => return Break(Ending::Over),
+            Phase::Resting { told, .. } => {
+                *told = true;
+                seconds_up(SPARE_AT_SERVER)
+            }
+            Phase::Holding { held, .. } if held.term().end() <= now => return Break(Ending::Over),
+            Phase::Holding { held, .. } => held.term().seconds(now),
+        };
+        self.idle = None;
+        is_whole(&self.ask(String::new(), Some(idle)).await)
+    }
+
+    /// Asks and replies. A hold on a connection that broke is lost before anybody hears of it.
+    async fn answer(&mut self, sql: String, idle: Option<u64>, reply: Reply) -> ControlFlow<Ending> {
+        let answer = self.ask(sql, idle).await;
+        let whole = is_whole(&answer);
+        if whole.is_break() {
+            self.phase = Phase::Working;
+        }
+        drop(reply.send(answer));
+        whole
+    }
+
+    /// One round trip, which also sets `wait_timeout` where it is another. On a connection that carries a hold it ends
+    /// with the hold's time.
+    async fn ask(&mut self, mut sql: String, idle: Option<u64>) -> Result<Answer, SqlError> {
+        let prefix = idle.filter(|_| idle != self.idle);
+        if let Some(seconds) = prefix {
+            // Not known until it is answered.
+            self.idle = None;
+            sql = format!("SET SESSION wait_timeout={seconds};{sql}");
+        }
+        let sql = sql.trim_end_matches(';').to_owned();
+        let (sent, at) = (Sent::now(), Instant::now());
+        let end = self.phase.end();
+        let executed = execute(&mut self.connection, sql);
+        let mut rows = match end {
+            Some(end) => timeout_at(end, executed).await.map_err(|_| SqlError::Ended)??,
+            None => executed.await?,
+        };
+        if prefix.is_some() {
+            rows.remove(0);
+            self.idle = prefix;
+        }
+        if let Phase::Holding { ping, .. } = &mut self.phase {
+            *ping = Instant::now() + PING;
+        }
+        Ok(Answer { sent, at, rows })
+    }
+
+    /// Takes leave, so that the server need not find out; with the connection ends whatever it holds.
+    async fn close(self) {
+        let Self {
+            connection,
+            commands,
+            phase,
+            _seat,
+            ..
+        } = self;
+        // Nobody sends any more, and the hold is over before anybody else can have it.
+        drop((commands, phase));
+        drop(tokio::time::timeout(FAREWELL, connection.close()).await);
+    }
+}
+
+/// Why a connection ends.
+enum Ending {
+    /// It broke.
+    Broken,
+    /// It is not needed any more.
+    Over,
+}
+
+fn is_whole(answer: &Result<Answer, SqlError>) -> ControlFlow<Ending> {
+    match answer {
+        Err(error) if !error.leaves_connection_whole() => Break(Ending::Broken),
+        _ => Continue(()),
+    }
+}
+
+impl Phase {
+    /// When there is something to do without being asked.
+    fn wake(&self) -> Option<Instant> {
+        match self {
+            Self::Working => None,
+            Self::Resting { since, told: false } => Some(*since + REST),
+            Self::Resting { since, told: true } => Some(*since + SPARE),
+            Self::Holding { held, ping } => Some(held.term().end().min(*ping)),
+        }
+    }
+
+    /// When whatever is under way is of no use any more.
+    fn end(&self) -> Option<Instant> {
+        match self {
+            Self::Holding { held, .. } => Some(held.term().end()),
+            Self::Working | Self::Resting { .. } => None,
+        }
+    }
+}
+
+/// Runs statements as one text and collects the rows of each.
+///
+/// As text, because a prepared statement takes a round trip of its own and, dropped half-way, leaves sqlx's connection
+/// confused. Every literal in it comes from [`crate::sql`].
+async fn execute(connection: &mut MySqlConnection, sql: String) -> Result<Vec<Vec<MySqlRow>>, SqlError> {
+    let mut answers = sqlx::raw_sql(AssertSqlSafe(sql)).fetch_many(connection);
+    let (mut done, mut rows) = (Vec::new(), Vec::new());
+    while let Some(answer) = answers.try_next().await? {
+        match answer {
+            Either::Left(_) => done.push(std::mem::take(&mut rows)),
+            Either::Right(row) => rows.push(row),
+        }
+    }
+    Ok(done)
+}

@@ -1,0 +1,220 @@
+//! A server for all tests of this binary, and what they do with it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use lock_core::backend::{
+    AcquireRequest, Attempt, Busy, DistributedLock, Hold, ReleaseOptions, ReleaseOutcome, RequestControl,
+    RequestOptions, Terms, Wait,
+};
+use lock_core::{HoldState, LockName};
+use lock_mysql::{MySqlConfig, RowLockBackend};
+use sqlx::mysql::MySqlConnection;
+use sqlx::{AssertSqlSafe, Connection, Row};
+use testbed::{MariaDb, Server};
+use tokio::sync::OnceCell;
+
+/// What no healthy machine needs for what should happen at once.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// A lock table of one test's own.
+pub(crate) struct Bed {
+    pub(crate) server: Server,
+    pub(crate) table: String,
+}
+
+impl Bed {
+    /// On the server that all tests share.
+    pub(crate) async fn shared() -> Self {
+        static SERVER: OnceCell<Server> = OnceCell::const_new();
+        let server = SERVER.get_or_init(start).await;
+        Self::on(server.clone())
+    }
+
+    /// On a server that the test may break.
+    pub(crate) async fn own() -> Self {
+        Self::on(start().await)
+    }
+
+    fn on(server: Server) -> Self {
+        static TABLES: AtomicU32 = AtomicU32::new(0);
+        let table = format!("locks_{}", TABLES.fetch_add(1, Ordering::Relaxed));
+        Self { server, table }
+    }
+
+    pub(crate) fn config(&self) -> MySqlConfig {
+        MySqlConfig::from_url(&self.server.url())
+            .unwrap()
+            .with_table(&self.table)
+    }
+
+    /// A client with connections of its own.
+    pub(crate) fn backend(&self) -> RowLockBackend {
+        RowLockBackend::new(self.config()).unwrap()
+    }
+
+    pub(crate) async fn observer(&self) -> Observer {
+        let connection = MySqlConnection::connect(&self.server.url()).await.unwrap();
+        Observer {
+            connection,
+            table: self.table.clone(),
+        }
+    }
+}
+
+async fn start() -> Server {
+    MariaDb::new().start().await.unwrap()
+}
+
+/// The raw driver's view.
+pub(crate) struct Observer {
+    connection: MySqlConnection,
+    table: String,
+}
+
+impl Observer {
+    /// Whether somebody keeps the row locked.
+    pub(crate) async fn is_locked(&mut self, name: &str) -> bool {
+        let sql = format!("SELECT 1 FROM {} WHERE name=? FOR UPDATE NOWAIT", self.table);
+        let answer = sqlx::query(AssertSqlSafe(sql))
+            .bind(name.as_bytes())
+            .fetch_optional(&mut self.connection)
+            .await;
+        match answer {
+            Ok(_) => false,
+            Err(sqlx::Error::Database(error)) if error.message().contains("Lock wait timeout") => true,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// The number of the connection that holds this name, as the row says that is not committed yet.
+    pub(crate) async fn holder(&mut self, name: &str) -> Option<u64> {
+        self.run("SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")
+            .await;
+        let sql = format!("SELECT connection FROM {} WHERE name=?", self.table);
+        let row = sqlx::query(AssertSqlSafe(sql))
+            .bind(name.as_bytes())
+            .fetch_optional(&mut self.connection)
+            .await;
+        row.unwrap().and_then(|row| row.get(0))
+    }
+
+    pub(crate) async fn kill_holder(&mut self, name: &str) {
+        let id = self.holder(name).await.expect("somebody holds it");
+        self.run(&format!("KILL CONNECTION {id}")).await;
+    }
+
+    /// The connections of other clients, by what they are executing.
+    pub(crate) async fn statements(&mut self) -> Vec<String> {
+        let sql =
+            "SELECT COALESCE(CAST(INFO AS BINARY),'') FROM information_schema.PROCESSLIST WHERE ID<>CONNECTION_ID()";
+        let rows = sqlx::query(sql).fetch_all(&mut self.connection).await.unwrap();
+        rows.iter()
+            .map(|row| String::from_utf8_lossy(row.get(0)).into_owned())
+            .collect()
+    }
+
+    /// How many statements wait for a row of this table.
+    pub(crate) async fn waiters(&mut self) -> usize {
+        let table = self.table.clone();
+        let waits = |statement: &String| statement.contains(&table) && statement.ends_with("FOR UPDATE");
+        self.statements()
+            .await
+            .iter()
+            .filter(|statement| waits(statement))
+            .count()
+    }
+
+    pub(crate) async fn run(&mut self, sql: &str) {
+        sqlx::raw_sql(AssertSqlSafe(sql.to_owned()))
+            .execute(&mut self.connection)
+            .await
+            .unwrap();
+    }
+
+    pub(crate) async fn number(&mut self, sql: &str) -> u64 {
+        sqlx::query(AssertSqlSafe(format!("SELECT CAST(({sql}) AS UNSIGNED)")))
+            .fetch_one(&mut self.connection)
+            .await
+            .unwrap()
+            .get(0)
+    }
+}
+
+pub(crate) fn name(name: &str) -> LockName {
+    LockName::new(name).unwrap()
+}
+
+/// An acquisition and what came of it.
+#[derive(Debug)]
+pub(crate) struct Granted {
+    pub(crate) hold: Arc<dyn Hold>,
+    pub(crate) request: AcquireRequest,
+    _control: RequestControl,
+}
+
+impl Granted {
+    pub(crate) fn token(&self) -> u64 {
+        self.hold.token().as_u64()
+    }
+
+    pub(crate) fn state(&self) -> HoldState {
+        self.request.lease().state()
+    }
+
+    pub(crate) async fn release(&self) -> ReleaseOutcome {
+        self.hold.release(ReleaseOptions::default()).await.unwrap()
+    }
+}
+
+pub(crate) fn options(name_: &str, ttl: Duration) -> RequestOptions {
+    RequestOptions::new(name(name_), Terms::new(ttl).label("tester"))
+}
+
+pub(crate) async fn ask(backend: &RowLockBackend, options: RequestOptions) -> Result<Granted, Busy> {
+    let (request, control) = options.start();
+    match backend.acquire(&request).await.unwrap() {
+        Attempt::Granted(hold, _armed) => Ok(Granted {
+            hold,
+            request,
+            _control: control,
+        }),
+        Attempt::Busy(busy) => Err(busy),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A grant of a free name.
+pub(crate) async fn grant(backend: &RowLockBackend, name: &str, ttl: Duration) -> Granted {
+    ask(backend, options(name, ttl).wait(Wait::No))
+        .await
+        .expect("it is free")
+}
+
+pub(crate) async fn try_once(backend: &RowLockBackend, name: &str) -> Result<Granted, Busy> {
+    ask(backend, options(name, secs(10)).wait(Wait::No)).await
+}
+
+/// Looks again and again until it is so.
+pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
+    let looking = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, looking)
+        .await
+        .unwrap_or_else(|_| panic!("never {what}"));
+}
+
+/// A grant within a time in which anything else would have to have ended.
+pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, future)
+        .await
+        .unwrap_or_else(|_| panic!("never {what}"))
+}

@@ -1,0 +1,245 @@
+//! Errors that say what to do.
+
+use std::time::Duration;
+
+use lock_core::ErrorKind;
+use lock_core::backend::{DistributedLock, Terms, Wait};
+use lock_mysql::{MySqlConfig, RowLockBackend};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::time::Instant;
+
+use crate::common::*;
+
+fn backend(url: &str) -> RowLockBackend {
+    RowLockBackend::new(MySqlConfig::from_url(url).unwrap()).unwrap()
+}
+
+/// The error of `connect` and the one of a first acquire must be of the same kind.
+async fn refusal(backend: &RowLockBackend) -> lock_core::Error {
+    let error = backend.connect().await.unwrap_err();
+    let (request, _control) = options("a", secs(10)).start();
+    let acquiring = backend.acquire(&request).await.unwrap_err();
+    assert_eq!(acquiring.kind(), error.kind());
+    assert!(!format!("{error:?} {acquiring:?} {backend:?}").contains("s3cret"));
+    error
+}
+
+#[tokio::test]
+async fn no_server() {
+    let limit = Duration::from_millis(700);
+    let backend = backend("mysql://u:s3cret@127.0.0.1:1/d?connect_timeout=700ms");
+    let started = Instant::now();
+    let error = refusal(&backend).await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(
+        error.is_retryable() && error.to_string().contains("127.0.0.1:1"),
+        "{error}"
+    );
+    // Both kept trying, in case the server was just starting.
+    assert!(started.elapsed() >= limit, "{:?}", started.elapsed());
+    assert!(started.elapsed() < PATIENCE);
+}
+
+#[tokio::test]
+async fn a_deadline_ends_connecting() {
+    let backend = backend("mysql://u:s3cret@127.0.0.1:1/d?connect_timeout=1h");
+    let terms = Terms::new(secs(10)).time_left(Duration::from_millis(200));
+    let (request, _control) = lock_core::backend::RequestOptions::new(name("a"), terms)
+        .wait(Wait::Until)
+        .start();
+    let error = soon("given up", backend.acquire(&request)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+}
+
+#[tokio::test]
+async fn a_server_that_is_just_starting_is_waited_for() {
+    let bed = Bed::own().await;
+    let backend = RowLockBackend::new(bed.config().with_connect_timeout(PATIENCE)).unwrap();
+    bed.server.kill().unwrap();
+    let connecting = tokio::spawn(async move { backend.connect().await });
+    bed.server.restart().await.unwrap();
+    soon("connected", connecting).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_wrong_password_and_a_missing_database_are_told_at_once() {
+    let bed = Bed::shared().await;
+    let url =
+        |user: &str, database: &str| format!("mysql://{user}@{}/{database}?connect_timeout=1h", bed.server.address());
+    let error = soon("refused", refusal(&backend(&url("app:s3cret", "app")))).await;
+    assert_eq!(error.kind(), ErrorKind::Denied);
+    assert!(
+        !error.is_retryable() && error.to_string().contains("password"),
+        "{error}"
+    );
+    let error = soon("refused", refusal(&backend(&url("app:secret", "nowhere")))).await;
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    assert!(error.to_string().contains("create it"), "{error}");
+}
+
+#[tokio::test]
+async fn something_else_than_a_mysql_is_told_at_once() {
+    let redis = testbed::Redis::new().start().await.unwrap();
+    let url = |address: &str| format!("mysql://u:s3cret@{address}/d?connect_timeout=1h&ssl-mode=DISABLED");
+    let error = soon("refused", refusal(&backend(&url(redis.address())))).await;
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    assert!(error.to_string().contains("MySQL's protocol"), "{error}");
+
+    for answer in [
+        "-ERR unknown command\r\n",
+        "HTTP/1.1 400 Bad Request\r\n\r\n",
+        "\x01\x00\x00\x00\x00",
+        "\x00\x00\x00\x00",
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    stream.write_all(answer.as_bytes()).await.unwrap();
+                    let mut ignored = Vec::new();
+                    let _ = stream.read_to_end(&mut ignored).await;
+                });
+            }
+        });
+        let error = soon("refused", refusal(&backend(&url(&address)))).await;
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_accepts_and_never_answers() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!(
+        "mysql://u:s3cret@{}/d?connect_timeout=1500ms",
+        listener.local_addr().unwrap()
+    );
+    let started = Instant::now();
+    let error = soon("unavailable", refusal(&backend(&url))).await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(started.elapsed() >= Duration::from_millis(1500));
+}
+
+#[tokio::test]
+async fn a_table_that_may_not_be_made_says_what_to_run() {
+    let bed = Bed::shared().await;
+    let mut observer = bed.observer().await;
+    let table = &bed.table;
+    observer
+        .run(&format!("CREATE USER 'poor_{table}'@'%' IDENTIFIED BY 's3cret'"))
+        .await;
+    observer
+        .run(&format!(
+            "CREATE TABLE {table}_other (n INT); GRANT SELECT ON app.{table}_other TO 'poor_{table}'@'%'"
+        ))
+        .await;
+    let url = format!("mysql://poor_{table}:s3cret@{}/app?table={table}", bed.server.address());
+    let poor = backend(&url);
+    let error = refusal(&poor).await;
+    assert_eq!(error.kind(), ErrorKind::Denied);
+    let statements = error.to_string();
+    let statements = statements.split_once("both: ").expect("statements").1;
+    observer.run(statements).await;
+    for table in [table.clone(), format!("{table}_tokens")] {
+        observer
+            .run(&format!("GRANT SELECT ON app.{table} TO 'poor_{}'@'%'", bed.table))
+            .await;
+    }
+    let error = refusal(&poor).await;
+    assert_eq!(error.kind(), ErrorKind::Denied);
+    assert!(error.to_string().contains("SELECT, INSERT and UPDATE"), "{error}");
+    for table in [table.clone(), format!("{table}_tokens")] {
+        observer
+            .run(&format!(
+                "GRANT SELECT, INSERT, UPDATE ON app.{table} TO 'poor_{}'@'%'",
+                bed.table
+            ))
+            .await;
+    }
+    poor.connect().await.unwrap();
+    let granted = grant(&poor, "a", secs(10)).await;
+    poor.abandon(&granted.request).await.unwrap();
+    grant(&poor, "a", secs(10)).await.release().await;
+}
+
+#[tokio::test]
+async fn a_table_without_row_locks_is_refused() {
+    let bed = Bed::shared().await;
+    let table = &bed.table;
+    let columns = "name VARBINARY(512) NOT NULL PRIMARY KEY, token BIGINT UNSIGNED NOT NULL";
+    bed.observer()
+        .await
+        .run(&format!("CREATE TABLE {table} ({columns}) ENGINE=MyISAM"))
+        .await;
+    let error = refusal(&bed.backend()).await;
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    assert!(error.to_string().contains("InnoDB"), "{error}");
+}
+
+#[tokio::test]
+async fn a_table_of_another_shape_is_refused() {
+    let bed = Bed::shared().await;
+    bed.observer()
+        .await
+        .run(&format!(
+            "CREATE TABLE {} (id INT PRIMARY KEY) ENGINE=InnoDB",
+            bed.table
+        ))
+        .await;
+    let error = refusal(&bed.backend()).await;
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    assert!(error.to_string().contains("other columns"), "{error}");
+}
+
+#[tokio::test]
+async fn a_read_only_server_is_unavailable() {
+    let bed = Bed::own().await;
+    let mut observer = bed.observer().await;
+    let backend = bed.backend();
+    grant(&backend, "a", secs(10)).await.release().await;
+    observer.run("CREATE USER 'reader'@'%' IDENTIFIED BY 's3cret'").await;
+    observer
+        .run("GRANT SELECT, INSERT, UPDATE ON app.* TO 'reader'@'%'")
+        .await;
+    observer.run("SET GLOBAL read_only=1").await;
+    let url = format!("mysql://reader:s3cret@{}/app?table={}", bed.server.address(), bed.table);
+    let error = refusal(&crate::errors::backend(&url)).await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("read-only"), "{error}");
+}
+
+#[tokio::test]
+async fn a_full_server_is_unavailable_and_holders_are_not_touched() {
+    let bed = Bed::own().await;
+    let mut observer = bed.observer().await;
+    let backend = bed.backend();
+    let granted = grant(&backend, "a", secs(10)).await;
+    observer.run("CREATE USER 'many'@'%' IDENTIFIED BY 's3cret'").await;
+    observer.run("GRANT ALL ON app.* TO 'many'@'%'").await;
+    observer.run("SET GLOBAL max_connections=10").await;
+    let url = format!("mysql://many:s3cret@{}/app?connect_timeout=500ms", bed.server.address());
+    let config = MySqlConfig::from_url(&url)
+        .unwrap()
+        .with_table(&bed.table)
+        .with_max_connections(50);
+    let many = RowLockBackend::new(config).unwrap();
+    let mut held = Vec::new();
+    let error = loop {
+        let (request, control) = options(&format!("name {}", held.len()), secs(10))
+            .wait(Wait::No)
+            .start();
+        match many.acquire(&request).await {
+            Ok(attempt) => held.push((attempt, control)),
+            Err(error) => break error,
+        }
+        assert!(held.len() < 20);
+    };
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(
+        error.is_retryable() && error.to_string().contains("no free connection"),
+        "{error}"
+    );
+    granted.hold.renew(secs(10)).await.unwrap();
+    assert_eq!(granted.state(), lock_core::HoldState::Held);
+}

@@ -1,0 +1,209 @@
+//! Acquire, release, renew, expire, repeat, abandon.
+
+use std::time::Duration;
+
+use lock_core::backend::{Attempt, DistributedLock, ReleaseOutcome, Renewal, Wait};
+use lock_core::{HoldState, LostCause};
+use tokio::time::Instant;
+
+use crate::common::*;
+
+#[tokio::test]
+async fn a_hold_is_a_locked_row_until_it_is_released() {
+    let bed = Bed::shared().await;
+    let (backend, mut observer) = (bed.backend(), bed.observer().await);
+    let granted = grant(&backend, "a", secs(10)).await;
+    assert!(observer.is_locked("a").await);
+    assert_eq!(granted.state(), HoldState::Held);
+    assert_eq!(granted.release().await, ReleaseOutcome::Released);
+    assert!(!observer.is_locked("a").await);
+    assert_eq!(observer.holder("a").await, None);
+    assert_eq!(granted.release().await, ReleaseOutcome::AlreadyLost);
+}
+
+#[tokio::test]
+async fn busy_says_who_has_it() {
+    let bed = Bed::shared().await;
+    let (holder, other) = (bed.backend(), bed.backend());
+    let granted = grant(&holder, "a", secs(10)).await;
+    for backend in [&holder, &other] {
+        let busy = try_once(backend, "a").await.expect_err("it is taken");
+        assert_eq!(busy.holder.as_deref(), Some("tester"));
+    }
+    let status = other.status(&name("a")).await.unwrap();
+    assert_eq!(status.holders.len(), 1);
+    assert_eq!(status.holders[0].label.as_deref(), Some("tester"));
+    assert_eq!(status.holders[0].token, Some(granted.hold.token()));
+    granted.release().await;
+    assert!(!other.status(&name("a")).await.unwrap().is_held());
+    assert!(!other.status(&name("never seen")).await.unwrap().is_held());
+    try_once(&other, "a").await.expect("it is free");
+}
+
+#[tokio::test]
+async fn connections_are_used_again() {
+    let bed = Bed::shared().await;
+    let (backend, mut observer) = (bed.backend(), bed.observer().await);
+    let mut ids = Vec::new();
+    for round in 0..5 {
+        let granted = grant(&backend, &format!("name {round}"), secs(10)).await;
+        ids.push(observer.holder(&format!("name {round}")).await.unwrap());
+        granted.release().await;
+        try_once(&backend, "name 0").await.expect("it is free").release().await;
+    }
+    ids.dedup();
+    assert_eq!(ids.len(), 1, "{ids:?}");
+}
+
+#[tokio::test]
+async fn an_unrenewed_hold_ends_with_its_ttl_and_not_before() {
+    let bed = Bed::shared().await;
+    let (backend, other) = (bed.backend(), bed.backend());
+    other.connect().await.unwrap();
+    let started = Instant::now();
+    let granted = grant(&backend, "a", secs(2)).await;
+    let next = soon("free", ask(&other, options("a", secs(2)))).await.unwrap();
+    assert!(started.elapsed() >= secs(2), "{:?}", started.elapsed());
+    assert!(next.token() > granted.token());
+    assert!(matches!(granted.state(), HoldState::Lost(_)));
+    assert_eq!(granted.release().await, ReleaseOutcome::AlreadyLost);
+    assert_eq!(next.state(), HoldState::Held);
+}
+
+#[tokio::test]
+async fn renewals_keep_it_and_never_shorten_it() {
+    let bed = Bed::shared().await;
+    let (backend, mut observer) = (bed.backend(), bed.observer().await);
+    let granted = grant(&backend, "a", secs(2)).await;
+    assert!(matches!(
+        granted.hold.renew(secs(60)).await.unwrap(),
+        Renewal::Renewed(_)
+    ));
+    assert!(granted.request.lease().valid_for() > secs(30));
+    assert!(matches!(
+        granted.hold.renew(secs(2)).await.unwrap(),
+        Renewal::Renewed(_)
+    ));
+    assert!(granted.request.lease().valid_for() > secs(30));
+    tokio::time::sleep(secs(3)).await;
+    assert!(observer.is_locked("a").await);
+    assert_eq!(granted.release().await, ReleaseOutcome::Released);
+}
+
+#[tokio::test]
+async fn the_server_is_told_how_long_to_keep_a_silent_client() {
+    let bed = Bed::shared().await;
+    let (backend, mut observer) = (bed.backend(), bed.observer().await);
+    let granted = grant(&backend, "a", secs(2)).await;
+    let id = observer.holder("a").await.unwrap();
+    assert!(matches!(
+        granted.hold.renew(secs(3)).await.unwrap(),
+        Renewal::Renewed(_)
+    ));
+    let mut cut = crate::faults::Cut::of(&bed).await;
+    let through = cut.backend(&bed);
+    let silent = grant(&through, "b", secs(2)).await;
+    cut.stall();
+    let started = Instant::now();
+    let next = soon("free", ask(&backend, options("b", secs(2)))).await.unwrap();
+    assert!(next.token() > silent.token());
+    assert!(started.elapsed() < secs(20), "{:?}", started.elapsed());
+    assert_eq!(observer.holder("a").await, Some(id));
+}
+
+#[tokio::test]
+async fn a_fixed_lease_ends_when_it_said() {
+    let bed = Bed::shared().await;
+    let (backend, other) = (bed.backend(), bed.backend());
+    other.connect().await.unwrap();
+    let started = Instant::now();
+    let granted = ask(&backend, options("a", secs(2)).fixed(true)).await.unwrap();
+    assert!(matches!(
+        granted.hold.renew(secs(60)).await.unwrap(),
+        Renewal::Renewed(_)
+    ));
+    soon("free", ask(&other, options("a", secs(2)))).await.unwrap();
+    assert!(
+        started.elapsed() >= secs(2) && started.elapsed() < secs(30),
+        "{:?}",
+        started.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn the_same_request_again_is_the_same_grant() {
+    let bed = Bed::shared().await;
+    let (backend, mut observer) = (bed.backend(), bed.observer().await);
+    let first = grant(&backend, "a", secs(3)).await;
+    let before = first.request.lease().valid_for();
+    tokio::time::sleep(secs(1)).await;
+    let Attempt::Granted(again, _) = backend.acquire(&first.request).await.unwrap() else {
+        panic!("it is ours");
+    };
+    assert_eq!(again.token(), first.hold.token());
+    assert!(first.request.lease().valid_for() + Duration::from_millis(500) > before);
+    assert_eq!(first.release().await, ReleaseOutcome::Released);
+    assert!(!observer.is_locked("a").await);
+}
+
+#[tokio::test]
+async fn abandoning_undoes_a_hold_and_retires_the_id() {
+    let bed = Bed::shared().await;
+    let (backend, mut observer) = (bed.backend(), bed.observer().await);
+    let granted = grant(&backend, "a", secs(10)).await;
+    backend.abandon(&granted.request).await.unwrap();
+    assert!(!observer.is_locked("a").await);
+    backend.abandon(&granted.request).await.unwrap();
+    assert_eq!(granted.release().await, ReleaseOutcome::AlreadyLost);
+    try_once(&backend, "a").await.expect("it is free");
+}
+
+#[tokio::test]
+async fn abandoning_ends_a_wait_under_way() {
+    let bed = Bed::shared().await;
+    let (backend, mut observer) = (bed.backend(), bed.observer().await);
+    let granted = grant(&backend, "a", secs(30)).await;
+    let (request, _control) = options("a", secs(30)).start();
+    let waiting = tokio::spawn({
+        let (backend, request) = (backend.clone(), request.clone());
+        async move { backend.acquire(&request).await }
+    });
+    while observer.waiters().await == 0 {
+        tokio::task::yield_now().await;
+    }
+    backend.abandon(&request).await.unwrap();
+    assert_eq!(observer.waiters().await, 0);
+    assert!(soon("ended", waiting).await.unwrap().is_err());
+    granted.release().await;
+    assert!(!observer.is_locked("a").await);
+}
+
+#[tokio::test]
+async fn a_hold_that_is_taken_away_is_lost_at_once() {
+    let bed = Bed::shared().await;
+    let (backend, mut observer) = (bed.backend(), bed.observer().await);
+    let granted = grant(&backend, "a", secs(60)).await;
+    observer.kill_holder("a").await;
+    soon("lost", granted.request.lease().ended()).await;
+    let HoldState::Lost(lost) = granted.state() else {
+        panic!("{:?}", granted.state());
+    };
+    assert_eq!(lost.cause(), LostCause::Disconnected);
+    assert!(matches!(granted.hold.renew(secs(60)).await.unwrap(), Renewal::Lost));
+    assert_eq!(granted.release().await, ReleaseOutcome::AlreadyLost);
+}
+
+#[tokio::test]
+async fn what_a_late_release_finds_is_not_touched() {
+    let bed = Bed::shared().await;
+    let (backend, other, mut observer) = (bed.backend(), bed.backend(), bed.observer().await);
+    let granted = grant(&backend, "a", secs(60)).await;
+    observer.kill_holder("a").await;
+    let next = soon("free", ask(&other, options("a", secs(60)).wait(Wait::Forever)))
+        .await
+        .unwrap();
+    soon("lost", granted.request.lease().ended()).await;
+    assert_eq!(granted.release().await, ReleaseOutcome::AlreadyLost);
+    assert!(observer.is_locked("a").await);
+    assert_eq!(next.state(), HoldState::Held);
+}

@@ -1,0 +1,82 @@
+//! Any name is a name of its own.
+
+use lock_core::backend::DistributedLock;
+
+use crate::common::*;
+
+#[tokio::test]
+async fn distinct_names_never_meet() {
+    let bed = Bed::shared().await;
+    let (backend, mut observer) = (bed.backend(), bed.observer().await);
+    let longest = "x".repeat(512);
+    let nearly = format!("{}y", "x".repeat(511));
+    let names = [
+        "job",
+        "Job",
+        "JOB",
+        "Jöb",
+        "job ",
+        " job",
+        "job\0",
+        "job\0a",
+        "\0",
+        "a/b",
+        "a//b",
+        "{a}",
+        "'; DROP TABLE x; --",
+        "\\",
+        "%",
+        "_",
+        "ß",
+        "ss",
+        "\u{1F512}",
+        "e\u{301}",
+        "é",
+        "x''",
+        "\n",
+        &longest,
+        &nearly,
+    ];
+    let mut held = Vec::new();
+    for name in names {
+        held.push(grant(&backend, name, secs(60)).await);
+    }
+    for name in names {
+        assert!(observer.is_locked(name).await, "{name:?}");
+        assert!(try_once(&backend, name).await.is_err(), "{name:?}");
+    }
+    for granted in &held {
+        granted.release().await;
+    }
+    for name_ in names {
+        assert!(!backend.status(&name(name_)).await.unwrap().is_held(), "{name_:?}");
+    }
+}
+
+#[tokio::test]
+async fn tables_are_namespaces() {
+    let (bed, other) = (Bed::shared().await, Bed::shared().await);
+    let granted = grant(&bed.backend(), "a", secs(10)).await;
+    let elsewhere = grant(&other.backend(), "a", secs(10)).await;
+    assert_ne!(bed.table, other.table);
+    drop((granted, elsewhere));
+}
+
+#[tokio::test]
+async fn labels_may_be_any_text() {
+    let bed = Bed::shared().await;
+    let backend = bed.backend();
+    let long = "ö".repeat(200);
+    for (label, kept) in [
+        ("it's \0 \u{1F512}", "it's \0 \u{1F512}"),
+        (long.as_str(), &long[..254]),
+    ] {
+        let terms = lock_core::backend::Terms::new(secs(10)).label(label);
+        let granted = ask(&backend, lock_core::backend::RequestOptions::new(name(label), terms))
+            .await
+            .unwrap();
+        let status = backend.status(&name(label)).await.unwrap();
+        assert_eq!(status.holders[0].label.as_deref(), Some(kept));
+        granted.release().await;
+    }
+}

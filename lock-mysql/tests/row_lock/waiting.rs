@@ -1,0 +1,182 @@
+//! Waiting for a row.
+
+use std::time::Duration;
+
+use lock_core::backend::{Attempt, DistributedLock, Terms, Wait};
+use lock_core::{ErrorKind, HoldState};
+use tokio::time::Instant;
+
+use crate::common::*;
+
+#[tokio::test]
+async fn a_waiter_is_told_who_has_it_and_then_granted() {
+    let bed = Bed::shared().await;
+    let (backend, other, mut observer) = (bed.backend(), bed.backend(), bed.observer().await);
+    let granted = grant(&backend, "a", secs(30)).await;
+    let (request, control) = options("a", secs(5)).start();
+    let waiting = tokio::spawn({
+        let (other, request) = (other.clone(), request.clone());
+        async move { other.acquire(&request).await.unwrap() }
+    });
+    until("told", || async { request.last_busy().is_some() }).await;
+    assert_eq!(request.last_busy().unwrap().holder.as_deref(), Some("tester"));
+    while observer.waiters().await == 0 {
+        tokio::task::yield_now().await;
+    }
+    // What it says when it is granted is what counts.
+    control.set_terms(Terms::new(secs(20)).label("winner"));
+    granted.release().await;
+    let Attempt::Granted(hold, _) = soon("granted", waiting).await.unwrap() else {
+        panic!("it is free");
+    };
+    assert!(hold.token() > granted.hold.token());
+    assert!(request.lease().valid_for() > secs(10));
+    let status = backend.status(&name("a")).await.unwrap();
+    assert_eq!(status.holders[0].label.as_deref(), Some("winner"));
+}
+
+#[tokio::test]
+async fn a_waiter_outlasts_its_own_lock_wait_timeout() {
+    let bed = Bed::shared().await;
+    let backend = bed.backend();
+    let granted = grant(&backend, "a", secs(30)).await;
+    // With a ttl of 1 s the server ends the statement after 1 s.
+    let (request, _control) = options("a", secs(1)).start();
+    let waiting = tokio::spawn({
+        let (backend, request) = (backend.clone(), request.clone());
+        async move { backend.acquire(&request).await.unwrap() }
+    });
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    assert!(!waiting.is_finished());
+    granted.release().await;
+    assert!(matches!(soon("granted", waiting).await.unwrap(), Attempt::Granted(..)));
+    assert_eq!(request.lease().state(), HoldState::Held);
+}
+
+#[tokio::test]
+async fn a_waiter_that_gives_up_leaves_no_statement_behind() {
+    let bed = Bed::shared().await;
+    let (backend, mut observer) = (bed.backend(), bed.observer().await);
+    let granted = grant(&backend, "a", secs(30)).await;
+    let terms = Terms::new(secs(30)).time_left(Duration::from_millis(300));
+    let (request, _control) = lock_core::backend::RequestOptions::new(name("a"), terms)
+        .wait(Wait::Until)
+        .start();
+    let started = Instant::now();
+    let answer = soon("busy", backend.acquire(&request)).await.unwrap();
+    assert!(started.elapsed() >= Duration::from_millis(300));
+    let Attempt::Busy(busy) = answer else {
+        panic!("it is taken");
+    };
+    assert_eq!(busy.holder.as_deref(), Some("tester"));
+    assert_eq!(observer.waiters().await, 0);
+    backend.abandon(&request).await.unwrap();
+    granted.release().await;
+    assert!(!observer.is_locked("a").await);
+    try_once(&backend, "a").await.expect("it is free");
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_while_it_waits_gets_nothing() {
+    let bed = Bed::shared().await;
+    let (backend, mut observer) = (bed.backend(), bed.observer().await);
+    let granted = grant(&backend, "a", secs(30)).await;
+    let config = bed.config();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let gone = lock_mysql::RowLockBackend::new(config).unwrap();
+    let (request, _control) = options("a", secs(2)).start();
+    runtime.spawn(async move {
+        let _ = gone.acquire(&request).await;
+    });
+    while observer.waiters().await == 0 {
+        tokio::task::yield_now().await;
+    }
+    runtime.shutdown_background();
+    granted.release().await;
+    let next = soon("free", ask(&backend, options("a", secs(5)))).await.unwrap();
+    assert_eq!(next.state(), HoldState::Held);
+}
+
+#[tokio::test]
+async fn one_at_a_time() {
+    let bed = Bed::shared().await;
+    let (first, second) = (bed.backend(), bed.backend());
+    let mut observer = bed.observer().await;
+    observer
+        .run(&format!("CREATE TABLE {}_counter (n INT) ENGINE=InnoDB", bed.table))
+        .await;
+    observer
+        .run(&format!("INSERT INTO {}_counter VALUES (0)", bed.table))
+        .await;
+    let mut tasks = Vec::new();
+    for number in 0..20 {
+        let backend = if number % 2 == 0 { first.clone() } else { second.clone() };
+        let (mut own, table) = (bed.observer().await, bed.table.clone());
+        tasks.push(tokio::spawn(async move {
+            let mut tokens = Vec::new();
+            for _ in 0..5 {
+                let granted = ask(&backend, options("counter", secs(10))).await.unwrap();
+                tokens.push(granted.token());
+                // Unprotected: read, then write.
+                let read = own.number(&format!("SELECT n FROM {table}_counter")).await;
+                own.run(&format!("UPDATE {table}_counter SET n={}", read + 1)).await;
+                assert_eq!(granted.state(), HoldState::Held);
+                granted.release().await;
+            }
+            tokens
+        }));
+    }
+    let mut tokens = Vec::new();
+    for task in tasks {
+        tokens.extend(soon("done", task).await.unwrap());
+    }
+    assert_eq!(
+        observer.number(&format!("SELECT n FROM {}_counter", bed.table)).await,
+        100
+    );
+    tokens.sort_unstable();
+    tokens.dedup();
+    assert_eq!(tokens.len(), 100);
+}
+
+#[tokio::test]
+async fn renewals_do_not_wait_for_a_free_connection() {
+    let bed = Bed::shared().await;
+    let config = bed
+        .config()
+        .with_max_connections(1)
+        .with_connect_timeout(Duration::from_millis(400));
+    let backend = lock_mysql::RowLockBackend::new(config).unwrap();
+    let granted = grant(&backend, "a", secs(10)).await;
+    let (request, _control) = options("b", secs(10)).wait(Wait::No).start();
+    let error = backend.acquire(&request).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(
+        error.is_retryable() && error.to_string().contains("max_connections"),
+        "{error}"
+    );
+    let waiting = tokio::spawn({
+        let backend = backend.clone();
+        async move { ask(&backend, options("b", secs(10)).wait(Wait::No)).await }
+    });
+    tokio::task::yield_now().await;
+    granted.hold.renew(secs(10)).await.unwrap();
+    granted.release().await;
+    soon("granted", waiting).await.unwrap().expect("a connection is free");
+}
+
+#[tokio::test]
+async fn a_lost_hold_gives_its_connection_back_though_its_guard_lives() {
+    let bed = Bed::shared().await;
+    let config = bed.config().with_max_connections(1);
+    let backend = lock_mysql::RowLockBackend::new(config).unwrap();
+    let granted = grant(&backend, "a", secs(10)).await;
+    bed.observer().await.kill_holder("a").await;
+    let next = soon("granted", ask(&backend, options("b", secs(10)))).await.unwrap();
+    assert!(matches!(granted.state(), HoldState::Lost(_)));
+    next.release().await;
+}
