@@ -33,7 +33,7 @@ pub(crate) async fn belief_counts_from_before_the_request(cx: &RawCx) -> Verdict
     let (far, waiter) = (cx.backend_through(&link).await, cx.backend().await);
     far.connect().await.or_fail("connect")?;
     // Each reply is late by more than the margin.
-    link.delay(ttl / 5);
+    link.delay(ttl / 8);
     let grant = cx.grant_for(&far, "a", ttl).await?;
     let waiting = cx.wait_for(&waiter, "a", cx.long_ttl().await).await?;
     link.stall();
