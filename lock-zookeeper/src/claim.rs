@@ -61,6 +61,7 @@ pub(crate) struct Held {
     pub(crate) token: FencingToken,
     releases: mpsc::UnboundedSender<Delete>,
     releasing: AtomicBool,
+    reported: AtomicBool,
 }
 
 impl Held {
@@ -76,7 +77,13 @@ impl Held {
             token,
             releases,
             releasing: AtomicBool::new(false),
+            reported: AtomicBool::new(false),
         }
+    }
+
+    /// Whether the caller is the first one to be told how the release ended.
+    pub(crate) fn report_release(&self) -> bool {
+        !self.reported.swap(true, Ordering::SeqCst)
     }
 
     /// Sends the delete, at once, so that whatever this process sends afterwards comes after it.

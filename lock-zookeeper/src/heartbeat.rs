@@ -89,7 +89,7 @@ impl Heartbeats {
 
     /// Whether enough of the session's life is known to begin a hold.
     pub(crate) fn is_fresh(&self, now: Instant) -> bool {
-        now < self.base.at + self.timeout / 2
+        now < self.base.at + self.timeout * 3 / 5
     }
 }
 

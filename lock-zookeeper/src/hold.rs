@@ -34,7 +34,7 @@ impl ZooKeeperHold {
         self.held.session.admit(request.holder(), request.lease(), None)
     }
 
-    /// Asks whether the hold is still ours, and arms the lease. `None` when it is not.
+    /// Asks whether the hold is still ours, and arms the lease by a heartbeat from now on. `None` when it is not.
     pub(crate) async fn confirm(&self) -> Result<Option<Armed>> {
         let session = &self.held.session;
         let ask = async {
@@ -49,7 +49,7 @@ impl ZooKeeperHold {
             };
             match found {
                 Ok((_, stat)) if session.owns(&stat) => {
-                    session.fresh().await?;
+                    session.next_beat().await?;
                     self.arm().map(Some)
                 }
                 Ok(_) | Err(Driver::NoNode) => {
@@ -87,16 +87,11 @@ impl Hold for ZooKeeperHold {
     }
 
     async fn release(&self, _how: ReleaseOptions) -> Result<ReleaseOutcome> {
-        let stage = self.claim.stage.borrow().clone();
-        match stage {
-            Stage::Over(Outcome::Released) => return Ok(ReleaseOutcome::Released),
-            Stage::Over(_) => return Ok(ReleaseOutcome::AlreadyLost),
-            _ => self.held.begin_release(),
-        }
+        self.held.begin_release();
         let limit = self.shared.config.connect_timeout();
         match self.claim.outcome(limit).await {
-            Some(Outcome::Released) => Ok(ReleaseOutcome::Released),
-            Some(Outcome::Failed(error)) => Err(self.named(error)),
+            Some(Outcome::Released) if self.held.report_release() => Ok(ReleaseOutcome::Released),
+            Some(Outcome::Failed(error)) if self.held.report_release() => Err(self.named(error)),
             Some(_) => Ok(ReleaseOutcome::AlreadyLost),
             None => Err(self.named(error::no_answer(limit))),
         }

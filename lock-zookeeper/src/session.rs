@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use lock_core::backend::{Armed, HolderId, Lease, LostCause, Sent};
 use lock_core::{Error, Result};
 use tokio::runtime::Handle;
@@ -128,18 +130,19 @@ impl Session {
 
     /// Waits until it is.
     pub(crate) async fn fresh(&self) -> Result<(), Over> {
+        while !self.is_fresh() {
+            self.next_beat().await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the next heartbeat that arms leases.
+    pub(crate) async fn next_beat(&self) -> Result<(), Over> {
         let mut beats = self.beats.subscribe();
-        loop {
-            if self.is_over() {
-                return Err(Over);
-            }
-            if self.is_fresh() {
-                return Ok(());
-            }
-            tokio::select! {
-                _ = beats.changed() => {}
-                () = self.over() => return Err(Over),
-            }
+        tokio::select! {
+            // The sender lives as long as `self`.
+            _ = beats.changed() => Ok(()),
+            () = self.over() => Err(Over),
         }
     }
 
@@ -199,22 +202,26 @@ impl Session {
         self.over.send_replace(true);
     }
 
+    /// Sends them at their times, whether the last ones are answered or not: a slow way takes nothing from a lease but
+    /// its delay.
     async fn beat(&self) -> Infallible {
+        let mut unanswered = FuturesUnordered::new();
+        let mut next = Instant::now();
         loop {
-            let next = Instant::now() + self.interval();
-            let answer = self.sync();
-            tokio::pin!(answer);
-            let answered = tokio::select! {
-                answered = &mut answer => answered,
+            tokio::select! {
                 () = sleep_until(next) => {
-                    self.suspect();
-                    answer.await
+                    if unanswered.len() >= 2 {
+                        self.suspect();
+                    }
+                    next = Instant::now() + self.interval();
+                    unanswered.push(self.sync());
                 }
-            };
-            if answered.is_err() {
-                self.suspect();
+                Some(answer) = unanswered.next() => {
+                    if answer.is_err() {
+                        self.suspect();
+                    }
+                }
             }
-            sleep_until(next).await;
         }
     }
 

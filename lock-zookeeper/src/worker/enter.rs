@@ -160,10 +160,7 @@ impl Worker {
     /// Our node is the first. `None` when that has to be looked at again.
     async fn grant(&mut self, view: &View) -> Step<Option<Arc<Held>>> {
         self.check_ttl()?;
-        if !self.session.is_fresh() {
-            self.session.fresh().await?;
-            return Ok(None);
-        }
+        self.session.fresh().await?;
         let request = self.claim.request.clone();
         let Some(token) = self.token(&request, view).await? else {
             return Ok(None);
@@ -211,7 +208,7 @@ impl Worker {
                         "a token above {floor} is wanted, and ZooKeeper's transactions count {} only",
                         stat.mzxid
                     );
-                    return Err(Stop::Failed(Error::new(ErrorKind::Unexpected, message)));
+                    return Err(Stop::Failed(Error::new(ErrorKind::Unsupported, message)));
                 }
                 Err(Driver::NoNode) => return Ok(None),
                 Err(error) => {
