@@ -54,7 +54,7 @@ pub(crate) fn all() -> Vec<Step> {
         step(
             "deny",
             Kind::Deny,
-            "deny --workspace --locked check bans licenses sources",
+            "deny --workspace --locked check --hide-inclusion-graph bans licenses sources",
         ),
         step("build polylock alone", Kind::Build, "test --package polylock --no-run"),
         step("polylock alone", Kind::Test, "test --package polylock --no-fail-fast").needs("build polylock alone"),
