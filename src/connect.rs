@@ -86,9 +86,8 @@ fn mysql(url: &str) -> Result<Arc<dyn DistributedLock>> {
 
 #[cfg(feature = "zookeeper")]
 fn zookeeper(url: &str) -> Result<Arc<dyn DistributedLock>> {
-    Ok(Arc::new(lock_zookeeper::ZooKeeperBackend::new(
-        lock_zookeeper::ZooKeeperConfig::from_url(url)?,
-    )?))
+    let config = lock_zookeeper::ZooKeeperConfig::from_url(url)?;
+    Ok(Arc::new(lock_zookeeper::ZooKeeperBackend::new(config)))
 }
 
 macro_rules! without_feature {

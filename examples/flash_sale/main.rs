@@ -77,6 +77,9 @@ fn sell(options: &Options) -> Result<Report, Box<dyn std::error::Error>> {
     if options.processes > 1 && options.backend.starts_with("memory:") && !options.no_lock {
         return Err("memory: locks live in one process: use --processes 1, or a lock server with --backend".into());
     }
+    if !options.no_lock {
+        polylock::connect_lazy(&options.backend)?; // once, before every process says what is wrong with it
+    }
     let folder = tempfile::Builder::new().prefix("flash_sale").tempdir()?;
     let stock = Stock::create(&folder.path().join("stock"), options.stock)?;
     let mut report = Report::new(options);
