@@ -114,13 +114,17 @@ fn by_code(code: &str, detail: &str) -> (ErrorKind, &'static str) {
     }
 }
 
-/// The server's code for an error. Before version 7 a script's own error is wrapped in text.
+/// The server's code for an error. That of a command within a script is wrapped in text before version 7, and still in
+/// 7.0 where a permission is missing.
 fn code(error: &RedisError) -> &str {
     let code = match error.kind() {
         DriverKind::Server(ServerErrorKind::ResponseError) => "ERR",
         _ => error.code().unwrap_or_default(),
     };
     let detail = error.detail().unwrap_or_default();
+    if code == "ERR" && detail.contains("user executing the script can't") {
+        return "NOPERM";
+    }
     if code != "ERR" || !detail.starts_with("Error running script") {
         return code;
     }
@@ -160,6 +164,10 @@ mod tests {
             ("WRONGPASS invalid username-password pair or user is disabled.", Denied),
             (
                 "NOPERM this user has no permissions to run the 'evalsha' command",
+                Denied,
+            ),
+            (
+                "ERR The user executing the script can't run this command or subcommand script: 0a1, on @user_script:9.",
                 Denied,
             ),
             ("DENIED Redis is running in protected mode", Denied),

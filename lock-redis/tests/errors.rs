@@ -1,0 +1,226 @@
+//! Every failure is told apart, and says what to do.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use lock_core::backend::DistributedLock;
+use lock_core::{Error, ErrorKind};
+use lock_redis::{RedisBackend, RedisConfig};
+use support::{AT_MOST, TTL, World, granted, refused, release, request, take};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::time::Instant;
+
+mod support;
+
+/// So long that nobody who fails "at once" has waited for it.
+const LONG: Duration = Duration::from_secs(600);
+const SHORT: Duration = Duration::from_millis(300);
+
+fn backend(address: &str, connect_timeout: Duration) -> RedisBackend {
+    let config = RedisConfig::from_url(&format!("redis://:sesame@{address}")).expect("a good URL");
+    RedisBackend::new(config.with_connect_timeout(connect_timeout)).expect("a good configuration")
+}
+
+/// How connect and acquire fail, which is the same.
+async fn failure(backend: &RedisBackend) -> Error {
+    let error = backend.connect().await.expect_err("it must fail");
+    let other = refused(backend, "a").await;
+    assert_eq!(other.kind(), error.kind(), "{error:?} {other:?}");
+    assert_eq!(other.name().map(|name| name.as_str()), Some("a"));
+    let mut shown = format!("{backend:?} {error} {error:?} {other} {other:?}");
+    let mut source = error.source();
+    while let Some(cause) = source {
+        shown += &format!(" {cause} {cause:?}");
+        source = cause.source();
+    }
+    assert!(!shown.contains("sesame"), "{shown}");
+    error
+}
+
+/// A server of another kind: says `greeting`, and `answer` to whatever it is told.
+async fn impostor(greeting: &'static [u8], answer: &'static [u8]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut told = vec![0; 4096];
+                // The client may hang up at any time.
+                let _ = client.write_all(greeting).await;
+                while client.read(&mut told).await.is_ok_and(|length| length > 0) {
+                    let _ = client.write_all(answer).await;
+                }
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn nobody_listens() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    drop(listener);
+    let start = Instant::now();
+    let error = failure(&backend(&address, SHORT)).await;
+    assert!(start.elapsed() >= 2 * SHORT, "it was tried for as long as was allowed");
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.is_retryable());
+    assert!(
+        error.to_string().contains(&address) && error.to_string().contains("check that it runs"),
+        "{error}"
+    );
+    let cause = error.source().expect("the last failure");
+    let driver = cause
+        .source()
+        .and_then(|cause| cause.downcast_ref::<redis::RedisError>());
+    assert!(
+        driver.is_some_and(redis::RedisError::is_connection_refusal),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn somebody_accepts_and_never_answers() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    let start = Instant::now();
+    let error = failure(&backend(&address, SHORT)).await;
+    assert!(start.elapsed() >= 2 * SHORT);
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+}
+
+#[tokio::test]
+async fn a_host_name_without_an_address() {
+    let error = failure(&backend("no-such-host.invalid", SHORT)).await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+}
+
+#[tokio::test]
+async fn other_kinds_of_servers_are_told_at_once() {
+    let http = impostor(b"", b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+    let mysql = impostor(b"J\0\0\0\n8.0.36\0", b"").await;
+    let ssh = impostor(b"SSH-2.0-OpenSSH_9.6\r\n", b"").await;
+    let memcached = impostor(b"", b"ERROR\r\nERROR\r\nERROR\r\n").await;
+    let tls = impostor(b"", b"\x15\x03\x01\0\x02\x02\x16").await;
+    let pop3 = impostor(b"", b"+OK\r\n+OK\r\n+OK\r\n").await;
+    for address in [http, mysql, ssh, memcached, tls, pop3] {
+        let start = Instant::now();
+        let error = failure(&backend(&address, LONG)).await;
+        assert!(start.elapsed() < AT_MOST);
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:?}");
+        assert!(error.to_string().contains("is not a Redis server"), "{error}");
+        assert!(!error.is_retryable());
+    }
+}
+
+#[tokio::test]
+async fn a_redis_without_resp3_is_too_old() {
+    let old = impostor(
+        b"",
+        b"-ERR unknown command `HELLO`, with args beginning with: `3`, \r\n-ERR\r\n-ERR\r\n",
+    )
+    .await;
+    let error = failure(&backend(&old, LONG)).await;
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    assert!(error.to_string().contains("version 6"), "{error}");
+}
+
+#[tokio::test]
+async fn wrong_credentials_are_told_at_once() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let server = testbed::Redis::new().password("s3cret").start().await.expect("a Redis");
+    if server.is_external() {
+        return;
+    }
+    let start = Instant::now();
+    let error = failure(&backend(server.address(), LONG)).await;
+    assert_eq!(error.kind(), ErrorKind::Denied);
+    let config = RedisConfig::from_url(&format!("redis://{}", server.address())).expect("a good URL");
+    let without = RedisBackend::new(config.with_connect_timeout(LONG)).expect("a good configuration");
+    let error = failure(&without).await;
+    assert_eq!(error.kind(), ErrorKind::Denied);
+    assert!(error.to_string().contains("wants a password"), "{error}");
+    assert!(start.elapsed() < AT_MOST);
+
+    let right = RedisBackend::from_url(&server.url()).expect("a good URL");
+    right.connect().await.expect("the password is right");
+    assert!(!format!("{right:?}").contains("s3cret"));
+}
+
+#[tokio::test]
+async fn the_permissions_of_the_documentation_are_enough() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let pattern = |start: &str| format!("~{start}{}*", world.prefix);
+    let user = format!("user-{}", world.prefix.replace(':', ""));
+    let mut rules = vec!["ACL", "SETUSER", &user, "reset", "on", ">pw", "-@all"];
+    let patterns = [pattern(""), pattern("{"), pattern("{*}:fence:")];
+    rules.extend(patterns.iter().map(String::as_str));
+    let commands = "+hello +auth +ping +eval +evalsha +script|load +time +get +getrange +set +del +pttl +pexpire";
+    rules.extend(commands.split(' '));
+    let _: () = world.raw(&rules).await;
+    let config = world.config().with_user(&user).with_password("pw");
+    let backend = RedisBackend::new(config).expect("a good configuration");
+    for name in ["a", "a{b}c", "a}b", "{a}"] {
+        let (request, _control) = request(name, TTL);
+        let hold = granted(&backend, &request).await;
+        hold.renew(2 * TTL).await.expect("it may");
+        backend.status(request.name()).await.expect("it may");
+        assert!(release(&hold).await);
+        backend.abandon(&request).await.expect("it may");
+    }
+
+    let _: () = world.raw(&["ACL", "SETUSER", &user, "-set"]).await;
+    let error = refused(&backend, "a").await;
+    assert_eq!(error.kind(), ErrorKind::Denied);
+    assert!(error.to_string().contains("permissions"), "{error}");
+    let _: i64 = world.raw(&["ACL", "DELUSER", &user]).await;
+}
+
+#[tokio::test]
+async fn out_of_memory_is_unavailable_and_can_still_release() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    if world.server.is_external() {
+        return;
+    }
+    let backend = world.backend();
+    let hold = take(&backend, "a").await;
+    let _: () = world.raw(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let error = refused(&backend, "b").await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("maxmemory"), "{error}");
+    assert!(!world.exists("b").await);
+    assert!(release(&hold).await);
+    let _: () = world.raw(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    take(&backend, "b").await;
+}
+
+#[tokio::test]
+async fn a_replica_is_unavailable_until_it_is_a_primary() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    if world.server.is_external() {
+        return;
+    }
+    let backend = world.backend();
+    let hold = take(&backend, "a").await;
+    // Of a primary that nobody reaches.
+    let _: () = world.raw(&["REPLICAOF", "127.0.0.1", "1"]).await;
+    let error = refused(&backend, "b").await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("replica"), "{error}");
+    let _: () = world.raw(&["REPLICAOF", "NO", "ONE"]).await;
+    support::in_the_end(async || backend.acquire(&request("b", TTL).0).await).await;
+    assert!(release(&hold).await);
+}

@@ -1,0 +1,352 @@
+//! What happens to holds and requests when server or connection do not behave.
+
+use std::time::Duration;
+
+use lock_core::ErrorKind;
+use lock_core::backend::{Attempt, DistributedLock, Renewal};
+use lock_redis::{RedisBackend, RedisConfig};
+use support::proxy::Proxy;
+use support::{TTL, World, busy, granted, in_the_end, refused, release, request, take, until};
+use tokio::time::Instant;
+
+mod support;
+
+const QUICK: Duration = Duration::from_millis(100);
+
+/// A backend on the world's server through a proxy, that soon takes silence for an end.
+fn through(proxy: &Proxy, world: &World) -> RedisBackend {
+    let config = RedisConfig::from_url(&world.server.url_at(&proxy.address)).expect("a good URL");
+    let config = config.with_prefix(&world.prefix).with_response_timeout(QUICK);
+    RedisBackend::new(config).expect("a good configuration")
+}
+
+/// Waits until the backend has a second connection that serves.
+async fn reconnected(backend: &RedisBackend, proxy: &Proxy) {
+    in_the_end(async || {
+        backend.status(&support::name("unused")).await?;
+        match proxy.connections() {
+            0 | 1 => Err(lock_core::Error::new(
+                ErrorKind::Unavailable,
+                "still the first connection",
+            )),
+            _ => Ok(()),
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_just_starting_is_waited_for() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    if world.server.is_external() {
+        return;
+    }
+    world.server.kill().expect("it runs");
+    let config = world.config().with_connect_timeout(support::AT_MOST);
+    let backend = RedisBackend::new(config).expect("a good configuration");
+    let connecting = tokio::spawn({
+        let backend = backend.clone();
+        async move { backend.connect().await }
+    });
+    world.server.restart().await.expect("it starts");
+    connecting.await.expect("no panic").expect("it is there now");
+}
+
+#[tokio::test]
+async fn an_outage_is_outlived_and_so_are_holds() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let mut world = World::new().await;
+    if world.server.is_external() {
+        return;
+    }
+    let backend = world.backend();
+    let hold = take(&backend, "a").await;
+    world.server.kill().expect("it runs");
+    let start = Instant::now();
+    for _ in 0..20 {
+        let error = refused(&backend, "b").await;
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+        assert!(error.is_retryable());
+    }
+    assert!(start.elapsed() < support::AT_MOST, "failing is quick");
+    assert!(hold.renew(TTL).await.is_err_and(|error| error.is_retryable()));
+
+    world.server.restart().await.expect("it starts");
+    world.reconnect().await;
+    in_the_end(async || backend.connect().await).await;
+    assert!(matches!(hold.renew(TTL).await.expect("an answer"), Renewal::Renewed(_)));
+    busy(&backend, &request("a", TTL).0).await;
+    assert!(release(&hold).await);
+}
+
+#[tokio::test]
+async fn a_killed_connection_comes_back_by_itself() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let backend = world.backend();
+    let hold = take(&backend, "a").await;
+    let ours = async || {
+        let list: String = world.raw(&["CLIENT", "LIST"]).await;
+        let is_ours = |line: &&str| line.contains("resp=3");
+        let id = |line: &str| {
+            line.trim_start_matches("id=")
+                .split(' ')
+                .next()
+                .expect("an id")
+                .to_owned()
+        };
+        list.lines().filter(is_ours).map(id).collect::<Vec<_>>()
+    };
+    let before = ours().await;
+    for id in &before {
+        let _: i64 = world.raw(&["CLIENT", "KILL", "ID", id]).await;
+    }
+    // Nobody asks for anything meanwhile.
+    until("it has reconnected", async || {
+        ours().await.iter().any(|id| !before.contains(id))
+    })
+    .await;
+    in_the_end(async || backend.connect().await).await;
+    assert!(release(&hold).await);
+}
+
+#[tokio::test]
+async fn a_stopped_server_is_an_unknown_outcome_that_abandon_undoes() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    if world.server.is_external() {
+        return;
+    }
+    let backend = RedisBackend::new(world.config().with_response_timeout(QUICK)).expect("a good configuration");
+    backend.connect().await.expect("it is there");
+    let (request, _control) = request("a", TTL);
+    world.server.pause().expect("it runs");
+    let error = backend.acquire(&request).await.expect_err("nobody answers");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    world.server.resume().expect("it is stopped");
+    in_the_end(async || backend.abandon(&request).await).await;
+    assert!(!world.exists("a").await);
+    assert!(release(&in_the_end_granted(&backend, "a").await).await);
+}
+
+async fn in_the_end_granted(backend: &RedisBackend, name: &str) -> std::sync::Arc<dyn lock_core::backend::Hold> {
+    let (request, _control) = request(name, TTL);
+    match in_the_end(async || backend.acquire(&request).await).await {
+        Attempt::Granted(hold, _) => hold,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn an_acquire_that_arrives_after_its_abandon_takes_nothing() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let proxy = Proxy::start(world.server.address()).await;
+    let backend = through(&proxy, &world);
+    backend.connect().await.expect("it is there");
+    let (late, _control) = request("a", TTL);
+    proxy.hold_requests();
+    backend.acquire(&late).await.expect_err("it never gets there");
+    reconnected(&backend, &proxy).await;
+    assert!(!world.exists("a").await);
+    in_the_end(async || backend.abandon(&late).await).await;
+
+    let tombstone: String = world.raw(&["GET", &world.fence_key("a")]).await;
+    assert!(tombstone.starts_with(&format!("0 {}:", late.holder())), "{tombstone}");
+    proxy.drain_the_first().await;
+    assert!(!world.exists("a").await, "a dead holder id came back");
+
+    let hold = in_the_end_granted(&backend, "a").await;
+    let fence: String = world.raw(&["GET", &world.fence_key("a")]).await;
+    assert!(
+        fence.starts_with(&format!("{} {}:", hold.token(), late.holder())),
+        "{fence}"
+    );
+    assert!(release(&hold).await);
+    let error = backend.acquire(&late).await.expect_err("it is dead");
+    assert_eq!(error.kind(), ErrorKind::Unexpected, "{error:?}");
+}
+
+#[tokio::test]
+async fn an_acquire_that_arrives_after_its_retry_was_released_takes_nothing() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let proxy = Proxy::start(world.server.address()).await;
+    let backend = through(&proxy, &world);
+    backend.connect().await.expect("it is there");
+    let (request, _control) = request("a", TTL);
+    proxy.hold_requests();
+    backend.acquire(&request).await.expect_err("it never gets there");
+    reconnected(&backend, &proxy).await;
+    let hold = granted(&backend, &request).await;
+    assert!(release(&hold).await);
+    proxy.drain_the_first().await;
+    assert!(!world.exists("a").await, "a dead holder id came back");
+}
+
+#[tokio::test]
+async fn a_grant_whose_answer_was_lost_is_given_again() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let proxy = Proxy::start(world.server.address()).await;
+    let backend = through(&proxy, &world);
+    backend.connect().await.expect("it is there");
+    let (request, _control) = request("a", TTL);
+    proxy.hold_answers();
+    let error = backend.acquire(&request).await.expect_err("the answer never comes");
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    until("it took effect", async || world.exists("a").await).await;
+    let value: String = world.raw(&["GET", &world.lock_key("a")]).await;
+    reconnected(&backend, &proxy).await;
+    let hold = granted(&backend, &request).await;
+    assert_eq!(value, format!("{} {}", request.holder(), hold.token()));
+    assert!(release(&hold).await);
+}
+
+#[tokio::test]
+async fn old_tombstones_are_cleared_away() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let (old, young) = ("0".repeat(32), "1".repeat(32));
+    let seconds: u64 = world.raw::<(u64, u64)>(&["TIME"]).await.0;
+    let fence = format!("5 {old}:{} {young}:{}", seconds - 1, seconds + 600);
+    let _: () = world.raw(&["SET", &world.fence_key("a"), &fence]).await;
+    let hold = take(&world.backend(), "a").await;
+    let fence: String = world.raw(&["GET", &world.fence_key("a")]).await;
+    assert_eq!(fence, format!("{} {young}:{}", hold.token(), seconds + 600));
+}
+
+#[tokio::test]
+async fn a_request_that_was_given_up_ends_soon() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    if world.server.is_external() {
+        return;
+    }
+    let config = world.config().with_response_timeout(support::AT_MOST);
+    let backend = RedisBackend::new(config).expect("a good configuration");
+    backend.connect().await.expect("it is there");
+    let (request, control) = request("a", TTL);
+    world.server.pause().expect("it runs");
+    let start = Instant::now();
+    let acquiring = tokio::spawn({
+        let (backend, request) = (backend.clone(), request.clone());
+        async move { backend.acquire(&request).await }
+    });
+    drop(control);
+    let error = acquiring.await.expect("no panic").expect_err("nobody answered");
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(start.elapsed() < support::AT_MOST);
+    world.server.resume().expect("it is stopped");
+    backend.abandon(&request).await.expect("over the same connection");
+    assert!(!world.exists("a").await);
+    assert!(!world.raw::<bool>(&["EXISTS", &world.fence_key("a")]).await || !fence_has_tombstone(&world).await);
+}
+
+async fn fence_has_tombstone(world: &World) -> bool {
+    world.raw::<String>(&["GET", &world.fence_key("a")]).await.contains(' ')
+}
+
+#[test]
+fn a_backend_outlives_its_runtime() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime")
+    };
+    let servers = runtime();
+    let world = servers.block_on(World::new());
+    let backend = world.backend();
+    let first = runtime();
+    let hold = first.block_on(take(&backend, "a"));
+    drop(first);
+    for _ in 0..3 {
+        let next = runtime();
+        let renewed = next.block_on(hold.renew(TTL)).expect("an answer");
+        assert!(matches!(renewed, Renewal::Renewed(_)));
+    }
+    let last = runtime();
+    assert!(last.block_on(release(&hold)));
+    assert!(!servers.block_on(world.exists("a")));
+}
+
+#[test]
+fn a_runtime_that_nobody_drives_is_left_behind() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime")
+    };
+    let servers = runtime();
+    let world = servers.block_on(World::new());
+    let config = world.config().with_response_timeout(QUICK).with_connect_timeout(QUICK);
+    let backend = RedisBackend::new(config).expect("a good configuration");
+    let stuck = runtime();
+    let hold = stuck.block_on(take(&backend, "a"));
+    let other = runtime();
+    other.block_on(async {
+        in_the_end(async || hold.renew(TTL).await).await;
+        assert!(release(&hold).await);
+    });
+    drop(stuck);
+}
+
+#[tokio::test]
+async fn a_server_that_forgot_the_scripts_learns_them_again() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let backend = world.backend();
+    for _ in 0..5 {
+        let _: () = world.raw(&["SCRIPT", "FLUSH"]).await;
+        let hold = take(&backend, "a").await;
+        let _: () = world.raw(&["SCRIPT", "FLUSH"]).await;
+        assert!(matches!(hold.renew(TTL).await.expect("an answer"), Renewal::Renewed(_)));
+        let _: () = world.raw(&["SCRIPT", "FLUSH"]).await;
+        assert!(release(&hold).await);
+    }
+}
+
+#[tokio::test]
+async fn nothing_runs_on_when_the_last_user_has_gone() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let proxy = Proxy::start(world.server.address()).await;
+    let backend = through(&proxy, &world);
+    let hold = take(&backend, "a").await;
+    drop(backend);
+    assert!(release(&hold).await, "a hold keeps the connection");
+    drop(hold);
+    proxy.drain_the_first().await;
+    assert_eq!(proxy.connections(), 1);
+}
