@@ -1,0 +1,1 @@
+//! Models of the protocols, and what the torture program is made of.
