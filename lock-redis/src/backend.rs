@@ -123,7 +123,7 @@ impl DistributedLock for RedisBackend {
     }
 
     async fn connect(&self) -> Result<()> {
-        self.0.connection.session(pending()).await.map(drop)
+        self.0.connection.check().await
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {

@@ -139,6 +139,17 @@ impl Connection {
         }
     }
 
+    /// Whether the server serves.
+    ///
+    /// # Errors
+    /// Those of [`session`](Self::session), and why it does not serve.
+    pub(crate) async fn check(&self) -> Result<()> {
+        let session = self.session(std::future::pending()).await?;
+        let pong = dial::ping(&mut session.connection.clone()).await;
+        self.judge(&session, pong.as_ref().err());
+        pong.map_err(|error| self.explain(error))
+    }
+
     /// Runs a script; the server learns it if it does not know it.
     ///
     /// # Errors

@@ -1,4 +1,70 @@
-//! polylock's Redis backend
+//! polylock's Redis backend: locks in one Redis or Valkey, version 6 or newer.
+//!
+//! ```no_run
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+//! use lock_core::Locker;
+//! use lock_redis::RedisBackend;
+//!
+//! let locks = Locker::new(RedisBackend::from_url("redis://127.0.0.1")?);
+//! let guard = locks.lock("orders/42").acquire().await?;
+//! println!("ours, with token {}", guard.token());
+//! guard.release().await?;
+//! # Ok(()) }
+//! ```
+//!
+//! # Guarantees
+//! - **Exclusion**, as long as the server keeps what it acknowledged, its clock is not stepped, and nobody else ends
+//!   the hold. Redis counts a ttl by its wall clock: a step forward ends holds early, and two may believe. A primary
+//!   that fails over to a replica forgets what it had not replicated yet. Then only the fence protects.
+//! - **Together with others.** A lock is a plain string key, taken with `SET key value NX PX ttl` inside a script. So
+//!   clients of other languages that lock this way and release by comparing the value exclude us, and we them, when
+//!   they use prefix and name as the key.
+//! - **One round trip** to acquire a free lock, one to release it.
+//! - **Retries are safe.** An acquire that is repeated gets the same grant for the full ttl; no request ever shortens a
+//!   hold. What is sent over one connection is executed in that order. When the connection was replaced meanwhile,
+//!   whatever ends a hold leaves a tombstone in the fence key for ten minutes, by which an acquire that comes out of
+//!   the old connection late is refused. One that is later still is believed by nobody and ends with its ttl.
+//! - **The connection comes back by itself**, however long the outage was; requests fail meanwhile, to be repeated. A
+//!   connection that is silent is replaced after one and a half response timeouts.
+//!
+//! # What ends a hold
+//! Its release; its ttl, when it is not renewed in time; whoever deletes or overwrites the key; eviction; a server
+//! that forgets. Losing the connection ends nothing: the hold goes on until its ttl. The guard learns of an end by its
+//! next renewal, a third of the ttl later at most.
+//!
+//! # Fencing
+//! A token is the server's time in microseconds, or one more than the last token where that is larger. So it keeps
+//! growing after a release, an expiry, a deletion, and after the server has lost all its data, unless its clock is then
+//! behind the last token. The last token is kept in a second key until the clock has passed it by an hour: as long as
+//! the server keeps its data, only a step back of the clock by more than that could make a token smaller.
+//!
+//! # Limits
+//! - Waiters ask again every 5 to 50 ms and when the hold may have ended; the order in which they are served is not
+//!   promised. A minimum hold is not supported.
+//! - A hold taken while the server's clock was ahead stays until the clock has caught up, or until somebody deletes its
+//!   key: nothing cuts it.
+//! - A ttl is from 10 ms to 365 days.
+//! - No Redis Cluster and no Sentinel; TLS only when the driver was compiled with it. All keys of a lock lie in one
+//!   hash slot already.
+//! - A lock's key is prefix and name as they are, and its fence is `{KEY}:fence`. Only a name with a `}` but without a
+//!   hash tag (and, without a prefix, one that begins with `{`) is written in another way: `a}b` as `{a%7Db}:lock`. The
+//!   fence of a name with a hash tag is `{TAG}:fence:KEY`.
+//!
+//! # Server settings
+//! - `maxmemory-policy noeviction`: any other may evict locks that are held.
+//! - `appendonly yes` and `appendfsync always`, or locks may be forgotten in a crash. With `everysec`, start a crashed
+//!   server only after the longest ttl has passed.
+//! - Keep its clock by slewing, never by steps.
+//!
+//! # Permissions needed
+//! For the default prefix:
+//!
+//! ```text
+//! ACL SETUSER app on >PASSWORD -@all ~polylock:* ~{polylock:* ~{*}:fence:polylock:* +hello +auth +ping
+//!     +eval +evalsha +script|load +time +get +getrange +set +del +pttl +pexpire
+//! ```
+//!
+//! `script|load` may be missing; then the first request of each kind takes two round trips.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
