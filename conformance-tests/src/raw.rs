@@ -30,6 +30,9 @@ pub(crate) struct Waiter {
     driving: JoinHandle<Result<Attempt>>,
 }
 
+/// What every request calls itself at first.
+const ASKER: &str = "the asker";
+
 /// Asks until it is granted, or busy for one that does not wait or nobody waits for.
 pub(crate) async fn drive(backend: &dyn DistributedLock, request: &AcquireRequest) -> Result<Attempt> {
     loop {
@@ -50,7 +53,7 @@ pub(crate) async fn drive(backend: &dyn DistributedLock, request: &AcquireReques
 impl RawCx {
     /// A request that waits for ever.
     pub(crate) fn request(&self, name: &str, ttl: Duration) -> Result<(AcquireRequest, RequestControl), Stop> {
-        Ok(RequestOptions::new(lock_name(name)?, Terms::new(ttl)).start())
+        Ok(RequestOptions::new(lock_name(name)?, Terms::new(ttl).label(ASKER)).start())
     }
 
     /// A request that does not wait.

@@ -152,39 +152,31 @@ pub(crate) async fn the_longest_names_are_distinct(cx: &Cx) -> Verdict {
     ensure_distinct(cx, &names).await
 }
 
-/// Nor does a name meet what the server keeps beside another one.
+/// Nor does a name meet what a server may keep beside another one.
 pub(crate) async fn auxiliary_names_are_distinct(cx: &Cx) -> Verdict {
-    let mut names = vec!["job".to_owned()];
-    for suffix in [
-        "",
-        "s",
-        "fence",
-        "token",
-        "queue",
-        "q",
-        "wait",
-        "inbox",
-        "lock",
-        "0",
-        "0000000000",
-    ] {
-        for separator in [":", "/", ".", "-", "_", "\0", "}:", "}"] {
+    let mut names = cx.auxiliary_names("job");
+    // The auxiliary names' own ones too.
+    for name in cx.auxiliary_names("job") {
+        names.extend(cx.auxiliary_names(&name));
+    }
+    for suffix in ["", "fence", "token", "queue", "wait", "inbox", "lock", "0000000000"] {
+        for separator in [":", "/", ".", "_", "\0", "}:"] {
             names.push(format!("job{separator}{suffix}"));
             names.push(format!("{suffix}{separator}job"));
         }
     }
-    names.extend(cx.auxiliary_names("job"));
-    // The auxiliary names' own ones too, as far as they are names.
-    for name in cx.auxiliary_names("job") {
-        names.extend(cx.auxiliary_names(&name));
-    }
     names.retain(|name| (1..=512).contains(&name.len()));
     names.sort();
     names.dedup();
-    ensure_distinct(cx, &names).await?;
-    // And in the other order, for one may only hurt the other.
-    names.reverse();
-    ensure_distinct(cx, &names).await
+    for some in names.chunks(30) {
+        let mut some: Vec<_> = some.iter().map(String::as_str).filter(|name| *name != "job").collect();
+        some.push("job");
+        ensure_distinct(cx, &some).await?;
+        // And in the other order, for one may only hurt the other.
+        some.reverse();
+        ensure_distinct(cx, &some).await?;
+    }
+    Ok(())
 }
 
 /// An empty name is refused.

@@ -1,0 +1,240 @@
+//! Broken backends and broken subjects: what the suite must catch, or it proves nothing.
+//!
+//! Each differs from the [reference](crate::reference) in one place, with a bug that a real library has or had, and
+//! each has a case that is named for it. [`prove`] runs one through all cases.
+
+use std::sync::Arc;
+
+use crate::cases;
+use crate::reference::ReferenceHarness;
+use crate::run::{Outcome, execute};
+use crate::subject::{LockerSubject, Subject};
+
+mod subject;
+
+/// A broken backend or subject, and the case that catches it.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Mutant {
+    /// Its name.
+    pub name: &'static str,
+    /// What is wrong with it.
+    pub defect: Defect,
+    /// The case that must fail by an assertion of its own.
+    pub caught_by: &'static str,
+}
+
+/// What became of a mutant.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Proof {
+    /// How the case named for it ended.
+    pub named: Outcome,
+    /// The other cases that did not pass, and how they ended.
+    pub failed: Vec<(&'static str, Outcome)>,
+    /// How many of the other cases passed or do not apply.
+    pub passed: usize,
+}
+
+/// Runs a mutant through all cases.
+pub fn prove(mutant: &Mutant) -> Proof {
+    let mut proof = Proof {
+        named: Outcome::Hung,
+        failed: Vec::new(),
+        passed: 0,
+    };
+    for case in cases::all() {
+        let outcome = execute(case, Arc::new(ReferenceHarness::broken(mutant.defect)), case.name);
+        if case.name == mutant.caught_by {
+            proof.named = outcome;
+        } else if matches!(outcome, Outcome::Passed | Outcome::Skipped(_)) {
+            proof.passed += 1;
+        } else {
+            proof.failed.push((case.name, outcome));
+        }
+    }
+    proof
+}
+
+impl Proof {
+    /// Whether the mutant was caught for what it is.
+    ///
+    /// # Errors
+    /// Says what is missing: the case named for it must fail by its own assertion, and at least half of the others
+    /// must pass.
+    pub fn check(&self) -> Result<(), String> {
+        match &self.named {
+            Outcome::Failed(failure) if failure.asserted => {}
+            other => return Err(format!("the case named for it did not fail by an assertion: {other}")),
+        }
+        if self.failed.len() > self.passed {
+            let failed: Vec<_> = self
+                .failed
+                .iter()
+                .map(|(case, outcome)| format!("\n{case}: {outcome}"))
+                .collect();
+            return Err(format!(
+                "only {} other cases passed; these did not:{}",
+                self.passed,
+                failed.concat()
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The one list of mutants: name, defect, and the case that is named for it.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __for_each_mutant {
+    ($made:ident) => {
+        $crate::$made! {
+            /// The lease of a grant counts from its reply instead of its request (async-redis-lock 0.4): a late reply
+            /// makes two believers.
+            mutant_grant_counts_from_the_reply GrantCountsFromTheReply belief_counts_from_before_the_request;
+            /// The lease of a renewal does.
+            mutant_renewal_counts_from_the_reply RenewalCountsFromTheReply belief_in_a_renewal_counts_from_before_it;
+            /// A repeated acquire is answered as granted, but its ttl still runs from the first one.
+            mutant_repeat_rearms_nothing RepeatRearmsNothing a_repeated_acquire_is_the_same_grant;
+            /// Each try of a request has an id of its own, so that a retry after a lost reply waits for itself.
+            mutant_holder_id_per_try HolderIdPerTry a_repeated_acquire_is_released_once;
+            /// One holder id for all acquisitions of a client (distributed-lock-redis 0.2: one per lock object), so
+            /// that two of its tasks hold the same lock.
+            mutant_holder_id_per_client HolderIdPerClient a_client_excludes_itself;
+            /// A renewal sets the end of the hold instead of moving it forward: it undoes an extend.
+            mutant_renewal_shortens RenewalShortens a_shorter_renewal_changes_nothing;
+            /// Whoever asks cuts the holder's ttl to its own, as a careless repair after a clock step does.
+            mutant_askers_ttl_cuts_the_holders AskersTtlCutsTheHolders an_askers_ttl_does_not_cut_the_holders;
+            /// A release deletes the key without comparing its holder (dist_lock 0.0.1: bare `DEL`).
+            mutant_release_without_compare ReleaseWithoutCompare an_expired_holder_releases_no_successor;
+            /// An abandon does.
+            mutant_abandon_without_compare AbandonWithoutCompare an_abandon_touches_nobody_else;
+            /// A renewal is a bare `SET` (dist_lock 0.0.1: `SET XX`), which creates what was released.
+            mutant_renewal_brings_back RenewalBringsBack a_renewal_after_the_release_does_nothing;
+            /// A renewal after the end of a hold prolongs it, if nobody else has taken the name by then.
+            mutant_expired_hold_extended ExpiredHoldExtended an_expired_hold_stays_expired;
+            /// The token counter is in memory only: a restart hands out the same tokens again.
+            mutant_counter_lost_at_restart CounterLostAtRestart tokens_grow_over_a_restart;
+            /// The token counter is deleted with the hold (dlock 0.2): every hold has token 1.
+            mutant_counter_deleted_with_the_hold CounterDeletedWithTheHold tokens_grow_over_a_release;
+            /// The token is taken when a request first asks, not when it is granted.
+            mutant_token_of_the_first_asking TokenOfTheFirstAsking a_token_is_of_the_grant;
+            /// Ttl and label are those with which a request began to wait.
+            mutant_terms_of_the_first_asking TermsOfTheFirstAsking the_terms_of_the_grant_count;
+            /// Names are folded to lower case (distributed-lock-mysql 0.2, MySQL's `GET_LOCK` and collations).
+            mutant_names_folded NamesFolded near_equal_names_are_distinct;
+            /// Names end at their first NUL (MariaDB's `GET_LOCK`).
+            mutant_names_cut_at_nul NamesCutAtNul hostile_names_are_names;
+            /// Names are cut to the length that the server can keep.
+            mutant_names_shortened NamesShortened the_longest_names_are_distinct;
+            /// What is kept beside a name is kept under what may be a name itself.
+            mutant_names_meet_auxiliary_keys NamesMeetAuxiliaryKeys auxiliary_names_are_distinct;
+            /// A request without an answer counts as busy.
+            mutant_unknown_is_busy UnknownIsBusy an_outage_is_not_busy;
+            /// Nothing undoes an acquire that was cut short: its grant stays until its ttl is over.
+            mutant_abandon_does_nothing AbandonDoesNothing an_abandoned_grant_frees_the_name;
+            /// An abandoned request that arrives late is granted.
+            mutant_abandoned_ids_come_back AbandonedIdsComeBack an_abandoned_request_stays_dead;
+            /// A release of what was lost says that it was released (etcd's and others' idempotent unlock).
+            mutant_release_never_says_lost ReleaseNeverSaysLost a_robbed_holders_release_says_so;
+            /// A release wakes nobody: who waits looks again when the holder's ttl would have been over.
+            mutant_release_wakes_nobody ReleaseWakesNobody a_waiter_that_gives_up_is_passed_over;
+            /// Only a release wakes: when a holder dies, everybody sleeps on.
+            mutant_nobody_looks_after_an_expiry NobodyLooksAfterAnExpiry a_silent_clients_hold_ends;
+
+            /// A bounded wait tries once and gives up (distributed-lock-redis 0.2).
+            mutant_wait_gives_up_at_once WaitGivesUpAtOnce a_wait_times_out_naming_the_holder;
+            /// A timeout does not say who has the lock.
+            mutant_timeout_names_nobody TimeoutNamesNobody a_wait_behind_the_own_client_times_out;
+            /// An acquire that its caller dropped is granted all the same, and nobody releases it (zookeeper-client's
+            /// recipe with Curator's names).
+            mutant_orphan_after_cancel OrphanAfterCancel an_acquire_is_dropped_after_every_poll;
+            /// Nothing is renewed (rslock and others leave it to the user).
+            mutant_no_renewal NoRenewal a_held_lock_is_renewed;
+            /// The loss of a lock is never told (distributed-lock-redis 0.2, once its renewal task has died).
+            mutant_lost_never_fires LostNeverFires a_lock_taken_away_is_lost;
+            /// A release is told as a loss (distributed-lock-mysql 0.2, distributed-lock-postgres: the sender is dropped).
+            mutant_lost_fires_on_release LostFiresOnRelease a_release_is_no_loss;
+            /// A lost lock is held again when the server answers again.
+            mutant_late_answer_revives LateAnswerRevives a_late_answer_revives_nothing;
+            /// Work under a lock goes on after its loss (dlock 0.2: `with`).
+            mutant_work_goes_on_after_the_loss WorkGoesOnAfterTheLoss work_stops_with_the_lock;
+            /// Releasing what was lost is no error.
+            mutant_loss_is_no_error LossIsNoError a_release_of_a_lost_lock_is_an_error;
+            /// A dropped guard leaves its key (distributed-lock-mysql 0.2's rw lock).
+            mutant_drop_leaves_the_key DropLeavesTheKey a_dropped_guard_releases;
+            /// Dropping a guard spawns its release, which panics outside a runtime.
+            mutant_drop_spawns DropSpawns a_guard_dropped_outside_a_runtime_releases;
+            /// A try waits a little, as one that polls does.
+            mutant_try_waits TryWaits a_try_on_a_held_name_is_busy_at_once;
+            /// Any failure is told as a timeout.
+            mutant_every_error_is_a_timeout EveryErrorIsATimeout no_server_is_unavailable;
+            /// A waiter ends with the first request that fails.
+            mutant_waiter_ends_in_an_outage WaiterEndsInAnOutage a_waiter_outlasts_an_outage;
+            /// A shutdown does not wait for the releases of dropped guards.
+            mutant_shutdown_waits_for_nothing ShutdownWaitsForNothing a_shutdown_refuses_acquires;
+        }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __mutants {
+    ($($(#[$doc:meta])* $mutant:ident $defect:ident $case:ident;)+) => {
+        /// The one place in which a mutant differs from the reference.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Defect {
+            $($(#[$doc])* $defect,)+
+        }
+
+        static MUTANTS: &[Mutant] = &[$(
+            Mutant { name: stringify!($mutant), defect: Defect::$defect, caught_by: stringify!($case) }
+        ),+];
+    };
+}
+
+/// Makes every mutant a `#[test]` of its own name, which passes when the suite catches it.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __mutant_tests {
+    ($($(#[$doc:meta])* $mutant:ident $defect:ident $case:ident;)+) => {
+        $(
+            #[test]
+            fn $mutant() {
+                $crate::mutants::assert_caught(stringify!($mutant));
+            }
+        )+
+    };
+}
+
+__for_each_mutant!(__mutants);
+
+/// Every mutant.
+pub fn all() -> &'static [Mutant] {
+    MUTANTS
+}
+
+/// Runs the mutant of this name through all cases.
+///
+/// # Panics
+/// When it is not caught for what it is.
+pub fn assert_caught(name: &str) {
+    let mutant = MUTANTS
+        .iter()
+        .find(|mutant| mutant.name == name)
+        .unwrap_or_else(|| panic!("no mutant {name:?}"));
+    if let Err(missing) = prove(mutant).check() {
+        panic!(
+            "{name} ({:?}, to be caught by {}): {missing}",
+            mutant.defect, mutant.caught_by
+        );
+    }
+}
+
+impl Defect {
+    /// Breaks a whole subject where the defect is one of the layer above the backend.
+    pub(crate) fn break_subject(self, whole: Arc<LockerSubject>) -> Arc<dyn Subject> {
+        Arc::new(subject::Broken::new(whole, self))
+    }
+}

@@ -1,0 +1,113 @@
+//! A small lock server with a client to it, whose every message crosses a link: what the broken ones differ from.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lock_core::backend::DistributedLock;
+
+pub use backend::ReferenceBackend;
+pub use server::ReferenceServer;
+
+use crate::harness::{BackendHarness, Data, Harness, NoServer, Route, ServerUse, Timing};
+use crate::link::Link;
+use crate::mutants::Defect;
+use crate::subject::{LockerSubject, Subject};
+
+mod backend;
+mod server;
+
+/// The reference as a harness: whole, or with one defect.
+#[derive(Debug, Default)]
+pub struct ReferenceHarness {
+    defect: Option<Defect>,
+    servers: Mutex<HashMap<String, Arc<ReferenceServer>>>,
+}
+
+impl ReferenceHarness {
+    /// One with this defect.
+    pub fn broken(defect: Defect) -> Self {
+        Self {
+            defect: Some(defect),
+            servers: Mutex::default(),
+        }
+    }
+
+    fn server(&self, namespace: &str) -> Arc<ReferenceServer> {
+        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        let server = servers.entry(namespace.to_owned());
+        server
+            .or_insert_with(|| Arc::new(ReferenceServer::new(self.defect)))
+            .clone()
+    }
+}
+
+#[async_trait]
+impl Harness for ReferenceHarness {
+    async fn start(_server: ServerUse) -> Result<Self, NoServer> {
+        Ok(Self::default())
+    }
+
+    fn attach(_address: &str) -> Self {
+        Self::default()
+    }
+
+    fn address(&self) -> Option<String> {
+        None
+    }
+
+    fn timing(&self) -> Timing {
+        Timing::paused()
+    }
+
+    async fn subject(&self, namespace: &str, route: &Route) -> Arc<dyn Subject> {
+        let subject = Arc::new(LockerSubject::new(self.backend(namespace, route).await));
+        match self.defect {
+            Some(defect) => defect.break_subject(subject),
+            None => subject,
+        }
+    }
+
+    async fn take_away(&self, namespace: &str, name: &str) {
+        self.server(namespace).take_away(name);
+    }
+
+    async fn restart(&self, data: Data) {
+        let servers: Vec<_> = self
+            .servers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect();
+        for server in &servers {
+            server.stop();
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        for server in &servers {
+            server.start(data);
+        }
+    }
+
+    fn auxiliary_names(&self, _namespace: &str, _name: &str) -> Vec<String> {
+        // A map's key has nothing beside it.
+        Vec::new()
+    }
+}
+
+#[async_trait]
+impl BackendHarness for ReferenceHarness {
+    async fn backend(&self, namespace: &str, route: &Route) -> Arc<dyn DistributedLock> {
+        let link = match route {
+            Route::Direct => Link::new(),
+            Route::Through(link) => link.clone(),
+            Route::Nowhere => {
+                let link = Link::new();
+                link.cut();
+                link
+            }
+        };
+        Arc::new(ReferenceBackend::new(self.server(namespace), link, self.defect))
+    }
+}

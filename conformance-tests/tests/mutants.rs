@@ -1,0 +1,28 @@
+//! The suite proves itself: every mutant is caught by the case named for it, and the reference passes everything.
+
+use std::sync::Arc;
+
+use conformance_tests::reference::ReferenceHarness;
+use conformance_tests::{Outcome, cases, execute, mutants};
+
+conformance_tests::__for_each_mutant!(__mutant_tests);
+
+#[test]
+fn the_reference_passes_everything() {
+    for case in cases::all() {
+        let outcome = execute(case, Arc::new(ReferenceHarness::default()), case.name);
+        assert!(
+            matches!(outcome, Outcome::Passed | Outcome::Skipped(_)),
+            "{}: {outcome}",
+            case.name
+        );
+    }
+}
+
+#[test]
+fn every_mutant_has_a_case_of_its_own() {
+    for mutant in mutants::all() {
+        let named = cases::all().iter().filter(|case| case.name == mutant.caught_by).count();
+        assert_eq!(named, 1, "{} is to be caught by {:?}", mutant.name, mutant.caught_by);
+    }
+}

@@ -1,0 +1,112 @@
+//! The suite on a MariaDB's row locks.
+
+mod servers;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use conformance_tests::{
+    BackendHarness, Data, Harness, LockerSubject, NoServer, Route, ServerUse, Subject, Timing, conformance,
+};
+use lock_core::backend::DistributedLock;
+use lock_mysql::sqlx::mysql::MySqlConnection;
+use lock_mysql::sqlx::{AssertSqlSafe, Connection, Executor, Row, query};
+use lock_mysql::{MySqlConfig, RowLockBackend};
+use testbed::{MariaDb, Server};
+use tokio::sync::OnceCell;
+
+conformance!(mysql_row, RowLockHarness);
+
+static SHARED: OnceCell<Server> = OnceCell::const_new();
+
+#[derive(Debug)]
+struct RowLockHarness {
+    url: String,
+    /// `None` in a child process.
+    server: Option<Server>,
+}
+
+#[async_trait]
+impl Harness for RowLockHarness {
+    async fn start(server: ServerUse) -> Result<Self, NoServer> {
+        let server = servers::server_for(server, &SHARED, || MariaDb::new().start()).await?;
+        Ok(Self {
+            url: server.url(),
+            server: Some(server),
+        })
+    }
+
+    fn attach(address: &str) -> Self {
+        Self {
+            url: address.to_owned(),
+            server: None,
+        }
+    }
+
+    fn address(&self) -> Option<String> {
+        Some(self.url.clone())
+    }
+
+    fn timing(&self) -> Timing {
+        // The server's timeouts count whole seconds.
+        Timing::default()
+            .with_ttl(Duration::from_secs(2))
+            .with_tick(Duration::from_secs(1))
+    }
+
+    async fn subject(&self, namespace: &str, route: &Route) -> Arc<dyn Subject> {
+        Arc::new(LockerSubject::new(self.backend(namespace, route).await))
+    }
+
+    /// There is no other way than through the connection: it is the hold.
+    async fn take_away(&self, namespace: &str, name: &str) {
+        let mut connection = MySqlConnection::connect(&self.url).await.expect("connect to MariaDB");
+        connection
+            .execute("SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")
+            .await
+            .expect("read what is not committed");
+        let find = format!("SELECT connection FROM {namespace} WHERE name=?");
+        let row = query(AssertSqlSafe(find))
+            .bind(name.as_bytes())
+            .fetch_one(&mut connection)
+            .await;
+        let holder: u64 = row.expect("the lock's row").get(0);
+        let kill = format!("KILL CONNECTION {holder}");
+        connection
+            .execute(AssertSqlSafe(kill))
+            .await
+            .expect("end the holder's connection");
+    }
+
+    async fn restart(&self, data: Data) {
+        let server = self.server.as_ref().expect("the parent restarts");
+        let restarted = match data {
+            Data::Kept => server.restart().await,
+            Data::Lost => server.restart_without_data().await,
+        };
+        restarted.expect("restart MariaDB");
+    }
+
+    fn auxiliary_names(&self, namespace: &str, name: &str) -> Vec<String> {
+        vec![
+            format!("{namespace}.{name}"),
+            format!("{namespace}_tokens"),
+            format!("x'{name}'"),
+            format!("{name} "),
+            format!("{name}\0"),
+            name.to_uppercase() + "_",
+        ]
+    }
+}
+
+#[async_trait]
+impl BackendHarness for RowLockHarness {
+    async fn backend(&self, namespace: &str, route: &Route) -> Arc<dyn DistributedLock> {
+        let url = servers::url_by(route, &self.url).await;
+        let config = MySqlConfig::from_url(&url)
+            .expect("testbed's URL")
+            .with_table(namespace);
+        Arc::new(RowLockBackend::new(config).expect("a valid configuration"))
+    }
+}
