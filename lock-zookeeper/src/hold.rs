@@ -102,7 +102,10 @@ impl Drop for ZooKeeperHold {
     fn drop(&mut self) {
         if self.claim.drop_handle() {
             let holder = self.claim.holder();
-            self.held.session.forget(holder);
+            // A fixed one ends by itself, but may be lost before.
+            if !self.claim.request.is_fixed() {
+                self.held.session.forget(holder);
+            }
             if matches!(*self.claim.stage.borrow(), Stage::Over(_)) {
                 self.shared.claims.close(holder);
             }

@@ -142,6 +142,10 @@ impl Worker {
 
     /// Looks for nodes of ours after an unknown outcome: ours is the one of this session. One of an earlier session
     /// is as good as dead, and is deleted.
+    ///
+    /// What was sent on the broken connection cannot come later: a server closes a session's old connection before it
+    /// lets it have a new one, the leader refuses what a session sent through another server, and the `sync` goes
+    /// behind whatever the leader has accepted.
     async fn find(&mut self) -> Step<()> {
         'again: loop {
             self.session.connected().await?;

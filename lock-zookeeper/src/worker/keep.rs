@@ -26,9 +26,10 @@ impl Worker {
         let request = self.claim.request.clone();
         let granted = Instant::now();
         let mut event = self.event(&held.path, None).await;
-        if matches!(event, Event::LeaseEnded) && request.is_fixed() {
-            // Nobody believes in it any more, but it was asked for in full.
-            event = self.event(&held.path, Some(granted + request.ttl())).await;
+        let ttl = request.ttl();
+        if matches!(event, Event::LeaseEnded) && request.is_fixed() && granted.elapsed() > ttl * 4 / 5 {
+            // Nobody believes in it any more, but it was asked for in full. One that ended earlier was lost.
+            event = self.event(&held.path, Some(granted + ttl)).await;
         }
         self.session.forget(request.holder());
         match event {
@@ -65,7 +66,7 @@ impl Worker {
     }
 
     /// Sees a release through.
-    async fn release(mut self, mut delete: Delete, path: &str) -> Outcome {
+    async fn release(&mut self, mut delete: Delete, path: &str) -> Outcome {
         let mut unsure = false;
         loop {
             let error = match delete.await {

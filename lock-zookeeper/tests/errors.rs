@@ -1,0 +1,195 @@
+//! Servers that are not there, not ours to use, or set up otherwise: each a typed error that says what to do.
+
+mod common;
+
+use std::error::Error as _;
+use std::net::TcpListener;
+use std::time::Duration;
+
+use common::*;
+use lock_core::backend::{DistributedLock, RequestOptions, Terms, Wait};
+use lock_core::{Error, ErrorKind};
+use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
+use testbed::{Redis, ZooKeeper};
+use tokio::time::Instant;
+use zookeeper_client::{Acls, Client, CreateMode};
+
+/// Long enough to tell "at once" from "after the timeout".
+const CONNECT: Duration = Duration::from_secs(8);
+
+fn at(address: &str, connect_timeout: Duration) -> ZooKeeperBackend {
+    let config = ZooKeeperConfig::new([address])
+        .unwrap()
+        .with_session_timeout(SESSION)
+        .unwrap();
+    ZooKeeperBackend::new(config.with_connect_timeout(connect_timeout).unwrap())
+}
+
+fn sources(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
+}
+
+/// A port of this machine on which nobody listens.
+fn nowhere() -> String {
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .to_string()
+}
+
+#[tokio::test]
+async fn no_server_is_unavailable_after_the_connect_timeout() {
+    let address = nowhere();
+    let limit = Duration::from_millis(700);
+    let backend = at(&address, limit);
+    let started = Instant::now();
+    let error = within(backend.connect()).await.unwrap_err();
+    assert!(started.elapsed() >= limit);
+    assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Unavailable, true));
+    assert!(error.to_string().contains(&address), "{error}");
+    assert!(sources(&error).contains("refused"), "{}", sources(&error));
+    let (request, _control) = trying("a");
+    assert_eq!(
+        within(backend.acquire(&request)).await.unwrap_err().kind(),
+        ErrorKind::Unavailable
+    );
+    assert_eq!(
+        within(backend.status(&name("a"))).await.unwrap_err().kind(),
+        ErrorKind::Unavailable
+    );
+    within(backend.abandon(&request)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_is_just_starting_is_waited_for() {
+    let server = own_server().await;
+    server.kill().unwrap();
+    let backend = at(server.address(), GENEROUS);
+    let connecting = tokio::spawn({
+        let backend = backend.clone();
+        async move { backend.connect().await }
+    });
+    server.restart().await.unwrap();
+    within(connecting).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_never_answers_is_unavailable_after_the_connect_timeout() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let limit = Duration::from_secs(2);
+    let backend = at(&listener.local_addr().unwrap().to_string(), limit);
+    let started = Instant::now();
+    let error = within(backend.connect()).await.unwrap_err();
+    assert!(started.elapsed() >= limit);
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+}
+
+#[tokio::test]
+async fn something_else_that_answers_is_a_misconfiguration_at_once() {
+    let redis = Redis::new().start().await.unwrap();
+    let backend = at(redis.address(), CONNECT);
+    let started = Instant::now();
+    let error = within(backend.connect()).await.unwrap_err();
+    assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Misconfigured, false));
+    assert!(error.to_string().contains("no ZooKeeper server"), "{error}");
+    assert!(started.elapsed() < CONNECT, "{:?}", started.elapsed());
+    let (request, _control) = waiting("a");
+    assert_eq!(
+        within(backend.acquire(&request)).await.unwrap_err().kind(),
+        ErrorKind::Misconfigured
+    );
+}
+
+#[tokio::test]
+async fn wrong_credentials_are_denied_at_once() {
+    let server = shared_server().await;
+    let root = fresh_root();
+    let right = config(server, &root).with_credentials("app", "s3cret").unwrap();
+    let backend = ZooKeeperBackend::new(right);
+    backend.connect().await.unwrap();
+    let (_hold, ..) = hold(&backend, "a").await;
+    // Nobody else sees its nodes.
+    let stranger = observer(server).await;
+    for path in [root.clone(), format!("{root}/a")] {
+        assert_eq!(
+            stranger.list_children(&path).await,
+            Err(zookeeper_client::Error::NoAuth)
+        );
+    }
+    let timeout = |config: ZooKeeperConfig| config.with_connect_timeout(CONNECT).unwrap();
+    let wrong = timeout(config(server, &root).with_credentials("app", "wr0ng").unwrap());
+    for config in [wrong, timeout(config(server, &root))] {
+        let backend = ZooKeeperBackend::new(config);
+        let started = Instant::now();
+        let error = within(backend.connect()).await.unwrap_err();
+        assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Denied, false));
+        assert!(started.elapsed() < CONNECT, "{:?}", started.elapsed());
+        let (request, _control) = waiting("a");
+        let error = within(backend.acquire(&request)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Denied);
+        let shown = format!("{backend:?} {error:?} {}", sources(&error));
+        assert!(!shown.contains("wr0ng") && !shown.contains("s3cret"), "{shown}");
+    }
+}
+
+/// The root may be listed, but nothing may be made in it: only the acquire finds out.
+#[tokio::test]
+async fn a_missing_permission_is_denied() {
+    let server = shared_server().await;
+    let root = fresh_root();
+    let owner = Client::connector()
+        .with_auth("digest", b"owner:x")
+        .connect(server.address())
+        .await
+        .unwrap();
+    let read = zookeeper_client::Acl::new(zookeeper_client::Permission::READ, zookeeper_client::AuthId::anyone());
+    let options = CreateMode::Persistent.with_acls(Acls::new(std::slice::from_ref(&read)));
+    owner.create(&root, b"", &options).await.unwrap();
+    let backend = backend(server, &root);
+    backend.connect().await.unwrap();
+    let (request, _control) = waiting("a");
+    let error = within(backend.acquire(&request)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    within(backend.abandon(&request)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_ttl_below_the_granted_session_timeout_is_refused_and_leaves_nothing() {
+    let shortest = Duration::from_secs(4);
+    let server = ZooKeeper::new()
+        .session_timeouts(shortest, 2 * shortest)
+        .start()
+        .await
+        .unwrap();
+    let (backend, client) = (backend(&server, "/test"), observer(&server).await);
+    assert_eq!(backend.capabilities().shortest_ttl, SESSION);
+    let (request, _control) = RequestOptions::new(name("a"), Terms::new(SESSION))
+        .wait(Wait::No)
+        .start();
+    let error = within(backend.acquire(&request)).await.unwrap_err();
+    assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Misconfigured, false));
+    assert!(error.to_string().contains("minSessionTimeout"), "{error}");
+    assert_eq!(client.list_children("/test").await.unwrap(), Vec::<String>::new());
+    let (request, _control) = RequestOptions::new(name("a"), Terms::new(shortest))
+        .wait(Wait::No)
+        .start();
+    granted(within(backend.acquire(&request)).await);
+}
+
+#[tokio::test]
+async fn a_request_given_up_before_the_server_was_reached_ends_soon() {
+    let backend = at(&nowhere(), GENEROUS);
+    let terms = Terms::new(TTL).time_left(Duration::from_millis(200));
+    let (request, _control) = RequestOptions::new(name("a"), terms).wait(Wait::Until).start();
+    let started = Instant::now();
+    let error = backend.acquire(&request).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(started.elapsed() < GENEROUS);
+}

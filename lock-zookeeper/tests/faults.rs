@@ -1,0 +1,358 @@
+//! Servers that go away, sessions that expire, runtimes that end, bytes that come late.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::*;
+use lock_core::backend::{DistributedLock, ReleaseOptions, ReleaseOutcome, RequestOptions, Terms};
+use lock_core::{Ended, ErrorKind, HoldState, LostCause};
+use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
+use tokio::runtime::Runtime;
+use tokio::time::{Instant, sleep};
+
+/// A session timeout that outlasts a restart of the server on a busy machine.
+const LONG: Duration = Duration::from_secs(20);
+
+fn patient(address: &str, root: &str) -> ZooKeeperBackend {
+    let config = ZooKeeperConfig::new([address]).unwrap().with_root(root).unwrap();
+    ZooKeeperBackend::new(
+        config
+            .with_session_timeout(LONG)
+            .unwrap()
+            .with_connect_timeout(GENEROUS)
+            .unwrap(),
+    )
+}
+
+fn long_options(lock: &str) -> RequestOptions {
+    RequestOptions::new(name(lock), Terms::new(2 * LONG))
+}
+
+async fn until_state(lease: &lock_core::backend::Lease, wanted: HoldState) {
+    within(async {
+        while lease.state() != wanted {
+            sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_hold_and_a_place_survive_a_restart_of_the_server() {
+    let server = own_server().await;
+    let (one, two) = (patient(server.address(), "/test"), patient(server.address(), "/test"));
+    let (request, _control) = long_options("a").start();
+    let hold = granted(within(one.acquire(&request)).await);
+    let (other, _control) = long_options("a").start();
+    let waiting = tokio::spawn({
+        let other = other.clone();
+        async move { (granted(two.acquire(&other).await), two) }
+    });
+    let client = observer(&server).await;
+    let nodes = children_until(&client, "/test/a", |children| children.len() == 2).await;
+    server.kill().unwrap();
+    until_state(request.lease(), HoldState::Suspect).await;
+    server.restart().await.unwrap();
+    until_state(request.lease(), HoldState::Held).await;
+    let client = observer(&server).await;
+    let mut after = client.list_children("/test/a").await.unwrap();
+    let mut before = nodes;
+    before.sort();
+    after.sort();
+    assert_eq!(before, after);
+    assert!(!waiting.is_finished());
+    assert_eq!(
+        within(hold.release(ReleaseOptions::default())).await.unwrap(),
+        ReleaseOutcome::Released
+    );
+    let (next, _two) = within(waiting).await.unwrap();
+    assert!(next.token() > hold.token());
+}
+
+#[tokio::test]
+async fn a_server_that_is_silent_for_too_long_ends_the_hold_by_our_clock() {
+    let server = own_server().await;
+    let backend = backend(&server, "/test");
+    let (hold, request, _control) = hold(&backend, "a").await;
+    let paused = Instant::now();
+    server.pause().unwrap();
+    let Ended::Lost(lost) = within(request.lease().ended()).await else {
+        panic!("nobody released it")
+    };
+    assert_eq!(lost.cause(), LostCause::Expired);
+    // Its last heartbeat went out before the pause.
+    assert!(paused.elapsed() <= SESSION, "{:?}", paused.elapsed());
+    let (other, _control) = trying("b");
+    let error = within(backend.acquire(&other)).await.unwrap_err();
+    assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Unavailable, true));
+    server.resume().unwrap();
+    // Whether the session has outlived it or not: the name is free again, and the hold stays lost.
+    let (again, _control) = waiting("a");
+    let next = within(async {
+        loop {
+            match backend.acquire(&again).await {
+                Err(error) if error.is_retryable() => {}
+                attempt => return granted(attempt),
+            }
+        }
+    })
+    .await;
+    assert!(next.token() > hold.token());
+    assert!(matches!(request.lease().state(), HoldState::Lost(_)));
+    within(backend.abandon(&other)).await.unwrap();
+    assert!(!backend.status(&name("b")).await.unwrap().is_held());
+}
+
+/// Waiters are told of a session's end, and asking again gets them a new place on a new session.
+#[tokio::test]
+async fn an_expired_session_is_replaced() {
+    let server = own_server().await;
+    let backend = backend(&server, "/test");
+    let (_hold, first, _control) = hold(&backend, "a").await;
+    let (request, _control) = waiting("a");
+    let waiting = tokio::spawn({
+        let (backend, request) = (backend.clone(), request.clone());
+        async move { backend.acquire(&request).await }
+    });
+    let client = observer(&server).await;
+    let before = children_until(&client, "/test/a", |children| children.len() == 2).await;
+    server.kill().unwrap();
+    // The driver gives the session up after 7/5 of its timeout.
+    let error = within(waiting).await.unwrap().unwrap_err();
+    assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Unavailable, true));
+    assert!(matches!(first.lease().state(), HoldState::Lost(_)));
+    server.restart().await.unwrap();
+    let attempt = within(async {
+        loop {
+            match backend.acquire(&request).await {
+                Err(error) if error.is_retryable() => {}
+                attempt => return attempt,
+            }
+        }
+    });
+    // Its own node of the old session is in nobody's way, and the old hold ends with that session.
+    let hold = granted(attempt.await);
+    let client = observer(&server).await;
+    let after = client.list_children("/test/a").await.unwrap();
+    assert_eq!(after.len(), 1, "{after:?}");
+    assert!(!before.contains(&after[0]));
+    hold.release(ReleaseOptions::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_lost_its_data_serves_again() {
+    let server = own_server().await;
+    let backend = backend(&server, "/test");
+    let (_hold, request, _control) = hold(&backend, "a").await;
+    server.restart_without_data().await.unwrap();
+    assert!(matches!(within(request.lease().ended()).await, Ended::Lost(_)));
+    let (again, _control) = waiting("a");
+    within(async {
+        loop {
+            match backend.acquire(&again).await {
+                Err(error) if error.is_retryable() => {}
+                attempt => return granted(attempt),
+            }
+        }
+    })
+    .await;
+}
+
+#[test]
+fn a_backend_outlives_its_runtime() {
+    let (one, two) = (Runtime::new().unwrap(), Runtime::new().unwrap());
+    let server = two.block_on(own_server());
+    let backend = backend(&server, "/test");
+    let (hold, request, _control) = one.block_on(hold(&backend, "a"));
+    let (queued, _queued_control) = waiting("a");
+    let task = one.spawn({
+        let (backend, queued) = (backend.clone(), queued.clone());
+        async move { backend.acquire(&queued).await.is_ok() }
+    });
+    let client = two.block_on(observer(&server));
+    two.block_on(children_until(&client, "/test/a", |children| children.len() == 2));
+    drop(one);
+    two.block_on(async {
+        within(task).await.unwrap_err();
+        let HoldState::Lost(lost) = request.lease().state() else {
+            panic!("{:?}", request.lease().state())
+        };
+        assert_eq!(lost.cause(), LostCause::Disconnected);
+        assert_eq!(
+            within(hold.release(ReleaseOptions::default())).await.unwrap(),
+            ReleaseOutcome::AlreadyLost
+        );
+        // The same request, on a new session; the old one's nodes are gone when the server expires it.
+        let next = granted(within(backend.acquire(&queued)).await);
+        assert!(next.token() > hold.token());
+        assert_eq!(client.list_children("/test/a").await.unwrap().len(), 1);
+    });
+}
+
+#[tokio::test]
+async fn holds_outlive_the_backends_handle() {
+    let (server, root) = (shared_server().await, fresh_root());
+    let backend = backend(server, &root);
+    let (hold, request, _control) = hold(&backend, "a").await;
+    drop(backend);
+    sleep(2 * SESSION).await;
+    assert_eq!(request.lease().state(), HoldState::Held);
+    assert_eq!(
+        hold.release(ReleaseOptions::default()).await.unwrap(),
+        ReleaseOutcome::Released
+    );
+}
+
+/// More watched path bytes than the driver can restore after a reconnect: some wait by asking.
+#[tokio::test]
+async fn many_waiters_with_long_names_survive_a_reconnect() {
+    const LOCKS: usize = 100;
+    let server = own_server().await;
+    let (holder, waiter) = (patient(server.address(), "/test"), patient(server.address(), "/test"));
+    let names: Vec<_> = (0..LOCKS)
+        .map(|number| format!("{number:0>3}{}", "/".repeat(509)))
+        .collect();
+    let mut holds = Vec::new();
+    let mut waiters = Vec::new();
+    for lock in &names {
+        let (request, control) = long_options(lock).start();
+        holds.push((granted(within(holder.acquire(&request)).await), control));
+        let (request, control) = long_options(lock).start();
+        let waiter = waiter.clone();
+        waiters.push(tokio::spawn(async move {
+            (granted(waiter.acquire(&request).await), control)
+        }));
+    }
+    let client = observer(&server).await;
+    let directory = |lock: &str| format!("/test/{}", lock.replace('/', "%2F"));
+    let mut before = Vec::new();
+    for lock in &names {
+        before.push(children_until(&client, &directory(lock), |children| children.len() == 2).await);
+    }
+    server.restart().await.unwrap();
+    let client = observer(&server).await;
+    // Time for the driver to reconnect, and to fail at it again and again if it would.
+    sleep(Duration::from_secs(5)).await;
+    for (lock, before) in names.iter().zip(&mut before) {
+        let mut after = client.list_children(&directory(lock)).await.unwrap();
+        before.sort();
+        after.sort();
+        assert_eq!(*before, after);
+    }
+    for (hold, _control) in &holds {
+        assert_eq!(
+            within(hold.release(ReleaseOptions::default())).await.unwrap(),
+            ReleaseOutcome::Released
+        );
+    }
+    for waiter in waiters {
+        within(waiter).await.unwrap();
+    }
+}
+
+/// A way to the server on which what its first connection sends can be kept back and delivered after the end of that
+/// connection, as a kernel does that goes on retransmitting.
+#[derive(Clone, Default)]
+struct LateWay {
+    keeping: Arc<AtomicBool>,
+    kept: Arc<Mutex<Option<Kept>>>,
+}
+
+/// The connection to the server, and what it has not got yet.
+type Kept = (TcpStream, Vec<u8>);
+
+impl LateWay {
+    fn open(&self, server: SocketAddr) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let way = self.clone();
+        std::thread::spawn(move || {
+            for (number, client) in listener.incoming().enumerate() {
+                let (client, way) = (client.unwrap(), way.clone());
+                let Ok(upstream) = TcpStream::connect(server) else {
+                    continue;
+                };
+                let (mut down, mut up) = (client.try_clone().unwrap(), upstream.try_clone().unwrap());
+                std::thread::spawn(move || std::io::copy(&mut up, &mut down));
+                std::thread::spawn(move || way.carry(client, upstream, number == 0));
+            }
+        });
+        address
+    }
+
+    fn carry(&self, mut client: TcpStream, mut server: TcpStream, first: bool) {
+        let mut buffer = [0; 4096];
+        let mut kept = Vec::new();
+        while let Ok(length @ 1..) = client.read(&mut buffer) {
+            if first && self.keeping.load(Ordering::SeqCst) {
+                kept.extend_from_slice(&buffer[..length]);
+            } else if server.write_all(&buffer[..length]).is_err() {
+                return;
+            }
+        }
+        match kept.is_empty() {
+            true => drop(server.shutdown(Shutdown::Both)),
+            false => *self.kept.lock().unwrap() = Some((server, kept)),
+        }
+    }
+
+    /// Delivers what was kept back, and waits until the server has ended that connection.
+    fn deliver(&self) {
+        if let Some((mut server, kept)) = self.kept.lock().unwrap().take() {
+            // Fails where the server has ended it already.
+            let _ = server.write_all(&kept);
+            let _ = server.shutdown(Shutdown::Write);
+            while let Ok(1..) = server.read(&mut [0; 4096]) {}
+        }
+    }
+}
+
+/// The server gets a create long after its session has gone on over another connection: had it an effect, the node
+/// would belong to a session that lives, and to nobody.
+#[tokio::test]
+async fn a_create_that_arrives_late_has_no_effect() {
+    let server = own_server().await;
+    let way = LateWay::default();
+    let address = way.open(server.address().parse().unwrap());
+    let config = ZooKeeperConfig::new([address.to_string()])
+        .unwrap()
+        .with_root("/test")
+        .unwrap();
+    let backend = ZooKeeperBackend::new(config.with_session_timeout(3 * SESSION).unwrap());
+    let (first, _control) = long_options("a").start();
+    let _hold = granted(within(backend.acquire(&first)).await);
+    way.keeping.store(true, Ordering::SeqCst);
+    let (request, _control) = long_options("b").start();
+    let acquiring = tokio::spawn({
+        let (backend, request) = (backend.clone(), request.clone());
+        async move { backend.acquire(&request).await }
+    });
+    // The driver gives the connection up.
+    within(async {
+        while way.kept.lock().unwrap().is_none() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    let hold = match within(acquiring).await.unwrap() {
+        Err(error) if error.is_retryable() => granted(within(backend.acquire(&request)).await),
+        attempt => granted(attempt),
+    };
+    let client = observer(&server).await;
+    let own = client.list_children("/test/b").await.unwrap();
+    assert_eq!(own.len(), 1);
+    let late = way.clone();
+    tokio::task::spawn_blocking(move || late.deliver()).await.unwrap();
+    assert_eq!(client.list_children("/test/b").await.unwrap(), own);
+    assert_eq!(
+        within(hold.release(ReleaseOptions::default())).await.unwrap(),
+        ReleaseOutcome::Released
+    );
+    assert!(client.list_children("/test/b").await.unwrap().is_empty());
+    assert!(!matches!(first.lease().state(), HoldState::Lost(_)));
+}
