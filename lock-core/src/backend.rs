@@ -29,6 +29,7 @@ mod capabilities;
 mod holder;
 pub(crate) mod lease;
 mod request;
+pub mod rules;
 mod status;
 
 /// A lock server, seen from one process.

@@ -53,7 +53,6 @@ mod locker;
 mod memory;
 mod name;
 mod queue;
-mod rules;
 mod sync;
 mod token;
 mod watch;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
+use super::rules;
 use crate::error::{Error, ErrorKind, Lost, LostCause, Result};
 use crate::name::LockName;
 use crate::sync::{Arc, AtomicU64, Mutex, Notify, Ordering};
@@ -110,12 +111,6 @@ pub enum Ended {
     Lost(Lost),
 }
 
-/// How long a server's ttl is believed in: a tenth less, since clocks may run apart by 5 % and a server's may tick
-/// coarsely.
-pub(crate) fn believed(ttl: Duration) -> Duration {
-    ttl - ttl / 10
-}
-
 impl Lease {
     /// A lease that nothing has armed yet. Core makes the one that a request carries.
     pub fn new(name: LockName) -> Self {
@@ -155,10 +150,10 @@ impl Lease {
     /// the lease stays unarmed, and the same request may be sent again. [`ErrorKind::Lost`] when the lease is over.
     pub fn arm(&self, sent: Sent, ttl: Duration) -> Result<Armed> {
         let now = Instant::now();
-        let end = sent.at + believed(ttl);
         let mut record = self.lock(now);
+        let end = rules::belief_ends(record.end, sent.at, ttl, self.0.fixed);
         match record.phase {
-            Phase::Unarmed if end <= now => {
+            Phase::Unarmed if rules::has_expired(end, now) => {
                 let message = format!("the server's answer took longer than the lease of {ttl:?}");
                 return Err(Error::new(ErrorKind::Unavailable, message).with_name(&self.0.name));
             }
@@ -167,9 +162,7 @@ impl Lease {
                 record.end = Some(end);
             }
             Phase::Live => {
-                if !self.0.fixed {
-                    record.end = record.end.max(Some(end));
-                }
+                record.end = Some(end);
                 record.suspected = record.suspected.filter(|suspicion| *suspicion > sent.suspicions);
             }
             Phase::Releasing | Phase::Released => {
@@ -301,7 +294,7 @@ impl Lease {
     /// The record as it stands at `now`: a lease whose end has passed is over, whether anybody saw it or not.
     fn lock(&self, now: Instant) -> std::sync::MutexGuard<'_, Record> {
         let mut record = self.0.record.lock();
-        if record.end.is_some_and(|end| end <= now) {
+        if record.end.is_some_and(|end| rules::has_expired(end, now)) {
             match record.phase {
                 Phase::Live => self.set_lost(&mut record, LostCause::Expired),
                 // Unanswered, but nobody believes in it any more.

@@ -5,15 +5,17 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::backend::{AcquireRequest, HolderId, HolderStatus, Lease, LockStatus};
+use crate::backend::{AcquireRequest, HolderId, HolderStatus, Lease, LockStatus, rules};
 use crate::error::{Error, ErrorKind, LostCause, Result};
 use crate::name::LockName;
-use crate::rules;
 use crate::sync::{Arc, Mutex, Notify};
 use crate::token::FencingToken;
 
 /// How long an abandoned id is remembered as dead.
 const TOMBSTONE: Duration = Duration::from_secs(60);
+
+/// The last token is never forgotten, so no clock has to stand in for it.
+const NO_CLOCK: u64 = 0;
 
 #[derive(Debug)]
 pub(super) struct Server(Mutex<State>);
@@ -80,12 +82,11 @@ impl Server {
         }
         let last_token = state.last_token;
         let entry = state.live_entry(name, now);
-        if let Some(hold) = entry.hold.as_mut().filter(|hold| hold.holder == holder) {
+        if let Some(hold) = entry.hold.as_mut().filter(|hold| rules::is_mine(&hold.holder, &holder)) {
             hold.expires = rules::prolonged(hold.expires, now, request.ttl());
             return Ok(Answer::Granted(hold.token));
         }
-        let first = entry.places.front().map(|place| place.holder);
-        if entry.hold.is_some() || !rules::may_take(holder, first) {
+        if entry.hold.is_some() || !rules::may_take(&holder, entry.next().map(|place| &place.holder)) {
             let taken = match &entry.hold {
                 Some(hold) => Taken {
                     label: hold.label.clone(),
@@ -105,7 +106,7 @@ impl Server {
             }
             return Ok(Answer::Taken(taken));
         }
-        let Some(token) = rules::next_token(last_token, request.token_floor()) else {
+        let Some(token) = rules::next_token(last_token, NO_CLOCK, request.token_floor()) else {
             return Err(Error::new(ErrorKind::Unexpected, "all tokens are used up").with_name(name));
         };
         entry.places.retain(|place| place.holder != holder);
@@ -137,7 +138,7 @@ impl Server {
         let Some(hold) = state.names.get_mut(name).and_then(|entry| entry.hold.as_mut()) else {
             return Ok(false);
         };
-        if hold.holder != holder || rules::has_expired(hold.expires, now) {
+        if !rules::is_mine(&hold.holder, &holder) || rules::has_expired(hold.expires, now) {
             return Ok(false);
         }
         hold.expires = rules::prolonged(hold.expires, now, ttl);
@@ -150,7 +151,7 @@ impl Server {
         let mut state = self.0.lock();
         state.check_available()?;
         Ok(state.change(name, |entry| {
-            let hold = entry.hold.take_if(|hold| hold.holder == holder);
+            let hold = entry.hold.take_if(|hold| rules::is_mine(&hold.holder, &holder));
             hold.is_some_and(|hold| !rules::has_expired(hold.expires, now))
         }))
     }
@@ -164,7 +165,7 @@ impl Server {
         }
         state.tombstones.push_back((now + TOMBSTONE, holder));
         state.change(name, |entry| {
-            entry.hold.take_if(|hold| hold.holder == holder);
+            entry.hold.take_if(|hold| rules::is_mine(&hold.holder, &holder));
             if let Some(index) = entry.places.iter().position(|place| place.holder == holder)
                 && let Some(place) = entry.places.remove(index)
             {
@@ -226,7 +227,8 @@ impl Server {
         self.take_away(name);
         let now = Instant::now();
         let mut state = self.0.lock();
-        let token = rules::next_token(state.last_token, None).expect("nobody counts to 2^63 in a process's life");
+        let token =
+            rules::next_token(state.last_token, NO_CLOCK, None).expect("nobody counts to 2^63 in a process's life");
         state.last_token = token.as_u64();
         let hold = Record {
             holder: HolderId::random(),
@@ -237,6 +239,13 @@ impl Server {
         };
         state.names.entry(name.clone()).or_default().hold = Some(hold);
         token
+    }
+}
+
+impl Entry {
+    /// Whose turn a free name is. A waiter leaves by itself: no place has an end, so that any moment will do.
+    fn next(&self) -> Option<&Place> {
+        rules::who_is_next(self.places.iter().map(|place| (place, None)), Duration::ZERO)
     }
 }
 
@@ -265,7 +274,7 @@ impl State {
         };
         let result = change(entry);
         if entry.hold.is_none() {
-            match entry.places.front() {
+            match entry.next() {
                 Some(place) => place.wake.notify_one(),
                 None => drop(self.names.remove(name)),
             }

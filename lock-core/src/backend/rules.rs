@@ -1,0 +1,148 @@
+//! The decisions of a lock server and of its clients, as plain functions.
+//!
+//! The memory backend and [`Lease`](super::Lease) call them, and so do the models of the protocols, which try every
+//! order of events on them. A server that decides in scripts or statements of its own decides the same: a
+//! differential test puts the same questions to both.
+//!
+//! ```
+//! # use std::time::Duration;
+//! # use lock_core::backend::rules;
+//! let ttl = Duration::from_secs(10);
+//! let (sent, asked) = (Duration::from_secs(100), Duration::from_secs(101)); // by two clocks, or by one
+//! let expires = rules::prolonged(asked, asked, ttl); // at the server
+//! let believed = rules::belief_ends(None, sent, ttl, false); // by the client
+//! assert_eq!((believed, expires), (Duration::from_secs(109), Duration::from_secs(111)));
+//! ```
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::token::FencingToken;
+
+/// A moment by the clock that decides: on a client the local monotonic one, at a server its own.
+pub trait Moment: Copy + Ord {
+    /// The moment so long after this one, unless the clock ends before it.
+    fn after(self, time: Duration) -> Option<Self>;
+}
+
+impl Moment for Instant {
+    fn after(self, time: Duration) -> Option<Self> {
+        self.checked_add(time)
+    }
+}
+
+/// As the time since whatever the clock counts from.
+impl Moment for Duration {
+    fn after(self, time: Duration) -> Option<Self> {
+        self.checked_add(time)
+    }
+}
+
+/// How long a client believes in a server's ttl: a tenth less, since clocks may run apart by 5 % and a server's may
+/// tick coarsely.
+pub fn believed(ttl: Duration) -> Duration {
+    ttl - ttl / 10
+}
+
+/// When a client's belief in its hold ends, after an answer to what it sent at `sent` and asked to be held for `ttl`;
+/// `end` is when it ended until now, if it had begun. Never earlier than it did; a fixed lease's end never moves.
+///
+/// A term past the end of the clock gives nothing to believe in.
+pub fn belief_ends<T: Moment>(end: Option<T>, sent: T, ttl: Duration, fixed: bool) -> T {
+    let armed = sent.after(believed(ttl)).unwrap_or(sent);
+    match end {
+        Some(end) if fixed => end,
+        Some(end) => end.max(armed),
+        None => armed,
+    }
+}
+
+/// Whether belief, or a hold, or a place that ends at `end` is over at `now`.
+pub fn has_expired<T: Moment>(end: T, now: T) -> bool {
+    end <= now
+}
+
+/// Whether a hold is the asker's, who alone may renew it, release it and pass it on.
+pub fn is_mine<H: PartialEq>(holder: &H, asker: &H) -> bool {
+    holder == asker
+}
+
+/// When a hold ends after a request for `ttl` from now: never earlier than it did.
+///
+/// A term past the end of the clock changes nothing.
+pub fn prolonged<T: Moment>(expires: T, now: T, ttl: Duration) -> T {
+    now.after(ttl).map_or(expires, |wanted| expires.max(wanted))
+}
+
+/// The token after `stored`, the last one that is remembered: larger than `floor` too, and at least the server's
+/// `clock`, so that it grows even when what was stored is gone. `None` when all are used up.
+pub fn next_token(stored: u64, clock: u64, floor: Option<FencingToken>) -> Option<FencingToken> {
+    let floor = floor.map_or(0, FencingToken::as_u64);
+    FencingToken::new(stored.max(floor).checked_add(1)?.max(clock))
+}
+
+/// Whose turn a free name is: of all places, in the order in which they were taken, the first that has not ended.
+/// A place without an end lives until it is left.
+pub fn who_is_next<H, T: Moment>(places: impl IntoIterator<Item = (H, Option<T>)>, now: T) -> Option<H> {
+    let mut live = places
+        .into_iter()
+        .filter(|(_, end)| end.is_none_or(|end| !has_expired(end, now)));
+    live.next().map(|(holder, _)| holder)
+}
+
+/// Whether the asker may take a free name, given whose turn it is.
+pub fn may_take<H: PartialEq>(asker: &H, next: Option<&H>) -> bool {
+    next.is_none_or(|next| next == asker)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn expiry_moves_only_forward() {
+        assert_eq!(prolonged(at(15), at(10), at(2)), at(15));
+        assert_eq!(prolonged(at(15), at(10), at(9)), at(19));
+        assert_eq!(prolonged(at(15), at(10), Duration::MAX), at(15));
+        assert!(has_expired(at(15), at(15)) && !has_expired(at(15), at(10)));
+        let now = Instant::now();
+        assert_eq!(prolonged(now, now, Duration::MAX), now);
+        assert_eq!(prolonged(now, now, at(1)), now + at(1));
+    }
+
+    #[test]
+    fn belief_is_a_tenth_shorter_and_moves_only_forward() {
+        let first = belief_ends(None, at(100), at(10), false);
+        assert_eq!(first, at(109));
+        assert_eq!(belief_ends(Some(first), at(103), at(10), false), at(112));
+        assert_eq!(belief_ends(Some(first), at(103), at(2), false), first);
+        assert_eq!(belief_ends(Some(first), at(103), at(10), true), first);
+        assert_eq!(belief_ends(None, Duration::MAX, at(10), false), Duration::MAX);
+    }
+
+    #[test]
+    fn tokens_grow_past_the_floor_and_the_clock_and_end() {
+        let number = |token: Option<FencingToken>| token.map(FencingToken::as_u64);
+        assert_eq!(number(next_token(0, 0, None)), Some(1));
+        assert_eq!(number(next_token(4, 0, FencingToken::new(9))), Some(10));
+        assert_eq!(number(next_token(4, 70, FencingToken::new(9))), Some(70));
+        assert_eq!(number(next_token(70, 70, None)), Some(71));
+        assert_eq!(number(next_token((1 << 63) - 1, 0, None)), None);
+        assert_eq!(number(next_token(u64::MAX, 0, None)), None);
+    }
+
+    #[test]
+    fn a_free_name_is_the_first_live_waiters() {
+        let places = [("a", Some(at(10))), ("b", Some(at(20))), ("c", None)];
+        let next = |now| who_is_next(places, at(now));
+        assert_eq!((next(9), next(10), next(20)), (Some("a"), Some("b"), Some("c")));
+        assert_eq!(who_is_next(places[..2].iter().copied(), at(20)), None);
+        assert!(may_take(&"a", Some(&"a")) && may_take(&"b", None) && !may_take(&"b", Some(&"a")));
+        assert!(is_mine(&"a", &"a") && !is_mine(&"a", &"b"));
+    }
+}
