@@ -132,8 +132,12 @@ impl DistributedLock for RedisBackend {
     }
 
     async fn abandon(&self, request: &AcquireRequest) -> Result<()> {
-        let ended = self.0.end(&self.keys(request.name()), request.holder()).await;
-        ended.map(drop).map_err(|error| error.with_name(request.name()))
+        match self.0.end(&self.keys(request.name()), request.holder()).await {
+            Ok(_) => Ok(()),
+            // Nothing was ever sent, so there is nothing to undo.
+            Err(_) if self.0.connection.is_unused() => Ok(()),
+            Err(error) => Err(error.with_name(request.name())),
+        }
     }
 
     async fn status(&self, name: &LockName) -> Result<LockStatus> {

@@ -15,14 +15,16 @@ pub(crate) fn ask_again(previous: Option<Duration>, rest: Option<Duration>, rand
     jittered(step, random).min(rest)
 }
 
+/// The longest wait before connecting again.
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
 /// How long to wait before connecting again after `failures` in a row: not at all after none, then from 20 ms up to
 /// one second, of which the jitter takes up to half.
 pub(crate) fn reconnect(failures: u32, random: f64) -> Duration {
     const FIRST: Duration = Duration::from_millis(20);
-    const LONGEST: Duration = Duration::from_secs(1);
     match failures.checked_sub(1) {
         None => Duration::ZERO,
-        Some(doublings) => jittered((FIRST * (1 << doublings.min(10))).min(LONGEST), random),
+        Some(doublings) => jittered((FIRST * (1 << doublings.min(10))).min(LONGEST_PAUSE), random),
     }
 }
 

@@ -107,7 +107,7 @@ impl RedisConfig {
             }
         }
         config.info = parsed.into_connection_info().map_err(|error| {
-            if matches!(scheme.as_str(), "rediss" | "valkeys") && !error.to_string().contains("database") {
+            if error.to_string().contains("TLS") {
                 let what = "TLS is not compiled in: enable a TLS feature of the redis crate, or use redis://";
                 return Error::new(ErrorKind::Unsupported, what).with_source(error);
             }

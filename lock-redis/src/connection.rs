@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
+use crate::backoff;
 use crate::config::RedisConfig;
 use crate::error::{explain, is_answer, is_final, is_read_only};
 use crate::script::Script;
@@ -47,6 +48,8 @@ struct State {
     generation: u64,
     /// When the newest connection was made.
     connected: Option<Instant>,
+    /// When the supervisor last said anything.
+    reported: Instant,
     /// Failures to connect in a row; a connection that ended at once is one too.
     failures: u32,
     /// Until when somebody waits for the first contact.
@@ -82,6 +85,7 @@ impl Connection {
             supervisor: None,
             generation: 0,
             connected: None,
+            reported: Instant::now(),
             failures: 0,
             wanted_until: Instant::now(),
         };
@@ -111,32 +115,30 @@ impl Connection {
                 let state = states.borrow_and_update();
                 match &state.phase {
                     Phase::Up(session) => return Ok(session.clone()),
-                    Phase::Down(error) => return Err(error.clone()),
                     Phase::Idle(Some(error)) if is_watched && is_final(error) => return Err(error.clone()),
-                    Phase::Idle(_) => {}
+                    Phase::Down(error) if !self.0.is_unattended(&state) => return Err(error.clone()),
+                    Phase::Idle(_) | Phase::Down(_) => {}
                     Phase::Connecting(error) => cause.clone_from(error),
                 }
-                state.is_unattended()
+                self.0.is_unattended(&state)
             };
             self.0.want(deadline);
             if is_unattended {
-                Shared::reign_anew(&self.0, State::is_unattended)?;
+                Shared::reign_anew(&self.0, |state| self.0.is_unattended(state))?;
             }
             is_watched = true;
-            let timed_out = tokio::select! {
+            tokio::select! {
                 // Cannot fail: the sender is ours.
-                _ = states.changed() => continue,
-                () = sleep_until(deadline) => true,
-                () = &mut given_up => false,
-            };
-            if timed_out {
-                // A supervisor in a runtime that nobody drives any more would keep us waiting for ever.
-                Shared::reign_anew(&self.0, |state| {
-                    matches!(state.phase, Phase::Connecting(_)) && state.connected.is_some()
-                })?;
+                _ = states.changed() => {}
+                () = sleep_until(deadline) => return Err(self.0.unreached(cause)),
+                () = &mut given_up => return Err(self.0.unreached(cause)),
             }
-            return Err(self.0.unreached(cause));
         }
+    }
+
+    /// Whether there never was a connection, so that nothing was ever sent.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.0.state.borrow().connected.is_none()
     }
 
     /// Whether the server serves.
@@ -224,6 +226,7 @@ impl Shared {
                 return false;
             }
             state.reign += 1;
+            state.reported = Instant::now();
             state.note_end();
             state.phase = Phase::Connecting(None);
             let task = runtime.spawn(supervisor::supervise(this.clone(), state.reign));
@@ -234,6 +237,18 @@ impl Shared {
             former.abort();
         }
         Ok(())
+    }
+
+    /// Whether nobody connects: nobody was asked to, or the supervisor was born in a dying runtime and never ran, or it
+    /// lives in one that nobody drives.
+    fn is_unattended(&self, state: &State) -> bool {
+        let is_over = state.supervisor.as_ref().is_none_or(AbortHandle::is_finished);
+        let silence = self.connect_timeout + 2 * backoff::LONGEST_PAUSE;
+        match state.phase {
+            Phase::Idle(_) => true,
+            Phase::Connecting(_) | Phase::Down(_) => is_over || state.reported.elapsed() > silence,
+            Phase::Up(_) => is_over,
+        }
     }
 
     fn unreached(&self, cause: Option<Error>) -> Error {
@@ -250,12 +265,6 @@ impl Shared {
 }
 
 impl State {
-    /// Whether nobody connects. A supervisor that was born in a dying runtime never ran.
-    fn is_unattended(&self) -> bool {
-        let has_ended = self.supervisor.as_ref().is_none_or(AbortHandle::is_finished);
-        matches!(self.phase, Phase::Idle(_)) || has_ended
-    }
-
     /// A connection that served for a while ended by chance; one that ended at once will do so again.
     fn note_end(&mut self) {
         const A_WHILE: Duration = Duration::from_secs(1);

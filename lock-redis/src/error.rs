@@ -34,7 +34,10 @@ pub(crate) fn is_final(error: &Error) -> bool {
 fn judge(error: &RedisError) -> (ErrorKind, &'static str) {
     use ErrorKind::{Denied, Misconfigured, Unavailable, Unexpected};
     match error.kind() {
-        DriverKind::Io if error.is_timeout() => (Unavailable, "did not answer in time"),
+        DriverKind::Io if error.is_timeout() => (
+            Unavailable,
+            "did not answer in time, so that the outcome is unknown: is it overloaded or cut off?",
+        ),
         DriverKind::Io => (
             Unavailable,
             "cannot be reached: check that it runs and that the address is right",

@@ -79,6 +79,8 @@ async fn nobody_listens() {
         driver.is_some_and(redis::RedisError::is_connection_refusal),
         "{error:?}"
     );
+    let abandoned = backend(&address, SHORT).abandon(&request("a", TTL).0).await;
+    abandoned.expect("nothing was sent, so nothing is left");
 }
 
 #[tokio::test]

@@ -75,14 +75,12 @@ impl Dialer {
             .get_multiplexed_async_connection_with_config(&config)
             .await?;
         ping(&mut connection).await?;
+        let mut loads = redis::pipe();
         for script in script::all() {
-            // Where SCRIPT LOAD is not permitted, EVAL does for it.
-            if let Err(error) = connection.send_packed_command(&script.load()).await
-                && error.is_unrecoverable_error()
-            {
-                return Err(error);
-            }
+            loads.add_command(script.load());
         }
+        // Refusals are among the answers: where SCRIPT LOAD is not permitted, EVAL does for it.
+        connection.send_packed_commands(&loads, 0, loads.len()).await?;
         Ok(Dialed { connection, ended })
     }
 }

@@ -122,6 +122,7 @@ impl Reign {
         self.shared.state.send_if_modified(|state| {
             let in_charge = state.reign == self.number;
             if in_charge {
+                state.reported = Instant::now();
                 change(state);
             }
             in_charge
