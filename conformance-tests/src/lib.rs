@@ -9,6 +9,7 @@ pub use proxy::FaultProxy;
 pub use run::{Case, Outcome, execute};
 pub use subject::{Ask, End, LockerSubject, Patience, State, Subject, SubjectGuard, Task};
 pub use verdict::{Capability, Failure, OrFail, Skip, Stop, Verdict};
+pub use yielding::Yielding;
 
 #[doc(hidden)]
 pub use run::{subject_test, test};
@@ -28,3 +29,4 @@ pub mod reference;
 mod run;
 mod subject;
 mod verdict;
+mod yielding;

@@ -53,15 +53,12 @@ where
     T: Send + 'static,
     F: Future<Output = Result<T>> + Send + 'static,
 {
-    yield_now().await;
     let connection = link.connect().map_err(lost)?;
     let travelling = tokio::spawn(travel(link.clone(), connection, effect));
-    let answer = tokio::select! {
+    tokio::select! {
         answer = travelling => answer.map_err(|panic| Error::new(ErrorKind::Unexpected, panic.to_string()))?,
         () = link.broken(connection) => Err(lost(Broken)),
-    };
-    yield_now().await;
-    answer
+    }
 }
 
 async fn travel<T>(link: Link, connection: Connection, effect: impl Future<Output = Result<T>>) -> Result<T> {

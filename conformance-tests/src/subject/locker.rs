@@ -8,6 +8,7 @@ use lock_core::backend::{Capabilities, DistributedLock, LockStatus};
 use lock_core::{Ended, FencingToken, Guard, HoldState, Locker, Result};
 
 use super::{Ask, End, Patience, State, Subject, SubjectGuard, Task};
+use crate::yielding::Yielding;
 
 /// A [`Locker`] over a backend: what makes the subject cases test that backend.
 #[derive(Debug, Clone)]
@@ -17,9 +18,9 @@ pub struct LockerSubject(Locker);
 struct LockerGuard(Guard);
 
 impl LockerSubject {
-    /// A new client of this backend.
+    /// A new client of this backend, with more places to be dropped at: see [`Yielding`].
     pub fn new(backend: Arc<dyn DistributedLock>) -> Self {
-        Self(Locker::from_backend(backend))
+        Self(Locker::new(Yielding::new(backend)))
     }
 
     /// A locker with options of its own.
