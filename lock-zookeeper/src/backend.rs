@@ -50,6 +50,14 @@ impl ZooKeeperBackend {
             shared: Arc::new(shared),
         }
     }
+
+    /// The same from a [URL](ZooKeeperConfig::from_url).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Misconfigured`], saying which part is wrong and what it may be.
+    pub fn from_url(url: &str) -> Result<Self> {
+        ZooKeeperConfig::from_url(url).map(Self::new)
+    }
 }
 
 #[async_trait]

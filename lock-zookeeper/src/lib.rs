@@ -1,4 +1,73 @@
-//! polylock's ZooKeeper backend.
+//! polylock's ZooKeeper backend: locks in a ZooKeeper server or ensemble, version 3.5.3 or newer.
+//!
+//! ```no_run
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+//! use lock_core::Locker;
+//! use lock_zookeeper::ZooKeeperBackend;
+//!
+//! let locks = Locker::new(ZooKeeperBackend::from_url("zookeeper://zk1,zk2,zk3/orders")?);
+//! let guard = locks.lock("42").acquire().await?;
+//! println!("ours, with token {}", guard.token());
+//! guard.release().await?;
+//! # Ok(()) }
+//! ```
+//!
+//! # Guarantees
+//! - **Exclusion**, as long as the ensemble keeps its quorum's promises and nobody else deletes a hold's node. What a
+//!   guard believes in is proven by heartbeats: `sync` requests, six in a session timeout, which only a server that is
+//!   connected to its leader can answer. An answered one counts from *before the one before it* was sent, since a
+//!   follower tells its leader of its clients only every half tick. A leader that is cut off from its quorum answers
+//!   until it steps down; for so long only the fence protects.
+//! - **First come, first served.** Waiters queue at the server; each watches the one before it, so that a release wakes
+//!   one. A waiter keeps its place over a reconnect, not over the end of its session.
+//! - **One round trip** to acquire a free lock, one to release it. A waiter that is woken takes one more, by which it
+//!   makes sure that its turn has come and that its session lives.
+//! - **Retries are safe.** A node carries its request's id, and counts only while it belongs to the session that asks. A
+//!   request whose answer got lost is looked for by that id after a `sync`, adopted or deleted; a delete is repeated
+//!   until it is answered or the session has ended.
+//! - **The session comes back by itself**, however long the outage was: the same one if the server still has it, else a
+//!   new one. Requests fail meanwhile, to be repeated.
+//!
+//! # What ends a hold
+//! Its release; the end of the session, which is one for all holds of a backend: the server ends it when it has heard
+//! nothing for the session timeout, counted anew after a restart or a change of leader; whoever deletes the node. A hold
+//! does not end with its ttl, but with the session timeout, which is at most as long: the session renews all its holds.
+//! A fixed lease is deleted when its ttl is over.
+//!
+//! A guard is suspect from the moment when its connection breaks or heartbeats go unanswered; it is lost when nine
+//! tenths of a session timeout are over by its own clock, when the session is known to have ended, or when its node has
+//! gone: of that it learns within a sixth of the session timeout after the grant, and at once after that. One that was
+//! lost while the session recovered stays lost, and its node is deleted.
+//!
+//! # Fencing
+//! A token is the id of the ensemble's transaction that created the node (`czxid`), or, where the lock's directory was
+//! written later than that, of a write to the directory. It grows over releases, expiries, deletions of the lock and
+//! restarts. It starts again when the ensemble has lost all its data.
+//!
+//! # Limits
+//! - A ttl is at least the session timeout, 10 s unless configured. One hold cannot be extended alone, and there is no
+//!   minimum hold.
+//! - The driver can restore watches on 128 KiB of paths when it reconnects: some 1,200 waiters on locks with short
+//!   names. Those beyond ask every sixth of the session timeout.
+//! - No TLS, and no authentication but `digest`. No read-only servers.
+//! - A name is written into its path with all but letters, digits and ``-_~:@=+,.`` as `%XX`. The queue is read as
+//!   Curator's `InterProcessMutex` writes it, so that its nodes and ours wait for each other; a directory written by
+//!   hand makes later tokens jump.
+//! - Nodes of an application whose runtime was dropped stay until the server has expired its session.
+//!
+//! # Server settings
+//! - `session_timeout` at least `syncLimit` times `tickTime` (10 s by default): a follower that is cut off from its
+//!   leader goes on answering for that long. It must be three ticks or more, except with a single server.
+//! - `minSessionTimeout` (two ticks by default) not above the ttls in use; `maxSessionTimeout` not below
+//!   `session_timeout`.
+//! - `maxClientCnxns` (60 for each address by default) above the number of processes on one machine.
+//! - The server removes the directories of unused locks, every minute by default
+//!   (`znode.container.checkIntervalMs`).
+//! - `srvr` among the commands of `4lw.commands.whitelist`, as it is by default, or not: the refusal tells as much.
+//!
+//! # Permissions needed
+//! `READ` and `CREATE` on the root path, or, where it does not exist, `CREATE` on its parent. With credentials all nodes
+//! are made accessible to that user alone, without to everybody: then anybody who reaches the server can end any hold.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

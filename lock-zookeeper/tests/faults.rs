@@ -108,6 +108,23 @@ async fn a_server_that_is_silent_for_too_long_ends_the_hold_by_our_clock() {
     assert!(!backend.status(&name("b")).await.unwrap().is_held());
 }
 
+/// Its own end does not move, but it is no longer believed in than its session.
+#[tokio::test]
+async fn a_fixed_lease_does_not_outlive_its_session() {
+    let server = own_server().await;
+    let backend = backend(&server, "/test");
+    let options = RequestOptions::new(name("a"), Terms::new(10 * LONG)).fixed(true);
+    let (request, _control) = options.start();
+    let _hold = granted(within(backend.acquire(&request)).await);
+    sleep(2 * SESSION).await;
+    assert_eq!(request.lease().state(), HoldState::Held);
+    assert!(request.lease().valid_for() > LONG);
+    let paused = Instant::now();
+    server.pause().unwrap();
+    assert!(matches!(within(request.lease().ended()).await, Ended::Lost(_)));
+    assert!(paused.elapsed() <= SESSION, "{:?}", paused.elapsed());
+}
+
 /// Waiters are told of a session's end, and asking again gets them a new place on a new session.
 #[tokio::test]
 async fn an_expired_session_is_replaced() {
@@ -217,6 +234,9 @@ async fn many_waiters_with_long_names_survive_a_reconnect() {
     let names: Vec<_> = (0..LOCKS)
         .map(|number| format!("{number:0>3}{}", "/".repeat(509)))
         .collect();
+    // Tells how the waiters' session is.
+    let (own, _control) = long_options("own").start();
+    let _own = granted(within(waiter.acquire(&own)).await);
     let mut holds = Vec::new();
     let mut waiters = Vec::new();
     for lock in &names {
@@ -236,8 +256,13 @@ async fn many_waiters_with_long_names_survive_a_reconnect() {
     }
     server.restart().await.unwrap();
     let client = observer(&server).await;
-    // Time for the driver to reconnect, and to fail at it again and again if it would.
-    sleep(Duration::from_secs(5)).await;
+    until_state(own.lease(), HoldState::Held).await;
+    // Time for the driver to lose the connection again and again, if it would.
+    let steady = Instant::now();
+    while steady.elapsed() < Duration::from_secs(5) {
+        assert_eq!(own.lease().state(), HoldState::Held);
+        sleep(Duration::from_millis(5)).await;
+    }
     for (lock, before) in names.iter().zip(&mut before) {
         let mut after = client.list_children(&directory(lock)).await.unwrap();
         before.sort();
