@@ -1,4 +1,124 @@
-//! The conformance suite of polylock's distributed locks
+//! The conformance suite of polylock's distributed locks: does this backend, or this whole lock library, keep the
+//! contract of [`lock_core`]?
+//!
+//! Every case is a test of its own name. The **raw** cases drive a [`DistributedLock`] as core does, so that core cannot
+//! mask what a backend does wrong; the **subject** cases stand above a `Locker`, so that they test the policy too, and
+//! any other lock library through an adapter ([`Subject`]).
+//!
+//! # Testing a backend of your own
+//! Write a [`Harness`]: how to make a client in a namespace, by which route, also in a child process; how to take a
+//! hold away at the server; how to restart that. Then one line makes the tests. Here it is for the memory backend, all
+//! in one file such as `tests/conformance.rs`:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use async_trait::async_trait;
+//! use conformance_tests::{
+//!     BackendHarness, Data, Harness, Link, Linked, LockerSubject, NoServer, Route, ServerUse, Subject, Timing,
+//!     conformance,
+//! };
+//! use lock_core::MemoryBackend;
+//! use lock_core::backend::DistributedLock;
+//!
+//! conformance!(memory, MemoryHarness); // memory::exclusion_between_tasks, memory::a_held_lock_is_renewed, ...
+//!
+//! #[derive(Debug)]
+//! struct MemoryHarness {
+//!     run: u32,
+//! }
+//!
+//! impl MemoryHarness {
+//!     /// A namespace is a server of its own.
+//!     fn server(&self, namespace: &str) -> MemoryBackend {
+//!         MemoryBackend::shared(&format!("{}/{namespace}", self.run))
+//!     }
+//! }
+//!
+//! #[async_trait]
+//! impl Harness for MemoryHarness {
+//!     async fn start(_server: ServerUse) -> Result<Self, NoServer> {
+//!         Ok(Self { run: std::process::id() }) // a real one starts its server, or says why there is none
+//!     }
+//!
+//!     fn attach(_address: &str) -> Self {
+//!         unreachable!("no other process reaches this server")
+//!     }
+//!
+//!     fn address(&self) -> Option<String> {
+//!         None // a real one gives its children an address to attach to
+//!     }
+//!
+//!     fn timing(&self) -> Timing {
+//!         Timing::paused() // a real one: Timing::default().with_ttl(..)
+//!     }
+//!
+//!     async fn subject(&self, namespace: &str, route: &Route) -> Arc<dyn Subject> {
+//!         Arc::new(LockerSubject::new(self.backend(namespace, route).await))
+//!     }
+//!
+//!     async fn take_away(&self, namespace: &str, name: &str) {
+//!         self.server(namespace).take_away(name).expect("a valid name");
+//!     }
+//!
+//!     async fn restart(&self, _data: Data) {
+//!         // A real one kills its server and starts it again.
+//!     }
+//!
+//!     fn auxiliary_names(&self, _namespace: &str, _name: &str) -> Vec<String> {
+//!         Vec::new() // a real one: what its keys beside this name would be called
+//!     }
+//! }
+//!
+//! #[async_trait]
+//! impl BackendHarness for MemoryHarness {
+//!     async fn backend(&self, namespace: &str, route: &Route) -> Arc<dyn DistributedLock> {
+//!         // A real one connects to `route.resolve(server).await`: a fault proxy stands there where one is wanted.
+//!         let link = match route {
+//!             Route::Through(link) => link.clone(),
+//!             Route::Nowhere => {
+//!                 let link = Link::new();
+//!                 link.cut();
+//!                 link
+//!             }
+//!             _ => Link::new(),
+//!         };
+//!         Arc::new(Linked::new(self.server(namespace), link))
+//!     }
+//! }
+//! # fn main() {
+//! #     let harness = Arc::new(MemoryHarness { run: 0 });
+//! #     for case in conformance_tests::cases::all().iter().filter(|case| case.topic == "renewal") {
+//! #         let outcome = conformance_tests::execute(case, harness.clone(), case.name);
+//! #         assert!(matches!(outcome, conformance_tests::Outcome::Passed), "{}: {outcome}", case.name);
+//! #     }
+//! # }
+//! ```
+//!
+//! A lock library that is no backend writes an adapter, a [`Harness`] alone, and `conformance!(subject other,
+//! OtherHarness);`.
+//!
+//! # What passes, and what is skipped
+//! What a backend [declares](lock_core::backend::Capabilities) must pass. What it does not declare must be refused, and
+//! then the case is skipped: only extending, fixed leases, order among waiters and tokens that outlast the server's
+//! data may be missing. A skip is one line on standard error, `SKIP module::case: reason`, past the test runner's
+//! capture. Nothing else can be skipped, but for other processes where a server lives in one.
+//!
+//! # Faults
+//! A client that goes through a [`Link`] is cut, stalled, delayed, or robbed of the n-th reply: by a [`FaultProxy`]
+//! between it and any TCP server, or by [`Linked`] round a backend in memory, so that no case is left out there.
+//!
+//! # Time
+//! On a paused clock a whole run takes a fraction of a second. On real servers the suite asserts "never before"
+//! strictly and "at the latest" generously ([`Timing::patience`]); it asserts no speed. Most of its time is waiting:
+//! run it with more threads than cores (`RUST_TEST_THREADS=8`).
+//!
+//! # Who tests the suite
+//! [`mutants`]: backends and subjects with one bug each, every one a bug of a real library. Each must be caught by the
+//! case named for it, by an assertion, while the others pass; and the [`reference`](mod@reference) that they are made
+//! from passes everything.
+//!
+//! [`DistributedLock`]: lock_core::backend::DistributedLock
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
