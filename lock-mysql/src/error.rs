@@ -18,6 +18,12 @@ pub(crate) enum SqlError {
     /// The connection has ended: what was under way has an unknown outcome.
     #[error("the connection has ended")]
     Ended,
+    /// The connection had ended before: nothing was sent.
+    #[error("the connection had ended")]
+    Gone,
+    /// The connection carries another's hold by now, or none.
+    #[error("the connection does not carry this hold any more")]
+    NotHeld,
     /// The answer has another shape than the statements ask for.
     #[error("the server's answer has no {0}")]
     Shape(&'static str),
@@ -57,9 +63,14 @@ impl SqlError {
 
     /// Whether the connection still serves: the server refused a statement and nothing else.
     pub(crate) fn leaves_connection_whole(&self) -> bool {
-        // Shutting down, interrupted, killed, idle too long.
+        // But not those: shutting down, interrupted, killed, idle too long.
         self.code()
             .is_some_and(|code| !matches!(code, 1053 | 1317 | 1927 | 3169 | 4031))
+    }
+
+    /// Whether what the connection carried is over.
+    pub(crate) fn is_end(&self) -> bool {
+        !self.leaves_connection_whole() && !matches!(self, Self::TimedOut(_))
     }
 
     /// The error for a caller on a connection that had been made.
@@ -77,7 +88,9 @@ impl SqlError {
         let error = Error::new(kind, message);
         match self {
             Self::Driver(source) => error.with_source(source),
-            Self::TimedOut(_) | Self::Ended | Self::Shape(_) | Self::NoRuntime => error.with_source(self),
+            Self::TimedOut(_) | Self::Ended | Self::Gone | Self::NotHeld | Self::Shape(_) | Self::NoRuntime => {
+                error.with_source(self)
+            }
         }
     }
 
@@ -89,10 +102,11 @@ impl SqlError {
                 Unavailable,
                 "the MySQL server cannot be reached: check that it runs and its address".into(),
             ),
-            Self::Driver(sqlx::Error::Io(_)) | Self::Ended => {
+            Self::Driver(sqlx::Error::Io(_)) | Self::Ended | Self::Gone => {
                 (Unavailable, "the connection to the MySQL server broke".into())
             }
             Self::TimedOut(_) => (Unavailable, "the MySQL server does not answer".into()),
+            Self::NotHeld => (ErrorKind::Lost, "the hold has ended".into()),
             Self::Driver(sqlx::Error::Tls(_)) => (
                 Misconfigured,
                 "TLS with the MySQL server fails: check ssl-mode, ssl-ca and the server's certificate".into(),

@@ -80,6 +80,8 @@
 
 pub use config::MySqlConfig;
 pub use row_lock::RowLockBackend;
+/// The driver, of whose options a [`MySqlConfig`] can be made.
+pub use sqlx;
 
 mod config;
 mod error;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lock_core::backend::Sent;
+use lock_core::backend::{HolderId, Sent};
 use sqlx::mysql::MySqlRow;
 use sqlx::{Decode, MySql, Row, Type};
 use tokio::runtime::{self, Handle};
@@ -69,10 +69,19 @@ enum Command {
     },
     /// From now on the connection carries a hold.
     Hold(Held),
-    /// Prolongs the hold, or what is about to become one, to at least `ttl` from now.
-    Keep { ttl: Duration, reply: Reply },
-    /// Runs the statements that end the hold.
-    Release { sql: String, reply: Reply },
+    /// Prolongs this holder's hold to at least `ttl` from now, by statements of its own besides.
+    Keep {
+        holder: HolderId,
+        ttl: Duration,
+        sql: String,
+        reply: Reply,
+    },
+    /// Runs the statements that end this holder's hold.
+    Release {
+        holder: HolderId,
+        sql: String,
+        reply: Reply,
+    },
     /// There is nothing to do for the time being: keep the connection open.
     Rest,
 }
@@ -129,12 +138,28 @@ impl Session {
         answer
     }
 
-    /// Prolongs the hold. An unanswered one leaves the connection as it is: the server may yet answer.
+    /// Prolongs the hold, running these statements in the same round trip. An unanswered one leaves the connection as
+    /// it is: the server may yet answer.
     ///
     /// # Cancel safety
     /// May be dropped at any point.
-    pub(crate) async fn keep(&self, ttl: Duration, limit: Duration) -> Result<Answer, SqlError> {
-        self.ask(|reply| Command::Keep { ttl, reply }, limit).await
+    pub(crate) async fn keep(
+        &self,
+        holder: HolderId,
+        ttl: Duration,
+        sql: String,
+        limit: Duration,
+    ) -> Result<Answer, SqlError> {
+        self.ask(
+            |reply| Command::Keep {
+                holder,
+                ttl,
+                sql,
+                reply,
+            },
+            limit,
+        )
+        .await
     }
 
     /// Ends the hold with these statements. An outcome that is not known within `limit` stays unknown: the connection
@@ -142,10 +167,11 @@ impl Session {
     ///
     /// # Cancel safety
     /// When dropped, the release goes on.
-    pub(crate) async fn release(&self, sql: String, limit: Duration) -> Result<Answer, SqlError> {
-        let answer = self.ask(|reply| Command::Release { sql, reply }, limit).await;
-        if answer.is_err() {
-            self.abort();
+    pub(crate) async fn release(&self, holder: HolderId, sql: String, limit: Duration) -> Result<Answer, SqlError> {
+        let answer = self.ask(|reply| Command::Release { holder, sql, reply }, limit).await;
+        match answer {
+            Ok(_) | Err(SqlError::NotHeld | SqlError::Gone) => {}
+            Err(_) => self.abort(),
         }
         answer
     }
@@ -191,7 +217,7 @@ impl Session {
 
     async fn ask(&self, command: impl FnOnce(Reply) -> Command, limit: Duration) -> Result<Answer, SqlError> {
         let (reply, answer) = oneshot::channel();
-        self.commands.send(command(reply)).map_err(|_| SqlError::Ended)?;
+        self.commands.send(command(reply)).map_err(|_| SqlError::Gone)?;
         match timeout(limit, answer).await {
             Err(_) => Err(SqlError::TimedOut(limit)),
             Ok(Err(_ended)) => Err(SqlError::Ended),

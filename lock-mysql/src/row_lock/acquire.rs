@@ -10,7 +10,7 @@ use super::backend::Shared;
 use super::claims::{Claim, Left};
 use super::hold::RowHold;
 use super::pool::InUse;
-use super::statements::{Taken, holder, taken};
+use super::statements::{TakeTerms, Taken, holder, taken};
 use super::table::prepare;
 use crate::error::SqlError;
 use crate::server::SqlOrError;
@@ -67,7 +67,7 @@ impl Shared {
         };
         let ttl = request.ttl();
         if let Some(token) = token
-            && let Ok(answer) = session.keep(ttl, self.response_timeout()).await
+            && let Ok(answer) = self.keep(&session, request, ttl).await
         {
             let armed = request.lease().arm(answer.sent, ttl)?;
             let hold = RowHold::new(self.clone(), request.clone(), session, token);
@@ -135,11 +135,16 @@ impl Shared {
         let mut locked = false;
         let mut setbacks = 0;
         loop {
-            let (ttl, label, floor) = (request.ttl(), request.label(), request.token_floor());
+            let (ttl, label) = (request.ttl(), request.label());
+            let terms = TakeTerms {
+                ttl,
+                label: label.as_deref(),
+                floor: request.token_floor(),
+            };
             let (sql, statement) = if locked {
-                (self.statements.take(name, label.as_deref(), floor), 1)
+                (self.statements.take(name, &terms), 1)
             } else {
-                (self.statements.try_take(name, label.as_deref(), floor), 2)
+                (self.statements.try_take(name, &terms), 2)
             };
             match session.run(sql, Some(ttl), limit).await {
                 Ok(answer) => match taken(&answer, statement)? {
@@ -200,13 +205,30 @@ impl Shared {
                 .control(self.statements.commit_token(request.name(), taken.token))
                 .await?;
             // That the row is still ours must be newer than that.
-            answer = session.keep(ttl, self.response_timeout()).await?;
+            answer = session
+                .run("SELECT 1".to_owned(), Some(ttl), self.response_timeout())
+                .await?;
         }
         claim.grant(taken.token)?;
         let armed = request.lease().arm(answer.sent, ttl)?;
-        session.hold(Held::new(request.lease().clone(), answer.at, ttl, request.is_fixed()));
+        session.hold(Held::new(request, answer.at, ttl));
         let hold = RowHold::new(self.clone(), request.clone(), session.clone(), taken.token);
         Ok(Outcome::Granted(Attempt::Granted(hold, armed)))
+    }
+
+    /// Keeps the request's hold for at least `ttl` from now. A fixed lease's end stays.
+    pub(super) async fn keep(
+        &self,
+        session: &Session,
+        request: &AcquireRequest,
+        ttl: Duration,
+    ) -> Result<Answer, SqlError> {
+        let sql = if request.is_fixed() {
+            String::new()
+        } else {
+            self.statements.prolong(request.name(), ttl)
+        };
+        session.keep(request.holder(), ttl, sql, self.response_timeout()).await
     }
 
     /// Waits for the row; whether it is locked now.
@@ -228,7 +250,7 @@ impl Shared {
     async fn who(&self, session: &Session, request: &AcquireRequest) -> Result<Busy, SqlError> {
         let sql = self.statements.holder_instead(request.name());
         let answer = session.run(sql, None, self.response_timeout()).await?;
-        let label = answer.row(1).map(holder).transpose()?.and_then(|holder| holder.label);
+        let label = answer.row(2).map(holder).transpose()?.and_then(|holder| holder.label);
         Ok(match label {
             Some(label) => Busy::new().with_holder(label),
             None => Busy::new(),

@@ -15,7 +15,7 @@ use super::statements::{Statements, holder};
 use super::table::prepare;
 use crate::config::MySqlConfig;
 use crate::server::{Server, SqlOrError};
-use crate::session::Commits;
+use crate::session::{Commits, column};
 use crate::sql::LONGEST_SECONDS;
 
 /// Locks that are rows, locked by a transaction on a connection of their own. See the [crate's page](crate).
@@ -108,6 +108,14 @@ impl Shared {
             None => Ok(LockStatus::free()),
             Some(row) => Ok(LockStatus::held(holder(row).map_err(|error| error.into_error())?)),
         }
+    }
+
+    /// The last token that a release has committed; 0 before the first.
+    pub(super) async fn committed_token(&self, name: &LockName) -> Result<Option<u64>> {
+        let answer = self.server.control(self.statements.committed_token(name)).await;
+        let answer = answer.map_err(SqlOrError::into_error)?;
+        let token = answer.row(1).map(|row| column(row, 0, "token")).transpose();
+        token.map_err(|error| error.into_error())
     }
 
     pub(super) fn response_timeout(&self) -> Duration {

@@ -1,6 +1,8 @@
 //! The statements of the row lock, as text with all values in it. Golden tests pin them: what other versions of this
 //! crate, and people, find in the tables must not change by accident.
 
+use std::time::Duration;
+
 use lock_core::backend::HolderStatus;
 use lock_core::{FencingToken, LockName};
 use sqlx::mysql::MySqlRow;
@@ -16,6 +18,18 @@ pub(super) struct Statements {
     locks: String,
     /// Tokens that were ahead of the server's clock when they were granted: see [`Statements::commit_token`].
     tokens: String,
+}
+
+/// For all statements but [`Statements::wait`]: MySQL knows nothing shorter than a second.
+const NO_WAITING: &str = "SET SESSION innodb_lock_wait_timeout=1";
+
+/// What a holder writes into the row besides its connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TakeTerms<'a> {
+    pub(super) ttl: Duration,
+    pub(super) label: Option<&'a str>,
+    /// The token must be larger than this one.
+    pub(super) floor: Option<FencingToken>,
 }
 
 /// What a holder has written into the row that it keeps locked.
@@ -48,7 +62,8 @@ impl Statements {
              `name` VARBINARY(512) NOT NULL PRIMARY KEY, \
              `token` BIGINT UNSIGNED NOT NULL DEFAULT 0, \
              `connection` BIGINT UNSIGNED NULL, \
-             `label` VARBINARY(255) NULL) ENGINE=InnoDB;\
+             `label` VARBINARY(255) NULL, \
+             `expires` BIGINT UNSIGNED NULL) ENGINE=InnoDB;\
              CREATE TABLE IF NOT EXISTS `{tokens}` (\
              `name` VARBINARY(512) NOT NULL PRIMARY KEY, \
              `token` BIGINT UNSIGNED NOT NULL) ENGINE=InnoDB"
@@ -78,12 +93,12 @@ impl Statements {
 
     /// Locks the row and takes it, or fails at once with a busy error. [`taken`] reads the third answer; none: there is
     /// no such row yet.
-    pub(super) fn try_take(&self, name: &LockName, label: Option<&str>, floor: Option<FencingToken>) -> String {
+    pub(super) fn try_take(&self, name: &LockName, terms: &TakeTerms<'_>) -> String {
         format!(
             "SELECT 1 FROM `{}` WHERE `name`={} FOR UPDATE NOWAIT;{}",
             self.locks,
             hex(name),
-            self.take(name, label, floor)
+            self.take(name, terms)
         )
     }
 
@@ -91,55 +106,82 @@ impl Statements {
     ///
     /// The token is larger than every one before, those that were rolled back included: they lie behind the server's
     /// clock, or in the table of those that do not.
-    pub(super) fn take(&self, name: &LockName, holder: Option<&str>, floor: Option<FencingToken>) -> String {
+    ///
+    /// The answer is read as what *this* connection wrote: if the row was made only after the UPDATE had missed it, a
+    /// read of what others have not committed would show us their token as ours.
+    pub(super) fn take(&self, name: &LockName, terms: &TakeTerms<'_>) -> String {
         let Self { locks, tokens } = self;
-        let floor = floor.map_or_else(String::new, |floor| format!("{},", floor.as_u64().saturating_add(1)));
+        let floor = terms.floor.map_or(0, FencingToken::as_u64).saturating_add(1);
+        let label = label(terms.label);
+        let expires = expires(terms.ttl);
         let name = hex(name);
-        let label = label(holder);
         format!(
-            "UPDATE `{locks}` SET `token`=GREATEST(`token`+1,{floor}{SERVER_MICROS},\
+            "UPDATE `{locks}` SET `token`=GREATEST(`token`+1,{floor},{SERVER_MICROS},\
              COALESCE((SELECT t.`token`+1 FROM `{tokens}` t WHERE t.`name`={name}),0)),\
-             `connection`=CONNECTION_ID(),`label`={label} WHERE `name`={name};\
-             SELECT `token`,`token`>{SERVER_MICROS} FROM `{locks}` WHERE `name`={name}"
+             `connection`=CONNECTION_ID(),`label`={label},`expires`={expires} WHERE `name`={name};\
+             SELECT `token`,`token`>{SERVER_MICROS} FROM `{locks}` \
+             WHERE `name`={name} AND `connection`=CONNECTION_ID()"
+        )
+    }
+
+    /// Writes down how long the hold is kept now, for people: what keeps it is the session's `wait_timeout`.
+    pub(super) fn prolong(&self, name: &LockName, ttl: Duration) -> String {
+        format!(
+            "UPDATE `{}` SET `expires`=GREATEST(`expires`,{}) WHERE `name`={}",
+            self.locks,
+            expires(ttl),
+            hex(name)
         )
     }
 
     /// Locks the row, waiting for at most so many seconds. A row in the second answer: it is locked.
     pub(super) fn wait(&self, name: &LockName, seconds: u64) -> String {
         format!(
-            "SET SESSION innodb_lock_wait_timeout={seconds};SELECT 1 FROM `{}` WHERE `name`={} FOR UPDATE",
+            "SET SESSION innodb_lock_wait_timeout={seconds};\
+             SELECT 1 FROM `{}` WHERE `name`={} FOR UPDATE;{NO_WAITING}",
             self.locks,
             hex(name)
         )
     }
 
-    /// Makes the row of a new name, for everybody.
+    /// Makes the row of a new name, for everybody. Looks first: an insert would wait for whoever has made and locked it
+    /// meanwhile.
     pub(super) fn create_row(&self, name: &LockName) -> String {
+        let (locks, name) = (&self.locks, hex(name));
         format!(
-            "ROLLBACK;INSERT IGNORE INTO `{}` (`name`) VALUES ({});COMMIT",
-            self.locks,
-            hex(name)
+            "ROLLBACK;INSERT IGNORE INTO `{locks}` (`name`) SELECT {name} FROM DUAL \
+             WHERE NOT EXISTS (SELECT 1 FROM `{locks}` WHERE `name`={name});COMMIT"
         )
     }
 
     /// Who holds it; no row: nobody. In a session that reads what others have not committed.
     pub(super) fn holder(&self, name: &LockName) -> String {
         format!(
-            "SELECT `token`,`label` FROM `{}` WHERE `name`={} AND `connection` IS NOT NULL",
+            "SELECT `token`,`label`,CAST(`expires` AS SIGNED)-CAST({SERVER_MICROS} AS SIGNED) FROM `{}` \
+             WHERE `name`={} AND `connection` IS NOT NULL",
             self.locks,
             hex(name)
         )
     }
 
-    /// The same within a session that had just tried to lock it: the second answer. Leaves no transaction open.
+    /// The same within a session that could not lock it: the third answer. Leaves no transaction open.
     pub(super) fn holder_instead(&self, name: &LockName) -> String {
-        format!("ROLLBACK;{};COMMIT", self.holder(name))
+        format!("ROLLBACK;{NO_WAITING};{};COMMIT", self.holder(name))
     }
 
     /// Lets go of the row, but keeps the token.
     pub(super) fn release(&self, name: &LockName) -> String {
         format!(
-            "UPDATE `{}` SET `connection`=NULL,`label`=NULL WHERE `name`={};COMMIT",
+            "UPDATE `{}` SET `connection`=NULL,`label`=NULL,`expires`=NULL WHERE `name`={};COMMIT",
+            self.locks,
+            hex(name)
+        )
+    }
+
+    /// The token that a release committed last: the second answer. Whoever holds it now has not.
+    pub(super) fn committed_token(&self, name: &LockName) -> String {
+        format!(
+            "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;SELECT `token` FROM `{}` WHERE `name`={}",
             self.locks,
             hex(name)
         )
@@ -173,7 +215,9 @@ pub(super) fn taken(answer: &Answer, statement: usize) -> Result<Option<Taken>, 
 pub(super) fn holder(row: &MySqlRow) -> Result<HolderStatus, SqlError> {
     let label: Option<Vec<u8>> = column(row, 1, "label")?;
     let label = String::from_utf8_lossy(&label.unwrap_or_default()).into_owned();
-    let holder = HolderStatus::new().with_token(token(row)?);
+    let rest: Option<i64> = column(row, 2, "rest of the hold")?;
+    let rest = Duration::from_micros(u64::try_from(rest.unwrap_or_default()).unwrap_or_default());
+    let holder = HolderStatus::new().with_token(token(row)?).with_expires_in(rest);
     Ok(if label.is_empty() {
         holder
     } else {
@@ -183,6 +227,11 @@ pub(super) fn holder(row: &MySqlRow) -> Result<HolderStatus, SqlError> {
 
 fn token(row: &MySqlRow) -> Result<FencingToken, SqlError> {
     FencingToken::new(column(row, 0, "token")?).ok_or(SqlError::Shape("token from 1 to 2^63 - 1"))
+}
+
+/// The server's clock in `ttl` from now.
+fn expires(ttl: Duration) -> String {
+    format!("{SERVER_MICROS}+{}", ttl.as_micros())
 }
 
 /// A name as it is in the tables: its bytes, which a VARBINARY compares one by one.
@@ -204,7 +253,7 @@ mod tests {
             Statements::new("polylock").create_tables(),
             "CREATE TABLE IF NOT EXISTS `polylock` (`name` VARBINARY(512) NOT NULL PRIMARY KEY, \
              `token` BIGINT UNSIGNED NOT NULL DEFAULT 0, `connection` BIGINT UNSIGNED NULL, \
-             `label` VARBINARY(255) NULL) ENGINE=InnoDB;\
+             `label` VARBINARY(255) NULL, `expires` BIGINT UNSIGNED NULL) ENGINE=InnoDB;\
              CREATE TABLE IF NOT EXISTS `polylock_tokens` (`name` VARBINARY(512) NOT NULL PRIMARY KEY, \
              `token` BIGINT UNSIGNED NOT NULL) ENGINE=InnoDB"
         );
@@ -215,7 +264,7 @@ mod tests {
         let statements = Statements::new("t");
         assert_eq!(
             statements.release(&name("a'\0Ö")),
-            "UPDATE `t` SET `connection`=NULL,`label`=NULL WHERE `name`=x'612700c396';COMMIT"
+            "UPDATE `t` SET `connection`=NULL,`label`=NULL,`expires`=NULL WHERE `name`=x'612700c396';COMMIT"
         );
         let longest = "\u{1F512}".repeat(128);
         assert!(statements.wait(&name(&longest), 9).contains(&"f09f9492".repeat(128)));
@@ -223,16 +272,22 @@ mod tests {
 
     #[test]
     fn taking_a_row() {
-        let floor = FencingToken::new(41);
+        let terms = TakeTerms {
+            ttl: Duration::from_secs(2),
+            label: Some("me"),
+            floor: FencingToken::new(41),
+        };
         assert_eq!(
-            Statements::new("t").try_take(&name("a"), Some("me"), floor),
+            Statements::new("t").try_take(&name("a"), &terms),
             "SELECT 1 FROM `t` WHERE `name`=x'61' FOR UPDATE NOWAIT;\
              UPDATE `t` SET `token`=GREATEST(`token`+1,42,\
              CAST(TIMESTAMPDIFF(MICROSECOND,'1970-01-01',SYSDATE(6)) AS UNSIGNED),\
              COALESCE((SELECT t.`token`+1 FROM `t_tokens` t WHERE t.`name`=x'61'),0)),\
-             `connection`=CONNECTION_ID(),`label`=x'6d65' WHERE `name`=x'61';\
+             `connection`=CONNECTION_ID(),`label`=x'6d65',\
+             `expires`=CAST(TIMESTAMPDIFF(MICROSECOND,'1970-01-01',SYSDATE(6)) AS UNSIGNED)+2000000 \
+             WHERE `name`=x'61';\
              SELECT `token`,`token`>CAST(TIMESTAMPDIFF(MICROSECOND,'1970-01-01',SYSDATE(6)) AS UNSIGNED) \
-             FROM `t` WHERE `name`=x'61'"
+             FROM `t` WHERE `name`=x'61' AND `connection`=CONNECTION_ID()"
         );
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::LostCause;
-use lock_core::backend::Lease;
+use lock_core::backend::{AcquireRequest, HolderId, Lease};
 use tokio::time::Instant;
 
 use crate::sql::seconds_up;
@@ -14,6 +14,7 @@ use crate::sql::seconds_up;
 pub(crate) struct Held {
     /// `None` once it was let go.
     lease: Option<Lease>,
+    holder: HolderId,
     term: Term,
 }
 
@@ -26,11 +27,20 @@ pub(super) struct Term {
 
 impl Held {
     /// A hold of `ttl` from `sent` on.
-    pub(crate) fn new(lease: Lease, sent: Instant, ttl: Duration, fixed: bool) -> Self {
+    pub(crate) fn new(request: &AcquireRequest, sent: Instant, ttl: Duration) -> Self {
+        let term = Term {
+            end: sent + ttl,
+            fixed: request.is_fixed(),
+        };
         Self {
-            lease: Some(lease),
-            term: Term { end: sent + ttl, fixed },
+            lease: Some(request.lease().clone()),
+            holder: request.holder(),
+            term,
         }
+    }
+
+    pub(super) fn is_of(&self, holder: HolderId) -> bool {
+        self.holder == holder
     }
 
     /// It was released.

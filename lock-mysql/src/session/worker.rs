@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
-use lock_core::backend::Sent;
+use lock_core::backend::{HolderId, Sent};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlRow};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Either};
 use tokio::sync::mpsc;
@@ -136,24 +136,32 @@ impl Worker {
                 };
                 Continue(())
             }
-            Command::Keep { ttl, reply } => {
+            Command::Keep {
+                holder,
+                ttl,
+                sql,
+                reply,
+            } => {
                 let now = Instant::now();
-                let idle = match &mut self.phase {
-                    Phase::Holding { held, .. } => {
-                        held.prolong(now, ttl);
-                        held.term().seconds(now)
-                    }
-                    Phase::Working | Phase::Resting { .. } => seconds_up(ttl),
+                let Some(held) = self.phase.hold_of(holder) else {
+                    drop(reply.send(Err(SqlError::NotHeld)));
+                    return Continue(());
                 };
+                held.prolong(now, ttl);
+                let seconds = held.term().seconds(now);
                 self.idle = None;
-                self.answer(String::new(), Some(idle), reply).await
+                self.answer(sql, Some(seconds), reply).await
             }
-            Command::Release { sql, reply } => {
+            Command::Release { holder, sql, reply } => {
+                if self.phase.hold_of(holder).is_none() {
+                    drop(reply.send(Err(SqlError::NotHeld)));
+                    return Continue(());
+                }
                 let answer = self.ask(sql, None).await;
                 let whole = is_whole(&answer);
                 match std::mem::replace(&mut self.phase, Phase::Working) {
                     Phase::Holding { held, .. } if answer.is_ok() => held.let_go(),
-                    // Not released: whatever the phase was is dropped, and the hold is lost.
+                    // Not released: dropped, and so lost.
                     _ => {}
                 }
                 drop(reply.send(answer));
@@ -262,6 +270,14 @@ impl Phase {
             Self::Resting { since, told: false } => Some(*since + REST),
             Self::Resting { since, told: true } => Some(*since + SPARE),
             Self::Holding { held, ping } => Some(held.term().end().min(*ping)),
+        }
+    }
+
+    /// The hold that the connection carries, if it is this holder's: the connection may have gone to another since.
+    fn hold_of(&mut self, holder: HolderId) -> Option<&mut Held> {
+        match self {
+            Self::Holding { held, .. } if held.is_of(holder) => Some(held),
+            _ => None,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::backend::{Attempt, DistributedLock, ReleaseOutcome, Renewal, Wait};
+use lock_core::backend::{Attempt, DistributedLock, ReleaseOptions, ReleaseOutcome, Renewal, Wait};
 use lock_core::{HoldState, LostCause};
 use tokio::time::Instant;
 
@@ -34,6 +34,11 @@ async fn busy_says_who_has_it() {
     assert_eq!(status.holders.len(), 1);
     assert_eq!(status.holders[0].label.as_deref(), Some("tester"));
     assert_eq!(status.holders[0].token, Some(granted.hold.token()));
+    let rest = status.holders[0].expires_in.expect("it is known");
+    assert!(rest > secs(5) && rest <= secs(10), "{rest:?}");
+    granted.hold.renew(secs(60)).await.unwrap();
+    granted.hold.renew(secs(10)).await.unwrap();
+    assert!(other.status(&name("a")).await.unwrap().holders[0].expires_in > Some(secs(50)));
     granted.release().await;
     assert!(!other.status(&name("a")).await.unwrap().is_held());
     assert!(!other.status(&name("never seen")).await.unwrap().is_held());
@@ -206,4 +211,37 @@ async fn what_a_late_release_finds_is_not_touched() {
     assert_eq!(granted.release().await, ReleaseOutcome::AlreadyLost);
     assert!(observer.is_locked("a").await);
     assert_eq!(next.state(), HoldState::Held);
+}
+
+#[tokio::test]
+async fn a_hold_that_ended_never_touches_its_connections_next_one() {
+    let bed = Bed::shared().await;
+    let (backend, mut observer) = (bed.backend(), bed.observer().await);
+    let first = grant(&backend, "a", secs(60)).await;
+    let Attempt::Granted(copy, _) = backend.acquire(&first.request).await.unwrap() else {
+        panic!("it is ours");
+    };
+    let connection = observer.holder("a").await;
+    first.release().await;
+    let second = grant(&backend, "b", secs(60)).await;
+    assert_eq!(observer.holder("b").await, connection);
+    assert!(matches!(copy.renew(secs(60)).await.unwrap(), Renewal::Lost));
+    assert_eq!(
+        copy.release(ReleaseOptions::default()).await.unwrap(),
+        ReleaseOutcome::AlreadyLost
+    );
+    assert!(observer.is_locked("b").await);
+    assert_eq!(second.state(), HoldState::Held);
+    assert_eq!(second.release().await, ReleaseOutcome::Released);
+}
+
+#[tokio::test]
+async fn a_release_right_after_the_hold_was_taken_away_says_so() {
+    let bed = Bed::shared().await;
+    let (backend, mut observer) = (bed.backend(), bed.observer().await);
+    for _ in 0..5 {
+        let granted = soon("free", ask(&backend, options("a", secs(60)))).await.unwrap();
+        observer.kill_holder("a").await;
+        assert_eq!(granted.release().await, ReleaseOutcome::AlreadyLost);
+    }
 }

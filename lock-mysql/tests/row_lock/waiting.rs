@@ -180,3 +180,25 @@ async fn a_lost_hold_gives_its_connection_back_though_its_guard_lives() {
     assert!(matches!(granted.state(), HoldState::Lost(_)));
     next.release().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_to_use_a_name_ever_are_still_one_at_a_time() {
+    let bed = Bed::shared().await;
+    let clients = [bed.backend(), bed.backend(), bed.backend(), bed.backend()];
+    for client in &clients {
+        client.connect().await.unwrap();
+    }
+    for round in 0..300 {
+        let name = format!("name {round}");
+        let tries = clients.each_ref().map(|client| {
+            let (client, name) = (client.clone(), name.clone());
+            tokio::spawn(async move { try_once(&client, &name).await })
+        });
+        let mut granted = Vec::new();
+        for attempt in tries {
+            granted.extend(soon("answered", attempt).await.unwrap().ok());
+        }
+        assert_eq!(granted.len(), 1, "{granted:?}");
+        granted[0].release().await;
+    }
+}
