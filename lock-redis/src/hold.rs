@@ -76,15 +76,20 @@ impl Server {
     /// Ends whatever this holder id has or may still get. Whether it had the lock.
     pub(crate) async fn end(&self, keys: &Keys, holder: HolderId) -> Result<bool> {
         let session = self.connection.session(pending()).await?;
-        let tombstone = match self.doubts.may_overtake(holder, session.generation) {
-            true => "tombstone",
-            false => "",
+        let id = holder.to_string();
+        let answer = match self.doubts.may_overtake(holder, session.generation) {
+            true => {
+                self.connection
+                    .run(&session, &script::BURY, &[&keys.lock, &keys.fence], &[&id])
+                    .await
+            }
+            false => self.connection.run(&session, &script::END, &[&keys.lock], &[&id]).await,
         };
-        let keys = [&*keys.lock, &*keys.fence];
-        let arguments = [&*holder.to_string(), tombstone];
-        let answer = self.connection.run(&session, &script::END, &keys, &arguments).await;
-        let answer = answer.map_err(|error| self.connection.explain(error))?;
-        let had_it = reply::is_yes(&answer).ok_or_else(unexpected)?;
+        let had_it = match answer {
+            Ok(answer) => reply::is_yes(&answer).ok_or_else(unexpected)?,
+            Err(error) if is_wrong_type(&error) => false,
+            Err(error) => return Err(self.connection.explain(error)),
+        };
         self.doubts.settle(holder);
         Ok(had_it)
     }

@@ -11,26 +11,25 @@ pub(crate) struct Script {
     hash: String,
 }
 
-const FENCE: &str = include_str!("scripts/fence.lua");
-
 /// Grants, repeats a grant, or says who has it.
-pub(crate) static ACQUIRE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(&[FENCE, include_str!("scripts/acquire.lua")]));
+pub(crate) static ACQUIRE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/acquire.lua")));
 /// Moves the end of a hold forward.
-pub(crate) static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(&[include_str!("scripts/renew.lua")]));
+pub(crate) static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/renew.lua")));
 /// Releases or abandons.
-pub(crate) static END: LazyLock<Script> = LazyLock::new(|| Script::new(&[FENCE, include_str!("scripts/end.lua")]));
+pub(crate) static END: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/end.lua")));
+/// The same, and sees to it that the holder id stays dead.
+pub(crate) static BURY: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/bury.lua")));
 /// Says who has it.
-pub(crate) static STATUS: LazyLock<Script> = LazyLock::new(|| Script::new(&[include_str!("scripts/status.lua")]));
+pub(crate) static STATUS: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/status.lua")));
 
 /// All of them, to be loaded ahead.
-pub(crate) fn all() -> [&'static Script; 4] {
-    [&ACQUIRE, &RENEW, &END, &STATUS]
+pub(crate) fn all() -> [&'static Script; 5] {
+    [&ACQUIRE, &RENEW, &END, &BURY, &STATUS]
 }
 
 impl Script {
-    fn new(parts: &[&str]) -> Self {
-        let text = parts.concat();
+    fn new(text: &str) -> Self {
+        let text = text.replace("-- include fence.lua\n", include_str!("scripts/fence.lua"));
         let hash = redis::Script::new(&text).get_hash().to_owned();
         Self { text, hash }
     }
