@@ -147,20 +147,20 @@ impl Shared {
         };
         claim.undo.send_replace(true);
         let limit = self.config.connect_timeout();
-        loop {
-            let outcome = claim.outcome(limit).await.ok_or_else(|| error::no_answer(limit))?;
-            if !claim.has_residue() {
-                self.claims.retire(holder);
-                return Ok(());
-            }
-            if let Outcome::Failed(error) = outcome
-                && !error.is_retryable()
-            {
-                return Err(error);
-            }
+        claim.outcome(limit).await.ok_or_else(|| error::no_answer(limit))?;
+        if claim.has_residue() {
+            // Its session has ended: another one looks for what is left.
             let session = self.supervisor.session().await?;
             worker::start(&self.claims, &claim, &session, &self.config);
+            match claim.outcome(limit).await {
+                None => return Err(error::no_answer(limit)),
+                Some(Outcome::Failed(error)) if claim.has_residue() => return Err(error),
+                Some(_) if claim.has_residue() => return Err(error::session_ended()),
+                Some(_) => {}
+            }
         }
+        self.claims.retire(holder);
+        Ok(())
     }
 
     async fn status(&self, session: &Session, name: &LockName) -> Result<LockStatus> {

@@ -53,7 +53,9 @@
 //! - A name is written into its path with all but letters, digits and ``-_~:@=+,.`` as `%XX`. The queue is read as
 //!   Curator's `InterProcessMutex` writes it, so that its nodes and ours wait for each other; a directory written by
 //!   hand makes later tokens jump.
-//! - Nodes of an application whose runtime was dropped stay until the server has expired its session.
+//! - The session runs on the runtime of its first use. When that is dropped, the next call makes a new session where it
+//!   runs, and the old one's nodes stay until the server has expired it. While it exists but nobody drives it, such as
+//!   one of two current-thread runtimes, calls from elsewhere fail as unavailable.
 //!
 //! # Server settings
 //! - `session_timeout` at least `syncLimit` times `tickTime` (10 s by default): a follower that is cut off from its

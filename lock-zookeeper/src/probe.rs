@@ -11,18 +11,21 @@ use tokio::time::timeout;
 const COMMAND: &[u8] = b"srvr";
 /// For those who read lines.
 const END_OF_LINE: &[u8] = b"\r\n\r\n";
-/// Half of what a probe takes at most, connecting aside.
+/// For the connection, and for the answer to either text.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Why there may be no session with the server at `address`; `None` when the probe found nothing wrong.
-pub(crate) async fn probe(address: &str, limit: Duration) -> Option<Error> {
-    let stream = match timeout(limit, TcpStream::connect(address)).await {
+pub(crate) async fn probe(address: &str) -> Option<Error> {
+    let stream = match timeout(PATIENCE, TcpStream::connect(address)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
             let message = format!("cannot connect to {address}");
             return Some(Error::new(ErrorKind::Unavailable, message).with_source(error));
         }
-        Err(_) => return Some(silent(address)),
+        Err(_) => {
+            let message = format!("{address} does not accept connections");
+            return Some(Error::new(ErrorKind::Unavailable, message));
+        }
     };
     match converse(&stream).await {
         Ok(answer) if answer.is_empty() => Some(silent(address)),
@@ -99,7 +102,7 @@ mod tests {
                 let _ = stream.write_all(answer(&seen));
             }
         });
-        probe(&address, Duration::from_secs(5)).await
+        probe(&address).await
     }
 
     fn kind(error: Option<Error>) -> Option<ErrorKind> {
@@ -141,7 +144,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         drop(listener);
-        let error = probe(&address, Duration::from_secs(5)).await.unwrap();
+        let error = probe(&address).await.unwrap();
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         assert!(std::error::Error::source(&error).is_some_and(|source| source.is::<io::Error>()));
     }

@@ -4,13 +4,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
+use futures_util::future::join_all;
 use lock_core::{Error, ErrorKind, Result};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{sleep, timeout};
 use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error as Driver, SessionState};
 
 use crate::config::ZooKeeperConfig;
-use crate::error::{self, Fate};
+use crate::error;
 use crate::heartbeat::Beat;
 use crate::probe::probe;
 use crate::session::Session;
@@ -152,25 +153,28 @@ async fn attempt(config: &ZooKeeperConfig) -> Result<Session> {
     let beat = Beat::now();
     let connecting = connector.connect(&servers);
     tokio::pin!(connecting);
+    let mut cause = None;
     let connected = tokio::select! {
         connected = &mut connecting => connected,
-        () = sleep(PROBE_AFTER) => tokio::select! {
-            connected = &mut connecting => connected,
-            cause = diagnose(config) => match cause {
-                Some(error) if error.kind() != ErrorKind::Unavailable => return Err(error),
-                _ => connecting.await,
-            },
+        found = async { sleep(PROBE_AFTER).await; diagnose(config).await } => match found {
+            Some(error) if error.kind() != ErrorKind::Unavailable => return Err(error),
+            found => {
+                cause = found;
+                connecting.await
+            }
         },
     };
     let client = match connected {
         Ok(client) => client,
-        Err(Driver::NoHosts | Driver::Timeout | Driver::ConnectionLoss) => {
-            let cause = diagnose(config).await;
-            return Err(cause.unwrap_or_else(|| error::from_driver(Driver::ConnectionLoss)));
-        }
         Err(Driver::AuthFailed) => return Err(error::from_driver(Driver::AuthFailed)),
-        // A session that is new cannot have expired, and the list of servers was checked.
-        Err(other) => return Err(Error::new(ErrorKind::Unavailable, "ZooKeeper gave no session").with_source(other)),
+        Err(error) => {
+            let cause = match cause {
+                None => diagnose(config).await,
+                found => found,
+            };
+            let silent = || Error::new(ErrorKind::Unavailable, "ZooKeeper gave no session").with_source(error);
+            return Err(cause.unwrap_or_else(silent));
+        }
     };
     ensure_root(&client, config).await?;
     Ok(Session::new(client, beat, config.root().to_owned()))
@@ -178,15 +182,13 @@ async fn attempt(config: &ZooKeeperConfig) -> Result<Session> {
 
 /// What the servers' addresses say: the worst of it.
 async fn diagnose(config: &ZooKeeperConfig) -> Option<Error> {
-    let mut cause = None;
-    for server in config.servers() {
-        match probe(server, config.connect_timeout()).await {
-            Some(error) if error.kind() != ErrorKind::Unavailable => return Some(error),
-            Some(error) => cause = Some(error),
-            None => {}
-        }
+    let found = join_all(config.servers().iter().map(|server| probe(server))).await;
+    let mut found: Vec<_> = found.into_iter().flatten().collect();
+    let worst = found.iter().position(|error| error.kind() != ErrorKind::Unavailable);
+    match worst {
+        Some(worst) => Some(found.swap_remove(worst)),
+        None => found.pop(),
     }
-    cause
 }
 
 /// Makes the root path, unless it is there, and checks that we may use it.
@@ -197,14 +199,10 @@ pub(crate) async fn ensure_root(client: &Client, config: &ZooKeeperConfig) -> Re
             Err(Driver::NoNode) => {}
             Err(error) => return Err(error::from_driver(error)),
         }
-        match client
-            .mkdir(config.root(), &create_options(config, CreateMode::Persistent))
-            .await
-        {
-            Ok(()) => {}
-            // Removed again at the same time.
-            Err(Driver::NoNode) => {}
-            Err(error) if error::fate(&error) == Fate::Unknown => return Err(error::from_driver(error)),
+        let options = create_options(config, CreateMode::Persistent);
+        match client.mkdir(config.root(), &options).await {
+            // Or it was removed again at the same time.
+            Ok(()) | Err(Driver::NoNode) => {}
             Err(error) => return Err(error::from_driver(error)),
         }
     }

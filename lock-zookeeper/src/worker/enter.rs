@@ -47,7 +47,8 @@ impl Worker {
                 continue;
             };
             match queue::turn(&view.children, &node.name) {
-                Turn::Missing => self.forget_node(),
+                // Somebody deleted it; or the server writes the sequence otherwise than the driver.
+                Turn::Missing => self.find().await?,
                 Turn::Mine => {
                     if let Some(held) = self.grant(&view).await? {
                         self.claim.stage.send_replace(Stage::Held(held.clone()));
@@ -68,7 +69,8 @@ impl Worker {
         }
     }
 
-    /// Creates our node, and the directory if it is missing, and lists it, in one round trip. `None` when both have to be asked again.
+    /// Creates our node, and the directory if it is missing, and lists it, in one round trip. `None` when all of it has
+    /// to be asked again.
     async fn enqueue(&mut self) -> Step<Option<View>> {
         self.session.connected().await?;
         let client = &self.session.client;
