@@ -72,8 +72,8 @@
 //!
 //! # Permissions needed
 //! `SELECT`, `INSERT` and `UPDATE` on the two tables, and `CREATE` if they are to be made when they are missing. No
-//! `PROCESS`, `SUPER` or `CONNECTION_ADMIN`: the connections that it looks at, and ends when their outcome is unknown,
-//! are its own user's. Give each application a user of its own all the same: whoever may update the table can lock
+//! `PROCESS`, `SUPER` or `CONNECTION_ADMIN`: the connections that it ends, when nobody knows what came of a statement,
+//! are its own user's; it finds them by a named lock (`GET_LOCK`), which needs no permission. Give each application a user of its own all the same: whoever may update the table can lock
 //! every name in it.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]

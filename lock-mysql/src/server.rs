@@ -13,8 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::config::MySqlConfig;
 use crate::error::SqlError;
 use crate::greeting;
-use crate::session::{Answer, Commits, Identity, Session};
-use crate::sql::Hex;
+use crate::session::{Answer, Commits, Identity, Session, column};
 
 /// How long to wait before trying again to reach a server that was never reached.
 const RETRY: Duration = Duration::from_millis(100);
@@ -86,39 +85,39 @@ impl Server {
     ///
     /// # Cancel safety
     /// May be dropped at any point.
-    pub(crate) async fn end(&self, identity: &Identity) -> Result<bool> {
-        let look = format!(
-            "SELECT 1 FROM information_schema.PROCESSLIST WHERE ID={} AND HOST={}",
-            identity.id,
-            Hex(&identity.host)
-        );
+    pub(crate) async fn end(&self, identity: Identity) -> Result<bool> {
         let deadline = Instant::now() + self.config.response_timeout();
         let mut pause = Duration::from_millis(1);
         let mut killed = false;
         loop {
-            let answer = self.control(look.clone()).await.map_err(SqlOrError::into_error)?;
-            if answer.row(0).is_none() {
+            let Some(id) = self.find(identity).await? else {
                 return Ok(killed);
-            }
+            };
             if Instant::now() >= deadline {
-                return Err(Error::new(
-                    ErrorKind::Unavailable,
-                    "the MySQL server does not end one of its connections",
-                ));
+                let message = "the MySQL server does not end one of its connections";
+                return Err(Error::new(ErrorKind::Unavailable, message));
             }
             if killed {
                 sleep(pause).await;
                 pause = (pause * 2).min(Duration::from_millis(50));
-            } else {
-                killed = true;
-                // That it is gone by now is seen by the next look.
-                match self.control(format!("KILL CONNECTION {}", identity.id)).await {
-                    Ok(_) => {}
-                    Err(SqlOrError::Sql(error)) if error.code() == Some(1094) => {}
-                    Err(error) => return Err(error.into_error()),
-                }
+                continue;
+            }
+            killed = true;
+            match self.control(format!("KILL CONNECTION {id}")).await {
+                // 1094: it has ended meanwhile.
+                Err(error) if error.code() != Some(1094) => return Err(error.into_error()),
+                _ => {}
             }
         }
+    }
+
+    /// The number of the connection of this identity, if the server has it.
+    async fn find(&self, identity: Identity) -> Result<Option<u64>> {
+        let sql = format!("SELECT CAST(IS_USED_LOCK({identity}) AS UNSIGNED)");
+        let answer = self.control(sql).await.map_err(SqlOrError::into_error)?;
+        let shape = || SqlError::Shape("named lock").into_error();
+        let row = answer.row(0).ok_or_else(shape)?;
+        column(row, 0, "named lock").map_err(SqlError::into_error)
     }
 
     /// Runs statements that may be repeated on the connection that looks after the others. They must be idempotent:
@@ -137,7 +136,7 @@ impl Server {
             .filter(|session| session.is_here() && !session.has_ended());
         if let Some(session) = kept {
             match session.run(sql.clone(), None, limit).await {
-                Err(error) if !error.leaves_connection_whole() => {}
+                Err(error) if error.is_end() => {}
                 answer => {
                     session.rest();
                     *control = Some(session);
@@ -194,6 +193,13 @@ pub(crate) enum SqlOrError {
 }
 
 impl SqlOrError {
+    fn code(&self) -> Option<u16> {
+        match self {
+            Self::Sql(error) => error.code(),
+            Self::Error(_) => None,
+        }
+    }
+
     pub(crate) fn into_error(self) -> Error {
         match self {
             Self::Sql(error) => error.into_error(),

@@ -32,12 +32,21 @@ pub(crate) struct Session {
     seat: Arc<Seat>,
 }
 
-/// By what the server knows a connection. Its number alone would be another's after a restart of the server; nobody
-/// else has number and client port.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
-    pub(crate) id: u64,
-    pub(crate) host: Vec<u8>,
+/// By what a connection is found at the server: a named lock that only it has, and keeps to its end. Its number would
+/// not do, as a restarted server counts anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity(HolderId);
+
+impl Identity {
+    fn random() -> Self {
+        Self(HolderId::random())
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "'polylock:{}'", self.0)
+    }
 }
 
 /// Whether every statement is a transaction of its own.
@@ -98,11 +107,12 @@ impl Session {
         let (commands, receiver) = mpsc::unbounded_channel();
         let (ready, connected) = oneshot::channel();
         let (options, task_seat) = (config.options().clone(), seat.clone());
+        let identity = Identity::random();
         // Also a panic of the driver's on garbage ends here, and not in the caller.
         let task = runtime.spawn(async move {
-            match worker::connect(&options, commits).await {
-                Ok((connection, identity)) => {
-                    if ready.send(Ok(identity)).is_ok() {
+            match worker::connect(&options, commits, identity).await {
+                Ok(connection) => {
+                    if ready.send(Ok(())).is_ok() {
                         Worker::new(connection, receiver, task_seat).run().await;
                     }
                 }
@@ -110,11 +120,11 @@ impl Session {
             }
         });
         let task = AbortOnDrop(Some(task.abort_handle()));
-        let identity = match timeout(limit, connected).await {
+        match timeout(limit, connected).await {
             Err(_) => return Err(SqlError::TimedOut(limit)),
             Ok(Err(_panicked)) => return Err(sqlx::Error::Protocol("the driver cannot read it".into()).into()),
-            Ok(Ok(identity)) => identity?,
-        };
+            Ok(Ok(connected)) => connected?,
+        }
         Ok(Arc::new(Self {
             identity,
             commands,
@@ -211,8 +221,8 @@ impl Session {
         Handle::try_current().is_ok_and(|runtime| runtime.id() == self.runtime)
     }
 
-    pub(crate) fn identity(&self) -> &Identity {
-        &self.identity
+    pub(crate) fn identity(&self) -> Identity {
+        self.identity
     }
 
     async fn ask(&self, command: impl FnOnce(Reply) -> Command, limit: Duration) -> Result<Answer, SqlError> {
@@ -254,7 +264,7 @@ impl Seat {
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Session")
-            .field("id", &self.identity.id)
+            .field("identity", &self.identity)
             .field("ended", &self.has_ended())
             .finish_non_exhaustive()
     }

@@ -101,10 +101,14 @@ impl Shared {
                     self.end(claim, used).await?;
                     return Ok(Attempt::Busy(busy));
                 }
-                // The server had closed it while it was idle.
-                Err(SqlOrError::Sql(error)) if used.used_before && !error.leaves_connection_whole() => {
+                // The server had closed it while it was idle, and others with it.
+                Err(SqlOrError::Sql(error)) if used.used_before && error.is_end() => {
                     self.pool.purge();
                     self.end(claim, used).await?;
+                }
+                Err(SqlOrError::Sql(error @ SqlError::TimedOut(_))) => {
+                    self.pool.purge();
+                    return Err(error.into_error());
                 }
                 Err(error) => return Err(error.into_error()),
             }

@@ -95,7 +95,7 @@ impl Shared {
             .await
             .map_err(|error| error.into_error())?;
         self.set_prepared(true);
-        self.pool.give_back(session);
+        self.pool.offer(session);
         Ok(())
     }
 

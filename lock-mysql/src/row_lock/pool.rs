@@ -67,6 +67,13 @@ impl Pool {
         idle.push_back(session);
     }
 
+    /// Keeps a connection that nobody had asked for, unless there are others.
+    pub(super) fn offer(&self, session: Arc<Session>) {
+        if self.idle().is_empty() {
+            self.give_back(session);
+        }
+    }
+
     /// Forgets the idle connections: one of them was broken.
     pub(super) fn purge(&self) {
         self.idle().clear();

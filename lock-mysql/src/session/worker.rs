@@ -54,34 +54,33 @@ enum Phase {
     Holding { held: Held, ping: Instant },
 }
 
-/// Connects and asks the server what it calls the connection.
+/// Connects and marks the connection with its identity.
 ///
 /// READ UNCOMMITTED, so that a plain SELECT shows who holds a row in a transaction that is still open; rows are locked
 /// as under READ COMMITTED, without gaps. A statement that waits where none should does so for a second at most.
 pub(super) async fn connect(
     options: &MySqlConnectOptions,
     commits: Commits,
-) -> Result<(MySqlConnection, Identity), SqlError> {
+    identity: Identity,
+) -> Result<MySqlConnection, SqlError> {
     let mut connection = options.connect().await?;
     let autocommit = u8::from(commits == Commits::ByItself);
     let idle = seconds_up(SPARE_AT_SERVER);
     let sql = format!(
         "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED;\
          SET SESSION autocommit={autocommit}, innodb_lock_wait_timeout=1, wait_timeout={idle};\
-         SELECT CAST(ID AS UNSIGNED), CAST(HOST AS BINARY) FROM information_schema.PROCESSLIST \
-         WHERE ID=CONNECTION_ID();\
+         SELECT CAST(GET_LOCK({identity},0) AS SIGNED);\
          COMMIT"
     );
     let rows = execute(&mut connection, sql).await?;
-    let row = rows
+    let marked = rows
         .get(2)
         .and_then(|rows| rows.first())
-        .ok_or(SqlError::Shape("connection number"))?;
-    let identity = Identity {
-        id: column(row, 0, "connection number")?,
-        host: column(row, 1, "client address")?,
-    };
-    Ok((connection, identity))
+        .ok_or(SqlError::Shape("named lock"))?;
+    match column(marked, 0, "named lock")? {
+        Some(1_i64) => Ok(connection),
+        _ => Err(SqlError::Shape("named lock")),
+    }
 }
 
 impl Worker {
