@@ -14,7 +14,7 @@ use tokio::task::yield_now;
 use crate::link::{Broken, Connection, Direction, Link};
 
 /// Puts a [`Link`] between a backend that does no I/O and its callers, so that every fault that a TCP proxy causes
-/// befalls it too, and yields before and after every effect, so that every await can be a last one.
+/// befalls it too.
 ///
 /// Its effects take place in tasks of their own, as they do at a server: they end even when the caller or the
 /// connection has gone.
@@ -62,8 +62,8 @@ where
 }
 
 async fn travel<T>(link: Link, connection: Connection, effect: impl Future<Output = Result<T>>) -> Result<T> {
+    // No yield between the two: a connection keeps the order of what is sent over it.
     link.pass(connection, Direction::Request).await.map_err(lost)?;
-    yield_now().await;
     let answer = effect.await;
     yield_now().await;
     link.pass(connection, Direction::Reply).await.map_err(lost)?;

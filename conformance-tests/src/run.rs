@@ -200,3 +200,34 @@ impl fmt::Display for Outcome {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_way_to_end_is_told_apart() {
+        let passed = guarded(true, || async { Ok(()) });
+        assert!(matches!(passed, Outcome::Passed), "{passed}");
+        let failed = guarded(true, || async { Err(Stop::assertion("broken")) });
+        assert!(
+            matches!(&failed, Outcome::Failed(failure) if failure.asserted),
+            "{failed}"
+        );
+        let skipped = guarded(true, || async { Err(Stop::Skipped(Skip::OneProcess)) });
+        assert!(matches!(skipped, Outcome::Skipped(Skip::OneProcess)), "{skipped}");
+        let panicked = guarded(true, || async { std::panic::resume_unwind(Box::new("as planned")) });
+        assert!(
+            matches!(&panicked, Outcome::Panicked(text) if text == "as planned"),
+            "{panicked}"
+        );
+        let hung = guarded(true, || async { std::future::pending().await });
+        assert!(matches!(hung, Outcome::Hung), "{hung}");
+    }
+
+    #[test]
+    fn a_test_is_called_by_its_path_without_the_crate() {
+        assert_eq!(test_path("suite::redis", "a_case"), "redis::a_case");
+        assert_ne!(namespace(), namespace());
+    }
+}

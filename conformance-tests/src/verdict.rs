@@ -51,6 +51,8 @@ pub enum Capability {
     FixedLease,
     /// [`Capabilities::fifo`].
     Fifo,
+    /// [`Capabilities::ordered`].
+    Ordered,
     /// [`Capabilities::durable_tokens`].
     DurableTokens,
 }
@@ -62,6 +64,7 @@ impl Capability {
             Self::Extend => capabilities.extend,
             Self::FixedLease => capabilities.fixed_lease,
             Self::Fifo => capabilities.fifo,
+            Self::Ordered => capabilities.ordered,
             Self::DurableTokens => capabilities.durable_tokens,
         }
     }

@@ -1,5 +1,7 @@
 //! Only the holder releases, and it is told how that went.
 
+use std::task::Poll;
+
 use lock_core::ErrorKind;
 use lock_core::backend::{ReleaseOptions, ReleaseOutcome};
 use tokio::time::sleep;
@@ -8,7 +10,7 @@ use super::support::LITTLE;
 use crate::context::{Cx, RawCx};
 use crate::link::Link;
 use crate::raw::Grant;
-use crate::verdict::{OrFail, Stop, Verdict, ensure};
+use crate::verdict::{Capability, OrFail, Skip, Stop, Verdict, ensure};
 
 /// When a release has been answered, the name is free.
 pub(crate) async fn a_release_has_freed_the_name(cx: &RawCx) -> Verdict {
@@ -23,6 +25,39 @@ pub(crate) async fn a_release_has_freed_the_name(cx: &RawCx) -> Verdict {
                 )));
             }
         }
+    }
+    Ok(())
+}
+
+/// An acquire that is sent after a release need not wait for its answer. By capability.
+pub(crate) async fn an_acquire_follows_a_release(cx: &RawCx) -> Verdict {
+    let client = cx.backend().await;
+    if !Capability::Ordered.is_in(client.capabilities()) {
+        return Err(Stop::Skipped(Skip::Undeclared(Capability::Ordered)));
+    }
+    for round in 0..10 {
+        let first = cx.grant(&client, "a").await?;
+        let mut releasing = first.hold.release(ReleaseOptions::default());
+        // Sent with its first poll, and not waited for.
+        let sent = std::future::poll_fn(|context| Poll::Ready(releasing.as_mut().poll(context))).await;
+        let second = match cx.try_once(&client, "a").await? {
+            Ok(second) => second,
+            Err(busy) => {
+                return Err(Stop::assertion(format!(
+                    "sent after the release, and {busy:?}, in round {round}"
+                )));
+            }
+        };
+        let released = match sent {
+            Poll::Ready(released) => released,
+            Poll::Pending => cx.soon("the release", releasing).await?,
+        };
+        let released = released.or_fail("release")?;
+        ensure!(
+            released == ReleaseOutcome::Released,
+            "a release of a live hold answered {released:?}"
+        );
+        second.release().await?;
     }
     Ok(())
 }
