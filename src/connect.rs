@@ -47,7 +47,7 @@ pub fn connect_lazy(url: &str) -> Result<Locker> {
     let (scheme, rest) = url.split_once(':').unwrap_or(("", url));
     let backend: Arc<dyn DistributedLock> = match scheme {
         "memory" => memory(rest)?,
-        "redis" | "rediss" | "redis+unix" | "unix" => redis(url)?,
+        "redis" | "rediss" | "redis+unix" | "unix" | "valkey" | "valkeys" | "valkey+unix" => redis(url)?,
         "mysql" | "mariadb" => mysql(url)?,
         "zookeeper" => zookeeper(url)?,
         // What stands there may be a password: it is not repeated.

@@ -84,6 +84,7 @@ impl RedisBackend {
                     holder: request.holder(),
                     token,
                     lease: request.lease().clone(),
+                    _watched: connection.watch_over(request.holder(), request.lease(), &session),
                 };
                 Ok(Attempt::Granted(Arc::new(hold), armed))
             }

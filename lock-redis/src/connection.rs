@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use lock_core::backend::{HolderId, Lease};
 use lock_core::{Error, ErrorKind, Result};
 use redis::aio::MultiplexedConnection;
 use redis::{RedisError, RedisResult, ServerErrorKind, Value};
@@ -21,8 +22,12 @@ use crate::backoff;
 use crate::config::RedisConfig;
 use crate::error::{explain, is_answer, is_final, is_read_only};
 use crate::script::Script;
+use leases::Leases;
+
+pub(crate) use leases::Watched;
 
 mod dial;
+mod leases;
 mod supervisor;
 
 /// So many requests in a row without an answer in time, and the connection is replaced.
@@ -37,6 +42,7 @@ struct Shared {
     connect_timeout: Duration,
     response_timeout: Duration,
     state: watch::Sender<State>,
+    leases: Leases,
 }
 
 struct State {
@@ -94,6 +100,7 @@ impl Connection {
             connect_timeout: config.connect_timeout(),
             response_timeout: config.response_timeout(),
             state: watch::Sender::new(state),
+            leases: Leases::default(),
         })))
     }
 
@@ -172,6 +179,16 @@ impl Connection {
         answer
     }
 
+    /// Makes a hold suspect whenever a connection ends, for as long as the value lives; and now, if the connection of
+    /// its grant has ended already.
+    pub(crate) fn watch_over(&self, holder: HolderId, lease: &Lease, granted_on: &Session) -> Watched {
+        let watched = self.0.leases.add(holder, lease);
+        if !self.0.is_up(granted_on) {
+            lease.suspect();
+        }
+        watched
+    }
+
     /// For people: what the driver's error means here.
     pub(crate) fn explain(&self, error: RedisError) -> Error {
         explain(error, &self.0.dialer)
@@ -190,10 +207,7 @@ impl Connection {
         };
         if is_bad {
             // Outside a runtime there is nobody to connect: the next call sees to it.
-            let _ = Shared::reign_anew(
-                &self.0,
-                |state| matches!(&state.phase, Phase::Up(session) if session.generation == on.generation),
-            );
+            let _ = Shared::reign_anew(&self.0, |state| state.is_up(on));
         }
     }
 }
@@ -235,6 +249,7 @@ impl Shared {
         });
         if let Some(former) = former {
             former.abort();
+            this.leases.suspect();
         }
         Ok(())
     }
@@ -251,6 +266,10 @@ impl Shared {
         }
     }
 
+    fn is_up(&self, session: &Session) -> bool {
+        self.state.borrow().is_up(session)
+    }
+
     fn unreached(&self, cause: Option<Error>) -> Error {
         let what = format!(
             "Redis at {} was not reached in time: check that it runs and that the address is right",
@@ -265,6 +284,10 @@ impl Shared {
 }
 
 impl State {
+    fn is_up(&self, session: &Session) -> bool {
+        matches!(&self.phase, Phase::Up(newest) if newest.generation == session.generation)
+    }
+
     /// A connection that served for a while ended by chance; one that ended at once will do so again.
     fn note_end(&mut self) {
         const A_WHILE: Duration = Duration::from_secs(1);

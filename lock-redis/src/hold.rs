@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use lock_core::backend::{Hold, HolderId, Lease, ReleaseOptions, ReleaseOutcome, Renewal};
 use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Watched};
 use crate::doubts::Doubts;
 use crate::error::is_wrong_type;
 use crate::keys::Keys;
@@ -30,6 +30,7 @@ pub(crate) struct RedisHold {
     pub(crate) holder: HolderId,
     pub(crate) token: FencingToken,
     pub(crate) lease: Lease,
+    pub(crate) _watched: Watched,
 }
 
 #[async_trait]

@@ -29,7 +29,7 @@
 //!
 //! # What ends a hold
 //! Its release; its ttl, when it is not renewed in time; whoever deletes or overwrites the key; eviction; a server
-//! that forgets. Losing the connection ends nothing: the hold goes on until its ttl. The guard learns of an end by its
+//! that forgets. Losing the connection ends nothing: the hold goes on until its ttl, suspect meanwhile. The guard learns of an end by its
 //! next renewal, a third of the ttl later at most.
 //!
 //! # Fencing

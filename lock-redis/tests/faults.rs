@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lock_core::ErrorKind;
 use lock_core::backend::{Attempt, DistributedLock, Renewal};
+use lock_core::{ErrorKind, HoldState};
 use lock_redis::{RedisBackend, RedisConfig};
 use support::proxy::Proxy;
 use support::{TTL, World, busy, granted, in_the_end, refused, release, request, take, until};
@@ -65,8 +65,14 @@ async fn an_outage_is_outlived_and_so_are_holds() {
         return;
     }
     let backend = world.backend();
-    let hold = take(&backend, "a").await;
+    let (wanted, _control) = request("a", TTL);
+    let hold = granted(&backend, &wanted).await;
+    assert_eq!(wanted.lease().state(), HoldState::Held);
     world.server.kill().expect("it runs");
+    until("the disconnect makes it suspect, without any request", async || {
+        wanted.lease().state() == HoldState::Suspect
+    })
+    .await;
     let start = Instant::now();
     for _ in 0..20 {
         let error = refused(&backend, "b").await;
@@ -80,6 +86,7 @@ async fn an_outage_is_outlived_and_so_are_holds() {
     world.reconnect().await;
     in_the_end(async || backend.connect().await).await;
     assert!(matches!(hold.renew(TTL).await.expect("an answer"), Renewal::Renewed(_)));
+    assert_eq!(wanted.lease().state(), HoldState::Held);
     busy(&backend, &request("a", TTL).0).await;
     assert!(release(&hold).await);
 }

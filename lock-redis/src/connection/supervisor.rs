@@ -22,6 +22,7 @@ pub(super) async fn supervise(shared: Arc<Shared>, reign: u64) {
             Ok(dialed) => match reign.begin(&dialed) {
                 Some(mut session) => {
                     reign.watch_over(&mut session, &dialed).await;
+                    reign.shared.leases.suspect();
                     reign.change(|state| {
                         state.note_end();
                         state.phase = Phase::Connecting(None);
