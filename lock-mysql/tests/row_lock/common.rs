@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use lock_core::backend::{
-    AcquireRequest, Attempt, Busy, DistributedLock, Hold, ReleaseOptions, ReleaseOutcome, RequestControl,
+    AcquireRequest, Attempt, Busy, DistributedLock, Hold, HolderId, ReleaseOptions, ReleaseOutcome, RequestControl,
     RequestOptions, Terms, Wait,
 };
 use lock_core::{HoldState, LockName};
 use lock_mysql::{MySqlConfig, RowLockBackend};
-use sqlx::mysql::MySqlConnection;
+use sqlx::mysql::{MySqlConnection, MySqlDatabaseError};
 use sqlx::{AssertSqlSafe, Connection, Row};
 use testbed::{MariaDb, Server};
 use tokio::sync::OnceCell;
@@ -38,12 +38,19 @@ impl Bed {
 
     /// On a server that the test may break.
     pub(crate) async fn own() -> Self {
-        Self::on(start().await)
+        let server = start().await;
+        assert!(
+            !server.is_external(),
+            "this test changes the server: unset POLYLOCK_MYSQL_URL"
+        );
+        Self::on(server)
     }
 
     fn on(server: Server) -> Self {
         static TABLES: AtomicU32 = AtomicU32::new(0);
-        let table = format!("locks_{}", TABLES.fetch_add(1, Ordering::Relaxed));
+        let number = TABLES.fetch_add(1, Ordering::Relaxed);
+        // The server may be one that ran before, with the tables of an earlier run.
+        let table = format!("locks_{}_{number}", &HolderId::random().to_string()[..8]);
         Self { server, table }
     }
 
@@ -87,7 +94,12 @@ impl Observer {
             .await;
         match answer {
             Ok(_) => false,
-            Err(sqlx::Error::Database(error)) if error.message().contains("Lock wait timeout") => true,
+            Err(sqlx::Error::Database(error)) => {
+                // MariaDB's, MySQL's.
+                let number = error.downcast_ref::<MySqlDatabaseError>().number();
+                assert!([1205, 3572].contains(&number), "{error}");
+                true
+            }
             Err(error) => panic!("{error}"),
         }
     }

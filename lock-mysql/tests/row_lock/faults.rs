@@ -38,7 +38,7 @@ impl Cut {
 
     pub(crate) fn backend(&self, bed: &Bed) -> RowLockBackend {
         let url = format!(
-            "{}?response_timeout=1s&connect_timeout=1s",
+            "{}?response_timeout=1s",
             bed.server.url_at(&self.address)
         );
         RowLockBackend::new(MySqlConfig::from_url(&url).unwrap().with_table(&bed.table)).unwrap()
