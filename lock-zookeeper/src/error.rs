@@ -27,13 +27,13 @@ pub(crate) fn fate(error: &Driver) -> Fate {
         | Driver::InvalidAcl
         | Driver::NotReadOnly
         | Driver::QuotaExceeded
-        | Driver::Throttled
         | Driver::MarshallingError
         | Driver::Unimplemented
         | Driver::BadArguments(_)
         | Driver::UnexpectedErrorCode(_) => Fate::Refused,
         Driver::SessionExpired | Driver::AuthFailed | Driver::ClientClosed => Fate::SessionEnded,
-        // The driver reports a connection's end in many ways, io errors and its own timeouts among them.
+        // A throttled request can be sent again like a lost one. And the driver reports a connection's end in many ways,
+        // io errors and its own timeouts among them.
         _ => Fate::Unknown,
     }
 }
@@ -118,6 +118,7 @@ mod tests {
         assert_eq!(fate(&Driver::NoNode), Fate::Refused);
         assert_eq!(fate(&Driver::ConnectionLoss), Fate::Unknown);
         assert_eq!(fate(&Driver::SessionMoved), Fate::Unknown);
+        assert_eq!(fate(&Driver::Throttled), Fate::Unknown);
         assert_eq!(fate(&Driver::UnexpectedError("BUG".to_owned())), Fate::Unknown);
         assert_eq!(fate(&Driver::SessionExpired), Fate::SessionEnded);
     }

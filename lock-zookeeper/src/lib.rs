@@ -36,8 +36,9 @@
 //!
 //! A guard is suspect from the moment when its connection breaks or heartbeats go unanswered; it is lost when nine
 //! tenths of a session timeout are over by its own clock, when the session is known to have ended, or when its node has
-//! gone: of that it learns within a sixth of the session timeout after the grant, and at once after that. One that was
-//! lost while the session recovered stays lost, and its node is deleted.
+//! gone: of that it learns within a sixth of the session timeout after the grant, and at once after that (within a third
+//! of it where a process has very many holds). One that was lost while the session recovered stays lost, and its node is
+//! deleted.
 //!
 //! # Fencing
 //! A token is the id of the ensemble's transaction that created the node (`czxid`), or, where the lock's directory was

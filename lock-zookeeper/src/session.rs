@@ -160,7 +160,16 @@ impl Session {
 
     /// Room for one more watch on a path of so many bytes, if there is.
     pub(crate) fn reserve_watch(self: &Arc<Self>, bytes: usize) -> Option<WatchRoom> {
-        let add = |used: usize| Some(used + bytes).filter(|used| *used <= WATCHED_BYTES);
+        self.reserve(bytes, WATCHED_BYTES)
+    }
+
+    /// The same for a node of our own: half of the room is for waiters, who need it more.
+    pub(crate) fn reserve_own_watch(self: &Arc<Self>, bytes: usize) -> Option<WatchRoom> {
+        self.reserve(bytes, WATCHED_BYTES / 2)
+    }
+
+    fn reserve(self: &Arc<Self>, bytes: usize, limit: usize) -> Option<WatchRoom> {
+        let add = |used: usize| Some(used + bytes).filter(|used| *used <= limit);
         let reserved = self
             .watched_bytes
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);

@@ -22,7 +22,7 @@ mod enter;
 mod keep;
 
 /// Between two tries of a request whose connection broke, so that an odd answer cannot make a busy loop.
-const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE: Duration = Duration::from_millis(50);
 
 pub(crate) struct Worker {
     claim: Arc<Claim>,

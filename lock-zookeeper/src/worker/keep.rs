@@ -106,7 +106,7 @@ async fn taken_away(session: &Arc<Session>, path: &str) {
         if session.connected().await.is_err() {
             return pending().await;
         }
-        let room = session.reserve_watch(path.len());
+        let room = session.reserve_own_watch(path.len());
         let found = match &room {
             Some(_) => session
                 .client
@@ -123,7 +123,7 @@ async fn taken_away(session: &Arc<Session>, path: &str) {
                 EventType::Session => return pending().await,
                 _ => {}
             },
-            Ok((_, None)) => sleep(session.interval()).await,
+            Ok((_, None)) => sleep(session.timeout / 3).await,
             Err(_) => sleep(PAUSE).await,
         }
     }
