@@ -31,7 +31,14 @@ pub(super) async fn prepare(
     if rows.len() == statements.tables().len() {
         return Ok(());
     }
-    match session.run(statements.create_tables(), None, limit).await {
+    let mut created = session.run(statements.create_tables(), None, limit).await;
+    for _ in 0..DEADLOCKS {
+        if !created.as_ref().is_err_and(SqlError::is_deadlock) {
+            break;
+        }
+        created = session.run(statements.create_tables(), None, limit).await;
+    }
+    match created {
         Ok(_) => Ok(()),
         Err(error) if error.is_denied() => {
             let message = format!(
@@ -44,6 +51,9 @@ pub(super) async fn prepare(
         Err(error) => Err(error.into()),
     }
 }
+
+/// How often MySQL may say that those who make the same tables at the same time are in each other's way.
+const DEADLOCKS: usize = 20;
 
 /// Only InnoDB locks rows: on another engine everybody would have the lock.
 fn wrong_engine(statements: &Statements) -> Error {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::backend::{Attempt, DistributedLock, Terms, Wait};
+use lock_core::backend::{Attempt, DistributedLock, ReleaseOutcome, Terms, Wait};
 use lock_core::{ErrorKind, HoldState};
 use tokio::time::Instant;
 
@@ -200,5 +200,26 @@ async fn the_first_to_use_a_name_ever_are_still_one_at_a_time() {
         }
         assert_eq!(granted.len(), 1, "{granted:?}");
         granted[0].release().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_may_all_find_the_tables_missing_at_once() {
+    for _ in 0..10 {
+        let bed = Bed::shared().await;
+        let tries: Vec<_> = (0..6)
+            .map(|number| {
+                let backend = bed.backend();
+                tokio::spawn(async move {
+                    grant(&backend, &format!("name {number}"), secs(10))
+                        .await
+                        .release()
+                        .await
+                })
+            })
+            .collect();
+        for attempt in tries {
+            assert_eq!(soon("released", attempt).await.unwrap(), ReleaseOutcome::Released);
+        }
     }
 }
