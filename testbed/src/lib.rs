@@ -28,6 +28,7 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+mod clock;
 mod data;
 mod error;
 mod locate;
@@ -42,6 +43,7 @@ mod url;
 mod watchdog;
 mod zookeeper;
 
+pub use clock::Clock;
 pub use error::Error;
 pub use locate::{Found, find, installed_dir};
 pub use mariadb::{MariaDb, forget_templates};

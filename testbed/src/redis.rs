@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use crate::server::{Recipe, Run, Server};
 use crate::url::Url;
-use crate::{Error, locate};
+use crate::{Clock, Error, locate};
 
 /// A Redis to start. Every write is on disk (`appendfsync always`) before it is acknowledged.
 #[derive(Debug, Clone, Default)]
 pub struct Redis {
     password: Option<String>,
+    clock: Option<Clock>,
 }
 
 impl Redis {
@@ -26,6 +27,13 @@ impl Redis {
     #[must_use]
     pub fn password(mut self, password: impl Into<String>) -> Self {
         self.password = Some(password.into());
+        self
+    }
+
+    /// Lets it run on this clock. Default: the real one.
+    #[must_use]
+    pub fn clock(mut self, clock: &Clock) -> Self {
+        self.clock = Some(clock.clone());
         self
     }
 
@@ -84,6 +92,9 @@ impl Recipe for Redis {
         ]);
         if let Some(password) = &self.password {
             command.args(["--requirepass", password]);
+        }
+        if let Some(clock) = &self.clock {
+            command.envs(clock.environment());
         }
         Ok(command)
     }

@@ -1,1 +1,182 @@
-fn main() {}
+//! Breaks lock servers and processes, records what happens, and judges it: `torture --help`.
+
+#![forbid(unsafe_code)]
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::check::History;
+use crate::error::{Error, Result};
+use crate::plant::Plant;
+use crate::setting::{Backend, Fault, Setting, name_of};
+
+mod check;
+mod clock;
+mod error;
+mod history;
+mod nemesis;
+mod observed;
+mod plant;
+mod resource;
+mod run;
+mod servers;
+mod setting;
+mod slot;
+mod worker;
+
+/// Shows for every backend that the contract holds when things break.
+///
+/// Exits with 0 when it was kept, 1 when it was broken, 2 when nothing was shown.
+#[derive(Debug, Parser)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Starts a server and processes, breaks them, and judges what happened
+    Run(Run),
+    /// Judges the history of a run alone
+    Check {
+        /// Where the run left its history
+        dir: PathBuf,
+    },
+    /// Lists the bugs that `run --plant` puts in, each with the check that catches it
+    Plants,
+    /// What `run` starts
+    #[command(hide = true)]
+    Worker { job: String },
+}
+
+#[derive(Debug, Args)]
+struct Run {
+    /// Which lock server
+    #[arg(long, value_enum, default_value = "redis")]
+    backend: Backend,
+    /// How many worker processes
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u8).range(1..=64))]
+    procs: u8,
+    /// How many locks they share
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=64))]
+    locks: u8,
+    /// For how long things break
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    secs: u64,
+    /// How long a hold survives its process, like 500ms [default: by the backend]
+    #[arg(long, value_parser = humantime::parse_duration)]
+    ttl: Option<Duration>,
+    /// What breaks, separated by commas; `none` for nothing [default: stop,kill]
+    #[arg(long, value_delimiter = ',', value_parser = parse_fault)]
+    nemesis: Option<Vec<Option<Fault>>>,
+    /// Decides what happens when, as far as the machine lets it
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Puts a bug in, and brings the faults that it needs
+    #[arg(long, value_enum)]
+    plant: Option<Plant>,
+    /// Lets the processes write without a look at their guard: only the fence protects
+    #[arg(long)]
+    no_deadline_checks: bool,
+    /// Where to leave the history, a new or empty directory [default: a temporary one]
+    #[arg(long)]
+    dir: Option<PathBuf>,
+}
+
+fn parse_fault(word: &str) -> std::result::Result<Option<Fault>, String> {
+    if word == "none" {
+        return Ok(None);
+    }
+    Fault::from_str(word, false).map(Some).map_err(|_| {
+        let known: Vec<String> = Fault::value_variants().iter().map(name_of).collect();
+        format!("no such fault; there are {}, and none", known.join(", "))
+    })
+}
+
+impl Run {
+    fn setting(&self) -> Result<Setting> {
+        if self.plant.is_some() && self.backend != Backend::Redis {
+            return Err(Error::new(
+                "the bugs to plant are in the Redis backend: leave out --backend",
+            ));
+        }
+        let mut nemesis: Vec<Fault> = match (&self.nemesis, self.plant) {
+            (Some(nemesis), _) => nemesis.iter().copied().flatten().collect(),
+            (None, Some(plant)) => plant.nemesis(),
+            (None, None) => vec![Fault::Stop, Fault::Kill],
+        };
+        nemesis.sort_unstable();
+        nemesis.dedup();
+        Ok(Setting {
+            backend: self.backend,
+            procs: self.procs.into(),
+            locks: self.locks.into(),
+            secs: self.secs,
+            ttl: self.ttl.unwrap_or_else(|| self.backend.default_ttl()),
+            nemesis,
+            seed: self.seed,
+            deadline_checks: !self.no_deadline_checks,
+            plant: self.plant,
+        })
+    }
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    // Whatever goes wrong with us says nothing about the locks.
+    let code = std::panic::catch_unwind(|| match execute(cli.command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error}");
+            2
+        }
+    });
+    ExitCode::from(code.unwrap_or(2))
+}
+
+fn execute(command: Command) -> Result<u8> {
+    match command {
+        Command::Run(run) => run_once(&run),
+        Command::Check { dir } => {
+            let verdict = History::read(&dir)?.judge();
+            println!("{verdict}");
+            Ok(verdict.exit_code())
+        }
+        Command::Plants => {
+            for plant in Plant::value_variants() {
+                println!("{} {}", name_of(plant), plant.caught_by());
+            }
+            Ok(0)
+        }
+        Command::Worker { job } => worker::main(&job).map(|()| 0),
+    }
+}
+
+fn run_once(arguments: &Run) -> Result<u8> {
+    let setting = arguments.setting()?;
+    let temporary = tempfile::Builder::new().prefix("polylock-torture-").tempdir()?;
+    let dir = match &arguments.dir {
+        Some(dir) => {
+            std::fs::create_dir_all(dir)?;
+            if std::fs::read_dir(dir)?.next().is_some() {
+                return Err(Error::new(format!("{} is not empty", dir.display())));
+            }
+            dir.as_path()
+        }
+        None => temporary.path(),
+    };
+    runtime()?.block_on(run::run(setting, dir))?;
+    let verdict = History::read(dir)?.judge();
+    println!("{verdict}");
+    Ok(verdict.exit_code())
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    Ok(tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?)
+}

@@ -1,0 +1,112 @@
+//! What happens besides holds: recovery, leaks, errors.
+
+use std::collections::BTreeMap;
+
+use super::holds::Hold;
+use super::loss::not_running;
+use super::{Breach, Check, History, Process};
+use crate::clock;
+use crate::history::Event;
+
+/// Connections that come and go, such as those that look around.
+const MORE_CONNECTIONS: usize = 2;
+const MORE_FILES: usize = 8;
+const MORE_KILOBYTES: u64 = 8 * 1024;
+/// By then a process has all that it needs.
+const WARM_UP: u64 = 3_000_000_000;
+
+/// How long after healing the last process had acquired, and those that took too long.
+pub(super) fn recovery(history: &History, holds: &[&Hold]) -> (Option<u64>, Vec<Breach>) {
+    let (healed, limit) = (
+        history.outcome.healed,
+        clock::nanos(history.outcome.setting.recovery_limit()),
+    );
+    let mut slowest = Some(0);
+    let mut breaches = Vec::new();
+    for process in 0..history.outcome.setting.procs {
+        let own = holds
+            .iter()
+            .filter(|hold| hold.process == process && hold.held >= healed);
+        let first = own.map(|hold| hold.held).min();
+        let waited = first.map(|first| first - healed);
+        slowest = slowest.zip(waited).map(|(slowest, waited)| slowest.max(waited));
+        let life = history.processes.iter().rev().find(|life| life.process == process);
+        let to = first.unwrap_or(healed + limit);
+        let idle = life.map_or(0, |life| not_running(history, life, healed, to));
+        match waited {
+            Some(waited) if waited <= limit + idle => {}
+            Some(waited) => breaches.push(Breach::new(
+                Check::Recovery,
+                format!(
+                    "process {process} had no hold until {:.0} ms after the last fault; the limit is {:.0} ms",
+                    clock::millis(waited),
+                    clock::millis(limit)
+                ),
+            )),
+            None => breaches.push(Breach::new(
+                Check::Recovery,
+                format!("process {process} had no hold any more after the last fault was healed"),
+            )),
+        }
+    }
+    (slowest, breaches)
+}
+
+pub(super) fn leaks(history: &History) -> Vec<Breach> {
+    let mut breaches: Vec<Breach> = history.processes.iter().filter_map(leak).collect();
+    let (before, after) = history.outcome.connections;
+    if after > before + MORE_CONNECTIONS {
+        let trace = format!("the server has {after} connections, {before} before the processes came");
+        breaches.push(Breach::new(Check::Leaks, trace));
+    }
+    breaches
+}
+
+/// What a process that came to a quiet end had more than when it was young.
+fn leak(process: &Process) -> Option<Breach> {
+    let drained = process
+        .lines
+        .iter()
+        .find(|line| matches!(line.event, Event::Drained))?
+        .t;
+    let start = process.lines.first()?.t;
+    let usage = process.lines.iter().filter_map(|line| match line.event {
+        Event::Usage { files, kilobytes } => Some((line.t, files, kilobytes)),
+        _ => None,
+    });
+    let (young, old): (Vec<_>, Vec<_>) = usage
+        .filter(|(t, _, _)| *t < start + WARM_UP || *t > drained)
+        .partition(|(t, _, _)| *t < start + WARM_UP);
+    let (_, files_then, _) = *young.iter().max_by_key(|(_, files, _)| *files)?;
+    let (_, _, kilobytes_then) = *young.iter().max_by_key(|(_, _, kilobytes)| *kilobytes)?;
+    let (_, files, kilobytes) = *old.last()?;
+    (files > files_then + MORE_FILES || kilobytes > kilobytes_then + MORE_KILOBYTES).then(|| {
+        let trace = format!(
+            "process {} ended with {files} open files and {kilobytes} kB, after {files_then} and {kilobytes_then} kB \
+             when it was young",
+            process.process
+        );
+        Breach::new(Check::Leaks, trace)
+    })
+}
+
+/// Failures that no fault of the network, a process or a server explains, each kind of them once.
+pub(super) fn errors(history: &History) -> Vec<Breach> {
+    let mut odd = BTreeMap::new();
+    for process in &history.processes {
+        for line in &process.lines {
+            let (kind, what, passing) = match &line.event {
+                Event::Failed { kind, what, .. } => (kind, what, ["TimedOut", "Unavailable"]),
+                Event::NotReleased { kind, what, .. } => (kind, what, ["Lost", "Unavailable"]),
+                _ => continue,
+            };
+            if !passing.contains(&kind.as_str()) {
+                odd.entry(kind)
+                    .or_insert_with(|| history.tell(line.t, format!("{kind}: {what}")));
+            }
+        }
+    }
+    odd.into_values()
+        .map(|trace| Breach::new(Check::Errors, trace))
+        .collect()
+}

@@ -1,0 +1,243 @@
+//! Breaks things and heals them, by a seeded schedule.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::Locker;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use rustix::process::Signal;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use crate::clock;
+use crate::error::{Error, Result};
+use crate::history::{Strike, Writer};
+use crate::observed::name;
+use crate::servers::LockServer;
+use crate::setting::{Fault, Setting};
+use crate::slot::Slot;
+use crate::worker::Order;
+
+/// What the nemesis may break.
+#[derive(Debug)]
+pub(crate) struct Nemesis {
+    pub(crate) setting: Setting,
+    pub(crate) slots: Arc<Vec<Slot>>,
+    pub(crate) server: LockServer,
+    /// Past all proxies: to find out who holds what.
+    pub(crate) locker: Locker,
+    pub(crate) history: Writer,
+    pub(crate) server_in_use: tokio::sync::Mutex<()>,
+}
+
+impl Nemesis {
+    /// Breaks and heals until then; all is healed when it returns.
+    pub(crate) async fn run(self: &Arc<Self>, until: Instant) -> Result<()> {
+        let mut tasks = JoinSet::new();
+        for (number, fault) in self.setting.nemesis.iter().enumerate() {
+            // A few at once where there are few kinds, but one server is broken by one at a time.
+            let at_once = match self.setting.nemesis.len() {
+                _ if fault.is_servers() => 1,
+                1 => 3,
+                2 | 3 => 2,
+                _ => 1,
+            };
+            for copy in 0..at_once {
+                let seed = self.setting.seed.wrapping_add(1 + number as u64 * 64 + copy);
+                tasks.spawn(self.clone().repeat(*fault, StdRng::seed_from_u64(seed), until));
+            }
+        }
+        while let Some(done) = tasks.join_next().await {
+            done.map_err(|error| Error::new(error.to_string()))??;
+        }
+        Ok(())
+    }
+
+    async fn repeat(self: Arc<Self>, fault: Fault, mut rng: StdRng, until: Instant) -> Result<()> {
+        loop {
+            let pause = if fault.is_servers() { 0.5..2.0 } else { 0.1..0.6 };
+            sleep(self.of_ttl(rng.random_range(pause))).await;
+            if Instant::now() >= until {
+                return Ok(());
+            }
+            let strike = self.strike(fault, &mut rng, until).await?;
+            if let Some(strike) = strike {
+                self.history.line(&strike);
+            }
+        }
+    }
+
+    /// `None` when there was nothing to strike.
+    async fn strike(&self, fault: Fault, rng: &mut StdRng, until: Instant) -> Result<Option<Strike>> {
+        if fault.is_servers() {
+            let _one_at_a_time = self.server_in_use.lock().await;
+            let from = clock::now();
+            self.strike_server(fault, rng, until).await?;
+            return Ok(Some(Strike {
+                fault,
+                process: None,
+                incarnation: 0,
+                from,
+                to: clock::now(),
+                happened: true,
+            }));
+        }
+        let target = self.target(rng).await;
+        let chosen = (0..self.slots.len()).find_map(|step| {
+            let slot = &self.slots[(target + step) % self.slots.len()];
+            let in_use = if fault.is_links() {
+                &slot.link_in_use
+            } else {
+                &slot.process_in_use
+            };
+            in_use.try_lock().ok().map(|free| (slot, free))
+        });
+        let Some((slot, _free)) = chosen else {
+            return Ok(None);
+        };
+        let incarnation = slot.incarnation();
+        let (from, happened) = if fault.is_links() {
+            let from = clock::now();
+            (from, self.strike_link(fault, slot, rng, until).await)
+        } else {
+            self.strike_process(fault, slot, rng, until).await?
+        };
+        Ok(Some(Strike {
+            fault,
+            process: Some(slot.index),
+            incarnation,
+            from,
+            to: clock::now(),
+            happened,
+        }))
+    }
+
+    /// Every other time somebody who holds something just now.
+    async fn target(&self, rng: &mut StdRng) -> usize {
+        let (anyone, lock) = (
+            rng.random_range(0..self.slots.len()),
+            rng.random_range(0..self.setting.locks),
+        );
+        if rng.random_bool(0.5) {
+            return anyone;
+        }
+        let status = timeout(self.setting.ttl / 10, self.locker.status(name(lock))).await;
+        let holder = status.ok().and_then(std::result::Result::ok).and_then(|status| {
+            let label = status.holders.into_iter().next()?.label?;
+            label.parse().ok()
+        });
+        holder.unwrap_or(anyone)
+    }
+
+    async fn strike_process(&self, fault: Fault, slot: &Slot, rng: &mut StdRng, until: Instant) -> Result<(u64, bool)> {
+        Ok(match fault {
+            Fault::Kill => {
+                let incarnation = slot.incarnation();
+                let from = slot.kill();
+                self.last(rng, 0.0..0.5, until).await;
+                slot.start(incarnation + 1).await?;
+                (from, true)
+            }
+            Fault::Gap => {
+                slot.order(Order::Gap);
+                let stopped = self.has_stopped(slot, self.setting.ttl * 2).await || {
+                    slot.order(Order::NoGap);
+                    // The order may cross with the stop.
+                    self.has_stopped(slot, Duration::from_millis(100)).await
+                };
+                let from = clock::now();
+                if stopped {
+                    self.last(rng, 1.0..1.6, until).await;
+                    slot.signal(Signal::CONT);
+                }
+                (from, stopped)
+            }
+            _ => {
+                let from = clock::now();
+                slot.signal(Signal::STOP);
+                self.last(rng, 0.3..2.0, until).await;
+                slot.signal(Signal::CONT);
+                (from, true)
+            }
+        })
+    }
+
+    async fn has_stopped(&self, slot: &Slot, limit: Duration) -> bool {
+        let start = Instant::now();
+        // The kernel tells only who blocks, or asks.
+        while !slot.is_stopped() {
+            if start.elapsed() > limit {
+                return false;
+            }
+            sleep(Duration::from_millis(2)).await;
+        }
+        true
+    }
+
+    async fn strike_link(&self, fault: Fault, slot: &Slot, rng: &mut StdRng, until: Instant) -> bool {
+        match fault {
+            Fault::Reset => slot.link.reset(),
+            Fault::ReplyLoss => {
+                slot.link.swallow_reply(rng.random_range(1..=4));
+                let swallowed = timeout(self.setting.ttl * 2, slot.link.swallowed()).await.is_ok();
+                slot.link.heal();
+                return swallowed;
+            }
+            Fault::Delay => {
+                slot.link.delay(self.of_ttl(rng.random_range(0.02..0.2)));
+                self.last(rng, 1.0..3.0, until).await;
+            }
+            Fault::Oneway => {
+                slot.link.hold_replies_after(0);
+                self.last(rng, 0.5..0.95, until).await;
+            }
+            _ => {
+                slot.link.stall();
+                self.last(rng, 0.2..2.0, until).await;
+            }
+        }
+        slot.link.heal();
+        true
+    }
+
+    async fn strike_server(&self, fault: Fault, rng: &mut StdRng, until: Instant) -> Result<()> {
+        let server = &self.server.server;
+        match fault {
+            Fault::ServerKill | Fault::ServerLose => {
+                server.kill()?;
+                self.last(rng, 0.0..1.0, until).await;
+                if fault == Fault::ServerLose {
+                    server.restart_without_data().await?;
+                } else {
+                    server.restart().await?;
+                }
+            }
+            Fault::ServerStop => {
+                server.pause()?;
+                self.last(rng, 0.3..1.5, until).await;
+                server.resume()?;
+            }
+            Fault::ScriptFlush => self.server.flush_scripts().await?,
+            _ => {
+                let step = self.setting.clock_step().mul_f64(rng.random_range(0.25..1.0));
+                let step = i64::try_from(step.as_nanos()).unwrap_or(i64::MAX);
+                self.server
+                    .set_clock(if fault == Fault::Clock { step } else { -step })?;
+                self.last(rng, 0.5..2.0, until).await;
+                self.server.set_clock(0)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets a fault last for so many ttls, but not past the end.
+    async fn last(&self, rng: &mut StdRng, ttls: std::ops::Range<f64>, until: Instant) {
+        let end = Instant::now() + self.of_ttl(rng.random_range(ttls));
+        sleep_until(end.min(until)).await;
+    }
+
+    fn of_ttl(&self, share: f64) -> Duration {
+        self.setting.ttl.mul_f64(share)
+    }
+}

@@ -1,0 +1,269 @@
+//! Bugs put in on purpose, each a real one of some lock library: every one must be caught by its check.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use clap::ValueEnum;
+use lock_core::backend::{
+    AcquireRequest, Attempt, Capabilities, DistributedLock, Hold, Lease, LockStatus, ReleaseOptions, ReleaseOutcome,
+    Renewal,
+};
+use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
+use lock_redis::redis::{self, Cmd, FromRedisValue};
+use serde::{Deserialize, Serialize};
+
+use crate::check::Check;
+use crate::servers::REDIS_PREFIX;
+use crate::setting::Fault;
+
+/// A bug. All of them are put into the Redis backend, or into the process that uses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Plant {
+    /// The lease counts from the reply, not from before sending.
+    LeaseFromReply,
+    /// A renewal counts as successful when it was sent.
+    RenewalUnanswered,
+    /// A renewal sets the expiry, even to an earlier one.
+    RenewalThatShortens,
+    /// The renewal goes on after the release, and takes the lock again when it is free.
+    RenewalAfterRelease,
+    /// A release deletes the key, whoever has it.
+    DeleteWithoutCompare,
+    /// A hold never expires by itself.
+    HoldWithoutExpiry,
+    /// Tokens come from a counter that is lost with the server's data.
+    TokenCounterLost,
+    /// The resource learns a token by the first write, not before the first read.
+    FenceOnWritesOnly,
+    /// A loss is told when it is noticed by the way, not when the lease ends.
+    LossToldLate,
+    /// Every acquire leaves a connection open.
+    ConnectionLeak,
+}
+
+impl Plant {
+    /// What catches it.
+    pub(crate) fn caught_by(self) -> Check {
+        match self {
+            Self::LeaseFromReply | Self::RenewalUnanswered | Self::RenewalThatShortens | Self::DeleteWithoutCompare => {
+                Check::Overlap
+            }
+            Self::RenewalAfterRelease | Self::HoldWithoutExpiry => Check::Leftovers,
+            Self::TokenCounterLost => Check::Tokens,
+            Self::FenceOnWritesOnly => Check::FencedUpdates,
+            Self::LossToldLate => Check::LateLoss,
+            Self::ConnectionLeak => Check::Leaks,
+        }
+    }
+
+    /// The faults that bring it to light.
+    pub(crate) fn nemesis(self) -> Vec<Fault> {
+        match self {
+            Self::LeaseFromReply => vec![Fault::Oneway],
+            Self::RenewalUnanswered | Self::RenewalThatShortens => vec![Fault::Hole],
+            Self::RenewalAfterRelease | Self::DeleteWithoutCompare | Self::LossToldLate | Self::ConnectionLeak => {
+                vec![Fault::Stop]
+            }
+            Self::HoldWithoutExpiry => vec![Fault::Kill],
+            Self::TokenCounterLost => vec![Fault::ServerLose],
+            Self::FenceOnWritesOnly => vec![Fault::Gap],
+        }
+    }
+
+    /// Whether the backend has it, not the process above.
+    fn is_backends(self) -> bool {
+        !matches!(self, Self::FenceOnWritesOnly | Self::LossToldLate)
+    }
+}
+
+/// A Redis backend with a bug.
+#[derive(Debug)]
+pub(crate) struct Planted {
+    plant: Plant,
+    backend: Arc<dyn DistributedLock>,
+    raw: Raw,
+}
+
+/// Commands past the backend, each on a connection of its own.
+#[derive(Clone, Debug)]
+struct Raw {
+    url: String,
+    address: SocketAddr,
+}
+
+#[derive(Debug)]
+struct PlantedHold {
+    plant: Plant,
+    hold: Arc<dyn Hold>,
+    raw: Raw,
+    key: String,
+    holder: String,
+    lease: Lease,
+    token: FencingToken,
+    ttl: Duration,
+}
+
+/// The backend, with the bug if there is one to be in it.
+pub(crate) fn planted(
+    backend: Arc<dyn DistributedLock>,
+    plant: Option<Plant>,
+    url: &str,
+    address: SocketAddr,
+) -> Arc<dyn DistributedLock> {
+    match plant.filter(|plant| plant.is_backends()) {
+        Some(plant) => Arc::new(Planted {
+            plant,
+            backend,
+            raw: Raw {
+                url: url.to_owned(),
+                address,
+            },
+        }),
+        None => backend,
+    }
+}
+
+#[async_trait]
+impl DistributedLock for Planted {
+    fn capabilities(&self) -> Capabilities {
+        self.backend.capabilities()
+    }
+
+    async fn connect(&self) -> Result<()> {
+        self.backend.connect().await
+    }
+
+    async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
+        if self.plant == Plant::ConnectionLeak {
+            // Whatever came of it stays open for ever.
+            std::mem::forget(std::net::TcpStream::connect(self.raw.address));
+        }
+        let ttl = request.ttl();
+        let Attempt::Granted(hold, mut armed) = self.backend.acquire(request).await? else {
+            return Ok(Attempt::Busy(request.last_busy().unwrap_or_default()));
+        };
+        let key = format!("{REDIS_PREFIX}{}", request.name());
+        let mut token = hold.token();
+        match self.plant {
+            Plant::LeaseFromReply => armed = request.lease().arm(request.sending(), ttl)?,
+            Plant::HoldWithoutExpiry => _ = self.raw.ask::<u8>(redis::cmd("PERSIST").arg(&key)).await?,
+            Plant::TokenCounterLost => {
+                // Its name makes it count as fence state.
+                let next = self
+                    .raw
+                    .ask(redis::cmd("INCR").arg(format!("{{{key}}}:counter:fence")))
+                    .await?;
+                token = FencingToken::new(next).unwrap_or(token);
+            }
+            _ => {}
+        }
+        let hold = PlantedHold {
+            plant: self.plant,
+            hold,
+            raw: self.raw.clone(),
+            key,
+            holder: request.holder().to_string(),
+            lease: request.lease().clone(),
+            token,
+            ttl,
+        };
+        Ok(Attempt::Granted(Arc::new(hold), armed))
+    }
+
+    async fn abandon(&self, request: &AcquireRequest) -> Result<()> {
+        self.backend.abandon(request).await
+    }
+
+    async fn status(&self, name: &LockName) -> Result<LockStatus> {
+        self.backend.status(name).await
+    }
+}
+
+#[async_trait]
+impl Hold for PlantedHold {
+    fn token(&self) -> FencingToken {
+        self.token
+    }
+
+    async fn renew(&self, ttl: Duration) -> Result<Renewal> {
+        match self.plant {
+            Plant::RenewalThatShortens => return self.renew_and_shorten(ttl).await,
+            Plant::RenewalUnanswered => _ = self.lease.arm(self.lease.sending(), ttl)?,
+            _ => {}
+        }
+        let renewal = self.hold.renew(ttl).await?;
+        if self.plant == Plant::LeaseFromReply && matches!(renewal, Renewal::Renewed(_)) {
+            return Ok(Renewal::Renewed(self.lease.arm(self.lease.sending(), ttl)?));
+        }
+        Ok(renewal)
+    }
+
+    async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
+        if self.plant == Plant::DeleteWithoutCompare {
+            self.raw.ask::<u8>(redis::cmd("DEL").arg(&self.key)).await?;
+            return Ok(ReleaseOutcome::Released);
+        }
+        let outcome = self.hold.release(how).await?;
+        if self.plant == Plant::RenewalAfterRelease {
+            tokio::spawn(renew_for_ever(
+                self.raw.clone(),
+                self.key.clone(),
+                self.holder.clone(),
+                self.ttl,
+            ));
+        }
+        Ok(outcome)
+    }
+}
+
+impl PlantedHold {
+    async fn renew_and_shorten(&self, ttl: Duration) -> Result<Renewal> {
+        const RENEW: &str = "if redis.call('GETRANGE', KEYS[1], 0, 31) ~= ARGV[1] then return 0 end \
+                             return redis.call('PEXPIRE', KEYS[1], ARGV[2])";
+        let sent = self.lease.sending();
+        let mut renew = redis::cmd("EVAL");
+        renew
+            .arg(RENEW)
+            .arg(1)
+            .arg(&self.key)
+            .arg(&self.holder)
+            .arg(ttl.as_millis().to_string());
+        match self.raw.ask::<u8>(&renew).await? {
+            1 => Ok(Renewal::Renewed(self.lease.arm(sent, ttl)?)),
+            _ => Ok(Renewal::Lost),
+        }
+    }
+}
+
+async fn renew_for_ever(raw: Raw, key: String, holder: String, ttl: Duration) {
+    const RENEW: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end \
+                         return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])";
+    let mut renew = redis::cmd("EVAL");
+    renew
+        .arg(RENEW)
+        .arg(1)
+        .arg(&key)
+        .arg(format!("{holder} 1"))
+        .arg(ttl.as_millis().to_string());
+    loop {
+        tokio::time::sleep(ttl / 3).await;
+        // The next one may succeed.
+        let _ = raw.ask::<redis::Value>(&renew).await;
+    }
+}
+
+impl Raw {
+    async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
+        let answer = async {
+            let client = redis::Client::open(self.url.as_str())?;
+            let mut connection = client.get_multiplexed_async_connection().await?;
+            command.query_async(&mut connection).await
+        };
+        answer
+            .await
+            .map_err(|error| Error::new(ErrorKind::Unavailable, "a planted command failed").with_source(error))
+    }
+}

@@ -1,0 +1,200 @@
+//! The resource that the locks protect: counters with a fence, and their mirrors without one.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::clock;
+use crate::history::{Access, Use, Writer};
+
+/// A request to the resource.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Request {
+    pub(crate) process: usize,
+    pub(crate) op: u64,
+    pub(crate) lock: usize,
+    pub(crate) access: Access,
+    pub(crate) token: Option<u64>,
+    pub(crate) base: u64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Reply {
+    pub(crate) version: u64,
+    pub(crate) refused: bool,
+}
+
+/// One counter.
+#[derive(Clone, Debug, Default)]
+struct Register {
+    /// How often it was written.
+    version: u64,
+    /// The largest token that it has seen.
+    highest: u64,
+}
+
+impl Register {
+    fn apply(&mut self, access: Access, token: Option<u64>) -> Reply {
+        let version = self.version;
+        let refused = token.is_some_and(|token| token < self.highest);
+        if !refused {
+            match access {
+                Access::Claim => self.highest = self.highest.max(token.unwrap_or(0)),
+                Access::Read => {}
+                Access::Write => {
+                    self.highest = self.highest.max(token.unwrap_or(0));
+                    self.version += 1;
+                }
+            }
+        }
+        Reply { version, refused }
+    }
+}
+
+/// The resource's side: it never breaks, and records each access in the order in which it took effect.
+#[derive(Debug)]
+pub(crate) struct Resource {
+    address: SocketAddr,
+}
+
+#[derive(Debug)]
+struct State {
+    fenced: Vec<Register>,
+    mirror: Vec<Register>,
+    history: Writer,
+}
+
+impl Resource {
+    pub(crate) async fn start(locks: usize, history: Writer) -> io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let state = Arc::new(Mutex::new(State {
+            fenced: vec![Register::default(); locks],
+            mirror: vec![Register::default(); locks],
+            history,
+        }));
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(stream, state.clone()));
+            }
+        });
+        Ok(Self { address })
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+async fn serve(stream: TcpStream, state: Arc<Mutex<State>>) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let (from, mut to) = stream.into_split();
+    let mut lines = BufReader::new(from).lines();
+    while let Some(line) = lines.next_line().await? {
+        let request: Request = serde_json::from_str(&line)?;
+        let reply = state.lock().unwrap_or_else(PoisonError::into_inner).apply(request);
+        let mut bytes = serde_json::to_vec(&reply)?;
+        bytes.push(b'\n');
+        to.write_all(&bytes).await?;
+    }
+    Ok(())
+}
+
+impl State {
+    fn apply(&mut self, request: Request) -> Reply {
+        let Request {
+            process,
+            op,
+            lock,
+            access,
+            token,
+            base,
+        } = request;
+        let registers = if token.is_some() {
+            &mut self.fenced
+        } else {
+            &mut self.mirror
+        };
+        let reply = registers[lock].apply(access, token);
+        let (version, refused) = (reply.version, reply.refused);
+        self.history.line(&Use {
+            t: clock::now(),
+            process,
+            op,
+            lock,
+            access,
+            token,
+            base,
+            version,
+            refused,
+        });
+        reply
+    }
+}
+
+/// A process's side.
+#[derive(Debug)]
+pub(crate) struct Client {
+    process: usize,
+    replies: tokio::io::Lines<BufReader<OwnedReadHalf>>,
+    requests: OwnedWriteHalf,
+}
+
+impl Client {
+    pub(crate) async fn connect(process: usize, address: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        let (replies, requests) = stream.into_split();
+        let replies = BufReader::new(replies).lines();
+        Ok(Self {
+            process,
+            replies,
+            requests,
+        })
+    }
+
+    pub(crate) async fn ask(
+        &mut self,
+        (op, lock): (u64, usize),
+        access: Access,
+        token: Option<u64>,
+        base: u64,
+    ) -> io::Result<Reply> {
+        let process = self.process;
+        let mut bytes = serde_json::to_vec(&Request {
+            process,
+            op,
+            lock,
+            access,
+            token,
+            base,
+        })?;
+        bytes.push(b'\n');
+        self.requests.write_all(&bytes).await?;
+        let line = self.replies.next_line().await?;
+        let line = line.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
+        Ok(serde_json::from_str(&line)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_shuts_out_smaller_tokens_and_a_read_does_not() {
+        let mut register = Register::default();
+        assert!(!register.apply(Access::Claim, Some(5)).refused);
+        assert!(register.apply(Access::Write, Some(4)).refused);
+        assert!(register.apply(Access::Claim, Some(4)).refused);
+        assert!(!register.apply(Access::Read, Some(9)).refused);
+        assert!(!register.apply(Access::Write, Some(5)).refused);
+        assert_eq!(register.version, 1);
+        assert!(!register.apply(Access::Write, None).refused);
+    }
+}

@@ -1,0 +1,207 @@
+//! What a run is made of: backend, faults, sizes.
+
+use std::fmt;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use crate::plant::Plant;
+
+/// Which lock server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Backend {
+    Redis,
+    MysqlRow,
+    Zookeeper,
+}
+
+/// What breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Fault {
+    /// A process is stopped with SIGSTOP.
+    Stop,
+    /// A process stops itself between its check and its write, for longer than its lease.
+    Gap,
+    /// A process is killed with SIGKILL, and another one started in its place.
+    Kill,
+    /// Nothing passes between a process and the server; connections stay open.
+    Hole,
+    /// Requests pass, replies do not; connections stay open.
+    Oneway,
+    /// Every message takes longer.
+    Delay,
+    /// A process's connections are reset.
+    Reset,
+    /// One reply is lost with its connection, after its request took effect.
+    ReplyLoss,
+    /// The server is killed with SIGKILL, and started again with its data.
+    ServerKill,
+    /// The server is stopped with SIGSTOP.
+    ServerStop,
+    /// The server is killed, and started again without its data.
+    ServerLose,
+    /// The server's wall clock jumps forward, and back later.
+    Clock,
+    /// The server's wall clock goes back for a while.
+    ClockBack,
+    /// The server forgets its scripts.
+    ScriptFlush,
+}
+
+impl Fault {
+    /// Whether it strikes the server, and so all processes at once.
+    pub(crate) fn is_servers(self) -> bool {
+        matches!(
+            self,
+            Self::ServerKill | Self::ServerStop | Self::ServerLose | Self::Clock | Self::ClockBack | Self::ScriptFlush
+        )
+    }
+
+    /// Whether the way between a process and the server does it.
+    pub(crate) fn is_links(self) -> bool {
+        matches!(
+            self,
+            Self::Hole | Self::Oneway | Self::Delay | Self::Reset | Self::ReplyLoss
+        )
+    }
+}
+
+/// Whether believed intervals may overlap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Model {
+    /// Never.
+    Inside,
+    /// They are reported; the fence alone protects.
+    Outside,
+}
+
+impl Backend {
+    pub(crate) const ALL: [Self; 3] = [Self::Redis, Self::MysqlRow, Self::Zookeeper];
+
+    /// The ttl of a run that names none. A row lock counts whole seconds, ZooKeeper's sessions several ticks.
+    pub(crate) fn default_ttl(self) -> Duration {
+        match self {
+            Self::Redis => Duration::from_millis(500),
+            Self::MysqlRow | Self::Zookeeper => Duration::from_secs(2),
+        }
+    }
+
+    /// How coarsely the server counts.
+    pub(crate) fn tick(self) -> Duration {
+        match self {
+            Self::Redis => Duration::from_millis(100),
+            Self::MysqlRow => Duration::from_secs(1),
+            Self::Zookeeper => Duration::from_millis(500),
+        }
+    }
+
+    /// Why the fault cannot be caused here, if it cannot.
+    pub(crate) fn refuses(self, fault: Fault) -> Option<&'static str> {
+        match (self, fault) {
+            (Self::Redis, _) => None,
+            (_, Fault::Clock | Fault::ClockBack) => Some("only the testbed's Redis runs on a clock that can be set"),
+            (_, Fault::ScriptFlush) => Some("only Redis has scripts"),
+            _ => None,
+        }
+    }
+
+    /// What the contract says of exclusion under this fault.
+    pub(crate) fn model(self, fault: Fault) -> Model {
+        let outside = match self {
+            // It counts by its wall clock.
+            Self::Redis => matches!(fault, Fault::ServerLose | Fault::Clock | Fault::ClockBack),
+            // The connection is the hold: whatever ends it at the server alone lets the next one in.
+            Self::MysqlRow => matches!(
+                fault,
+                Fault::ServerLose | Fault::ServerKill | Fault::Reset | Fault::ReplyLoss
+            ),
+            Self::Zookeeper => matches!(fault, Fault::ServerLose),
+        };
+        if outside { Model::Outside } else { Model::Inside }
+    }
+
+    /// Whether a hold can be extended by hand.
+    pub(crate) fn extends(self) -> bool {
+        self != Self::Zookeeper
+    }
+}
+
+/// Everything about a run that its history must tell to judge it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Setting {
+    pub(crate) backend: Backend,
+    pub(crate) procs: usize,
+    pub(crate) locks: usize,
+    pub(crate) secs: u64,
+    pub(crate) ttl: Duration,
+    pub(crate) nemesis: Vec<Fault>,
+    pub(crate) seed: u64,
+    /// Whether the processes look at their guard before they write.
+    pub(crate) deadline_checks: bool,
+    pub(crate) plant: Option<Plant>,
+}
+
+impl Setting {
+    /// How far an extended hold reaches.
+    pub(crate) fn extension(&self) -> Duration {
+        self.ttl * 5 / 2
+    }
+
+    /// The longest that a dead process's hold survives.
+    pub(crate) fn longest_hold(&self) -> Duration {
+        if self.backend.extends() {
+            self.extension()
+        } else {
+            self.ttl
+        }
+    }
+
+    pub(crate) fn model(&self) -> Model {
+        let outside = |fault: &Fault| self.backend.model(*fault) == Model::Outside;
+        if self.nemesis.iter().any(outside) {
+            Model::Outside
+        } else {
+            Model::Inside
+        }
+    }
+
+    /// How far the server's clock is moved.
+    pub(crate) fn clock_step(&self) -> Duration {
+        self.ttl * 4
+    }
+
+    /// By when everyone has acquired after the last fault was healed.
+    pub(crate) fn recovery_limit(&self) -> Duration {
+        let mut limit = self.ttl * 3 + self.backend.tick();
+        if self.nemesis.contains(&Fault::Kill) {
+            // What a killed process had extended lives on.
+            limit += self.longest_hold().saturating_sub(self.ttl);
+        }
+        if self.nemesis.contains(&Fault::Clock) {
+            // A hold taken while the clock was ahead lasts until the clock has caught up.
+            limit += self.clock_step();
+        }
+        limit
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&name_of(self))
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&name_of(self))
+    }
+}
+
+/// As the command line writes it.
+pub(crate) fn name_of(value: &impl ValueEnum) -> String {
+    let possible = value.to_possible_value();
+    possible.expect("no value is skipped").get_name().to_owned()
+}

@@ -1,0 +1,235 @@
+//! The worker processes, each with a proxy of its own on its way to the server.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::Duration;
+
+use conformance_tests::{FaultProxy, Link};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use tokio::sync::{oneshot, watch};
+
+use crate::clock;
+use crate::error::{Error, Result};
+use crate::servers::LockServer;
+use crate::setting::Setting;
+use crate::worker::{DRAINED, HELD, Job, Order};
+
+/// The place of one worker process; a killed one is followed by another.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) index: usize,
+    pub(crate) link: Link,
+    /// Taken while a fault uses the process, or the link.
+    pub(crate) process_in_use: tokio::sync::Mutex<()>,
+    pub(crate) link_in_use: tokio::sync::Mutex<()>,
+    job: Job,
+    spawner: Spawner,
+    worker: Mutex<Option<Worker>>,
+    _proxy: FaultProxy,
+}
+
+#[derive(Debug)]
+struct Worker {
+    child: Child,
+    orders: Option<ChildStdin>,
+    said: watch::Receiver<Said>,
+    incarnation: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd)]
+enum Said {
+    #[default]
+    Nothing,
+    Held,
+    Drained,
+}
+
+impl Slot {
+    pub(crate) async fn new(
+        index: usize,
+        setting: &Setting,
+        server: &LockServer,
+        resource: SocketAddr,
+        dir: PathBuf,
+        spawner: Spawner,
+    ) -> Result<Self> {
+        let link = Link::new();
+        let proxy = FaultProxy::start(server.address(), link.clone()).await?;
+        let job = Job {
+            setting: setting.clone(),
+            process: index,
+            incarnation: 0,
+            url: server.server.url_at(&proxy.address().to_string()),
+            address: proxy.address(),
+            resource,
+            dir,
+            parent: std::process::id(),
+        };
+        Ok(Self {
+            index,
+            link,
+            process_in_use: tokio::sync::Mutex::default(),
+            link_in_use: tokio::sync::Mutex::default(),
+            job,
+            spawner,
+            worker: Mutex::new(None),
+            _proxy: proxy,
+        })
+    }
+
+    /// Starts the first process, or the next one.
+    pub(crate) async fn start(&self, incarnation: u32) -> Result<()> {
+        let job = Job {
+            incarnation,
+            ..self.job.clone()
+        };
+        let mut child = self.spawner.spawn(serde_json::to_string(&job)?).await?;
+        let (say, said) = watch::channel(Said::Nothing);
+        let output = child.stdout.take().expect("its stdout is piped");
+        let orders = child.stdin.take();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(std::result::Result::ok) {
+                match line.as_str() {
+                    HELD => say.send_replace(Said::Held),
+                    DRAINED => say.send_replace(Said::Drained),
+                    _ => continue,
+                };
+            }
+        });
+        *self.worker() = Some(Worker {
+            child,
+            orders,
+            said,
+            incarnation,
+        });
+        Ok(())
+    }
+
+    pub(crate) fn incarnation(&self) -> u32 {
+        self.worker().as_ref().map_or(0, |worker| worker.incarnation)
+    }
+
+    pub(crate) fn order(&self, order: Order) {
+        if let Some(Worker {
+            orders: Some(orders), ..
+        }) = &mut *self.worker()
+        {
+            // One that has ended is found out otherwise.
+            let _ = writeln!(orders, "{}", order.word());
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        if let Some(worker) = &*self.worker() {
+            // It is ours and not reaped: the number is no other process's.
+            let _ = kill_process(worker.pid(), signal);
+        }
+    }
+
+    /// Kills the process. From when it was dying.
+    pub(crate) fn kill(&self) -> u64 {
+        let mut worker = self.worker();
+        let from = clock::now();
+        drop(worker.take());
+        from
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        self.worker()
+            .as_ref()
+            .is_some_and(|worker| matches!(waitid(WaitId::Pid(worker.pid()), options), Ok(Some(_))))
+    }
+
+    /// Waits until its process has had a hold.
+    pub(crate) async fn has_held(&self, limit: Duration) -> bool {
+        self.has_said(Said::Held, limit).await
+    }
+
+    /// Waits until its process holds nothing and waits for nothing.
+    pub(crate) async fn has_drained(&self, limit: Duration) -> bool {
+        self.has_said(Said::Drained, limit).await
+    }
+
+    /// Lets the process end by itself, and says how it did.
+    pub(crate) async fn end(&self, limit: Duration) -> Option<ExitStatus> {
+        if let Some(worker) = &mut *self.worker() {
+            worker.orders = None;
+        }
+        let start = std::time::Instant::now();
+        while start.elapsed() < limit {
+            if let Some(status) = self.ended() {
+                return Some(status);
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        None
+    }
+
+    /// How the process ended, if it has.
+    pub(crate) fn ended(&self) -> Option<ExitStatus> {
+        self.worker().as_mut()?.child.try_wait().ok()?
+    }
+
+    async fn has_said(&self, what: Said, limit: Duration) -> bool {
+        let Some(mut said) = self.worker().as_ref().map(|worker| worker.said.clone()) else {
+            return false;
+        };
+        let waiting = said.wait_for(|said| *said >= what);
+        matches!(tokio::time::timeout(limit, waiting).await, Ok(Ok(_)))
+    }
+
+    fn worker(&self) -> MutexGuard<'_, Option<Worker>> {
+        self.worker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Worker {
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // It has ended already where these fail.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Starts worker processes from one thread that lives as long as they: the kernel kills them when the *thread* that
+/// started them ends.
+#[derive(Clone, Debug)]
+pub(crate) struct Spawner(mpsc::Sender<(String, oneshot::Sender<std::io::Result<Child>>)>);
+
+impl Spawner {
+    pub(crate) fn start() -> Self {
+        let (send, jobs) = mpsc::channel::<(String, oneshot::Sender<_>)>();
+        std::thread::spawn(move || {
+            for (job, answer) in jobs {
+                // Nobody waits for it any more when the run was given up.
+                let _ = answer.send(spawn(&job));
+            }
+        });
+        Self(send)
+    }
+
+    async fn spawn(&self, job: String) -> Result<Child> {
+        let (answer, child) = oneshot::channel();
+        let gone = || Error::new("the thread that starts processes has ended");
+        self.0.send((job, answer)).map_err(|_| gone())?;
+        Ok(child.await.map_err(|_| gone())??)
+    }
+}
+
+fn spawn(job: &str) -> std::io::Result<Child> {
+    Command::new(std::env::current_exe()?)
+        .args(["worker", job])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+}

@@ -1,0 +1,217 @@
+//! A worker process: takes locks through the public API, and uses the resource under them.
+
+use std::io::{BufRead, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lock_core::{Locker, Watch};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rustix::process::{Signal, getpid, getppid, kill_process, set_parent_process_death_signal};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::history::{Event, Writer, process_file};
+use crate::observed::Observed;
+use crate::plant::planted;
+use crate::resource::Client;
+use crate::servers;
+use crate::setting::Setting;
+
+use self::actor::Actor;
+
+mod actor;
+mod canary;
+
+/// How many take locks in one process, so that its own queue is part of it.
+const ACTORS: usize = 2;
+
+/// What a worker process is told at its start.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Job {
+    pub(crate) setting: Setting,
+    pub(crate) process: usize,
+    pub(crate) incarnation: u32,
+    /// The lock server, by way of the process's proxy.
+    pub(crate) url: String,
+    pub(crate) address: SocketAddr,
+    pub(crate) resource: SocketAddr,
+    pub(crate) dir: PathBuf,
+    pub(crate) parent: u32,
+}
+
+/// What the runner tells a worker while it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// The faults are over: short holds only.
+    Calm,
+    /// Release all and stay.
+    Finish,
+    /// Stop yourself before the next write.
+    Gap,
+    /// Do not, if you have not yet.
+    NoGap,
+}
+
+impl Order {
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Calm => "calm",
+            Self::Finish => "finish",
+            Self::Gap => "gap",
+            Self::NoGap => "no-gap",
+        }
+    }
+}
+
+/// What a worker says on its standard output.
+pub(crate) const HELD: &str = "held";
+pub(crate) const DRAINED: &str = "drained";
+
+/// What the actors of a process share.
+#[derive(Debug)]
+struct Shared {
+    job: Job,
+    locker: Locker,
+    history: Writer,
+    calm: AtomicBool,
+    finishing: AtomicBool,
+    gap: AtomicBool,
+    last_op: AtomicU64,
+    held_once: AtomicBool,
+    watched: Mutex<Vec<Watched>>,
+}
+
+/// A hold that a session renews: nobody tells of it, so it is looked at.
+#[derive(Debug)]
+struct Watched {
+    watch: Watch,
+    lock: usize,
+    end: u64,
+}
+
+/// The whole life of a worker process.
+pub(crate) fn main(job: &str) -> Result<()> {
+    let job: Job = serde_json::from_str(job)?;
+    // Also a stopped one must not outlive the runner.
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(std::io::Error::from)?;
+    if getppid().is_none_or(|parent| parent.as_raw_nonzero().get().cast_unsigned() != job.parent) {
+        return Err(Error::new("the runner has gone"));
+    }
+    let history = Writer::create(&job.dir.join(process_file(job.process, job.incarnation)))?;
+    history.event(Event::Start {
+        pid: std::process::id(),
+    });
+    report_panics(history.clone());
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    runtime.block_on(work(job, history))
+}
+
+async fn work(job: Job, history: Writer) -> Result<()> {
+    let backend = planted(
+        servers::backend(&job.setting, &job.url)?,
+        job.setting.plant,
+        &job.url,
+        job.address,
+    );
+    let locker = Locker::new(Observed::new(backend, history.clone())).with_ttl(job.setting.ttl);
+    let shared = Arc::new(Shared {
+        job,
+        locker,
+        history,
+        calm: AtomicBool::new(false),
+        finishing: AtomicBool::new(false),
+        gap: AtomicBool::new(false),
+        last_op: AtomicU64::new(0),
+        held_once: AtomicBool::new(false),
+        watched: Mutex::default(),
+    });
+    std::thread::spawn({
+        let shared = shared.clone();
+        move || obey(&shared)
+    });
+    canary::start(shared.clone());
+    let mut actors = Vec::new();
+    for number in 0..ACTORS {
+        let resource = Client::connect(shared.job.process, shared.job.resource).await?;
+        let rng = StdRng::seed_from_u64(seed(&shared.job, number));
+        actors.push(tokio::spawn(Actor::new(shared.clone(), resource, rng).run()));
+    }
+    for actor in actors {
+        actor.await.map_err(|error| Error::new(error.to_string()))??;
+    }
+    shared.locker.shutdown().await?;
+    shared.history.event(Event::Drained);
+    say(DRAINED);
+    // Until the runner has looked at what is left: what still runs in here must leave nothing.
+    std::future::pending().await
+}
+
+impl Shared {
+    fn is_calm(&self) -> bool {
+        self.calm.load(Ordering::Relaxed)
+    }
+
+    /// Where a pause does most harm: after the check, before the write.
+    fn pass_the_gap(&self) {
+        if self.gap.swap(false, Ordering::Relaxed) {
+            // Our own process can always be signalled.
+            let _ = kill_process(getpid(), Signal::STOP);
+        }
+    }
+
+    fn watch(&self, watch: Watch, lock: usize, end: u64) {
+        if self.locker.capabilities().session_renewal {
+            let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+            watched.push(Watched { watch, lock, end });
+        }
+    }
+
+    fn held(&self) {
+        if !self.held_once.swap(true, Ordering::Relaxed) {
+            say(HELD);
+        }
+    }
+}
+
+/// Each actor of each incarnation its own, the same in every run of the seed.
+fn seed(job: &Job, actor: usize) -> u64 {
+    let place = (job.process as u64) << 32 | u64::from(job.incarnation) << 8 | actor as u64;
+    job.setting.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ place
+}
+
+fn obey(shared: &Shared) {
+    for line in std::io::stdin().lock().lines().map_while(std::result::Result::ok) {
+        let (flag, value) = match line.as_str() {
+            word if word == Order::Calm.word() => (&shared.calm, true),
+            word if word == Order::Finish.word() => (&shared.finishing, true),
+            word if word == Order::Gap.word() => (&shared.gap, true),
+            _ => (&shared.gap, false),
+        };
+        flag.store(value, Ordering::Relaxed);
+    }
+    // The runner has closed our input, or has gone.
+    std::process::exit(0);
+}
+
+fn say(word: &str) {
+    // Nobody reads it any more when the runner has gone.
+    let _ = writeln!(std::io::stdout(), "{word}");
+}
+
+/// A panic anywhere in the process ends it: nothing that it says later counts.
+fn report_panics(history: Writer) {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        print(panic);
+        history.event(Event::Panic {
+            what: panic.to_string(),
+        });
+        std::process::exit(101);
+    }));
+}
