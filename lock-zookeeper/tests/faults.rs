@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::*;
-use lock_core::backend::{DistributedLock, ReleaseOptions, ReleaseOutcome, RequestOptions, Terms};
+use lock_core::backend::{DistributedLock, Lease, ReleaseOptions, ReleaseOutcome, RequestOptions, Terms};
 use lock_core::{Ended, ErrorKind, HoldState, LostCause};
 use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
 use tokio::runtime::Runtime;
@@ -33,7 +33,7 @@ fn long_options(lock: &str) -> RequestOptions {
     RequestOptions::new(name(lock), Terms::new(2 * LONG))
 }
 
-async fn until_state(lease: &lock_core::backend::Lease, wanted: HoldState) {
+async fn until_state(lease: &Lease, wanted: HoldState) {
     within(async {
         while lease.state() != wanted {
             sleep(Duration::from_millis(5)).await;
@@ -223,6 +223,76 @@ async fn holds_outlive_the_backends_handle() {
         hold.release(ReleaseOptions::default()).await.unwrap(),
         ReleaseOutcome::Released
     );
+}
+
+/// The last grant: its token, and the lease of whoever still believes in it.
+#[derive(Default)]
+struct Believer(Mutex<(u64, Option<Lease>)>);
+
+impl Believer {
+    fn enter(&self, token: u64, lease: &Lease) {
+        let mut last = self.0.lock().unwrap();
+        let other = last.1.as_ref().map(Lease::valid_for).filter(|left| !left.is_zero());
+        assert_eq!(other, None, "two believe that they hold it, {} and {token}", last.0);
+        assert!(token > last.0, "{} was followed by {token}", last.0);
+        *last = (token, Some(lease.clone()));
+    }
+
+    fn leave(&self, token: u64) {
+        let mut last = self.0.lock().unwrap();
+        if last.0 == token {
+            last.1 = None;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_believes_at_a_time_while_the_server_comes_and_goes() {
+    let server = own_server().await;
+    let (believer, stop) = (Arc::new(Believer::default()), Arc::new(AtomicBool::new(false)));
+    let mut tasks = Vec::new();
+    for _ in 0..4 {
+        let backend = backend(&server, "/test");
+        for _ in 0..3 {
+            let (backend, believer, stop) = (backend.clone(), believer.clone(), stop.clone());
+            tasks.push(tokio::spawn(async move {
+                let mut grants = 0;
+                while !stop.load(Ordering::SeqCst) {
+                    let (request, _control) = waiting("a");
+                    let hold = match backend.acquire(&request).await {
+                        Err(error) if error.is_retryable() => {
+                            while backend.abandon(&request).await.is_err() {}
+                            continue;
+                        }
+                        attempt => granted(attempt),
+                    };
+                    let token = hold.token().as_u64();
+                    believer.enter(token, request.lease());
+                    sleep(Duration::from_millis(2)).await;
+                    believer.leave(token);
+                    grants += 1;
+                    while hold.release(ReleaseOptions::default()).await.is_err() {}
+                }
+                grants
+            }));
+        }
+    }
+    for millis in [300, 2500, 900, 1900, 100] {
+        sleep(Duration::from_secs(1)).await;
+        server.pause().unwrap();
+        sleep(Duration::from_millis(millis)).await;
+        server.resume().unwrap();
+        sleep(Duration::from_secs(1)).await;
+        server.restart().await.unwrap();
+    }
+    stop.store(true, Ordering::SeqCst);
+    let mut grants = 0;
+    for task in tasks {
+        grants += within(task).await.unwrap();
+    }
+    assert!(grants > 100, "{grants}");
+    let client = observer(&server).await;
+    children_until(&client, "/test/a", <[String]>::is_empty).await;
 }
 
 /// More watched path bytes than the driver can restore after a reconnect: some wait by asking.
