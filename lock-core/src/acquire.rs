@@ -1,12 +1,10 @@
 //! One acquire, from the local queue to the guard.
 
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use crate::backend::{
     AcquireRequest, Attempt, Busy, DistributedLock, Hold, RequestControl, RequestOptions, Terms, Wait,
@@ -18,7 +16,7 @@ use crate::locker::{Inner, Locker};
 use crate::name::LockName;
 use crate::queue::{Answer, Progress, Turn};
 use crate::sync::{Arc, Ordering};
-use crate::work::{Undo, Work, pauses};
+use crate::work::{Request, Undo, Work, pauses, until};
 
 /// What an acquire asks for, checked against what the backend can do.
 #[derive(Clone, Debug)]
@@ -82,6 +80,7 @@ pub(crate) async fn acquire(handle: &Locker, plan: &Plan, patience: Patience) ->
         },
     };
 
+    locker.check_open()?;
     let mut undone = Undone::start(locker, plan, patience, deadline, turn);
     let mut pauses = pauses();
     let mut last_error = None;
@@ -98,21 +97,33 @@ pub(crate) async fn acquire(handle: &Locker, plan: &Plan, patience: Patience) ->
         let pause = match attempt {
             Ok(Attempt::Granted(hold, _armed)) => {
                 locker.reached.store(true, Ordering::Relaxed);
-                return Ok(Some(undone.into_guard(handle, plan, hold)));
+                locker.check_open()?;
+                return undone.into_guard(handle, plan, hold).map(Some);
             }
             Ok(Attempt::Busy(busy)) => {
                 locker.reached.store(true, Ordering::Relaxed);
                 last_error = None;
                 if patience.wait() == Wait::No {
+                    undone.refused(busy);
                     undone.nothing_left();
                     return Ok(None);
                 }
-                let pause = busy.ask_again;
+                // A backend that says "at once" must not keep us spinning.
+                let pause = busy.ask_again.map(|pause| pause.max(Duration::from_millis(1)));
                 undone.refused(busy);
                 pause
             }
+            // Granted, and over before we got to know.
+            Err(error) if error.is_lost() => {
+                let Some(turn) = undone.turn.take() else {
+                    return Err(error);
+                };
+                undone = Undone::start(locker, plan, patience, deadline, turn);
+                continue;
+            }
             Err(error) => {
                 let error = error.about(&plan.name);
+                undone.in_doubt();
                 let reached = locker.reached.load(Ordering::Relaxed);
                 if patience.wait() == Wait::No || !reached || !error.is_retryable() {
                     undone.failed(&error, reached);
@@ -135,13 +146,6 @@ pub(crate) async fn acquire(handle: &Locker, plan: &Plan, patience: Patience) ->
             }
             () = until(pause) => {}
         }
-    }
-}
-
-async fn until(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => std::future::pending().await,
     }
 }
 
@@ -173,7 +177,7 @@ struct Undone<'a> {
     locker: &'a Inner,
     request: AcquireRequest,
     control: RequestControl,
-    under_way: Option<BoxFuture<'static, Result<Attempt>>>,
+    under_way: Option<Request<Attempt>>,
     /// `None` once there is nothing to undo.
     turn: Option<Turn>,
     /// Whether anything was sent.
@@ -226,7 +230,7 @@ impl<'a> Undone<'a> {
         let Some(under_way) = &mut self.under_way else {
             return Poll::Pending;
         };
-        let answer = Pin::new(under_way).poll(context);
+        let answer = under_way.poll(context);
         if answer.is_ready() {
             self.under_way = None;
         }
@@ -237,7 +241,17 @@ impl<'a> Undone<'a> {
         self.told_busy = true;
         self.locker.reached.store(true, Ordering::Relaxed);
         if let Some(turn) = &self.turn {
-            turn.progress(Progress::Refused);
+            let holder = self.request.last_busy().and_then(|busy| busy.holder);
+            turn.progress(Progress::Refused(holder));
+        }
+    }
+
+    /// What the server said before may not be true any more.
+    fn in_doubt(&mut self) {
+        self.request.forget_busy();
+        self.told_busy = false;
+        if let Some(turn) = &self.turn {
+            turn.progress(Progress::Asking);
         }
     }
 
@@ -261,27 +275,26 @@ impl<'a> Undone<'a> {
         }
     }
 
-    fn into_guard(mut self, handle: &Locker, plan: &Plan, hold: Arc<dyn Hold>) -> Guard {
-        self.begun = false;
+    fn into_guard(mut self, handle: &Locker, plan: &Plan, hold: Arc<dyn Hold>) -> Result<Guard> {
         let locker = self.locker;
-        let turn = self.turn.take().expect("only this and the drop take the turn");
+        let lease = self.request.lease().clone();
+        // Until here it is undone, also when this panics.
+        let token = hold.token();
+        let Some(turn) = self.turn.take_if(|_| lease.end().is_some()) else {
+            let message = "the backend granted without arming the lease of the request";
+            return Err(Error::new(ErrorKind::Unexpected, message).with_name(&plan.name));
+        };
+        self.begun = false;
         turn.progress(Progress::Holding(plan.label.clone()));
         let renewal = match (plan.fixed, locker.capabilities.session_renewal) {
             (true, _) => RenewalPlan::Fixed,
             (false, true) => RenewalPlan::BySession,
             (false, false) => RenewalPlan::PerHold,
         };
-        let hold = (hold, self.request.lease().clone());
-        let held = Held::new(
-            hold,
-            plan.name.clone(),
-            plan.ttl,
-            renewal,
-            Arc::downgrade(&locker.keeper),
-            turn,
-        );
+        let terms = (plan.name.clone(), plan.ttl, renewal);
+        let held = Held::new((hold, token, lease), terms, Arc::downgrade(&locker.keeper), turn);
         locker.keeper.schedule(&held, held.due_after(Instant::now()));
-        Guard::new(held, locker.keeper.clone(), handle.limits())
+        Ok(Guard::new(held, locker.keeper.kept(), handle.limits()))
     }
 }
 
@@ -291,8 +304,7 @@ impl Drop for Undone<'_> {
             return;
         }
         self.control.give_up();
-        // One that panicked must not be polled again.
-        let attempt = self.under_way.take().filter(|_| !std::thread::panicking());
+        let attempt = self.under_way.take().and_then(|mut attempt| attempt.take());
         let turn = self.turn.take();
         if let Some(turn) = &turn {
             turn.progress(Progress::Releasing);
@@ -308,6 +320,6 @@ impl Drop for Undone<'_> {
 }
 
 /// A future of its own, so that it can go on when its caller has gone.
-fn ask(backend: Arc<dyn DistributedLock>, request: AcquireRequest) -> BoxFuture<'static, Result<Attempt>> {
-    Box::pin(async move { backend.acquire(&request).await })
+fn ask(backend: Arc<dyn DistributedLock>, request: AcquireRequest) -> Request<Attempt> {
+    Request::new(async move { backend.acquire(&request).await })
 }

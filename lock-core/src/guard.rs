@@ -2,24 +2,22 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use tokio::time::sleep;
 
 use crate::backend::lease::{Ended, HoldState};
 use crate::error::{Error, ErrorKind, Lost, Result};
 use crate::held::{Held, RenewalPlan};
-use crate::keeper::Keeper;
+use crate::keeper::{Keeper, Kept};
 use crate::limits::Limits;
 use crate::name::LockName;
 use crate::queue::Progress;
 use crate::sync::Arc;
 use crate::token::FencingToken;
 use crate::watch::Watch;
-use crate::work::{Work, release};
+use crate::work::{Request, Work, release};
 
 /// A lock that is held. It is renewed in the background until it is released, dropped or lost.
 ///
@@ -34,12 +32,12 @@ use crate::work::{Work, release};
 pub struct Guard {
     /// `None` once the release has begun.
     held: Option<Arc<Held>>,
-    keeper: Arc<Keeper>,
+    keeper: Kept,
     limits: Limits,
 }
 
 impl Guard {
-    pub(crate) fn new(held: Arc<Held>, keeper: Arc<Keeper>, limits: Limits) -> Self {
+    pub(crate) fn new(held: Arc<Held>, keeper: Kept, limits: Limits) -> Self {
         Self {
             held: Some(held),
             keeper,
@@ -85,6 +83,9 @@ impl Guard {
     ///
     /// # Cancel safety
     /// Dropping it changes nothing.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime, for want of a timer.
     pub async fn lost(&self) -> Lost {
         match self.held().lease.ended().await {
             Ended::Lost(lost) => lost,
@@ -120,6 +121,9 @@ impl Guard {
     ///
     /// # Cancel safety
     /// Dropping it drops the future, and leaves the lock held.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime, for want of a timer.
     pub async fn run<F: Future>(&self, future: F) -> Result<F::Output, Lost> {
         let lost = self.lost();
         tokio::pin!(lost, future);
@@ -137,11 +141,15 @@ impl Guard {
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] where the backend cannot, or the lease is fixed; [`ErrorKind::Misconfigured`] for a
-    /// ttl that it cannot keep; [`ErrorKind::Lost`]; and what the server says, after which the lock is held as long as
+    /// ttl that it cannot keep; [`ErrorKind::Lost`]; [`ErrorKind::Unavailable`] when it was not answered within the
+    /// locker's connect timeout; and what the server says. Then the lock is held as long as
     /// [`valid_for`](Self::valid_for) says.
     ///
     /// # Cancel safety
     /// When it is dropped the server may have extended the hold or not; it goes on being renewed.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime, for want of a timer.
     pub async fn extend(&self, ttl: Duration) -> Result<()> {
         let held = self.held();
         if held.renewal == RenewalPlan::Fixed {
@@ -151,7 +159,7 @@ impl Guard {
         self.limits.check_extend().map_err(|error| error.about(&held.name))?;
         self.limits.check_ttl(ttl).map_err(|error| error.about(&held.name))?;
         held.check()?;
-        held.extend(ttl).await
+        held.extend(ttl, self.limits.patience).await
     }
 
     /// Releases the lock, and says whether it was held until now.
@@ -166,6 +174,7 @@ impl Guard {
     /// # Cancel safety
     /// Dropping it lets the release finish in the background.
     pub async fn release(mut self) -> Result<()> {
+        self.keeper.ensure_running()?;
         let Some(held) = self.held.take() else { return Ok(()) };
         if let Err(lost) = held.check() {
             return Err(lost.into()); // the keeper cleans up
@@ -175,12 +184,12 @@ impl Guard {
         }
         let mut releasing = Releasing {
             keeper: &self.keeper,
-            begun: Some(Box::pin(release(held.clone()))),
+            begun: Request::new(release(held.clone())),
             held: &held,
         };
         tokio::select! {
             biased;
-            answer = poll_fn(|context| releasing.poll(context)) => answer,
+            answer = poll_fn(|context| releasing.begun.poll(context)) => answer,
             () = async { sleep(self.limits.patience).await } => {
                 let patience = self.limits.patience;
                 let message = format!("the release was not answered within {patience:?}; it goes on in the background");
@@ -223,26 +232,13 @@ impl fmt::Debug for Guard {
 struct Releasing<'a> {
     keeper: &'a Keeper,
     held: &'a Arc<Held>,
-    begun: Option<BoxFuture<'static, Result<()>>>,
-}
-
-impl Releasing<'_> {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
-        let Some(begun) = &mut self.begun else {
-            return Poll::Pending;
-        };
-        let answer = Pin::new(begun).poll(context);
-        if answer.is_ready() {
-            self.begun = None;
-        }
-        answer
-    }
+    begun: Request<()>,
 }
 
 impl Drop for Releasing<'_> {
     fn drop(&mut self) {
-        if let Some(begun) = self.begun.take() {
-            let begun = Some(begun).filter(|_| !std::thread::panicking());
+        if !self.begun.is_over {
+            let begun = self.begun.take();
             self.keeper.push(Work::Release(self.held.clone(), begun));
         }
     }

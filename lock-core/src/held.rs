@@ -6,15 +6,15 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, poll_fn};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::backend::lease::HoldState;
 use crate::backend::{Hold, Lease, Renewal};
-use crate::error::{Lost, LostCause, Result};
+use crate::error::{Error, ErrorKind, Lost, LostCause, Result};
 use crate::keeper::Keeper;
 use crate::name::LockName;
 use crate::queue::{Progress, Turn};
-use crate::sync::{Arc, Mutex, Weak};
+use crate::sync::{Arc, AtomicBool, Mutex, Weak};
 use crate::token::FencingToken;
 
 pub(crate) struct Held {
@@ -30,6 +30,8 @@ pub(crate) struct Held {
     pub(crate) slot: Mutex<Slot>,
     /// The process's right to the name, until the hold has ended.
     turn: Mutex<Option<Turn>>,
+    /// Whether a release was ever sent: its answer may have got lost with a runtime or in a panic.
+    pub(crate) release_sent: AtomicBool,
     renewing: Mutex<Renewing>,
 }
 
@@ -65,15 +67,13 @@ struct Renewing {
 }
 
 impl Held {
+    /// A hold whose lease was armed.
     pub(crate) fn new(
-        (hold, lease): (Arc<dyn Hold>, Lease),
-        name: LockName,
-        ttl: Duration,
-        renewal: RenewalPlan,
+        (hold, token, lease): (Arc<dyn Hold>, FencingToken, Lease),
+        (name, ttl, renewal): (LockName, Duration, RenewalPlan),
         keeper: Weak<Keeper>,
         turn: Turn,
     ) -> Arc<Self> {
-        let token = hold.token();
         let turn = Mutex::new(Some(turn));
         let (slot, renewing) = (Mutex::default(), Mutex::default());
         let held = Arc::new(Self {
@@ -86,6 +86,7 @@ impl Held {
             keeper,
             slot,
             turn,
+            release_sent: AtomicBool::new(false),
             renewing,
         });
         held.lease.tell_of_loss(Waker::from(held.clone()));
@@ -95,16 +96,16 @@ impl Held {
     /// When the keeper is to look after the hold next, if its last renewal was asked for at `asked`.
     pub(crate) fn due_after(&self, asked: Instant) -> Instant {
         match self.renewal {
-            RenewalPlan::PerHold => self.end().min(asked + self.ttl / 3),
+            RenewalPlan::PerHold => asked
+                .checked_add(self.ttl / 3)
+                .map_or(self.end(), |due| due.min(self.end())),
             RenewalPlan::BySession | RenewalPlan::Fixed => self.end(),
         }
     }
 
     /// When belief in the hold ends, as of now.
     pub(crate) fn end(&self) -> Instant {
-        self.lease
-            .end()
-            .expect("a hold comes with the proof that its lease was armed")
+        self.lease.end().expect("only an armed lease makes a hold")
     }
 
     /// Renews once. What the server says goes to the lease; an error or no answer makes the hold suspect.
@@ -169,8 +170,8 @@ impl Held {
         }
     }
 
-    /// Keeps the hold for at least `ttl` from now.
-    pub(crate) async fn extend(&self, ttl: Duration) -> Result<()> {
+    /// Keeps the hold for at least `ttl` from now, if that is answered in time.
+    pub(crate) async fn extend(&self, ttl: Duration, limit: Duration) -> Result<()> {
         tokio::select! {
             biased;
             answer = self.hold.renew(ttl) => match answer {
@@ -183,6 +184,11 @@ impl Held {
                 }
             },
             _ = self.lease.ended() => {}
+            () = sleep(limit) => {
+                self.lease.suspect();
+                let message = format!("the extension was not answered within {limit:?}");
+                return Err(Error::new(ErrorKind::Unavailable, message).with_name(&self.name));
+            }
         }
         Ok(self.check()?)
     }

@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::held::{Held, RenewalPlan, Slot};
+use crate::queue::Progress;
 use crate::sync::{Arc, AtomicBool, Mutex, Notify, Ordering};
 use crate::work::{Task, Work};
 
@@ -33,7 +34,11 @@ struct State {
     /// What is being done, to be done again if the runtime dies under it.
     under_way: HashMap<u64, Task>,
     acquiring: usize,
+    /// Guards that may still leave work to the background.
+    guards: usize,
     closed: bool,
+    /// Where acquires came from, the latest last: when the task's runtime goes, it moves on.
+    runtimes: Vec<Handle>,
     last_number: u64,
 }
 
@@ -41,21 +46,49 @@ struct State {
 struct Due {
     holds: Vec<Arc<Held>>,
     lost: Vec<Arc<Held>>,
+    /// Lost, but released before that: to be dropped outside the lock, like all that may end a backend.
+    _stale: Vec<Arc<Held>>,
     work: Vec<(u64, Work)>,
     /// When to look again.
     next: Option<Instant>,
     finished: bool,
 }
 
+impl State {
+    /// False when the hold was struck off already.
+    fn strike_off(&mut self, held: &Held) -> bool {
+        match std::mem::replace(&mut *held.slot.lock(), Slot::Gone) {
+            Slot::Due(due, number) => drop(self.timetable.remove(&(due, number))),
+            Slot::None => {}
+            Slot::Gone => return false,
+        }
+        true
+    }
+}
+
 impl Keeper {
     /// Sees to it that the task runs, on this runtime if its own has gone.
     pub(crate) fn ensure_running(self: &Arc<Self>) -> Result<()> {
         let runtime = runtime()?;
+        {
+            let mut state = self.state.lock();
+            if state.runtimes.last().is_none_or(|last| last.id() != runtime.id()) {
+                state.runtimes.retain(|known| known.id() != runtime.id());
+                state.runtimes.push(runtime.clone());
+                if state.runtimes.len() > 2 {
+                    state.runtimes.remove(0);
+                }
+            }
+        }
+        self.start_on(&runtime);
+        Ok(())
+    }
+
+    fn start_on(self: &Arc<Self>, runtime: &Handle) {
         if !self.running.swap(true, Ordering::SeqCst) {
-            let running = Running(self.clone());
+            let running = Running(self.clone(), runtime.clone());
             runtime.spawn(async move { running.0.run().await });
         }
-        Ok(())
     }
 
     /// Looks after a new hold, or after one that was just looked after, at that time.
@@ -81,15 +114,9 @@ impl Keeper {
         }
     }
 
-    /// Looks after the hold no more. False when that was so already.
-    pub(crate) fn strike_off(&self, held: &Held) -> bool {
-        let mut state = self.state.lock();
-        match std::mem::replace(&mut *held.slot.lock(), Slot::Gone) {
-            Slot::Due(due, number) => drop(state.timetable.remove(&(due, number))),
-            Slot::None => {}
-            Slot::Gone => return false,
-        }
-        true
+    /// Looks after the hold no more.
+    pub(crate) fn strike_off(&self, held: &Held) {
+        self.state.lock().strike_off(held);
     }
 
     /// The hold's lease says that it was lost.
@@ -135,6 +162,12 @@ impl Keeper {
         self.wake.notify_one();
     }
 
+    /// Keeps the task from ending for as long as the value lives.
+    pub(crate) fn kept(self: &Arc<Self>) -> Kept {
+        self.state.lock().guards += 1;
+        Kept(self.clone())
+    }
+
     async fn run(&self) {
         let mut renewals: FuturesUnordered<BoxFuture<'static, (Arc<Held>, Instant)>> = FuturesUnordered::new();
         let mut under_way: FuturesUnordered<BoxFuture<'static, u64>> = FuturesUnordered::new();
@@ -144,18 +177,16 @@ impl Keeper {
                 if !held.lease.is_live() {
                     continue; // its lease has just told us
                 }
-                // Whatever becomes of the renewal, the end of the lease is looked after.
-                self.schedule(&held, held.end());
+                // A renewal is over by then. If it died with its runtime, it is made anew.
+                self.schedule(&held, held.due_after(Instant::now()));
                 if held.renewal == RenewalPlan::PerHold {
                     renewals.push(Box::pin(renew(held)));
                 }
             }
             for held in due.lost {
-                if self.strike_off(&held) {
-                    held.stop_renewal();
-                    tracing::warn!(name = %held.name, token = held.token.as_u64(), "hold lost");
-                    self.push(Work::release(held));
-                }
+                held.stop_renewal();
+                held.progress(Progress::Releasing);
+                tracing::warn!(name = %held.name, token = held.token.as_u64(), "hold lost");
             }
             for (number, work) in due.work {
                 under_way.push(Box::pin(finish(number, work)));
@@ -181,6 +212,10 @@ impl Keeper {
             *held.slot.lock() = Slot::None;
         }
         state.planned = state.timetable.keys().next().map(|(due, _)| *due);
+        let lost = std::mem::take(&mut state.lost);
+        let (lost, stale): (Vec<_>, Vec<_>) = lost.into_iter().partition(|held| state.strike_off(held));
+        // The server may hold the name for a while yet.
+        state.work.extend(lost.iter().cloned().map(Work::release));
         let mut work = Vec::new();
         while let Some(next) = state.work.pop_front() {
             state.last_number += 1;
@@ -188,11 +223,11 @@ impl Keeper {
             state.under_way.insert(number, next.task());
             work.push((number, next));
         }
-        let lost = std::mem::take(&mut state.lost);
-        let finished = state.closed && state.timetable.is_empty() && holds.is_empty() && lost.is_empty();
+        let finished = state.closed && state.guards == 0 && state.timetable.is_empty() && holds.is_empty();
         Due {
             holds,
             lost,
+            _stale: stale,
             work,
             next: state.planned,
             finished,
@@ -200,7 +235,9 @@ impl Keeper {
     }
 
     fn done(&self, number: u64) {
-        self.state.lock().under_way.remove(&number);
+        // Dropped outside the lock: it may be the last that keeps a hold or a backend, whose drop may lose leases.
+        let task = self.state.lock().under_way.remove(&number);
+        drop(task);
         self.idle.notify_waiters();
     }
 }
@@ -238,15 +275,46 @@ async fn at(time: Option<Instant>) {
 }
 
 /// The task is alive as long as this is: a runtime that goes drops it.
-struct Running(Arc<Keeper>);
+struct Running(Arc<Keeper>, Handle);
 
 impl Drop for Running {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         let again = std::mem::take(&mut state.under_way);
         state.work.extend(again.into_values().map(Work::again));
+        state.runtimes.retain(|known| known.id() != self.1.id());
+        let finished = state.closed && state.guards == 0;
         drop(state);
         self.0.running.store(false, Ordering::SeqCst);
+        // One that has gone, too, drops the task at once, and that brings us here again.
+        let next = self.0.state.lock().runtimes.last().cloned().filter(|_| !finished);
+        if let Some(next) = next {
+            self.0.start_on(&next);
+        }
+    }
+}
+
+/// The keeper, for as long as a guard may need it.
+#[derive(Debug)]
+pub(crate) struct Kept(Arc<Keeper>);
+
+impl std::ops::Deref for Kept {
+    type Target = Arc<Keeper>;
+
+    fn deref(&self) -> &Arc<Keeper> {
+        &self.0
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.guards -= 1;
+        let last = state.closed && state.guards == 0;
+        drop(state);
+        if last {
+            self.0.wake.notify_one();
+        }
     }
 }
 

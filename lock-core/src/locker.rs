@@ -20,7 +20,9 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Makes locks of one backend. Cheap to clone; an application keeps one.
 ///
-/// It outlives its runtime: an acquire on another one starts its background task anew.
+/// It outlives its runtime: its background task moves on to another one that acquired, or starts anew with the next
+/// acquire. On a runtime that lives but is not driven, such as a current-thread one outside `block_on`, nothing is
+/// renewed.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -155,7 +157,8 @@ impl Locker {
     /// releases of dropped guards and acquires to be undone. Guards that are still held go on being renewed.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] when not all was done within 10 s; the rest goes on, and it may be called again.
+    /// [`ErrorKind::Unavailable`] when not all was done within 10 s: the rest goes on, and it may be called again.
+    /// [`ErrorKind::Misconfigured`] outside a tokio runtime.
     ///
     /// # Cancel safety
     /// When it is dropped the locker stays shut down.

@@ -118,9 +118,8 @@ impl DistributedLock for MemoryBackend {
         let mut place: Option<Place> = None;
         loop {
             let sent = request.sending();
-            let taken = match self.0.acquire(request, place.as_ref().map(|place| &place.wake))? {
-                Answer::Granted(token) => {
-                    let armed = request.lease().arm(sent, request.ttl())?;
+            let taken = match self.0.acquire(request, sent, place.as_ref().map(|place| &place.wake))? {
+                Answer::Granted(token, armed) => {
                     let hold = MemoryHold {
                         server: self.0.clone(),
                         name: request.name().clone(),

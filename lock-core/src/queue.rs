@@ -26,8 +26,8 @@ pub(crate) enum Progress {
     /// Asking the server, which has not answered yet.
     #[default]
     Asking,
-    /// The server said that somebody else has the name.
-    Refused,
+    /// The server said that somebody else has the name, with this label.
+    Refused(Option<Arc<str>>),
     /// Holding, under this label.
     Holding(Option<Arc<str>>),
     /// Giving it back: the name is about to be free.
@@ -36,7 +36,7 @@ pub(crate) enum Progress {
 
 impl Progress {
     fn is_busy(&self) -> bool {
-        matches!(self, Self::Refused | Self::Holding(_))
+        matches!(self, Self::Refused(_) | Self::Holding(_))
     }
 }
 
@@ -89,10 +89,10 @@ impl Queues {
         Err(receiver)
     }
 
-    /// The label of whoever holds the name in this process.
+    /// The label of whoever has the name, as far as this process knows.
     pub(crate) fn holder(&self, name: &LockName) -> Option<Arc<str>> {
         match &self.0.lock().get(name)?.progress {
-            Progress::Holding(label) => label.clone(),
+            Progress::Refused(label) | Progress::Holding(label) => label.clone(),
             _ => None,
         }
     }
@@ -117,6 +117,9 @@ impl Queues {
         };
         if let Some(progress) = progress {
             queue.progress = progress;
+        }
+        if !queue.waiting.iter().any(&who) {
+            return VecDeque::new();
         }
         let (chosen, rest) = std::mem::take(&mut queue.waiting).into_iter().partition(who);
         queue.waiting = rest;

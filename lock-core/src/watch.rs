@@ -74,6 +74,9 @@ impl Watch {
     ///
     /// # Cancel safety
     /// Dropping it changes nothing.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime, for want of a timer.
     pub async fn ended(&self) -> Ended {
         self.lease.ended().await
     }

@@ -2,17 +2,18 @@
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use futures_util::future::{BoxFuture, FutureExt};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::backend::{AcquireRequest, Attempt, DistributedLock, ReleaseOptions, ReleaseOutcome, Wait};
 use crate::error::{Error, ErrorKind, LostCause, Result};
 use crate::held::Held;
 use crate::queue::Turn;
-use crate::sync::Arc;
+use crate::sync::{Arc, Mutex, Ordering};
 
 /// Something for the keeper to finish.
 pub(crate) enum Work {
@@ -64,8 +65,13 @@ impl Work {
         match self {
             Self::Release(held, begun) => {
                 let name = held.name.clone();
+                // One begun on a runtime that has gone may panic: then it is made anew.
+                let begun = match begun {
+                    Some(begun) => AssertUnwindSafe(begun).catch_unwind().await.ok(),
+                    None => None,
+                };
                 let result = match begun {
-                    Some(begun) => begun.await,
+                    Some(result) => result,
                     None => release(held).await,
                 };
                 if let Err(error) = result {
@@ -77,13 +83,69 @@ impl Work {
     }
 }
 
-/// Ends the hold, trying until its lease is long over. The name is the next local waiter's after the first try.
+/// A request that outlives its caller; one that panicked is gone.
+pub(crate) struct Request<T> {
+    future: Option<BoxFuture<'static, Result<T>>>,
+    pub(crate) is_over: bool,
+}
+
+impl<T> Request<T> {
+    pub(crate) fn new(future: impl Future<Output = Result<T>> + Send + 'static) -> Self {
+        Self {
+            future: Some(Box::pin(future)),
+            is_over: false,
+        }
+    }
+
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<T>> {
+        // Out of its place while it is polled, so that a panic takes it along.
+        let Some(mut future) = self.future.take() else {
+            return Poll::Pending;
+        };
+        let answer = future.as_mut().poll(context);
+        match answer {
+            Poll::Pending => self.future = Some(future),
+            Poll::Ready(_) => self.is_over = true,
+        }
+        answer
+    }
+
+    pub(crate) fn take(&mut self) -> Option<BoxFuture<'static, Result<T>>> {
+        self.future.take()
+    }
+}
+
+/// A panic of the backend is one more unknown outcome.
+async fn answer<T>(request: impl Future<Output = Result<T>>) -> Result<T> {
+    AssertUnwindSafe(request)
+        .catch_unwind()
+        .await
+        .unwrap_or_else(|_| Err(Error::new(ErrorKind::Unexpected, "the backend panicked").retryable(true)))
+}
+
+/// Ends the hold, trying until its lease is long over. The name is the next local waiter's after the first try, or
+/// when the hold has ended by itself.
 pub(crate) async fn release(held: Arc<Held>) -> Result<()> {
+    let ended = held.end().max(Instant::now()).checked_add(held.ttl / 10);
+    let trying = keep_trying(held.clone());
+    let passing_on = async {
+        until(ended).await;
+        drop(held.take_turn());
+        std::future::pending().await
+    };
+    tokio::select! {
+        biased;
+        result = trying => result,
+        result = passing_on => result,
+    }
+}
+
+async fn keep_trying(held: Arc<Held>) -> Result<()> {
     let mut pauses = pauses();
-    let mut earlier_unanswered = false;
-    let last_try = held.end() + held.ttl;
+    let last_try = held.end().checked_add(held.ttl);
     loop {
-        let answer = held.hold.release(ReleaseOptions::default()).await;
+        let earlier_unanswered = held.release_sent.swap(true, Ordering::SeqCst);
+        let answer = answer(held.hold.release(ReleaseOptions::default())).await;
         drop(held.take_turn());
         let error = match answer {
             Ok(ReleaseOutcome::Released) => {
@@ -102,45 +164,61 @@ pub(crate) async fn release(held: Arc<Held>) -> Result<()> {
             }
             Err(error) => error,
         };
-        if !error.is_retryable() || Instant::now() >= last_try {
+        if !error.is_retryable() || last_try.is_some_and(|last_try| Instant::now() >= last_try) {
             held.lease.finish_release(Ok(()));
             return Err(error.about(&held.name));
         }
         tracing::debug!(name = %held.name, %error, "release unanswered; trying again");
-        earlier_unanswered = true;
         sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
     }
 }
 
 impl Undo {
-    /// Drives the acquire to its end, then abandons it, trying for as long as a hold of it might live.
+    /// Drives the acquire to its end, then abandons it, trying for as long as a hold of it might live. The name is the
+    /// next local waiter's after that time at the latest.
     async fn finish(self) {
-        let Self {
-            backend,
-            request,
-            attempt,
-            turn,
-        } = self;
-        if let Some(attempt) = attempt
-            && let Ok(Ok(Attempt::Busy(_))) = AssertUnwindSafe(attempt).catch_unwind().await
-            && request.wait() == Wait::No
-        {
-            return;
-        }
-        let mut turn = turn;
-        let mut pauses = pauses();
-        let last_try = Instant::now() + request.ttl();
-        loop {
-            let Err(error) = backend.abandon(&request).await else {
-                return;
-            };
-            drop(turn.take());
-            if !error.is_retryable() || Instant::now() >= last_try {
-                tracing::warn!(name = %request.name(), %error, "an acquire was not undone; what it left ends by itself");
+        let last_try = Instant::now().checked_add(self.request.ttl());
+        let turn = Mutex::new(self.turn);
+        let undoing = async {
+            if let Some(attempt) = self.attempt
+                && let Ok(Attempt::Busy(_)) = answer(attempt).await
+                && self.request.wait() == Wait::No
+            {
                 return;
             }
-            sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
+            let mut pauses = pauses();
+            loop {
+                let Err(error) = answer(self.backend.abandon(&self.request)).await else {
+                    return;
+                };
+                let passed_on = turn.lock().take();
+                drop(passed_on);
+                if !error.is_retryable() || last_try.is_some_and(|last_try| Instant::now() >= last_try) {
+                    tracing::warn!(name = %self.request.name(), %error, "an acquire was not undone; what it left ends by itself");
+                    return;
+                }
+                sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
+            }
+        };
+        let passing_on = async {
+            until(last_try).await;
+            let passed_on = turn.lock().take();
+            drop(passed_on);
+            std::future::pending().await
+        };
+        tokio::select! {
+            biased;
+            () = undoing => {}
+            () = passing_on => {}
         }
+    }
+}
+
+/// For ever, without a time.
+pub(crate) async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::task::Waker;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 
 use super::rules;
@@ -13,7 +14,7 @@ use crate::sync::{Arc, AtomicU64, Mutex, Notify, Ordering};
 
 /// How long this process may believe in a hold, by its own monotonic clock.
 ///
-/// It exists before anything is sent, so that a loss can never arrive too early to be recorded. A backend arms it
+/// It exists before anything is sent, so that whatever serves the hold can know it from the start. A backend arms it
 /// with every answer that grants or prolongs the hold:
 ///
 /// ```
@@ -183,8 +184,8 @@ impl Lease {
         }
     }
 
-    /// The hold is gone, as the server or its connection says. Does nothing to a lease that was never armed, that is
-    /// being released, or that has ended.
+    /// The hold is gone, as the server or its connection says. Does nothing to a lease that was never armed (then it is
+    /// the acquire that fails), that is being released, or that has ended.
     pub fn lose(&self, cause: LostCause) {
         let mut record = self.0.record.lock();
         if record.phase == Phase::Live {
@@ -243,9 +244,12 @@ impl Lease {
 
     /// Ends belief because the hold is about to be released. False when there was nothing left to release.
     ///
-    /// Reads no clock, so that a guard may be dropped anywhere.
+    /// Looks at the clock within a runtime alone, so that a guard may be dropped anywhere.
     pub(crate) fn begin_release(&self) -> bool {
-        let mut record = self.0.record.lock();
+        let mut record = match Handle::try_current() {
+            Ok(_) => self.lock(Instant::now()),
+            Err(_) => self.0.record.lock(),
+        };
         if record.phase != Phase::Live {
             return false;
         }

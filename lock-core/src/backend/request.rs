@@ -262,6 +262,11 @@ impl AcquireRequest {
         self.0.state.lock().busy.clone()
     }
 
+    /// What the server said last may not be true any more.
+    pub(crate) fn forget_busy(&self) {
+        self.0.state.lock().busy = None;
+    }
+
     /// Waits until the server has found the name taken.
     pub(crate) async fn noted_busy(&self) {
         loop {

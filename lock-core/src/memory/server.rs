@@ -1,11 +1,11 @@
 //! The state that a lock server keeps, here in a map.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::backend::{AcquireRequest, HolderId, HolderStatus, Lease, LockStatus, rules};
+use crate::backend::{AcquireRequest, Armed, HolderId, HolderStatus, Lease, LockStatus, Sent, rules};
 use crate::error::{Error, ErrorKind, LostCause, Result};
 use crate::name::LockName;
 use crate::sync::{Arc, Mutex, Notify};
@@ -13,6 +13,9 @@ use crate::token::FencingToken;
 
 /// How long an abandoned id is remembered as dead.
 const TOMBSTONE: Duration = Duration::from_secs(60);
+
+/// What no process outlives, and what every clock can count.
+const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// The last token is never forgotten, so no clock has to stand in for it.
 const NO_CLOCK: u64 = 0;
@@ -23,10 +26,28 @@ pub(super) struct Server(Mutex<State>);
 #[derive(Debug)]
 struct State {
     available: bool,
-    /// Of all names, so that a free name leaves nothing behind.
+    /// Of all names, so that a released name leaves nothing behind.
     last_token: u64,
     names: HashMap<LockName, Entry>,
-    tombstones: VecDeque<(Instant, HolderId)>,
+    tombstones: Tombstones,
+}
+
+/// Ids that were abandoned, which may come late.
+#[derive(Debug, Default)]
+struct Tombstones {
+    dead: HashSet<HolderId>,
+    by_age: VecDeque<(Instant, HolderId)>,
+}
+
+impl Tombstones {
+    fn add(&mut self, holder: HolderId, now: Instant) {
+        while let Some((_, dead)) = self.by_age.pop_front_if(|(until, _)| *until <= now) {
+            self.dead.remove(&dead);
+        }
+        if self.dead.insert(holder) {
+            self.by_age.push_back((now + TOMBSTONE, holder));
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -51,7 +72,7 @@ struct Place {
 }
 
 pub(super) enum Answer {
-    Granted(FencingToken),
+    Granted(FencingToken, Armed),
     Taken(Taken),
 }
 
@@ -67,24 +88,26 @@ impl Server {
             available: true,
             last_token: 0,
             names: HashMap::new(),
-            tombstones: VecDeque::new(),
+            tombstones: Tombstones::default(),
         }))
     }
 
     /// Grants, or says who has it; then takes a place behind the other waiters where `wake` is given.
-    pub(super) fn acquire(&self, request: &AcquireRequest, wake: Option<&Arc<Notify>>) -> Result<Answer> {
+    ///
+    /// The lease is armed under the server's lock, so that nobody can take the hold away before.
+    pub(super) fn acquire(&self, request: &AcquireRequest, sent: Sent, wake: Option<&Arc<Notify>>) -> Result<Answer> {
         let now = Instant::now();
         let mut state = self.0.lock();
         state.check_available()?;
-        let (name, holder) = (request.name(), request.holder());
-        if state.tombstones.iter().any(|(_, dead)| *dead == holder) {
+        let (name, holder, ttl) = (request.name(), request.holder(), request.ttl());
+        if state.tombstones.dead.contains(&holder) {
             return Err(Error::new(ErrorKind::Unexpected, "this request was abandoned").with_name(name));
         }
         let last_token = state.last_token;
         let entry = state.live_entry(name, now);
         if let Some(hold) = entry.hold.as_mut().filter(|hold| rules::is_mine(&hold.holder, &holder)) {
-            hold.expires = rules::prolonged(hold.expires, now, request.ttl());
-            return Ok(Answer::Granted(hold.token));
+            hold.expires = rules::prolonged(hold.expires, now, ttl);
+            return Ok(Answer::Granted(hold.token, request.lease().arm(sent, ttl)?));
         }
         if entry.hold.is_some() || !rules::may_take(&holder, entry.next().map(|place| &place.holder)) {
             let taken = match &entry.hold {
@@ -110,7 +133,7 @@ impl Server {
             return Err(Error::new(ErrorKind::Unexpected, "all tokens are used up").with_name(name));
         };
         entry.places.retain(|place| place.holder != holder);
-        let expires = rules::prolonged(now, now, request.ttl());
+        let expires = rules::prolonged(now, now, ttl);
         let lease = Some(request.lease().clone());
         entry.hold = Some(Record {
             holder,
@@ -120,7 +143,7 @@ impl Server {
             lease,
         });
         state.last_token = token.as_u64();
-        Ok(Answer::Granted(token))
+        Ok(Answer::Granted(token, request.lease().arm(sent, ttl)?))
     }
 
     /// Leaves the queue, waking whoever comes next.
@@ -160,10 +183,7 @@ impl Server {
         let now = Instant::now();
         let mut state = self.0.lock();
         state.check_available()?;
-        while state.tombstones.front().is_some_and(|(until, _)| *until <= now) {
-            state.tombstones.pop_front();
-        }
-        state.tombstones.push_back((now + TOMBSTONE, holder));
+        state.tombstones.add(holder, now);
         state.change(name, |entry| {
             entry.hold.take_if(|hold| rules::is_mine(&hold.holder, &holder));
             if let Some(index) = entry.places.iter().position(|place| place.holder == holder)
@@ -224,7 +244,6 @@ impl Server {
 
     /// Takes the name for somebody who is no client of ours, over whoever has it.
     pub(super) fn hold_elsewhere(&self, name: &LockName, ttl: Duration) -> FencingToken {
-        self.take_away(name);
         let now = Instant::now();
         let mut state = self.0.lock();
         let token =
@@ -234,10 +253,14 @@ impl Server {
             holder: HolderId::random(),
             label: Some("elsewhere".into()),
             token,
-            expires: rules::prolonged(now, now, ttl),
+            expires: rules::prolonged(now, now, ttl.min(FOR_EVER)),
             lease: None,
         };
-        state.names.entry(name.clone()).or_default().hold = Some(hold);
+        let former = state.names.entry(name.clone()).or_default().hold.replace(hold);
+        drop(state);
+        if let Some(lease) = former.and_then(|former| former.lease) {
+            lease.lose(LostCause::NotHeld);
+        }
         token
     }
 }

@@ -1,0 +1,9 @@
+//! Core against backends, callers and runtimes that do their worst.
+
+mod backends;
+mod cancel;
+mod memory;
+mod queue;
+mod runtimes;
+mod shutdown;
+mod support;

@@ -1,0 +1,108 @@
+//! Shutdown, and lockers that go first.
+
+use crate::support::*;
+
+#[tokio::test(start_paused = true)]
+async fn nobody_gets_a_lock_after_shutdown_began() {
+    let server = MemoryBackend::new();
+    let locks = Locker::new(server.clone());
+    let guard = locks.lock("a").acquire().await.unwrap();
+    let lock = locks.lock("a");
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    yield_now().await;
+    let (shut, released) = tokio::join!(locks.shutdown(), guard.release());
+    shut.unwrap();
+    released.unwrap();
+    let late = waiting.await.unwrap();
+    assert_eq!(late.expect_err("shut down").kind(), ErrorKind::ShutDown);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_outlives_its_locker() {
+    let (backend, locks) = hostile();
+    let guard = locks.lock("a").acquire().await.unwrap();
+    drop(locks);
+    // The pauses between them add up to 3.5 s at least and 7.2 s at most.
+    backend.0.release.next([Act::Fail; 8]);
+    let error = timeout(Duration::from_millis(3200), guard.release()).await;
+    assert!(error.is_err());
+    sleep(seconds(5)).await; // 8.2 s after the grant
+    assert!(!backend.is_held("a").await, "before its ttl");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guard_dropped_right_after_its_locker_is_released() {
+    let server = MemoryBackend::new();
+    for round in 0..3000 {
+        let locks = Locker::new(server.clone());
+        let guard = locks.lock("a").acquire().await.unwrap();
+        let watch = guard.watch();
+        drop(locks);
+        for _ in 0..(round * 13) % 400 {
+            std::hint::spin_loop();
+        }
+        drop(guard);
+        let ended = timeout(seconds(5), watch.ended()).await;
+        assert!(ended.is_ok(), "not released in round {round}");
+    }
+}
+
+/// A backend whose end ends the session of all its holds, as a server's connection does.
+#[derive(Debug)]
+struct Session {
+    server: MemoryBackend,
+    leases: Arc<Mutex<Vec<Lease>>>,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        for lease in self.leases.lock().unwrap().drain(..) {
+            lease.lose(LostCause::Disconnected);
+        }
+    }
+}
+
+#[async_trait]
+impl DistributedLock for Session {
+    fn capabilities(&self) -> Capabilities {
+        self.server.capabilities()
+    }
+    async fn connect(&self) -> Result<()> {
+        Ok(())
+    }
+    async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
+        self.leases.lock().unwrap().push(request.lease().clone());
+        self.server.acquire(request).await
+    }
+    async fn abandon(&self, request: &AcquireRequest) -> Result<()> {
+        yield_now().await;
+        self.server.abandon(request).await
+    }
+    async fn status(&self, name: &LockName) -> Result<LockStatus> {
+        self.server.status(name).await
+    }
+}
+
+#[test]
+fn a_backend_may_lose_its_leases_when_it_is_dropped() {
+    let (done, finished) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        runtime().block_on(async {
+            let server = MemoryBackend::new();
+            server.hold_elsewhere("b", seconds(600)).unwrap();
+            let locks = Locker::new(Session {
+                server,
+                leases: Arc::default(),
+            });
+            let guard = locks.lock("a").acquire().await.unwrap();
+            drop_after(2, locks.lock("b").acquire()).await; // to be undone in the background
+            drop(locks);
+            let _ = guard.lost().await;
+        });
+        done.send(()).unwrap();
+    });
+    // Nothing here takes time: it is a deadlock or it is done.
+    finished
+        .recv_timeout(seconds(10))
+        .expect("the keeper drops the backend under its own lock");
+}
