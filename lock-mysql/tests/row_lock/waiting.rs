@@ -1,8 +1,10 @@
 //! Waiting for a row.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use lock_core::backend::{Attempt, DistributedLock, ReleaseOutcome, Terms, Wait};
+use lock_core::backend::{Attempt, DistributedLock, ReleaseOptions, ReleaseOutcome, RequestOptions, Terms, Wait};
 use lock_core::{ErrorKind, HoldState};
 use tokio::time::Instant;
 
@@ -59,9 +61,7 @@ async fn a_waiter_that_gives_up_leaves_no_statement_behind() {
     let (backend, mut observer) = (bed.backend(), bed.observer().await);
     let granted = grant(&backend, "a", secs(30)).await;
     let terms = Terms::new(secs(30)).time_left(Duration::from_millis(300));
-    let (request, _control) = lock_core::backend::RequestOptions::new(name("a"), terms)
-        .wait(Wait::Until)
-        .start();
+    let (request, _control) = RequestOptions::new(name("a"), terms).wait(Wait::Until).start();
     let started = Instant::now();
     let answer = soon("busy", backend.acquire(&request)).await.unwrap();
     assert!(started.elapsed() >= Duration::from_millis(300));
@@ -222,4 +222,50 @@ async fn clients_may_all_find_the_tables_missing_at_once() {
             assert_eq!(soon("released", attempt).await.unwrap(), ReleaseOutcome::Released);
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deadlines_at_any_moment_leave_one_holder_at_a_time_and_nothing_behind() {
+    let bed = Bed::shared().await;
+    let inside = Arc::new(AtomicU64::new(0));
+    let last = Arc::new(AtomicU64::new(0));
+    let mut tasks = Vec::new();
+    for number in 0..12_u64 {
+        let backend = bed.backend();
+        let (inside, last) = (inside.clone(), last.clone());
+        tasks.push(tokio::spawn(async move {
+            let mut grants = 0;
+            for round in 0..25 {
+                let patience = Duration::from_micros((number * 7919 + round * 104_729) % 150_000);
+                let terms = Terms::new(secs(30)).time_left(patience);
+                let (request, _control) = RequestOptions::new(name("a"), terms).wait(Wait::Until).start();
+                match backend.acquire(&request).await {
+                    Ok(Attempt::Granted(hold, _)) => {
+                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                        let token = hold.token().as_u64();
+                        assert!(last.swap(token, Ordering::SeqCst) < token);
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        grants += 1;
+                        if round % 3 == 0 {
+                            backend.abandon(&request).await.unwrap();
+                        } else {
+                            let outcome = hold.release(ReleaseOptions::default()).await.unwrap();
+                            assert_eq!(outcome, ReleaseOutcome::Released);
+                        }
+                    }
+                    Ok(_) | Err(_) => backend.abandon(&request).await.unwrap(),
+                }
+            }
+            grants
+        }));
+    }
+    let mut grants = 0;
+    for task in tasks {
+        grants += tokio::time::timeout(4 * PATIENCE, task).await.expect("done").unwrap();
+    }
+    assert!(grants > 0);
+    let mut observer = bed.observer().await;
+    assert_eq!(observer.waiters().await, 0);
+    assert!(!observer.is_locked("a").await);
 }
