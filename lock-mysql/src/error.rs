@@ -1,6 +1,7 @@
 //! What goes wrong on a connection, and what that means for a caller.
 
 use std::borrow::Cow;
+use std::io;
 use std::time::Duration;
 
 use lock_core::{Error, ErrorKind};
@@ -95,9 +96,13 @@ impl SqlError {
     }
 
     fn meaning(&self, connecting: bool) -> (ErrorKind, Cow<'static, str>) {
-        use ErrorKind::{Denied, Misconfigured, Unavailable, Unexpected};
+        use ErrorKind::{Misconfigured, Unavailable, Unexpected};
         match self {
             Self::Driver(sqlx::Error::Database(_)) => by_code(self.code().unwrap_or_default()),
+            // So rustls tells of a certificate that it does not accept.
+            Self::Driver(sqlx::Error::Io(error)) if connecting && error.kind() == io::ErrorKind::InvalidData => {
+                (Misconfigured, TLS_FAILS.into())
+            }
             Self::Driver(sqlx::Error::Io(_)) if connecting => (
                 Unavailable,
                 "the MySQL server cannot be reached: check that it runs and its address".into(),
@@ -107,10 +112,7 @@ impl SqlError {
             }
             Self::TimedOut(_) => (Unavailable, "the MySQL server does not answer".into()),
             Self::NotHeld => (ErrorKind::Lost, "the hold has ended".into()),
-            Self::Driver(sqlx::Error::Tls(_)) => (
-                Misconfigured,
-                "TLS with the MySQL server fails: check ssl-mode, ssl-ca and the server's certificate".into(),
-            ),
+            Self::Driver(sqlx::Error::Tls(_)) => (Misconfigured, TLS_FAILS.into()),
             Self::Driver(sqlx::Error::Configuration(_)) => (
                 Misconfigured,
                 "the MySQL driver cannot use these settings; a password that needs RSA needs TLS: set ssl-mode".into(),
@@ -120,7 +122,6 @@ impl SqlError {
                 "what answers there does not speak MySQL's protocol: check host and port".into(),
             ),
             Self::NoRuntime => (Misconfigured, "call this within a tokio runtime".into()),
-            Self::Driver(sqlx::Error::InvalidArgument(_)) => (Denied, "the MySQL server refuses the login".into()),
             Self::Driver(_) | Self::Shape(_) => (
                 Unexpected,
                 "the MySQL server answered something unexpected: please report it".into(),
@@ -128,6 +129,8 @@ impl SqlError {
         }
     }
 }
+
+const TLS_FAILS: &str = "TLS with the MySQL server fails: check ssl-mode, ssl-ca and the server's certificate";
 
 /// What a number of the server's means for a caller.
 fn by_code(code: u16) -> (ErrorKind, Cow<'static, str>) {
@@ -197,7 +200,7 @@ mod tests {
 
     #[test]
     fn the_source_stays_typed_and_an_unknown_outcome_retryable() {
-        let broken = SqlError::Driver(sqlx::Error::Io(std::io::ErrorKind::ConnectionReset.into()));
+        let broken = SqlError::Driver(sqlx::Error::Io(io::ErrorKind::ConnectionReset.into()));
         assert!(!broken.leaves_connection_whole());
         let error = broken.into_error();
         assert!(error.is_retryable());

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -161,7 +162,16 @@ impl Server {
         };
         tokio::select! {
             opened = Session::open(&self.config, commits, limit) => {
-                opened.map_err(|error| error.into_connect_error())
+                opened.map_err(|error| match error {
+                    // Without a socket's path, the only files are those for TLS.
+                    SqlError::Driver(sqlx::Error::Io(error))
+                        if error.kind() == io::ErrorKind::NotFound && options.get_socket().is_none() =>
+                    {
+                        let message = "a file that ssl-ca, ssl-cert or ssl-key names does not exist";
+                        Error::new(ErrorKind::Misconfigured, message).with_source(error)
+                    }
+                    error => error.into_connect_error(),
+                })
             }
             () = foreign => {
                 let message = format!(

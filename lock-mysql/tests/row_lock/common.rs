@@ -41,7 +41,7 @@ impl Bed {
         let server = start().await;
         assert!(
             !server.is_external(),
-            "this test changes the server: unset POLYLOCK_MYSQL_URL"
+            "this test needs a server of its own: unset POLYLOCK_MYSQL_URL"
         );
         Self::on(server)
     }

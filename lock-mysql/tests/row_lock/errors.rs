@@ -79,6 +79,31 @@ async fn a_wrong_password_and_a_missing_database_are_told_at_once() {
 }
 
 #[tokio::test]
+async fn tls_that_cannot_be_is_told_at_once() {
+    let bed = Bed::own().await;
+    let url = |ssl: &str| format!("{}?connect_timeout=1h&{ssl}", bed.server.url());
+    // testbed's MariaDB has no TLS.
+    for (ssl, what) in [
+        ("ssl-mode=REQUIRED", "ssl-mode"),
+        ("ssl-mode=VERIFY_CA&ssl-ca=/nowhere.pem", "ssl-"),
+    ] {
+        let error = soon("refused", refusal(&backend(&url(ssl)))).await;
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+        assert!(error.to_string().contains(what), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn the_options_of_an_existing_pool_serve() {
+    let bed = Bed::shared().await;
+    let pool = sqlx::MySqlPool::connect_lazy(&bed.server.url()).unwrap();
+    let config = MySqlConfig::from_pool(&pool).unwrap().with_table(&bed.table);
+    let backend = RowLockBackend::new(config).unwrap();
+    grant(&backend, "a", secs(10)).await.release().await;
+    assert_eq!(pool.size(), 0);
+}
+
+#[tokio::test]
 async fn something_else_than_a_mysql_is_told_at_once() {
     let redis = testbed::Redis::new().start().await.unwrap();
     let url = |address: &str| format!("mysql://u:s3cret@{address}/d?connect_timeout=1h&ssl-mode=DISABLED");
