@@ -32,7 +32,7 @@ pub(crate) fn run(options: &Options, stock: &Stock, mut tell: impl FnMut(Event))
     for child in &mut children {
         let status = child.0.wait()?;
         if !status.success() {
-            return Err(format!("a child process failed ({status})").into());
+            tell(Event::Failed(format!("a child process failed ({status})")));
         }
     }
     Ok(())
