@@ -1,1 +1,3 @@
 //! Models of the protocols, and what the torture program is made of.
+
+pub mod models;

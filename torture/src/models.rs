@@ -1,0 +1,43 @@
+//! Models of the protocols: everything that can happen within small bounds, in every order, on the very functions
+//! ([`lock_core::backend::rules`]) that the memory backend calls, and that the scripts and statements of the servers
+//! agree with (`tests/differential.rs`).
+//!
+//! | Model | What happens | What it leaves out |
+//! |---|---|---|
+//! | [`lease`] | pauses, expiry, late, lost, repeated and overtaking messages, clocks that lag, a server that forgets, the protected resource | waiting |
+//! | [`queue`] | places, offers, confirms, the stand-by, waiters that hang, die or leave, lost wake-ups, hand-overs | late requests |
+//! | [`hand_over`] | a hand-over of unknown outcome that both sides give up | tombstones |
+//! | [`tokens`] | tokens by zxid, and tokens in a row that may be rolled back | time |
+//!
+//! The first three share one [`server`]; what holds in all of them is named in [`properties`]. A model that shows
+//! nothing is caught in two ways: every one must reach two holds that were done, and every known bad variant
+//! ([`flaw::Flaw`]) must break the property that it is said to break. How it does, in the fewest steps, is written
+//! in `traces.md`, and below; `tests/models.rs` finds the same trace each time.
+//!
+//! # What the models found
+//! Before the queue was written, in drafts of it:
+//! - A stand-by that leaves has to name the next one, or a hung head costs a whole refresh instead of the grace.
+//! - A waiter that leaves and finds the name free has to say so, to the first *two* places: it may have been the only
+//!   one that was to look. It must not offer the name instead, since the offer goes to the head that has just let one
+//!   lapse, and costs the others a second grace.
+//! - Refreshes alone keep somebody awake: without a stand-by a name is free for at most one refresh. The stand-by is
+//!   what makes that one grace.
+//! - A hand-over needs no tombstones if the giver is undone first, and the answer awaited before the next one is.
+//! - A row lock's token that is rolled back is granted again if the server's clock is set back after that, or stands
+//!   still: outside the failure model, and named on the backend's page.
+//!
+//! # Traces
+#![doc = include_str!("models/traces.md")]
+
+pub mod check;
+pub mod flaw;
+pub mod hand_over;
+pub mod id;
+pub mod lease;
+pub mod properties;
+pub mod queue;
+pub mod request;
+pub mod resource;
+pub mod server;
+pub mod time;
+pub mod tokens;

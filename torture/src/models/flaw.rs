@@ -1,0 +1,84 @@
+//! What can be wrong: each a bug that some lock library had, or that a draft of this one had. The models must break
+//! on every one, and on the property named here.
+
+use super::properties::*;
+
+macro_rules! flaws {
+    ($($(#[$doc:meta])+ $flaw:ident breaks $property:ident,)+) => {
+        /// A known bad variant.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Flaw {
+            $($(#[$doc])+ $flaw,)+
+        }
+
+        impl Flaw {
+            /// Every one.
+            pub const ALL: &[Self] = &[$(Self::$flaw),+];
+
+            /// The property that it breaks.
+            pub fn breaks(self) -> &'static str {
+                match self {
+                    $(Self::$flaw => $property,)+
+                }
+            }
+        }
+    };
+}
+
+flaws! {
+    // Of the client's clock.
+    /// Nobody looks at the clock: a hold is believed in until it is released.
+    NoDeadline breaks ONE_BELIEVER,
+    /// Belief counts from the answer instead of from before sending.
+    DeadlineFromReply breaks ONE_BELIEVER,
+    /// Belief lasts for the whole ttl, although clocks do not run alike.
+    NoMargin breaks ONE_BELIEVER,
+    // Of the fence.
+    /// The resource refuses nothing.
+    NoFence breaks NO_LOST_UPDATE,
+    /// The resource refuses stale writes, but learns of a token only by a write.
+    FenceOnWritesOnly breaks NO_LOST_UPDATE,
+    /// After a restart without data tokens begin anew.
+    CounterLost breaks TOKENS_INCREASE,
+    /// A hand-over passes the token on with the hold.
+    HandOverKeepsToken breaks TOKENS_INCREASE,
+    // Of single requests.
+    /// A renewal sets the end, whatever it was.
+    RenewalShortens breaks ONE_BELIEVER,
+    /// A renewal adds the ttl to the end.
+    RenewalAdds breaks ENTRIES_END,
+    /// A renewal writes the hold, whether it is there or not.
+    RenewalResurrects breaks DEAD_STAY_DEAD,
+    /// A release ends whatever hold there is.
+    DeletesWithoutCompare breaks ONE_BELIEVER,
+    /// An abandon leaves no tombstone, and its acquire may arrive later.
+    NoTombstone breaks DEAD_STAY_DEAD,
+    /// The asker's ttl is taken for the longest that the holder's hold may last.
+    AskerCutsHolder breaks ONE_BELIEVER,
+    /// Of an unknown hand-over the next one is undone before the giver.
+    UndoneInWrongOrder breaks DEAD_STAY_DEAD,
+    // Of the queue.
+    /// A waiter believes in the offer, without a confirm.
+    BelievesTheOffer breaks ONE_BELIEVER,
+    /// A place is gone as soon as the name is offered to it.
+    LeavesAtGrant breaks HEAD_NOT_STARVED,
+    /// Nobody is told to look after the grace.
+    NoStandBy breaks HUNG_COSTS_GRACE,
+    /// When the stand-by leaves, nobody takes its part.
+    StandByNotRelieved breaks HUNG_COSTS_GRACE,
+    /// A waiter that leaves, and finds the name free, tells nobody.
+    LeavesAFreeName breaks HUNG_COSTS_GRACE,
+    /// A waiter sleeps until the hold ends, and does not refresh its place.
+    SleepsToTheEnd breaks SOMEBODY_AWAKE,
+    /// A waiter's refresh keeps everybody's place.
+    RefreshKeepsAll breaks ENTRIES_END,
+    /// A process hands over to its own as long as it likes.
+    HandsOverForEver breaks HEAD_NOT_STARVED,
+    // Of tokens that the server itself numbers or may roll back.
+    /// ZooKeeper: a waiter's token is the zxid of its node, although a hand-over has taken a later one since.
+    ZookeeperCreatedOnly breaks TOKENS_INCREASE,
+    /// ZooKeeper: a waiter takes the zxid of the last hand-over for its own, without a write of its own.
+    ZookeeperReadsOnly breaks TOKENS_INCREASE,
+    /// Row lock: a token ahead of the server's clock is rolled back with its holder's transaction.
+    RolledBackToken breaks TOKENS_INCREASE,
+}

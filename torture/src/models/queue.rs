@@ -1,0 +1,300 @@
+//! The queue at the server: places, offers with a grace, the confirm, the stand-by, hand-overs within a process.
+//!
+//! What may go wrong with a request is the [lease](super::lease)'s matter, so here each is answered at once. What the
+//! server says unasked may get lost, processes may hang and come back at any moment, and one that never comes back is
+//! a dead one. Everybody else is in time: time does not pass while a process that runs has something to do. Hence
+//! waiting can be measured, and "somebody is always awake" is a bound and no hope.
+
+use std::collections::BTreeSet;
+
+use lock_core::backend::rules;
+use stateright::{Model, Property};
+
+use super::check::Flawed;
+use super::flaw::Flaw;
+use super::id::{Id, Ids, letter};
+use super::properties::*;
+use super::request::{Request, Wake};
+use super::server::Server;
+use super::time::{STEP, Time};
+
+mod steps;
+
+/// The ttl of every hold.
+pub const TTL: u16 = 40;
+/// How long an offer waits.
+pub const GRACE: u16 = 10;
+/// How often a waiter refreshes its place.
+pub const REFRESH: u16 = 20;
+/// How long a place lives without that.
+pub const PLACE: u16 = 40;
+/// How many times a process may hand over in a row.
+pub const IN_A_ROW: u8 = 1;
+
+/// Bounds, and what may happen within them.
+#[derive(Clone, Debug)]
+pub struct QueueModel {
+    /// How many processes there are.
+    pub processes: usize,
+    /// How many acquisitions each makes, those by hand-over included.
+    pub runs: u8,
+    /// When time ends.
+    pub until: u16,
+    /// How many times a process hangs.
+    pub hangs: u8,
+    /// How many of the server's messages get lost.
+    pub losses: u8,
+    /// Whether waiters may give up.
+    pub gives_up: bool,
+    /// Whether holders may hand over.
+    pub hands_over: bool,
+    /// What is wrong.
+    pub flaw: Option<Flaw>,
+}
+
+/// Everybody's state, and what the properties have to remember.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    now: Time,
+    server: Server<Time>,
+    wakes: BTreeSet<Wake<Time>>,
+    processes: Vec<Process>,
+    hung: u8,
+    lost: u8,
+    /// How long the name has been unattended while a waiter ran.
+    idle: u16,
+    /// The processes that wait, in the order of their coming.
+    order: Vec<usize>,
+    /// Whether the name is free because a hold or an offer expired.
+    lapsed: bool,
+    starved: bool,
+    highest: u64,
+    regressed: bool,
+    ended: Ids,
+    done: u8,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Process {
+    run: u8,
+    phase: Phase,
+    runs: bool,
+    /// Whether it ran all the time since it came.
+    steady: bool,
+    /// When it last asked.
+    asked: Time,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Phase {
+    Out,
+    /// Looks again at the latest then.
+    Waits(Time),
+    Holds {
+        ends: Time,
+        in_a_row: u8,
+    },
+}
+
+/// What happens next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Time passes.
+    Tick,
+    /// A process comes, or refreshes its place.
+    Ask(usize),
+    /// A waiter gives up.
+    Abandon(usize),
+    /// A holder releases.
+    Release(usize),
+    /// A holder hands over to the next waiter of its process.
+    HandOver(usize),
+    /// A holder sees that its lease has ended.
+    Notice(usize),
+    /// A process stops running.
+    Hang(usize),
+    /// A process runs again.
+    Resume(usize),
+    /// The server's message arrives.
+    Deliver(Wake<Time>),
+    /// The server's message does not arrive.
+    Lose(Wake<Time>),
+}
+
+impl Model for QueueModel {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let process = Process {
+            run: 0,
+            phase: Phase::Out,
+            runs: true,
+            steady: true,
+            asked: Time(0),
+        };
+        vec![State {
+            now: Time(0),
+            server: Server::default(),
+            wakes: BTreeSet::new(),
+            processes: vec![process; self.processes],
+            hung: 0,
+            lost: 0,
+            idle: 0,
+            order: Vec::new(),
+            lapsed: false,
+            starved: false,
+            highest: 0,
+            regressed: false,
+            ended: Ids::default(),
+            done: 0,
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        let mut all_in_time = true;
+        for (index, process) in state.processes.iter().enumerate() {
+            if !process.runs {
+                actions.push(Action::Resume(index));
+                continue;
+            }
+            if state.hung < self.hangs {
+                actions.push(Action::Hang(index));
+            }
+            match process.phase {
+                Phase::Out if process.run < self.runs => actions.push(Action::Ask(index)),
+                Phase::Out => {}
+                Phase::Waits(look) => {
+                    if look <= state.now {
+                        actions.push(Action::Ask(index));
+                        all_in_time = false;
+                    }
+                    if self.gives_up {
+                        actions.push(Action::Abandon(index));
+                    }
+                }
+                Phase::Holds { ends, .. } if rules::has_expired(ends, state.now) => actions.push(Action::Notice(index)),
+                Phase::Holds { in_a_row, .. } => {
+                    actions.push(Action::Release(index));
+                    let may = in_a_row < IN_A_ROW || self.flaw == Some(Flaw::HandsOverForEver);
+                    if self.hands_over && may && process.run + 1 < self.runs {
+                        actions.push(Action::HandOver(index));
+                    }
+                }
+            }
+        }
+        for wake in &state.wakes {
+            if state.processes[wake.id().client()].runs {
+                actions.push(Action::Deliver(*wake));
+                all_in_time = false;
+            }
+            if state.lost < self.losses {
+                actions.push(Action::Lose(*wake));
+            }
+        }
+        if all_in_time && state.now.0 < self.until {
+            actions.push(Action::Tick);
+        }
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut state = last.clone();
+        match action {
+            Action::Tick => {
+                state.idle = if state.is_idle() { state.idle + STEP } else { 0 };
+                state.now = state.now.next();
+            }
+            Action::Ask(index) => self.ask(&mut state, index),
+            Action::Abandon(index) => {
+                self.answer(&mut state, Request::Abandon(last.id(index)));
+                state.go_out(index);
+            }
+            Action::Release(index) => {
+                self.answer(&mut state, Request::Release(last.id(index)));
+                state.done = (state.done + 1).min(2);
+                state.go_out(index);
+            }
+            Action::HandOver(index) => self.hand_over(&mut state, index),
+            Action::Notice(index) => state.go_out(index),
+            Action::Hang(index) => {
+                state.hung += 1;
+                state.processes[index].runs = false;
+                state.processes[index].steady = false;
+            }
+            Action::Resume(index) => state.processes[index].runs = true,
+            Action::Deliver(wake) => {
+                state.wakes.remove(&wake);
+                self.woken(&mut state, wake);
+            }
+            Action::Lose(wake) => {
+                state.wakes.remove(&wake);
+                state.lost += 1;
+            }
+        }
+        if !state.is_idle() {
+            state.idle = 0;
+        }
+        Some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(ONE_BELIEVER, |_, state: &State| {
+                let believers = state.processes.iter().filter(|process| process.believes(state.now));
+                believers.count() <= 1
+            }),
+            Property::always(TOKENS_INCREASE, |_, state: &State| !state.regressed),
+            Property::always(DEAD_STAY_DEAD, |_, state: &State| {
+                let places = state.server.places.iter().map(|place| place.holder);
+                let mut ids = places.chain(state.server.holder(state.now).map(|hold| hold.holder));
+                !ids.any(|id| state.ended.contains(id))
+            }),
+            Property::always(ENTRIES_END, |_, state: &State| {
+                let asked = |id: Id| state.processes[id.client()].asked;
+                let after = |time: Time, term: u16| Time(time.0 + term);
+                let mut places = state.server.places.iter();
+                places.all(|place| place.expires <= after(asked(place.holder), PLACE))
+                    && state.server.hold.as_ref().is_none_or(|hold| match hold.token {
+                        Some(_) => hold.expires <= after(asked(hold.holder), TTL),
+                        None => hold.expires <= after(state.now, GRACE),
+                    })
+            }),
+            Property::always(HEAD_NOT_STARVED, |_, state: &State| !state.starved),
+            Property::always(SOMEBODY_AWAKE, |_, state: &State| state.idle <= GRACE + REFRESH),
+            Property::always(HUNG_COSTS_GRACE, |_, state: &State| {
+                state.hung > 1 || state.lost > 0 || state.idle <= GRACE
+            }),
+            Property::sometimes(TWO_HOLDS_DONE, |_, state: &State| state.done >= 2),
+        ]
+    }
+
+    fn format_action(&self, action: &Action) -> String {
+        let who = |index: &usize| letter(*index);
+        match action {
+            Action::Tick => "time passes".into(),
+            Action::Ask(index) => format!("{} asks", who(index)),
+            Action::Abandon(index) => format!("{} gives up", who(index)),
+            Action::Release(index) => format!("{} releases", who(index)),
+            Action::HandOver(index) => format!("{} hands over to its next", who(index)),
+            Action::Notice(index) => format!("{} sees that its lease has ended", who(index)),
+            Action::Hang(index) => format!("{} hangs", who(index)),
+            Action::Resume(index) => format!("{} goes on", who(index)),
+            Action::Deliver(wake) => format!("{} arrives", wake_text(wake)),
+            Action::Lose(wake) => format!("{} gets lost", wake_text(wake)),
+        }
+    }
+}
+
+fn wake_text(wake: &Wake<Time>) -> String {
+    match wake {
+        Wake::Offer(id) => format!("the offer to {id}"),
+        Wake::StandBy(id, until) => format!("the word to {id} to look at {until}"),
+    }
+}
+
+impl Flawed for QueueModel {
+    fn with(&self, flaw: Flaw) -> Self {
+        let flaw = Some(flaw);
+        Self { flaw, ..self.clone() }
+    }
+}

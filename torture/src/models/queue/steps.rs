@@ -1,0 +1,152 @@
+//! What each event does.
+
+use lock_core::backend::rules;
+
+use super::{GRACE, IN_A_ROW, PLACE, Phase, Process, QueueModel, REFRESH, State, TTL};
+use crate::models::flaw::Flaw;
+use crate::models::id::Id;
+use crate::models::request::{Reply, Request, Wake};
+use crate::models::server::{Server, Settings};
+use crate::models::time::{Time, units};
+
+impl QueueModel {
+    pub(super) fn settings(&self) -> Settings {
+        let place = match self.flaw {
+            // It has to live as long as its owner sleeps.
+            Some(Flaw::SleepsToTheEnd) => TTL,
+            _ => PLACE,
+        };
+        Settings {
+            grace: units(GRACE),
+            place: units(place),
+            tombstones: false,
+            flaw: self.flaw,
+        }
+    }
+
+    /// Takes the name, confirms an offer, takes a place or refreshes it: one request.
+    pub(super) fn ask(&self, state: &mut State, index: usize) {
+        let now = state.now;
+        let (id, ttl) = (state.id(index), units(TTL));
+        match self.answer(state, Request::Acquire { id, ttl, waits: true }) {
+            Reply::Granted(_) => {
+                state.order.retain(|waiting| *waiting != index);
+                let ends = rules::belief_ends(None, now, ttl, false);
+                state.processes[index].phase = Phase::Holds { ends, in_a_row: 0 };
+            }
+            _ => {
+                let ends = state.server.hold.as_ref().map_or(now, |hold| hold.expires);
+                let refresh = match self.flaw {
+                    Some(Flaw::SleepsToTheEnd) => ends,
+                    _ => ends.min(Time(now.0 + REFRESH)),
+                };
+                state.processes[index].phase = Phase::Waits(refresh);
+                if !state.order.contains(&index) {
+                    state.order.push(index);
+                }
+            }
+        }
+    }
+
+    pub(super) fn hand_over(&self, state: &mut State, index: usize) {
+        let (from, ttl) = (state.id(index), units(TTL));
+        let Phase::Holds { in_a_row, .. } = state.processes[index].phase else {
+            return;
+        };
+        state.processes[index].run += 1;
+        let to = state.id(index);
+        match self.answer(state, Request::HandOver { from, to, ttl }) {
+            Reply::Granted(_) => {
+                let ends = rules::belief_ends(None, state.now, ttl, false);
+                let in_a_row = in_a_row + 1;
+                state.starved |= in_a_row > IN_A_ROW && state.order.iter().any(|other| state.is_steady(*other));
+                state.processes[index].phase = Phase::Holds { ends, in_a_row };
+                state.done = (state.done + 1).min(2);
+                state.ended.insert(from);
+            }
+            _ => state.processes[index].phase = Phase::Out,
+        }
+    }
+
+    pub(super) fn woken(&self, state: &mut State, wake: Wake<Time>) {
+        let index = wake.id().client();
+        if state.id(index) != wake.id() {
+            return;
+        }
+        let Phase::Waits(look) = state.processes[index].phase else {
+            return;
+        };
+        match wake {
+            Wake::Offer(_) if self.flaw == Some(Flaw::BelievesTheOffer) => {
+                let ends = rules::belief_ends(None, state.now, units(TTL), false);
+                state.processes[index].phase = Phase::Holds { ends, in_a_row: 0 };
+            }
+            Wake::Offer(_) => self.ask(state, index),
+            Wake::StandBy(_, until) => state.processes[index].phase = Phase::Waits(look.min(until)),
+        }
+    }
+
+    /// Has the server answer, and notes what the properties are about.
+    pub(super) fn answer(&self, state: &mut State, request: Request) -> Reply {
+        let index = request.id().client();
+        state.processes[index].asked = state.now;
+        let had_expired = state.server.hold.is_some() && state.server.holder(state.now).is_none();
+        state.lapsed |= had_expired;
+        let (before, mut wakes) = (state.server.stored, Vec::new());
+        let when = (state.now, state.now.clock());
+        let reply = state.server.answer(request, when, &self.settings(), &mut wakes);
+        state.wakes.extend(wakes);
+        if let (Reply::Granted(token), true) = (reply, self.is_new(request, before, &state.server)) {
+            state.regressed |= token <= state.highest;
+            state.highest = state.highest.max(token);
+            let is_hand_over = matches!(request, Request::HandOver { .. });
+            let earlier = state.order.iter().take_while(|waiting| **waiting != index);
+            let overtaken = earlier.copied().any(|other| state.is_steady(other));
+            state.starved |= overtaken && !state.lapsed && !is_hand_over;
+        }
+        state.lapsed &= state.server.hold.is_none();
+        if let Request::Release(id) | Request::Abandon(id) = request {
+            state.ended.insert(id);
+        }
+        reply
+    }
+
+    /// Whether a grant is a new one. A hand-over's always is: no id is handed over to twice here.
+    pub(super) fn is_new(&self, request: Request, stored: u64, server: &Server<Time>) -> bool {
+        server.stored != stored || matches!(request, Request::HandOver { .. })
+    }
+}
+
+impl State {
+    pub(super) fn id(&self, index: usize) -> Id {
+        Id::new(index, self.processes[index].run)
+    }
+
+    pub(super) fn is_steady(&self, index: usize) -> bool {
+        self.processes[index].steady
+    }
+
+    /// Whether nobody has the name for certain while a waiter runs.
+    pub(super) fn is_idle(&self) -> bool {
+        let held = self.server.holder(self.now).is_some_and(|hold| hold.token.is_some());
+        let waits = |process: &Process| process.runs && matches!(process.phase, Phase::Waits(_));
+        !held && self.processes.iter().any(waits)
+    }
+
+    /// Done with this acquisition. What the server still says to its id is for nobody.
+    pub(super) fn go_out(&mut self, index: usize) {
+        let id = self.id(index);
+        self.wakes.retain(|wake| wake.id() != id);
+        self.order.retain(|waiting| *waiting != index);
+        let process = &mut self.processes[index];
+        process.run += 1;
+        process.phase = Phase::Out;
+        process.steady = process.runs;
+    }
+}
+
+impl Process {
+    pub(super) fn believes(&self, now: Time) -> bool {
+        matches!(self.phase, Phase::Holds { ends, .. } if !rules::has_expired(ends, now))
+    }
+}

@@ -1,0 +1,107 @@
+//! What goes over the wire.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::id::Id;
+
+/// What a client sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Request {
+    /// Takes a free name, confirms an offer, repeats a grant; else takes or refreshes a place, if it waits.
+    Acquire {
+        /// Who asks.
+        id: Id,
+        /// How long to hold it.
+        ttl: Duration,
+        /// Whether it takes a place.
+        waits: bool,
+    },
+    /// Moves the end forward.
+    Renew {
+        /// Who asks.
+        id: Id,
+        /// How long to hold it from now.
+        ttl: Duration,
+    },
+    /// Ends a hold. The id is dead from then on.
+    Release(Id),
+    /// Undoes whatever the id has. It is dead from then on.
+    Abandon(Id),
+    /// Passes a hold on within a process.
+    HandOver {
+        /// Who holds.
+        from: Id,
+        /// Who is to hold.
+        to: Id,
+        /// For how long, from now.
+        ttl: Duration,
+    },
+}
+
+/// What the server answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reply {
+    /// The name is the asker's, with this token.
+    Granted(u64),
+    /// Somebody else has it.
+    Busy,
+    /// Done: renewed, released, abandoned.
+    Done,
+    /// The hold is not the asker's; nothing was touched.
+    NotYours,
+    /// The id is dead.
+    Dead,
+}
+
+/// What the server tells a waiter unasked. It may get lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Wake<T> {
+    /// The name is yours if you confirm within the grace.
+    Offer(Id),
+    /// Look at this time whether the name was taken: after the grace of an offer to somebody else, or at once.
+    StandBy(Id, T),
+}
+
+impl Request {
+    /// Whose it is; of a hand-over, the giver's.
+    pub fn id(self) -> Id {
+        match self {
+            Self::Acquire { id, .. } | Self::Renew { id, .. } | Self::Release(id) | Self::Abandon(id) => id,
+            Self::HandOver { from, .. } => from,
+        }
+    }
+}
+
+impl<T> Wake<T> {
+    /// Who is woken.
+    pub fn id(&self) -> Id {
+        match self {
+            Self::Offer(id) | Self::StandBy(id, _) => *id,
+        }
+    }
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Acquire { id, ttl, .. } => write!(f, "acquire({id}, {})", ttl.as_millis()),
+            Self::Renew { id, ttl } => write!(f, "renew({id}, {})", ttl.as_millis()),
+            Self::Release(id) => write!(f, "release({id})"),
+            Self::Abandon(id) => write!(f, "abandon({id})"),
+            Self::HandOver { from, to, ttl } => write!(f, "hand_over({from}, {to}, {})", ttl.as_millis()),
+        }
+    }
+}
+
+impl fmt::Display for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Granted(token) => write!(f, "granted, token {token}"),
+            Self::Busy => f.write_str("busy"),
+            Self::Done => f.write_str("done"),
+            Self::NotYours => f.write_str("not yours"),
+            Self::Dead => f.write_str("dead"),
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! What the lock protects: a value that every holder reads, changes and writes back.
+
+use super::flaw::Flaw;
+
+/// A value with a fence.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Resource {
+    /// The largest token seen.
+    fence: u64,
+    /// How many writes there were.
+    version: u8,
+    /// Whether a write undid another one.
+    pub lost: bool,
+}
+
+impl Resource {
+    /// Registers the token, before anything is read: the value, or `None` to a stale holder.
+    pub fn read(&mut self, token: u64, flaw: Option<Flaw>) -> Option<u8> {
+        match flaw {
+            Some(Flaw::NoFence | Flaw::FenceOnWritesOnly) => Some(self.version),
+            _ => self.enter(token).then_some(self.version),
+        }
+    }
+
+    /// Writes what was made of the value as it was read, unless the holder is stale.
+    pub fn write(&mut self, token: u64, read: u8, flaw: Option<Flaw>) {
+        if flaw == Some(Flaw::NoFence) || self.enter(token) {
+            self.lost |= self.version != read;
+            self.version += 1;
+        }
+    }
+
+    fn enter(&mut self, token: u64) -> bool {
+        let admitted = token >= self.fence;
+        self.fence = self.fence.max(token);
+        admitted
+    }
+}

@@ -1,0 +1,112 @@
+//! The models of the protocols: each keeps its properties in every order of events within its bounds, and every known
+//! bad variant breaks the one that it is said to break, by the trace in `src/models/traces.md`.
+//!
+//! `cargo test --release -p torture --test models -- --nocapture` prints the bounds, the states and the seconds.
+
+use std::collections::HashSet;
+
+use torture::models::check::{Flawed, check, numbered, shortest_trace};
+use torture::models::flaw::Flaw;
+use torture::models::hand_over::HandOverModel;
+use torture::models::lease::LeaseModel;
+use torture::models::queue::QueueModel;
+use torture::models::tokens::{By, TokenModel};
+
+const TRACES: &str = include_str!("../src/models/traces.md");
+
+/// Two clients, two holds each, and nothing goes wrong but that everything is late or lost, or paused.
+const LEASE: LeaseModel = LeaseModel {
+    ttls: &[20, 20],
+    runs: 2,
+    renewals: &[],
+    writes: true,
+    until: 40,
+    lag: 1,
+    repeats: 0,
+    gives_up: false,
+    restarts: 0,
+    flaw: None,
+};
+
+/// Three processes of which one hangs, and one message of the server gets lost.
+const QUEUE: QueueModel = QueueModel {
+    processes: 3,
+    runs: 1,
+    until: 80,
+    hangs: 1,
+    losses: 1,
+    gives_up: true,
+    hands_over: false,
+    flaw: None,
+};
+
+/// Every test with its bad variants.
+macro_rules! models {
+    ($($name:ident: $model:expr, broken by [$($flaw:ident),*];)+) => {
+        $(
+            #[test]
+            #[cfg_attr(debug_assertions, ignore = "takes minutes: run with --release")]
+            fn $name() {
+                examine(stringify!($name), &$model, &[$(Flaw::$flaw),*]);
+            }
+        )+
+
+        #[test]
+        fn every_bad_variant_has_its_model_and_its_trace() {
+            let tested = [$($(Flaw::$flaw,)*)+].into_iter().collect::<HashSet<_>>();
+            for flaw in Flaw::ALL {
+                assert!(tested.contains(flaw), "no model is run with {flaw:?}");
+                assert!(TRACES.contains(&heading(*flaw)), "no trace of {flaw:?}");
+            }
+            assert_eq!(TRACES.matches("\n## ").count(), Flaw::ALL.len(), "a trace of what is no flaw any more");
+        }
+    };
+}
+
+models! {
+    model_lease: LEASE,
+        broken by [NoDeadline, DeadlineFromReply, NoMargin, NoFence, FenceOnWritesOnly, DeletesWithoutCompare];
+    model_lease_of_three: LeaseModel { ttls: &[20, 20, 20], runs: 1, ..LEASE }, broken by [];
+    model_restart: LeaseModel { restarts: 1, lag: 0, ..LEASE }, broken by [CounterLost];
+    model_renewals: LeaseModel { renewals: &[40, 20], runs: 1, writes: false, until: 60, lag: 0, ..LEASE },
+        broken by [RenewalShortens, RenewalAdds, RenewalResurrects];
+    model_abandoned_acquires: LeaseModel { gives_up: true, writes: false, until: 30, lag: 0, ..LEASE },
+        broken by [NoTombstone];
+    model_repeated_requests: LeaseModel { gives_up: true, repeats: 2, runs: 1, writes: false, until: 30, lag: 0, ..LEASE },
+        broken by [];
+    model_different_ttls: LeaseModel { ttls: &[40, 20], runs: 1, until: 60, ..LEASE }, broken by [AskerCutsHolder];
+    model_queue: QUEUE, broken by [BelievesTheOffer, NoStandBy, SleepsToTheEnd, RefreshKeepsAll];
+    model_queue_with_two_hung: QueueModel { hangs: 2, losses: 0, until: 60, ..QUEUE }, broken by [];
+    model_queue_of_four: QueueModel { processes: 4, until: 40, losses: 0, ..QUEUE },
+        broken by [StandByNotRelieved, LeavesAFreeName];
+    model_queue_again: QueueModel { runs: 2, until: 40, hangs: 0, gives_up: false, ..QUEUE }, broken by [LeavesAtGrant];
+    model_hand_overs: QueueModel { processes: 2, runs: 3, until: 60, hands_over: true, ..QUEUE },
+        broken by [HandsOverForEver, HandOverKeepsToken];
+    model_unknown_hand_over: HandOverModel { until: 30, asks: 2, repeats: 1, flaw: None }, broken by [UndoneInWrongOrder];
+    model_zookeeper_tokens: TokenModel { by: By::Zookeeper, holds: 6, flaw: None },
+        broken by [ZookeeperCreatedOnly, ZookeeperReadsOnly];
+    model_row_lock_tokens: TokenModel { by: By::RowLock, holds: 6, flaw: None }, broken by [RolledBackToken];
+}
+
+fn examine<M: Flawed>(name: &str, model: &M, flaws: &[Flaw]) {
+    let checked = check(model).unwrap_or_else(|broken| panic!("{name}: {broken}"));
+    println!(
+        "{name}: states={} seconds={:.1} bounds={model:?}",
+        checked.states, checked.seconds
+    );
+    for flaw in flaws {
+        let trace = shortest_trace(&model.with(*flaw), flaw.breaks());
+        let trace = trace.unwrap_or_else(|| panic!("{name}: {flaw:?} does not break {:?}", flaw.breaks()));
+        println!("{name}: {flaw:?} breaks {:?} in {} steps", flaw.breaks(), trace.len());
+        let section = format!("{}\n{}", heading(*flaw), numbered(&trace));
+        let documented = format!("{TRACES}\n").contains(&format!("{section}\n"));
+        assert!(
+            documented,
+            "the trace in traces.md is another one; put this in its place:\n{section}"
+        );
+    }
+}
+
+fn heading(flaw: Flaw) -> String {
+    format!("\n## {flaw:?} breaks \"{}\"\n", flaw.breaks())
+}
