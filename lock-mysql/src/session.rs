@@ -62,8 +62,19 @@ pub(crate) struct Answer {
     pub(crate) sent: Sent,
     /// The same for arithmetic.
     pub(crate) at: Instant,
-    /// The rows of each statement.
-    pub(crate) rows: Vec<Vec<MySqlRow>>,
+    /// What each statement did.
+    pub(crate) done: Vec<Done>,
+}
+
+/// What one statement did.
+#[derive(Default)]
+pub(crate) struct Done {
+    /// The rows that it gave.
+    pub(crate) rows: Vec<MySqlRow>,
+    /// How many rows it matched, whether it changed them or not.
+    pub(crate) matched: u64,
+    /// What it said to be its `LAST_INSERT_ID`.
+    pub(crate) id: u64,
 }
 
 type Reply = oneshot::Sender<Result<Answer, SqlError>>;
@@ -239,7 +250,7 @@ impl Session {
 impl Answer {
     /// The first row that this statement gave, if any; they are counted from 0.
     pub(crate) fn row(&self, statement: usize) -> Option<&MySqlRow> {
-        self.rows.get(statement)?.first()
+        self.done.get(statement)?.rows.first()
     }
 }
 

@@ -146,9 +146,9 @@ impl Shared {
                 floor: request.token_floor(),
             };
             let (sql, statement) = if locked {
-                (self.statements.take(name, &terms), 1)
+                (self.statements.take(name, &terms), 0)
             } else {
-                (self.statements.try_take(name, &terms), 2)
+                (self.statements.try_take(name, &terms), 1)
             };
             match session.run(sql, Some(ttl), limit).await {
                 Ok(answer) => match taken(&answer, statement)? {

@@ -20,6 +20,11 @@ pub(super) struct Statements {
     tokens: String,
 }
 
+/// Set in an answer when its token is ahead of the server's clock: a bit that no token has.
+const AHEAD: u64 = 1 << 63;
+
+const TOKEN: &str = "token from 1 to 2^63 - 1";
+
 /// For all statements but [`Statements::wait`]: MySQL knows nothing shorter than a second.
 const NO_WAITING: &str = "SET SESSION innodb_lock_wait_timeout=1";
 
@@ -91,8 +96,7 @@ impl Statements {
         format!("{locks}{tokens}ROLLBACK")
     }
 
-    /// Locks the row and takes it, or fails at once with a busy error. [`taken`] reads the third answer; none: there is
-    /// no such row yet.
+    /// Locks the row and takes it, or fails at once with a busy error. [`taken`] reads the second answer.
     pub(super) fn try_take(&self, name: &LockName, terms: &TakeTerms<'_>) -> String {
         format!(
             "SELECT 1 FROM `{}` WHERE `name`={} FOR UPDATE NOWAIT;{}",
@@ -102,13 +106,11 @@ impl Statements {
         )
     }
 
-    /// Takes a row that is locked already. [`taken`] reads the second answer.
+    /// Takes a row that is locked already. [`taken`] reads the answer.
     ///
     /// The token is larger than every one before, those that were rolled back included: they lie behind the server's
-    /// clock, or in the table of those that do not.
-    ///
-    /// The answer is read as what *this* connection wrote: if the row was made only after the UPDATE had missed it, a
-    /// read of what others have not committed would show us their token as ours.
+    /// clock, or in the table of those that do not. The answer itself carries it: a SELECT of what others have not
+    /// committed might show us the row that somebody else made and took after our UPDATE had missed it.
     pub(super) fn take(&self, name: &LockName, terms: &TakeTerms<'_>) -> String {
         let Self { locks, tokens } = self;
         let floor = terms.floor.map_or(0, FencingToken::as_u64).saturating_add(1);
@@ -118,9 +120,8 @@ impl Statements {
         format!(
             "UPDATE `{locks}` SET `token`=GREATEST(`token`+1,{floor},{SERVER_MICROS},\
              COALESCE((SELECT t.`token`+1 FROM `{tokens}` t WHERE t.`name`={name}),0)),\
-             `connection`=CONNECTION_ID(),`label`={label},`expires`={expires} WHERE `name`={name};\
-             SELECT `token`,`token`>{SERVER_MICROS} FROM `{locks}` \
-             WHERE `name`={name} AND `connection`=CONNECTION_ID()"
+             `connection`=CONNECTION_ID()+0*LAST_INSERT_ID(`token`|(`token`>{SERVER_MICROS})<<63),\
+             `label`={label},`expires`={expires} WHERE `name`={name}"
         )
     }
 
@@ -199,16 +200,14 @@ impl Statements {
     }
 }
 
-/// How the row was taken, from the row of the answer's statement of that number.
+/// How the row was taken, from what the UPDATE of that number did; `None`: there is no such row yet.
 pub(super) fn taken(answer: &Answer, statement: usize) -> Result<Option<Taken>, SqlError> {
-    let Some(row) = answer.row(statement) else {
+    let Some(update) = answer.done.get(statement).filter(|update| update.matched > 0) else {
         return Ok(None);
     };
-    let ahead: i64 = column(row, 1, "comparison with the clock")?;
-    Ok(Some(Taken {
-        token: token(row)?,
-        ahead: ahead != 0,
-    }))
+    let token = FencingToken::new(update.id & !AHEAD).ok_or(SqlError::Shape(TOKEN))?;
+    let ahead = update.id & AHEAD != 0;
+    Ok(Some(Taken { token, ahead }))
 }
 
 /// The holder in a row of [`Statements::holder`].
@@ -226,7 +225,7 @@ pub(super) fn holder(row: &MySqlRow) -> Result<HolderStatus, SqlError> {
 }
 
 fn token(row: &MySqlRow) -> Result<FencingToken, SqlError> {
-    FencingToken::new(column(row, 0, "token")?).ok_or(SqlError::Shape("token from 1 to 2^63 - 1"))
+    FencingToken::new(column(row, 0, TOKEN)?).ok_or(SqlError::Shape(TOKEN))
 }
 
 /// The server's clock in `ttl` from now.
@@ -283,11 +282,11 @@ mod tests {
              UPDATE `t` SET `token`=GREATEST(`token`+1,42,\
              CAST(TIMESTAMPDIFF(MICROSECOND,'1970-01-01',SYSDATE(6)) AS UNSIGNED),\
              COALESCE((SELECT t.`token`+1 FROM `t_tokens` t WHERE t.`name`=x'61'),0)),\
-             `connection`=CONNECTION_ID(),`label`=x'6d65',\
+             `connection`=CONNECTION_ID()+0*LAST_INSERT_ID(`token`|(`token`>\
+             CAST(TIMESTAMPDIFF(MICROSECOND,'1970-01-01',SYSDATE(6)) AS UNSIGNED))<<63),\
+             `label`=x'6d65',\
              `expires`=CAST(TIMESTAMPDIFF(MICROSECOND,'1970-01-01',SYSDATE(6)) AS UNSIGNED)+2000000 \
-             WHERE `name`=x'61';\
-             SELECT `token`,`token`>CAST(TIMESTAMPDIFF(MICROSECOND,'1970-01-01',SYSDATE(6)) AS UNSIGNED) \
-             FROM `t` WHERE `name`=x'61' AND `connection`=CONNECTION_ID()"
+             WHERE `name`=x'61'"
         );
     }
 }

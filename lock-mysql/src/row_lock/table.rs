@@ -18,7 +18,11 @@ pub(super) async fn prepare(
     limit: std::time::Duration,
 ) -> Result<(), SqlOrError> {
     let answer = session.run(statements.engines(), None, limit).await?;
-    let rows = answer.rows.first().ok_or(SqlError::Shape("engines of the tables"))?;
+    let rows = &answer
+        .done
+        .first()
+        .ok_or(SqlError::Shape("engines of the tables"))?
+        .rows;
     for row in rows {
         let engine: Option<Vec<u8>> = column(row, 1, "engine of a table")?;
         if !engine

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use futures_util::TryStreamExt;
 use lock_core::backend::{HolderId, Sent};
-use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlRow};
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Either};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::{Answer, Command, Commits, Held, Identity, Reply, Seat, column};
+use super::{Answer, Command, Commits, Done, Held, Identity, Reply, Seat, column};
 use crate::error::SqlError;
 use crate::sql::seconds_up;
 
@@ -57,7 +57,8 @@ enum Phase {
 /// Connects and marks the connection with its identity.
 ///
 /// READ UNCOMMITTED, so that a plain SELECT shows who holds a row in a transaction that is still open; rows are locked
-/// as under READ COMMITTED, without gaps. A statement that waits where none should does so for a second at most.
+/// as under READ COMMITTED, without gaps. A statement that waits where none should does so for a second at most. The
+/// SQL mode is ours, whatever the server's default changes in the meaning of statements.
 pub(super) async fn connect(
     options: &MySqlConnectOptions,
     commits: Commits,
@@ -68,16 +69,14 @@ pub(super) async fn connect(
     let idle = seconds_up(SPARE_AT_SERVER);
     let sql = format!(
         "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED;\
-         SET SESSION autocommit={autocommit}, innodb_lock_wait_timeout=1, wait_timeout={idle};\
+         SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', autocommit={autocommit}, \
+         innodb_lock_wait_timeout=1, wait_timeout={idle};\
          SELECT CAST(GET_LOCK({identity},0) AS SIGNED);\
          COMMIT"
     );
-    let rows = execute(&mut connection, sql).await?;
-    let marked = rows
-        .get(2)
-        .and_then(|rows| rows.first())
-        .ok_or(SqlError::Shape("named lock"))?;
-    match column(marked, 0, "named lock")? {
+    let done = execute(&mut connection, sql).await?;
+    let marked = done.get(2).and_then(|select| select.rows.first());
+    match column(marked.ok_or(SqlError::Shape("named lock"))?, 0, "named lock")? {
         Some(1_i64) => Ok(connection),
         _ => Err(SqlError::Shape("named lock")),
     }
@@ -217,18 +216,18 @@ impl Worker {
         let (sent, at) = (Sent::now(), Instant::now());
         let end = self.phase.end();
         let executed = execute(&mut self.connection, sql);
-        let mut rows = match end {
+        let mut done = match end {
             Some(end) => timeout_at(end, executed).await.map_err(|_| SqlError::Ended)??,
             None => executed.await?,
         };
         if prefix.is_some() {
-            rows.remove(0);
+            done.remove(0);
             self.idle = prefix;
         }
         if let Phase::Holding { ping, .. } = &mut self.phase {
             *ping = Instant::now() + PING;
         }
-        Ok(Answer { sent, at, rows })
+        Ok(Answer { sent, at, done })
     }
 
     /// Takes leave, so that the server need not find out; with the connection ends whatever it holds.
@@ -289,16 +288,20 @@ impl Phase {
     }
 }
 
-/// Runs statements as one text and collects the rows of each.
+/// Runs statements as one text and collects what each did.
 ///
 /// As text, because a prepared statement takes a round trip of its own and, dropped half-way, leaves sqlx's connection
 /// confused. Every literal in it comes from [`crate::sql`].
-async fn execute(connection: &mut MySqlConnection, sql: String) -> Result<Vec<Vec<MySqlRow>>, SqlError> {
+async fn execute(connection: &mut MySqlConnection, sql: String) -> Result<Vec<Done>, SqlError> {
     let mut answers = sqlx::raw_sql(AssertSqlSafe(sql)).fetch_many(connection);
     let (mut done, mut rows) = (Vec::new(), Vec::new());
     while let Some(answer) = answers.try_next().await? {
         match answer {
-            Either::Left(_) => done.push(std::mem::take(&mut rows)),
+            Either::Left(result) => done.push(Done {
+                rows: std::mem::take(&mut rows),
+                matched: result.rows_affected(),
+                id: result.last_insert_id(),
+            }),
             Either::Right(row) => rows.push(row),
         }
     }

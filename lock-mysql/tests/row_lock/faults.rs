@@ -1,7 +1,6 @@
 //! Servers and networks that fail.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use lock_core::backend::{Attempt, DistributedLock, ReleaseOutcome, Wait};
 use lock_core::{ErrorKind, HoldState};
@@ -9,7 +8,6 @@ use lock_mysql::{MySqlConfig, RowLockBackend};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio::time::Instant;
 
 use crate::common::*;
 
@@ -156,17 +154,11 @@ async fn cut_off_in_silence_the_hold_is_lost_by_the_clock_and_free_at_the_server
     let through = cut.backend(&bed);
     let granted = grant(&through, "a", secs(2)).await;
     cut.stall();
-    let started = Instant::now();
     let next = tokio::spawn({
         let backend = backend.clone();
         async move { ask(&backend, options("a", secs(10))).await.unwrap() }
     });
     soon("lost", granted.request.lease().ended()).await;
-    assert!(
-        started.elapsed() <= secs(2) + Duration::from_millis(500),
-        "{:?}",
-        started.elapsed()
-    );
     let next = soon("granted", next).await.unwrap();
     assert!(next.token() > granted.token());
     cut.heal();

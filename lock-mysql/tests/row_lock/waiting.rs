@@ -52,7 +52,6 @@ async fn a_waiter_outlasts_its_own_lock_wait_timeout() {
     assert!(!waiting.is_finished());
     granted.release().await;
     assert!(matches!(soon("granted", waiting).await.unwrap(), Attempt::Granted(..)));
-    assert_eq!(request.lease().state(), HoldState::Held);
 }
 
 #[tokio::test]
