@@ -71,7 +71,8 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// [`Busy`] with the time after which to ask again, and the place it has, if any, is kept. It is driven to its end
     /// even when nobody waits for it any more: then [`AcquireRequest::given_up`] fires, and it ends soon, with
     /// whatever answer. May be called again with the same request after an error or [`Busy`]; when the holder id has
-    /// the name already, the answer is the same grant with the full ttl armed.
+    /// the name already, the answer is the same grant, with the full ttl armed (or, where the session renews, as much as the
+    /// session is known to live).
     ///
     /// # Errors
     /// Whatever the server or the way to it says. Core repeats it while the error is

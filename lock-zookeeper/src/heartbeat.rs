@@ -82,11 +82,6 @@ impl Heartbeats {
         self.base
     }
 
-    /// When the session must be taken for expired, by the margin that leases have too.
-    pub(crate) fn deadline(&self) -> Instant {
-        self.base.at + (self.timeout - self.timeout / 10)
-    }
-
     /// Whether enough of the session's life is known to begin a hold.
     pub(crate) fn is_fresh(&self, now: Instant) -> bool {
         now < self.base.at + self.timeout * 3 / 5
@@ -142,7 +137,6 @@ mod tests {
         heartbeats.acknowledge(beat(start, 1000));
         heartbeats.acknowledge(beat(start, 5000));
         assert_eq!(base(&heartbeats, start), 1000);
-        assert_eq!(heartbeats.deadline(), start + Duration::from_millis(6400));
         assert!(!heartbeats.is_fresh(start + Duration::from_millis(5000)));
         heartbeats.acknowledge(beat(start, 6000));
         assert!(heartbeats.is_fresh(start + Duration::from_millis(6000)));

@@ -82,7 +82,9 @@ impl Session {
         if vital.over {
             return Err(error::session_ended());
         }
-        let (sent, ttl) = fixed.unwrap_or((vital.heartbeats.base().sent, self.timeout));
+        let session = (vital.heartbeats.base().sent, self.timeout);
+        lease.carry(session.0, session.1);
+        let (sent, ttl) = fixed.unwrap_or(session);
         let armed = lease.arm(sent, ttl)?;
         if !vital.connected {
             lease.suspect();
@@ -194,7 +196,6 @@ impl Session {
             state = tokio::select! {
                 state = states.changed() => state,
                 never = self.beat(), if connected => match never {},
-                never = self.watch_deadline() => match never {},
             };
             self.suspect();
         }
@@ -234,23 +235,6 @@ impl Session {
         }
     }
 
-    /// Ends the leases that do not move with the heartbeats when the session itself may have expired.
-    async fn watch_deadline(&self) -> Infallible {
-        let mut beats = self.beats.subscribe();
-        loop {
-            let deadline = self.vital().heartbeats.deadline();
-            tokio::select! {
-                // The sender lives as long as `self`.
-                _ = beats.changed() => continue,
-                () = sleep_until(deadline) => {}
-            }
-            for lease in self.vital().leases.values() {
-                lease.lose(LostCause::Expired);
-            }
-            let _ = beats.changed().await;
-        }
-    }
-
     fn acknowledge(&self, beat: Beat) {
         let mut vital = self.vital();
         if vital.over || !vital.heartbeats.acknowledge(beat) {
@@ -258,6 +242,7 @@ impl Session {
         }
         let base = vital.heartbeats.base();
         for lease in vital.leases.values() {
+            lease.carry(base.sent, self.timeout);
             // One that has ended stays ended: its owner takes the node away.
             let _ = lease.arm(base.sent, self.timeout);
         }

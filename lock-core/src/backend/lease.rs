@@ -45,12 +45,29 @@ struct Shared {
 
 struct Record {
     phase: Phase,
-    /// When belief ends; meaningful once armed.
-    end: Option<Instant>,
+    /// When the hold's own term ends, once armed.
+    term_end: Option<Instant>,
+    /// When what carries the hold ends, where it is carried.
+    carrier_end: Option<Instant>,
     /// The number of the suspicion that no arming has cleared yet.
     suspected: Option<u64>,
     /// Whom to tell of a loss.
     watcher: Option<Waker>,
+}
+
+impl Record {
+    /// When belief ends.
+    fn end(&self) -> Option<Instant> {
+        let term_end = self.term_end?;
+        Some(
+            self.carrier_end
+                .map_or(term_end, |carrier_end| carrier_end.min(term_end)),
+        )
+    }
+
+    fn clear_suspicion(&mut self, sent: Sent) {
+        self.suspected = self.suspected.filter(|suspicion| *suspicion > sent.suspicions);
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +143,8 @@ impl Lease {
     fn with_end(name: LockName, fixed: bool) -> Self {
         let record = Mutex::new(Record {
             phase: Phase::Unarmed,
-            end: None,
+            term_end: None,
+            carrier_end: None,
             suspected: None,
             watcher: None,
         });
@@ -152,19 +170,19 @@ impl Lease {
     pub fn arm(&self, sent: Sent, ttl: Duration) -> Result<Armed> {
         let now = Instant::now();
         let mut record = self.lock(now);
-        let end = rules::belief_ends(record.end, sent.at, ttl, self.0.fixed);
+        let end = rules::belief_ends(record.term_end, sent.at, ttl, self.0.fixed);
         match record.phase {
-            Phase::Unarmed if rules::has_expired(end, now) => {
+            Phase::Unarmed if rules::has_expired(record.carrier_end.map_or(end, |carrier| carrier.min(end)), now) => {
                 let message = format!("the server's answer took longer than the lease of {ttl:?}");
                 return Err(Error::new(ErrorKind::Unavailable, message).with_name(&self.0.name));
             }
             Phase::Unarmed => {
                 record.phase = Phase::Live;
-                record.end = Some(end);
+                record.term_end = Some(end);
             }
             Phase::Live => {
-                record.end = Some(end);
-                record.suspected = record.suspected.filter(|suspicion| *suspicion > sent.suspicions);
+                record.term_end = Some(end);
+                record.clear_suspicion(sent);
             }
             Phase::Releasing | Phase::Released => {
                 return Err(Error::new(ErrorKind::Lost, "the hold was released meanwhile").with_name(&self.0.name));
@@ -174,6 +192,19 @@ impl Lease {
         drop(record);
         self.0.changed.notify_waiters();
         Ok(Armed(()))
+    }
+
+    /// What carries the hold, a session, lives until `ttl`, less a tenth, after `sent`, unless it is known to live for
+    /// longer already; with it the belief ends too. For a fixed lease, whose own end no arming moves. Clears a suspicion
+    /// that is older than `sent`. Call it before the lease is armed and whenever the session is known to live on.
+    pub fn carry(&self, sent: Sent, ttl: Duration) {
+        let mut record = self.lock(Instant::now());
+        if matches!(record.phase, Phase::Unarmed | Phase::Live) {
+            record.carrier_end = Some(rules::belief_ends(record.carrier_end, sent.at, ttl, false));
+            record.clear_suspicion(sent);
+            drop(record);
+            self.0.changed.notify_waiters();
+        }
     }
 
     /// Marks the hold as suspect until an arming that was sent after now.
@@ -208,7 +239,7 @@ impl Lease {
     pub fn valid_for(&self) -> Duration {
         let now = Instant::now();
         let record = self.lock(now);
-        match (record.phase, record.end) {
+        match (record.phase, record.end()) {
             (Phase::Live, Some(end)) => end.saturating_duration_since(now),
             _ => Duration::ZERO,
         }
@@ -229,7 +260,7 @@ impl Lease {
                     Phase::Released => return Ended::Released,
                     Phase::Lost(cause) => return Ended::Lost(self.lost(cause)),
                     Phase::Unarmed => None,
-                    Phase::Live | Phase::Releasing => record.end,
+                    Phase::Live | Phase::Releasing => record.end(),
                 }
             };
             match end {
@@ -284,7 +315,7 @@ impl Lease {
 
     /// When belief ends, for whoever keeps a timer.
     pub(crate) fn end(&self) -> Option<Instant> {
-        self.0.record.lock().end
+        self.0.record.lock().end()
     }
 
     pub(crate) fn is_live(&self) -> bool {
@@ -298,7 +329,7 @@ impl Lease {
     /// The record as it stands at `now`: a lease whose end has passed is over, whether anybody saw it or not.
     fn lock(&self, now: Instant) -> std::sync::MutexGuard<'_, Record> {
         let mut record = self.0.record.lock();
-        if record.end.is_some_and(|end| rules::has_expired(end, now)) {
+        if record.end().is_some_and(|end| rules::has_expired(end, now)) {
             match record.phase {
                 Phase::Live => self.set_lost(&mut record, LostCause::Expired),
                 // Unanswered, but nobody believes in it any more.

@@ -62,6 +62,24 @@ async fn a_fixed_end_stays() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_fixed_lease_ends_with_what_carries_it() {
+    let session = Duration::from_secs(4);
+    let lease = Lease::fixed(LockName::new("a").unwrap());
+    lease.carry(lease.sending(), session);
+    lease.arm(lease.sending(), TTL).unwrap();
+    assert_eq!(lease.valid_for(), Duration::from_millis(3600));
+    pass(3).await;
+    lease.suspect();
+    lease.carry(lease.sending(), session);
+    assert_eq!(lease.state(), HoldState::Held);
+    assert_eq!(lease.valid_for(), Duration::from_millis(3600));
+    pass(4).await;
+    assert!(is_expired(&lease), "the session was not heard of in time");
+    lease.carry(lease.sending(), session);
+    assert!(is_expired(&lease));
+}
+
+#[tokio::test(start_paused = true)]
 async fn only_what_was_sent_after_a_suspicion_clears_it() {
     let lease = lease();
     lease.arm(lease.sending(), TTL).unwrap();
