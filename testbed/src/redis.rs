@@ -100,8 +100,9 @@ impl Recipe for Redis {
     }
 
     fn is_ready(&self, run: &Run<'_>) -> bool {
-        ask(run.port, self.password.as_deref())
-            .is_ok_and(|answer| answer.contains(&format!("process_id:{}\r", run.pid)) && answer.contains("loading:0\r"))
+        ask(run.port, self.password.as_deref()).is_ok_and(|answer| {
+            answer.contains(&format!("process_id:{}\r", run.pid)) && answer.contains("\nloading:0\r")
+        })
     }
 }
 

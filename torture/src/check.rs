@@ -11,6 +11,8 @@ use crate::setting::{Fault, Model, name_of};
 
 use self::holds::{Hold, Operation};
 
+pub(crate) use self::order::overlaps;
+
 pub(crate) mod holds;
 mod loss;
 mod order;
@@ -126,7 +128,7 @@ impl History {
             .iter()
             .filter_map(|operation| operation.hold.as_ref())
             .collect();
-        let overlaps = order::overlaps(&holds);
+        let overlaps = overlaps(&holds);
         let (recovery, late) = usage::recovery(self, &holds);
         let lost_fenced = self.lost_updates(true);
 

@@ -211,6 +211,8 @@ pub(crate) fn parse_process_file(name: &str) -> Option<(usize, u32)> {
 pub(crate) const RESOURCE: &str = "resource.jsonl";
 pub(crate) const NEMESIS: &str = "nemesis.jsonl";
 pub(crate) const OUTCOME: &str = "outcome.json";
+/// The picture.
+pub(crate) const TIMELINE: &str = "timeline.html";
 
 #[cfg(test)]
 mod tests {

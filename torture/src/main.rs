@@ -2,21 +2,22 @@
 
 #![forbid(unsafe_code)]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::check::History;
 use crate::error::{Error, Result};
 use crate::plant::Plant;
 use crate::setting::{Backend, Fault, Setting, name_of};
 
+mod acceptance;
 mod check;
 mod clock;
 mod error;
 mod history;
+mod matrix;
 mod nemesis;
 mod observed;
 mod plant;
@@ -25,6 +26,7 @@ mod run;
 mod servers;
 mod setting;
 mod slot;
+mod timeline;
 mod worker;
 
 /// Shows for every backend that the contract holds when things break.
@@ -47,6 +49,10 @@ enum Command {
     },
     /// Lists the bugs that `run --plant` puts in, each with the check that catches it
     Plants,
+    /// Runs every backend with every fault, and the plants, and writes a report
+    Matrix(Matrix),
+    /// Lists the acceptance tests, each with its home
+    Acceptance,
     /// What `run` starts
     #[command(hide = true)]
     Worker { job: String },
@@ -63,9 +69,9 @@ struct Run {
     /// How many locks they share
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=64))]
     locks: u8,
-    /// For how long things break
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    secs: u64,
+    /// For how long things break [default: 20; 10 with a plant]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    secs: Option<u64>,
     /// How long a hold survives its process, like 500ms [default: by the backend]
     #[arg(long, value_parser = humantime::parse_duration)]
     ttl: Option<Duration>,
@@ -84,6 +90,22 @@ struct Run {
     /// Where to leave the history, a new or empty directory [default: a temporary one]
     #[arg(long)]
     dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct Matrix {
+    /// Each cell for a minute and with five seeds, not ten seconds and one
+    #[arg(long)]
+    long: bool,
+    /// Only the cells with this in their names
+    #[arg(long)]
+    only: Option<String>,
+    /// Where histories and pictures go [default: target/torture]
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// Where the report goes [default: docs/torture.md]
+    #[arg(long)]
+    report: Option<PathBuf>,
 }
 
 fn parse_fault(word: &str) -> std::result::Result<Option<Fault>, String> {
@@ -114,7 +136,7 @@ impl Run {
             backend: self.backend,
             procs: self.procs.into(),
             locks: self.locks.into(),
-            secs: self.secs,
+            secs: self.secs.unwrap_or(if self.plant.is_some() { 10 } else { 20 }),
             ttl: self.ttl.unwrap_or_else(|| self.backend.default_ttl()),
             nemesis,
             seed: self.seed,
@@ -141,13 +163,20 @@ fn execute(command: Command) -> Result<u8> {
     match command {
         Command::Run(run) => run_once(&run),
         Command::Check { dir } => {
-            let verdict = History::read(&dir)?.judge();
+            let (_, verdict) = matrix::judge(&dir)?;
             println!("{verdict}");
             Ok(verdict.exit_code())
         }
         Command::Plants => {
             for plant in Plant::value_variants() {
                 println!("{} {}", name_of(plant), plant.caught_by());
+            }
+            Ok(0)
+        }
+        Command::Matrix(matrix) => run_matrix(matrix),
+        Command::Acceptance => {
+            for entry in acceptance::ALL {
+                println!("{entry}");
             }
             Ok(0)
         }
@@ -169,9 +198,34 @@ fn run_once(arguments: &Run) -> Result<u8> {
         None => temporary.path(),
     };
     runtime()?.block_on(run::run(setting, dir))?;
-    let verdict = History::read(dir)?.judge();
+    let (_, verdict) = matrix::judge(dir)?;
     println!("{verdict}");
     Ok(verdict.exit_code())
+}
+
+fn run_matrix(arguments: Matrix) -> Result<u8> {
+    let Matrix {
+        long,
+        only,
+        dir,
+        report,
+    } = arguments;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+    let root = root.ok_or_else(|| Error::new("torture is no folder of a workspace"))?;
+    let mut command = "cargo run --release -p torture -- matrix".to_owned();
+    if long {
+        command += " --long";
+    }
+    if let Some(only) = &only {
+        command += &format!(" --only {only}");
+    }
+    matrix::run_all(&matrix::Options {
+        long,
+        only,
+        dir: dir.unwrap_or_else(|| root.join("target/torture")),
+        report: report.unwrap_or_else(|| root.join("docs/torture.md")),
+        command,
+    })
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime> {

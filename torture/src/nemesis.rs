@@ -14,6 +14,7 @@ use crate::clock;
 use crate::error::{Error, Result};
 use crate::history::{Strike, Writer};
 use crate::observed::name;
+use crate::resource::Resource;
 use crate::servers::LockServer;
 use crate::setting::{Fault, Setting};
 use crate::slot::Slot;
@@ -25,6 +26,7 @@ pub(crate) struct Nemesis {
     pub(crate) setting: Setting,
     pub(crate) slots: Arc<Vec<Slot>>,
     pub(crate) server: LockServer,
+    pub(crate) resource: Resource,
     /// Past all proxies: to find out who holds what.
     pub(crate) locker: Locker,
     pub(crate) history: Writer,
@@ -148,7 +150,11 @@ impl Nemesis {
                 };
                 let from = clock::now();
                 if stopped {
-                    self.last(rng, 1.0..1.6, until).await;
+                    let at_the_worst_moment = rng.random_bool(0.7);
+                    let end = Instant::now() + self.of_ttl(rng.random_range(1.0..1.6));
+                    while Instant::now() < end && !(at_the_worst_moment && self.resource.is_ripe(slot.index)) {
+                        sleep(Duration::from_millis(1)).await;
+                    }
                     slot.signal(Signal::CONT);
                 }
                 (from, stopped)

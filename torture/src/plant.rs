@@ -1,14 +1,15 @@
 //! Bugs put in on purpose, each a real one of some lock library: every one must be caught by its check.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use clap::ValueEnum;
 use lock_core::backend::{
-    AcquireRequest, Attempt, Capabilities, DistributedLock, Hold, Lease, LockStatus, ReleaseOptions, ReleaseOutcome,
-    Renewal,
+    AcquireRequest, Attempt, Capabilities, DistributedLock, Hold, HolderId, Lease, LockStatus, ReleaseOptions,
+    ReleaseOutcome, Renewal, RequestControl, RequestOptions, Terms,
 };
 use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 use lock_redis::redis::{self, Cmd, FromRedisValue};
@@ -85,6 +86,8 @@ pub(crate) struct Planted {
     plant: Plant,
     backend: Arc<dyn DistributedLock>,
     raw: Raw,
+    /// What is asked in place of a request whose lease is not to be armed by the backend.
+    others: Mutex<HashMap<HolderId, (AcquireRequest, RequestControl)>>,
 }
 
 /// Commands past the backend, each on a connection of its own.
@@ -121,6 +124,7 @@ pub(crate) fn planted(
                 url: url.to_owned(),
                 address,
             },
+            others: Mutex::default(),
         }),
         None => backend,
     }
@@ -142,8 +146,10 @@ impl DistributedLock for Planted {
             std::mem::forget(std::net::TcpStream::connect(self.raw.address));
         }
         let ttl = request.ttl();
-        let Attempt::Granted(hold, mut armed) = self.backend.acquire(request).await? else {
-            return Ok(Attempt::Busy(request.last_busy().unwrap_or_default()));
+        let asked = self.other(request).unwrap_or_else(|| request.clone());
+        let (hold, mut armed) = match self.backend.acquire(&asked).await? {
+            Attempt::Granted(hold, armed) => (hold, armed),
+            other => return Ok(other),
         };
         let key = format!("{REDIS_PREFIX}{}", request.name());
         let mut token = hold.token();
@@ -174,11 +180,27 @@ impl DistributedLock for Planted {
     }
 
     async fn abandon(&self, request: &AcquireRequest) -> Result<()> {
-        self.backend.abandon(request).await
+        let asked = self.other(request).unwrap_or_else(|| request.clone());
+        self.backend.abandon(&asked).await
     }
 
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
         self.backend.status(name).await
+    }
+}
+
+impl Planted {
+    /// The request with a lease of its own: a fixed one can be armed only once.
+    fn other(&self, request: &AcquireRequest) -> Option<AcquireRequest> {
+        if self.plant != Plant::LeaseFromReply || !request.is_fixed() {
+            return None;
+        }
+        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        let (other, _) = others.entry(request.holder()).or_insert_with(|| {
+            let options = RequestOptions::new(request.name().clone(), Terms::new(request.ttl()));
+            options.wait(request.wait()).fixed(true).start()
+        });
+        Some(other.clone())
     }
 }
 

@@ -1,5 +1,6 @@
 //! The resource that the locks protect: counters with a fence, and their mirrors without one.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -60,6 +61,7 @@ impl Register {
 #[derive(Debug)]
 pub(crate) struct Resource {
     address: SocketAddr,
+    state: Arc<Mutex<State>>,
 }
 
 #[derive(Debug)]
@@ -67,6 +69,10 @@ struct State {
     fenced: Vec<Register>,
     mirror: Vec<Register>,
     history: Writer,
+    /// Who has read which version of which register and not written it since.
+    reading: HashMap<(usize, usize), u64>,
+    /// Who read a register last, if nobody wrote since.
+    last_reader: Vec<Option<usize>>,
 }
 
 impl Resource {
@@ -77,13 +83,26 @@ impl Resource {
             fenced: vec![Register::default(); locks],
             mirror: vec![Register::default(); locks],
             history,
+            reading: HashMap::new(),
+            last_reader: vec![None; locks],
         }));
+        let shared = state.clone();
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, state.clone()));
+                tokio::spawn(serve(stream, shared.clone()));
             }
         });
-        Ok(Self { address })
+        Ok(Self { address, state })
+    }
+
+    /// Whether somebody else has read what this process has read and not written, and nobody wrote it: the moment at
+    /// which its write would do most harm.
+    pub(crate) fn is_ripe(&self, process: usize) -> bool {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.reading.iter().any(|((reader, lock), version)| {
+            let other = state.last_reader[*lock].is_some_and(|last| last != process);
+            *reader == process && other && state.fenced[*lock].version == *version
+        })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -121,6 +140,15 @@ impl State {
             &mut self.mirror
         };
         let reply = registers[lock].apply(access, token);
+        if token.is_some() && !reply.refused {
+            if access == Access::Write {
+                self.reading.remove(&(process, lock));
+                self.last_reader[lock] = None;
+            } else {
+                self.reading.insert((process, lock), reply.version);
+                self.last_reader[lock] = Some(process);
+            }
+        }
         let (version, refused) = (reply.version, reply.refused);
         self.history.line(&Use {
             t: clock::now(),

@@ -51,6 +51,7 @@ pub(crate) async fn run(setting: Setting, dir: &Path) -> Result<()> {
         setting: setting.clone(),
         slots: slots.clone(),
         server,
+        resource,
         locker,
         history: Writer::create(&dir.join(NEMESIS))?,
         server_in_use: tokio::sync::Mutex::default(),
@@ -59,9 +60,9 @@ pub(crate) async fn run(setting: Setting, dir: &Path) -> Result<()> {
         slot.start(0).await?;
     }
     for slot in slots.iter() {
-        if !slot.has_held(PATIENCE).await {
+        if !slot.is_ready(PATIENCE).await {
             return Err(Error::new(format!(
-                "process {} had no hold within {PATIENCE:?}",
+                "process {} did not reach the server within {PATIENCE:?}",
                 slot.index
             )));
         }
@@ -77,7 +78,7 @@ pub(crate) async fn run(setting: Setting, dir: &Path) -> Result<()> {
 
     let outcome = Outcome {
         setting,
-        about: about(),
+        about: nemesis.server.version().await?,
         begin,
         healed,
         end: clock::now(),
@@ -99,18 +100,15 @@ fn tell_all(slots: &[Slot], order: Order) {
 async fn look_back(nemesis: &Nemesis, before: usize) -> Result<(Vec<String>, usize, Vec<String>)> {
     let (setting, slots) = (&nemesis.setting, &nemesis.slots);
     let (mut leftovers, mut problems) = (Vec::new(), Vec::new());
-    let mut all_drained = true;
+    // Whoever waits longest waits for some holds of others in a row.
+    let deadline = Instant::now() + setting.ttl * 10 + Duration::from_secs(5);
     for slot in slots.iter() {
-        if slot.has_drained(PATIENCE).await {
+        if slot.has_drained(deadline - Instant::now()).await {
             continue;
         }
-        all_drained = false;
         match slot.ended() {
             Some(status) => problems.push(format!("process {} ended by itself: {status}", slot.index)),
-            None => leftovers.push(format!(
-                "process {} did not come to an end within {PATIENCE:?}",
-                slot.index
-            )),
+            None => leftovers.push(format!("process {} still waits or holds", slot.index)),
         }
     }
     sleep(setting.ttl * 2 + setting.backend.tick()).await;
@@ -118,7 +116,7 @@ async fn look_back(nemesis: &Nemesis, before: usize) -> Result<(Vec<String>, usi
     for slot in slots.iter() {
         slot.signal(Signal::CONT);
         match slot.end(PATIENCE).await {
-            Some(status) if status.success() || !all_drained => {}
+            Some(status) if status.success() => {}
             Some(status) => problems.push(format!("process {} ended with {status}", slot.index)),
             None => problems.push(format!("process {} does not end", slot.index)),
         }
@@ -131,8 +129,4 @@ async fn look_back(nemesis: &Nemesis, before: usize) -> Result<(Vec<String>, usi
         connections = nemesis.server.connections().await?;
     }
     Ok((leftovers, connections, problems))
-}
-
-fn about() -> String {
-    format!("polylock {}", env!("CARGO_PKG_VERSION"))
 }

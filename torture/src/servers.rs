@@ -124,6 +124,31 @@ impl LockServer {
         })
     }
 
+    /// What the server says it is.
+    pub(crate) async fn version(&self) -> Result<String> {
+        Ok(match self.backend {
+            Backend::Redis => {
+                let info: String = redis::cmd("INFO")
+                    .arg("server")
+                    .query_async(&mut self.redis().await?)
+                    .await?;
+                let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
+                format!("Redis {}", version.unwrap_or("of an unknown version"))
+            }
+            Backend::MysqlRow => {
+                let mut connection = sqlx::mysql::MySqlConnection::connect(&self.server.url()).await?;
+                let row = sqlx::query("SELECT VERSION()").fetch_one(&mut connection).await?;
+                row.try_get(0)?
+            }
+            Backend::Zookeeper => {
+                let answer = self.zookeeper_says()?;
+                let version = answer.lines().find_map(|line| line.strip_prefix("zk_version"));
+                let version = version.and_then(|version| version.split('-').next()).unwrap_or("");
+                format!("ZooKeeper {}", version.trim())
+            }
+        })
+    }
+
     async fn redis(&self) -> Result<redis::aio::MultiplexedConnection> {
         let client = redis::Client::open(self.server.url())?;
         Ok(client.get_multiplexed_async_connection().await?)
@@ -131,15 +156,20 @@ impl LockServer {
 
     /// One number of `mntr`.
     fn zookeeper(&self, what: &str) -> Result<usize> {
+        let answer = self.zookeeper_says()?;
+        let value = answer
+            .lines()
+            .find_map(|line| line.strip_prefix(what)?.trim().parse().ok());
+        value.ok_or_else(|| Error::new(format!("ZooKeeper's mntr says nothing of {what}")))
+    }
+
+    fn zookeeper_says(&self) -> Result<String> {
         let mut stream = TcpStream::connect(self.address())?;
         stream.set_read_timeout(Some(Duration::from_secs(5)))?;
         stream.write_all(b"mntr")?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
-        let value = answer
-            .lines()
-            .find_map(|line| line.strip_prefix(what)?.trim().parse().ok());
-        value.ok_or_else(|| Error::new(format!("ZooKeeper's mntr says nothing of {what}")))
+        Ok(answer)
     }
 }
 

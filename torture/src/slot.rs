@@ -15,7 +15,7 @@ use crate::clock;
 use crate::error::{Error, Result};
 use crate::servers::LockServer;
 use crate::setting::Setting;
-use crate::worker::{DRAINED, HELD, Job, Order};
+use crate::worker::{DRAINED, Job, Order, READY};
 
 /// The place of one worker process; a killed one is followed by another.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ struct Worker {
 enum Said {
     #[default]
     Nothing,
-    Held,
+    Ready,
     Drained,
 }
 
@@ -93,7 +93,7 @@ impl Slot {
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(std::result::Result::ok) {
                 match line.as_str() {
-                    HELD => say.send_replace(Said::Held),
+                    READY => say.send_replace(Said::Ready),
                     DRAINED => say.send_replace(Said::Drained),
                     _ => continue,
                 };
@@ -144,9 +144,9 @@ impl Slot {
             .is_some_and(|worker| matches!(waitid(WaitId::Pid(worker.pid()), options), Ok(Some(_))))
     }
 
-    /// Waits until its process has had a hold.
-    pub(crate) async fn has_held(&self, limit: Duration) -> bool {
-        self.has_said(Said::Held, limit).await
+    /// Waits until its process has reached the server.
+    pub(crate) async fn is_ready(&self, limit: Duration) -> bool {
+        self.has_said(Said::Ready, limit).await
     }
 
     /// Waits until its process holds nothing and waits for nothing.

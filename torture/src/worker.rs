@@ -67,7 +67,7 @@ impl Order {
 }
 
 /// What a worker says on its standard output.
-pub(crate) const HELD: &str = "held";
+pub(crate) const READY: &str = "ready";
 pub(crate) const DRAINED: &str = "drained";
 
 /// What the actors of a process share.
@@ -80,7 +80,6 @@ struct Shared {
     finishing: AtomicBool,
     gap: AtomicBool,
     last_op: AtomicU64,
-    held_once: AtomicBool,
     watched: Mutex<Vec<Watched>>,
 }
 
@@ -128,7 +127,6 @@ async fn work(job: Job, history: Writer) -> Result<()> {
         finishing: AtomicBool::new(false),
         gap: AtomicBool::new(false),
         last_op: AtomicU64::new(0),
-        held_once: AtomicBool::new(false),
         watched: Mutex::default(),
     });
     std::thread::spawn({
@@ -136,6 +134,11 @@ async fn work(job: Job, history: Writer) -> Result<()> {
         move || obey(&shared)
     });
     canary::start(shared.clone());
+    // One that follows a killed one may find the server broken, and goes on all the same.
+    if shared.job.incarnation == 0 {
+        shared.locker.connect().await?;
+    }
+    say(READY);
     let mut actors = Vec::new();
     for number in 0..ACTORS {
         let resource = Client::connect(shared.job.process, shared.job.resource).await?;
@@ -169,12 +172,6 @@ impl Shared {
         if self.locker.capabilities().session_renewal {
             let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
             watched.push(Watched { watch, lock, end });
-        }
-    }
-
-    fn held(&self) {
-        if !self.held_once.swap(true, Ordering::Relaxed) {
-            say(HELD);
         }
     }
 }

@@ -6,7 +6,7 @@ use super::holds::Hold;
 use super::{Breach, Check, History};
 
 /// Pairs of holds of one lock that were believed in at once.
-pub(super) fn overlaps<'a>(holds: &[&'a Hold]) -> Vec<(&'a Hold, &'a Hold)> {
+pub(crate) fn overlaps<'a>(holds: &[&'a Hold]) -> Vec<(&'a Hold, &'a Hold)> {
     let mut sorted: Vec<&Hold> = holds.iter().copied().filter(|hold| hold.believed > hold.held).collect();
     sorted.sort_by_key(|hold| (hold.lock, hold.held));
     let mut pairs = Vec::new();

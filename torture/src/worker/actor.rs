@@ -92,7 +92,6 @@ impl Actor {
         let token = guard.token().as_u64();
         self.shared.history.at(held, Event::Held { op, lock, token, end });
         self.shared.watch(guard.watch(), lock, end);
-        self.shared.held();
         self.tell_of_loss(op, &guard);
         if stay.extended {
             // A failure leaves the hold as it was, and is seen by the checks.
@@ -190,23 +189,23 @@ impl Actor {
             fixed: false,
             extended: false,
         };
-        // Of a hundred. Where the ttl is long, there would be few holds.
-        let rare = if backend == Backend::Redis { 12 } else { 4 };
+        // So many of a hundred. Where the ttl is long, there would be few holds.
+        let share = if backend == Backend::Redis { 10 } else { 4 };
         let drawn = self.rng.random_range(0..100);
         if self.shared.is_calm() {
             return short;
         }
-        match drawn / rare {
+        match drawn / share {
             0 => Stay {
-                time: self.between(0.3 * ttl, 1.5 * ttl),
+                time: self.between(0.3 * ttl, 2.5 * ttl),
                 ..short
             },
-            1 => Stay {
+            1 | 2 => Stay {
                 time: self.between(0.3 * ttl, 1.2 * ttl),
                 fixed: true,
                 ..short
             },
-            2 if backend.extends() => Stay {
+            3 if backend.extends() => Stay {
                 time: self.between(0.8 * ttl, 2.2 * ttl),
                 extended: true,
                 ..short

@@ -1,0 +1,155 @@
+//! A selection of the matrix that fits into a test run: `cargo test --release -p torture --test selection`.
+
+use std::process::{Command, Output};
+
+/// Runs the program. What it prints, its own exit code.
+fn torture(arguments: &[&str]) -> (String, i32) {
+    let Output { status, stdout, stderr } = Command::new(env!("CARGO_BIN_EXE_torture"))
+        .args(arguments)
+        .output()
+        .expect("it can be started");
+    let printed = format!(
+        "{}{}",
+        String::from_utf8_lossy(&stdout),
+        String::from_utf8_lossy(&stderr)
+    );
+    (printed, status.code().expect("it ends by itself"))
+}
+
+/// A cell of the matrix: its contract is kept.
+fn kept(cell: &str) -> String {
+    let (backend, faults) = cell.split_once('/').expect("a cell is a backend and its faults");
+    kept_under(&["--backend", backend, "--nemesis", faults])
+}
+
+fn kept_under(options: &[&str]) -> String {
+    let (printed, code) = torture(&[&["run", "--secs", "8", "--seed", "7"], options].concat());
+    assert_eq!(code, 0, "{options:?}\n{printed}");
+    printed
+}
+
+fn counted(printed: &str, what: &str) -> u64 {
+    let result = printed
+        .lines()
+        .find(|line| line.starts_with("RESULT "))
+        .expect("there is a result");
+    let word = result
+        .split(' ')
+        .find_map(|word| word.strip_prefix(what)?.strip_prefix('='));
+    word.and_then(|number| number.parse().ok())
+        .unwrap_or_else(|| panic!("no {what} in {result:?}"))
+}
+
+#[test]
+fn redis() {
+    if testbed::skip_offline() {
+        return;
+    }
+    for cell in ["redis/stop", "redis/kill", "redis/gap", "redis/script-flush"] {
+        kept(cell);
+    }
+    kept_under(&["--nemesis", "hole,oneway,reset,reply-loss,server-kill"]);
+    let printed = kept("redis/clock");
+    assert_eq!(counted(&printed, "lost_fenced"), 0, "{printed}");
+}
+
+#[test]
+fn mysql_row() {
+    if testbed::skip_offline() {
+        return;
+    }
+    kept_under(&["--backend", "mysql-row", "--nemesis", "stop,kill,hole"]);
+}
+
+#[test]
+fn zookeeper() {
+    if testbed::skip_offline() {
+        return;
+    }
+    kept_under(&["--backend", "zookeeper", "--nemesis", "stop,kill,hole"]);
+}
+
+/// The fence alone protects those who do not look at their guard.
+#[test]
+fn without_checks_only_the_fence_protects() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let printed = kept_under(&["--nemesis", "stop", "--no-deadline-checks"]);
+    assert!(
+        counted(&printed, "lost") > 0,
+        "nothing was lost without a fence: this proves nothing\n{printed}"
+    );
+    assert_eq!(counted(&printed, "lost_fenced"), 0, "{printed}");
+}
+
+/// Every bug that is put in is caught, by its own check; and the same run without it is kept.
+#[test]
+fn plants_are_caught() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let (plants, code) = torture(&["plants"]);
+    assert_eq!(code, 0);
+    assert!(plants.lines().count() >= 6, "{plants}");
+    for line in plants.lines() {
+        let (plant, check) = line.split_once(' ').expect("a plant and its check");
+        let (printed, code) = torture(&["run", "--plant", plant, "--seed", "7"]);
+        assert_eq!(code, 1, "{plant}\n{printed}");
+        assert!(
+            printed.contains(&format!("BROKEN check={check}\n")),
+            "{plant}\n{printed}"
+        );
+    }
+    // What brings the plants to light breaks nothing by itself; `stop`, `kill` and `gap` are above.
+    for faults in ["oneway", "hole", "server-lose"] {
+        kept_under(&["--nemesis", faults]);
+    }
+}
+
+#[test]
+fn whatever_shows_nothing_exits_with_2() {
+    for wrong in [
+        &["run", "--nemesis", "earthquake"][..],
+        &["run", "--procs", "0"],
+        &["run", "--ttl", "soon"],
+        &["run", "--plant", "none-such"],
+        &["run", "--plant", "connection-leak", "--backend", "zookeeper"],
+        &["run", "--backend", "zookeeper", "--nemesis", "clock"],
+        &["check", "/no/such/directory"],
+        &["walk"],
+    ] {
+        let (printed, code) = torture(wrong);
+        assert_eq!(code, 2, "{wrong:?}\n{printed}");
+        assert!(printed.contains("error"), "{wrong:?}\n{printed}");
+    }
+}
+
+#[test]
+fn a_server_that_does_not_start_exits_with_2() {
+    let output = Command::new(env!("CARGO_BIN_EXE_torture"))
+        .args(["run", "--secs", "1"])
+        .env_remove("POLYLOCK_REDIS_URL")
+        .env("POLYLOCK_REDIS_SERVER", "/no/such/program")
+        .output()
+        .expect("it can be started");
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+/// A run can be judged again from what it left.
+#[test]
+fn a_history_is_judged_alone() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().to_str().expect("its name is plain");
+    let ran = kept_under(&["--nemesis", "stop", "--dir", path]);
+    let (checked, code) = torture(&["check", path]);
+    assert_eq!((checked, code), (ran, 0));
+    let page = std::fs::read_to_string(dir.path().join("timeline.html")).expect("there is a picture");
+    assert!(
+        page.contains("<svg") && page.contains("stop for"),
+        "the picture shows neither holds nor faults"
+    );
+}
