@@ -86,6 +86,11 @@ impl Held {
         !self.reported.swap(true, Ordering::SeqCst)
     }
 
+    /// Whether a delete was sent, or is about to be.
+    pub(crate) fn is_releasing(&self) -> bool {
+        self.releasing.load(Ordering::SeqCst)
+    }
+
     /// Sends the delete, at once, so that whatever this process sends afterwards comes after it.
     pub(crate) fn begin_release(&self) {
         if !self.releasing.swap(true, Ordering::SeqCst) {

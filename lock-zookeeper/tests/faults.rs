@@ -118,7 +118,10 @@ async fn a_fixed_lease_does_not_outlive_its_session() {
     let _hold = granted(within(backend.acquire(&request)).await);
     sleep(2 * SESSION).await;
     assert_eq!(request.lease().state(), HoldState::Held);
-    assert!(request.lease().valid_for() <= SESSION, "it is believed in no longer than the session");
+    assert!(
+        request.lease().valid_for() <= SESSION,
+        "it is believed in no longer than the session"
+    );
     let paused = Instant::now();
     server.pause().unwrap();
     assert!(matches!(within(request.lease().ended()).await, Ended::Lost(_)));

@@ -31,6 +31,13 @@ impl Worker {
             // Nobody believes in it any more, but it was asked for in full. One that ended earlier was lost.
             event = self.event(&held.path, Some(granted + ttl)).await;
         }
+        if matches!(event, Event::TakenAway)
+            && held.is_releasing()
+            && let Some(delete) = self.releases.recv().await
+        {
+            // It was our own delete that took the node away: it is sent before it is handed to us.
+            event = Event::Release(delete);
+        }
         self.session.forget(request.holder());
         match event {
             Event::Release(delete) => self.release(delete, &held.path).await,
