@@ -61,6 +61,8 @@
 //!   or group replication cluster, knows nothing of them. After a failover the old server's holders must have ended.
 //! - Pools between client and server that give out a connection per transaction or statement (ProxySQL's multiplexing,
 //!   for one) must not do so for this user.
+//! - A network that falls silent while somebody waits is noticed when the wait's own time and the response timeout have
+//!   passed. A server that crashes is noticed at once.
 //! - A row stays for each name that was ever locked: it keeps the token. Rows of names that are not locked may be
 //!   deleted at any time while the server's clock is right.
 //!

@@ -139,7 +139,7 @@ impl Server {
             match session.run(sql.clone(), None, limit).await {
                 Err(error) if error.is_end() => {}
                 answer => {
-                    session.rest();
+                    drop(session.rest());
                     *control = Some(session);
                     return Ok(answer?);
                 }
@@ -147,7 +147,7 @@ impl Server {
         }
         let session = self.open(Commits::ByItself, std::future::pending()).await?;
         let answer = session.run(sql, None, limit).await;
-        session.rest();
+        drop(session.rest());
         *control = Some(session);
         Ok(answer?)
     }

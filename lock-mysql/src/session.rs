@@ -18,6 +18,7 @@ use crate::sql::seconds_up;
 
 use self::worker::Worker;
 
+mod connection;
 mod held;
 mod worker;
 
@@ -121,10 +122,10 @@ impl Session {
         let identity = Identity::random();
         // Also a panic of the driver's on garbage ends here, and not in the caller.
         let task = runtime.spawn(async move {
-            match worker::connect(&options, commits, identity).await {
-                Ok(connection) => {
+            match connection::connect(&options, commits, identity).await {
+                Ok(connected) => {
                     if ready.send(Ok(())).is_ok() {
-                        Worker::new(connection, receiver, task_seat).run().await;
+                        Worker::new(connected, receiver, task_seat).run().await;
                     }
                 }
                 Err(error) => drop(ready.send(Err(error))),
@@ -203,10 +204,11 @@ impl Session {
         drop(self.commands.send(Command::Hold(held)));
     }
 
-    /// Nothing is under way: the permit goes back, the connection stays open for a while.
-    pub(crate) fn rest(&self) {
-        self.seat.leave();
+    /// Nothing is under way: the connection stays open for a while. Gives back the permit.
+    pub(crate) fn rest(&self) -> Option<OwnedSemaphorePermit> {
+        let permit = self.seat.lock().take();
         drop(self.commands.send(Command::Rest));
+        permit
     }
 
     /// Counts this connection as in use.

@@ -19,8 +19,7 @@ use crate::session::{Answer, Held, Session};
 /// How many times a statement may fail for reasons that a repetition cures.
 const SETBACKS: u32 = 20;
 
-/// The longest single wait for a row: as long may a waiter that died without a word still be served, and its hold
-/// ends at once.
+/// The longest single wait for a row: so long may a waiter that fell silent keep its place in the queue.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// How an attempt on one connection ended, if not with an error.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::backend::{AcquireRequest, Hold, ReleaseOptions, ReleaseOutcome, Renewal};
-use lock_core::{Error, ErrorKind, FencingToken, Result};
+use lock_core::{Error, ErrorKind, FencingToken, HoldState, Result};
 
 use super::backend::Shared;
 use crate::error::SqlError;
@@ -57,6 +57,10 @@ impl Hold for RowHold {
     }
 
     async fn renew(&self, ttl: Duration) -> Result<Renewal> {
+        // The server may keep it a little longer than we may believe in it: nothing is to revive it.
+        if matches!(self.request.lease().state(), HoldState::Lost(_)) {
+            return Ok(Renewal::Lost);
+        }
         match self.shared.keep(&self.session, &self.request, ttl).await {
             Ok(answer) => Ok(Renewal::Renewed(self.request.lease().arm(answer.sent, ttl)?)),
             // The connection is the hold.

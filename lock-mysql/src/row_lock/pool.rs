@@ -58,7 +58,8 @@ impl Pool {
 
     /// Keeps a connection on which nothing is under way.
     pub(super) fn give_back(&self, session: Arc<Session>) {
-        session.rest();
+        // Only when it is among the idle ones may somebody else come in, who would open another.
+        let _seat = session.rest();
         let mut idle = self.idle();
         // Those that were idle for longest end first.
         while idle.front().is_some_and(|session| session.has_ended()) {

@@ -4,14 +4,14 @@ use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::TryStreamExt;
 use lock_core::backend::{HolderId, Sent};
-use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Either};
+use sqlx::Connection;
+use sqlx::mysql::MySqlConnection;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-use super::{Answer, Command, Commits, Done, Held, Identity, Reply, Seat, column};
+use super::connection::{SPARE_AT_SERVER, execute};
+use super::{Answer, Command, Held, Reply, Seat};
 use crate::error::SqlError;
 use crate::sql::seconds_up;
 
@@ -22,8 +22,6 @@ const PING: Duration = Duration::from_millis(500);
 const REST: Duration = Duration::from_millis(400);
 /// How long an unused connection is kept.
 const SPARE: Duration = Duration::from_secs(60);
-/// How long the server keeps it: somewhat longer, so that it is us who close it.
-const SPARE_AT_SERVER: Duration = Duration::from_secs(90);
 /// How long a farewell may take.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -52,34 +50,6 @@ enum Phase {
     Resting { since: Instant, told: bool },
     /// It carries a hold.
     Holding { held: Held, ping: Instant },
-}
-
-/// Connects and marks the connection with its identity.
-///
-/// READ UNCOMMITTED, so that a plain SELECT shows who holds a row in a transaction that is still open; rows are locked
-/// as under READ COMMITTED, without gaps. A statement that waits where none should does so for a second at most. The
-/// SQL mode is ours, whatever the server's default changes in the meaning of statements.
-pub(super) async fn connect(
-    options: &MySqlConnectOptions,
-    commits: Commits,
-    identity: Identity,
-) -> Result<MySqlConnection, SqlError> {
-    let mut connection = options.connect().await?;
-    let autocommit = u8::from(commits == Commits::ByItself);
-    let idle = seconds_up(SPARE_AT_SERVER);
-    let sql = format!(
-        "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED;\
-         SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', autocommit={autocommit}, \
-         innodb_lock_wait_timeout=1, wait_timeout={idle};\
-         SELECT CAST(GET_LOCK({identity},0) AS SIGNED);\
-         COMMIT"
-    );
-    let done = execute(&mut connection, sql).await?;
-    let marked = done.get(2).and_then(|select| select.rows.first());
-    match column(marked.ok_or(SqlError::Shape("named lock"))?, 0, "named lock")? {
-        Some(1_i64) => Ok(connection),
-        _ => Err(SqlError::Shape("named lock")),
-    }
 }
 
 impl Worker {
@@ -241,7 +211,7 @@ impl Worker {
         } = self;
         // Nobody sends any more, and the hold is over before anybody else can have it.
         drop((commands, phase));
-        drop(tokio::time::timeout(FAREWELL, connection.close()).await);
+        drop(timeout(FAREWELL, connection.close()).await);
     }
 }
 
@@ -286,24 +256,4 @@ impl Phase {
             Self::Working | Self::Resting { .. } => None,
         }
     }
-}
-
-/// Runs statements as one text and collects what each did.
-///
-/// As text, because a prepared statement takes a round trip of its own and, dropped half-way, leaves sqlx's connection
-/// confused. Every literal in it comes from [`crate::sql`].
-async fn execute(connection: &mut MySqlConnection, sql: String) -> Result<Vec<Done>, SqlError> {
-    let mut answers = sqlx::raw_sql(AssertSqlSafe(sql)).fetch_many(connection);
-    let (mut done, mut rows) = (Vec::new(), Vec::new());
-    while let Some(answer) = answers.try_next().await? {
-        match answer {
-            Either::Left(result) => done.push(Done {
-                rows: std::mem::take(&mut rows),
-                matched: result.rows_affected(),
-                id: result.last_insert_id(),
-            }),
-            Either::Right(row) => rows.push(row),
-        }
-    }
-    Ok(done)
 }

@@ -1,0 +1,62 @@
+//! What is done on the driver's connection itself.
+
+use std::time::Duration;
+
+use futures_util::TryStreamExt;
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Either};
+
+use super::{Commits, Done, Identity, column};
+use crate::error::SqlError;
+use crate::sql::seconds_up;
+
+/// How long the server keeps an unused connection: somewhat longer than we do, so that it is us who close it.
+pub(super) const SPARE_AT_SERVER: Duration = Duration::from_secs(90);
+
+/// Connects and marks the connection with its identity.
+///
+/// READ UNCOMMITTED, so that a plain SELECT shows who holds a row in a transaction that is still open; rows are locked
+/// as under READ COMMITTED, without gaps. A statement that waits where none should does so for a second at most. The
+/// SQL mode is ours, whatever the server's default changes in the meaning of statements.
+pub(super) async fn connect(
+    options: &MySqlConnectOptions,
+    commits: Commits,
+    identity: Identity,
+) -> Result<MySqlConnection, SqlError> {
+    let mut connection = options.connect().await?;
+    let autocommit = u8::from(commits == Commits::ByItself);
+    let idle = seconds_up(SPARE_AT_SERVER);
+    let sql = format!(
+        "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED;\
+         SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', autocommit={autocommit}, \
+         innodb_lock_wait_timeout=1, wait_timeout={idle};\
+         SELECT CAST(GET_LOCK({identity},0) AS SIGNED);\
+         COMMIT"
+    );
+    let done = execute(&mut connection, sql).await?;
+    let marked = done.get(2).and_then(|select| select.rows.first());
+    match column(marked.ok_or(SqlError::Shape("named lock"))?, 0, "named lock")? {
+        Some(1_i64) => Ok(connection),
+        _ => Err(SqlError::Shape("named lock")),
+    }
+}
+
+/// Runs statements as one text and collects what each did.
+///
+/// As text, because a prepared statement takes a round trip of its own and, dropped half-way, leaves sqlx's connection
+/// confused. Every literal in it comes from [`crate::sql`].
+pub(super) async fn execute(connection: &mut MySqlConnection, sql: String) -> Result<Vec<Done>, SqlError> {
+    let mut answers = sqlx::raw_sql(AssertSqlSafe(sql)).fetch_many(connection);
+    let (mut done, mut rows) = (Vec::new(), Vec::new());
+    while let Some(answer) = answers.try_next().await? {
+        match answer {
+            Either::Left(result) => done.push(Done {
+                rows: std::mem::take(&mut rows),
+                matched: result.rows_affected(),
+                id: result.last_insert_id(),
+            }),
+            Either::Right(row) => rows.push(row),
+        }
+    }
+    Ok(done)
+}
