@@ -32,6 +32,7 @@ macro_rules! __for_each_case {
             Raw Shared exclusion::names_are_held_side_by_side;
             Subject Shared exclusion::exclusion_between_tasks;
             Subject Shared exclusion::exclusion_between_clients;
+            Subject Shared exclusion::the_first_to_use_a_name_exclude_each_other;
             Subject Shared exclusion::exclusion_between_processes;
             Subject Shared exclusion::another_process_excludes_us;
             Subject Shared exclusion::namespaces_are_separate;

@@ -63,11 +63,35 @@ pub(crate) async fn exclusion_between_clients(cx: &Cx) -> Verdict {
     exclusion(cx, &clients).await
 }
 
+/// Nor are they on a name that nobody ever used: what the server keeps of it is made by one of them.
+pub(crate) async fn the_first_to_use_a_name_exclude_each_other(cx: &Cx) -> Verdict {
+    let mut clients = Vec::new();
+    for number in 0..4 {
+        let client = cx.subject().await;
+        // So that all are connected when the race begins.
+        let ask = cx.ask(&format!("own {number}")).await;
+        let Some(guard) = client.acquire(&ask).await.or_fail("acquire")? else {
+            return Err(Stop::assertion("an acquire that waits for ever was busy"));
+        };
+        guard.release().await.or_fail("release")?;
+        clients.push(client);
+    }
+    for round in 0..5 {
+        take_turns(cx, &format!("new {round}"), 1, &clients).await?;
+    }
+    Ok(())
+}
+
 async fn exclusion(cx: &Cx, clients: &[Arc<dyn Subject>]) -> Verdict {
-    let (inside, ask) = (Arc::new(AtomicU32::new(0)), cx.ask("a").await);
+    take_turns(cx, "a", 10, clients).await?;
+    cx.until_free("a", cx.patience(), "everybody has released").await
+}
+
+async fn take_turns(cx: &Cx, name: &str, rounds: u32, clients: &[Arc<dyn Subject>]) -> Verdict {
+    let (inside, ask) = (Arc::new(AtomicU32::new(0)), cx.ask(name).await);
     let mut tasks = JoinSet::new();
     for client in clients {
-        tasks.spawn(enter_often(client.clone(), ask.clone(), inside.clone()));
+        tasks.spawn(enter_often(client.clone(), ask.clone(), rounds, inside.clone()));
     }
     while let Some(task) = cx
         .within(2 * cx.patience(), "four tasks to take turns", tasks.join_next())
@@ -75,11 +99,11 @@ async fn exclusion(cx: &Cx, clients: &[Arc<dyn Subject>]) -> Verdict {
     {
         task.map_err(|panic| Stop::assertion(panic.to_string()))??;
     }
-    cx.until_free("a", cx.patience(), "everybody has released").await
+    Ok(())
 }
 
-async fn enter_often(client: Arc<dyn Subject>, ask: Ask, inside: Arc<AtomicU32>) -> Verdict {
-    for _ in 0..10 {
+async fn enter_often(client: Arc<dyn Subject>, ask: Ask, rounds: u32, inside: Arc<AtomicU32>) -> Verdict {
+    for _ in 0..rounds {
         let Some(guard) = client.acquire(&ask).await.or_fail("acquire")? else {
             return Err(Stop::assertion("an acquire that waits for ever was busy"));
         };
