@@ -184,14 +184,14 @@ impl Server {
     }
 
     fn unreached(&self, failure: Option<Error>, when: &str) -> Error {
-        let message = format!(
-            "the MySQL server at {} was not reached {when}: check that it runs and its address",
-            self.config.address()
-        );
-        let error = Error::new(ErrorKind::Unavailable, message);
+        let message = format!("the MySQL server at {} was not reached {when}", self.config.address());
         match failure {
-            Some(failure) => error.with_source(failure),
-            None => error,
+            // It says what to do.
+            Some(failure) => Error::new(ErrorKind::Unavailable, message).with_source(failure),
+            None => {
+                let message = format!("{message}: check that it runs and its address");
+                Error::new(ErrorKind::Unavailable, message)
+            }
         }
     }
 }

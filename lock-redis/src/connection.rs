@@ -271,14 +271,14 @@ impl Shared {
     }
 
     fn unreached(&self, cause: Option<Error>) -> Error {
-        let what = format!(
-            "Redis at {} was not reached in time: check that it runs and that the address is right",
-            self.dialer
-        );
-        let error = Error::new(ErrorKind::Unavailable, what);
+        let what = format!("Redis at {} was not reached in time", self.dialer);
         match cause {
-            Some(cause) => error.with_source(cause),
-            None => error,
+            // It says what to do.
+            Some(cause) => Error::new(ErrorKind::Unavailable, what).with_source(cause),
+            None => {
+                let what = format!("{what}: check that it runs and that the address is right");
+                Error::new(ErrorKind::Unavailable, what)
+            }
         }
     }
 }
