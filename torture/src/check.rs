@@ -78,6 +78,8 @@ pub(crate) struct Verdict {
     /// Sent, and struck a holder or waiter.
     pub(crate) faults: Vec<(Fault, usize, usize)>,
     pub(crate) breaches: Vec<Breach>,
+    /// What would be one, if nothing excused it.
+    pub(crate) excluded: Vec<Breach>,
     /// What makes the run void.
     pub(crate) problems: Vec<String>,
     /// How long the last one took to acquire after the faults were healed, in nanoseconds.
@@ -149,6 +151,11 @@ impl History {
         breaches.extend(usage::leaks(self));
         breaches.extend(usage::errors(self));
 
+        let is_excluded = |breach: &Breach| {
+            setting.excludes_tokens().is_some() && matches!(breach.check, Check::Tokens | Check::FencedUpdates)
+        };
+        let (excluded, breaches) = breaches.into_iter().partition(is_excluded);
+
         let faults: Vec<_> = setting
             .nemesis
             .iter()
@@ -175,6 +182,7 @@ impl History {
             leftovers: self.outcome.leftovers.len(),
             faults,
             breaches,
+            excluded,
             problems,
             recovery,
         }
@@ -275,6 +283,9 @@ impl fmt::Display for Verdict {
             if all().count() > SHOWN {
                 writeln!(f, "{check}: and {} more", all().count() - SHOWN)?;
             }
+        }
+        for breach in self.excluded.iter().take(SHOWN) {
+            writeln!(f, "excluded: {}: {}", breach.check, breach.trace)?;
         }
         for problem in &self.problems {
             writeln!(f, "error: {problem}")?;

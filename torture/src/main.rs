@@ -66,10 +66,10 @@ struct Run {
     /// How many worker processes
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u8).range(1..=64))]
     procs: u8,
-    /// How many locks they share
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=64))]
-    locks: u8,
-    /// For how long things break [default: 20; 10 with a plant]
+    /// How many locks they share [default: 3, or what the plant needs]
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=64))]
+    locks: Option<u8>,
+    /// For how long things break [default: 20, or what the plant needs]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     secs: Option<u64>,
     /// How long a hold survives its process, like 500ms [default: by the backend]
@@ -87,7 +87,8 @@ struct Run {
     /// Lets the processes write without a look at their guard: only the fence protects
     #[arg(long)]
     no_deadline_checks: bool,
-    /// Where to leave the history, a new or empty directory [default: a temporary one]
+    /// Where to leave the history and its timeline, a new or empty directory [default: a temporary one, which stays if
+    /// something was wrong]
     #[arg(long)]
     dir: Option<PathBuf>,
 }
@@ -100,6 +101,9 @@ struct Matrix {
     /// Only the cells with this in their names
     #[arg(long)]
     only: Option<String>,
+    /// Judges the histories that are there, and runs only the cells that have none
+    #[arg(long)]
+    resume: bool,
     /// Where histories and pictures go [default: target/torture]
     #[arg(long)]
     dir: Option<PathBuf>,
@@ -135,8 +139,8 @@ impl Run {
         Ok(Setting {
             backend: self.backend,
             procs: self.procs.into(),
-            locks: self.locks.into(),
-            secs: self.secs.unwrap_or(if self.plant.is_some() { 10 } else { 20 }),
+            locks: self.locks.map_or(self.plant.map_or(3, Plant::locks), usize::from),
+            secs: self.secs.or(self.plant.map(Plant::secs)).unwrap_or(20),
             ttl: self.ttl.unwrap_or_else(|| self.backend.default_ttl()),
             nemesis,
             seed: self.seed,
@@ -197,8 +201,15 @@ fn run_once(arguments: &Run) -> Result<u8> {
         }
         None => temporary.path(),
     };
-    runtime()?.block_on(run::run(setting, dir))?;
-    let (_, verdict) = matrix::judge(dir)?;
+    let is_planted = setting.plant.is_some();
+    let verdict = runtime()?
+        .block_on(run::run(setting, dir))
+        .and_then(|()| Ok(matrix::judge(dir)?.1));
+    let as_expected = is_planted || verdict.as_ref().is_ok_and(|verdict| verdict.exit_code() == 0);
+    if !as_expected && arguments.dir.is_none() {
+        eprintln!("history and timeline: {}", temporary.keep().display());
+    }
+    let verdict = verdict?;
     println!("{verdict}");
     Ok(verdict.exit_code())
 }
@@ -207,6 +218,7 @@ fn run_matrix(arguments: Matrix) -> Result<u8> {
     let Matrix {
         long,
         only,
+        resume,
         dir,
         report,
     } = arguments;
@@ -222,6 +234,7 @@ fn run_matrix(arguments: Matrix) -> Result<u8> {
     matrix::run_all(&matrix::Options {
         long,
         only,
+        resume,
         dir: dir.unwrap_or_else(|| root.join("target/torture")),
         report: report.unwrap_or_else(|| root.join("docs/torture.md")),
         command,

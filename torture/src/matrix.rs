@@ -76,8 +76,8 @@ pub(crate) fn cells(long: bool) -> Vec<Cell> {
                 setting: Setting {
                     backend: Backend::Redis,
                     procs: 6,
-                    locks: 3,
-                    secs: 10,
+                    locks: plant.locks(),
+                    secs: plant.secs(),
                     ttl: Backend::Redis.default_ttl(),
                     nemesis: plant.nemesis(),
                     seed,
@@ -96,6 +96,8 @@ pub(crate) struct Options {
     pub(crate) long: bool,
     /// Only cells whose name has this in it.
     pub(crate) only: Option<String>,
+    /// Judges what was run already, and runs only the rest.
+    pub(crate) resume: bool,
     /// Where histories and pictures go.
     pub(crate) dir: PathBuf,
     pub(crate) report: PathBuf,
@@ -144,6 +146,13 @@ fn run_cell(cell: Cell, options: &Options) -> Row {
         .join(format!("{}-{}", cell.name.replace('/', "-"), cell.setting.seed));
     let mut about = String::new();
     let result = (|| {
+        if options.resume
+            && let Ok((history, verdict)) = judge(&dir)
+            && history.outcome.setting == cell.setting
+        {
+            about = history.outcome.about;
+            return Ok(verdict);
+        }
         if dir.exists() {
             std::fs::remove_dir_all(&dir)?;
         }
@@ -185,7 +194,15 @@ impl Row {
             (Err(error), ..) => format!("**not run**: {}", error.lines().next().unwrap_or_default()),
             (Ok(verdict), 0, Some(_)) => format!("caught: {}", broken(verdict.broken())),
             (Ok(_), _, Some(_)) => "**not caught**".to_owned(),
-            (Ok(_), 0, None) => "kept".to_owned(),
+            (Ok(verdict), 0, None) => match self.cell.setting.excludes_tokens() {
+                Some(why) if !verdict.excluded.is_empty() => {
+                    format!(
+                        "kept; {} breaches of tokens or fence are excluded: {why}",
+                        verdict.excluded.len()
+                    )
+                }
+                _ => "kept".to_owned(),
+            },
             (Ok(verdict), 1, None) => format!("**broken**: {}", broken(verdict.broken())),
             (Ok(verdict), ..) => format!("**void**: {}", verdict.problems.join("; ")),
         }

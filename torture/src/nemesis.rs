@@ -191,7 +191,7 @@ impl Nemesis {
                 return swallowed;
             }
             Fault::Delay => {
-                slot.link.delay(self.of_ttl(rng.random_range(0.02..0.2)));
+                slot.link.delay(self.of_ttl(rng.random_range(0.02..0.3)));
                 self.last(rng, 1.0..3.0, until).await;
             }
             Fault::Oneway => {

@@ -63,7 +63,7 @@ impl Plant {
     /// The faults that bring it to light.
     pub(crate) fn nemesis(self) -> Vec<Fault> {
         match self {
-            Self::LeaseFromReply => vec![Fault::Oneway],
+            Self::LeaseFromReply => vec![Fault::Delay],
             Self::RenewalUnanswered | Self::RenewalThatShortens => vec![Fault::Hole],
             Self::RenewalAfterRelease | Self::DeleteWithoutCompare | Self::LossToldLate | Self::ConnectionLeak => {
                 vec![Fault::Stop]
@@ -71,6 +71,23 @@ impl Plant {
             Self::HoldWithoutExpiry => vec![Fault::Kill],
             Self::TokenCounterLost => vec![Fault::ServerLose],
             Self::FenceOnWritesOnly => vec![Fault::Gap],
+        }
+    }
+
+    /// For how long they have to come.
+    pub(crate) fn secs(self) -> u64 {
+        match self {
+            Self::LeaseFromReply => 18,
+            _ => 8,
+        }
+    }
+
+    /// How many locks show it best.
+    pub(crate) fn locks(self) -> usize {
+        match self {
+            // It takes many grants.
+            Self::LeaseFromReply => 6,
+            _ => 3,
         }
     }
 

@@ -130,7 +130,7 @@ impl Backend {
 }
 
 /// Everything about a run that its history must tell to judge it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Setting {
     pub(crate) backend: Backend,
     pub(crate) procs: usize,
@@ -166,6 +166,12 @@ impl Setting {
         } else {
             Model::Inside
         }
+    }
+
+    /// Why tokens may fail to grow, and the fence with them, if they may.
+    pub(crate) fn excludes_tokens(&self) -> Option<&'static str> {
+        let both = self.nemesis.contains(&Fault::ServerLose) && self.nemesis.contains(&Fault::ClockBack);
+        both.then_some("the server lost its data, and its clock was behind the last token")
     }
 
     /// How far the server's clock is moved.

@@ -23,7 +23,7 @@ fn kept(cell: &str) -> String {
 }
 
 fn kept_under(options: &[&str]) -> String {
-    let (printed, code) = torture(&[&["run", "--secs", "8", "--seed", "7"], options].concat());
+    let (printed, code) = torture(&[&["run", "--secs", "6", "--seed", "7"], options].concat());
     assert_eq!(code, 0, "{options:?}\n{printed}");
     printed
 }

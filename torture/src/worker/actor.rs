@@ -201,7 +201,7 @@ impl Actor {
                 ..short
             },
             1 | 2 => Stay {
-                time: self.between(0.3 * ttl, 1.2 * ttl),
+                time: self.between(0.7 * ttl, 1.3 * ttl),
                 fixed: true,
                 ..short
             },
