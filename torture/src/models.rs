@@ -4,7 +4,7 @@
 //!
 //! | Model | What happens | What it leaves out |
 //! |---|---|---|
-//! | [`lease`] | pauses, expiry, late, lost, repeated and overtaking messages, clocks that lag, a server that forgets, the protected resource | waiting |
+//! | [`lease`] | pauses, expiry, late, lost, repeated and overtaking messages, clocks that lag or are set back, a server that forgets, the protected resource | waiting |
 //! | [`queue`] | places, offers, confirms, the stand-by, waiters that hang, die or leave, lost wake-ups, hand-overs | late requests |
 //! | [`hand_over`] | a hand-over of unknown outcome that both sides give up | tombstones |
 //! | [`tokens`] | tokens by zxid, and tokens in a row that may be rolled back | time |

@@ -24,6 +24,8 @@ const LEASE: LeaseModel = LeaseModel {
     lag: 1,
     repeats: 0,
     gives_up: false,
+    waits: false,
+    set_back: 0,
     restarts: 0,
     flaw: None,
 };
@@ -70,11 +72,18 @@ models! {
     model_restart: LeaseModel { restarts: 1, lag: 0, ..LEASE }, broken by [CounterLost];
     model_renewals: LeaseModel { renewals: &[40, 20], runs: 1, writes: false, until: 60, lag: 0, ..LEASE },
         broken by [RenewalShortens, RenewalAdds, RenewalResurrects];
-    model_abandoned_acquires: LeaseModel { gives_up: true, writes: false, until: 30, lag: 0, ..LEASE },
+    model_abandoned_acquires: LeaseModel { gives_up: true, writes: false, until: 20, lag: 0, ..LEASE },
         broken by [NoTombstone];
-    model_repeated_requests: LeaseModel { gives_up: true, repeats: 2, runs: 1, writes: false, until: 30, lag: 0, ..LEASE },
+    model_repeated_requests:
+        LeaseModel { gives_up: true, repeats: 2, runs: 1, writes: false, until: 30, lag: 0, ..LEASE },
+        broken by [];
+    model_late_confirms:
+        LeaseModel { waits: true, gives_up: true, ttls: &[20, 20, 20], runs: 1, writes: false, until: 30, lag: 0, ..LEASE },
         broken by [];
     model_different_ttls: LeaseModel { ttls: &[40, 20], runs: 1, until: 60, ..LEASE }, broken by [AskerCutsHolder];
+    model_clock_set_back:
+        LeaseModel { set_back: 20, renewals: &[40, 20], runs: 1, writes: false, until: 40, lag: 0, ..LEASE },
+        broken by [LastTermCuts, NotRepaired];
     model_queue: QUEUE, broken by [BelievesTheOffer, NoStandBy, SleepsToTheEnd, RefreshKeepsAll];
     model_queue_with_two_hung: QueueModel { hangs: 2, losses: 0, until: 60, ..QUEUE }, broken by [];
     model_queue_of_four: QueueModel { processes: 4, until: 40, losses: 0, ..QUEUE },

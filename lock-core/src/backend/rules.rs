@@ -75,6 +75,12 @@ pub fn prolonged<T: Moment>(expires: T, now: T, ttl: Duration) -> T {
     now.after(ttl).map_or(expires, |wanted| expires.max(wanted))
 }
 
+/// When a hold ends whose server's clock may have been set back: in `term` at the latest, the longest term that its
+/// holder has asked for and that may still run. Never the asker's own term: that would end a longer hold.
+pub fn repaired<T: Moment>(expires: T, now: T, term: Duration) -> T {
+    now.after(term).map_or(expires, |longest| expires.min(longest))
+}
+
 /// The token after `stored`, the last one that is remembered: larger than `floor` too, and at least the server's
 /// `clock`, so that it grows even when what was stored is gone. `None` when all are used up.
 pub fn next_token(stored: u64, clock: u64, floor: Option<FencingToken>) -> Option<FencingToken> {
@@ -113,6 +119,13 @@ mod tests {
         let now = Instant::now();
         assert_eq!(prolonged(now, now, Duration::MAX), now);
         assert_eq!(prolonged(now, now, at(1)), now + at(1));
+    }
+
+    #[test]
+    fn a_hold_lasts_no_longer_than_its_longest_term() {
+        assert_eq!(repaired(at(15), at(10), at(9)), at(15));
+        assert_eq!(repaired(at(15), at(3), at(9)), at(12));
+        assert_eq!(repaired(at(15), at(3), Duration::MAX), at(15));
     }
 
     #[test]

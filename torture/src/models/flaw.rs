@@ -55,6 +55,10 @@ flaws! {
     NoTombstone breaks DEAD_STAY_DEAD,
     /// The asker's ttl is taken for the longest that the holder's hold may last.
     AskerCutsHolder breaks ONE_BELIEVER,
+    /// The last ttl that the holder asked for is taken for the longest, although an earlier one still runs.
+    LastTermCuts breaks ONE_BELIEVER,
+    /// A hold that outlasts its longest term, because the server's clock was set back, is left as it is.
+    NotRepaired breaks ENTRIES_END,
     /// Of an unknown hand-over the next one is undone before the giver.
     UndoneInWrongOrder breaks DEAD_STAY_DEAD,
     // Of the queue.

@@ -103,13 +103,8 @@ impl Model for HandOverModel {
 
     fn init_states(&self) -> Vec<State> {
         let now = Time(0);
-        let expires = rules::prolonged(now, now, units(TTL));
         let server = Server {
-            hold: Some(Hold {
-                holder: GIVER,
-                token: Some(1),
-                expires,
-            }),
+            hold: Some(Hold::new(GIVER, Some(1), now, units(TTL))),
             stored: 1,
             ..Server::default()
         };

@@ -7,7 +7,6 @@
 
 use std::collections::BTreeSet;
 
-use lock_core::backend::rules;
 use stateright::{Model, Property};
 
 use super::check::Flawed;
@@ -17,7 +16,7 @@ use super::properties::*;
 use super::request::{Reply, Request};
 use super::resource::Resource;
 use super::server::Server;
-use super::time::{Time, units};
+use super::time::Time;
 
 mod steps;
 
@@ -40,6 +39,10 @@ pub struct LeaseModel {
     pub repeats: u8,
     /// Whether clients give up an acquire that is not answered, and abandon it.
     pub gives_up: bool,
+    /// Whether acquires take places and are offered the name: asking again is refreshing, and confirming.
+    pub waits: bool,
+    /// How far the server's clock is set back, once; 0: never. What it does to places is left out.
+    pub set_back: u16,
     /// How many times the server restarts without its data, which takes a step.
     pub restarts: u8,
     /// What is wrong.
@@ -51,6 +54,10 @@ pub struct LeaseModel {
 pub struct State {
     now: Time,
     lag: u16,
+    /// How far the server's clock is behind.
+    back: u16,
+    /// Whether an asker left a hold as it was although it outlasted every term.
+    outlasted: bool,
     server: Server<Time>,
     mail: BTreeSet<Mail>,
     clients: Vec<Client>,
@@ -104,6 +111,8 @@ pub enum Action {
     Tick,
     /// The clients' clocks fall behind by a unit.
     Lag,
+    /// The server's clock is set back.
+    SetBack,
     /// The server forgets everything.
     Restart,
     /// A client asks for the lock.
@@ -134,6 +143,8 @@ impl Model for LeaseModel {
         vec![State {
             now: Time(0),
             lag: 0,
+            back: 0,
+            outlasted: false,
             server: Server::default(),
             mail: BTreeSet::new(),
             clients: vec![
@@ -189,6 +200,9 @@ impl Model for LeaseModel {
                 actions.push(Action::Restart);
             }
         }
+        if state.back < self.set_back && state.now.0 >= self.set_back {
+            actions.push(Action::SetBack);
+        }
         if state.lag < self.lag {
             actions.push(Action::Lag);
         }
@@ -199,6 +213,7 @@ impl Model for LeaseModel {
         match action {
             Action::Tick => state.now = state.now.next(),
             Action::Lag => state.lag += 1,
+            Action::SetBack => state.back = self.set_back,
             Action::Restart => {
                 state.server = Server::default();
                 state.restarted += 1;
@@ -238,9 +253,12 @@ impl Model for LeaseModel {
             Property::always(TOKENS_INCREASE, |_, state: &State| !state.regressed),
             Property::always(NO_LOST_UPDATE, |_, state: &State| !state.resource.lost),
             Property::always(ENTRIES_END, |model: &Self, state: &State| {
-                let longest = model.ttls.iter().chain(model.renewals).copied().max().unwrap_or(0);
-                let bound = rules::prolonged(state.now, state.now, units(longest));
-                state.server.hold.as_ref().is_none_or(|hold| hold.expires <= bound)
+                // Set back, the clock makes every hold last longer until somebody asks.
+                let bound = Time(state.server_now().0 + model.longest_term() + state.back);
+                let mut places = state.server.places.iter();
+                places.all(|place| place.expires <= bound)
+                    && state.server.hold.as_ref().is_none_or(|hold| hold.expires <= bound)
+                    && !state.outlasted
             }),
             Property::sometimes(TWO_HOLDS_DONE, |_, state: &State| state.done >= 2),
         ];
@@ -251,8 +269,9 @@ impl Model for LeaseModel {
                 believers.count() <= 1
             }));
             properties.push(Property::always(DEAD_STAY_DEAD, |_, state: &State| {
-                let holder = state.server.holder(state.now);
-                holder.is_none_or(|hold| !state.ended.contains(hold.holder))
+                let places = state.server.places.iter().map(|place| place.holder);
+                let mut ids = places.chain(state.server.holder(state.server_now()).map(|hold| hold.holder));
+                !ids.any(|id| state.ended.contains(id))
             }));
         }
         properties
@@ -263,6 +282,7 @@ impl Model for LeaseModel {
         match action {
             Action::Tick => "time passes".into(),
             Action::Lag => "the clients' clocks lag".into(),
+            Action::SetBack => format!("the server's clock is set back by {}", self.set_back),
             Action::Restart => "the server restarts without its data".into(),
             Action::Ask(index) => format!("{} asks for the lock", who(index)),
             Action::GiveUp(index) => format!("{} gives up and sends an abandon", who(index)),

@@ -31,6 +31,8 @@ pub struct Hold<T> {
     pub token: Option<u64>,
     /// When it ends.
     pub expires: T,
+    /// The longest that its holder has asked to hold it for at once.
+    pub term: Duration,
 }
 
 /// A place in the queue.
@@ -91,11 +93,13 @@ impl<T: Moment> Server<T> {
         }
         if let Some(hold) = &mut self.hold {
             if rules::is_mine(&hold.holder, &id) {
-                hold.expires = rules::prolonged(hold.expires, now, ttl);
+                hold.prolong(now, ttl);
                 return self.confirm((id, hold_token(self)), clock, set);
             }
-            if set.flaw == Some(Flaw::AskerCutsHolder) {
-                hold.expires = hold.expires.min(now.after(ttl).unwrap_or(now));
+            match set.flaw {
+                Some(Flaw::NotRepaired) => {}
+                Some(Flaw::AskerCutsHolder) => hold.expires = rules::repaired(hold.expires, now, ttl),
+                _ => hold.expires = rules::repaired(hold.expires, now, hold.term),
             }
             if waits {
                 self.wait(id, now, set);
@@ -103,11 +107,7 @@ impl<T: Moment> Server<T> {
             return Reply::Busy;
         }
         // Free: after an expiry whoever asks first is awake, and gets it. A release offers it to the next instead.
-        self.hold = Some(Hold {
-            holder: id,
-            token: None,
-            expires: rules::prolonged(now, now, ttl),
-        });
+        self.hold = Some(Hold::new(id, None, now, ttl));
         self.confirm((id, None), clock, set)
     }
 
@@ -142,21 +142,20 @@ impl<T: Moment> Server<T> {
 
     fn renew(&mut self, id: Id, ttl: Duration, now: T, set: &Settings) -> Reply {
         if set.flaw == Some(Flaw::RenewalResurrects) && self.hold.is_none() {
-            let token = Some(self.stored);
-            self.hold = Some(Hold {
-                holder: id,
-                token,
-                expires: rules::prolonged(now, now, ttl),
-            });
+            self.hold = Some(Hold::new(id, Some(self.stored), now, ttl));
         }
         let Some(hold) = self.hold.as_mut().filter(|hold| rules::is_mine(&hold.holder, &id)) else {
             return Reply::NotYours;
         };
-        hold.expires = match set.flaw {
-            Some(Flaw::RenewalShortens) => rules::prolonged(now, now, ttl),
-            Some(Flaw::RenewalAdds) => rules::prolonged(hold.expires, hold.expires, ttl),
-            _ => rules::prolonged(hold.expires, now, ttl),
-        };
+        match set.flaw {
+            Some(Flaw::RenewalShortens) => hold.expires = rules::prolonged(now, now, ttl),
+            Some(Flaw::RenewalAdds) => hold.expires = rules::prolonged(hold.expires, hold.expires, ttl),
+            Some(Flaw::LastTermCuts) => {
+                hold.prolong(now, ttl);
+                hold.term = ttl;
+            }
+            _ => hold.prolong(now, ttl),
+        }
         Reply::Done
     }
 
@@ -197,11 +196,7 @@ impl<T: Moment> Server<T> {
     fn offer(&mut self, now: T, set: &Settings, wakes: &mut Vec<Wake<T>>) {
         let Some(next) = self.next(now, None) else { return };
         let until = rules::prolonged(now, now, set.grace);
-        self.hold = Some(Hold {
-            holder: next,
-            token: None,
-            expires: until,
-        });
+        self.hold = Some(Hold::new(next, None, now, set.grace));
         wakes.push(Wake::Offer(next));
         self.tell_stand_by(next, until, now, set, wakes);
         if set.flaw == Some(Flaw::LeavesAtGrant) {
@@ -232,7 +227,7 @@ impl<T: Moment> Server<T> {
             return Reply::NotYours;
         };
         if rules::is_mine(&hold.holder, &to) {
-            hold.expires = rules::prolonged(hold.expires, now, ttl);
+            hold.prolong(now, ttl);
             return self.confirm((to, hold_token(self)), clock, set);
         }
         if !rules::is_mine(&hold.holder, &from) {
@@ -240,17 +235,31 @@ impl<T: Moment> Server<T> {
         }
         let token = hold.token.filter(|_| set.flaw == Some(Flaw::HandOverKeepsToken));
         // A hold of its own: nobody believes in the giver's end any more.
-        self.hold = Some(Hold {
-            holder: to,
-            token,
-            expires: rules::prolonged(now, now, ttl),
-        });
+        self.hold = Some(Hold::new(to, token, now, ttl));
         self.confirm((to, token), clock, set)
     }
 
     fn forget_what_has_ended(&mut self, now: T) {
         self.hold.take_if(|hold| rules::has_expired(hold.expires, now));
         self.places.retain(|place| !rules::has_expired(place.expires, now));
+    }
+}
+
+impl<T: Moment> Hold<T> {
+    /// One that begins now.
+    pub fn new(holder: Id, token: Option<u64>, now: T, term: Duration) -> Self {
+        let expires = rules::prolonged(now, now, term);
+        Self {
+            holder,
+            token,
+            expires,
+            term,
+        }
+    }
+
+    fn prolong(&mut self, now: T, ttl: Duration) {
+        self.expires = rules::prolonged(self.expires, now, ttl);
+        self.term = self.term.max(ttl);
     }
 }
 

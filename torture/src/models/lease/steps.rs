@@ -9,20 +9,26 @@ use crate::models::flaw::Flaw;
 use crate::models::id::Id;
 use crate::models::request::{Reply, Request};
 use crate::models::server::Settings;
-use crate::models::time::{Time, units};
+use crate::models::time::{STEP, Time, units};
 
 impl LeaseModel {
     pub(super) fn settings(&self) -> Settings {
         Settings {
+            grace: units(STEP),
+            place: units(2 * STEP),
             tombstones: true,
             flaw: self.flaw,
-            ..Settings::default()
         }
     }
 
     pub(super) fn acquire(&self, state: &State, index: usize) -> Request {
         let (id, ttl) = (state.id(index), units(self.ttls[index]));
-        Request::Acquire { id, ttl, waits: false }
+        let waits = self.waits;
+        Request::Acquire { id, ttl, waits }
+    }
+
+    pub(super) fn longest_term(&self) -> u16 {
+        self.ttls.iter().chain(self.renewals).copied().max().unwrap_or(0)
     }
 
     pub(super) fn believes(&self, state: &State, client: &Client) -> bool {
@@ -59,13 +65,16 @@ impl LeaseModel {
     pub(super) fn arrives(&self, state: &mut State, mail: Mail) {
         match mail {
             Mail::Request(request, sent) => {
-                let when = (state.now, state.now.clock());
+                let now = state.server_now();
+                let when = (now, now.clock());
                 let (before, mut wakes) = (state.server.stored, Vec::new());
                 let reply = state.server.answer(request, when, &self.settings(), &mut wakes);
                 if let (Reply::Granted(token), true) = (reply, state.server.stored != before) {
                     state.regressed |= token <= state.highest;
                     state.highest = state.highest.max(token);
                 }
+                let held_for = state.server.holder(now).map(|hold| hold.expires.0 - now.0);
+                state.outlasted |= reply == Reply::Busy && held_for > Some(self.longest_term());
                 match request {
                     // Nobody waits for these answers.
                     Request::Release(id) | Request::Abandon(id) => state.ended.insert(id),
@@ -133,6 +142,10 @@ impl LeaseModel {
 }
 
 impl State {
+    pub(super) fn server_now(&self) -> Time {
+        self.now.less(self.back)
+    }
+
     pub(super) fn client_now(&self) -> Time {
         self.now.less(self.lag)
     }
