@@ -2,7 +2,7 @@
 
 mod backends;
 mod cancel;
-mod memory;
+mod memory_backend;
 mod queue;
 mod runtimes;
 mod shutdown;

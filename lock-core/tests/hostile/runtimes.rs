@@ -5,7 +5,7 @@ use crate::support::*;
 #[test]
 fn a_renewal_under_way_when_its_runtime_goes_is_made_on_the_next() {
     let (backend, locks) = hostile();
-    let ttl = Duration::from_millis(1500);
+    let ttl = seconds(6);
     let locks = locks.with_ttl(ttl);
     let first = runtime();
     backend.0.renew.next([Act::Hang]);
@@ -19,7 +19,7 @@ fn a_renewal_under_way_when_its_runtime_goes_is_made_on_the_next() {
     drop(first);
     runtime().block_on(async {
         locks.lock("b").acquire().await.unwrap().release().await.unwrap();
-        // Half a second and more of the lease is left.
+        // Three seconds and more of the lease are left.
         let lost = timeout(ttl, guard.lost()).await;
         assert!(lost.is_err(), "the server answers all the time: {lost:?}");
     });
@@ -28,7 +28,7 @@ fn a_renewal_under_way_when_its_runtime_goes_is_made_on_the_next() {
 #[test]
 fn a_runtime_that_goes_takes_no_renewals_of_another_along() {
     let (_, locks) = hostile();
-    let ttl = Duration::from_millis(900);
+    let ttl = seconds(4);
     let locks = locks.with_ttl(ttl);
     let (first, second) = (runtime(), runtime());
     first.block_on(locks.lock("a").acquire()).map(drop).unwrap();
