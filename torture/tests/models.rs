@@ -78,7 +78,7 @@ models! {
         LeaseModel { gives_up: true, repeats: 2, runs: 1, writes: false, until: 30, lag: 0, ..LEASE },
         broken by [];
     model_late_confirms:
-        LeaseModel { waits: true, gives_up: true, ttls: &[20, 20, 20], runs: 1, writes: false, until: 30, lag: 0, ..LEASE },
+        LeaseModel { waits: true, gives_up: true, ttls: &[20; 3], runs: 1, writes: false, until: 30, lag: 0, ..LEASE },
         broken by [];
     model_different_ttls: LeaseModel { ttls: &[40, 20], runs: 1, until: 60, ..LEASE }, broken by [AskerCutsHolder];
     model_clock_set_back:
@@ -91,7 +91,8 @@ models! {
     model_queue_again: QueueModel { runs: 2, until: 40, hangs: 0, gives_up: false, ..QUEUE }, broken by [LeavesAtGrant];
     model_hand_overs: QueueModel { processes: 2, runs: 3, until: 60, hands_over: true, ..QUEUE },
         broken by [HandsOverForEver, HandOverKeepsToken];
-    model_unknown_hand_over: HandOverModel { until: 30, asks: 2, repeats: 1, flaw: None }, broken by [UndoneInWrongOrder];
+    model_unknown_hand_over: HandOverModel { until: 30, asks: 2, repeats: 1, flaw: None },
+        broken by [UndoneInWrongOrder];
     model_zookeeper_tokens: TokenModel { by: By::Zookeeper, holds: 6, flaw: None },
         broken by [ZookeeperCreatedOnly, ZookeeperReadsOnly];
     model_row_lock_tokens: TokenModel { by: By::RowLock, holds: 6, flaw: None }, broken by [RolledBackToken];

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use lock_core::backend::{DistributedLock, HolderId};
 use lock_core::{LockName, MemoryBackend};
+use lock_mysql::sqlx::mysql::{MySqlConnection, MySqlPool};
+use lock_mysql::sqlx::{self, AssertSqlSafe, Connection};
 use lock_mysql::{MySqlConfig, RowLockBackend};
+use lock_redis::redis::{self, aio::MultiplexedConnection};
 use lock_redis::{RedisBackend, RedisConfig};
-use redis::aio::MultiplexedConnection;
-use sqlx::mysql::{MySqlConnection, MySqlPool};
-use sqlx::{AssertSqlSafe, Connection};
 use tokio::time::{advance, sleep};
 
 pub(crate) trait Subject {
