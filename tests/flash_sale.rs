@@ -1,0 +1,117 @@
+//! The flash sale, run as a user runs it.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// Cargo builds the examples before it runs the tests, beside them.
+fn example() -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows where it is");
+    let folder = test.ancestors().nth(2).expect("target/PROFILE/deps/TEST");
+    folder
+        .join("examples")
+        .join(format!("flash_sale{}", std::env::consts::EXE_SUFFIX))
+}
+
+/// Its last line of standard output, its standard error, and its exit code.
+fn sell(arguments: &str) -> (String, String, i32) {
+    let Output { stdout, stderr, status } = Command::new(example())
+        .args(arguments.split_whitespace())
+        .output()
+        .expect("the example was built");
+    let text = |bytes| String::from_utf8(bytes).expect("it prints UTF-8");
+    let last = text(stdout).lines().last().unwrap_or_default().to_owned();
+    (last, text(stderr), status.code().expect("it ends by itself"))
+}
+
+fn lost(result: &str) -> i64 {
+    let (_, lost) = result.split_once("lost=").expect("a result");
+    lost.parse().expect("a number")
+}
+
+#[test]
+fn fifty_buyers_and_nobody_loses() {
+    let (result, errors, code) = sell("");
+    assert_eq!(
+        (result.as_str(), code),
+        ("RESULT sold=50 left=450 lost=0", 0),
+        "{errors}"
+    );
+}
+
+#[test]
+fn more_buyers_than_items_sell_out() {
+    let (result, errors, code) = sell("--stock 7 --think-ms 1");
+    assert_eq!((result.as_str(), code), ("RESULT sold=7 left=0 lost=0", 0), "{errors}");
+}
+
+#[test]
+fn without_the_lock_updates_are_lost() {
+    let (result, errors, code) = sell("--no-lock --think-ms 50");
+    assert!(lost(&result) > 0 && code == 0, "{result} {errors}");
+    let (result, errors, code) = sell("--no-lock --think-ms 50 --processes 3");
+    assert!(lost(&result) > 0 && code == 0, "{result} {errors}");
+}
+
+#[test]
+fn a_buyer_without_the_lock_is_a_failure_that_names_the_holder() {
+    // So many that one of them thinks for longer than the others wait.
+    let (result, errors, code) = sell("--buyers 30 --think-ms 2000 --wait 100ms");
+    assert!(lost(&result) == 0 && code == 2, "{result} {errors}");
+    assert!(
+        errors.contains("not acquired within 100ms (held by \"buyer"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn what_cannot_work_says_what_to_do() {
+    for (arguments, advice) in [
+        ("--processes 2", "use --processes 1, or a lock server with --backend"),
+        (
+            "--backend etcd://host",
+            "use memory:, redis://, mysql:// or zookeeper://",
+        ),
+        ("--ttl 0s --buyers 1", "choose a longer one"),
+        ("--processes 0", "0 is not in 1..=256"),
+        ("--wait soon", "invalid value 'soon'"),
+    ] {
+        let (_, errors, code) = sell(arguments);
+        assert!(code == 2 && errors.contains(advice), "{arguments}: {code} {errors}");
+    }
+}
+
+#[cfg(any(feature = "redis", feature = "mysql", feature = "zookeeper"))]
+fn four_processes_on(server: Result<testbed::Server, testbed::Error>, path: &str) {
+    let server = server.expect("a server");
+    let arguments = format!("--processes 4 --backend {}{path}", server.url());
+    let (result, errors, code) = sell(&arguments);
+    assert_eq!(
+        (result.as_str(), code),
+        ("RESULT sold=50 left=450 lost=0", 0),
+        "{errors}"
+    );
+}
+
+#[cfg(feature = "redis")]
+#[tokio::test]
+async fn four_processes_on_a_redis() {
+    if !testbed::skip_offline() {
+        four_processes_on(testbed::Redis::new().start().await, "");
+    }
+}
+
+#[cfg(feature = "mysql")]
+#[tokio::test]
+async fn four_processes_on_a_mariadb() {
+    if !testbed::skip_offline() {
+        four_processes_on(testbed::MariaDb::new().start().await, "");
+    }
+}
+
+#[cfg(feature = "zookeeper")]
+#[tokio::test]
+async fn four_processes_on_a_zookeeper() {
+    if !testbed::skip_offline() {
+        four_processes_on(testbed::ZooKeeper::new().start().await, "/sale");
+    }
+}
