@@ -7,24 +7,27 @@
 //! | [`lease`] | pauses, expiry, late, lost, repeated and overtaking messages, clocks that lag or are set back, a server that forgets, the protected resource | waiting |
 //! | [`queue`] | places, offers, confirms, the stand-by, waiters that hang, die or leave, lost wake-ups, hand-overs | late requests |
 //! | [`hand_over`] | a hand-over of unknown outcome that both sides give up | tombstones |
+//! | [`session`] | a ZooKeeper session at a follower that is cut off from its leader | more than one client |
 //! | [`tokens`] | tokens by zxid, and tokens in a row that may be rolled back | time |
 //!
 //! The first three share one [`server`]; what holds in all of them is named in [`properties`]. A model that shows
-//! nothing is caught in two ways: every one must reach two holds that were done, and every known bad variant
-//! ([`flaw::Flaw`]) must break the property that it is said to break. How it does, in the fewest steps, is written
-//! in `traces.md`, and below; `tests/models.rs` finds the same trace each time.
+//! nothing is caught in two ways: every one must reach two holds that were done (the session: belief past its first
+//! timeout), and every known bad variant ([`flaw::Flaw`]) must break the property that it is said to break. How it
+//! does, in the fewest steps, is written in `traces.md`, and below; `tests/models.rs` finds the same trace each time.
 //!
 //! # What the models found
-//! Before the queue was written, in drafts of it:
+//! In drafts of the queue, before it was written, and in what was there:
 //! - A stand-by that leaves has to name the next one, or a hung head costs a whole refresh instead of the grace.
 //! - A waiter that leaves and finds the name free has to say so, to the first *two* places: it may have been the only
 //!   one that was to look. It must not offer the name instead, since the offer goes to the head that has just let one
 //!   lapse, and costs the others a second grace.
-//! - Refreshes alone keep somebody awake: without a stand-by a name is free for at most one refresh. The stand-by is
-//!   what makes that one grace.
+//! - Refreshes alone keep somebody awake: without a stand-by too, a free name is granted within the grace and one
+//!   refresh. What the stand-by does is to make that one grace.
+//! - A heartbeat that was answered proves an earlier one only if half a tick lies between that one's *answer* and its
+//!   own sending: half a tick between the sendings is not enough, since both may be held up together.
 //! - A hand-over needs no tombstones if the giver is undone first, and the answer awaited before the next one is.
 //! - A row lock's token that is rolled back is granted again if the server's clock is set back after that, or stands
-//!   still: outside the failure model, and named on the backend's page.
+//!   still: both are outside the failure model.
 //!
 //! # Traces
 #![doc = include_str!("models/traces.md")]
@@ -39,5 +42,6 @@ pub mod queue;
 pub mod request;
 pub mod resource;
 pub mod server;
+pub mod session;
 pub mod time;
 pub mod tokens;

@@ -10,6 +10,7 @@ use torture::models::flaw::Flaw;
 use torture::models::hand_over::HandOverModel;
 use torture::models::lease::LeaseModel;
 use torture::models::queue::QueueModel;
+use torture::models::session::SessionModel;
 use torture::models::tokens::{By, TokenModel};
 
 const TRACES: &str = include_str!("../src/models/traces.md");
@@ -93,6 +94,8 @@ models! {
         broken by [HandsOverForEver, HandOverKeepsToken];
     model_unknown_hand_over: HandOverModel { until: 30, asks: 2, repeats: 1, flaw: None },
         broken by [UndoneInWrongOrder];
+    model_zookeeper_session: SessionModel { until: 90, flaw: None },
+        broken by [BeatProvesItself, BeatsSpacedBySending];
     model_zookeeper_tokens: TokenModel { by: By::Zookeeper, holds: 6, flaw: None },
         broken by [ZookeeperCreatedOnly, ZookeeperReadsOnly];
     model_row_lock_tokens: TokenModel { by: By::RowLock, holds: 6, flaw: None }, broken by [RolledBackToken];

@@ -78,6 +78,11 @@ flaws! {
     RefreshKeepsAll breaks ENTRIES_END,
     /// A process hands over to its own as long as it likes.
     HandsOverForEver breaks HEAD_NOT_STARVED,
+    // Of ZooKeeper's sessions.
+    /// An answered heartbeat is taken to prolong the session by itself.
+    BeatProvesItself breaks ONE_BELIEVER,
+    /// An answered heartbeat is taken to prove one that was sent half a tick before, whenever that was answered.
+    BeatsSpacedBySending breaks ONE_BELIEVER,
     // Of tokens that the server itself numbers or may roll back.
     /// ZooKeeper: a waiter's token is the zxid of its node, although a hand-over has taken a later one since.
     ZookeeperCreatedOnly breaks TOKENS_INCREASE,

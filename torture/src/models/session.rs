@@ -1,0 +1,190 @@
+//! A ZooKeeper session at a follower: what an answered heartbeat proves of how long the leader keeps the session.
+//!
+//! The leader alone ends sessions. It learns of a client's requests from its followers' answers to its pings, which
+//! come every half tick; a `sync` that passes through it prolongs nothing. So the answer to a heartbeat proves that the
+//! follower was connected to its leader, and nothing else: what prolonged the session is an *earlier* heartbeat, if a
+//! ping came in between. One is sure to where half a tick lies between the earlier one's *answer* and the later one's
+//! sending. Half a tick between both sendings is not enough: the two may have been held up together, and arrive
+//! between the same two pings.
+
+use lock_core::backend::rules;
+use stateright::{Model, Property};
+
+use super::check::Flawed;
+use super::flaw::Flaw;
+use super::properties::*;
+use super::time::{STEP, Time, units};
+
+/// The session timeout: three ticks, the shortest for which a sixth of it is half a tick.
+const TIMEOUT: u16 = 6 * STEP;
+
+/// Bounds, and what is wrong.
+#[derive(Clone, Debug)]
+pub struct SessionModel {
+    /// When time ends.
+    pub until: u16,
+    /// What is wrong.
+    pub flaw: Option<Flaw>,
+}
+
+/// Everybody's state.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct State {
+    now: Time,
+    /// When the leader ends the session, and others may take its locks.
+    expires: Time,
+    /// Whether the follower has heard of the client since the leader's last ping.
+    heard: bool,
+    /// Whether the follower is cut off from the leader.
+    cut: bool,
+    /// Heartbeats on their way to the follower, by when they were sent.
+    sent: Vec<Time>,
+    /// Answers on their way back.
+    answers: Vec<Time>,
+    /// Answered heartbeats: when they were sent, and answered. The last that counted for belief is the first.
+    answered: Vec<(Time, Time)>,
+    /// When belief in every hold of the session ends.
+    ends: Time,
+}
+
+/// What happens next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Half a tick passes, and at its end the leader pings the follower.
+    Tick,
+    /// The client sends a heartbeat.
+    Beat,
+    /// The first heartbeat under way arrives, and passes through the leader.
+    Arrive,
+    /// The first answer under way arrives.
+    Answer,
+    /// The follower is cut off from the leader.
+    Cut,
+}
+
+impl Model for SessionModel {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let (now, timeout) = (Time(0), units(TIMEOUT));
+        vec![State {
+            now,
+            expires: rules::prolonged(now, now, timeout),
+            heard: false,
+            cut: false,
+            sent: Vec::new(),
+            answers: Vec::new(),
+            answered: vec![(now, now)],
+            ends: rules::belief_ends(None, now, timeout, false),
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        if state.now.0 < self.until {
+            actions.push(Action::Tick);
+        }
+        if state.believes() && state.last_sent() < state.now {
+            actions.push(Action::Beat);
+        }
+        if !state.sent.is_empty() {
+            actions.push(Action::Arrive);
+        }
+        if !state.answers.is_empty() {
+            actions.push(Action::Answer);
+        }
+        if !state.cut {
+            actions.push(Action::Cut);
+        }
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut state = last.clone();
+        match action {
+            Action::Tick => {
+                if state.heard && !state.cut {
+                    // At the earliest when the follower heard of it.
+                    state.expires = rules::prolonged(state.expires, state.now, units(TIMEOUT));
+                    state.heard = false;
+                }
+                state.now = state.now.next();
+            }
+            Action::Beat => state.sent.push(state.now),
+            Action::Arrive => {
+                let beat = state.sent.remove(0);
+                state.heard = true;
+                if !state.cut {
+                    state.answers.push(beat);
+                }
+            }
+            Action::Answer => {
+                let beat = state.answers.remove(0);
+                self.answered(&mut state, beat);
+            }
+            Action::Cut => state.cut = true,
+        }
+        Some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(ONE_BELIEVER, |_, state: &State| {
+                !state.believes() || !rules::has_expired(state.expires, state.now)
+            }),
+            Property::sometimes("belief goes on past the first timeout", |_, state: &State| {
+                state.believes() && state.now > Time(TIMEOUT)
+            }),
+        ]
+    }
+
+    fn format_action(&self, action: &Action) -> String {
+        match action {
+            // A ping that does not arrive, once they are cut off.
+            Action::Tick => "half a tick passes, and ends with a ping of the follower".into(),
+            Action::Beat => "the client sends a heartbeat".into(),
+            Action::Arrive => "the heartbeat arrives at the follower, and its sync at the leader".into(),
+            Action::Answer => "the answer arrives".into(),
+            Action::Cut => "the follower is cut off from the leader".into(),
+        }
+    }
+}
+
+impl SessionModel {
+    /// Belief counts from the last heartbeat that this answer proves to have prolonged the session.
+    fn answered(&self, state: &mut State, beat: Time) {
+        state.answered.push((beat, state.now));
+        let proves = |(sent, answered): (Time, Time)| match self.flaw {
+            Some(Flaw::BeatProvesItself) => true,
+            Some(Flaw::BeatsSpacedBySending) => sent.next() <= beat,
+            _ => answered.next() <= beat,
+        };
+        let Some(index) = state.answered.iter().rposition(|earlier| proves(*earlier)) else {
+            return;
+        };
+        state.answered.drain(..index);
+        // Lost is final.
+        if state.believes() {
+            let from = state.answered[0].0;
+            state.ends = rules::belief_ends(Some(state.ends), from, units(TIMEOUT), false);
+        }
+    }
+}
+
+impl Flawed for SessionModel {
+    fn with(&self, flaw: Flaw) -> Self {
+        let flaw = Some(flaw);
+        Self { flaw, ..self.clone() }
+    }
+}
+
+impl State {
+    fn believes(&self) -> bool {
+        !rules::has_expired(self.ends, self.now)
+    }
+
+    fn last_sent(&self) -> Time {
+        let answered = self.answered.iter().map(|(sent, _)| sent);
+        let all = self.sent.iter().chain(&self.answers).chain(answered);
+        all.copied().max().unwrap_or_default()
+    }
+}
