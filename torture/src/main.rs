@@ -228,6 +228,9 @@ fn run_matrix(arguments: Matrix) -> Result<u8> {
     if long {
         command += " --long";
     }
+    if resume {
+        command += " --resume";
+    }
     if let Some(only) = &only {
         command += &format!(" --only {only}");
     }

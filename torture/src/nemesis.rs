@@ -191,7 +191,7 @@ impl Nemesis {
                 return swallowed;
             }
             Fault::Delay => {
-                slot.link.delay(self.of_ttl(rng.random_range(0.02..0.3)));
+                slot.link.delay(self.of_ttl(rng.random_range(0.02..0.4)));
                 self.last(rng, 1.0..3.0, until).await;
             }
             Fault::Oneway => {
@@ -200,7 +200,7 @@ impl Nemesis {
             }
             _ => {
                 slot.link.stall();
-                self.last(rng, 0.2..2.0, until).await;
+                self.last(rng, 0.2..2.5, until).await;
             }
         }
         slot.link.heal();

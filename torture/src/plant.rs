@@ -76,19 +76,20 @@ impl Plant {
 
     /// For how long they have to come.
     pub(crate) fn secs(self) -> u64 {
-        match self {
-            Self::LeaseFromReply => 18,
-            _ => 8,
-        }
+        if self.takes_many_holds() { 22 } else { 8 }
     }
 
     /// How many locks show it best.
     pub(crate) fn locks(self) -> usize {
-        match self {
-            // It takes many grants.
-            Self::LeaseFromReply => 6,
-            _ => 3,
-        }
+        if self.takes_many_holds() { 6 } else { 3 }
+    }
+
+    /// Whether a fault has to meet a hold at a certain moment.
+    fn takes_many_holds(self) -> bool {
+        matches!(
+            self,
+            Self::LeaseFromReply | Self::RenewalUnanswered | Self::RenewalThatShortens
+        )
     }
 
     /// Whether the backend has it, not the process above.

@@ -147,7 +147,7 @@ pub(crate) struct Setting {
 impl Setting {
     /// How far an extended hold reaches.
     pub(crate) fn extension(&self) -> Duration {
-        self.ttl * 5 / 2
+        self.ttl * 3
     }
 
     /// The longest that a dead process's hold survives.
@@ -170,8 +170,14 @@ impl Setting {
 
     /// Why tokens may fail to grow, and the fence with them, if they may.
     pub(crate) fn excludes_tokens(&self) -> Option<&'static str> {
-        let both = self.nemesis.contains(&Fault::ServerLose) && self.nemesis.contains(&Fault::ClockBack);
-        both.then_some("the server lost its data, and its clock was behind the last token")
+        if !self.nemesis.contains(&Fault::ServerLose) {
+            return None;
+        }
+        if self.backend == Backend::Zookeeper {
+            return Some("the server lost its data, and ZooKeeper declares no durable tokens");
+        }
+        let clock_back = self.nemesis.contains(&Fault::ClockBack);
+        clock_back.then_some("the server lost its data, and its clock was behind the last token")
     }
 
     /// How far the server's clock is moved.

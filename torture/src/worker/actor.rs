@@ -190,23 +190,23 @@ impl Actor {
             extended: false,
         };
         // So many of a hundred. Where the ttl is long, there would be few holds.
-        let share = if backend == Backend::Redis { 10 } else { 4 };
+        let share = if backend == Backend::Redis { 5 } else { 2 };
         let drawn = self.rng.random_range(0..100);
         if self.shared.is_calm() {
             return short;
         }
         match drawn / share {
-            0 => Stay {
-                time: self.between(0.3 * ttl, 2.5 * ttl),
+            0..4 => Stay {
+                time: self.between(0.3 * ttl, 3.0 * ttl),
                 ..short
             },
-            1 | 2 => Stay {
+            4..7 => Stay {
                 time: self.between(0.7 * ttl, 1.3 * ttl),
                 fixed: true,
                 ..short
             },
-            3 if backend.extends() => Stay {
-                time: self.between(0.8 * ttl, 2.2 * ttl),
+            7 | 8 if backend.extends() => Stay {
+                time: self.between(1.5 * ttl, 2.6 * ttl),
                 extended: true,
                 ..short
             },
