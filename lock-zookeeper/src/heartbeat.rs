@@ -30,22 +30,30 @@ impl Beat {
 ///
 /// A `sync` that a follower answered proves that the follower was connected to its leader, but does not prolong the
 /// session: the follower's next answer to the leader's ping does, which comes every half tick. So an answer proves
-/// that the *previous* heartbeat has prolonged it, if that was sent at least half a tick earlier. A sixth of the
+/// that an *earlier* heartbeat has prolonged it, if half a tick lies between that one's answer and this one's sending;
+/// between both sendings is not enough, since both may have been held up on their way together. A sixth of the
 /// session timeout is half a tick or more where the timeout is three ticks or more; a single server needs none of it.
 #[derive(Debug)]
 pub(crate) struct Heartbeats {
     timeout: Duration,
-    /// Acknowledged, oldest first, none older than the base.
-    acknowledged: VecDeque<Beat>,
+    /// Oldest first, none older than the base.
+    answered: VecDeque<Answered>,
     base: Beat,
 }
 
+#[derive(Debug)]
+struct Answered {
+    beat: Beat,
+    at: Instant,
+}
+
 impl Heartbeats {
-    /// A session that was asked for at `connect`: it cannot have begun before.
-    pub(crate) fn new(connect: Beat, timeout: Duration) -> Self {
+    /// A session that was asked for at `connect`, before which it cannot have begun, and is there `now`.
+    pub(crate) fn new(connect: Beat, now: Instant, timeout: Duration) -> Self {
+        let connected = Answered { beat: connect, at: now };
         Self {
             timeout,
-            acknowledged: VecDeque::from([connect]),
+            answered: VecDeque::from([connected]),
             base: connect,
         }
     }
@@ -55,24 +63,20 @@ impl Heartbeats {
         self.timeout / PER_TIMEOUT
     }
 
-    /// Records an answered heartbeat. True when the base has moved.
-    pub(crate) fn acknowledge(&mut self, beat: Beat) -> bool {
+    /// Records a heartbeat that was answered `now`. True when the base has moved.
+    pub(crate) fn acknowledge(&mut self, beat: Beat, now: Instant) -> bool {
         let interval = self.interval();
         let mut moved = false;
-        while let Some(next) = self.acknowledged.front().filter(|next| next.at + interval <= beat.at) {
-            if next.at > self.base.at {
-                self.base = *next;
+        while let Some(earlier) = self.answered.pop_front_if(|earlier| earlier.at + interval <= beat.at) {
+            if earlier.beat.at > self.base.at {
+                self.base = earlier.beat;
                 moved = true;
             }
-            self.acknowledged.pop_front();
         }
         // Grants add many of them: an eighth of the interval is exact enough.
-        if self
-            .acknowledged
-            .back()
-            .is_none_or(|last| last.at + interval / 8 <= beat.at)
-        {
-            self.acknowledged.push_back(beat);
+        let newest = self.answered.back();
+        if newest.is_none_or(|newest| newest.beat.at + interval / 8 <= beat.at) {
+            self.answered.push_back(Answered { beat, at: now });
         }
         moved
     }
@@ -105,27 +109,58 @@ mod tests {
         heartbeats.base().at.duration_since(start).as_millis()
     }
 
+    /// Sent so many milliseconds after the start, and answered so many later.
+    fn acknowledge(heartbeats: &mut Heartbeats, start: Instant, sent: u64, later: u64) -> bool {
+        let now = start + Duration::from_millis(sent + later);
+        heartbeats.acknowledge(beat(start, sent), now)
+    }
+
+    fn heartbeats(start: Instant) -> Heartbeats {
+        Heartbeats::new(beat(start, 0), start, TIMEOUT)
+    }
+
     #[test]
     fn an_answer_proves_the_one_before() {
         let start = Instant::now();
-        let mut heartbeats = Heartbeats::new(beat(start, 0), TIMEOUT);
-        assert!(!heartbeats.acknowledge(beat(start, 200)));
+        let mut heartbeats = heartbeats(start);
+        assert!(!acknowledge(&mut heartbeats, start, 200, 0));
         assert_eq!(base(&heartbeats, start), 0);
-        assert!(heartbeats.acknowledge(beat(start, 1200)));
+        assert!(acknowledge(&mut heartbeats, start, 1200, 0));
         assert_eq!(base(&heartbeats, start), 200);
-        assert!(heartbeats.acknowledge(beat(start, 2200)));
+        assert!(acknowledge(&mut heartbeats, start, 2200, 0));
         assert_eq!(base(&heartbeats, start), 1200);
+    }
+
+    #[test]
+    fn a_slow_way_costs_one_more() {
+        let start = Instant::now();
+        let mut heartbeats = heartbeats(start);
+        for sent in [1000, 2000, 3000, 4000] {
+            acknowledge(&mut heartbeats, start, sent, 300);
+        }
+        assert_eq!(base(&heartbeats, start), 2000);
+    }
+
+    /// Both were held up on their way and reached the follower together, between two of its leader's pings.
+    #[test]
+    fn heartbeats_that_were_held_up_together_prove_nothing_of_each_other() {
+        let start = Instant::now();
+        let mut heartbeats = heartbeats(start);
+        acknowledge(&mut heartbeats, start, 1000, 3500);
+        acknowledge(&mut heartbeats, start, 2000, 2500);
+        acknowledge(&mut heartbeats, start, 3000, 1500);
+        assert_eq!(base(&heartbeats, start), 0);
     }
 
     #[test]
     fn heartbeats_too_close_prove_nothing() {
         let start = Instant::now();
-        let mut heartbeats = Heartbeats::new(beat(start, 0), TIMEOUT);
+        let mut heartbeats = heartbeats(start);
         for millis in (1..1000).step_by(10) {
-            assert!(!heartbeats.acknowledge(beat(start, millis)));
+            assert!(!acknowledge(&mut heartbeats, start, millis, 0));
         }
-        assert!(heartbeats.acknowledged.len() <= 9, "{}", heartbeats.acknowledged.len());
-        assert!(heartbeats.acknowledge(beat(start, 1200)));
+        assert!(heartbeats.answered.len() <= 9, "{}", heartbeats.answered.len());
+        assert!(acknowledge(&mut heartbeats, start, 1200, 0));
         assert!(base(&heartbeats, start) <= 200);
     }
 
@@ -133,12 +168,12 @@ mod tests {
     #[test]
     fn an_answer_after_a_stall_proves_only_what_was_before_it() {
         let start = Instant::now();
-        let mut heartbeats = Heartbeats::new(beat(start, 0), TIMEOUT);
-        heartbeats.acknowledge(beat(start, 1000));
-        heartbeats.acknowledge(beat(start, 5000));
+        let mut heartbeats = heartbeats(start);
+        acknowledge(&mut heartbeats, start, 1000, 0);
+        acknowledge(&mut heartbeats, start, 5000, 0);
         assert_eq!(base(&heartbeats, start), 1000);
         assert!(!heartbeats.is_fresh(start + Duration::from_millis(5000)));
-        heartbeats.acknowledge(beat(start, 6000));
+        acknowledge(&mut heartbeats, start, 6000, 0);
         assert!(heartbeats.is_fresh(start + Duration::from_millis(6000)));
     }
 }

@@ -15,9 +15,10 @@
 //! # Guarantees
 //! - **Exclusion**, as long as the ensemble keeps its quorum's promises and nobody else deletes a hold's node. What a
 //!   guard believes in is proven by heartbeats: `sync` requests, six in a session timeout, which only a server that is
-//!   connected to its leader can answer. An answered one counts from *before the one before it* was sent, since a
-//!   follower tells its leader of its clients only every half tick. A leader that is cut off from its quorum answers
-//!   until it steps down; for so long only the fence protects.
+//!   connected to its leader can answer. Since a follower tells its leader of its clients only every half tick, an
+//!   answered one counts from before an *earlier* one was sent: one that was answered at least half a tick before this
+//!   one went out. A leader that is cut off from its quorum answers until it steps down; for so long only the fence
+//!   protects.
 //! - **First come, first served.** Waiters queue at the server; each watches the one before it, so that a release wakes
 //!   one. A waiter keeps its place over a reconnect, not over the end of its session.
 //! - **One round trip** to acquire a free lock, one to release it. A waiter that is woken takes one more, by which it

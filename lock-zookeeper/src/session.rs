@@ -59,7 +59,7 @@ impl Session {
             runtime: Handle::current(),
             root,
             vital: Mutex::new(Vital {
-                heartbeats: Heartbeats::new(connect, timeout),
+                heartbeats: Heartbeats::new(connect, Instant::now(), timeout),
                 leases: HashMap::new(),
                 connected: true,
                 over: false,
@@ -237,7 +237,7 @@ impl Session {
 
     fn acknowledge(&self, beat: Beat) {
         let mut vital = self.vital();
-        if vital.over || !vital.heartbeats.acknowledge(beat) {
+        if vital.over || !vital.heartbeats.acknowledge(beat, Instant::now()) {
             return;
         }
         let base = vital.heartbeats.base();
