@@ -17,12 +17,16 @@ pub(crate) enum Kind {
     Download,
     Build,
     Test,
+    Torture,
     Deny,
 }
 
 /// The facade with every backend. With `--workspace` cargo unifies features, so that the steps that use it share what
 /// they build.
-const ALL: &str =
+const ALL: &str = "--workspace --features polylock/redis,polylock/mysql,polylock/zookeeper,polylock/serde";
+
+/// Models and torture are slow without optimization: they have steps of their own.
+const TESTED: &str =
     "--workspace --exclude torture --features polylock/redis,polylock/mysql,polylock/zookeeper,polylock/serde";
 
 /// The features of the facade, each of which must do without the others.
@@ -45,13 +49,13 @@ pub(crate) fn all() -> Vec<Step> {
             Kind::Build,
             &format!("clippy {ALL} --all-targets -- -D warnings"),
         ),
-        step("build tests", Kind::Build, &format!("test {ALL} --no-run")),
+        step("build tests", Kind::Build, &format!("test {TESTED} --no-run")),
         Step {
             // The cases on servers mostly wait.
             environment: &[("RUST_TEST_THREADS", "8")],
-            ..step("tests", Kind::Test, &format!("test {ALL} --tests --no-fail-fast")).needs("build tests")
+            ..step("tests", Kind::Test, &format!("test {TESTED} --tests --no-fail-fast")).needs("build tests")
         },
-        step("doctests", Kind::Test, &format!("test {ALL} --doc --no-fail-fast")).needs("build tests"),
+        step("doctests", Kind::Test, &format!("test {TESTED} --doc --no-fail-fast")).needs("build tests"),
         Step {
             environment: &[("RUSTDOCFLAGS", "-D warnings")],
             ..step("docs", Kind::Build, &format!("doc {ALL} --no-deps"))
@@ -61,6 +65,21 @@ pub(crate) fn all() -> Vec<Step> {
             Kind::Deny,
             "deny --workspace --locked check --hide-inclusion-graph bans licenses sources",
         ),
+        step(
+            "build torture",
+            Kind::Build,
+            "test --release --package torture --no-run",
+        ),
+        Step {
+            // Its processes are to have the machine for themselves.
+            environment: &[("RUST_TEST_THREADS", "1")],
+            ..step(
+                "torture",
+                Kind::Torture,
+                "test --release --package torture --no-fail-fast",
+            )
+            .needs("build torture")
+        },
         step("build polylock alone", Kind::Build, "test --package polylock --no-run"),
         step("polylock alone", Kind::Test, "test --package polylock --no-fail-fast").needs("build polylock alone"),
     ];
