@@ -206,7 +206,7 @@ fn run_once(arguments: &Run) -> Result<u8> {
         .block_on(run::run(setting, dir))
         .and_then(|()| Ok(matrix::judge(dir)?.1));
     let as_expected = is_planted || verdict.as_ref().is_ok_and(|verdict| verdict.exit_code() == 0);
-    if !as_expected && arguments.dir.is_none() {
+    if !as_expected && std::fs::read_dir(temporary.path())?.next().is_some() {
         eprintln!("history and timeline: {}", temporary.keep().display());
     }
     let verdict = verdict?;
