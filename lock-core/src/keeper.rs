@@ -7,13 +7,13 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::held::{Held, RenewalPlan, Slot};
 use crate::queue::Progress;
 use crate::sync::{Arc, AtomicBool, Mutex, Notify, Ordering};
-use crate::work::{Task, Work};
+use crate::work::{Task, Work, until};
 
 #[derive(Debug, Default)]
 pub(crate) struct Keeper {
@@ -47,7 +47,7 @@ struct Due {
     holds: Vec<Arc<Held>>,
     lost: Vec<Arc<Held>>,
     /// Lost, but released before that: to be dropped outside the lock, like all that may end a backend.
-    _stale: Vec<Arc<Held>>,
+    stale: Vec<Arc<Held>>,
     work: Vec<(u64, Work)>,
     /// When to look again.
     next: Option<Instant>,
@@ -173,6 +173,7 @@ impl Keeper {
         let mut under_way: FuturesUnordered<BoxFuture<'static, u64>> = FuturesUnordered::new();
         loop {
             let due = self.due();
+            drop(due.stale);
             for held in due.holds {
                 if !held.lease.is_live() {
                     continue; // its lease has just told us
@@ -196,7 +197,7 @@ impl Keeper {
             }
             tokio::select! {
                 () = self.wake.notified() => {}
-                () = at(due.next) => {}
+                () = until(due.next) => {}
                 Some((held, next)) = renewals.next() => self.schedule(&held, next),
                 Some(number) = under_way.next() => self.done(number),
             }
@@ -227,7 +228,7 @@ impl Keeper {
         Due {
             holds,
             lost,
-            _stale: stale,
+            stale,
             work,
             next: state.planned,
             finished,
@@ -265,13 +266,6 @@ async fn finish(number: u64, work: Work) -> u64 {
         tracing::error!("the backend panicked in the background");
     }
     number
-}
-
-async fn at(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => std::future::pending().await,
-    }
 }
 
 /// The task is alive as long as this is: a runtime that goes drops it.

@@ -60,7 +60,7 @@ const MYSQL_WAITING: &str = "lock-mysql/tests/row_lock/waiting.rs";
 const ZOOKEEPER_FAULTS: &str = "lock-zookeeper/tests/faults.rs";
 
 const REDIS_ISSUE: &str = "issue 6";
-const ENSEMBLE: &str = "issue 5: needs an ensemble in the testbed";
+const ENSEMBLE: &str = "ZooKeeper's own issue: an ensemble in the testbed";
 
 /// All of them, in their order.
 pub(crate) const ALL: [Acceptance; 34] = [
@@ -176,12 +176,7 @@ pub(crate) const ALL: [Acceptance; 34] = [
         Impossible("leases use the monotonic clock, which nobody can set; no wall clock is read"),
         &[Nowhere],
     ),
-    entry(
-        20,
-        "clock_rate",
-        Open("issue 5: needs a server clock with a rate"),
-        &[Nowhere],
-    ),
+    entry(20, "clock_rate", Open("issue 6: a rate for the clock shim"), &[Nowhere]),
     entry(
         21,
         "cancel_everywhere",
