@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep_until};
 
 /// Controls the way between a client and its server: a [`FaultProxy`](crate::FaultProxy) obeys it for TCP, and
 /// [`Linked`](crate::Linked) for a backend within the process. Clones control the same way.
@@ -154,6 +154,16 @@ impl Link {
     /// # Cancel safety
     /// Dropping it loses the message.
     pub async fn pass(&self, connection: Connection, direction: Direction) -> Result<(), Broken> {
+        self.pass_from(Instant::now(), connection, direction).await
+    }
+
+    /// The same for one that arrived at the link then: a delay is the way's, and not each message's turn to wait.
+    pub(crate) async fn pass_from(
+        &self,
+        arrived: Instant,
+        connection: Connection,
+        direction: Direction,
+    ) -> Result<(), Broken> {
         let at_once = self.look(|state| state.decide(connection, direction));
         match at_once {
             Some(decision) => decision?,
@@ -167,7 +177,7 @@ impl Link {
             return Ok(());
         }
         tokio::select! {
-            () = sleep(delay) => Ok(()),
+            () = sleep_until(arrived + delay) => Ok(()),
             () = self.broken(connection) => Err(Broken),
         }
     }

@@ -1,11 +1,14 @@
 //! A TCP proxy between a client and its server that obeys a link.
 
+use std::future::pending;
 use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::link::{Connection, Direction, Link};
 
@@ -74,15 +77,26 @@ async fn serve(client: TcpStream, server: SocketAddr, link: Link, connection: Co
 }
 
 async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, link: &Link, connection: Connection, way: Direction) {
-    let mut message = vec![0; 64 * 1024];
-    loop {
-        let length = match from.read(&mut message).await {
-            Ok(0) | Err(_) => return,
-            Ok(length) => length,
-        };
-        if link.pass(connection, way).await.is_err() || to.write_all(&message[..length]).await.is_err() {
-            return;
+    let (sender, mut arrived) = mpsc::unbounded_channel();
+    let reading = async move {
+        let mut message = vec![0; 64 * 1024];
+        while let Ok(length @ 1..) = from.read(&mut message).await {
+            if sender.send((Instant::now(), message[..length].to_vec())).is_err() {
+                return;
+            }
         }
+    };
+    let writing = async {
+        while let Some((at, message)) = arrived.recv().await {
+            if link.pass_from(at, connection, way).await.is_err() || to.write_all(&message).await.is_err() {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        // Also when the reading has ended and all that had arrived was delivered.
+        () = writing => {}
+        () = async { reading.await; pending().await } => {}
     }
 }
 
@@ -163,6 +177,25 @@ mod tests {
         assert!(timeout(SILENCE, ask(&mut stream)).await.is_err());
         link.heal();
         assert_eq!(stream.read_u8().await.unwrap(), 7);
+    }
+
+    #[tokio::test]
+    async fn messages_are_late_side_by_side() {
+        let (link, _proxy, mut stream) = start().await;
+        link.delay(SILENCE);
+        let started = std::time::Instant::now();
+        for _ in 0..20 {
+            stream.write_u8(7).await.unwrap();
+            tokio::time::sleep(SILENCE / 10).await; // apart, so that none travels with another
+        }
+        for _ in 0..20 {
+            assert_eq!(stream.read_u8().await.unwrap(), 7);
+        }
+        assert!(
+            started.elapsed() < 20 * SILENCE,
+            "one after the other: {:?}",
+            started.elapsed()
+        );
     }
 
     #[tokio::test]

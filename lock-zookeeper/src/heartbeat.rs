@@ -6,8 +6,11 @@ use std::time::Duration;
 use lock_core::backend::Sent;
 use tokio::time::Instant;
 
-/// Heartbeats in a session timeout.
-const PER_TIMEOUT: u32 = 6;
+/// Heartbeats in a session timeout: so many that a slow way costs little more than its delay.
+const PER_TIMEOUT: u32 = 12;
+
+/// Half a tick is not more than this part of a session timeout of three ticks or more.
+const HALF_TICK: u32 = 6;
 
 /// The moment before a heartbeat went out.
 #[derive(Clone, Copy, Debug)]
@@ -65,17 +68,17 @@ impl Heartbeats {
 
     /// Records a heartbeat that was answered `now`. True when the base has moved.
     pub(crate) fn acknowledge(&mut self, beat: Beat, now: Instant) -> bool {
-        let interval = self.interval();
+        let half_tick = self.timeout / HALF_TICK;
         let mut moved = false;
-        while let Some(earlier) = self.answered.pop_front_if(|earlier| earlier.at + interval <= beat.at) {
+        while let Some(earlier) = self.answered.pop_front_if(|earlier| earlier.at + half_tick <= beat.at) {
             if earlier.beat.at > self.base.at {
                 self.base = earlier.beat;
                 moved = true;
             }
         }
-        // Grants add many of them: an eighth of the interval is exact enough.
+        // Grants add many of them: an eighth of that is exact enough.
         let newest = self.answered.back();
-        if newest.is_none_or(|newest| newest.beat.at + interval / 8 <= beat.at) {
+        if newest.is_none_or(|newest| newest.beat.at + half_tick / 8 <= beat.at) {
             self.answered.push_back(Answered { beat, at: now });
         }
         moved
@@ -88,7 +91,7 @@ impl Heartbeats {
 
     /// Whether enough of the session's life is known to begin a hold.
     pub(crate) fn is_fresh(&self, now: Instant) -> bool {
-        now < self.base.at + self.timeout * 3 / 5
+        now < self.base.at + self.timeout * 5 / 6
     }
 }
 
@@ -172,8 +175,8 @@ mod tests {
         acknowledge(&mut heartbeats, start, 1000, 0);
         acknowledge(&mut heartbeats, start, 5000, 0);
         assert_eq!(base(&heartbeats, start), 1000);
-        assert!(!heartbeats.is_fresh(start + Duration::from_millis(5000)));
+        assert!(!heartbeats.is_fresh(start + Duration::from_millis(6001)));
         acknowledge(&mut heartbeats, start, 6000, 0);
-        assert!(heartbeats.is_fresh(start + Duration::from_millis(6000)));
+        assert!(heartbeats.is_fresh(start + Duration::from_millis(6001)));
     }
 }

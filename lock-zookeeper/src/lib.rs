@@ -14,7 +14,7 @@
 //!
 //! # Guarantees
 //! - **Exclusion**, as long as the ensemble keeps its quorum's promises and nobody else deletes a hold's node. What a
-//!   guard believes in is proven by heartbeats: `sync` requests, six in a session timeout, which only a server that is
+//!   guard believes in is proven by heartbeats: `sync` requests, twelve in a session timeout, which only a server that is
 //!   connected to its leader can answer. Since a follower tells its leader of its clients only every half tick, an
 //!   answered one counts from before an *earlier* one was sent: one that was answered at least half a tick before this
 //!   one went out. A leader that is cut off from its quorum answers until it steps down; for so long only the fence
@@ -37,7 +37,7 @@
 //!
 //! A guard is suspect from the moment when its connection breaks or heartbeats go unanswered; it is lost when nine
 //! tenths of a session timeout are over by its own clock, when the session is known to have ended, or when its node has
-//! gone: of that it learns within a sixth of the session timeout after the grant, and at once after that (within a third
+//! gone: of that it learns within a twelfth of the session timeout after the grant, and at once after that (within a third
 //! of it where a process has very many holds). One that was lost while the session recovered stays lost, and its node is
 //! deleted.
 //!
@@ -50,7 +50,7 @@
 //! - A ttl is at least the session timeout, 10 s unless configured. One hold cannot be extended alone, and there is no
 //!   minimum hold.
 //! - The driver can restore watches on 128 KiB of paths when it reconnects: some 1,200 waiters on locks with short
-//!   names. Those beyond ask every sixth of the session timeout.
+//!   names. Those beyond ask every twelfth of the session timeout.
 //! - No TLS, and no authentication but `digest`. No read-only servers.
 //! - A name is written into its path with all but letters, digits and ``-_~:@=+,.`` as `%XX`. The queue is read as
 //!   Curator's `InterProcessMutex` writes it, so that its nodes and ours wait for each other; a directory written by

@@ -220,7 +220,7 @@ impl Session {
         loop {
             tokio::select! {
                 () = sleep_until(next) => {
-                    if unanswered.len() >= 2 {
+                    if unanswered.len() >= 4 {
                         self.suspect();
                     }
                     next = Instant::now() + self.interval();
