@@ -124,6 +124,9 @@ pub trait Hold: Debug + Send + Sync + 'static {
     /// Ends the hold, if it is still this holder's. Idempotent: when the answer to an earlier call got lost,
     /// [`ReleaseOutcome::AlreadyLost`] may be that call's doing, and core knows.
     ///
+    /// With [`ReleaseOptions::keep_for`] the holder id is retired as well, so that no late renewal finds it, but the
+    /// name stays taken for that long from now and no longer; whoever waits first has it then.
+    ///
     /// # Errors
     /// When the outcome is unknown. Core tries again until the lease has ended.
     ///
@@ -131,8 +134,13 @@ pub trait Hold: Debug + Send + Sync + 'static {
     /// Never dropped half-way while the runtime lives.
     async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome>;
 
-    /// Passes the hold to the next waiter of this process, on its own terms and with a fresh token. Idempotent per
-    /// request. Defaults to a release, after which the next one acquires by itself.
+    /// Passes the hold to the next waiter of this process in one step, on that one's terms, with a fresh token and its
+    /// own lease, for at least its ttl from now. Nobody who waits elsewhere gets the name in between. Idempotent per
+    /// request: a repetition finds the next one holding, and answers the same grant. Defaults to a release, after which
+    /// the next one acquires by itself; a backend that passes on declares [`Capabilities::hand_over`].
+    ///
+    /// The next one's id must be dead for ever once *this* hold's release was answered and the next request was
+    /// abandoned after that, in this order.
     ///
     /// # Errors
     /// When the outcome is unknown: core undoes both ids, the giver's first.
@@ -199,10 +207,23 @@ pub enum Renewal {
     Lost,
 }
 
-/// How to release. Room for the minimum hold.
+/// How to release. The default: the name is free at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct ReleaseOptions {}
+pub struct ReleaseOptions {
+    /// How long from now the name is to stay taken all the same: what is left of a minimum hold. Core asks for it only
+    /// where [`Capabilities::minimum_hold`] is declared.
+    pub keep_for: Option<Duration>,
+}
+
+impl ReleaseOptions {
+    /// Keeps the name taken for so long from now.
+    #[must_use]
+    pub fn keep_for(mut self, time: Duration) -> Self {
+        self.keep_for = Some(time);
+        self
+    }
+}
 
 /// The answer to a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

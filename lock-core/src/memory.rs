@@ -10,8 +10,8 @@ use tokio::time::{Instant, sleep_until};
 
 use self::server::{Answer, Server};
 use crate::backend::{
-    AcquireRequest, Attempt, Busy, Capabilities, DistributedLock, Hold, HolderId, Lease, LockStatus, ReleaseOptions,
-    ReleaseOutcome, Renewal, Wait,
+    AcquireRequest, Attempt, Busy, Capabilities, DistributedLock, HandOver, Hold, HolderId, Lease, LockStatus,
+    ReleaseOptions, ReleaseOutcome, Renewal, Wait,
 };
 use crate::error::Result;
 use crate::name::LockName;
@@ -107,7 +107,13 @@ impl fmt::Debug for MemoryBackend {
 #[async_trait]
 impl DistributedLock for MemoryBackend {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::default().extend().fixed_lease().fifo().ordered()
+        Capabilities::default()
+            .extend()
+            .fixed_lease()
+            .fifo()
+            .hand_over()
+            .minimum_hold()
+            .ordered()
     }
 
     async fn connect(&self) -> Result<()> {
@@ -120,13 +126,7 @@ impl DistributedLock for MemoryBackend {
             let sent = request.sending();
             let taken = match self.0.acquire(request, sent, place.as_ref().map(|place| &place.wake))? {
                 Answer::Granted(token, armed) => {
-                    let hold = MemoryHold {
-                        server: self.0.clone(),
-                        name: request.name().clone(),
-                        holder: request.holder(),
-                        token,
-                        lease: request.lease().clone(),
-                    };
+                    let hold = MemoryHold::new(&self.0, request, token);
                     return Ok(Attempt::Granted(Arc::new(hold), armed));
                 }
                 Answer::Taken(taken) => taken,
@@ -201,6 +201,18 @@ struct MemoryHold {
     lease: Lease,
 }
 
+impl MemoryHold {
+    fn new(server: &Arc<Server>, request: &AcquireRequest, token: FencingToken) -> Self {
+        Self {
+            server: server.clone(),
+            name: request.name().clone(),
+            holder: request.holder(),
+            token,
+            lease: request.lease().clone(),
+        }
+    }
+}
+
 #[async_trait]
 impl Hold for MemoryHold {
     fn token(&self) -> FencingToken {
@@ -215,10 +227,18 @@ impl Hold for MemoryHold {
         })
     }
 
-    async fn release(&self, _how: ReleaseOptions) -> Result<ReleaseOutcome> {
-        Ok(match self.server.release(&self.name, self.holder)? {
+    async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
+        Ok(match self.server.release(&self.name, self.holder, how.keep_for)? {
             true => ReleaseOutcome::Released,
             false => ReleaseOutcome::AlreadyLost,
+        })
+    }
+
+    async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
+        let sent = next.sending();
+        Ok(match self.server.hand_over(self.holder, next, sent)? {
+            Some((token, armed)) => HandOver::Granted(Arc::new(Self::new(&self.server, next, token)), armed),
+            None => HandOver::AlreadyLost,
         })
     }
 }

@@ -21,7 +21,11 @@ pub struct Capabilities {
     pub fixed_lease: bool,
     /// Waiters are served in order, with the bounded bypass that the contract describes.
     pub fifo: bool,
-    /// A name can stay taken for a minimum time, even after its holder has exited.
+    /// A hold passes to the next waiter of the same process in one request:
+    /// [`Hold::hand_over`](super::Hold::hand_over) is more than a release.
+    pub hand_over: bool,
+    /// A name can stay taken for a minimum time, even after its holder has exited:
+    /// [`ReleaseOptions::keep_for`](super::ReleaseOptions::keep_for) is honoured.
     pub minimum_hold: bool,
     /// An acquire sent after a release of the same process takes effect after it.
     pub ordered: bool,
@@ -41,6 +45,7 @@ impl Default for Capabilities {
             extend: false,
             fixed_lease: false,
             fifo: false,
+            hand_over: false,
             minimum_hold: false,
             ordered: false,
             durable_tokens: false,
@@ -71,6 +76,8 @@ declare! {
     fixed_lease,
     /// Declares [`fifo`](#structfield.fifo).
     fifo,
+    /// Declares [`hand_over`](#structfield.hand_over).
+    hand_over,
     /// Declares [`minimum_hold`](#structfield.minimum_hold).
     minimum_hold,
     /// Declares [`ordered`](#structfield.ordered).

@@ -129,19 +129,9 @@ impl Server {
             }
             return Ok(Answer::Taken(taken));
         }
-        let Some(token) = rules::next_token(last_token, NO_CLOCK, request.token_floor()) else {
-            return Err(Error::new(ErrorKind::Unexpected, "all tokens are used up").with_name(name));
-        };
+        let token = next_token(last_token, request)?;
         entry.places.retain(|place| place.holder != holder);
-        let expires = rules::prolonged(now, now, ttl);
-        let lease = Some(request.lease().clone());
-        entry.hold = Some(Record {
-            holder,
-            label: request.label(),
-            token,
-            expires,
-            lease,
-        });
+        entry.hold = Some(Record::granted(request, token, now));
         state.last_token = token.as_u64();
         Ok(Answer::Granted(token, request.lease().arm(sent, ttl)?))
     }
@@ -168,15 +158,57 @@ impl Server {
         Ok(true)
     }
 
-    /// Whether there was a hold of this holder to end.
-    pub(super) fn release(&self, name: &LockName, holder: HolderId) -> Result<bool> {
+    /// Whether there was a hold of this holder to end. With `keep_for`, nobody's hold takes its place for that long.
+    pub(super) fn release(&self, name: &LockName, holder: HolderId, keep_for: Option<Duration>) -> Result<bool> {
         let now = Instant::now();
         let mut state = self.0.lock();
         state.check_available()?;
         Ok(state.change(name, |entry| {
             let hold = entry.hold.take_if(|hold| rules::is_mine(&hold.holder, &holder));
-            hold.is_some_and(|hold| !rules::has_expired(hold.expires, now))
+            let Some(hold) = hold.filter(|hold| !rules::has_expired(hold.expires, now)) else {
+                return false;
+            };
+            entry.hold = keep_for.map(|rest| Record {
+                holder: HolderId::random(),
+                expires: rules::prolonged(now, now, rest),
+                lease: None,
+                ..hold
+            });
+            if entry.hold.is_some() {
+                // Whoever waits was told of another end.
+                entry.places.iter().for_each(|place| place.wake.notify_one());
+            }
+            true
         }))
+    }
+
+    /// Passes the giver's hold on; the same answer again to who has got it already. `None` when it was not the giver's.
+    pub(super) fn hand_over(
+        &self,
+        giver: HolderId,
+        next: &AcquireRequest,
+        sent: Sent,
+    ) -> Result<Option<(FencingToken, Armed)>> {
+        let now = Instant::now();
+        let mut state = self.0.lock();
+        state.check_available()?;
+        let last_token = state.last_token;
+        let is_dead = state.tombstones.dead.contains(&next.holder());
+        let hold = state.live_entry(next.name(), now).hold.as_mut();
+        let Some(hold) = hold.filter(|_| !is_dead) else {
+            return Ok(None);
+        };
+        if rules::is_mine(&hold.holder, &giver) {
+            let token = next_token(last_token, next)?;
+            *hold = Record::granted(next, token, now);
+            state.last_token = token.as_u64();
+            Ok(Some((token, next.lease().arm(sent, next.ttl())?)))
+        } else if rules::is_mine(&hold.holder, &next.holder()) {
+            hold.expires = rules::prolonged(hold.expires, now, next.ttl());
+            Ok(Some((hold.token, next.lease().arm(sent, next.ttl())?)))
+        } else {
+            Ok(None)
+        }
     }
 
     pub(super) fn abandon(&self, name: &LockName, holder: HolderId) -> Result<()> {
@@ -262,6 +294,23 @@ impl Server {
             lease.lose(LostCause::NotHeld);
         }
         token
+    }
+}
+
+fn next_token(last: u64, request: &AcquireRequest) -> Result<FencingToken> {
+    rules::next_token(last, NO_CLOCK, request.token_floor())
+        .ok_or_else(|| Error::new(ErrorKind::Unexpected, "all tokens are used up").with_name(request.name()))
+}
+
+impl Record {
+    fn granted(request: &AcquireRequest, token: FencingToken, now: Instant) -> Self {
+        Self {
+            holder: request.holder(),
+            label: request.label(),
+            token,
+            expires: rules::prolonged(now, now, request.ttl()),
+            lease: Some(request.lease().clone()),
+        }
     }
 }
 
