@@ -33,16 +33,18 @@
 
 pub use backend::lease::{Ended, HoldState};
 pub use error::{Error, ErrorKind, Lost, LostCause, Result};
-pub use guard::Guard;
+pub use guard::{Guard, Release};
 pub use lock::Lock;
 pub use locker::Locker;
 pub use memory::MemoryBackend;
 pub use name::LockName;
+pub use reentry::ReentryKey;
 pub use token::FencingToken;
 pub use watch::Watch;
 
 mod acquire;
 pub mod backend;
+mod clock;
 mod error;
 mod guard;
 mod held;
@@ -52,7 +54,11 @@ mod lock;
 mod locker;
 mod memory;
 mod name;
+mod place;
+mod plan;
 mod queue;
+mod reentry;
+mod release;
 mod sync;
 mod token;
 mod watch;

@@ -8,6 +8,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 
 use super::rules;
+use crate::clock::Time;
 use crate::error::{Error, ErrorKind, Lost, LostCause, Result};
 use crate::name::LockName;
 use crate::sync::{Arc, AtomicU64, Mutex, Notify, Ordering};
@@ -33,6 +34,10 @@ use crate::sync::{Arc, AtomicU64, Mutex, Notify, Ordering};
 ///
 /// The end of a lease only ever moves forward; a fixed one's is set once. A lease that has ended is lost for good,
 /// whether anybody looked at the clock by then or not. Clones are the same lease.
+///
+/// The time during which the machine was suspended counts (on Linux and Android; elsewhere it is not known): every
+/// look at the lease knows of it at once. What waits for the end hears of it when the runtime's timer, which stood
+/// still, gets there.
 #[derive(Clone)]
 pub struct Lease(Arc<Shared>);
 
@@ -46,9 +51,9 @@ struct Shared {
 struct Record {
     phase: Phase,
     /// When the hold's own term ends, once armed.
-    term_end: Option<Instant>,
+    term_end: Option<Time>,
     /// When what carries the hold ends, where it is carried.
-    carrier_end: Option<Instant>,
+    carrier_end: Option<Time>,
     /// The number of the suspicion that no arming has cleared yet.
     suspected: Option<u64>,
     /// Whom to tell of a loss.
@@ -57,7 +62,7 @@ struct Record {
 
 impl Record {
     /// When belief ends.
-    fn end(&self) -> Option<Instant> {
+    fn end(&self) -> Option<Time> {
         let term_end = self.term_end?;
         Some(
             self.carrier_end
@@ -82,7 +87,7 @@ enum Phase {
 /// The moment just before a request went out, from which the lease that its answer arms is counted.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
-    at: Instant,
+    at: Time,
     /// How many suspicions there had been: two events may share one reading of the clock.
     suspicions: u64,
 }
@@ -94,7 +99,7 @@ impl Sent {
     /// Now: for a request that is about to go out for several leases at once, such as a session's heartbeat.
     pub fn now() -> Self {
         Self {
-            at: Instant::now(),
+            at: Time::now_or_earlier(),
             suspicions: SUSPICIONS.load(Ordering::SeqCst),
         }
     }
@@ -168,7 +173,7 @@ impl Lease {
     /// [`ErrorKind::Unavailable`], retryable, when a first answer comes so late that nothing is left of its lease:
     /// the lease stays unarmed, and the same request may be sent again. [`ErrorKind::Lost`] when the lease is over.
     pub fn arm(&self, sent: Sent, ttl: Duration) -> Result<Armed> {
-        let now = Instant::now();
+        let now = Time::now();
         let mut record = self.lock(now);
         let end = rules::belief_ends(record.term_end, sent.at, ttl, self.0.fixed);
         match record.phase {
@@ -198,7 +203,7 @@ impl Lease {
     /// longer already; with it the belief ends too. For a fixed lease, whose own end no arming moves. Clears a suspicion
     /// that is older than `sent`. Call it before the lease is armed and whenever the session is known to live on.
     pub fn carry(&self, sent: Sent, ttl: Duration) {
-        let mut record = self.lock(Instant::now());
+        let mut record = self.lock(Time::now());
         if matches!(record.phase, Phase::Unarmed | Phase::Live) {
             record.carrier_end = Some(rules::belief_ends(record.carrier_end, sent.at, ttl, false));
             record.clear_suspicion(sent);
@@ -226,7 +231,7 @@ impl Lease {
 
     /// What is known of the hold now. A lease that was never armed counts as released.
     pub fn state(&self) -> HoldState {
-        let record = self.lock(Instant::now());
+        let record = self.lock(Time::now());
         match record.phase {
             Phase::Live if record.suspected.is_some() => HoldState::Suspect,
             Phase::Live => HoldState::Held,
@@ -237,7 +242,7 @@ impl Lease {
 
     /// How long the hold may still be believed in; zero when it has ended.
     pub fn valid_for(&self) -> Duration {
-        let now = Instant::now();
+        let now = Time::now();
         let record = self.lock(now);
         match (record.phase, record.end()) {
             (Phase::Live, Some(end)) => end.saturating_duration_since(now),
@@ -255,7 +260,7 @@ impl Lease {
             tokio::pin!(changed);
             changed.as_mut().enable();
             let end = {
-                let record = self.lock(Instant::now());
+                let record = self.lock(Time::now());
                 match record.phase {
                     Phase::Released => return Ended::Released,
                     Phase::Lost(cause) => return Ended::Lost(self.lost(cause)),
@@ -267,7 +272,7 @@ impl Lease {
                 None => changed.await,
                 Some(end) => tokio::select! {
                     () = changed => {}
-                    () = sleep_until(end) => {}
+                    () = sleep_until(end.by_runtime()) => {}
                 },
             }
         }
@@ -278,7 +283,7 @@ impl Lease {
     /// Looks at the clock within a runtime alone, so that a guard may be dropped anywhere.
     pub(crate) fn begin_release(&self) -> bool {
         let mut record = match Handle::try_current() {
-            Ok(_) => self.lock(Instant::now()),
+            Ok(_) => self.lock(Time::now()),
             Err(_) => self.0.record.lock(),
         };
         if record.phase != Phase::Live {
@@ -313,13 +318,13 @@ impl Lease {
         }
     }
 
-    /// When belief ends, for whoever keeps a timer.
+    /// When belief ends by the runtime's clock, for whoever keeps a timer.
     pub(crate) fn end(&self) -> Option<Instant> {
-        self.0.record.lock().end()
+        self.0.record.lock().end().map(Time::by_runtime)
     }
 
     pub(crate) fn is_live(&self) -> bool {
-        self.lock(Instant::now()).phase == Phase::Live
+        self.lock(Time::now()).phase == Phase::Live
     }
 
     fn lost(&self, cause: LostCause) -> Lost {
@@ -327,7 +332,7 @@ impl Lease {
     }
 
     /// The record as it stands at `now`: a lease whose end has passed is over, whether anybody saw it or not.
-    fn lock(&self, now: Instant) -> std::sync::MutexGuard<'_, Record> {
+    fn lock(&self, now: Time) -> std::sync::MutexGuard<'_, Record> {
         let mut record = self.0.record.lock();
         if record.end().is_some_and(|end| rules::has_expired(end, now)) {
             match record.phase {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::clock::tests::suspend;
 
 const TTL: Duration = Duration::from_secs(10);
 
@@ -116,4 +117,46 @@ async fn ended_follows_the_end_as_it_moves() {
     lease.arm(lease.sending(), TTL).unwrap();
     assert!(matches!(waiting.await.unwrap(), Ended::Lost(_)));
     assert_eq!(started.elapsed(), Duration::from_secs(14));
+}
+
+#[tokio::test(start_paused = true)]
+async fn suspended_time_counts_as_soon_as_anybody_looks() {
+    let lease = lease();
+    lease.arm(lease.sending(), TTL).unwrap();
+    suspend(Duration::from_secs(5));
+    assert_eq!(lease.state(), HoldState::Held);
+    assert_eq!(lease.valid_for(), Duration::from_secs(4));
+    let sent = lease.sending();
+    suspend(Duration::from_secs(4));
+    assert!(
+        lease.arm(sent, TTL).unwrap_err().is_lost(),
+        "an answer after the end revives nothing"
+    );
+    assert!(is_expired(&lease));
+    assert!(!lease.begin_release());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_term_counts_from_before_the_suspension_in_which_its_answer_came() {
+    let lease = lease();
+    let sent = lease.sending();
+    suspend(Duration::from_secs(5));
+    lease.arm(sent, TTL).unwrap();
+    assert_eq!(lease.valid_for(), Duration::from_secs(4));
+    suspend(Duration::from_secs(3));
+    // Nobody has looked since: the sending counts as earlier than it was, never as later.
+    lease.arm(lease.sending(), TTL).unwrap();
+    assert_eq!(lease.valid_for(), Duration::from_secs(6));
+    lease.arm(lease.sending(), TTL).unwrap();
+    assert_eq!(lease.valid_for(), Duration::from_secs(9));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_s_term_counts_suspended_time() {
+    let lease = Lease::fixed(LockName::new("a").unwrap());
+    lease.carry(lease.sending(), TTL);
+    lease.arm(lease.sending(), 2 * TTL).unwrap();
+    suspend(Duration::from_secs(9));
+    lease.carry(lease.sending(), TTL);
+    assert!(is_expired(&lease));
 }
