@@ -1,7 +1,9 @@
-//! The suite on a Redis.
+//! The suite on Redis: the distribution's own, and those of other makers and versions.
 
 mod servers;
 
+use std::fmt::Debug;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,18 +13,48 @@ use conformance_tests::{
 };
 use lock_core::backend::DistributedLock;
 use lock_redis::{RedisBackend, RedisConfig};
-use testbed::{Redis, Server};
+use testbed::{Edition, Redis, Server};
 use tokio::sync::OnceCell;
 
-conformance!(redis, RedisHarness);
+conformance!(redis, RedisHarness<Own>);
+conformance!(redis8, RedisHarness<Redis8>);
+conformance!(valkey9, RedisHarness<Valkey9>);
 
-static SHARED: OnceCell<Server> = OnceCell::const_new();
+/// Which server.
+trait Which: Debug + Send + Sync + 'static {
+    const EDITION: Edition;
+
+    /// The one that cases share.
+    fn shared() -> &'static OnceCell<Server>;
+}
+
+/// One for each line: a type, and its edition.
+macro_rules! which {
+    ($($name:ident)+) => {
+        $(
+            #[derive(Debug)]
+            struct $name;
+
+            impl Which for $name {
+                const EDITION: Edition = Edition::$name;
+
+                fn shared() -> &'static OnceCell<Server> {
+                    static SHARED: OnceCell<Server> = OnceCell::const_new();
+                    &SHARED
+                }
+            }
+        )+
+    };
+}
+
+which!(Own Redis8 Valkey9);
 
 #[derive(Debug)]
-struct RedisHarness {
+struct RedisHarness<W> {
     url: String,
     /// `None` in a child process.
     server: Option<Server>,
+    which: PhantomData<W>,
 }
 
 fn prefix(namespace: &str) -> String {
@@ -30,12 +62,14 @@ fn prefix(namespace: &str) -> String {
 }
 
 #[async_trait]
-impl Harness for RedisHarness {
+impl<W: Which> Harness for RedisHarness<W> {
     async fn start(server: ServerUse) -> Result<Self, NoServer> {
-        let server = servers::server_for(server, &SHARED, || Redis::new().start()).await?;
+        let start = || Redis::new().edition(W::EDITION).start();
+        let server = servers::server_for(server, W::shared(), start).await?;
         Ok(Self {
             url: server.url(),
             server: Some(server),
+            which: PhantomData,
         })
     }
 
@@ -43,6 +77,7 @@ impl Harness for RedisHarness {
         Self {
             url: address.to_owned(),
             server: None,
+            which: PhantomData,
         }
     }
 
@@ -104,7 +139,7 @@ impl Harness for RedisHarness {
 }
 
 #[async_trait]
-impl BackendHarness for RedisHarness {
+impl<W: Which> BackendHarness for RedisHarness<W> {
     async fn backend(&self, namespace: &str, route: &Route) -> Arc<dyn DistributedLock> {
         let url = servers::url_by(route, &self.url).await;
         let config = RedisConfig::from_url(&url)

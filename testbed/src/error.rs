@@ -7,12 +7,20 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum Error {
     /// There is no such server on this machine.
-    #[error("no {server} here: run `cargo xtask servers --install`, or set {variables} (see the testbed crate)")]
+    #[error("no {server} here: run `cargo xtask servers --install`, or set {} or {} (see the testbed crate)", .variables[1], .variables[0])]
     Missing {
         /// Its name.
         server: &'static str,
         /// The environment variables that can name one.
-        variables: &'static str,
+        variables: [&'static str; 2],
+    },
+    /// There is no such server on this machine, and tests may do without it.
+    #[error("no {server} here, left out: `cargo xtask servers --install` fetches it, {} or {} names one", .variables[1], .variables[0])]
+    LeftOut {
+        /// Its name.
+        server: &'static str,
+        /// The environment variables that can name one.
+        variables: [&'static str; 2],
     },
     /// An environment variable points nowhere.
     #[error("{variable} is {value:?}, but {problem}")]

@@ -22,6 +22,9 @@
 //! | 2. a program to start | `POLYLOCK_REDIS_SERVER`: the program | `POLYLOCK_MARIADB_DIR`: has `bin/` or `sbin/mariadbd` and `share/mysql/` | `POLYLOCK_ZOOKEEPER_DIR`: has the jars; `POLYLOCK_JAVA`: the program, default `java` |
 //! | 3. what `cargo xtask servers --install` put into `target/servers` | `redis-server` | `mariadbd` | ZooKeeper and a JRE |
 //!
+//! [`Edition`]s other than the distribution's own Redis have variables of their own: `POLYLOCK_REDIS8_URL`,
+//! `POLYLOCK_VALKEY9_SERVER`. Without them tests are skipped, visibly, unless `CI` is set.
+//!
 //! The first that is there counts. A server that already runs is given out as it is: options do not change it, and
 //! whatever would stop it answers [`Error::NotOurs`].
 
@@ -45,9 +48,9 @@ mod zookeeper;
 
 pub use clock::Clock;
 pub use error::Error;
-pub use locate::{Found, find, installed_dir};
+pub use locate::{Found, find, find_extra, installed_dir, is_ci, stand_in};
 pub use mariadb::{MariaDb, forget_templates};
 pub use offline::skip_offline;
-pub use redis::Redis;
+pub use redis::{Edition, Redis};
 pub use server::Server;
 pub use zookeeper::ZooKeeper;

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use crate::Error;
+use crate::{Edition, Error};
 
 /// `target/servers` of the workspace, wherever cargo itself builds.
 pub fn installed_dir() -> PathBuf {
@@ -24,24 +24,10 @@ pub struct Found {
     pub variable: Option<&'static str>,
 }
 
-/// Looks for all kinds of servers: what is there, or why it is not.
+/// Looks for the servers that every run of the tests needs: what is there, or why it is not.
 pub fn find() -> Vec<Result<Found, Error>> {
-    let found = |server, variables: [&'static str; 2], program: Result<(), Error>| {
-        let variable = variables.into_iter().find(|name| variable(name).is_some());
-        // One that runs already needs no program.
-        if variable == Some(variables[0]) {
-            Ok(())
-        } else {
-            program
-        }
-        .map(|()| Found { server, variable })
-    };
     vec![
-        found(
-            "Redis",
-            ["POLYLOCK_REDIS_URL", "POLYLOCK_REDIS_SERVER"],
-            redis().map(drop),
-        ),
+        found_redis(Edition::Own),
         found(
             "MariaDB",
             ["POLYLOCK_MYSQL_URL", "POLYLOCK_MARIADB_DIR"],
@@ -55,14 +41,55 @@ pub fn find() -> Vec<Result<Found, Error>> {
     ]
 }
 
-pub(crate) fn redis() -> Result<PathBuf, Error> {
-    if let Some(value) = variable("POLYLOCK_REDIS_SERVER") {
-        return program("POLYLOCK_REDIS_SERVER", value);
+/// Looks for the editions that may be left out where `CI` is not set.
+pub fn find_extra() -> Vec<(Edition, Result<Found, Error>)> {
+    let found = |edition| (edition, found_redis(edition));
+    Edition::EXTRA.map(found).into()
+}
+
+fn found_redis(edition: Edition) -> Result<Found, Error> {
+    found(edition.title(), edition.variables(), redis(edition).map(drop))
+}
+
+fn found(server: &'static str, variables: [&'static str; 2], program: Result<(), Error>) -> Result<Found, Error> {
+    let variable = variables.into_iter().find(|name| variable(name).is_some());
+    // One that runs already needs no program.
+    if variable == Some(variables[0]) {
+        Ok(())
+    } else {
+        program
     }
-    installed("bin/redis-server").ok_or(Error::Missing {
-        server: "Redis",
-        variables: "POLYLOCK_REDIS_SERVER or POLYLOCK_REDIS_URL",
+    .map(|()| Found { server, variable })
+}
+
+/// The variable and its value by which a Redis of this edition stands for the distribution's own.
+///
+/// # Errors
+/// [`Error::Missing`] or [`Error::LeftOut`] where there is none, [`Error::Variable`].
+pub fn stand_in(edition: Edition) -> Result<(&'static str, OsString), Error> {
+    let [url, program] = Edition::Own.variables();
+    match variable(edition.variables()[0]) {
+        Some(running) => Ok((url, running)),
+        None => Ok((program, redis(edition)?.into())),
+    }
+}
+
+pub(crate) fn redis(edition: Edition) -> Result<PathBuf, Error> {
+    let [_, named] = edition.variables();
+    if let Some(value) = variable(named) {
+        return program(named, value);
+    }
+    let (server, variables) = (edition.title(), edition.variables());
+    installed(edition.installed()).ok_or(match edition {
+        Edition::Own => Error::Missing { server, variables },
+        Edition::Redis8 | Edition::Valkey9 if is_ci() => Error::Missing { server, variables },
+        Edition::Redis8 | Edition::Valkey9 => Error::LeftOut { server, variables },
     })
+}
+
+/// Whether the variable `CI` says that nothing may be left out.
+pub fn is_ci() -> bool {
+    variable("CI").is_some_and(|value| value != "false")
 }
 
 #[derive(Debug)]
@@ -91,11 +118,11 @@ pub(crate) fn mariadb() -> Result<MariaDb, Error> {
         };
         return MariaDb::new(program, base);
     }
-    match (installed("bin/mariadbd"), installed("root/usr")) {
+    match (installed("unpacked/bin/mariadbd"), installed("unpacked/root/usr")) {
         (Some(program), Some(base)) => MariaDb::new(program, base),
         _ => Err(Error::Missing {
             server: "MariaDB",
-            variables: "POLYLOCK_MARIADB_DIR or POLYLOCK_MYSQL_URL",
+            variables: ["POLYLOCK_MYSQL_URL", "POLYLOCK_MARIADB_DIR"],
         }),
     }
 }
@@ -162,17 +189,17 @@ pub(crate) fn zookeeper() -> Result<ZooKeeper, Error> {
         let java = variable("POLYLOCK_JAVA").map_or_else(|| "java".into(), PathBuf::from);
         return Ok(ZooKeeper { java, jars });
     }
-    match (installed("bin/java"), installed("zookeeper")) {
+    match (installed("unpacked/bin/java"), installed("unpacked/zookeeper")) {
         (Some(java), Some(jars)) => Ok(ZooKeeper { java, jars }),
         _ => Err(Error::Missing {
             server: "ZooKeeper",
-            variables: "POLYLOCK_ZOOKEEPER_DIR or POLYLOCK_ZOOKEEPER_URL",
+            variables: ["POLYLOCK_ZOOKEEPER_URL", "POLYLOCK_ZOOKEEPER_DIR"],
         }),
     }
 }
 
 fn installed(path: &str) -> Option<PathBuf> {
-    Some(installed_dir().join("unpacked").join(path)).filter(|path| path.exists())
+    Some(installed_dir().join(path)).filter(|path| path.exists())
 }
 
 fn program(variable: &'static str, value: OsString) -> Result<PathBuf, Error> {

@@ -8,7 +8,7 @@
 use std::io::BufRead;
 use std::process::ExitCode;
 
-use testbed::{Error, MariaDb, Redis, Server, ZooKeeper};
+use testbed::{Edition, Error, MariaDb, Redis, Server, ZooKeeper};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -24,7 +24,7 @@ async fn main() -> ExitCode {
                 return ExitCode::FAILURE;
             }
             None => {
-                eprintln!("error: {kind:?} is none of redis, mariadb, zookeeper");
+                eprintln!("error: {kind:?} is none of redis, redis8, valkey9, mariadb, zookeeper");
                 return ExitCode::FAILURE;
             }
         }
@@ -43,6 +43,8 @@ async fn main() -> ExitCode {
 async fn start(kind: &str) -> Option<Result<Server, Error>> {
     match kind {
         "redis" => Some(Redis::new().start().await),
+        "redis8" => Some(Redis::new().edition(Edition::Redis8).start().await),
+        "valkey9" => Some(Redis::new().edition(Edition::Valkey9).start().await),
         "mariadb" => Some(MariaDb::new().start().await),
         "zookeeper" => Some(ZooKeeper::new().start().await),
         _ => None,

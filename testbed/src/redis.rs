@@ -13,14 +13,85 @@ use crate::{Clock, Error, locate};
 /// A Redis to start. Every write is on disk (`appendfsync always`) before it is acknowledged.
 #[derive(Debug, Clone, Default)]
 pub struct Redis {
+    edition: Edition,
     password: Option<String>,
     clock: Option<Clock>,
+    settings: Vec<(String, Vec<String>)>,
+}
+
+/// Which program, of which version.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Edition {
+    /// The distribution's own Redis: 7.0 on Debian 12.
+    #[default]
+    Own,
+    /// Redis 8. Where `CI` is not set, it may be missing.
+    Redis8,
+    /// Valkey 9. Where `CI` is not set, it may be missing.
+    Valkey9,
+}
+
+impl Edition {
+    /// Those that may be missing.
+    pub const EXTRA: [Self; 2] = [Self::Redis8, Self::Valkey9];
+
+    /// As commands and directories call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Own => "redis",
+            Self::Redis8 => "redis8",
+            Self::Valkey9 => "valkey9",
+        }
+    }
+
+    /// For people.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Own => "Redis",
+            Self::Redis8 => "Redis 8",
+            Self::Valkey9 => "Valkey 9",
+        }
+    }
+
+    /// Naming one that runs, and a program to start.
+    pub(crate) fn variables(self) -> [&'static str; 2] {
+        match self {
+            Self::Own => ["POLYLOCK_REDIS_URL", "POLYLOCK_REDIS_SERVER"],
+            Self::Redis8 => ["POLYLOCK_REDIS8_URL", "POLYLOCK_REDIS8_SERVER"],
+            Self::Valkey9 => ["POLYLOCK_VALKEY9_URL", "POLYLOCK_VALKEY9_SERVER"],
+        }
+    }
+
+    /// Where `cargo xtask servers --install` puts the program, in [`installed_dir`](crate::installed_dir).
+    pub(crate) fn installed(self) -> &'static str {
+        match self {
+            Self::Own => "unpacked/bin/redis-server",
+            Self::Redis8 => "redis8/unpacked/bin/redis-server",
+            Self::Valkey9 => "valkey9/unpacked/bin/valkey-server",
+        }
+    }
 }
 
 impl Redis {
-    /// One without a password.
+    /// The distribution's own, without a password.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Another one than the distribution's own.
+    #[must_use]
+    pub fn edition(mut self, edition: Edition) -> Self {
+        self.edition = edition;
+        self
+    }
+
+    /// A line of its configuration file, which wins over those that are there by default: a directive and its
+    /// arguments, like `("user", ["ann", "on", ">secret"])`.
+    #[must_use]
+    pub fn setting(mut self, directive: &str, arguments: impl IntoIterator<Item: Into<String>>) -> Self {
+        let arguments = arguments.into_iter().map(Into::into).collect();
+        self.settings.push((directive.into(), arguments));
+        self
     }
 
     /// Asks for this password (`requirepass`). Default: none.
@@ -40,7 +111,7 @@ impl Redis {
     /// Starts it.
     ///
     /// # Errors
-    /// [`Error::Missing`] where there is none, [`Error::Start`].
+    /// [`Error::Missing`] or [`Error::LeftOut`] where there is none, [`Error::Start`].
     ///
     /// # Cancel safety
     /// If this future is dropped, the server is ended in the background.
@@ -51,11 +122,11 @@ impl Redis {
 
 impl Recipe for Redis {
     fn name(&self) -> &'static str {
-        "redis"
+        self.edition.name()
     }
 
     fn url_variable(&self) -> &'static str {
-        "POLYLOCK_REDIS_URL"
+        self.edition.variables()[0]
     }
 
     fn default_port(&self) -> u16 {
@@ -76,7 +147,7 @@ impl Recipe for Redis {
     }
 
     fn command(&self, data: &Path, port: u16) -> Result<Command, Error> {
-        let mut command = Command::new(locate::redis()?);
+        let mut command = Command::new(locate::redis(self.edition)?);
         command
             .args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--dir"])
             .arg(data);
@@ -92,6 +163,9 @@ impl Recipe for Redis {
         ]);
         if let Some(password) = &self.password {
             command.args(["--requirepass", password]);
+        }
+        for (directive, arguments) in &self.settings {
+            command.arg(format!("--{directive}")).args(arguments);
         }
         if let Some(clock) = &self.clock {
             command.envs(clock.environment());

@@ -5,9 +5,12 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use unpack::Wanted;
+
 use crate::Result;
 
 mod apt;
+mod extra;
 mod sources;
 mod unpack;
 
@@ -22,15 +25,22 @@ const PACKAGES: [&str; 4] = [
     "default-jre-headless",
 ];
 
+const WANTED: Wanted = Wanted {
+    programs: &[
+        ("redis-server", "usr/bin/redis-server"),
+        ("mariadbd", "usr/sbin/mariadbd"),
+        ("java", "usr/lib/jvm/default-java/bin/java"),
+    ],
+    zookeeper: true,
+};
+
 const OTHER_WAYS: &str = "To use servers of your own, set for each of the three either the URL of one that runs \
                           (POLYLOCK_REDIS_URL, POLYLOCK_MYSQL_URL, POLYLOCK_ZOOKEEPER_URL) or a program to start \
                           (POLYLOCK_REDIS_SERVER, POLYLOCK_MARIADB_DIR, POLYLOCK_ZOOKEEPER_DIR with POLYLOCK_JAVA).";
 
 /// Says what is there; fails if something is missing.
 pub(crate) fn run(install: bool) -> Result<ExitCode> {
-    if install {
-        self::install()?;
-    }
+    let left_out = if install { self::install()? } else { Vec::new() };
     let mut code = ExitCode::SUCCESS;
     for found in testbed::find() {
         match found {
@@ -44,31 +54,55 @@ pub(crate) fn run(install: bool) -> Result<ExitCode> {
             }
         }
     }
+    for (edition, found) in testbed::find_extra() {
+        match found {
+            Ok(found) => {
+                let installed = extra::installed(edition).unwrap_or_else(|| "there".into());
+                println!("{:10} {}", found.server, found.variable.unwrap_or(&installed));
+            }
+            Err(testbed::Error::LeftOut { server, .. }) => println!("{server:10} left out"),
+            Err(error) => {
+                println!("{error}");
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    for why in left_out {
+        println!("left out: {why}");
+    }
     println!("{OTHER_WAYS}");
     Ok(code)
 }
 
 /// One line for each server that is missing.
 pub(crate) fn missing() -> Vec<String> {
+    let extra = testbed::find_extra().into_iter().map(|(_, found)| found);
     testbed::find()
         .into_iter()
+        .chain(extra)
         .filter_map(|found| found.err())
+        .filter(|error| !matches!(error, testbed::Error::LeftOut { .. }))
         .map(|error| error.to_string())
         .collect()
 }
 
-/// Puts the servers in place unless they are. Safe to run twice at once.
-pub(crate) fn install() -> Result<()> {
-    // With all of them named by variables nothing is needed of us.
-    if testbed::find()
-        .iter()
-        .all(|found| found.as_ref().is_ok_and(|found| found.variable.is_some()))
-    {
-        return Ok(());
-    }
+/// Puts the servers in place unless they are, and says which could not be had and may be left out. Safe to run twice at
+/// once.
+pub(crate) fn install() -> Result<Vec<String>> {
     let dir = testbed::installed_dir();
     fs::create_dir_all(&dir).map_err(|error| format!("cannot create {}: {error}", dir.display()))?;
     let _lock = lock(&dir.join("lock"))?;
+    // With all of them named by variables nothing is needed of us.
+    if !testbed::find()
+        .iter()
+        .all(|found| found.as_ref().is_ok_and(|found| found.variable.is_some()))
+    {
+        install_required(&dir)?;
+    }
+    extra::install(&dir)
+}
+
+fn install_required(dir: &Path) -> Result<()> {
     let system = sources::System::of_this_machine().map_err(|error| format!("{error}\n{OTHER_WAYS}"))?;
     let stamp = format!(
         "layout {LAYOUT}\n{} {} {}\n{}\n",
@@ -84,7 +118,7 @@ pub(crate) fn install() -> Result<()> {
     let start = Instant::now();
     let packages = apt::download(&dir.join("apt"), &system, &PACKAGES)?;
     println!("servers: unpacking {} packages", packages.len());
-    unpack::unpack(&packages, &dir)?;
+    unpack::unpack(&packages, &WANTED, dir)?;
     testbed::forget_templates().map_err(|error| error.to_string())?;
     apt::clean(&dir.join("apt"))?;
     println!("servers: starting each once");

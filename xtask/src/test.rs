@@ -1,6 +1,5 @@
 //! `cargo xtask test`: everything that must hold before a change goes in.
 
-use std::env;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -14,7 +13,7 @@ mod table;
 
 use report::Report;
 use run::{Outcome, Run};
-use steps::Kind;
+use steps::{Kind, Step};
 
 /// A whole run is to stay under this, on two cores and from nothing.
 const TOTAL: Duration = Duration::from_secs(40 * 60);
@@ -28,7 +27,7 @@ pub(crate) struct Options {
 
 pub(crate) fn run(mut options: Options) -> Result<ExitCode> {
     let start = Instant::now();
-    options.install |= env::var_os("CI").is_some_and(|ci| !ci.is_empty() && ci != "false");
+    options.install |= testbed::is_ci();
     let mut runs = Vec::new();
     if options.offline {
         println!("offline: without lock servers and without downloads");
@@ -37,13 +36,12 @@ pub(crate) fn run(mut options: Options) -> Result<ExitCode> {
     }
     let path = deny::path()?;
     for step in steps::all() {
-        let run = match step.needs.filter(|needed| !succeeded(&runs, needed)) {
-            Some(needed) => Run::left_out(step.name, step.kind, Outcome::Senseless(needed)),
-            None if step.kind == Kind::Deny && options.offline && deny::missing().is_some() => Run::left_out(
-                step.name,
-                step.kind,
-                Outcome::LeftOut("offline, and cargo-deny is not installed"),
-            ),
+        let senseless = step
+            .needs
+            .filter(|needed| !succeeded(&runs, needed))
+            .map(Outcome::Senseless);
+        let run = match senseless.or_else(|| impossible(&step, options).map(Outcome::LeftOut)) {
+            Some(outcome) => Run::left_out(step.name, step.kind, outcome),
             None => run::step(&step, &path, options.offline, start + TOTAL),
         };
         runs.push(run);
@@ -55,7 +53,10 @@ pub(crate) fn run(mut options: Options) -> Result<ExitCode> {
 fn prepare(install: bool, runs: &mut Vec<Run>) -> Result<()> {
     if install {
         let start = Instant::now();
-        servers::install()?;
+        let left_out = servers::install()?;
+        for why in &left_out {
+            println!("left out: {why}");
+        }
         runs.push(Run::done("servers", Kind::Download, start.elapsed()));
         let start = Instant::now();
         deny::install()?;
@@ -70,6 +71,18 @@ fn prepare(install: bool, runs: &mut Vec<Run>) -> Result<()> {
         "not ready to test (--install installs what is not there): {}",
         missing.join("; ")
     ))
+}
+
+/// Why this step cannot be, where nothing is wrong with that.
+fn impossible(step: &Step, options: Options) -> Option<String> {
+    match step.edition {
+        Some(_) if options.offline => return Some("offline".into()),
+        // What else is wrong was said before the first step.
+        Some(edition) => return testbed::stand_in(edition).err().map(|error| error.to_string()),
+        None => {}
+    }
+    let without_deny = step.kind == Kind::Deny && options.offline && deny::missing().is_some();
+    without_deny.then(|| "offline, and cargo-deny is not installed".into())
 }
 
 fn succeeded(runs: &[Run], name: &str) -> bool {

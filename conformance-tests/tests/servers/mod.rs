@@ -21,7 +21,10 @@ pub(crate) async fn server_for<F: Future<Output = Result<Server, Error>>>(
         ServerUse::Shared => shared.get_or_try_init(start).await.cloned(),
         ServerUse::Own => start().await,
     };
-    let server = started.map_err(|error| NoServer::Missing(error.to_string()))?;
+    let server = started.map_err(|error| match error {
+        Error::LeftOut { .. } => NoServer::Offline(error.to_string()),
+        _ => NoServer::Missing(error.to_string()),
+    })?;
     if wanted == ServerUse::Own && server.is_external() {
         return Err(NoServer::Offline(format!(
             "the server at {} is not ours to restart",

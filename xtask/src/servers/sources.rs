@@ -41,6 +41,17 @@ impl System {
         }
         Ok(Self { id, codename, sources })
     }
+
+    /// Another release, from where this one comes. `None` for other distributions than Debian.
+    pub(crate) fn release(&self, codename: &str) -> Option<Self> {
+        let other = |source: &Source| source.release(&self.codename, codename);
+        let sources: Vec<Source> = self.sources.iter().filter_map(other).collect();
+        (self.id == "debian" && !sources.is_empty()).then(|| Self {
+            id: self.id.clone(),
+            codename: codename.into(),
+            sources,
+        })
+    }
 }
 
 impl Source {
@@ -66,6 +77,18 @@ impl Source {
             );
         let all = [&self.suites, &self.components, &self.uris];
         (signed_by_itself && all.iter().all(|list| !list.is_empty())).then_some(self)
+    }
+
+    /// The main part of another release, if this is the main part of ours.
+    fn release(&self, ours: &str, other: &str) -> Option<Self> {
+        let is_main =
+            self.suites.iter().any(|suite| suite == ours) && self.components.iter().any(|part| part == "main");
+        is_main.then(|| Self {
+            uris: self.uris.clone(),
+            suites: vec![other.into()],
+            components: vec!["main".into()],
+            options: self.options.clone(),
+        })
     }
 
     /// In the newer format.
@@ -257,6 +280,28 @@ mod tests {
         let inline = "Types: deb\nURIs: https://vendor.example/debian\nSuites: bookworm\nComponents: main\n\
                       Signed-By:\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n mQ\n -----END PGP PUBLIC KEY BLOCK-----\n";
         assert_eq!(own(parse_deb822(inline)), [""; 0]);
+    }
+
+    #[test]
+    fn another_release_comes_from_the_same_place() {
+        let text = "\
+            deb [signed-by=/keys/debian-archive-keyring.gpg] http://mirror.example/debian bookworm main contrib\n\
+            deb http://mirror.example/debian-security bookworm-security main\n";
+        let system = |id: &str| System {
+            id: id.into(),
+            codename: "bookworm".into(),
+            sources: parse_lines(text),
+        };
+        let trixie = system("debian").release("trixie").expect("there is one");
+        let sources: Vec<String> = trixie.sources.iter().map(Source::to_deb822).collect();
+        assert_eq!(
+            sources,
+            [
+                "Types: deb\nURIs: http://mirror.example/debian\nSuites: trixie\nComponents: main\n\
+              signed-by: /keys/debian-archive-keyring.gpg\n"
+            ]
+        );
+        assert!(system("ubuntu").release("trixie").is_none());
     }
 
     #[test]

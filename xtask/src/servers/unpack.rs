@@ -31,9 +31,17 @@ const JARS: [&str; 19] = [
     "jackson-annotations",
 ];
 
+/// What is wanted of the packages.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    /// Names, and where they lie in the packages.
+    pub(crate) programs: &'static [(&'static str, &'static str)],
+    pub(crate) zookeeper: bool,
+}
+
 /// Unpacks into `dir/unpacked`, which appears, or is replaced, only when it is complete:
 /// `root/` as in the packages, `bin/` with a script for each program, `zookeeper/` with its jars.
-pub(crate) fn unpack(packages: &[PathBuf], dir: &Path) -> Result<()> {
+pub(crate) fn unpack(packages: &[PathBuf], wanted: &Wanted, dir: &Path) -> Result<()> {
     let done = dir.join("unpacked");
     let (new, old) = (dir.join("unpacked.new"), dir.join("unpacked.old"));
     remove(&new)?;
@@ -47,8 +55,10 @@ pub(crate) fn unpack(packages: &[PathBuf], dir: &Path) -> Result<()> {
     for link in links {
         make_relative(&root, &link)?;
     }
-    fill_bin(&new)?;
-    fill_zookeeper(&new)?;
+    fill_bin(&new, wanted.programs)?;
+    if wanted.zookeeper {
+        fill_zookeeper(&new)?;
+    }
     remove(&old)?;
     if done.exists() {
         fs::rename(&done, &old).map_err(failed("rename", &done))?;
@@ -125,25 +135,23 @@ fn relative(inside: &Path, target: &Path) -> PathBuf {
 }
 
 /// Scripts that run the programs with the libraries next to them and no other, wherever the directory is.
-fn fill_bin(dir: &Path) -> Result<()> {
+fn fill_bin(dir: &Path, programs: &[(&str, &str)]) -> Result<()> {
     let root = dir.join("root");
     let libraries = find(&root.join("usr/lib"), |path| path.join("libc.so.6").exists())?;
     let loader = find(&libraries, |path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         name.starts_with("ld-linux") || name.starts_with("ld64")
     })?;
-    let java = root.join("usr/lib/jvm/default-java/bin/java");
-    let java = fs::canonicalize(&java).map_err(failed("find", &java))?;
     let root = fs::canonicalize(&root).map_err(failed("find", &root))?;
     let bin = dir.join("bin");
     fs::create_dir(&bin).map_err(failed("create", &bin))?;
-    let programs = [
-        ("redis-server", root.join("usr/bin/redis-server")),
-        ("mariadbd", root.join("usr/sbin/mariadbd")),
-        ("java", java),
-    ];
     for (name, program) in programs {
+        let mut program = root.join(program);
         fs::metadata(&program).map_err(failed("find", &program))?;
+        // Java looks for its files beside itself. A Redis is a link too, but knows what to be by the link's name.
+        if program.starts_with(root.join("usr/lib")) {
+            program = fs::canonicalize(&program).map_err(failed("find", &program))?;
+        }
         let inside = |path: &Path| -> Result<String> {
             let path = fs::canonicalize(path.parent().unwrap_or(path))
                 .map(|parent| parent.join(path.file_name().unwrap_or_default()))

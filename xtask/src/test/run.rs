@@ -28,7 +28,7 @@ pub(crate) enum Outcome {
     /// The step of this name had failed.
     Senseless(&'static str),
     /// Not possible as things are; why.
-    LeftOut(&'static str),
+    LeftOut(String),
 }
 
 impl Run {
@@ -54,7 +54,7 @@ impl Run {
 
     /// What nobody may take for tested.
     pub(crate) fn missing(&self) -> Option<String> {
-        match self.outcome {
+        match &self.outcome {
             Outcome::LeftOut(why) => Some(format!("{}: {why}", self.name)),
             _ => None,
         }
@@ -67,7 +67,7 @@ pub(crate) fn step(step: &Step, path: &OsStr, offline: bool, deadline: Instant) 
     command
         .args(&step.arguments)
         .env("PATH", path)
-        .envs(step.environment.iter().copied());
+        .envs(step.environment.iter().cloned());
     if offline {
         command.env("POLYLOCK_OFFLINE", "1");
     }
@@ -212,7 +212,7 @@ mod tests {
         let runs = [
             Run::done("a", Kind::Build, Duration::from_secs(1)),
             Run::left_out("b".into(), Kind::Test, Outcome::Senseless("a")),
-            Run::left_out("c".into(), Kind::Deny, Outcome::LeftOut("offline")),
+            Run::left_out("c".into(), Kind::Deny, Outcome::LeftOut("offline".into())),
         ];
         assert_eq!(problems(&runs), ["b was not run, because a failed"]);
         assert_eq!(runs.iter().filter_map(Run::missing).collect::<Vec<_>>(), ["c: offline"]);

@@ -1,12 +1,18 @@
 //! What is run, in this order.
 
+use std::ffi::OsString;
+
+use testbed::Edition;
+
 /// One command of cargo's.
 #[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) name: String,
     pub(crate) kind: Kind,
     pub(crate) arguments: Vec<String>,
-    pub(crate) environment: &'static [(&'static str, &'static str)],
+    pub(crate) environment: Vec<(&'static str, OsString)>,
+    /// Which Redis stands for the distribution's own, if another one does.
+    pub(crate) edition: Option<Edition>,
     /// A step without whose success this one is senseless.
     pub(crate) needs: Option<&'static str>,
 }
@@ -32,14 +38,9 @@ const TESTED: &str =
 /// The features of the facade, each of which must do without the others.
 const FEATURES: [&str; 4] = ["redis", "mysql", "zookeeper", "serde"];
 
-/// The crates that users depend on by name must build without what the others switch on.
-const ALONE: [&str; 5] = [
-    "lock-core",
-    "lock-redis",
-    "lock-mysql",
-    "lock-zookeeper",
-    "conformance-tests",
-];
+/// The crates that users depend on by name must build without what the others switch on; for lock-redis a step of
+/// its own shows it.
+const ALONE: [&str; 4] = ["lock-core", "lock-mysql", "lock-zookeeper", "conformance-tests"];
 
 pub(crate) fn all() -> Vec<Step> {
     let mut steps = vec![
@@ -52,12 +53,12 @@ pub(crate) fn all() -> Vec<Step> {
         step("build tests", Kind::Build, &format!("test {TESTED} --no-run")),
         Step {
             // The cases on servers mostly wait.
-            environment: &[("RUST_TEST_THREADS", "8")],
+            environment: vec![("RUST_TEST_THREADS", "8".into())],
             ..step("tests", Kind::Test, &format!("test {TESTED} --tests --no-fail-fast")).needs("build tests")
         },
         step("doctests", Kind::Test, &format!("test {TESTED} --doc --no-fail-fast")).needs("build tests"),
         Step {
-            environment: &[("RUSTDOCFLAGS", "-D warnings")],
+            environment: vec![("RUSTDOCFLAGS", "-D warnings".into())],
             ..step("docs", Kind::Build, &format!("doc {ALL} --no-deps"))
         },
         step(
@@ -72,7 +73,7 @@ pub(crate) fn all() -> Vec<Step> {
         ),
         Step {
             // Its processes are to have the machine for themselves.
-            environment: &[("RUST_TEST_THREADS", "1")],
+            environment: vec![("RUST_TEST_THREADS", "1".into())],
             ..step(
                 "torture",
                 Kind::Torture,
@@ -83,6 +84,12 @@ pub(crate) fn all() -> Vec<Step> {
         step("build polylock alone", Kind::Build, "test --package polylock --no-run"),
         step("polylock alone", Kind::Test, "test --package polylock --no-fail-fast").needs("build polylock alone"),
     ];
+    steps.push(step(
+        "build lock-redis alone",
+        Kind::Build,
+        "test --package lock-redis --no-run",
+    ));
+    steps.extend(Edition::EXTRA.map(on_edition));
     for feature in FEATURES {
         let name = format!("check polylock with {feature}");
         steps.push(step(
@@ -98,13 +105,31 @@ pub(crate) fn all() -> Vec<Step> {
     steps
 }
 
+/// Redis's own tests on another one; the conformance suite has modules for them.
+fn on_edition(edition: Edition) -> Step {
+    let mut environment: Vec<(&str, OsString)> = vec![("RUST_TEST_THREADS", "8".into())];
+    // Where there is none the step is left out.
+    environment.extend(testbed::stand_in(edition));
+    Step {
+        environment,
+        edition: Some(edition),
+        ..step(
+            &format!("lock-redis on {}", edition.name()),
+            Kind::Test,
+            "test --package lock-redis --tests --no-fail-fast",
+        )
+        .needs("build lock-redis alone")
+    }
+}
+
 fn step(name: &str, kind: Kind, arguments: &str) -> Step {
     let arguments = arguments.split(' ').map(String::from).collect();
     Step {
         name: name.into(),
         kind,
         arguments,
-        environment: &[],
+        environment: Vec::new(),
+        edition: None,
         needs: None,
     }
 }

@@ -6,7 +6,15 @@ use super::report::{Report, Verdict};
 
 /// The suite's modules, one for each way to lock, in the order of the columns. A test "redis::exclusion_tasks" is the
 /// case "exclusion_tasks" on "redis".
-const BACKENDS: [&str; 5] = ["memory", "redis", "mysql_row", "mysql_lease", "zookeeper"];
+const BACKENDS: [&str; 7] = [
+    "memory",
+    "redis",
+    "redis8",
+    "valkey9",
+    "mysql_row",
+    "mysql_lease",
+    "zookeeper",
+];
 
 /// A row for each case with what became of it on each backend.
 type Cases<'a> = BTreeMap<&'a str, BTreeMap<&'a str, Verdict>>;
