@@ -11,13 +11,13 @@ use crate::backend::lease::{Ended, HoldState};
 use crate::error::{Error, ErrorKind, Lost, Result};
 use crate::held::{Held, RenewalPlan};
 use crate::keeper::{Keeper, Kept};
-use crate::limits::Limits;
 use crate::name::LockName;
 use crate::queue::Progress;
+use crate::release::release;
 use crate::sync::Arc;
 use crate::token::FencingToken;
 use crate::watch::Watch;
-use crate::work::{Request, Work, release};
+use crate::work::{Request, Work};
 
 /// A lock that is held. It is renewed in the background until it is released, dropped or lost.
 ///
@@ -33,15 +33,24 @@ pub struct Guard {
     /// `None` once the release has begun.
     held: Option<Arc<Held>>,
     keeper: Kept,
-    limits: Limits,
+}
+
+/// What releasing a [`Guard`] came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Release {
+    /// The hold has ended.
+    Released,
+    /// Other guards of the same [`ReentryKey`](crate::ReentryKey) go on holding.
+    StillShared,
 }
 
 impl Guard {
-    pub(crate) fn new(held: Arc<Held>, keeper: Kept, limits: Limits) -> Self {
+    /// One share in the hold.
+    pub(crate) fn new(held: Arc<Held>, keeper: Kept) -> Self {
         Self {
             held: Some(held),
             keeper,
-            limits,
         }
     }
 
@@ -53,7 +62,7 @@ impl Guard {
 
     /// What is locked.
     pub fn name(&self) -> &LockName {
-        &self.held().name
+        &self.held().plan.name
     }
 
     /// The hold's fencing token: larger than that of every earlier hold of this name.
@@ -154,15 +163,18 @@ impl Guard {
         let held = self.held();
         if held.renewal == RenewalPlan::Fixed {
             let message = "a fixed lease is never extended: leave out `fixed_lease`, or take a longer ttl";
-            return Err(Error::new(ErrorKind::Unsupported, message).with_name(&held.name));
+            return Err(Error::new(ErrorKind::Unsupported, message).with_name(&held.plan.name));
         }
-        self.limits.check_extend().map_err(|error| error.about(&held.name))?;
-        self.limits.check_ttl(ttl).map_err(|error| error.about(&held.name))?;
+        let limits = held.plan.limits;
+        let refused = |error: Error| error.about(&held.plan.name);
+        limits.check_extend().map_err(refused)?;
+        limits.check_ttl(ttl).map_err(refused)?;
         held.check()?;
-        held.extend(ttl, self.limits.patience).await
+        held.extend(ttl, limits.patience).await
     }
 
-    /// Releases the lock, and says whether it was held until now.
+    /// Releases the lock, and says whether it was held until now. Where a [`ReentryKey`](crate::ReentryKey) is shared,
+    /// the last guard releases it, and the others only let go.
     ///
     /// If the server does not answer, it is tried again for up to the locker's connect timeout (5 s by default), and
     /// after that in the background until the hold has ended by itself.
@@ -173,27 +185,32 @@ impl Guard {
     ///
     /// # Cancel safety
     /// Dropping it lets the release finish in the background.
-    pub async fn release(mut self) -> Result<()> {
+    pub async fn release(mut self) -> Result<Release> {
         self.keeper.ensure_running()?;
-        let Some(held) = self.held.take() else { return Ok(()) };
-        if let Err(lost) = held.check() {
-            return Err(lost.into()); // the keeper cleans up
+        let Some(held) = self.held.take() else {
+            return Ok(Release::Released);
+        };
+        let is_last = held.unshare();
+        held.check()?; // the keeper cleans up what was lost
+        if !is_last {
+            return Ok(Release::StillShared);
         }
         if !self.begin_release(&held) {
-            return held.check().map_err(Error::from);
+            held.check()?;
+            return Ok(Release::Released);
         }
         let mut releasing = Releasing {
             keeper: &self.keeper,
             begun: Request::new(release(held.clone())),
             held: &held,
         };
+        let patience = held.plan.limits.patience;
         tokio::select! {
             biased;
-            answer = poll_fn(|context| releasing.begun.poll(context)) => answer,
-            () = async { sleep(self.limits.patience).await } => {
-                let patience = self.limits.patience;
+            answer = poll_fn(|context| releasing.begun.poll(context)) => answer.map(|()| Release::Released),
+            () = async { sleep(patience).await } => {
                 let message = format!("the release was not answered within {patience:?}; it goes on in the background");
-                Err(Error::new(ErrorKind::Unavailable, message).with_name(&held.name))
+                Err(Error::new(ErrorKind::Unavailable, message).with_name(&held.plan.name))
             }
         }
     }
@@ -213,6 +230,7 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if let Some(held) = self.held.take()
+            && held.unshare()
             && self.begin_release(&held)
         {
             self.keeper.push(Work::release(held));

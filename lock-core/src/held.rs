@@ -9,30 +9,53 @@ use futures_util::future::{BoxFuture, poll_fn};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::backend::lease::HoldState;
-use crate::backend::{Hold, Lease, Renewal};
+use crate::backend::{AcquireRequest, Hold, Lease, Renewal, RequestControl};
 use crate::error::{Error, ErrorKind, Lost, LostCause, Result};
+use crate::guard::Guard;
 use crate::keeper::Keeper;
-use crate::name::LockName;
-use crate::queue::{Progress, Turn};
-use crate::sync::{Arc, AtomicBool, Mutex, Weak};
+use crate::locker::Server;
+use crate::plan::Plan;
+use crate::queue::{Answer, Progress, Turn, Waiting};
+use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, Weak};
 use crate::token::FencingToken;
 
 pub(crate) struct Held {
-    pub(crate) name: LockName,
+    pub(crate) plan: Plan,
     pub(crate) hold: Arc<dyn Hold>,
     pub(crate) lease: Lease,
     pub(crate) token: FencingToken,
-    pub(crate) ttl: Duration,
     pub(crate) renewal: RenewalPlan,
+    pub(crate) server: Arc<Server>,
     /// Weak, since the keeper's timetable holds this.
     pub(crate) keeper: Weak<Keeper>,
     /// The keeper's, changed under its lock alone.
     pub(crate) slot: Mutex<Slot>,
-    /// The process's right to the name, until the hold has ended.
-    turn: Mutex<Option<Turn>>,
+    /// Until when the name stays taken, whatever happens to the hold.
+    pub(crate) kept_until: Option<Instant>,
     /// Whether a release was ever sent: its answer may have got lost with a runtime or in a panic.
     pub(crate) release_sent: AtomicBool,
+    /// How many share it.
+    guards: AtomicUsize,
+    /// How many local waiters in a row have had the name before.
+    pub(crate) passes: u32,
+    succession: Mutex<Succession>,
     renewing: Mutex<Renewing>,
+}
+
+/// Who has the name after this hold.
+#[derive(Default)]
+pub(crate) struct Succession {
+    /// The process's right to the name, until the hold has ended.
+    pub(crate) turn: Option<Turn>,
+    /// To whom the hold is being handed over.
+    pub(crate) heir: Option<Heir>,
+}
+
+/// Who is to have a hold next.
+pub(crate) struct Heir {
+    pub(crate) waiting: Waiting,
+    pub(crate) request: AcquireRequest,
+    pub(crate) _control: RequestControl,
 }
 
 /// Who prolongs a hold.
@@ -70,34 +93,77 @@ impl Held {
     /// A hold whose lease was armed.
     pub(crate) fn new(
         (hold, token, lease): (Arc<dyn Hold>, FencingToken, Lease),
-        (name, ttl, renewal): (LockName, Duration, RenewalPlan),
+        plan: Plan,
+        server: &Arc<Server>,
         keeper: Weak<Keeper>,
-        turn: Turn,
+        (turn, passes): (Turn, u32),
     ) -> Arc<Self> {
-        let turn = Mutex::new(Some(turn));
-        let (slot, renewing) = (Mutex::default(), Mutex::default());
+        let renewal = match (plan.fixed, server.capabilities.session_renewal) {
+            (true, _) => RenewalPlan::Fixed,
+            (false, true) => RenewalPlan::BySession,
+            (false, false) => RenewalPlan::PerHold,
+        };
+        let kept_until = plan.minimum.and_then(|minimum| Instant::now().checked_add(minimum));
         let held = Arc::new(Self {
-            name,
+            plan,
             hold,
             lease,
             token,
-            ttl,
             renewal,
+            server: server.clone(),
             keeper,
-            slot,
-            turn,
+            slot: Mutex::default(),
+            kept_until,
             release_sent: AtomicBool::new(false),
-            renewing,
+            guards: AtomicUsize::new(1),
+            passes,
+            succession: Mutex::new(Succession {
+                turn: Some(turn),
+                heir: None,
+            }),
+            renewing: Mutex::default(),
         });
         held.lease.tell_of_loss(Waker::from(held.clone()));
         held
+    }
+
+    /// From here on it is looked after, until its guards have gone.
+    pub(crate) fn begin(self: Arc<Self>, keeper: &Arc<Keeper>) -> Guard {
+        let told = self.succession.lock().turn.as_ref().map(|turn| turn.holding(&self));
+        for waiting in told.unwrap_or_default() {
+            let answer = match waiting.plan.check_shared(&self.plan) {
+                _ if !waiting.plan.may_share(&self.plan) => Answer::Busy,
+                Err(error) => Answer::Failed(error),
+                Ok(()) => {
+                    self.guards.fetch_add(1, Ordering::AcqRel);
+                    Answer::Guard(Guard::new(self.clone(), keeper.kept()))
+                }
+            };
+            // Nobody listens any more where it fails; a guard that comes back lets go.
+            let _ = waiting.answer.send(answer);
+        }
+        keeper.schedule(&self, self.due_after(Instant::now()));
+        Guard::new(self, keeper.kept())
+    }
+
+    /// One more share, unless the last one has gone.
+    pub(crate) fn share(&self) -> bool {
+        let one_more = |guards| (guards > 0).then_some(guards + 1);
+        self.guards
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more)
+            .is_ok()
+    }
+
+    /// One share less; whether it was the last.
+    pub(crate) fn unshare(&self) -> bool {
+        self.guards.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
     /// When the keeper is to look after the hold next, if its last renewal was asked for at `asked`.
     pub(crate) fn due_after(&self, asked: Instant) -> Instant {
         match self.renewal {
             RenewalPlan::PerHold => asked
-                .checked_add(self.ttl / 3)
+                .checked_add(self.plan.ttl / 3)
                 .map_or(self.end(), |due| due.min(self.end())),
             RenewalPlan::BySession | RenewalPlan::Fixed => self.end(),
         }
@@ -113,7 +179,7 @@ impl Held {
     /// Says when to look after the hold next.
     pub(crate) async fn renew(self: Arc<Self>) -> Instant {
         let asked = Instant::now();
-        let (hold, ttl) = (self.hold.clone(), self.ttl);
+        let (hold, ttl) = (self.hold.clone(), self.plan.ttl);
         {
             let mut renewing = self.renewing.lock();
             if renewing.stopped {
@@ -126,12 +192,12 @@ impl Held {
             Ok(Some(Ok(Renewal::Renewed(_)))) => return self.due_after(asked),
             Ok(Some(Ok(Renewal::Lost))) => self.lease.lose(LostCause::NotHeld),
             Ok(Some(Err(error))) => {
-                tracing::debug!(name = %self.name, %error, "renewal failed");
+                tracing::debug!(name = %self.plan.name, %error, "renewal failed");
                 self.lease.suspect();
                 return self.due_after(asked).min(Instant::now() + ttl / 12);
             }
             Err(_unanswered) => {
-                tracing::debug!(name = %self.name, "renewal unanswered");
+                tracing::debug!(name = %self.plan.name, "renewal unanswered");
                 self.renewing.lock().request = None;
                 self.lease.suspect();
             }
@@ -180,14 +246,14 @@ impl Held {
                 Err(error) => {
                     self.lease.suspect();
                     self.check()?;
-                    return Err(error.about(&self.name));
+                    return Err(error.about(&self.plan.name));
                 }
             },
             _ = self.lease.ended() => {}
             () = sleep(limit) => {
                 self.lease.suspect();
                 let message = format!("the extension was not answered within {limit:?}");
-                return Err(Error::new(ErrorKind::Unavailable, message).with_name(&self.name));
+                return Err(Error::new(ErrorKind::Unavailable, message).with_name(&self.plan.name));
             }
         }
         Ok(self.check()?)
@@ -201,13 +267,31 @@ impl Held {
     }
 
     pub(crate) fn progress(&self, progress: Progress) {
-        if let Some(turn) = &*self.turn.lock() {
+        if let Some(turn) = &self.succession.lock().turn {
             turn.progress(progress);
         }
     }
 
-    pub(crate) fn take_turn(&self) -> Option<Turn> {
-        self.turn.lock().take()
+    pub(crate) fn put_first(&self, waiting: Waiting) {
+        if let Some(turn) = &self.succession.lock().turn {
+            turn.put_first(waiting);
+        }
+    }
+
+    pub(crate) fn succession(&self) -> MutexGuard<'_, Succession> {
+        self.succession.lock()
+    }
+
+    /// The name is the next local waiter's now, who asks the server for it.
+    pub(crate) fn pass_turn_on(&self) {
+        let (turn, heir) = {
+            let mut succession = self.succession.lock();
+            (succession.turn.take(), succession.heir.take())
+        };
+        if let (Some(turn), Some(heir)) = (&turn, heir) {
+            turn.put_first(heir.waiting);
+        }
+        drop(turn);
     }
 }
 
@@ -223,7 +307,7 @@ impl Wake for Held {
 impl fmt::Debug for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Held")
-            .field("name", &self.name)
+            .field("name", &self.plan.name)
             .field("token", &self.token)
             .finish_non_exhaustive()
     }

@@ -187,7 +187,7 @@ impl Keeper {
             for held in due.lost {
                 held.stop_renewal();
                 held.progress(Progress::Releasing);
-                tracing::warn!(name = %held.name, token = held.token.as_u64(), "hold lost");
+                tracing::warn!(name = %held.plan.name, token = held.token.as_u64(), "hold lost");
             }
             for (number, work) in due.work {
                 under_way.push(Box::pin(finish(number, work)));
@@ -254,7 +254,7 @@ pub(crate) fn runtime() -> Result<Handle> {
 async fn renew(held: Arc<Held>) -> (Arc<Held>, Instant) {
     let next = AssertUnwindSafe(held.clone().renew()).catch_unwind().await;
     let next = next.unwrap_or_else(|_| {
-        tracing::error!(name = %held.name, "the backend panicked in a renewal");
+        tracing::error!(name = %held.plan.name, "the backend panicked in a renewal");
         held.lease.suspect();
         held.due_after(Instant::now())
     });

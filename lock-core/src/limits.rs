@@ -13,6 +13,8 @@ pub(crate) struct Limits {
     pub(crate) capabilities: Capabilities,
     /// How long to wait for a server that does not answer.
     pub(crate) patience: Duration,
+    /// How many local hand-overs may follow each other.
+    pub(crate) hand_overs: u32,
 }
 
 impl Limits {
@@ -57,6 +59,30 @@ impl Limits {
         }
     }
 
+    /// `fixed_ttl`: that of a lease that is never renewed.
+    pub(crate) fn check_minimum(&self, minimum: Duration, fixed_ttl: Option<Duration>) -> Result<()> {
+        if !self.capabilities.minimum_hold {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "this backend cannot keep a name taken for a minimum time: leave out `hold_at_least`",
+            ));
+        }
+        if let Some(ttl) = fixed_ttl.filter(|ttl| *ttl < minimum) {
+            let message = format!(
+                "a fixed lease of {ttl:?} cannot be held for at least {minimum:?}: choose a ttl of at least that"
+            );
+            return Err(Error::new(ErrorKind::Misconfigured, message));
+        }
+        let longest = self.capabilities.longest_ttl;
+        if minimum > longest {
+            let message = format!(
+                "a minimum hold of {minimum:?} is longer than this backend can keep: choose at most {longest:?}"
+            );
+            return Err(Error::new(ErrorKind::Misconfigured, message));
+        }
+        Ok(())
+    }
+
     pub(crate) fn check_extend(&self) -> Result<()> {
         match self.capabilities.extend {
             true => Ok(()),
@@ -78,6 +104,7 @@ mod tests {
         let limits = Limits {
             capabilities,
             patience: Duration::from_secs(5),
+            hand_overs: 16,
         };
         let refusal = |ttl| limits.check_ttl(ttl).unwrap_err();
         assert_eq!(refusal(Duration::ZERO).kind(), ErrorKind::Misconfigured);
@@ -86,6 +113,20 @@ mod tests {
         assert!(limits.check_ttl(Duration::from_secs(60)).is_ok());
         assert_eq!(limits.check_fixed().unwrap_err().kind(), ErrorKind::Unsupported);
         assert_eq!(limits.check_extend().unwrap_err().kind(), ErrorKind::Unsupported);
+        let refusal = |limits: Limits, minimum, ttl| limits.check_minimum(minimum, ttl).unwrap_err();
+        let second = Duration::from_secs(1);
+        assert_eq!(refusal(limits, second, None).kind(), ErrorKind::Unsupported);
+        let limits = Limits {
+            capabilities: capabilities.minimum_hold(),
+            ..limits
+        };
+        assert!(refusal(limits, second * 61, None).to_string().contains("at most 60s"));
+        assert!(
+            refusal(limits, second * 2, Some(second))
+                .to_string()
+                .contains("fixed lease of 1s")
+        );
+        assert!(limits.check_minimum(second, Some(second)).is_ok());
         assert!(Limits::check_label(&"x".repeat(255)).is_ok() && Limits::check_label(&"x".repeat(256)).is_err());
     }
 }

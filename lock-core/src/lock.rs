@@ -2,18 +2,20 @@
 
 use std::time::Duration;
 
-use crate::acquire::{Patience, Plan, acquire};
+use crate::acquire::acquire;
 use crate::backend::LockStatus;
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
-use crate::limits::Limits;
 use crate::locker::Locker;
 use crate::name::LockName;
+use crate::plan::{Patience, Plan};
+use crate::reentry::ReentryKey;
 use crate::sync::Arc;
 
 /// A lock by its name and options: owned, cheap to clone, made by [`Locker::lock`].
 ///
-/// Every acquire is a hold of its own: two guards of one `Lock` exclude each other.
+/// Every acquire is a hold of its own: two guards of one `Lock` exclude each other, unless they share a
+/// [`ReentryKey`].
 ///
 /// An acquire that is neither polled nor dropped keeps its place in this process's queue: do not hold on to one while
 /// awaiting something else.
@@ -24,6 +26,8 @@ pub struct Lock {
     ttl: Duration,
     label: Option<Arc<str>>,
     fixed: bool,
+    minimum: Option<Duration>,
+    reentry: Option<ReentryKey>,
 }
 
 impl Lock {
@@ -34,6 +38,8 @@ impl Lock {
             ttl,
             label,
             fixed: false,
+            minimum: None,
+            reentry: None,
         }
     }
 
@@ -56,6 +62,26 @@ impl Lock {
     #[must_use]
     pub fn fixed_lease(mut self) -> Self {
         self.fixed = true;
+        self
+    }
+
+    /// Keeps the name taken for at least `minimum` after it was acquired, although the guard is released before, and
+    /// even if the process exits: for jobs that every host starts at the same time by a clock of its own, and that must
+    /// run once. A release answers at once all the same. Off by default.
+    ///
+    /// Where the process dies, the name stays taken for the longer of ttl and minimum. Only where the backend has the
+    /// [capability](crate::backend::Capabilities::minimum_hold).
+    #[must_use]
+    pub fn hold_at_least(mut self, minimum: Duration) -> Self {
+        self.minimum = Some(minimum);
+        self
+    }
+
+    /// Shares the hold of whoever acquired with the same key, instead of waiting for it. See [`ReentryKey`] for what
+    /// that does not exclude. Off by default.
+    #[must_use]
+    pub fn reentrant(mut self, key: &ReentryKey) -> Self {
+        self.reentry = Some(key.clone());
         self
     }
 
@@ -123,19 +149,16 @@ impl Lock {
     }
 
     fn plan(&self) -> Result<Plan> {
-        let name = self.name.clone()?;
-        self.check(self.locker.limits()).map_err(|error| error.about(&name))?;
-        Ok(Plan {
-            name,
+        let plan = Plan {
+            name: self.name.clone()?,
             ttl: self.ttl,
             label: self.label.clone(),
             fixed: self.fixed,
-        })
-    }
-
-    fn check(&self, limits: Limits) -> Result<()> {
-        limits.check_ttl(self.ttl)?;
-        self.label.as_deref().map_or(Ok(()), Limits::check_label)?;
-        if self.fixed { limits.check_fixed() } else { Ok(()) }
+            minimum: self.minimum,
+            reentry: self.reentry.clone(),
+            limits: self.locker.limits(),
+        };
+        plan.check().map_err(|error| error.about(&plan.name))?;
+        Ok(plan)
     }
 }

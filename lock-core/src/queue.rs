@@ -1,14 +1,21 @@
-//! The local queue: of this process's callers, one at a time has the turn to ask the server for a name.
+//! The local queue: of this process's callers, one at a time has the turn to ask the server for a name, and with it
+//! the process's place there. The others wait behind it, and cost the server nothing.
 
 use std::collections::hash_map::Entry as MapEntry;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
-use crate::error::Error;
+use crate::backend::AcquireRequest;
+use crate::error::{Error, Result};
+use crate::guard::Guard;
+use crate::held::Held;
 use crate::name::LockName;
-use crate::sync::{Arc, Mutex};
+use crate::place::Place;
+use crate::plan::{Patience, Plan};
+use crate::sync::{Arc, Mutex, Weak};
 
 /// The queues of all names of one locker.
 #[derive(Debug, Default)]
@@ -18,18 +25,21 @@ pub(crate) struct Queues(Mutex<HashMap<LockName, Queue>>);
 struct Queue {
     progress: Progress,
     waiting: VecDeque<Waiting>,
+    latest: Latest,
+    /// The process's place at the server, once the server has said that the name is taken.
+    place: Option<AcquireRequest>,
 }
 
 /// How far whoever has the turn has come, which decides what a caller that does not wait is told.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) enum Progress {
     /// Asking the server, which has not answered yet.
     #[default]
     Asking,
     /// The server said that somebody else has the name, with this label.
     Refused(Option<Arc<str>>),
-    /// Holding, under this label.
-    Holding(Option<Arc<str>>),
+    /// Holding. Weak, since the hold has the turn.
+    Holding(Weak<Held>),
     /// Giving it back: the name is about to be free.
     Releasing,
 }
@@ -40,11 +50,13 @@ impl Progress {
     }
 }
 
+/// A caller in the queue.
 #[derive(Debug)]
-struct Waiting {
-    /// Whether it waits for the turn, or only to learn whether the name is taken.
-    patient: bool,
-    answer: oneshot::Sender<Answer>,
+pub(crate) struct Waiting {
+    pub(crate) plan: Plan,
+    pub(crate) patience: Patience,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) answer: oneshot::Sender<Answer>,
 }
 
 /// What a caller in the queue is told.
@@ -52,47 +64,104 @@ struct Waiting {
 pub(crate) enum Answer {
     /// It is your turn.
     Turn(Turn),
+    /// It is your turn, and here is the process's place, whose first owner has gone.
+    Place(Box<Place>),
+    /// You have it.
+    Guard(Guard),
     /// The name is taken; for callers that do not wait.
     Busy,
-    /// The server cannot be reached, as whoever had the turn found out for everybody.
+    /// Nobody gets it, as whoever had the turn found out for everybody.
     Failed(Error),
+}
+
+/// What comes of entering.
+pub(crate) enum Entered {
+    /// Nobody is before us.
+    Turn(Turn),
+    /// Dropping the receiver leaves the queue.
+    Waiting(oneshot::Receiver<Answer>),
+    /// The hold of the same re-entry key, in which we share now.
+    Shared(Arc<Held>),
+    Busy,
+}
+
+/// Until when somebody waits. It never becomes earlier when a waiter leaves, which costs nobody anything.
+#[derive(Clone, Copy, Debug, Default)]
+struct Latest {
+    forever: bool,
+    deadline: Option<Instant>,
+}
+
+impl Latest {
+    fn add(&mut self, deadline: Option<Instant>) {
+        self.forever |= deadline.is_none();
+        self.deadline = self.deadline.max(deadline);
+    }
+
+    fn deadline(self) -> Option<Instant> {
+        self.deadline.filter(|_| !self.forever)
+    }
 }
 
 /// The right to ask the server for a name, and to hold it. Dropping it passes it on.
 pub(crate) struct Turn(Option<(Arc<Queues>, LockName)>);
 
 impl Queues {
-    /// The turn at once, or a place in the queue. Dropping the receiver leaves the queue.
-    pub(crate) fn enter(self: &Arc<Self>, name: &LockName, patient: bool) -> Result<Turn, oneshot::Receiver<Answer>> {
+    /// The turn at once, a share in the hold of the same re-entry key, or a place in the queue.
+    ///
+    /// # Errors
+    /// When the hold of the same key is held on other terms.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        plan: &Plan,
+        patience: Patience,
+        deadline: Option<Instant>,
+    ) -> Result<Entered> {
+        // Dropped after the lock: it may be the last that keeps a hold, and its turn comes back here.
+        let held;
         let mut queues = self.0.lock();
-        let queue = match queues.entry(name.clone()) {
+        let queue = match queues.entry(plan.name.clone()) {
             MapEntry::Vacant(vacant) => {
-                vacant.insert(Queue::default());
-                return Ok(Turn(Some((self.clone(), name.clone()))));
+                let mut queue = Queue::default();
+                queue.latest.add(deadline);
+                vacant.insert(queue);
+                return Ok(Entered::Turn(Turn(Some((self.clone(), plan.name.clone())))));
             }
             MapEntry::Occupied(occupied) => occupied.into_mut(),
         };
-        let (sender, receiver) = oneshot::channel();
-        if queue.progress.is_busy() && !patient {
-            // The receiver is in hand, so this arrives.
-            let _ = sender.send(Answer::Busy);
-        } else {
-            // Those who have gone are skipped in their turn; here they must not make the queue grow.
-            if queue.waiting.len() == queue.waiting.capacity() {
-                queue.waiting.retain(|waiting| !waiting.answer.is_closed());
+        if let (Progress::Holding(holding), true) = (&queue.progress, plan.reentry.is_some()) {
+            held = holding.upgrade();
+            // In one step with entering: a hold that begins after that lets us in.
+            if let Some(held) = held.as_ref().filter(|held| plan.may_share(&held.plan)) {
+                plan.check_shared(&held.plan)?;
+                if held.lease.is_live() && held.share() {
+                    return Ok(Entered::Shared(held.clone()));
+                }
             }
-            queue.waiting.push_back(Waiting {
-                patient,
-                answer: sender,
-            });
         }
-        Err(receiver)
+        if queue.progress.is_busy() && !patience.is_patient() {
+            return Ok(Entered::Busy);
+        }
+        let (sender, receiver) = oneshot::channel();
+        queue.push(Waiting {
+            plan: plan.clone(),
+            patience,
+            deadline,
+            answer: sender,
+        });
+        Ok(Entered::Waiting(receiver))
     }
 
     /// The label of whoever has the name, as far as this process knows.
     pub(crate) fn holder(&self, name: &LockName) -> Option<Arc<str>> {
-        match &self.0.lock().get(name)?.progress {
-            Progress::Refused(label) | Progress::Holding(label) => label.clone(),
+        let held;
+        let queues = self.0.lock();
+        match &queues.get(name)?.progress {
+            Progress::Refused(label) => label.clone(),
+            Progress::Holding(holding) => {
+                held = holding.upgrade();
+                held.as_ref()?.plan.label.clone()
+            }
             _ => None,
         }
     }
@@ -102,53 +171,111 @@ impl Queues {
         let mut queues = self.0.lock();
         let queue = queues.get_mut(name)?;
         queue.progress = Progress::Asking;
+        queue.place = None;
         let next = queue.waiting.pop_front();
         if next.is_none() {
             queues.remove(name);
         }
         next
     }
+}
+
+impl Queue {
+    fn push(&mut self, waiting: Waiting) {
+        if waiting.patience.is_patient() {
+            self.latest.add(waiting.deadline);
+            if let Some(place) = &self.place {
+                place.wait_until(self.latest.deadline());
+            }
+        }
+        // Those who have gone are skipped in their turn; here they must not make the queue grow.
+        if self.waiting.len() == self.waiting.capacity() {
+            self.waiting.retain(|waiting| !waiting.answer.is_closed());
+        }
+        self.waiting.push_back(waiting);
+    }
+
+    /// The first of those whom `who` chooses and who are still there, out of the queue.
+    fn take_first(&mut self, who: impl Fn(&Waiting) -> bool) -> Option<Waiting> {
+        while self.waiting.front().is_some_and(|waiting| waiting.answer.is_closed()) {
+            self.waiting.pop_front();
+        }
+        let first = self
+            .waiting
+            .iter()
+            .position(|waiting| who(waiting) && !waiting.answer.is_closed())?;
+        self.waiting.remove(first)
+    }
 
     /// Those whom `who` chooses, out of the queue.
-    fn drain(&self, name: &LockName, progress: Option<Progress>, who: impl Fn(&Waiting) -> bool) -> VecDeque<Waiting> {
-        let mut queues = self.0.lock();
-        let Some(queue) = queues.get_mut(name) else {
-            return VecDeque::new();
-        };
-        if let Some(progress) = progress {
-            queue.progress = progress;
-        }
-        if !queue.waiting.iter().any(&who) {
+    fn drain(&mut self, who: impl Fn(&Waiting) -> bool) -> VecDeque<Waiting> {
+        if !self.waiting.iter().any(&who) {
             return VecDeque::new();
         }
-        let (chosen, rest) = std::mem::take(&mut queue.waiting).into_iter().partition(who);
-        queue.waiting = rest;
+        let (chosen, rest) = std::mem::take(&mut self.waiting).into_iter().partition(who);
+        self.waiting = rest;
         chosen
     }
 }
 
 impl Turn {
-    /// Notes how far it has come, and tells those who do not wait that the name is taken, if it is.
+    /// The server is being asked anew, or the name is about to be free.
     pub(crate) fn progress(&self, progress: Progress) {
-        let is_busy = progress.is_busy();
-        for waiting in self.drain(Some(progress), |waiting| is_busy && !waiting.patient) {
+        self.change(|queue| queue.progress = progress);
+    }
+
+    /// The server refused the place: those who do not wait are told, and those who do prolong it.
+    pub(crate) fn refused(&self, place: &AcquireRequest, holder: Option<Arc<str>>) {
+        let impatient = self.change(|queue| {
+            queue.progress = Progress::Refused(holder);
+            place.wait_until(queue.latest.deadline());
+            queue.place = Some(place.clone());
+            queue.drain(|waiting| !waiting.patience.is_patient())
+        });
+        for waiting in impatient.unwrap_or_default() {
             // Nobody listens any more where it fails.
             let _ = waiting.answer.send(Answer::Busy);
         }
     }
 
+    /// The name is held: those who do not wait are to be told, and those with the hold's re-entry key share in it.
+    pub(crate) fn holding(&self, held: &Arc<Held>) -> VecDeque<Waiting> {
+        let chosen = self.change(|queue| {
+            queue.progress = Progress::Holding(Arc::downgrade(held));
+            queue.place = None;
+            queue.drain(|waiting| !waiting.patience.is_patient() || waiting.plan.may_share(&held.plan))
+        });
+        chosen.unwrap_or_default()
+    }
+
     /// Fails everybody in the queue: they would only find out the same, one after the other.
     pub(crate) fn fail_all(&self, error: &Error) {
-        for waiting in self.drain(None, |_| true) {
+        for waiting in self.change(|queue| queue.drain(|_| true)).unwrap_or_default() {
             let _ = waiting.answer.send(Answer::Failed(error.clone()));
         }
     }
 
-    fn drain(&self, progress: Option<Progress>, who: impl Fn(&Waiting) -> bool) -> VecDeque<Waiting> {
-        match &self.0 {
-            Some((queues, name)) => queues.drain(name, progress, who),
-            None => VecDeque::new(),
-        }
+    /// The first in the queue that is still there, out of it.
+    pub(crate) fn next(&self) -> Option<Waiting> {
+        self.change(|queue| queue.take_first(|_| true))?
+    }
+
+    /// The first that waits, out of the queue, and until when somebody waits.
+    pub(crate) fn next_patient(&self) -> Option<(Waiting, Option<Instant>)> {
+        self.change(|queue| {
+            let next = queue.take_first(|waiting| waiting.patience.is_patient())?;
+            Some((next, queue.latest.deadline()))
+        })?
+    }
+
+    /// Puts it before all others.
+    pub(crate) fn put_first(&self, waiting: Waiting) {
+        self.change(|queue| queue.waiting.push_front(waiting));
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Queue) -> T) -> Option<T> {
+        let (queues, name) = self.0.as_ref()?;
+        queues.0.lock().get_mut(name).map(change)
     }
 }
 

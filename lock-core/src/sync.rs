@@ -1,10 +1,12 @@
 //! The one place where core takes its locks and signals from, so that a model checker's can stand in for them.
 
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 pub(crate) use std::sync::{Arc, Weak};
 pub(crate) use tokio::sync::Notify;
 
-use std::sync::{MutexGuard, PoisonError};
+pub(crate) use std::sync::MutexGuard;
+
+use std::sync::PoisonError;
 
 /// A mutex that a panicking holder does not poison: every critical section in core leaves its data whole.
 #[derive(Debug, Default)]

@@ -33,7 +33,7 @@ pub struct Watch {
 impl Watch {
     pub(crate) fn new(held: &Arc<Held>) -> Self {
         Self {
-            name: held.name.clone(),
+            name: held.plan.name.clone(),
             token: held.token,
             lease: held.lease.clone(),
         }

@@ -9,11 +9,12 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 use futures_util::future::{BoxFuture, FutureExt};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::backend::{AcquireRequest, Attempt, DistributedLock, ReleaseOptions, ReleaseOutcome, Wait};
-use crate::error::{Error, ErrorKind, LostCause, Result};
+use crate::backend::{AcquireRequest, Attempt, DistributedLock, Wait};
+use crate::error::{Error, ErrorKind, Result};
 use crate::held::Held;
 use crate::queue::Turn;
-use crate::sync::{Arc, Mutex, Ordering};
+use crate::release::release;
+use crate::sync::{Arc, Mutex};
 
 /// Something for the keeper to finish.
 pub(crate) enum Work {
@@ -64,7 +65,7 @@ impl Work {
     pub(crate) async fn finish(self) {
         match self {
             Self::Release(held, begun) => {
-                let name = held.name.clone();
+                let name = held.plan.name.clone();
                 // One begun on a runtime that has gone may panic: then it is made anew.
                 let begun = match begun {
                     Some(begun) => AssertUnwindSafe(begun).catch_unwind().await.ok(),
@@ -116,61 +117,11 @@ impl<T> Request<T> {
 }
 
 /// A panic of the backend is one more unknown outcome.
-async fn answer<T>(request: impl Future<Output = Result<T>>) -> Result<T> {
+pub(crate) async fn answer<T>(request: impl Future<Output = Result<T>>) -> Result<T> {
     AssertUnwindSafe(request)
         .catch_unwind()
         .await
         .unwrap_or_else(|_| Err(Error::new(ErrorKind::Unexpected, "the backend panicked").retryable(true)))
-}
-
-/// Ends the hold, trying until its lease is long over. The name is the next local waiter's after the first try, or
-/// when the hold has ended by itself.
-pub(crate) async fn release(held: Arc<Held>) -> Result<()> {
-    let ended = held.end().max(Instant::now()).checked_add(held.ttl / 10);
-    let trying = keep_trying(held.clone());
-    let passing_on = async {
-        until(ended).await;
-        drop(held.take_turn());
-        std::future::pending().await
-    };
-    tokio::select! {
-        biased;
-        result = trying => result,
-        result = passing_on => result,
-    }
-}
-
-async fn keep_trying(held: Arc<Held>) -> Result<()> {
-    let mut pauses = pauses();
-    let last_try = held.end().checked_add(held.ttl);
-    loop {
-        let earlier_unanswered = held.release_sent.swap(true, Ordering::SeqCst);
-        let answer = answer(held.hold.release(ReleaseOptions::default())).await;
-        drop(held.take_turn());
-        let error = match answer {
-            Ok(ReleaseOutcome::Released) => {
-                held.lease.finish_release(Ok(()));
-                return Ok(());
-            }
-            // The earlier try did it, its answer got lost.
-            Ok(ReleaseOutcome::AlreadyLost) if earlier_unanswered && Instant::now() < held.end() => {
-                held.lease.finish_release(Ok(()));
-                return Ok(());
-            }
-            Ok(ReleaseOutcome::AlreadyLost) => {
-                held.lease.finish_release(Err(LostCause::NotHeld));
-                let error = Error::new(ErrorKind::Lost, "the hold had ended before it was released");
-                return Err(error.with_name(&held.name).with_source(LostCause::NotHeld));
-            }
-            Err(error) => error,
-        };
-        if !error.is_retryable() || last_try.is_some_and(|last_try| Instant::now() >= last_try) {
-            held.lease.finish_release(Ok(()));
-            return Err(error.about(&held.name));
-        }
-        tracing::debug!(name = %held.name, %error, "release unanswered; trying again");
-        sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
-    }
 }
 
 impl Undo {
@@ -222,7 +173,7 @@ pub(crate) async fn until(time: Option<Instant>) {
     }
 }
 
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long to wait before each repetition of a failed request: from 25 ms to 1 s, doubling, with jitter.
 pub(crate) fn pauses() -> impl Iterator<Item = Duration> + Send + use<> {

@@ -103,6 +103,6 @@ impl SubjectGuard for LockerGuard {
     }
 
     async fn release(self: Box<Self>) -> Result<()> {
-        self.0.release().await
+        self.0.release().await.map(drop)
     }
 }

@@ -39,6 +39,10 @@ struct Shared {
 
 struct State {
     terms: Terms,
+    /// How often ttl or label have changed, and at which of these changes each was last read.
+    changes: u32,
+    ttl_read: u32,
+    label_read: u32,
     busy: Option<Busy>,
     given_up: bool,
 }
@@ -79,6 +83,12 @@ impl Terms {
     #[must_use]
     pub fn label(mut self, label: impl Into<Arc<str>>) -> Self {
         self.label = Some(label.into());
+        self
+    }
+
+    /// Sets when the request's time is up; `None` for never.
+    pub(crate) fn until(mut self, deadline: Option<Instant>) -> Self {
+        self.deadline = deadline;
         self
     }
 
@@ -154,6 +164,9 @@ impl RequestOptions {
             lease,
             state: Mutex::new(State {
                 terms: self.terms,
+                changes: 0,
+                ttl_read: 0,
+                label_read: 0,
                 busy: None,
                 given_up: false,
             }),
@@ -206,12 +219,16 @@ impl AcquireRequest {
 
     /// The ttl wanted, as of now.
     pub fn ttl(&self) -> Duration {
-        self.0.state.lock().terms.ttl
+        let mut state = self.0.state.lock();
+        state.ttl_read = state.changes;
+        state.terms.ttl
     }
 
     /// What the holder calls itself, as of now.
     pub fn label(&self) -> Option<Arc<str>> {
-        self.0.state.lock().terms.label.clone()
+        let mut state = self.0.state.lock();
+        state.label_read = state.changes;
+        state.terms.label.clone()
     }
 
     /// How long the request may still take; `None` when it has no deadline.
@@ -262,6 +279,26 @@ impl AcquireRequest {
         self.0.state.lock().busy.clone()
     }
 
+    /// Whether what was last read of ttl and label is what they are now.
+    pub(crate) fn was_read_as_it_stands(&self) -> bool {
+        let state = self.0.state.lock();
+        state.ttl_read == state.changes && state.label_read == state.changes
+    }
+
+    /// Puts its deadline off until then; `None` for ever.
+    pub(crate) fn wait_until(&self, deadline: Option<Instant>) {
+        let mut state = self.0.state.lock();
+        let later = match (state.terms.deadline, deadline) {
+            (Some(now), Some(deadline)) => Some(now.max(deadline)),
+            _ => None,
+        };
+        if state.terms.deadline != later {
+            state.terms.deadline = later;
+            drop(state);
+            self.0.changed.notify_waiters();
+        }
+    }
+
     /// What the server said last may not be true any more.
     pub(crate) fn forget_busy(&self) {
         self.0.state.lock().busy = None;
@@ -284,7 +321,12 @@ impl AcquireRequest {
 impl RequestControl {
     /// Changes the terms on which the request goes on.
     pub fn set_terms(&self, terms: Terms) {
-        self.0.0.state.lock().terms = terms;
+        let mut state = self.0.0.state.lock();
+        if (state.terms.ttl, &state.terms.label) != (terms.ttl, &terms.label) {
+            state.changes += 1;
+        }
+        state.terms = terms;
+        drop(state);
         self.0.0.changed.notify_waiters();
     }
 

@@ -1,16 +1,48 @@
+use std::time::Duration;
+
 use super::*;
+use crate::backend::Capabilities;
 use crate::error::ErrorKind;
+use crate::limits::Limits;
+
+const ONCE: Patience = Patience::Once(Duration::from_secs(5));
 
 fn name() -> LockName {
     LockName::new("a").unwrap()
 }
 
+fn plan() -> Plan {
+    Plan {
+        name: name(),
+        ttl: Duration::from_secs(10),
+        label: None,
+        fixed: false,
+        minimum: None,
+        reentry: None,
+        limits: Limits {
+            capabilities: Capabilities::default(),
+            patience: Duration::from_secs(5),
+            hand_overs: 16,
+        },
+    }
+}
+
 fn first(queues: &Arc<Queues>) -> Turn {
-    queues.enter(&name(), true).expect("nobody is there")
+    match queues.enter(&plan(), Patience::Forever, None) {
+        Ok(Entered::Turn(turn)) => turn,
+        _ => panic!("somebody is there"),
+    }
+}
+
+fn enter(queues: &Arc<Queues>, patience: Patience, deadline: Option<Instant>) -> oneshot::Receiver<Answer> {
+    match queues.enter(&plan(), patience, deadline) {
+        Ok(Entered::Waiting(receiver)) => receiver,
+        _ => panic!("nobody has the turn, or all is known"),
+    }
 }
 
 fn wait(queues: &Arc<Queues>) -> oneshot::Receiver<Answer> {
-    queues.enter(&name(), true).expect_err("somebody has the turn")
+    enter(queues, Patience::Forever, None)
 }
 
 fn is_idle(receiver: &mut oneshot::Receiver<Answer>) -> bool {
@@ -40,21 +72,45 @@ fn the_turn_goes_round_in_order_and_skips_those_who_left() {
 fn who_does_not_wait_learns_only_what_is_known() {
     let queues = Arc::new(Queues::default());
     let turn = first(&queues);
-    let mut asking = queues.enter(&name(), false).unwrap_err();
+    let mut asking = enter(&queues, ONCE, None);
     assert!(is_idle(&mut asking));
-    turn.progress(Progress::Holding(Some("me".into())));
+    let (place, _control) = plan().request(Patience::Forever, None);
+    turn.refused(&place, Some("elsewhere".into()));
     assert!(matches!(asking.try_recv(), Ok(Answer::Busy)));
-    assert_eq!(queues.holder(&name()).as_deref(), Some("me"));
-    assert!(matches!(
-        queues.enter(&name(), false).unwrap_err().try_recv(),
-        Ok(Answer::Busy)
-    ));
+    assert_eq!(queues.holder(&name()).as_deref(), Some("elsewhere"));
+    assert!(matches!(queues.enter(&plan(), ONCE, None), Ok(Entered::Busy)));
 
     turn.progress(Progress::Releasing);
-    let mut behind = queues.enter(&name(), false).unwrap_err();
+    let mut behind = enter(&queues, ONCE, None);
     assert!(is_idle(&mut behind), "the name is about to be free");
     drop(turn);
     assert!(matches!(behind.try_recv(), Ok(Answer::Turn(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_place_waits_as_long_as_anybody() {
+    let queues = Arc::new(Queues::default());
+    let now = Instant::now();
+    let second = Duration::from_secs(1);
+    let patience = Patience::Within(second);
+    let Ok(Entered::Turn(turn)) = queues.enter(&plan(), patience, Some(now + second)) else {
+        panic!("nobody is there")
+    };
+    let (place, _control) = plan().request(patience, Some(now + second));
+    let _longer = enter(&queues, patience, Some(now + second * 3));
+    turn.refused(&place, None);
+    assert_eq!(place.time_left(), Some(second * 3), "whoever came before the refusal");
+    let _longest = enter(&queues, patience, Some(now + second * 5));
+    enter_busy(&queues, Some(now + second * 9));
+    assert_eq!(place.time_left(), Some(second * 5), "and after it");
+    let _forever = wait(&queues);
+    assert_eq!(place.time_left(), None);
+    let (waiting, deadline) = turn.next_patient().unwrap();
+    assert_eq!((waiting.deadline, deadline), (Some(now + second * 3), None));
+}
+
+fn enter_busy(queues: &Arc<Queues>, deadline: Option<Instant>) {
+    assert!(matches!(queues.enter(&plan(), ONCE, deadline), Ok(Entered::Busy)));
 }
 
 #[test]

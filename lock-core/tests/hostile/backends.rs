@@ -135,7 +135,7 @@ async fn nothing_grows_with_acquires_and_releases() {
     for round in 0..10_000 {
         let guard = locks.lock("a").acquire().await.unwrap();
         match round % 3 {
-            0 => guard.release().await.unwrap(),
+            0 => drop(guard.release().await.unwrap()),
             1 => drop(guard),
             _ => drop(drop_after(1, guard.release()).await),
         }

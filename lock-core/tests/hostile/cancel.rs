@@ -82,7 +82,7 @@ async fn two_workers_exclude_each_other_through_cuts_and_drops() {
                     inside.fetch_sub(1, Ordering::SeqCst);
                     match turn % 3 {
                         0 => drop(guard),
-                        1 => guard.release().await.unwrap(),
+                        1 => drop(guard.release().await.unwrap()),
                         _ => drop(drop_after(turn % 4, guard.release()).await),
                     }
                 }

@@ -1,5 +1,7 @@
 //! Shutdown, and lockers that go first.
 
+use tokio::sync::Notify;
+
 use crate::support::*;
 
 #[tokio::test(start_paused = true)]
@@ -52,6 +54,7 @@ async fn a_guard_dropped_right_after_its_locker_is_released() {
 struct Session {
     server: MemoryBackend,
     leases: Arc<Mutex<Vec<Lease>>>,
+    dropped: Arc<Notify>,
 }
 
 impl Drop for Session {
@@ -59,6 +62,7 @@ impl Drop for Session {
         for lease in self.leases.lock().unwrap().drain(..) {
             lease.lose(LostCause::Disconnected);
         }
+        self.dropped.notify_one();
     }
 }
 
@@ -84,20 +88,28 @@ impl DistributedLock for Session {
 }
 
 #[test]
-fn a_backend_may_lose_its_leases_when_it_is_dropped() {
+fn a_guard_keeps_its_backend_which_may_lose_its_leases_when_it_is_dropped() {
     let (done, finished) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         runtime().block_on(async {
             let server = MemoryBackend::new();
             server.hold_elsewhere("b", seconds(600)).unwrap();
+            let dropped = Arc::new(Notify::new());
             let locks = Locker::new(Session {
-                server,
+                server: server.clone(),
                 leases: Arc::default(),
+                dropped: dropped.clone(),
             });
             let guard = locks.lock("a").acquire().await.unwrap();
             drop_after(2, locks.lock("b").acquire()).await; // to be undone in the background
             drop(locks);
-            let _ = guard.lost().await;
+            let name = LockName::new("b").unwrap();
+            while server.status(&name).await.unwrap().waiting != Some(0) {
+                yield_now().await; // until it is undone, and the guard is all that is left
+            }
+            assert_eq!(guard.state(), HoldState::Held);
+            drop(guard);
+            dropped.notified().await;
         });
         done.send(()).unwrap();
     });

@@ -104,7 +104,7 @@ impl Actor {
             return Ok(());
         }
         self.shared.history.event(match guard.release().await {
-            Ok(()) => Event::Released { op },
+            Ok(_) => Event::Released { op },
             Err(error) => {
                 let (kind, what) = told(&error);
                 Event::NotReleased { op, kind, what }

@@ -1,0 +1,231 @@
+//! The process's place at the server: a request that the waiters of a name share, one after the other driving it.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use tokio::time::Instant;
+
+use crate::backend::{AcquireRequest, Attempt, Busy, DistributedLock, Hold, RequestControl};
+use crate::error::{Error, ErrorKind, Result};
+use crate::guard::Guard;
+use crate::held::Held;
+use crate::locker::Inner;
+use crate::plan::{Patience, Plan};
+use crate::queue::{Answer, Progress, Turn};
+use crate::sync::{Arc, Ordering};
+use crate::work::{Request, Undo, Work};
+
+/// An acquire at the server. Dropped before it came to something, it is the next local waiter's, as it is: under way,
+/// with its holder id and its place in the server's queue. Without one it is undone in the background.
+pub(crate) struct Place {
+    locker: Arc<Inner>,
+    pub(crate) request: AcquireRequest,
+    /// `None` only in a place that was passed on.
+    control: Option<RequestControl>,
+    under_way: Option<Request<Attempt>>,
+    /// `None` once there is nothing to undo.
+    turn: Option<Turn>,
+    /// Whether anything was sent.
+    begun: bool,
+    told_busy: bool,
+    /// Whether the next waiter may have it: it waits, and nothing final was said of it.
+    can_pass: bool,
+}
+
+impl Place {
+    pub(crate) fn start(
+        locker: &Arc<Inner>,
+        plan: &Plan,
+        patience: Patience,
+        deadline: Option<Instant>,
+        turn: Turn,
+    ) -> Self {
+        let (request, control) = plan.request(patience, deadline);
+        Self {
+            locker: locker.clone(),
+            request,
+            control: Some(control),
+            under_way: None,
+            turn: Some(turn),
+            begun: false,
+            told_busy: false,
+            can_pass: patience.is_patient(),
+        }
+    }
+
+    /// Another one for the same waiter; this one is undone.
+    pub(crate) fn anew(&mut self, plan: &Plan, patience: Patience, deadline: Option<Instant>) {
+        if let Some(turn) = self.turn.take() {
+            let locker = self.locker.clone();
+            *self = Self::start(&locker, plan, patience, deadline, turn);
+        }
+    }
+
+    /// Asks the server, or goes on waiting for its answer.
+    pub(crate) async fn attempt(&mut self) -> Result<Attempt> {
+        if self.under_way.is_none() {
+            self.begun = true;
+            self.under_way = Some(ask(self.locker.server.backend.clone(), self.request.clone()));
+        }
+        if !self.told_busy {
+            let request = self.request.clone();
+            tokio::select! {
+                biased;
+                answer = poll_fn(|context| self.poll_attempt(context)) => return answer,
+                () = request.noted_busy() => self.tell_busy(),
+            }
+        }
+        poll_fn(|context| self.poll_attempt(context)).await
+    }
+
+    fn poll_attempt(&mut self, context: &mut Context<'_>) -> Poll<Result<Attempt>> {
+        let Some(under_way) = &mut self.under_way else {
+            return Poll::Pending;
+        };
+        let answer = under_way.poll(context);
+        if answer.is_ready() {
+            self.under_way = None;
+        }
+        answer
+    }
+
+    fn tell_busy(&mut self) {
+        self.told_busy = true;
+        self.locker.reached.store(true, Ordering::Relaxed);
+        if let Some(turn) = &self.turn {
+            turn.refused(&self.request, self.holder());
+        }
+    }
+
+    /// Who has the name, as the server said last.
+    pub(crate) fn holder(&self) -> Option<Arc<str>> {
+        self.request.last_busy().and_then(|busy| busy.holder)
+    }
+
+    /// What the server said before may not be true any more.
+    pub(crate) fn in_doubt(&mut self) {
+        self.request.forget_busy();
+        self.told_busy = false;
+        if let Some(turn) = &self.turn {
+            turn.progress(Progress::Asking);
+        }
+    }
+
+    pub(crate) fn refused(&mut self, busy: Busy) {
+        self.request.note_busy(busy);
+        self.tell_busy();
+    }
+
+    /// Nothing stays behind at the server.
+    pub(crate) fn nothing_left(&mut self) {
+        self.begun = false;
+    }
+
+    /// It came to nothing, for everybody else in the queue as well where `is_everybodys`.
+    pub(crate) fn failed(&mut self, error: &Error, is_everybodys: bool) {
+        self.can_pass = false;
+        if let Some(turn) = self.turn.take_if(|_| is_everybodys) {
+            turn.fail_all(error);
+        }
+    }
+
+    /// What was granted, on the terms that the server last read.
+    ///
+    /// # Errors
+    /// When the backend did not arm the lease.
+    pub(crate) fn into_guard(mut self, plan: &Plan, hold: Arc<dyn Hold>) -> Result<Granted> {
+        // Until here it is undone, also when this panics.
+        let token = hold.token();
+        let lease = self.request.lease().clone();
+        let Some(turn) = self.turn.take_if(|_| lease.end().is_some()) else {
+            self.can_pass = false;
+            let message = "the backend granted without arming the lease of the request";
+            return Err(Error::new(ErrorKind::Unexpected, message).with_name(&plan.name));
+        };
+        self.begun = false;
+        let terms_as_planned = self.request.was_read_as_it_stands() && self.request.is_fixed() == plan.fixed;
+        let held = Held::new(
+            (hold, token, lease),
+            plan.clone(),
+            &self.locker.server,
+            Arc::downgrade(&self.locker.keeper),
+            (turn, 0),
+        );
+        Ok(match terms_as_planned {
+            true => Granted::Guard(held.begin(&self.locker.keeper)),
+            false => Granted::OnOtherTerms(held),
+        })
+    }
+
+    /// This place, elsewhere; what stays here is nothing.
+    fn moved(&mut self) -> Box<Self> {
+        Box::new(Self {
+            locker: self.locker.clone(),
+            request: self.request.clone(),
+            control: self.control.take(),
+            under_way: self.under_way.take(),
+            turn: self.turn.take(),
+            begun: std::mem::take(&mut self.begun),
+            told_busy: self.told_busy,
+            can_pass: self.can_pass,
+        })
+    }
+
+    /// Whether another waiter has it now.
+    fn pass_on(&mut self) -> bool {
+        while let Some((next, deadline)) = self.turn.as_ref().and_then(Turn::next_patient) {
+            if let Some(control) = &self.control {
+                control.set_terms(next.plan.terms(deadline));
+            }
+            match next.answer.send(Answer::Place(self.moved())) {
+                // It has gone; what was moved comes back.
+                Err(Answer::Place(mut place)) => std::mem::swap(self, &mut *place),
+                _ => return true,
+            }
+        }
+        false
+    }
+
+    fn undo(&mut self) {
+        if let Some(control) = self.control.take() {
+            control.give_up();
+        }
+        let turn = self.turn.take();
+        if let Some(turn) = &turn {
+            turn.progress(Progress::Releasing);
+        }
+        self.locker.keeper.push(Work::Undo(Undo {
+            backend: self.locker.server.backend.clone(),
+            request: self.request.clone(),
+            attempt: self.under_way.take().and_then(|mut attempt| attempt.take()),
+            turn,
+        }));
+    }
+}
+
+/// What a grant comes to.
+pub(crate) enum Granted {
+    Guard(Guard),
+    /// The terms were those of a waiter that has gone.
+    OnOtherTerms(Arc<Held>),
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.begun && !(self.can_pass && self.pass_on()) {
+            self.undo();
+        }
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Place").field(&self.request).finish()
+    }
+}
+
+/// A future of its own, so that it can go on when its caller has gone.
+fn ask(backend: Arc<dyn DistributedLock>, request: AcquireRequest) -> Request<Attempt> {
+    Request::new(async move { backend.acquire(&request).await })
+}

@@ -1,0 +1,107 @@
+//! What one acquire asks for.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::backend::{AcquireRequest, RequestControl, RequestOptions, Terms, Wait};
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits::Limits;
+use crate::name::LockName;
+use crate::reentry::ReentryKey;
+use crate::sync::Arc;
+
+/// What an acquire asks for, checked against what the backend can do.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) name: LockName,
+    pub(crate) ttl: Duration,
+    pub(crate) label: Option<Arc<str>>,
+    pub(crate) fixed: bool,
+    pub(crate) minimum: Option<Duration>,
+    pub(crate) reentry: Option<ReentryKey>,
+    pub(crate) limits: Limits,
+}
+
+/// How long an acquire may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// It asks once; the time is for the answer.
+    Once(Duration),
+    Within(Duration),
+    Forever,
+}
+
+impl Patience {
+    pub(crate) fn limit(self) -> Option<Duration> {
+        match self {
+            Self::Once(limit) | Self::Within(limit) => Some(limit),
+            Self::Forever => None,
+        }
+    }
+
+    pub(crate) fn is_patient(self) -> bool {
+        !matches!(self, Self::Once(_))
+    }
+}
+
+impl Plan {
+    pub(crate) fn check(&self) -> Result<()> {
+        self.limits.check_ttl(self.ttl)?;
+        if let Some(label) = &self.label {
+            Limits::check_label(label)?;
+        }
+        if self.fixed {
+            self.limits.check_fixed()?;
+        }
+        match self.minimum {
+            Some(minimum) => self.limits.check_minimum(minimum, self.fixed.then_some(self.ttl)),
+            None => Ok(()),
+        }
+    }
+
+    /// For how long a grant holds: the minimum is kept even by a process that dies at once.
+    pub(crate) fn term(&self) -> Duration {
+        self.minimum.map_or(self.ttl, |minimum| minimum.max(self.ttl))
+    }
+
+    /// The terms of this plan; `deadline` is that of whoever waits longest.
+    pub(crate) fn terms(&self, deadline: Option<Instant>) -> Terms {
+        let terms = Terms::new(self.term()).until(deadline);
+        match &self.label {
+            Some(label) => terms.label(label.clone()),
+            None => terms,
+        }
+    }
+
+    /// A request of its own: patient ones are places that other waiters may share.
+    pub(crate) fn request(&self, patience: Patience, deadline: Option<Instant>) -> (AcquireRequest, RequestControl) {
+        let wait = if patience.is_patient() { Wait::Until } else { Wait::No };
+        RequestOptions::new(self.name.clone(), self.terms(deadline))
+            .wait(wait)
+            .fixed(self.fixed)
+            .start()
+    }
+
+    /// Whether this may share the hold of `held`.
+    pub(crate) fn may_share(&self, held: &Self) -> bool {
+        self.reentry.is_some() && self.reentry == held.reentry
+    }
+
+    /// Refuses to share a hold that cannot be what was asked for.
+    pub(crate) fn check_shared(&self, held: &Self) -> Result<()> {
+        let contradiction = if self.ttl != held.ttl {
+            format!("a ttl of {:?} instead of {:?}", self.ttl, held.ttl)
+        } else if self.fixed != held.fixed {
+            "a fixed lease here and a renewed one there".to_owned()
+        } else if self.minimum != held.minimum {
+            format!("a minimum hold of {:?} instead of {:?}", self.minimum, held.minimum)
+        } else {
+            return Ok(());
+        };
+        let message = format!(
+            "this re-entry key holds the lock on other terms, {contradiction}: acquire it with the same options"
+        );
+        Err(Error::new(ErrorKind::Misconfigured, message).with_name(&self.name))
+    }
+}
