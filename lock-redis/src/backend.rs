@@ -11,6 +11,7 @@ use lock_core::{Error, ErrorKind, LockName, Result};
 use redis::Value;
 
 use crate::backoff;
+use crate::checks::Finding;
 use crate::config::RedisConfig;
 use crate::connection::Connection;
 use crate::doubts::Doubts;
@@ -44,6 +45,23 @@ impl RedisBackend {
     /// Those of [`RedisConfig::from_url`].
     pub fn from_url(url: &str) -> Result<Self> {
         Self::new(RedisConfig::from_url(url)?)
+    }
+
+    /// The settings of the server by which it can lose locks, as far as it tells them; empty before the first
+    /// connection. See [`Checks`](crate::Checks).
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), lock_core::Error> {
+    /// use lock_core::backend::DistributedLock;
+    /// let redis = lock_redis::RedisBackend::from_url("redis://127.0.0.1")?;
+    /// redis.connect().await?;
+    /// for finding in redis.findings() {
+    ///     eprintln!("{finding}");
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn findings(&self) -> Vec<Finding> {
+        self.0.connection.findings()
     }
 
     fn keys(&self, name: &LockName) -> Keys {

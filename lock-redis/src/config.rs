@@ -7,6 +7,8 @@ use std::time::Duration;
 use lock_core::{Error, ErrorKind, Result};
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
+use crate::checks::Checks;
+
 /// Which Redis, and how to use it.
 ///
 /// From a URL, or by hand:
@@ -31,6 +33,7 @@ pub struct RedisConfig {
     prefix: String,
     connect_timeout: Duration,
     response_timeout: Duration,
+    checks: Checks,
 }
 
 impl RedisConfig {
@@ -64,7 +67,8 @@ impl RedisConfig {
     /// `redis+unix:///path[?db=N&user=U&pass=P]`; `valkey` may stand for `redis`, and `unix` for `redis+unix`.
     ///
     /// Parameters of both: `prefix` ([default](Self::DEFAULT_PREFIX) `polylock:`), `connect_timeout` and
-    /// `response_timeout` (default `5s` each).
+    /// `response_timeout` (default `5s` each), `checks` ([`warn`](Checks::Warn), which is the default, `refuse` or
+    /// `off`).
     ///
     /// # Errors
     /// [`ErrorKind::Misconfigured`] for anything else, [`ErrorKind::Unsupported`] for `rediss` unless the driver was
@@ -96,14 +100,15 @@ impl RedisConfig {
                 ("prefix", _) => config.prefix = value.into_owned(),
                 ("connect_timeout", _) => config.connect_timeout = duration(&name, &value)?,
                 ("response_timeout", _) => config.response_timeout = duration(&name, &value)?,
+                ("checks", _) => config.checks = checks(&value)?,
                 ("db" | "user" | "pass", true) => {}
                 (_, true) => {
                     return Err(unknown(
                         &name,
-                        "db, user, pass, prefix, connect_timeout, response_timeout",
+                        "db, user, pass, prefix, connect_timeout, response_timeout, checks",
                     ));
                 }
-                (_, false) => return Err(unknown(&name, "prefix, connect_timeout, response_timeout")),
+                (_, false) => return Err(unknown(&name, "prefix, connect_timeout, response_timeout, checks")),
             }
         }
         config.info = parsed.into_connection_info().map_err(|error| {
@@ -167,6 +172,13 @@ impl RedisConfig {
         self
     }
 
+    /// Sets what becomes of settings of the server by which it can lose locks. Defaults to [`Checks::Warn`].
+    #[must_use]
+    pub fn with_checks(mut self, checks: Checks) -> Self {
+        self.checks = checks;
+        self
+    }
+
     fn at(address: ConnectionAddr) -> Self {
         let info = address.into_connection_info();
         Self::with_info(info.expect("the driver only wraps an address"))
@@ -178,6 +190,7 @@ impl RedisConfig {
             prefix: Self::DEFAULT_PREFIX.into(),
             connect_timeout: Self::DEFAULT_CONNECT_TIMEOUT,
             response_timeout: Self::DEFAULT_RESPONSE_TIMEOUT,
+            checks: Checks::default(),
         }
     }
 
@@ -222,6 +235,10 @@ impl RedisConfig {
     pub(crate) fn response_timeout(&self) -> Duration {
         self.response_timeout
     }
+
+    pub(crate) fn checks(&self) -> Checks {
+        self.checks
+    }
 }
 
 impl fmt::Debug for RedisConfig {
@@ -234,7 +251,17 @@ impl fmt::Debug for RedisConfig {
             .field("prefix", &self.prefix)
             .field("connect_timeout", &self.connect_timeout)
             .field("response_timeout", &self.response_timeout)
+            .field("checks", &self.checks)
             .finish_non_exhaustive()
+    }
+}
+
+fn checks(value: &str) -> Result<Checks> {
+    match value {
+        "warn" => Ok(Checks::Warn),
+        "refuse" => Ok(Checks::Refuse),
+        "off" => Ok(Checks::Off),
+        _ => Err(misconfigured(format!("checks={value:?} is none of warn, refuse, off"))),
     }
 }
 

@@ -19,6 +19,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
 use crate::backoff;
+use crate::checks::Finding;
 use crate::config::RedisConfig;
 use crate::error::{explain, is_answer, is_final, is_read_only};
 use crate::script::Script;
@@ -146,6 +147,11 @@ impl Connection {
     /// Whether there never was a connection, so that nothing was ever sent.
     pub(crate) fn is_unused(&self) -> bool {
         self.0.state.borrow().connected.is_none()
+    }
+
+    /// What is known of the settings of the server that was connected to last.
+    pub(crate) fn findings(&self) -> Vec<Finding> {
+        self.0.dialer.findings()
     }
 
     /// Whether the server serves.

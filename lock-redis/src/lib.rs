@@ -69,11 +69,13 @@
 #![deny(missing_docs)]
 
 pub use backend::RedisBackend;
+pub use checks::{Checks, Finding};
 pub use config::RedisConfig;
 pub use redis;
 
 mod backend;
 mod backoff;
+mod checks;
 mod config;
 mod connection;
 mod doubts;

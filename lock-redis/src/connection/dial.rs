@@ -10,13 +10,15 @@ use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, PushKind, RedisError, Value, cmd};
 use tokio::sync::Notify;
 
+use crate::checks::{Checker, Finding};
 use crate::config::RedisConfig;
 use crate::error::explain;
-use crate::script;
+use crate::script::{self, Script};
 
 /// Knows how to reach the server. Shows its address.
 pub(crate) struct Dialer {
     client: redis::Client,
+    checker: Checker,
     response_timeout: Duration,
 }
 
@@ -48,16 +50,25 @@ impl Dialer {
         })?;
         Ok(Self {
             client,
+            checker: Checker::new(config.checks()),
             response_timeout: config.response_timeout(),
         })
     }
 
     /// Connects, and makes sure that the server serves and knows the scripts. Has no time limit of its own.
     pub(crate) async fn dial(&self) -> Result<Dialed> {
-        self.connect().await.map_err(|error| explain(error, self))
+        let (dialed, answers) = self.connect().await.map_err(|error| explain(error, self))?;
+        self.checker.judge(&answers, self)?;
+        Ok(dialed)
     }
 
-    async fn connect(&self) -> Result<Dialed, RedisError> {
+    /// What is known of the server's settings.
+    pub(crate) fn findings(&self) -> Vec<Finding> {
+        self.checker.findings()
+    }
+
+    /// Also gives the answers to what the checker asks.
+    async fn connect(&self) -> Result<(Dialed, Vec<Value>), RedisError> {
         let ended = Arc::new(Notify::new());
         let tell = ended.clone();
         let config = AsyncConnectionConfig::new()
@@ -75,13 +86,16 @@ impl Dialer {
             .get_multiplexed_async_connection_with_config(&config)
             .await?;
         ping(&mut connection).await?;
-        let mut loads = redis::pipe();
-        for script in script::all() {
-            loads.add_command(script.load());
+        let questions = self.checker.questions();
+        let asked = questions.len();
+        let mut commands = redis::pipe();
+        for command in questions.into_iter().chain(script::all().map(Script::load)) {
+            commands.add_command(command);
         }
         // Refusals are among the answers: where SCRIPT LOAD is not permitted, EVAL does for it.
-        connection.send_packed_commands(&loads, 0, loads.len()).await?;
-        Ok(Dialed { connection, ended })
+        let mut answers = connection.send_packed_commands(&commands, 0, commands.len()).await?;
+        answers.truncate(asked);
+        Ok((Dialed { connection, ended }, answers))
     }
 }
 
