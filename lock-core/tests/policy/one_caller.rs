@@ -1,4 +1,4 @@
-//! Core's policy on paused time: to the millisecond.
+//! One caller of a name: renewal, loss, retries, release.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -7,21 +7,8 @@ use lock_core::{Ended, ErrorKind, HoldState, Locker, LostCause, MemoryBackend};
 use static_assertions::assert_impl_all;
 use tokio::time::Instant;
 
-use self::scripted::{Answer, Scripted};
-
-mod scripted;
-
-const TTL: Duration = Duration::from_secs(9);
-
-fn seconds(seconds: u64) -> Duration {
-    Duration::from_secs(seconds)
-}
-
-fn scripted() -> (Scripted, Locker) {
-    let backend = Scripted::default();
-    let locks = Locker::new(backend.clone()).with_ttl(TTL);
-    (backend, locks)
-}
+use crate::scripted::Answer;
+use crate::{TTL, scripted, seconds};
 
 assert_impl_all!(Locker: Send, Sync, Clone);
 assert_impl_all!(lock_core::Lock: Send, Sync, Clone);

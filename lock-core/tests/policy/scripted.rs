@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::backend::{
-    AcquireRequest, Attempt, Capabilities, DistributedLock, Hold, LockStatus, ReleaseOptions, ReleaseOutcome, Renewal,
+    AcquireRequest, Attempt, Capabilities, DistributedLock, HandOver, Hold, LockStatus, ReleaseOptions, ReleaseOutcome,
+    Renewal,
 };
 use lock_core::{Error, ErrorKind, FencingToken, LockName, MemoryBackend, Result};
 use tokio::sync::Notify;
@@ -22,6 +23,17 @@ pub(crate) enum Answer {
     HangThenFail(Duration),
     DoThenFail,
     DoThenHang,
+    DoThenHangThenAnswer,
+}
+
+/// What went to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    Acquire,
+    Renew,
+    Release,
+    HandOver,
+    Abandon,
 }
 
 #[derive(Clone, Default)]
@@ -34,6 +46,8 @@ struct Script {
     acquires: Mutex<VecDeque<Answer>>,
     renewals: Mutex<VecDeque<Answer>>,
     releases: Mutex<VecDeque<Answer>>,
+    hand_overs: Mutex<VecDeque<Answer>>,
+    sent: Mutex<Vec<Sent>>,
     renewed: Mutex<Vec<Duration>>,
     abandons: AtomicUsize,
     hung: AtomicUsize,
@@ -51,6 +65,20 @@ impl Scripted {
 
     pub(crate) fn next_releases(&self, answers: impl IntoIterator<Item = Answer>) {
         self.0.releases.lock().unwrap().extend(answers);
+    }
+
+    pub(crate) fn next_hand_overs(&self, answers: impl IntoIterator<Item = Answer>) {
+        self.0.hand_overs.lock().unwrap().extend(answers);
+    }
+
+    /// All that went to the server since this was asked last.
+    pub(crate) fn sent(&self) -> Vec<Sent> {
+        std::mem::take(&mut *self.0.sent.lock().unwrap())
+    }
+
+    /// The server itself, as another process sees it.
+    pub(crate) fn server(&self) -> &MemoryBackend {
+        &self.0.server
     }
 
     /// When each renewal arrived, from the first acquire on.
@@ -74,6 +102,10 @@ impl Scripted {
 }
 
 impl Script {
+    fn sent(&self, what: Sent) {
+        self.sent.lock().unwrap().push(what);
+    }
+
     async fn hang(&self) {
         struct Hung<'a>(&'a AtomicUsize);
         impl Drop for Hung<'_> {
@@ -100,6 +132,11 @@ impl Script {
             Some(Answer::Hang) => self.hang().await,
             Some(Answer::HangThenFail(time)) => tokio::time::sleep(time).await,
             Some(Answer::DoThenFail) => drop(act.await?),
+            Some(Answer::DoThenHangThenAnswer) => {
+                let answer = act.await?;
+                self.hang().await;
+                return Ok(answer);
+            }
             Some(Answer::DoThenHang) => {
                 drop(act.await?);
                 self.hang().await;
@@ -121,6 +158,7 @@ impl DistributedLock for Scripted {
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
         self.0.started.lock().unwrap().get_or_insert_with(Instant::now);
+        self.0.sent(Sent::Acquire);
         let attempt = self
             .0
             .run(&self.0.acquires, None, self.0.server.acquire(request))
@@ -132,6 +170,7 @@ impl DistributedLock for Scripted {
     }
 
     async fn abandon(&self, request: &AcquireRequest) -> Result<()> {
+        self.0.sent(Sent::Abandon);
         self.0.abandons.fetch_add(1, Ordering::SeqCst);
         self.0.server.abandon(request).await
     }
@@ -151,6 +190,7 @@ impl Hold for ScriptedHold {
 
     async fn renew(&self, ttl: Duration) -> Result<Renewal> {
         let started = self.0.started.lock().unwrap().expect("an acquire came before");
+        self.0.sent(Sent::Renew);
         self.0.renewed.lock().unwrap().push(started.elapsed());
         self.0
             .run(&self.0.renewals, Some(Renewal::Lost), self.1.renew(ttl))
@@ -158,9 +198,22 @@ impl Hold for ScriptedHold {
     }
 
     async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
+        self.0.sent(Sent::Release);
         self.0
             .run(&self.0.releases, Some(ReleaseOutcome::AlreadyLost), self.1.release(how))
             .await
+    }
+
+    async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
+        self.0.sent(Sent::HandOver);
+        let handed = self
+            .0
+            .run(&self.0.hand_overs, Some(HandOver::AlreadyLost), self.1.hand_over(next))
+            .await?;
+        Ok(match handed {
+            HandOver::Granted(hold, armed) => HandOver::Granted(Arc::new(ScriptedHold(self.0.clone(), hold)), armed),
+            other => other,
+        })
     }
 }
 

@@ -1,0 +1,23 @@
+//! Core's policy on paused time: to the millisecond.
+
+use std::time::Duration;
+
+use lock_core::Locker;
+
+use self::scripted::Scripted;
+
+mod one_caller;
+mod scripted;
+mod several_callers;
+
+const TTL: Duration = Duration::from_secs(9);
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn scripted() -> (Scripted, Locker) {
+    let backend = Scripted::default();
+    let locks = Locker::new(backend.clone()).with_ttl(TTL);
+    (backend, locks)
+}

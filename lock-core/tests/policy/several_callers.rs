@@ -1,0 +1,376 @@
+//! Several callers of a name in one process: the place, hand-over, re-entry, minimum hold.
+
+use std::time::Duration;
+
+use lock_core::backend::{DistributedLock, LockStatus};
+use lock_core::{ErrorKind, Guard, HoldState, LockName, Locker, ReentryKey, Release, Result};
+use tokio::task::{JoinHandle, yield_now};
+use tokio::time::{Instant, sleep};
+
+use crate::scripted::{Answer, Scripted, Sent};
+use crate::{TTL, scripted, seconds};
+
+async fn status(backend: &Scripted) -> LockStatus {
+    backend.server().status(&LockName::new("a").unwrap()).await.unwrap()
+}
+
+async fn label(backend: &Scripted) -> Option<String> {
+    let status = status(backend).await;
+    status.holders.first()?.label.as_deref().map(str::to_owned)
+}
+
+/// Waits in a task of its own, and has begun to.
+async fn waiting(acquire: impl Future<Output = Result<Guard>> + Send + 'static) -> JoinHandle<Result<Guard>> {
+    let waiting = tokio::spawn(acquire);
+    settle().await;
+    waiting
+}
+
+/// Until all tasks wait for something.
+async fn settle() {
+    for _ in 0..20 {
+        yield_now().await;
+    }
+}
+
+fn acquire(locks: &Locker, label: &'static str) -> impl Future<Output = Result<Guard>> + Send + use<> {
+    let lock = locks.lock("a").label(label);
+    async move { lock.acquire().await }
+}
+
+fn acquire_within(locks: &Locker, label: &'static str, limit: Duration) -> impl Future<Output = Result<Guard>> + use<> {
+    let lock = locks.lock("a").label(label);
+    async move { lock.acquire_within(limit).await }
+}
+
+#[tokio::test(start_paused = true)]
+async fn local_waiters_share_one_place() {
+    let (backend, locks) = scripted();
+    let elsewhere = Locker::new(backend.server().clone());
+    let held = elsewhere.lock("a").acquire().await.unwrap();
+    let mut tasks = Vec::new();
+    for _ in 0..100 {
+        tasks.push(waiting(acquire(&locks, "us")).await);
+    }
+    assert_eq!(status(&backend).await.waiting, Some(1));
+    assert_eq!(backend.sent(), [Sent::Acquire]);
+    held.release().await.unwrap();
+    let mut last = None;
+    for task in tasks {
+        let guard = task.await.unwrap().unwrap();
+        assert!(last.replace(guard.token()) < Some(guard.token()));
+        guard.release().await.unwrap();
+    }
+    assert!(!status(&backend).await.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_outlives_its_first_owner() {
+    let (backend, locks) = scripted();
+    let elsewhere = Locker::new(backend.server().clone());
+    let held = elsewhere.lock("a").acquire().await.unwrap();
+    let short = waiting(acquire_within(&locks, "short", seconds(1))).await;
+    let cancelled = waiting(acquire(&locks, "cancelled")).await;
+    let heir = waiting(acquire(&locks, "heir")).await;
+    let rival = waiting(acquire(&Locker::new(backend.server().clone()), "rival")).await;
+    assert!(short.await.unwrap().unwrap_err().is_timed_out());
+    cancelled.abort();
+    settle().await;
+    assert_eq!(status(&backend).await.waiting, Some(2));
+    assert_eq!(backend.sent(), [Sent::Acquire], "the same request goes on");
+
+    held.release().await.unwrap();
+    let guard = heir.await.unwrap().unwrap();
+    assert_eq!(label(&backend).await.as_deref(), Some("heir"), "the winner's own terms");
+    assert_eq!(backend.sent(), [], "which went with the grant");
+    guard.release().await.unwrap();
+    assert!(rival.await.unwrap().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_on_the_terms_of_one_who_left_is_handed_over() {
+    let (backend, locks) = scripted();
+    backend.next_acquires([Answer::DoThenHangThenAnswer]);
+    let gone = waiting(acquire(&locks, "gone")).await;
+    let heir = waiting(acquire(&locks, "heir")).await;
+    gone.abort();
+    settle().await;
+    assert_eq!(label(&backend).await.as_deref(), Some("gone"));
+    backend.let_go();
+    let guard = heir.await.unwrap().unwrap();
+    assert_eq!(backend.sent(), [Sent::Acquire, Sent::HandOver]);
+    assert_eq!(label(&backend).await.as_deref(), Some("heir"));
+    guard.release().await.unwrap();
+    assert!(!status(&backend).await.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_without_waiters_is_undone() {
+    let (backend, locks) = scripted();
+    backend.server().hold_elsewhere("a", seconds(600)).unwrap();
+    let first = waiting(acquire(&locks, "first")).await;
+    let second = waiting(acquire_within(&locks, "second", seconds(1))).await;
+    first.abort();
+    assert!(second.await.unwrap().unwrap_err().is_timed_out());
+    settle().await;
+    assert_eq!(status(&backend).await.waiting, Some(0));
+    assert_eq!(backend.sent(), [Sent::Acquire, Sent::Abandon]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_hands_over_in_one_request() {
+    let (backend, locks) = scripted();
+    let guard = acquire(&locks, "first").await.unwrap();
+    let next = waiting(acquire(&locks, "next")).await;
+    backend.sent();
+    assert_eq!(guard.release().await.unwrap(), Release::Released);
+    let next = next.await.unwrap().unwrap();
+    assert_eq!(backend.sent(), [Sent::HandOver]);
+    assert_eq!(label(&backend).await.as_deref(), Some("next"));
+    assert_eq!(next.valid_for(), TTL.mul_f64(0.9));
+    sleep(seconds(60)).await;
+    assert_eq!(next.state(), HoldState::Held, "renewed like any other");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_guard_is_handed_over_to_whoever_comes_before_its_release_is_sent() {
+    let (backend, locks) = scripted();
+    let guard = acquire(&locks, "first").await.unwrap();
+    let token = guard.token();
+    backend.sent();
+    drop(guard);
+    let next = acquire(&locks, "next").await.unwrap();
+    assert!(next.token() > token);
+    assert_eq!(backend.sent(), [Sent::HandOver]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acquire_follows_its_process_s_release_at_once() {
+    let (backend, locks) = scripted();
+    let guard = acquire(&locks, "first").await.unwrap();
+    backend.next_releases([Answer::DoThenHangThenAnswer]);
+    let releasing = tokio::spawn(guard.release());
+    settle().await;
+    assert_eq!(backend.hung(), 1);
+    let next = acquire(&locks, "next").await.unwrap();
+    backend.let_go();
+    assert!(releasing.await.unwrap().is_ok());
+    assert_eq!(next.state(), HoldState::Held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn others_are_passed_a_bounded_number_of_times() {
+    let (backend, locks) = scripted();
+    let locks = locks.with_hand_overs(2);
+    let elsewhere = Locker::new(backend.server().clone());
+    let first = acquire(&locks, "0").await.unwrap();
+    let mut tasks = Vec::new();
+    for label in ["1", "2", "3"] {
+        tasks.push(waiting(acquire(&locks, label)).await);
+    }
+    let rival = waiting(acquire(&elsewhere, "rival")).await;
+    first.release().await.unwrap();
+    for task in tasks.drain(..2) {
+        assert!(!rival.is_finished());
+        let guard = task.await.unwrap().unwrap();
+        guard.release().await.unwrap();
+        settle().await;
+    }
+    let rival = rival.await.unwrap().unwrap();
+    assert!(!tasks[0].is_finished());
+    rival.release().await.unwrap();
+    assert!(tasks.remove(0).await.unwrap().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_hand_over_is_undone_the_giver_first() {
+    for unknown in [Answer::Fail, Answer::DoThenFail] {
+        let (backend, locks) = scripted();
+        let guard = acquire(&locks, "first").await.unwrap();
+        let next = waiting(acquire(&locks, "next")).await;
+        backend.sent();
+        backend.next_hand_overs([unknown]);
+        guard.release().await.unwrap();
+        let next = next.await.unwrap().unwrap();
+        assert_eq!(next.state(), HoldState::Held);
+        let sent = backend.sent();
+        assert_eq!(
+            sent,
+            [Sent::HandOver, Sent::Release, Sent::Abandon, Sent::Acquire],
+            "{unknown:?}"
+        );
+        next.release().await.unwrap();
+        assert!(!status(&backend).await.is_held());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hand_over_without_an_answer_keeps_nobody_waiting_for_longer_than_the_hold() {
+    let (backend, locks) = scripted();
+    let guard = acquire(&locks, "first").await.unwrap();
+    let next = waiting(acquire(&locks, "next")).await;
+    backend.next_hand_overs([Answer::Hang]);
+    let started = Instant::now();
+    drop(guard);
+    let next = next.await.unwrap().unwrap();
+    assert!(
+        started.elapsed() <= TTL + Duration::from_millis(1),
+        "{:?}",
+        started.elapsed()
+    );
+    assert_eq!(next.state(), HoldState::Held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hand_over_to_one_who_left_goes_on_to_the_next() {
+    let (backend, locks) = scripted();
+    let guard = acquire(&locks, "first").await.unwrap();
+    let left = waiting(acquire(&locks, "left")).await;
+    let next = waiting(acquire(&locks, "next")).await;
+    backend.next_hand_overs([Answer::DoThenHangThenAnswer]);
+    drop(guard);
+    settle().await;
+    left.abort();
+    settle().await;
+    backend.let_go();
+    let next = next.await.unwrap().unwrap();
+    assert_eq!(label(&backend).await.as_deref(), Some("next"));
+    drop(next);
+    locks.shutdown().await.unwrap();
+    assert!(!status(&backend).await.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_re_entry_shares_the_hold_without_asking() {
+    let (backend, locks) = scripted();
+    let key = ReentryKey::new();
+    let lock = locks.lock("a").reentrant(&key);
+    let outer = lock.acquire().await.unwrap();
+    backend.sent();
+    let inner = lock.try_acquire().await.unwrap().expect("its own");
+    assert_eq!((inner.token(), backend.sent()), (outer.token(), vec![]));
+    let others = locks.lock("a").reentrant(&ReentryKey::new());
+    assert!(others.try_acquire().await.unwrap().is_none());
+    assert_eq!(outer.release().await.unwrap(), Release::StillShared);
+    assert_eq!(inner.state(), HoldState::Held);
+    assert!(status(&backend).await.is_held());
+    assert_eq!(inner.release().await.unwrap(), Release::Released);
+    assert!(!status(&backend).await.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_re_entry_while_suspect_does_not_wait_for_itself() {
+    let (backend, locks) = scripted();
+    let lock = locks.lock("a").reentrant(&ReentryKey::new());
+    let outer = lock.acquire().await.unwrap();
+    backend.next_renewals([Answer::Fail]);
+    sleep(Duration::from_millis(3001)).await;
+    assert_eq!(outer.state(), HoldState::Suspect);
+    let inner = lock.acquire().await.unwrap();
+    assert_eq!(inner.token(), outer.token());
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_acquires_with_one_key_do_not_wait_for_each_other() {
+    let (backend, locks) = scripted();
+    let lock = locks.lock("a").reentrant(&ReentryKey::new());
+    let (one, other) = tokio::join!(lock.acquire(), lock.acquire());
+    let (one, other) = (one.unwrap(), other.unwrap());
+    assert_eq!(one.token(), other.token());
+    assert_eq!(backend.sent(), [Sent::Acquire]);
+    drop((one, other));
+    locks.shutdown().await.unwrap();
+    assert!(!status(&backend).await.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_re_entry_on_other_terms_is_refused() {
+    let (_, locks) = scripted();
+    let lock = locks.lock("a").reentrant(&ReentryKey::new());
+    let queued = lock.clone().ttl(TTL * 3);
+    let (guard, contradiction) = tokio::join!(lock.acquire(), queued.acquire());
+    let contradictions = [
+        contradiction,
+        lock.clone().ttl(TTL * 2).acquire().await,
+        lock.clone().fixed_lease().acquire().await,
+        lock.clone().hold_at_least(TTL).acquire().await,
+    ];
+    for error in contradictions {
+        assert_eq!(error.unwrap_err().kind(), ErrorKind::Misconfigured);
+    }
+    assert_eq!(
+        guard.unwrap().release().await.unwrap(),
+        Release::Released,
+        "no share is left over"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_hold_is_not_shared() {
+    let (backend, locks) = scripted();
+    let lock = locks.lock("a").reentrant(&ReentryKey::new());
+    let lost = lock.acquire().await.unwrap();
+    backend.server().take_away("a").unwrap();
+    let again = lock.acquire().await.unwrap();
+    assert!(again.token() > lost.token());
+    assert_eq!(again.release().await.unwrap(), Release::Released);
+    assert!(lost.release().await.unwrap_err().is_lost());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_minimum_hold_outlasts_its_guard() {
+    let (backend, locks) = scripted();
+    let started = Instant::now();
+    let lock = locks.lock("a").hold_at_least(seconds(20));
+    let guard = lock.acquire().await.unwrap();
+    assert!(
+        guard.valid_for() > TTL,
+        "the server keeps it for the minimum from the start"
+    );
+    sleep(seconds(5)).await;
+    guard.release().await.unwrap();
+    assert_eq!(started.elapsed(), seconds(5), "a release does not wait");
+    assert!(lock.try_acquire().await.unwrap().is_none());
+    let next = locks.lock("a").acquire().await.unwrap();
+    assert_eq!(started.elapsed(), seconds(20));
+    sleep(seconds(30)).await;
+    next.release().await.unwrap();
+    assert!(!status(&backend).await.is_held(), "nothing is kept after the minimum");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_minimum_hold_is_not_handed_over_before_its_end() {
+    let (backend, locks) = scripted();
+    let started = Instant::now();
+    let guard = locks.lock("a").hold_at_least(seconds(20)).acquire().await.unwrap();
+    let next = waiting(acquire(&locks, "next")).await;
+    backend.sent();
+    drop(guard);
+    assert!(next.await.unwrap().is_ok());
+    assert_eq!(started.elapsed(), seconds(20));
+    assert_eq!(backend.sent(), [Sent::Release, Sent::Acquire]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_minimum_hold_that_was_waited_out_is_handed_over() {
+    let (backend, locks) = scripted();
+    let guard = locks.lock("a").hold_at_least(seconds(2)).acquire().await.unwrap();
+    let next = waiting(acquire(&locks, "next")).await;
+    sleep(seconds(2)).await;
+    backend.sent();
+    drop(guard);
+    assert!(next.await.unwrap().is_ok());
+    assert_eq!(backend.sent(), [Sent::HandOver]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retried_release_keeps_the_minimum() {
+    let (backend, locks) = scripted();
+    let started = Instant::now();
+    let guard = locks.lock("a").hold_at_least(seconds(20)).acquire().await.unwrap();
+    backend.next_releases([Answer::Fail, Answer::DoThenFail]);
+    guard.release().await.unwrap();
+    let _next = locks.lock("a").acquire().await.unwrap();
+    assert!(started.elapsed() >= seconds(20));
+    assert!(started.elapsed() < seconds(21), "{:?}", started.elapsed());
+}
