@@ -23,7 +23,7 @@ pub(crate) enum Answer {
     HangThenFail(Duration),
     DoThenFail,
     DoThenHang,
-    DoThenHangThenAnswer,
+    DoThenDelay,
 }
 
 /// What went to the server.
@@ -132,7 +132,7 @@ impl Script {
             Some(Answer::Hang) => self.hang().await,
             Some(Answer::HangThenFail(time)) => tokio::time::sleep(time).await,
             Some(Answer::DoThenFail) => drop(act.await?),
-            Some(Answer::DoThenHangThenAnswer) => {
+            Some(Answer::DoThenDelay) => {
                 let answer = act.await?;
                 self.hang().await;
                 return Ok(answer);

@@ -90,7 +90,7 @@ async fn a_place_outlives_its_first_owner() {
 #[tokio::test(start_paused = true)]
 async fn a_grant_on_the_terms_of_one_who_left_is_handed_over() {
     let (backend, locks) = scripted();
-    backend.next_acquires([Answer::DoThenHangThenAnswer]);
+    backend.next_acquires([Answer::DoThenDelay]);
     let gone = waiting(acquire(&locks, "gone")).await;
     let heir = waiting(acquire(&locks, "heir")).await;
     gone.abort();
@@ -148,7 +148,7 @@ async fn a_dropped_guard_is_handed_over_to_whoever_comes_before_its_release_is_s
 async fn an_acquire_follows_its_process_s_release_at_once() {
     let (backend, locks) = scripted();
     let guard = acquire(&locks, "first").await.unwrap();
-    backend.next_releases([Answer::DoThenHangThenAnswer]);
+    backend.next_releases([Answer::DoThenDelay]);
     let releasing = tokio::spawn(guard.release());
     settle().await;
     assert_eq!(backend.hung(), 1);
@@ -227,7 +227,7 @@ async fn a_hand_over_to_one_who_left_goes_on_to_the_next() {
     let guard = acquire(&locks, "first").await.unwrap();
     let left = waiting(acquire(&locks, "left")).await;
     let next = waiting(acquire(&locks, "next")).await;
-    backend.next_hand_overs([Answer::DoThenHangThenAnswer]);
+    backend.next_hand_overs([Answer::DoThenDelay]);
     drop(guard);
     settle().await;
     left.abort();
