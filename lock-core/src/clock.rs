@@ -42,6 +42,28 @@ impl Moment for Time {
     }
 }
 
+/// Notices that the machine was suspended: timers stood still meanwhile and fire too late.
+#[derive(Debug, Default)]
+pub(crate) struct Lookout(Option<Duration>);
+
+impl Lookout {
+    /// Whether it was, since this was last asked.
+    pub(crate) fn was_suspended(&mut self) -> bool {
+        let suspended = suspended();
+        self.0.replace(suspended).is_some_and(|before| before < suspended)
+    }
+
+    /// When to ask again, for somebody who waits until `planned`.
+    pub(crate) fn next(planned: Instant) -> Instant {
+        match system::CAN_TELL {
+            true => planned.min(Instant::now() + LOOK_EVERY),
+            false => planned,
+        }
+    }
+}
+
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 /// How long the machine was suspended until now, in all since this was first asked.
 fn suspended() -> Duration {
     #[cfg(test)]
@@ -66,6 +88,8 @@ mod system {
     use std::time::Duration;
 
     use rustix::time::{ClockId, Timespec, clock_gettime};
+
+    pub(super) const CAN_TELL: bool = true;
 
     /// The two are not read at once, so that their distance is inexact; nobody suspends a machine for less than this.
     const NOISE: i64 = 1_000_000;
@@ -115,6 +139,8 @@ mod system {
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 mod system {
     use std::time::Duration;
+
+    pub(super) const CAN_TELL: bool = false;
 
     pub(super) fn look() -> Duration {
         Duration::ZERO

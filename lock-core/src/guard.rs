@@ -25,8 +25,8 @@ use crate::work::{Request, Work};
 /// in the background: that never blocks and never panics, wherever it happens, but nobody learns how it went. Outside
 /// a runtime that still runs, the hold ends with its ttl instead.
 ///
-/// A guard knows by its own clock when it was lost; no network is needed. What it cannot do is stop a process that is
-/// paused: whoever wakes up late acts before it looks. Give [`token`](Self::token) to the resource that the lock
+/// A guard knows by its own clock when it was lost, [suspended time](crate#what-is-promised) included; no network is
+/// needed. What it cannot do is stop a process that is paused: whoever wakes up late acts before it looks. Give [`token`](Self::token) to the resource that the lock
 /// protects, and let that refuse smaller ones.
 #[must_use = "a lock is released when its guard is dropped"]
 pub struct Guard {
@@ -190,13 +190,12 @@ impl Guard {
         let Some(held) = self.held.take() else {
             return Ok(Release::Released);
         };
-        let is_last = held.unshare();
-        held.check()?; // the keeper cleans up what was lost
-        if !is_last {
+        if !held.unshare() {
+            held.check()?;
             return Ok(Release::StillShared);
         }
         if !self.begin_release(&held) {
-            held.check()?;
+            held.check()?; // the keeper cleans up what was lost
             return Ok(Release::Released);
         }
         let mut releasing = Releasing {

@@ -9,7 +9,9 @@ use futures_util::future::{BoxFuture, poll_fn};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::backend::lease::HoldState;
+use crate::backend::rules::Moment;
 use crate::backend::{AcquireRequest, Hold, Lease, Renewal, RequestControl};
+use crate::clock::Time;
 use crate::error::{Error, ErrorKind, Lost, LostCause, Result};
 use crate::guard::Guard;
 use crate::keeper::Keeper;
@@ -31,7 +33,7 @@ pub(crate) struct Held {
     /// The keeper's, changed under its lock alone.
     pub(crate) slot: Mutex<Slot>,
     /// Until when the name stays taken, whatever happens to the hold.
-    pub(crate) kept_until: Option<Instant>,
+    pub(crate) kept_until: Option<Time>,
     /// Whether a release was ever sent: its answer may have got lost with a runtime or in a panic.
     pub(crate) release_sent: AtomicBool,
     /// How many share it.
@@ -103,7 +105,7 @@ impl Held {
             (false, true) => RenewalPlan::BySession,
             (false, false) => RenewalPlan::PerHold,
         };
-        let kept_until = plan.minimum.and_then(|minimum| Instant::now().checked_add(minimum));
+        let kept_until = plan.minimum.and_then(|minimum| Time::now().after(minimum));
         let held = Arc::new(Self {
             plan,
             hold,
@@ -203,6 +205,10 @@ impl Held {
             }
         }
         Instant::now()
+    }
+
+    pub(crate) fn is_renewing(&self) -> bool {
+        self.renewing.lock().request.is_some()
     }
 
     /// `None` when the release has begun.

@@ -9,6 +9,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
+use crate::clock::Lookout;
 use crate::error::{Error, ErrorKind, Result};
 use crate::held::{Held, RenewalPlan, Slot};
 use crate::queue::Progress;
@@ -31,6 +32,7 @@ struct State {
     planned: Option<Instant>,
     lost: Vec<Arc<Held>>,
     work: VecDeque<Work>,
+    lookout: Lookout,
     /// What is being done, to be done again if the runtime dies under it.
     under_way: HashMap<u64, Task>,
     acquiring: usize,
@@ -51,6 +53,8 @@ struct Due {
     work: Vec<(u64, Work)>,
     /// When to look again.
     next: Option<Instant>,
+    /// Whether the machine was suspended before, so that all timers are late.
+    resumed: bool,
     finished: bool,
 }
 
@@ -175,12 +179,15 @@ impl Keeper {
             let due = self.due();
             drop(due.stale);
             for held in due.holds {
+                if due.resumed {
+                    held.lease.look_again();
+                }
                 if !held.lease.is_live() {
                     continue; // its lease has just told us
                 }
                 // A renewal is over by then. If it died with its runtime, it is made anew.
                 self.schedule(&held, held.due_after(Instant::now()));
-                if held.renewal == RenewalPlan::PerHold {
+                if held.renewal == RenewalPlan::PerHold && !(due.resumed && held.is_renewing()) {
                     renewals.push(Box::pin(renew(held)));
                 }
             }
@@ -207,7 +214,11 @@ impl Keeper {
     fn due(&self) -> Due {
         let now = Instant::now();
         let mut state = self.state.lock();
-        let later = state.timetable.split_off(&(now + Duration::from_nanos(1), 0));
+        let resumed = state.lookout.was_suspended();
+        let later = match resumed {
+            true => BTreeMap::new(),
+            false => state.timetable.split_off(&(now + Duration::from_nanos(1), 0)),
+        };
         let holds: Vec<_> = std::mem::replace(&mut state.timetable, later).into_values().collect();
         for held in &holds {
             *held.slot.lock() = Slot::None;
@@ -230,7 +241,8 @@ impl Keeper {
             lost,
             stale,
             work,
-            next: state.planned,
+            next: state.planned.map(Lookout::next),
+            resumed,
             finished,
         }
     }

@@ -20,6 +20,10 @@
 //! - **No deadlock.** What a dead process held is free after its ttl.
 //! - **Loss is told.** [`Guard::state`], [`check`](Guard::check), [`valid_for`](Guard::valid_for),
 //!   [`lost`](Guard::lost), [`run`](Guard::run) and [`Watch`] need no network. Lost is final.
+//! - **Suspended time counts**, where the system tells it (Linux and Android, `CLOCK_BOOTTIME`): a look at the guard
+//!   knows of it at once, and who waits for the loss is told about a second after the machine's return. Elsewhere it
+//!   counts only if the system's monotonic clock goes on meanwhile; on macOS it stands still. A virtual machine whose host
+//!   paused it knows of nothing. How long an acquire may take is counted by the runtime's clock, without it.
 //! - **Only the holder releases.** A hold that had ended before is an error to its holder, and its successor's is not
 //!   touched.
 //! - **Cancel and drop safety.** A dropped acquire leaves nothing behind; a dropped guard releases in the background,

@@ -6,6 +6,7 @@ use futures_util::future::poll_fn;
 use tokio::time::{Instant, sleep};
 
 use crate::backend::{AcquireRequest, HandOver, Hold, ReleaseOptions, ReleaseOutcome};
+use crate::clock::Time;
 use crate::error::{Error, ErrorKind, LostCause, Result};
 use crate::held::{Heir, Held};
 use crate::queue::{Answer, Turn};
@@ -93,7 +94,7 @@ async fn keep_trying(held: Arc<Held>) -> Result<()> {
 async fn release_once(held: &Held) -> Result<ReleaseOutcome> {
     let rest = held
         .kept_until
-        .map(|until| until.saturating_duration_since(Instant::now()));
+        .map(|until| until.saturating_duration_since(Time::now()));
     let how = match rest.filter(|rest| !rest.is_zero()) {
         Some(rest) => ReleaseOptions::default().keep_for(rest),
         None => ReleaseOptions::default(),
@@ -115,7 +116,7 @@ async fn release_once(held: &Held) -> Result<ReleaseOutcome> {
 fn find_heir(held: &Held) -> Option<AcquireRequest> {
     if held.release_sent.load(Ordering::SeqCst)
         || held.passes >= held.plan.limits.hand_overs
-        || held.kept_until.is_some_and(|until| Instant::now() < until)
+        || held.kept_until.is_some_and(|until| Time::now() < until)
     {
         return None;
     }

@@ -36,8 +36,8 @@ use crate::sync::{Arc, AtomicU64, Mutex, Notify, Ordering};
 /// whether anybody looked at the clock by then or not. Clones are the same lease.
 ///
 /// The time during which the machine was suspended counts (on Linux and Android; elsewhere it is not known): every
-/// look at the lease knows of it at once. What waits for the end hears of it when the runtime's timer, which stood
-/// still, gets there.
+/// look at the lease knows of it at once. What waits for its end hears of it about a second after the machine's return
+/// where core keeps the hold; elsewhere as late as the runtime's timer, which stood still.
 #[derive(Clone)]
 pub struct Lease(Arc<Shared>);
 
@@ -325,6 +325,11 @@ impl Lease {
 
     pub(crate) fn is_live(&self) -> bool {
         self.lock(Time::now()).phase == Phase::Live
+    }
+
+    /// Has everybody who waits for the end look at the clock: the timers that they set may be late.
+    pub(crate) fn look_again(&self) {
+        self.0.changed.notify_waiters();
     }
 
     fn lost(&self, cause: LostCause) -> Lost {

@@ -1,6 +1,8 @@
 use std::cell::Cell;
 
 use super::*;
+use crate::sync::Arc;
+use crate::{Ended, Guard, HoldState, Locker, LostCause, MemoryBackend};
 
 thread_local! {
     /// How long this thread's machine was suspended, and what of that was seen.
@@ -54,4 +56,84 @@ fn the_system_s_own_count_stands_still() {
         assert_eq!(system::look(), start);
     }
     assert_eq!(system::seen(), start);
+}
+
+const fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+async fn hold(server: &MemoryBackend) -> Guard {
+    let locks = Locker::new(server.clone()).with_ttl(secs(30));
+    locks.lock("a").acquire().await.unwrap()
+}
+
+/// Lets every other task run until it waits.
+async fn settle() {
+    tokio::time::sleep(Duration::from_millis(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_in_suspension_is_told_soon_after_it() {
+    let guard = Arc::new(hold(&MemoryBackend::new()).await);
+    let ended = tokio::spawn({
+        let watch = guard.watch();
+        async move { watch.ended().await }
+    });
+    let work = tokio::spawn({
+        let guard = guard.clone();
+        async move { guard.run(std::future::pending::<()>()).await }
+    });
+    settle().await;
+    suspend(HOUR);
+    let resumed = Instant::now();
+    assert!(matches!(guard.state(), HoldState::Lost(_)));
+    assert_eq!(guard.valid_for(), Duration::ZERO);
+    assert!(matches!(ended.await.unwrap(), Ended::Lost(_)));
+    assert_eq!(work.await.unwrap().unwrap_err().cause(), LostCause::Expired);
+    assert_eq!(guard.lost().await.cause(), LostCause::Expired);
+    assert!(resumed.elapsed() <= LOOK_EVERY, "{:?}", resumed.elapsed());
+}
+
+/// Nobody asks: it is the keeper that finds out.
+#[tokio::test(start_paused = true)]
+async fn a_loss_in_suspension_is_told_to_who_only_waits() {
+    let guard = hold(&MemoryBackend::new()).await;
+    settle().await;
+    let suspended = Instant::now();
+    tokio::spawn(async { suspend(HOUR) });
+    assert_eq!(guard.lost().await.cause(), LostCause::Expired);
+    assert!(suspended.elapsed() <= LOOK_EVERY, "{:?}", suspended.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_not_lost_is_renewed_at_once() {
+    let guard = hold(&MemoryBackend::new()).await;
+    settle().await;
+    suspend(secs(20));
+    assert_eq!(guard.valid_for(), secs(7) - Duration::from_millis(1));
+    tokio::time::sleep(LOOK_EVERY).await;
+    assert!(guard.valid_for() > secs(25), "{:?}", guard.valid_for());
+    assert_eq!(guard.state(), HoldState::Held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fixed_lease_ends_when_its_time_is_over() {
+    let locks = Locker::new(MemoryBackend::new()).with_ttl(secs(30));
+    let guard = locks.lock("a").fixed_lease().acquire().await.unwrap();
+    let started = Instant::now();
+    tokio::spawn(async { suspend(secs(20)) });
+    assert_eq!(guard.lost().await.cause(), LostCause::Expired);
+    assert_eq!(started.elapsed(), secs(7));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_minimum_hold_counts_suspended_time() {
+    let server = MemoryBackend::new();
+    let locks = Locker::new(server.clone()).with_ttl(secs(90));
+    let guard = locks.lock("a").hold_at_least(secs(60)).acquire().await.unwrap();
+    suspend(secs(50));
+    guard.release().await.unwrap();
+    let waited = Instant::now();
+    let _next = locks.lock("a").acquire().await.unwrap();
+    assert_eq!(waited.elapsed(), secs(10));
 }
