@@ -6,20 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::backend::{AcquireRequest, Attempt, Busy, Capabilities, DistributedLock, LockStatus};
-use lock_core::{Error, ErrorKind, LockName, Result};
-use redis::Value;
+use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, LockStatus};
+use lock_core::{LockName, Result};
 
-use crate::backoff;
 use crate::checks::Finding;
 use crate::config::RedisConfig;
 use crate::connection::Connection;
 use crate::doubts::Doubts;
-use crate::error::is_answer;
-use crate::hold::{RedisHold, Server, millis, unexpected};
+use crate::hold::{End, Server, millis, unexpected};
+use crate::inbox::Inbox;
 use crate::keys::Keys;
-use crate::reply::{self, Acquired, Taken};
-use crate::script;
+use crate::{reply, script};
 
 /// Locks in a Redis. A clone shares the connection.
 #[derive(Clone)]
@@ -29,13 +26,17 @@ impl RedisBackend {
     /// A backend that connects when it is first used; does no I/O.
     ///
     /// # Errors
-    /// [`ErrorKind::Misconfigured`] when the configuration cannot work.
+    /// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) when the configuration cannot work.
     pub fn new(config: RedisConfig) -> Result<Self> {
         config.check()?;
+        let inbox = Arc::new(Inbox::new(config.prefix()));
         Ok(Self(Arc::new(Server {
-            connection: Connection::new(&config)?,
+            connection: Connection::new(&config, inbox.clone())?,
             prefix: config.prefix().into(),
+            inbox,
             doubts: Doubts::default(),
+            grace: config.grace(),
+            grace_ms: millis(config.grace()),
         })))
     }
 
@@ -64,66 +65,18 @@ impl RedisBackend {
         self.0.connection.findings()
     }
 
-    fn keys(&self, name: &LockName) -> Keys {
-        Keys::new(&self.0.prefix, name)
-    }
-
-    async fn try_acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
-        let connection = &self.0.connection;
-        let session = connection.session(request.given_up()).await?;
-        if request.is_given_up() {
-            return Err(given_up());
-        }
-        let keys = self.keys(request.name());
-        let both = [&*keys.lock, &*keys.fence];
-        let ttl = request.ttl();
-        let label = request.label().map_or_else(String::new, |label| format!(" {label}"));
-        let floor = request.token_floor().map_or(0, u64::from).to_string();
-        let arguments = [&*request.holder().to_string(), &*millis(ttl), &*label, &*floor];
-
-        let unanswered = self.0.doubts.sending(request.holder(), session.generation);
-        let sent = request.sending();
-        let answer = tokio::select! {
-            biased;
-            answer = connection.run(&session, &script::ACQUIRE, &both, &arguments) => answer,
-            () = request.given_up() => return Err(given_up()),
-        };
-        if answer.as_ref().err().is_none_or(is_answer) {
-            unanswered.answered();
-        }
-        let answer = answer.map_err(|error| connection.explain(error))?;
-        match reply::acquired(&answer).ok_or_else(unexpected)? {
-            Acquired::Granted(token) => {
-                let armed = request.lease().arm(sent, ttl)?;
-                let hold = RedisHold {
-                    server: self.0.clone(),
-                    name: request.name().clone(),
-                    keys,
-                    holder: request.holder(),
-                    token,
-                    lease: request.lease().clone(),
-                    _watched: connection.watch_over(request.holder(), request.lease(), &session),
-                };
-                Ok(Attempt::Granted(Arc::new(hold), armed))
-            }
-            Acquired::Taken(taken) => Ok(Attempt::Busy(busy(request, taken))),
-            Acquired::Dead => Err(Error::new(
-                ErrorKind::Unexpected,
-                "this holder id was abandoned or released before",
-            )),
-        }
-    }
-
     async fn try_status(&self, name: &LockName) -> Result<LockStatus> {
-        let connection = &self.0.connection;
+        let (connection, keys) = (&self.0.connection, Keys::new(&self.0.prefix, name));
         let session = connection.session(pending()).await?;
         let answer = connection
-            .run(&session, &script::STATUS, &[&self.keys(name).lock], &[])
+            .run(&session, &script::STATUS, &[keys.lock(), keys.queue()], &[])
             .await;
-        match answer.map_err(|error| connection.explain(error))? {
-            Value::Nil => Ok(LockStatus::free()),
-            answer => Ok(LockStatus::held(reply::taken(&answer).ok_or_else(unexpected)?.into())),
-        }
+        let answer = answer.map_err(|error| connection.explain(error))?;
+        let status = reply::status(&answer).ok_or_else(unexpected)?;
+        let free_or_held = status
+            .taken
+            .map_or_else(LockStatus::free, |taken| LockStatus::held(taken.into()));
+        Ok(free_or_held.with_waiting(status.waiting))
     }
 }
 
@@ -136,6 +89,9 @@ impl DistributedLock for RedisBackend {
         Capabilities::default()
             .extend()
             .fixed_lease()
+            .fifo()
+            .hand_over()
+            .minimum_hold()
             .ordered()
             .durable_tokens()
             .ttl_between(SHORTEST, LONGEST)
@@ -146,12 +102,13 @@ impl DistributedLock for RedisBackend {
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
-        let attempt = self.try_acquire(request).await;
+        let attempt = self.0.acquire(request).await;
         attempt.map_err(|error| error.with_name(request.name()))
     }
 
     async fn abandon(&self, request: &AcquireRequest) -> Result<()> {
-        match self.0.end(&self.keys(request.name()), request.holder()).await {
+        let keys = Keys::new(&self.0.prefix, request.name());
+        match self.0.end(&keys, request.holder(), End::Abandon).await {
             Ok(_) => Ok(()),
             // Nothing was ever sent, so there is nothing to undo.
             Err(_) if self.0.connection.is_unused() => Ok(()),
@@ -162,23 +119,6 @@ impl DistributedLock for RedisBackend {
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
         self.try_status(name).await.map_err(|error| error.with_name(name))
     }
-}
-
-fn busy(request: &AcquireRequest, taken: Taken) -> Busy {
-    let previous = request.last_busy().and_then(|busy| busy.ask_again);
-    let after = backoff::ask_again(previous, taken.rest, rand::random());
-    let busy = Busy::new().with_ask_again(after);
-    let busy = match taken.holder.label {
-        Some(label) => busy.with_holder(label),
-        None => busy,
-    };
-    // So that the next step is larger.
-    request.note_busy(busy.clone());
-    busy
-}
-
-fn given_up() -> Error {
-    Error::new(ErrorKind::Unavailable, "given up before Redis had answered")
 }
 
 impl fmt::Debug for RedisBackend {

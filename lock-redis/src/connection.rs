@@ -22,6 +22,7 @@ use crate::backoff;
 use crate::checks::Finding;
 use crate::config::RedisConfig;
 use crate::error::{explain, is_answer, is_final, is_read_only};
+use crate::inbox::Inbox;
 use crate::script::Script;
 use leases::Leases;
 
@@ -44,6 +45,7 @@ struct Shared {
     response_timeout: Duration,
     state: watch::Sender<State>,
     leases: Leases,
+    inbox: Arc<Inbox>,
 }
 
 struct State {
@@ -85,7 +87,7 @@ pub(crate) struct Session {
 
 impl Connection {
     /// Does no I/O.
-    pub(crate) fn new(config: &RedisConfig) -> Result<Self> {
+    pub(crate) fn new(config: &RedisConfig, inbox: Arc<Inbox>) -> Result<Self> {
         let state = State {
             phase: Phase::Idle(None),
             reign: 0,
@@ -97,11 +99,12 @@ impl Connection {
             wanted_until: Instant::now(),
         };
         Ok(Self(Arc::new(Shared {
-            dialer: dial::Dialer::new(config)?,
+            dialer: dial::Dialer::new(config, inbox.clone())?,
             connect_timeout: config.connect_timeout(),
             response_timeout: config.response_timeout(),
             state: watch::Sender::new(state),
             leases: Leases::default(),
+            inbox,
         })))
     }
 
@@ -264,7 +267,7 @@ impl Shared {
     /// lives in one that nobody drives.
     fn is_unattended(&self, state: &State) -> bool {
         let is_over = state.supervisor.as_ref().is_none_or(AbortHandle::is_finished);
-        let silence = self.connect_timeout + 2 * backoff::LONGEST_PAUSE;
+        let silence = self.connect_timeout + 3 * backoff::LONGEST_PAUSE;
         match state.phase {
             Phase::Idle(_) => true,
             Phase::Connecting(_) | Phase::Down(_) => is_over || state.reported.elapsed() > silence,

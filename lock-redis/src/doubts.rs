@@ -1,4 +1,5 @@
-//! Which holder ids may still have an acquire under way on a connection that has been replaced.
+//! What holder ids may have left at the server: a place in a queue, and an acquire that is still under way on a
+//! connection that has been replaced.
 //!
 //! What was sent over one connection is executed in that order: whatever ends a hold over the same connection comes
 //! after it. Over another one it may come before, and then leaves a tombstone, by which the late acquire is refused.
@@ -10,13 +11,13 @@ use std::time::Duration;
 use lock_core::backend::HolderId;
 use tokio::time::Instant;
 
-/// Acquires without an answer.
+/// Of acquires that came to no grant.
 #[derive(Debug, Default)]
 pub(crate) struct Doubts(Mutex<HashMap<HolderId, Doubt>>);
 
 #[derive(Debug)]
 struct Doubt {
-    /// The connections that such an acquire went over.
+    /// The connections that an acquire without an answer went over.
     generations: Vec<u64>,
     since: Instant,
 }
@@ -47,12 +48,22 @@ impl Doubts {
         doubt.is_some_and(|doubt| doubt.generations.iter().any(|sent| *sent != generation))
     }
 
+    /// Whether this holder id may have left anything.
+    pub(crate) fn knows(&self, holder: HolderId) -> bool {
+        self.lock().contains_key(&holder)
+    }
+
+    /// This holder id has a place.
+    pub(crate) fn note_place(&self, holder: HolderId) {
+        self.record(holder, None);
+    }
+
     /// The server has ended whatever this holder id had, for good.
     pub(crate) fn settle(&self, holder: HolderId) {
         self.lock().remove(&holder);
     }
 
-    fn record(&self, holder: HolderId, generation: u64) {
+    fn record(&self, holder: HolderId, generation: Option<u64>) {
         /// Core has long stopped to ask for the end of such a hold.
         const FORGOTTEN: Duration = Duration::from_secs(24 * 3600);
         let mut doubts = self.lock();
@@ -61,7 +72,9 @@ impl Doubts {
             generations: Vec::new(),
             since: Instant::now(),
         });
-        if !doubt.generations.contains(&generation) {
+        if let Some(generation) = generation
+            && !doubt.generations.contains(&generation)
+        {
             doubt.generations.push(generation);
         }
     }
@@ -81,7 +94,7 @@ impl Unanswered<'_> {
 
 impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
-        self.doubts.record(self.holder, self.generation);
+        self.doubts.record(self.holder, Some(self.generation));
     }
 }
 
@@ -93,7 +106,9 @@ mod tests {
     async fn only_another_connection_can_overtake() {
         let (doubts, holder) = (Doubts::default(), HolderId::random());
         doubts.sending(holder, 1).answered();
-        assert!(!doubts.may_overtake(holder, 2));
+        assert!(!doubts.may_overtake(holder, 2) && !doubts.knows(holder));
+        doubts.note_place(holder);
+        assert!(!doubts.may_overtake(holder, 2) && doubts.knows(holder));
         drop(doubts.sending(holder, 1));
         assert!(!doubts.may_overtake(holder, 1));
         assert!(doubts.may_overtake(holder, 2));
@@ -101,7 +116,7 @@ mod tests {
         drop(doubts.sending(holder, 2));
         assert!(doubts.may_overtake(holder, 1) && doubts.may_overtake(holder, 2));
         doubts.settle(holder);
-        assert!(!doubts.may_overtake(holder, 3));
+        assert!(!doubts.may_overtake(holder, 3) && !doubts.knows(holder));
     }
 
     #[tokio::test(start_paused = true)]

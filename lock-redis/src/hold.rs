@@ -6,31 +6,46 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::backend::{Hold, HolderId, Lease, ReleaseOptions, ReleaseOutcome, Renewal};
+use lock_core::backend::{AcquireRequest, HandOver, Hold, HolderId, Lease, ReleaseOptions, ReleaseOutcome, Renewal};
 use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 
-use crate::connection::{Connection, Watched};
+use crate::acquire::{Terms, dead};
+use crate::connection::{Connection, Session, Watched};
 use crate::doubts::Doubts;
 use crate::error::is_wrong_type;
+use crate::inbox::Inbox;
 use crate::keys::Keys;
-use crate::{reply, script};
+use crate::reply::{self, HandedOver};
+use crate::script;
 
 /// What a backend and its holds share.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) connection: Connection,
     pub(crate) prefix: String,
+    pub(crate) inbox: Arc<Inbox>,
     pub(crate) doubts: Doubts,
+    pub(crate) grace: Duration,
+    pub(crate) grace_ms: String,
 }
 
 pub(crate) struct RedisHold {
-    pub(crate) server: Arc<Server>,
-    pub(crate) name: LockName,
-    pub(crate) keys: Keys,
-    pub(crate) holder: HolderId,
-    pub(crate) token: FencingToken,
-    pub(crate) lease: Lease,
-    pub(crate) _watched: Watched,
+    server: Arc<Server>,
+    name: LockName,
+    keys: Keys,
+    holder: HolderId,
+    token: FencingToken,
+    lease: Lease,
+    _watched: Watched,
+}
+
+/// In which way whatever a holder id has ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum End {
+    /// A hold, of which the name stays taken for so long.
+    Release(Option<Duration>),
+    /// A hold, an offer, a place.
+    Abandon,
 }
 
 #[async_trait]
@@ -43,23 +58,52 @@ impl Hold for RedisHold {
         self.try_renew(ttl).await.map_err(|error| error.with_name(&self.name))
     }
 
-    async fn release(&self, _how: ReleaseOptions) -> Result<ReleaseOutcome> {
-        match self.server.end(&self.keys, self.holder).await {
+    async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
+        match self
+            .server
+            .end(&self.keys, self.holder, End::Release(how.keep_for))
+            .await
+        {
             Ok(true) => Ok(ReleaseOutcome::Released),
             Ok(false) => Ok(ReleaseOutcome::AlreadyLost),
             Err(error) => Err(error.with_name(&self.name)),
         }
     }
+
+    async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
+        self.try_hand_over(next)
+            .await
+            .map_err(|error| error.with_name(&self.name))
+    }
 }
 
 impl RedisHold {
+    pub(crate) fn new(
+        server: &Arc<Server>,
+        keys: &Keys,
+        request: &AcquireRequest,
+        token: FencingToken,
+        granted_on: &Session,
+    ) -> Self {
+        let (holder, lease) = (request.holder(), request.lease().clone());
+        Self {
+            server: server.clone(),
+            name: request.name().clone(),
+            keys: keys.clone(),
+            holder,
+            token,
+            _watched: server.connection.watch_over(holder, &lease, granted_on),
+            lease,
+        }
+    }
+
     async fn try_renew(&self, ttl: Duration) -> Result<Renewal> {
         let connection = &self.server.connection;
         let session = connection.session(pending()).await?;
         let arguments = [&*self.holder.to_string(), &*millis(ttl)];
         let sent = self.lease.sending();
         match connection
-            .run(&session, &script::RENEW, &[&self.keys.lock], &arguments)
+            .run(&session, &script::RENEW, &[self.keys.lock()], &arguments)
             .await
         {
             Ok(answer) => match reply::is_yes(&answer) {
@@ -71,26 +115,61 @@ impl RedisHold {
             Err(error) => Err(connection.explain(error)),
         }
     }
+
+    async fn try_hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
+        let (server, connection) = (&self.server, &self.server.connection);
+        let session = connection.session(pending()).await?;
+        let ttl = next.ttl();
+        let (holder, giver, terms) = (next.holder().to_string(), self.holder.to_string(), Terms::of(next, ttl));
+        let may_have_place = server.doubts.knows(next.holder()) || server.inbox.is_waiting(next.holder());
+        let inbox = if may_have_place { server.inbox.channel() } else { "" };
+        let arguments = [&*holder, &*terms.ttl, &*terms.label, &*terms.floor, &*giver, inbox];
+        // Late, it finds the giver gone: so it needs no tombstone.
+        let sent = next.sending();
+        let answer = connection
+            .run(&session, &script::HAND_OVER, &self.keys.all(), &arguments)
+            .await;
+        let answer = match answer {
+            Err(error) if is_wrong_type(&error) => return Ok(HandOver::AlreadyLost),
+            answer => answer.map_err(|error| connection.explain(error))?,
+        };
+        match reply::handed_over(&answer).ok_or_else(unexpected)? {
+            HandedOver::Granted(token) => {
+                let armed = next.lease().arm(sent, ttl)?;
+                let hold = Self::new(server, &self.keys, next, token, &session);
+                Ok(HandOver::Granted(Arc::new(hold), armed))
+            }
+            HandedOver::NotTheGivers => Ok(HandOver::AlreadyLost),
+            HandedOver::Dead => Err(dead()),
+        }
+    }
 }
 
 impl Server {
     /// Ends whatever this holder id has or may still get. Whether it had the lock.
-    pub(crate) async fn end(&self, keys: &Keys, holder: HolderId) -> Result<bool> {
+    pub(crate) async fn end(&self, keys: &Keys, holder: HolderId, how: End) -> Result<bool> {
         let session = self.connection.session(pending()).await?;
         let id = holder.to_string();
-        let answer = match self.doubts.may_overtake(holder, session.generation) {
-            true => {
-                self.connection
-                    .run(&session, &script::BURY, &[&keys.lock, &keys.fence], &[&id])
-                    .await
-            }
-            false => self.connection.run(&session, &script::END, &[&keys.lock], &[&id]).await,
+        let keep_for = match how {
+            End::Release(Some(rest)) => millis(rest),
+            _ => String::new(),
         };
-        let had_it = match answer {
-            Ok(answer) => reply::is_yes(&answer).ok_or_else(unexpected)?,
-            Err(error) if is_wrong_type(&error) => false,
-            Err(error) => return Err(self.connection.explain(error)),
+        let inbox = match how {
+            // A grant has ended the place.
+            End::Release(_) => "",
+            End::Abandon => self.inbox.channel(),
         };
+        let tombstone = match self.doubts.may_overtake(holder, session.generation) {
+            true => "1",
+            false => "",
+        };
+        let arguments = [&*id, &*self.grace_ms, inbox, &*keep_for, tombstone];
+        let answer = self
+            .connection
+            .run(&session, &script::END, &keys.all(), &arguments)
+            .await;
+        let answer = answer.map_err(|error| self.connection.explain(error))?;
+        let had_it = reply::is_yes(&answer).ok_or_else(unexpected)?;
         self.doubts.settle(holder);
         Ok(had_it)
     }

@@ -4,46 +4,75 @@
 //! is a key of another: for one prefix, name and purpose can be read back from every key.
 
 use lock_core::LockName;
+use lock_core::backend::HolderId;
 
-/// The keys of one lock.
+/// The keys of one lock, in one text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Keys {
-    /// Who holds it: a plain string key, for everybody who locks with `SET key … NX PX ttl`.
-    pub(crate) lock: String,
-    /// Its last token, and the holder ids that died while a request of theirs was under way.
-    pub(crate) fence: String,
+    text: String,
+    fence_at: usize,
+    queue_at: usize,
 }
 
 impl Keys {
     /// The lock's key is prefix and name as they are, unless that begins with `{`, or has a `}` but no hash tag: then
     /// no other key can be put into its slot, and it is escaped.
     ///
-    /// | prefix and name | lock | fence |
+    /// | prefix and name | lock | fence and, likewise, queue |
     /// |---|---|---|
     /// | `a`, without `}` | `a` | `{a}:fence` |
     /// | `a{b}c`, tagged | `a{b}c` | `{b}:fence:a{b}c` |
     /// | all others: `a}b` | `{a%7Db}:lock` | `{a%7Db}:lock:fence` |
     pub(crate) fn new(prefix: &str, name: &LockName) -> Self {
-        let plain = format!("{prefix}{name}");
-        let begins_like_ours = plain.starts_with('{');
-        match hash_tag(&plain) {
-            Some(tag) if !begins_like_ours => Self {
-                fence: format!("{{{tag}}}:fence:{plain}"),
-                lock: plain,
-            },
-            None if !begins_like_ours && !plain.contains('}') => Self {
-                fence: format!("{{{plain}}}:fence"),
-                lock: plain,
-            },
+        let name = name.as_str();
+        let mut text = String::with_capacity(3 * (prefix.len() + name.len()) + 16);
+        text.push_str(prefix);
+        text.push_str(name);
+        let begins_like_ours = text.starts_with('{');
+        // What stands before and behind the purpose.
+        let (before, behind) = match hash_tag(&text) {
+            Some(tag) if !begins_like_ours => (format!("{{{tag}}}"), format!(":{text}")),
+            None if !begins_like_ours && !text.contains('}') => (format!("{{{text}}}"), String::new()),
             _ => {
-                let lock = format!("{{{}}}:lock", escape(&plain));
-                Self {
-                    fence: format!("{lock}:fence"),
-                    lock,
-                }
+                text = format!("{{{}}}:lock", escape(&text));
+                (text.clone(), String::new())
             }
+        };
+        let fence_at = text.len();
+        text.extend([&before, ":fence", &behind]);
+        let queue_at = text.len();
+        text.extend([&before, ":queue", &behind]);
+        Self {
+            text,
+            fence_at,
+            queue_at,
         }
     }
+
+    /// Who holds it: a plain string key, for everybody who locks with `SET key … NX PX ttl`.
+    pub(crate) fn lock(&self) -> &str {
+        &self.text[..self.fence_at]
+    }
+
+    /// Its last token, and the holder ids that died while a request of theirs was under way.
+    pub(crate) fn fence(&self) -> &str {
+        &self.text[self.fence_at..self.queue_at]
+    }
+
+    /// Who waits for it.
+    pub(crate) fn queue(&self) -> &str {
+        &self.text[self.queue_at..]
+    }
+
+    /// In the order in which the scripts expect them.
+    pub(crate) fn all(&self) -> [&str; 3] {
+        [self.lock(), self.fence(), self.queue()]
+    }
+}
+
+/// The channel on which a backend's waiters are told to look.
+pub(crate) fn inbox(prefix: &str) -> String {
+    format!("{prefix}inbox:{}", HolderId::random())
 }
 
 /// The part of a key that alone decides on its slot, by the rule of Redis Cluster: what stands between the first `{`
@@ -106,11 +135,10 @@ mod tests {
             ("", "{a}:fence", "{%7Ba%7D:fence}:lock", "{%7Ba%7D:fence}:lock:fence"),
         ];
         for (prefix, name, lock, fence) in golden {
-            let expected = Keys {
-                lock: lock.into(),
-                fence: fence.into(),
-            };
-            assert_eq!(keys(prefix, name), expected, "{prefix:?} {name:?}");
+            let keys = keys(prefix, name);
+            let (before, behind) = fence.rsplit_once(":fence").expect("a fence");
+            let queue = format!("{before}:queue{behind}");
+            assert_eq!(keys.all(), [lock, fence, &queue], "{prefix:?} {name:?}");
         }
     }
 
@@ -134,7 +162,16 @@ mod tests {
         }
         names.remove(0);
         for like in ["a", "{a}", "a{a}", "a}", "%7Ba", "{a", "a%7D"] {
-            for suffix in [":fence", ":lock", ":lock:fence", ":fence:a", ":fence:{a}"] {
+            for suffix in [
+                ":fence",
+                ":queue",
+                ":lock",
+                ":lock:fence",
+                ":lock:queue",
+                ":fence:a",
+                ":queue:a",
+                ":fence:{a}",
+            ] {
                 names.extend([format!("{like}{suffix}"), format!("{{{like}}}{suffix}")]);
             }
         }
@@ -148,10 +185,10 @@ mod tests {
         for prefix in ["", "a", "polylock:"] {
             let mut owner = HashMap::new();
             for name in hostile() {
-                let Keys { lock, fence } = keys(prefix, &name);
-                assert_eq!(slot(&lock), slot(&fence), "{name:?}");
-                for key in [lock, fence] {
-                    let other = owner.insert(key.clone(), name.clone());
+                let keys = keys(prefix, &name);
+                for key in keys.all() {
+                    assert_eq!(slot(key), slot(keys.lock()), "{name:?}");
+                    let other = owner.insert(key.to_owned(), name.clone());
                     assert_eq!(other, None, "{key:?} belongs to {name:?} too");
                 }
             }

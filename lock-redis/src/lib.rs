@@ -73,6 +73,7 @@ pub use checks::{Checks, Finding};
 pub use config::RedisConfig;
 pub use redis;
 
+mod acquire;
 mod backend;
 mod backoff;
 mod checks;
@@ -81,6 +82,8 @@ mod connection;
 mod doubts;
 mod error;
 mod hold;
+mod inbox;
 mod keys;
+mod look;
 mod reply;
 mod script;

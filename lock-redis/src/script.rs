@@ -11,25 +11,34 @@ pub(crate) struct Script {
     hash: String,
 }
 
-/// Grants, repeats a grant, or says who has it.
+/// Grants, repeats a grant, or says who has it and keeps a place.
 pub(crate) static ACQUIRE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/acquire.lua")));
 /// Moves the end of a hold forward.
 pub(crate) static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/renew.lua")));
-/// Releases or abandons.
+/// Releases or abandons, and passes on.
 pub(crate) static END: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/end.lua")));
-/// The same, and sees to it that the holder id stays dead.
-pub(crate) static BURY: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/bury.lua")));
+/// Passes a hold on within the process.
+pub(crate) static HAND_OVER: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/hand_over.lua")));
 /// Says who has it.
 pub(crate) static STATUS: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/status.lua")));
 
+/// What several of them share. Later ones may stand in earlier ones.
+const FRAGMENTS: [(&str, &str); 4] = [
+    ("-- include mint.lua\n", include_str!("scripts/mint.lua")),
+    ("-- include fence.lua\n", include_str!("scripts/fence.lua")),
+    ("-- include prolong.lua\n", include_str!("scripts/prolong.lua")),
+    ("-- include queue.lua\n", include_str!("scripts/queue.lua")),
+];
+
 /// All of them, to be loaded ahead.
 pub(crate) fn all() -> [&'static Script; 5] {
-    [&ACQUIRE, &RENEW, &END, &BURY, &STATUS]
+    [&ACQUIRE, &RENEW, &END, &HAND_OVER, &STATUS]
 }
 
 impl Script {
     fn new(text: &str) -> Self {
-        let text = text.replace("-- include fence.lua\n", include_str!("scripts/fence.lua"));
+        let include = |text: String, (line, fragment): &(&str, &str)| text.replace(line, fragment);
+        let text = FRAGMENTS.iter().fold(text.to_owned(), include);
         let hash = redis::Script::new(&text).get_hash().to_owned();
         Self { text, hash }
     }
@@ -53,7 +62,9 @@ impl Script {
 }
 
 fn invocation(name: &str, script: &str, keys: &[&str], arguments: &[&str]) -> Cmd {
-    let mut command = cmd(name);
-    command.arg(script).arg(keys.len()).arg(keys).arg(arguments);
+    let texts = || keys.iter().chain(arguments);
+    let size = name.len() + script.len() + 1 + texts().map(|text| text.len()).sum::<usize>();
+    let mut command = Cmd::with_capacity(3 + keys.len() + arguments.len(), size);
+    command.arg(name).arg(script).arg(keys.len()).arg(keys).arg(arguments);
     command
 }

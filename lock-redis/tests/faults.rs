@@ -221,7 +221,7 @@ async fn a_grant_whose_answer_was_lost_is_given_again() {
     let value: String = world.raw(&["GET", &world.lock_key("a")]).await;
     reconnected(&backend, &proxy).await;
     let hold = granted(&backend, &request).await;
-    assert_eq!(value, format!("{} {}", request.holder(), hold.token()));
+    assert_eq!(value, format!("{} {} 60000", request.holder(), hold.token()));
     assert!(release(&hold).await);
 }
 

@@ -14,7 +14,7 @@ fn refused(url: &str) -> Error {
 #[test]
 fn everything_in_a_url() {
     let config = RedisConfig::from_url(
-        "redis://app:p%40ss%2Fw@cache:6380/2?prefix=shop%3A&connect_timeout=2s&response_timeout=250ms",
+        "redis://app:p%40ss%2Fw@cache:6380/2?prefix=shop%3A&connect_timeout=2s&response_timeout=250ms&grace=40ms",
     )
     .expect("a good URL");
     let settings = config.info.redis_settings();
@@ -26,6 +26,7 @@ fn everything_in_a_url() {
     assert_eq!((settings.db(), config.prefix()), (2, "shop:"));
     assert_eq!(config.connect_timeout(), Duration::from_secs(2));
     assert_eq!(config.response_timeout(), 250 * MS);
+    assert_eq!(config.grace(), 40 * MS);
 }
 
 #[test]
@@ -40,6 +41,7 @@ fn defaults() {
         assert_eq!((config.prefix(), config.info.redis_settings().db()), ("polylock:", 0));
         assert_eq!(config.connect_timeout(), Duration::from_secs(5));
         assert_eq!(config.response_timeout(), Duration::from_secs(5));
+        assert_eq!(config.grace(), 100 * MS);
     }
     let config = RedisConfig::from_url("redis://:pw@[::1]").expect("a good URL");
     assert_eq!(config.info.addr(), &ConnectionAddr::Tcp("::1".into(), 6379));
@@ -80,6 +82,8 @@ fn what_is_wrong_with_a_url() {
         ("redis://h?connect_timeout=5", "5s or 500ms"),
         ("redis://h?connect_timeout=0s", "from 1ms to 1h"),
         ("redis://h?response_timeout=2h", "from 1ms to 1h"),
+        ("redis://h?grace=0s", "from 1ms to 5s"),
+        ("redis://h?grace=6s", "from 1ms to 5s"),
         ("redis://h?prefix={a}", "prefix"),
         ("redis://h/0#insecure", "'#'"),
     ];

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use crate::checks::{Checker, Finding};
 use crate::config::RedisConfig;
 use crate::error::explain;
+use crate::inbox::Inbox;
 use crate::script::{self, Script};
 
 /// Knows how to reach the server. Shows its address.
@@ -20,6 +21,7 @@ pub(crate) struct Dialer {
     client: redis::Client,
     checker: Checker,
     response_timeout: Duration,
+    inbox: Arc<Inbox>,
 }
 
 /// A connection just made.
@@ -30,7 +32,7 @@ pub(crate) struct Dialed {
 }
 
 impl Dialer {
-    pub(crate) fn new(config: &RedisConfig) -> Result<Self> {
+    pub(crate) fn new(config: &RedisConfig, inbox: Arc<Inbox>) -> Result<Self> {
         // RESP3, since only there the driver tells when a connection ends.
         let settings = config
             .info()
@@ -52,10 +54,11 @@ impl Dialer {
             client,
             checker: Checker::new(config.checks()),
             response_timeout: config.response_timeout(),
+            inbox,
         })
     }
 
-    /// Connects, and makes sure that the server serves and knows the scripts. Has no time limit of its own.
+    /// Connects, and makes sure that the server serves, knows the scripts, and tells us whose turn it is. Has no time limit of its own.
     pub(crate) async fn dial(&self) -> Result<Dialed> {
         let (dialed, answers) = self.connect().await.map_err(|error| explain(error, self))?;
         self.checker.judge(&answers, self)?;
@@ -70,14 +73,15 @@ impl Dialer {
     /// Also gives the answers to what the checker asks.
     async fn connect(&self) -> Result<(Dialed, Vec<Value>), RedisError> {
         let ended = Arc::new(Notify::new());
-        let tell = ended.clone();
+        let (tell, inbox) = (ended.clone(), self.inbox.clone());
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
             .set_response_timeout(Some(self.response_timeout))
             .set_pipeline_buffer_size(1024)
             .set_push_sender(move |push: PushInfo| {
-                if push.kind == PushKind::Disconnection {
-                    tell.notify_one();
+                match push.kind {
+                    PushKind::Disconnection => tell.notify_one(),
+                    _ => inbox.push(&push),
                 }
                 Ok::<(), std::convert::Infallible>(())
             });
@@ -95,6 +99,7 @@ impl Dialer {
         // Refusals are among the answers: where SCRIPT LOAD is not permitted, EVAL does for it.
         let mut answers = connection.send_packed_commands(&commands, 0, commands.len()).await?;
         answers.truncate(asked);
+        connection.subscribe(self.inbox.channel()).await?;
         Ok((Dialed { connection, ended }, answers))
     }
 }

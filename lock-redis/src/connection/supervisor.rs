@@ -17,7 +17,7 @@ use crate::error::is_final;
 pub(super) async fn supervise(shared: Arc<Shared>, reign: u64) {
     let reign = Reign { shared, number: reign };
     loop {
-        sleep(backoff::reconnect(reign.failures(), rand::random())).await;
+        sleep(backoff::reconnect(reign.failures())).await;
         let go_on = match reign.dial().await {
             Ok(dialed) => match reign.begin(&dialed) {
                 Some(mut session) => {
@@ -74,6 +74,7 @@ impl Reign {
             state.phase = Phase::Up(new.clone());
             session = Some(new);
         });
+        self.shared.inbox.wake_all();
         session
     }
 

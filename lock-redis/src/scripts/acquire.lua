@@ -1,47 +1,84 @@
--- KEYS: lock, fence. ARGV: holder, ttl in ms, " label" or "", token floor or "0".
--- The token: granted. {value, ms left (-1: no end)}: taken. 0: the holder id is dead.
-local HOUR_MS = 3600000
-local holder, ttl, floor = ARGV[1], ARGV[2], ARGV[4]
-local time = redis.call('TIME')
-local now = time[1] .. string.sub('00000' .. time[2], -6)
-local last = redis.call('GET', KEYS[2])
-local token, tombstones, kept = now, '', HOUR_MS
+-- Takes a free name; takes one that is offered to the asker or reserved for it; repeats a grant; or says who has it,
+-- and then keeps a place for an asker that waits.
+--
+-- KEYS: lock, fence, queue. ARGV: holder, ttl in ms, " label" or "", token floor or "0".
+-- Of one that waits also: its inbox, how long its place lasts in ms, the grace in ms, "1" if it may have a place.
+-- The token: granted. {value, ms left (-1: no end), places ahead (-1: it has none)}: taken. 0: the holder id is dead.
+local HOUR_MS, LONGEST_PLACE_MS = 3600000, 15000
+local holder, ttl, floor, inbox = ARGV[1], ARGV[2], ARGV[4], ARGV[5]
+-- include mint.lua
+local grant = holder .. ' ' .. token .. ' ' .. ttl .. ARGV[3]
 
--- Seldom: there are tombstones, the clock is not past the last token, or a floor is given.
-if (last and (#last ~= #now or last >= now)) or floor ~= '0' then
-  -- include fence.lua
-  local function is_larger(a, b)
-    if #a ~= #b then return #a > #b end
-    return a > b
+if redis.call('SET', KEYS[1], grant, 'NX', 'PX', ttl) then
+  redis.call('SET', KEYS[2], token .. tombstones, 'PX', fence_ms)
+  if ARGV[8] == '1' then
+    local place = holder .. ' ' .. inbox
+    redis.call('ZREM', KEYS[3], place, '>' .. place)
   end
-
-  local function successor(of)
-    local head, nines = string.match(of, '^(%d-)(9*)$')
-    if head == '' then head = '0' end
-    return string.sub(head, 1, -2) .. (tonumber(string.sub(head, -1)) + 1) .. string.rep('0', #nines)
-  end
-
-  last, tombstones = take_apart(last or '0')
-  if not string.match(last, '^%d+$') then
-    return redis.error_reply('WRONGTYPE the key ' .. KEYS[2] .. ' holds something else than a token')
-  end
-  if string.find(tombstones, holder, 1, true) then return 0 end
-  if not is_larger(token, last) then token = successor(last) end
-  if not is_larger(token, floor) then token = successor(floor) end
-  if is_larger(token, '9223372036854775807') then
-    return redis.error_reply('EXHAUSTED no token is larger than the last')
-  end
-  tombstones, kept = still_standing(tombstones), keep_ms(token)
-end
-
-if redis.call('SET', KEYS[1], holder .. ' ' .. token .. ARGV[3], 'NX', 'PX', ttl) then
-  redis.call('SET', KEYS[2], token .. tombstones, 'PX', kept)
   return token
 end
 
 -- Long enough for the longest value of ours.
 local value = redis.call('GETRANGE', KEYS[1], 0, 511)
+local id, stored, term = string.match(value, '^(%w+) (%d+) (%d+)')
+if id == holder and stored ~= '0' then
+  -- include prolong.lua
+  return stored
+end
+
 local left = redis.call('PTTL', KEYS[1])
-if string.sub(value, 1, 32) ~= holder then return {value, left} end
-if left >= 0 and left < tonumber(ttl) then redis.call('PEXPIRE', KEYS[1], ttl) end
-return string.match(value, '^%x+ (%d+)')
+if id and #id == 32 and left > tonumber(term) then
+  -- The server's clock was set back. Nobody ever asked for a longer term than this.
+  left = tonumber(term)
+  redis.call('PEXPIRE', KEYS[1], left)
+end
+local now_ms = math.floor(tonumber(now) / 1000)
+local kept_until = id and tonumber(string.match(id, '^kept(%d+)$'))
+local granted = id == holder
+if kept_until and kept_until <= now_ms then
+  -- include queue.lua
+  local first = first_live(1)[1]
+  granted = not first or first.id == holder
+end
+local place = inbox and holder .. ' ' .. inbox
+if granted then
+  redis.call('SET', KEYS[1], grant, 'PX', ttl)
+  redis.call('SET', KEYS[2], token .. tombstones, 'PX', fence_ms)
+  if inbox then redis.call('ZREM', KEYS[3], place, '>' .. place) end
+  return token
+end
+if not inbox then return {value, left, -1} end
+
+for _, ended in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], 0, now_ms)) do
+  redis.call('ZREM', KEYS[3], ended, string.sub(ended, 2))
+end
+-- The asker's own. Its end is its own alone; the key's is the latest of all.
+local ahead = redis.call('ZRANK', KEYS[3], place)
+local ends = now_ms + tonumber(ARGV[6])
+if ahead then
+  redis.call('ZADD', KEYS[3], ends, '>' .. place)
+else
+  local newest = redis.call('ZREVRANGEBYSCORE', KEYS[3], '(0', '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  redis.call('ZADD', KEYS[3], tonumber(newest or '-1000000000000000') + 1, place, ends, '>' .. place)
+  ahead = redis.call('ZCARD', KEYS[3]) / 2 - 1
+end
+local latest = tonumber(redis.call('ZREVRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2])
+if latest > now_ms + LONGEST_PLACE_MS then
+  -- From before the clock was set back.
+  latest = now_ms + LONGEST_PLACE_MS
+  for _, far in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '(' .. string.format('%.0f', latest), '+inf')) do
+    redis.call('ZADD', KEYS[3], latest, far)
+  end
+end
+redis.call('PEXPIREAT', KEYS[3], latest)
+
+if kept_until and kept_until > now_ms then
+  -- When it is over, the name is reserved for whoever is the first in the queue then.
+  local kept_ms = kept_until - now_ms
+  if left >= 0 and left < kept_ms + ARGV[7] then redis.call('PEXPIRE', KEYS[1], kept_ms + ARGV[7]) end
+  left = kept_ms
+elseif stored == '0' and ahead > 0 then
+  -- It is offered to one of those ahead.
+  ahead = ahead - 1
+end
+return {value, left, ahead}

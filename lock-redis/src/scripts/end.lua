@@ -1,3 +1,65 @@
--- KEYS: lock. ARGV: holder. 1: the hold was the holder's and has ended. 0: it was not.
-if redis.call('GETRANGE', KEYS[1], 0, 31) ~= ARGV[1] then return 0 end
-return redis.call('DEL', KEYS[1])
+-- Ends whatever the holder has: its hold, which passes on to the first that waits, and its place.
+--
+-- KEYS: lock, fence, queue. ARGV: holder, grace in ms, its inbox if it may have a place or "", for how long to keep the
+-- name taken in ms or "", "1" to leave a tombstone or "".
+-- 1: the hold was the holder's and has ended. 0: it was not.
+local holder, grace, place = ARGV[1], tonumber(ARGV[2]), ARGV[1] .. ' ' .. ARGV[3]
+local value = redis.pcall('GETRANGE', KEYS[1], 0, 511)
+if type(value) == 'table' then
+  if not string.find(value.err, 'WRONGTYPE', 1, true) then return value end
+  value = ''
+end
+local ours = string.sub(value, 1, 32) == holder
+-- First of all, since after it more may be written, however full the memory is.
+if ours then redis.call('DEL', KEYS[1]) end
+local left = ARGV[3] ~= '' and redis.call('ZREM', KEYS[3], place, '>' .. place) > 0
+if ARGV[5] == '1' then
+  local HOUR_MS, TOMBSTONE_S = 3600000, 600
+  local time = redis.call('TIME')
+  local now = time[1] .. string.sub('00000' .. time[2], -6)
+  -- include fence.lua
+  local last, tombstones = take_apart(redis.call('GET', KEYS[2]) or '0')
+  if not string.find(tombstones, holder, 1, true) then
+    tombstones = tombstones .. ' ' .. holder .. ':' .. string.format('%.0f', seconds() + TOMBSTONE_S)
+  end
+  redis.call('SET', KEYS[2], last .. still_standing(tombstones), 'PX', keep_ms(last))
+end
+local keep = ours and tonumber(ARGV[4])
+if not left and not keep then
+  if not ours then return 0 end
+  if redis.call('EXISTS', KEYS[3]) == 0 then return 1 end
+end
+
+local time = redis.call('TIME')
+local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
+-- include queue.lua
+local id, stored, label = string.match(value, '^(%w+) (%d+) %d+(.*)$')
+local kept_until = id and tonumber(string.match(id, '^kept(%d+)$'))
+if keep then
+  -- Reserved then for whoever is the first in the queue, as long as there is one.
+  local live = first_live(2)
+  local reserved = string.format('%.0f', keep + grace)
+  local kept = 'kept' .. string.format('%028.0f', now_ms + keep) .. ' ' .. stored .. ' ' .. reserved .. label
+  redis.call('SET', KEYS[1], kept, 'PX', live[1] and reserved or ARGV[4])
+  tell(live[1], keep)
+  tell(live[2], keep + grace)
+elseif ours then
+  -- Its place stays until it confirms. The next one is told to look after the grace, should it not.
+  local live = first_live(2)
+  if live[1] then redis.call('SET', KEYS[1], live[1].id .. ' 0 ' .. ARGV[2], 'PX', ARGV[2]) end
+  tell(live[1], 0)
+  tell(live[2], grace)
+elseif value == '' then
+  -- Whoever was to look has gone without looking. No offer: its grace might be wasted on one that let it lapse.
+  local live = first_live(2)
+  tell(live[1], 0)
+  tell(live[2], 0)
+elseif stored == '0' then
+  -- Perhaps it was the stand-by.
+  tell(first_live(1, id)[1], redis.call('PTTL', KEYS[1]))
+elseif kept_until then
+  local live, kept_ms = first_live(2), math.max(0, kept_until - now_ms)
+  tell(live[1], kept_ms)
+  tell(live[2], kept_ms + grace)
+end
+return ours and 1 or 0

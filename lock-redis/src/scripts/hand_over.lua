@@ -1,0 +1,22 @@
+-- Passes a hold on within a process.
+--
+-- KEYS: lock, fence, queue. ARGV: the next holder, ttl in ms, " label" or "", token floor or "0", the giver, and the next
+-- one's inbox if it may have a place or "".
+-- The token: granted. Nothing: the hold was not the giver's. 0: the next holder id is dead.
+local HOUR_MS = 3600000
+local holder, ttl, floor = ARGV[1], ARGV[2], ARGV[4]
+local value = redis.call('GETRANGE', KEYS[1], 0, 511)
+local id, stored = string.match(value, '^(%w+) (%d+) ')
+if id == holder and stored ~= '0' then
+  -- include prolong.lua
+  return stored
+end
+if id ~= holder and id ~= ARGV[5] then return false end
+-- include mint.lua
+redis.call('SET', KEYS[1], holder .. ' ' .. token .. ' ' .. ttl .. ARGV[3], 'PX', ttl)
+redis.call('SET', KEYS[2], token .. tombstones, 'PX', fence_ms)
+if ARGV[6] ~= '' then
+  local place = holder .. ' ' .. ARGV[6]
+  redis.call('ZREM', KEYS[3], place, '>' .. place)
+end
+return token
