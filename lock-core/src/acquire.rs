@@ -3,9 +3,6 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
-use tokio::time::Instant;
-
 use crate::backend::{Attempt, Hold};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
@@ -14,6 +11,8 @@ use crate::locker::{Inner, Locker};
 use crate::place::{Granted, Place};
 use crate::plan::{Patience, Plan};
 use crate::queue::{Answer, Entered, Waiting};
+use crate::sync::oneshot;
+use crate::sync::time::Instant;
 use crate::sync::{Arc, Ordering};
 use crate::work::{Work, pauses, until};
 

@@ -5,8 +5,6 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::time::sleep;
-
 use crate::backend::lease::{Ended, HoldState};
 use crate::error::{Error, ErrorKind, Lost, Result};
 use crate::held::{Held, RenewalPlan};
@@ -15,6 +13,7 @@ use crate::name::LockName;
 use crate::queue::Progress;
 use crate::release::release;
 use crate::sync::Arc;
+use crate::sync::time::sleep;
 use crate::token::FencingToken;
 use crate::watch::Watch;
 use crate::work::{Request, Work};

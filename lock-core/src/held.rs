@@ -6,7 +6,6 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, poll_fn};
-use tokio::time::{Instant, sleep, timeout};
 
 use crate::backend::lease::HoldState;
 use crate::backend::rules::Moment;
@@ -18,6 +17,7 @@ use crate::keeper::Keeper;
 use crate::locker::Server;
 use crate::plan::Plan;
 use crate::queue::{Answer, Progress, Turn, Waiting};
+use crate::sync::time::{Instant, sleep, timeout};
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, Weak};
 use crate::token::FencingToken;
 

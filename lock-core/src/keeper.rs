@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::runtime::Handle;
-use tokio::time::Instant;
 
 use crate::clock::Lookout;
 use crate::error::{Error, ErrorKind, Result};
 use crate::held::{Held, RenewalPlan, Slot};
 use crate::queue::Progress;
-use crate::sync::{Arc, AtomicBool, Mutex, Notify, Ordering};
+use crate::sync::time::Instant;
+use crate::sync::{Arc, AtomicBool, Handle, Mutex, Notify, Ordering};
 use crate::work::{Task, Work, until};
 
 #[derive(Debug, Default)]
@@ -203,10 +202,11 @@ impl Keeper {
                 return;
             }
             tokio::select! {
-                () = self.wake.notified() => {}
-                () = until(due.next) => {}
+                biased;
                 Some((held, next)) = renewals.next() => self.schedule(&held, next),
                 Some(number) = under_way.next() => self.done(number),
+                () = self.wake.notified() => {}
+                () = until(due.next) => {}
             }
         }
     }

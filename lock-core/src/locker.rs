@@ -3,8 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use tokio::time::timeout;
-
 use crate::backend::{Capabilities, DistributedLock, LockStatus};
 use crate::error::{Error, ErrorKind, Result};
 use crate::keeper::{Keeper, runtime};
@@ -12,6 +10,7 @@ use crate::limits::Limits;
 use crate::lock::Lock;
 use crate::name::LockName;
 use crate::queue::Queues;
+use crate::sync::time::timeout;
 use crate::sync::{Arc, AtomicBool, Notify, Ordering};
 
 const DEFAULT_TTL: Duration = Duration::from_secs(30);

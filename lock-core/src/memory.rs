@@ -6,7 +6,6 @@ use std::sync::{LazyLock, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::time::{Instant, sleep_until};
 
 use self::server::{Answer, Server};
 use crate::backend::{
@@ -15,6 +14,7 @@ use crate::backend::{
 };
 use crate::error::Result;
 use crate::name::LockName;
+use crate::sync::time::{Instant, sleep_until};
 use crate::sync::{Arc, Mutex, Notify};
 use crate::token::FencingToken;
 
@@ -145,6 +145,7 @@ impl DistributedLock for MemoryBackend {
                 continue;
             };
             tokio::select! {
+                biased;
                 () = place.wake.notified() => {}
                 () = until(taken.expires) => {}
                 () = request.given_up() => {}

@@ -4,8 +4,6 @@ use std::fmt;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 
-use tokio::time::Instant;
-
 use crate::backend::{AcquireRequest, Attempt, Busy, DistributedLock, Hold, RequestControl};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
@@ -13,6 +11,7 @@ use crate::held::Held;
 use crate::locker::Inner;
 use crate::plan::{Patience, Plan};
 use crate::queue::{Answer, Progress, Turn};
+use crate::sync::time::Instant;
 use crate::sync::{Arc, Ordering};
 use crate::work::{Request, Undo, Work};
 

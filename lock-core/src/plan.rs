@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use crate::backend::{AcquireRequest, RequestControl, RequestOptions, Terms, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::limits::Limits;
 use crate::name::LockName;
 use crate::reentry::ReentryKey;
 use crate::sync::Arc;
+use crate::sync::time::Instant;
 
 /// What an acquire asks for, checked against what the backend can do.
 #[derive(Clone, Debug)]

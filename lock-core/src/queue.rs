@@ -5,9 +5,6 @@ use std::collections::hash_map::Entry as MapEntry;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 
-use tokio::sync::oneshot;
-use tokio::time::Instant;
-
 use crate::backend::AcquireRequest;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
@@ -15,6 +12,8 @@ use crate::held::Held;
 use crate::name::LockName;
 use crate::place::Place;
 use crate::plan::{Patience, Plan};
+use crate::sync::oneshot;
+use crate::sync::time::Instant;
 use crate::sync::{Arc, Mutex, Weak};
 
 /// The queues of all names of one locker.

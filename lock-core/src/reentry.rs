@@ -1,6 +1,6 @@
 //! Acquiring again what one holds already.
 
-use crate::sync::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 static LAST: AtomicU64 = AtomicU64::new(0);
 

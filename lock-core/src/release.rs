@@ -3,13 +3,13 @@
 use std::task::Poll;
 
 use futures_util::future::poll_fn;
-use tokio::time::{Instant, sleep};
 
 use crate::backend::{AcquireRequest, HandOver, Hold, ReleaseOptions, ReleaseOutcome};
 use crate::clock::Time;
 use crate::error::{Error, ErrorKind, LostCause, Result};
 use crate::held::{Heir, Held};
 use crate::queue::{Answer, Turn};
+use crate::sync::time::{Instant, sleep};
 use crate::sync::{Arc, Ordering};
 use crate::work::{LONGEST_PAUSE, Undo, Work, answer, pauses, until};
 

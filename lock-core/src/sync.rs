@@ -1,20 +1,32 @@
-//! The one place where core takes its locks and signals from, so that a model checker's can stand in for them.
+//! The one place where core takes its locks, signals, timers and tasks from, so that a model checker's can stand in for
+//! them: built with `--cfg shuttle`, it decides who goes on at each of their operations, and a test when time passes.
 
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+pub(crate) use std::sync::atomic::Ordering;
 pub(crate) use std::sync::{Arc, Weak};
-pub(crate) use tokio::sync::Notify;
 
-pub(crate) use std::sync::MutexGuard;
+#[cfg(shuttle)]
+pub(crate) use self::checked::{AtomicBool, AtomicUsize, Handle, MutexGuard, Notify, oneshot, time};
+#[cfg(not(shuttle))]
+pub(crate) use std::sync::{MutexGuard, atomic::AtomicBool, atomic::AtomicUsize};
+#[cfg(not(shuttle))]
+pub(crate) use tokio::{runtime::Handle, sync::Notify, sync::oneshot, time};
 
+#[cfg(shuttle)]
+use self::checked::Mutex as PlainMutex;
+#[cfg(not(shuttle))]
+use std::sync::Mutex as PlainMutex;
 use std::sync::PoisonError;
+
+#[cfg(shuttle)]
+pub(crate) mod checked;
 
 /// A mutex that a panicking holder does not poison: every critical section in core leaves its data whole.
 #[derive(Debug, Default)]
-pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
+pub(crate) struct Mutex<T>(PlainMutex<T>);
 
 impl<T> Mutex<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self(std::sync::Mutex::new(value))
+        Self(PlainMutex::new(value))
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use futures_util::future::{BoxFuture, FutureExt};
-use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::backend::{AcquireRequest, Attempt, DistributedLock, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::held::Held;
 use crate::queue::Turn;
 use crate::release::release;
+use crate::sync::time::{Instant, sleep, sleep_until};
 use crate::sync::{Arc, Mutex};
 
 /// Something for the keeper to finish.

@@ -1,17 +1,16 @@
 //! The local record of how long a hold may still be believed in.
 
 use std::fmt;
+use std::sync::atomic::AtomicU64;
 use std::task::Waker;
 use std::time::Duration;
-
-use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep_until};
 
 use super::rules;
 use crate::clock::Time;
 use crate::error::{Error, ErrorKind, Lost, LostCause, Result};
 use crate::name::LockName;
-use crate::sync::{Arc, AtomicU64, Mutex, Notify, Ordering};
+use crate::sync::time::{Instant, sleep_until};
+use crate::sync::{Arc, Handle, Mutex, MutexGuard, Notify, Ordering};
 
 /// How long this process may believe in a hold, by its own monotonic clock.
 ///
@@ -271,6 +270,7 @@ impl Lease {
             match end {
                 None => changed.await,
                 Some(end) => tokio::select! {
+                    biased;
                     () = changed => {}
                     () = sleep_until(end.by_runtime()) => {}
                 },
@@ -337,7 +337,7 @@ impl Lease {
     }
 
     /// The record as it stands at `now`: a lease whose end has passed is over, whether anybody saw it or not.
-    fn lock(&self, now: Time) -> std::sync::MutexGuard<'_, Record> {
+    fn lock(&self, now: Time) -> MutexGuard<'_, Record> {
         let mut record = self.0.record.lock();
         if record.end().is_some_and(|end| rules::has_expired(end, now)) {
             match record.phase {

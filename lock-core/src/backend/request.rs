@@ -3,12 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until};
-
 use super::holder::HolderId;
 use super::lease::{Lease, Sent};
 use super::{Busy, Mode};
 use crate::name::LockName;
+use crate::sync::time::{Instant, sleep_until};
 use crate::sync::{Arc, Mutex, Notify};
 use crate::token::FencingToken;
 
@@ -260,6 +259,7 @@ impl AcquireRequest {
             match deadline {
                 None => changed.await,
                 Some(deadline) => tokio::select! {
+                    biased;
                     () = changed => {}
                     () = sleep_until(deadline) => {}
                 },

@@ -16,8 +16,7 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-
+use crate::sync::time::Instant;
 use crate::token::FencingToken;
 
 /// A moment by the clock that decides: on a client the local monotonic one, at a server its own.

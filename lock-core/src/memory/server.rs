@@ -3,11 +3,10 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use crate::backend::{AcquireRequest, Armed, HolderId, HolderStatus, Lease, LockStatus, Sent, rules};
 use crate::error::{Error, ErrorKind, LostCause, Result};
 use crate::name::LockName;
+use crate::sync::time::Instant;
 use crate::sync::{Arc, Mutex, Notify};
 use crate::token::FencingToken;
 

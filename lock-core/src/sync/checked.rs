@@ -1,0 +1,69 @@
+//! What shuttle decides about: before each operation, another task may go on.
+
+use std::fmt;
+use std::time::Duration;
+
+pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicUsize};
+pub(crate) use shuttle::sync::{Mutex, MutexGuard};
+
+pub(crate) mod oneshot;
+pub(crate) mod time;
+
+/// Another task may go on here.
+fn point() {
+    shuttle::thread::sleep(Duration::ZERO);
+}
+
+/// tokio's own, whose operations are single steps here.
+#[derive(Debug, Default)]
+pub(crate) struct Notify(tokio::sync::Notify);
+
+impl Notify {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    pub(crate) fn notify_one(&self) {
+        point();
+        self.0.notify_one();
+    }
+
+    pub(crate) fn notify_waiters(&self) {
+        point();
+        self.0.notify_waiters();
+    }
+
+    pub(crate) fn notified(&self) -> tokio::sync::futures::Notified<'_> {
+        point();
+        self.0.notified()
+    }
+}
+
+/// There is one runtime, and we are always on it.
+#[derive(Clone, Debug)]
+pub(crate) struct Handle;
+
+impl Handle {
+    pub(crate) fn try_current() -> Result<Self, NoRuntime> {
+        Ok(Self)
+    }
+
+    pub(crate) fn id(&self) -> usize {
+        0
+    }
+
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        drop(shuttle::future::spawn(task));
+    }
+}
+
+#[derive(Debug)]
+pub(crate) enum NoRuntime {}
+
+impl fmt::Display for NoRuntime {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {}
+    }
+}
+
+impl std::error::Error for NoRuntime {}
