@@ -3,11 +3,14 @@
 use std::pin::Pin;
 use std::time::Duration;
 
+use tracing::Instrument;
+
 use crate::backend::{Attempt, Hold};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::held::Held;
 use crate::locker::{Inner, Locker};
+use crate::observe;
 use crate::place::{Granted, Place};
 use crate::plan::{Patience, Plan};
 use crate::queue::{Answer, Entered, Waiting};
@@ -18,6 +21,16 @@ use crate::work::{Work, pauses, until};
 
 /// `None` when the name is taken, to those who ask once.
 pub(crate) async fn acquire(handle: &Locker, plan: &Plan, patience: Patience) -> Result<Option<Guard>> {
+    let acquiring = async {
+        let mut waiting = observe::Waiting::begin();
+        let result = take_part(handle, plan, patience).await;
+        waiting.ended(&plan.name, &result);
+        result
+    };
+    acquiring.instrument(observe::acquire_span(plan)).await
+}
+
+async fn take_part(handle: &Locker, plan: &Plan, patience: Patience) -> Result<Option<Guard>> {
     let locker = handle.inner();
     locker.keeper.ensure_running()?;
     let _acquiring = locker.keeper.acquiring();
@@ -148,7 +161,7 @@ impl<F: Future<Output = Stop>> Caller<'_, F> {
         place.in_doubt();
         let reached = self.locker.reached.load(Ordering::Relaxed);
         if self.patience.is_patient() && reached && error.is_retryable() {
-            tracing::debug!(name = %self.plan.name, %error, "acquire failed; trying again");
+            tracing::debug!(target: "polylock", name = %self.plan.name, %error, "acquire failed; trying again");
             return Ok(error);
         }
         let is_everybodys = match error.kind() {

@@ -221,6 +221,7 @@ impl Guard {
         self.keeper.strike_off(held);
         held.stop_renewal();
         held.progress(Progress::Releasing);
+        held.holding.released();
         true
     }
 }

@@ -6,6 +6,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, poll_fn};
+use tracing::Instrument;
 
 use crate::backend::lease::HoldState;
 use crate::backend::rules::Moment;
@@ -15,6 +16,7 @@ use crate::error::{Error, ErrorKind, Lost, LostCause, Result};
 use crate::guard::Guard;
 use crate::keeper::Keeper;
 use crate::locker::Server;
+use crate::observe::{self, Asked, Renewed};
 use crate::plan::Plan;
 use crate::queue::{Answer, Progress, Turn, Waiting};
 use crate::sync::time::{Instant, sleep, timeout};
@@ -38,6 +40,7 @@ pub(crate) struct Held {
     pub(crate) release_sent: AtomicBool,
     /// How many share it.
     guards: AtomicUsize,
+    pub(crate) holding: observe::Holding,
     /// How many local waiters in a row have had the name before.
     pub(crate) passes: u32,
     succession: Mutex<Succession>,
@@ -118,6 +121,7 @@ impl Held {
             kept_until,
             release_sent: AtomicBool::new(false),
             guards: AtomicUsize::new(1),
+            holding: observe::Holding::begin(),
             passes,
             succession: Mutex::new(Succession {
                 turn: Some(turn),
@@ -187,19 +191,29 @@ impl Held {
             if renewing.stopped {
                 return asked;
             }
-            renewing.request = Some(Box::pin(async move { hold.renew(ttl).await }));
+            observe::asked(Asked::Renew);
+            let span = observe::renew_span(&self.plan.name, self.token);
+            renewing.request = Some(Box::pin(async move { hold.renew(ttl).await }.instrument(span)));
         }
         match timeout(ttl / 6, poll_fn(|context| self.poll_renewal(context))).await {
             Ok(None) => {}
-            Ok(Some(Ok(Renewal::Renewed(_)))) => return self.due_after(asked),
-            Ok(Some(Ok(Renewal::Lost))) => self.lease.lose(LostCause::NotHeld),
+            Ok(Some(Ok(Renewal::Renewed(_)))) => {
+                observe::renewed(Renewed::Prolonged);
+                return self.due_after(asked);
+            }
+            Ok(Some(Ok(Renewal::Lost))) => {
+                observe::renewed(Renewed::Lost);
+                self.lease.lose(LostCause::NotHeld);
+            }
             Ok(Some(Err(error))) => {
-                tracing::debug!(name = %self.plan.name, %error, "renewal failed");
+                observe::renewed(Renewed::Failed);
+                tracing::debug!(target: "polylock", name = %self.plan.name, %error, "renewal failed");
                 self.lease.suspect();
                 return self.due_after(asked).min(Instant::now() + ttl / 12);
             }
             Err(_unanswered) => {
-                tracing::debug!(name = %self.plan.name, "renewal unanswered");
+                observe::renewed(Renewed::Unanswered);
+                tracing::debug!(target: "polylock", name = %self.plan.name, "renewal unanswered");
                 self.renewing.lock().request = None;
                 self.lease.suspect();
             }
@@ -246,7 +260,10 @@ impl Held {
     pub(crate) async fn extend(&self, ttl: Duration, limit: Duration) -> Result<()> {
         tokio::select! {
             biased;
-            answer = self.hold.renew(ttl) => match answer {
+            answer = async {
+                observe::asked(Asked::Renew);
+                self.hold.renew(ttl).await
+            } => match answer {
                 Ok(Renewal::Renewed(_)) => return Ok(()),
                 Ok(Renewal::Lost) => self.lease.lose(LostCause::NotHeld),
                 Err(error) => {

@@ -193,7 +193,7 @@ impl Keeper {
             for held in due.lost {
                 held.stop_renewal();
                 held.progress(Progress::Releasing);
-                tracing::warn!(name = %held.plan.name, token = held.token.as_u64(), "hold lost");
+                held.holding.lost(&held.plan.name, held.token, &held.lease.state());
             }
             for (number, work) in due.work {
                 under_way.push(Box::pin(finish(number, work)));
@@ -266,7 +266,7 @@ pub(crate) fn runtime() -> Result<Handle> {
 async fn renew(held: Arc<Held>) -> (Arc<Held>, Instant) {
     let next = AssertUnwindSafe(held.clone().renew()).catch_unwind().await;
     let next = next.unwrap_or_else(|_| {
-        tracing::error!(name = %held.plan.name, "the backend panicked in a renewal");
+        tracing::error!(target: "polylock", name = %held.plan.name, "the backend panicked in a renewal");
         held.lease.suspect();
         held.due_after(Instant::now())
     });
@@ -275,7 +275,7 @@ async fn renew(held: Arc<Held>) -> (Arc<Held>, Instant) {
 
 async fn finish(number: u64, work: Work) -> u64 {
     if AssertUnwindSafe(work.finish()).catch_unwind().await.is_err() {
-        tracing::error!("the backend panicked in the background");
+        tracing::error!(target: "polylock", "the backend panicked in the background");
     }
     number
 }

@@ -32,6 +32,23 @@
 //!
 //! Outside those conditions (a Redis that forgot, a stepped clock, a killed connection under a row lock) only the fence
 //! protects. Each backend's page says what can end a hold there, and how soon a guard learns of it.
+//!
+//! # Watching it
+//! With `tracing`, under the target `polylock`: the spans `acquire` (name, label), `renew`, `release` (name, token) and
+//! `abandon` (name) at `DEBUG`, with what happens in them as events; `hold suspect` at `INFO` and `hold lost` at `WARN`.
+//!
+//! With the feature `metrics`, through the facade of that name. Lock names are no labels: there may be any number.
+//!
+//! | metric | kind | label |
+//! |---|---|---|
+//! | `polylock_wait_seconds` | histogram: an acquire, from its call to its end | `outcome`: `acquired`, `busy`, `timed_out`, `unavailable`, `failed`, `cancelled` |
+//! | `polylock_hold_seconds` | histogram: a hold, from its grant to its end | `ended`: `released`, `lost` |
+//! | `polylock_contended_total` | places at the server that found the name taken | |
+//! | `polylock_renewals_total` | renewals | `outcome`: `renewed`, `lost`, `failed`, `unanswered` |
+//! | `polylock_suspicions_total` | holds that became suspect | |
+//! | `polylock_losses_total` | holds that were lost | `cause`: `expired`, `not_held`, `disconnected` |
+//! | `polylock_hand_overs_total` | holds passed on within the process | `outcome`: `granted`, `yielded`, `lost`, `unknown` |
+//! | `polylock_requests_total` | calls of the backend, one round trip each where it does not wait | `request`: `acquire`, `renew`, `release`, `hand_over`, `abandon`, `status` |
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
@@ -65,6 +82,7 @@ mod lock;
 mod locker;
 mod memory;
 mod name;
+mod observe;
 mod place;
 mod plan;
 mod queue;

@@ -9,6 +9,7 @@ use crate::keeper::{Keeper, runtime};
 use crate::limits::Limits;
 use crate::lock::Lock;
 use crate::name::LockName;
+use crate::observe::{self, Asked};
 use crate::queue::Queues;
 use crate::sync::time::timeout;
 use crate::sync::{Arc, AtomicBool, Notify, Ordering};
@@ -160,6 +161,7 @@ impl Locker {
     pub async fn status(&self, name: impl AsRef<str>) -> Result<LockStatus> {
         let name = LockName::new(name)?;
         runtime()?;
+        observe::asked(Asked::Status);
         let status = timeout(self.connect_timeout, self.inner.server.backend.status(&name))
             .await
             .unwrap_or_else(|_| {

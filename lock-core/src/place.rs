@@ -9,6 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::held::Held;
 use crate::locker::Inner;
+use crate::observe::{self, Asked};
 use crate::plan::{Patience, Plan};
 use crate::queue::{Answer, Progress, Turn};
 use crate::sync::time::Instant;
@@ -90,7 +91,9 @@ impl Place {
     }
 
     fn tell_busy(&mut self) {
-        self.told_busy = true;
+        if !std::mem::replace(&mut self.told_busy, true) {
+            observe::contended(self.request.name(), self.holder().as_deref());
+        }
         self.locker.reached.store(true, Ordering::Relaxed);
         if let Some(turn) = &self.turn {
             turn.refused(&self.request, self.holder());
@@ -226,5 +229,8 @@ impl fmt::Debug for Place {
 
 /// A future of its own, so that it can go on when its caller has gone.
 fn ask(backend: Arc<dyn DistributedLock>, request: AcquireRequest) -> Request<Attempt> {
-    Request::new(async move { backend.acquire(&request).await })
+    Request::new(async move {
+        observe::asked(Asked::Acquire);
+        backend.acquire(&request).await
+    })
 }

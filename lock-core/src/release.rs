@@ -3,11 +3,13 @@
 use std::task::Poll;
 
 use futures_util::future::poll_fn;
+use tracing::Instrument;
 
 use crate::backend::{AcquireRequest, HandOver, Hold, ReleaseOptions, ReleaseOutcome};
 use crate::clock::Time;
 use crate::error::{Error, ErrorKind, LostCause, Result};
 use crate::held::{Heir, Held};
+use crate::observe::{self, Asked, Handed};
 use crate::queue::{Answer, Turn};
 use crate::sync::time::{Instant, sleep};
 use crate::sync::{Arc, Ordering};
@@ -16,6 +18,11 @@ use crate::work::{LONGEST_PAUSE, Undo, Work, answer, pauses, until};
 /// Ends the hold, trying until its lease is long over. The name is the next local waiter's after the first answer, or
 /// when the hold has ended by itself.
 pub(crate) async fn release(held: Arc<Held>) -> Result<()> {
+    let span = observe::release_span(&held.plan.name, held.token);
+    release_within(held).instrument(span).await
+}
+
+async fn release_within(held: Arc<Held>) -> Result<()> {
     let ended = held.end().max(Instant::now()).checked_add(held.plan.ttl / 10);
     let ending = end(held.clone());
     let passing_on = async {
@@ -33,7 +40,10 @@ pub(crate) async fn release(held: Arc<Held>) -> Result<()> {
 async fn end(held: Arc<Held>) -> Result<()> {
     if let Some(next) = find_heir(&held) {
         held.release_sent.store(true, Ordering::SeqCst);
-        match answer(held.hold.hand_over(&next)).await {
+        observe::asked(Asked::HandOver);
+        let handed = answer(held.hold.hand_over(&next)).await;
+        observe::handed_over(&held.plan.name, Handed::of(&handed));
+        match handed {
             Ok(HandOver::Granted(hold, _armed)) => {
                 inherit(&held, hold, &next);
                 held.lease.finish_release(Ok(()));
@@ -49,7 +59,9 @@ async fn end(held: Arc<Held>) -> Result<()> {
                 return Err(lost(&held));
             }
             // Unknown: the giver is undone first, or a late hand-over could still bring the next one's id to life.
-            Err(error) => tracing::debug!(name = %held.plan.name, %error, "hand-over unanswered; undoing it"),
+            Err(error) => {
+                tracing::debug!(target: "polylock", name = %held.plan.name, %error, "hand-over unanswered; undoing it")
+            }
         }
     }
     keep_trying(held).await
@@ -86,7 +98,7 @@ async fn keep_trying(held: Arc<Held>) -> Result<()> {
         if held.succession().heir.is_none() {
             held.pass_turn_on();
         }
-        tracing::debug!(name = %held.plan.name, %error, "release unanswered; trying again");
+        tracing::debug!(target: "polylock", name = %held.plan.name, %error, "release unanswered; trying again");
         sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
     }
 }
@@ -99,6 +111,7 @@ async fn release_once(held: &Held) -> Result<ReleaseOutcome> {
         Some(rest) => ReleaseOptions::default().keep_for(rest),
         None => ReleaseOptions::default(),
     };
+    observe::asked(Asked::Release);
     let request = answer(held.hold.release(how));
     tokio::pin!(request);
     let first = poll_fn(|context| Poll::Ready(request.as_mut().poll(context))).await;

@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use futures_util::future::{BoxFuture, FutureExt};
+use tracing::Instrument;
 
 use crate::backend::{AcquireRequest, Attempt, DistributedLock, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::held::Held;
+use crate::observe::{self, Asked};
 use crate::queue::Turn;
 use crate::release::release;
 use crate::sync::time::{Instant, sleep, sleep_until};
@@ -76,10 +78,13 @@ impl Work {
                     None => release(held).await,
                 };
                 if let Err(error) = result {
-                    tracing::debug!(%name, %error, "a release in the background failed; the hold ends by itself");
+                    tracing::debug!(target: "polylock", %name, %error, "a release in the background failed; the hold ends by itself");
                 }
             }
-            Self::Undo(undo) => undo.finish().await,
+            Self::Undo(undo) => {
+                let span = observe::abandon_span(undo.request.name());
+                undo.finish().instrument(span).await;
+            }
         }
     }
 }
@@ -139,13 +144,14 @@ impl Undo {
             }
             let mut pauses = pauses();
             loop {
+                observe::asked(Asked::Abandon);
                 let Err(error) = answer(self.backend.abandon(&self.request)).await else {
                     return;
                 };
                 let passed_on = turn.lock().take();
                 drop(passed_on);
                 if !error.is_retryable() || last_try.is_some_and(|last_try| Instant::now() >= last_try) {
-                    tracing::warn!(name = %self.request.name(), %error, "an acquire was not undone; what it left ends by itself");
+                    tracing::warn!(target: "polylock", name = %self.request.name(), %error, "an acquire was not undone; what it left ends by itself");
                     return;
                 }
                 sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;

@@ -9,6 +9,7 @@ use super::rules;
 use crate::clock::Time;
 use crate::error::{Error, ErrorKind, Lost, LostCause, Result};
 use crate::name::LockName;
+use crate::observe;
 use crate::sync::time::{Instant, sleep_until};
 use crate::sync::{Arc, Handle, Mutex, MutexGuard, Notify, Ordering};
 
@@ -215,7 +216,11 @@ impl Lease {
     pub fn suspect(&self) {
         let mut record = self.0.record.lock();
         if record.phase == Phase::Live {
-            record.suspected = Some(SUSPICIONS.fetch_add(1, Ordering::SeqCst) + 1);
+            let before = record.suspected.replace(SUSPICIONS.fetch_add(1, Ordering::SeqCst) + 1);
+            drop(record);
+            if before.is_none() {
+                observe::suspected(&self.0.name);
+            }
         }
     }
 

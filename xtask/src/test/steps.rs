@@ -29,14 +29,14 @@ pub(crate) enum Kind {
 
 /// The facade with every backend. With `--workspace` cargo unifies features, so that the steps that use it share what
 /// they build.
-const ALL: &str = "--workspace --features polylock/redis,polylock/mysql,polylock/zookeeper,polylock/serde";
+const ALL: &str = "--workspace --features polylock/redis,polylock/mysql,polylock/zookeeper,polylock/serde,polylock/metrics";
 
 /// Models and torture are slow without optimization: they have steps of their own.
 const TESTED: &str =
-    "--workspace --exclude torture --features polylock/redis,polylock/mysql,polylock/zookeeper,polylock/serde";
+    "--workspace --exclude torture --features polylock/redis,polylock/mysql,polylock/zookeeper,polylock/serde,polylock/metrics";
 
 /// The features of the facade, each of which must do without the others.
-const FEATURES: [&str; 4] = ["redis", "mysql", "zookeeper", "serde"];
+const FEATURES: [&str; 5] = ["redis", "mysql", "zookeeper", "serde", "metrics"];
 
 /// The crates that users depend on by name must build without what the others switch on; for lock-redis a step of
 /// its own shows it.

@@ -1,0 +1,215 @@
+//! One lock server, and who competes on it.
+
+use std::sync::Arc;
+
+use benchmarks_load::{self as load, Result};
+use clap::ValueEnum;
+use lock_core::backend::DistributedLock;
+use lock_core::{Locker, MemoryBackend};
+use lock_mysql::{MySqlConfig, RowLockBackend};
+use lock_redis::RedisBackend;
+use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
+use testbed::{MariaDb, Redis, Server, ZooKeeper};
+
+use crate::contender::{Contender, local};
+use crate::peers::Peers;
+use crate::subjects::held::{Held, HeldBare};
+use crate::subjects::polylock::{Polylock, Raw};
+use crate::subjects::{core, memory, mysql, redis, waiters, zookeeper};
+use crate::workload::Workload;
+
+/// Which lock server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Backend {
+    Memory,
+    Redis,
+    Mysql,
+    Zookeeper,
+}
+
+impl Backend {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Redis => "redis",
+            Self::Mysql => "mysql",
+            Self::Zookeeper => "zookeeper",
+        }
+    }
+}
+
+/// Makes polylock's backend anew, with connections of its own.
+pub(crate) type Make = Arc<dyn Fn() -> lock_core::Result<Arc<dyn DistributedLock>> + Send + Sync>;
+
+/// A subject in a workload, or why it is not.
+pub(crate) struct Entry {
+    pub(crate) subject: String,
+    pub(crate) contender: std::result::Result<Box<dyn Contender>, String>,
+    pub(crate) is_peer: bool,
+}
+
+pub(crate) struct Arena {
+    backend: Backend,
+    make: Make,
+    peers: Peers,
+    /// Dropped last.
+    server: Option<Server>,
+}
+
+impl Arena {
+    /// Starts a server of its own and the peers.
+    pub(crate) async fn start(backend: Backend) -> Result<Self> {
+        let server = match backend {
+            Backend::Memory => None,
+            Backend::Redis => Some(Redis::new().start().await?),
+            Backend::Mysql => Some(MariaDb::new().start().await?),
+            Backend::Zookeeper => Some(ZooKeeper::new().start().await?),
+        };
+        let url = server.as_ref().map(Server::url).unwrap_or_default();
+        if backend == Backend::Redis {
+            redis::without_persistence(&url).await?;
+        }
+        let make = maker(backend, &url);
+        // Makes what the backend needs at the server: the bare client uses the same.
+        let locker = Locker::from_backend(make()?);
+        locker.lock("first").acquire().await?.release().await.map(drop)?;
+        locker.shutdown().await?;
+        let peers = Peers::start(backend, &url).await;
+        Ok(Self {
+            backend,
+            make,
+            peers,
+            server,
+        })
+    }
+
+    pub(crate) fn backend(&self) -> Backend {
+        self.backend
+    }
+
+    /// Of the server and the peers.
+    pub(crate) async fn versions(&self) -> Result<Vec<(String, String)>> {
+        let url = self.url();
+        let server = match self.backend {
+            Backend::Memory => None,
+            Backend::Redis => Some(redis::version(&url).await?),
+            Backend::Mysql => Some(mysql::version(&url).await?),
+            Backend::Zookeeper => Some(zookeeper::version(self.address())?),
+        };
+        let server = server.map(|version| ("server".to_owned(), version));
+        Ok(server.into_iter().chain(self.peers.versions()).collect())
+    }
+
+    /// Who takes part in a workload; nobody where it makes no sense on this server.
+    pub(crate) async fn entries(&self, workload: Workload) -> Vec<Entry> {
+        let mut entries = match workload {
+            Workload::Load(workload) => self.players(workload),
+            Workload::Core if self.backend == Backend::Memory => core::contenders(),
+            Workload::Core => Vec::new(),
+            Workload::Held => self.holders(),
+            Workload::Waiters => waiters::contenders(&self.make, self.backend == Backend::Memory),
+        }
+        .into_iter()
+        .map(|(subject, contender)| Entry {
+            subject: subject.into(),
+            contender: Ok(contender),
+            is_peer: false,
+        })
+        .collect::<Vec<_>>();
+        if let Workload::Load(workload) = workload {
+            entries.extend(self.peers.entries(workload));
+        }
+        entries
+    }
+
+    fn players(&self, workload: load::Workload) -> Vec<(&'static str, Box<dyn Contender>)> {
+        let alone = matches!(workload, load::Workload::Own { .. });
+        let awaited = matches!(workload, load::Workload::Own { background: false, .. });
+        let mut players = vec![("polylock", local(Polylock(self.make.clone()), workload))];
+        if awaited {
+            players.push(("raw-trait", local(Raw(self.make.clone()), workload)));
+        }
+        let url = self.url();
+        match self.backend {
+            Backend::Memory => {
+                if !alone || awaited {
+                    players.push(("plain", local(memory::Mutexes::default(), workload)));
+                }
+                if !alone {
+                    players.push(("poll-10ms", local(memory::Poll::default(), workload)));
+                }
+            }
+            Backend::Redis => {
+                if alone {
+                    players.push(("bare", local(redis::Bare::new(&url), workload)));
+                }
+                players.push((plain_or_poll(alone), local(redis::Plain::new(&url), workload)));
+            }
+            Backend::Mysql => {
+                players.push(("bare", local(mysql::Bare::new(&url), workload)));
+                if !alone || awaited {
+                    players.push((plain_or_poll(alone), local(mysql::Plain::new(&url), workload)));
+                }
+            }
+            Backend::Zookeeper => {
+                players.push(("bare", local(zookeeper::Bare::new(self.address()), workload)));
+                players.push((plain_or_poll(alone), local(zookeeper::Plain::new(self.address()), workload)));
+            }
+        }
+        players
+    }
+
+    fn holders(&self) -> Vec<(&'static str, Box<dyn Contender>)> {
+        let mut holders: Vec<(_, Box<dyn Contender>)> = Vec::new();
+        if self.backend == Backend::Mysql {
+            // Every hold of a row lock is a connection.
+            return holders;
+        }
+        let (url, address) = (self.url(), self.address().to_owned());
+        let commands: crate::subjects::held::Commands = match self.backend {
+            Backend::Redis => Box::new(move || Box::pin(redis::commands(url.clone()))),
+            Backend::Zookeeper => Box::new(move || {
+                let address = address.clone();
+                Box::pin(async move { zookeeper::packets(&address) })
+            }),
+            Backend::Memory | Backend::Mysql => Box::new(|| Box::pin(async { Ok(0) })),
+        };
+        holders.push(("polylock", Box::new(Held::new(self.make.clone(), commands))));
+        if self.backend == Backend::Redis {
+            holders.push(("bare", Box::new(HeldBare::new(redis::Bare::new(&self.url())))));
+        }
+        holders
+    }
+
+    fn url(&self) -> String {
+        self.server.as_ref().map(Server::url).unwrap_or_default()
+    }
+
+    fn address(&self) -> &str {
+        self.server.as_ref().map_or("", Server::address)
+    }
+}
+
+/// The plain commands where nobody competes, asked for again every 10 ms where somebody does.
+fn plain_or_poll(alone: bool) -> &'static str {
+    if alone { "plain" } else { "poll-10ms" }
+}
+
+fn maker(backend: Backend, url: &str) -> Make {
+    let url = url.to_owned();
+    match backend {
+        Backend::Memory => {
+            let server = MemoryBackend::new();
+            Arc::new(move || Ok(Arc::new(server.clone())))
+        }
+        Backend::Redis => Arc::new(move || Ok(Arc::new(RedisBackend::from_url(&url)?))),
+        Backend::Mysql => Arc::new(move || {
+            // A release in the background keeps its connection for a moment.
+            let config = MySqlConfig::from_url(&url)?.with_max_connections(200);
+            Ok(Arc::new(RowLockBackend::new(config)?))
+        }),
+        Backend::Zookeeper => {
+            Arc::new(move || Ok(Arc::new(ZooKeeperBackend::new(ZooKeeperConfig::from_url(&url)?))))
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! polylock side by side with the raw protocols and with other lock libraries: `benchmarks --help`.
+
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use benchmarks_load::Result;
+use clap::Parser;
+
+use crate::arena::{Arena, Backend};
+use crate::results::Results;
+
+mod arena;
+mod contender;
+mod goals;
+mod machine;
+mod peers;
+mod report;
+mod results;
+mod run;
+mod subjects;
+mod workload;
+
+/// Measures polylock beside the bare client that sends the same requests, and beside other lock libraries, in
+/// interleaved rounds on servers of its own.
+///
+/// Exits with 0 when everything was measured, whatever the figures; with 2 when something of polylock's or of the bare
+/// client's was not.
+#[derive(Debug, Parser)]
+struct Cli {
+    /// Which lock server
+    #[arg(required = true, value_enum)]
+    backends: Vec<Backend>,
+    /// Short rounds: figures to see whether anything is badly wrong
+    #[arg(long)]
+    quick: bool,
+    /// Prints one JSON object for each figure instead of the tables
+    #[arg(long)]
+    json: bool,
+    /// Only the workloads with this in their names
+    #[arg(long)]
+    only: Option<String>,
+    /// How many rounds are counted, at least 9; one more comes first that is not
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u16).range(9..=99))]
+    rounds: u16,
+    /// Writes docs/benchmarks.md with these backends' sections anew, and their charts; others' stay as they are
+    #[arg(long)]
+    docs: bool,
+}
+
+fn main() -> ExitCode {
+    match tokio::runtime::Runtime::new() {
+        Ok(runtime) => match runtime.block_on(measure(&Cli::parse())) {
+            Ok(true) => ExitCode::SUCCESS,
+            Ok(false) => ExitCode::from(2),
+            Err(error) => {
+                eprintln!("error: {error}");
+                ExitCode::from(2)
+            }
+        },
+        Err(error) => {
+            eprintln!("error: there is no runtime: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Whether all that matters was measured.
+async fn measure(cli: &Cli) -> Result<bool> {
+    let mut all_there = true;
+    for backend in &cli.backends {
+        let plan = run::Plan::new(cli.quick, cli.rounds, cli.only.as_deref());
+        let arena = Arena::start(*backend).await?;
+        let results = run::run(&arena, &plan).await?;
+        drop(arena);
+        all_there &= results.is_complete();
+        show(&results, cli)?;
+    }
+    Ok(all_there)
+}
+
+fn show(results: &Results, cli: &Cli) -> Result<()> {
+    if cli.json {
+        print!("{}", report::json(results));
+    } else {
+        println!("{}", report::text(results));
+    }
+    if cli.docs {
+        report::docs::write(results)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! Other lock libraries, each in a process of its own that plays by order: see [`benchmarks_load::serve`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use benchmarks_load::{Figures, Result, Workload};
+use serde_json::{Map, Value};
+use tokio::sync::Mutex;
+
+use self::build::Family;
+use self::process::Process;
+use crate::arena::{Backend, Entry};
+use crate::contender::Contender;
+
+mod build;
+mod process;
+
+/// One of them.
+struct Peer {
+    name: &'static str,
+    backend: Backend,
+    family: Family,
+    /// Whether its release is awaited; else it always goes on in the background.
+    awaited: bool,
+}
+
+const fn peer(name: &'static str, backend: Backend, family: Family) -> Peer {
+    Peer {
+        name,
+        backend,
+        family,
+        awaited: true,
+    }
+}
+
+const PEERS: [Peer; 7] = [
+    peer("rslock", Backend::Redis, Family::Rust),
+    peer("distributed-lock-redis", Backend::Redis, Family::Rust),
+    peer("rueidislock", Backend::Redis, Family::Go),
+    peer("redsync", Backend::Redis, Family::Go),
+    peer("redisson", Backend::Redis, Family::Java),
+    peer("distributed-lock-mysql", Backend::Mysql, Family::Rust),
+    Peer {
+        awaited: false,
+        ..peer("zookeeper-client", Backend::Zookeeper, Family::Rust)
+    },
+];
+
+/// How long a peer may take to do what it was told, besides the time of a round.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Those of one backend.
+pub(crate) struct Peers(Vec<(&'static Peer, Started)>);
+
+/// The process, which the peers of a family share, or why there is none.
+type Started = std::result::Result<Arc<Mutex<Process>>, String>;
+
+impl Peers {
+    /// Builds and starts all that can be.
+    pub(crate) async fn start(backend: Backend, url: &str) -> Self {
+        let mut peers = Vec::new();
+        let mut families: Vec<(Family, Started)> = Vec::new();
+        for peer in PEERS.iter().filter(|peer| peer.backend == backend) {
+            let known = families.iter().find(|(family, _)| *family == peer.family);
+            let started = match known {
+                Some((_, started)) => started.clone(),
+                None => {
+                    let started = start(peer.family, backend, url).await;
+                    families.push((peer.family, started.clone()));
+                    started
+                }
+            };
+            peers.push((peer, started));
+        }
+        Self(peers)
+    }
+
+    pub(crate) fn versions(&self) -> Vec<(String, String)> {
+        let version = |(peer, started): &(&Peer, Started)| {
+            let process = started.as_ref().ok()?.try_lock().ok()?;
+            Some((peer.name.to_owned(), process.version(peer.name)?))
+        };
+        self.0.iter().filter_map(version).collect()
+    }
+
+    pub(crate) fn entries(&self, workload: Workload) -> Vec<Entry> {
+        let plays = |peer: &Peer| match workload {
+            Workload::Own { background, .. } => background != peer.awaited,
+            _ => true,
+        };
+        let playing = self.0.iter().filter(|(peer, _)| plays(peer));
+        let entry = |(peer, started): &(&'static Peer, Started)| Entry {
+            subject: peer.name.into(),
+            contender: started.clone().map(|process| {
+                let name = peer.name;
+                Box::new(Remote { name, process, workload }) as Box<dyn Contender>
+            }),
+            is_peer: true,
+        };
+        playing.map(entry).collect()
+    }
+}
+
+async fn start(family: Family, backend: Backend, url: &str) -> Started {
+    let command = build::build(family, backend, url).await?;
+    let started = Process::start(command, PATIENCE).await;
+    let process = started.map_err(|error| format!("it does not start: {error}"))?;
+    Ok(Arc::new(Mutex::new(process)))
+}
+
+struct Remote {
+    name: &'static str,
+    process: Arc<Mutex<Process>>,
+    workload: Workload,
+}
+
+impl Remote {
+    async fn order(&self, order: &str, patience: Duration) -> Result<Map<String, Value>> {
+        self.process.lock().await.order(order, patience).await
+    }
+}
+
+#[async_trait]
+impl Contender for Remote {
+    async fn enter(&mut self) -> Result<()> {
+        let order = format!("enter {} {}", self.name, self.workload);
+        self.order(&order, PATIENCE).await.map(drop)
+    }
+
+    async fn round(&mut self, time: Duration) -> Result<Figures> {
+        let order = format!("round {} {}", self.name, time.as_millis());
+        let answer = self.order(&order, PATIENCE + time).await?;
+        let figure = |(unit, value): (String, Value)| Ok((unit.parse()?, value.as_f64().ok_or("no number")?));
+        answer.into_iter().map(figure).collect()
+    }
+
+    async fn leave(&mut self) {
+        // It ends with us, if it does not hear it.
+        let _ = self.order(&format!("leave {}", self.name), PATIENCE).await;
+    }
+}

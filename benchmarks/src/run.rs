@@ -1,0 +1,159 @@
+//! Rounds: in each, all subjects of a workload play one after the other, so that a slow moment of the machine strikes
+//! all of them.
+
+use std::time::Duration;
+
+use benchmarks_load::{Figures, Result};
+
+use crate::arena::{Arena, Entry};
+use crate::machine;
+use crate::results::{LeftOut, Results, Row};
+use crate::workload::{self, Workload};
+
+/// How much is played.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// The rounds that count.
+    rounds: usize,
+    time: Duration,
+    only: Option<String>,
+}
+
+impl Plan {
+    pub(crate) fn new(quick: bool, rounds: u16, only: Option<&str>) -> Self {
+        Self {
+            rounds: rounds.into(),
+            time: Duration::from_millis(if quick { 100 } else { 500 }),
+            only: only.map(Into::into),
+        }
+    }
+
+    fn workloads(&self) -> Vec<Workload> {
+        let wanted = |workload: &Workload| {
+            let only = self.only.as_deref().unwrap_or_default();
+            workload.to_string().contains(only)
+        };
+        workload::all().into_iter().filter(wanted).collect()
+    }
+}
+
+/// Plays everything that is wanted.
+pub(crate) async fn run(arena: &Arena, plan: &Plan) -> Result<Results> {
+    let load_before = machine::load();
+    let mut results = Results {
+        backend: arena.backend().name().into(),
+        command: machine::command(),
+        date: machine::date(),
+        versions: Vec::new(),
+        rows: Vec::new(),
+        left_out: Vec::new(),
+    };
+    for workload in plan.workloads() {
+        let entries = arena.entries(workload).await;
+        if !entries.is_empty() {
+            eprintln!("{} {workload} ...", results.backend);
+            play(workload, entries, plan, &mut results).await;
+        }
+    }
+    results.versions = arena.versions().await?;
+    results.versions.extend(machine::versions());
+    results.versions.push(("load".into(), format!("{load_before} before, {} after", machine::load())));
+    Ok(results)
+}
+
+async fn play(workload: Workload, entries: Vec<Entry>, plan: &Plan, results: &mut Results) {
+    let mut rounds = Rounds {
+        workload,
+        playing: Vec::new(),
+        results,
+    };
+    for mut entry in entries {
+        let entered = match &mut entry.contender {
+            Ok(contender) => contender.enter().await.map_err(|error| error.to_string()),
+            Err(why) => Err(why.clone()),
+        };
+        match entered {
+            Ok(()) => rounds.playing.push(entry),
+            Err(why) => rounds.leave_out(&entry, why),
+        }
+    }
+    // The first warms up.
+    for round in 0..=plan.rounds {
+        rounds.play(workload.time(plan.time), round).await;
+    }
+    for entry in &mut rounds.playing {
+        if let Ok(contender) = &mut entry.contender {
+            contender.leave().await;
+        }
+    }
+}
+
+struct Rounds<'a> {
+    workload: Workload,
+    playing: Vec<Entry>,
+    results: &'a mut Results,
+}
+
+impl Rounds<'_> {
+    /// One round; who fails is out.
+    async fn play(&mut self, time: Duration, round: usize) {
+        let mut turn = 0;
+        // Each round begins with another one.
+        let first = round % self.playing.len().max(1);
+        self.playing.rotate_left(first);
+        while let Some(entry) = self.playing.get_mut(turn) {
+            let Ok(contender) = &mut entry.contender else {
+                turn += 1;
+                continue;
+            };
+            match contender.round(time).await {
+                Ok(figures) => {
+                    let subject = entry.subject.clone();
+                    if round > 0 {
+                        self.note(&subject, figures);
+                    }
+                    turn += 1;
+                }
+                Err(error) => {
+                    contender.leave().await;
+                    let entry = self.playing.remove(turn);
+                    let workload = self.workload.to_string();
+                    self.results
+                        .rows
+                        .retain(|row| row.workload != workload || row.subject != entry.subject);
+                    self.leave_out(&entry, format!("failed in round {round}: {error}"));
+                }
+            }
+        }
+        let turns = self.playing.len().max(1);
+        self.playing.rotate_right(first % turns);
+    }
+
+    fn note(&mut self, subject: &str, figures: Figures) {
+        let workload = self.workload.to_string();
+        for (unit, value) in figures {
+            let unit = unit.to_string();
+            let rows = &mut self.results.rows;
+            let same = |row: &&mut Row| row.workload == workload && row.subject == subject && row.unit == unit;
+            match rows.iter_mut().find(same) {
+                Some(row) => row.values.push(value),
+                None => rows.push(Row {
+                    workload: workload.clone(),
+                    subject: subject.into(),
+                    unit,
+                    values: vec![value],
+                }),
+            }
+        }
+    }
+
+    fn leave_out(&mut self, entry: &Entry, why: String) {
+        eprintln!("  {} is left out: {why}", entry.subject);
+        self.results.left_out.push(LeftOut {
+            workload: self.workload.to_string(),
+            subject: entry.subject.clone(),
+            why,
+            is_peer: entry.is_peer,
+        });
+    }
+}

@@ -1,0 +1,117 @@
+//! What MySQL is compared with.
+
+use benchmarks_load::{Client, Lock, Result, Subject};
+use futures_util::TryStreamExt;
+use lock_mysql::sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlQueryResult};
+use lock_mysql::sqlx::{self, AssertSqlSafe, ConnectOptions, Either, Row};
+use tokio::time::sleep;
+
+use super::POLL;
+
+pub(crate) use self::bare::Bare;
+
+mod bare;
+
+/// `plain`, and `poll-10ms` where somebody competes: the row lock alone. No token, no queue.
+pub(crate) struct Plain(String);
+
+impl Plain {
+    pub(crate) fn new(url: &str) -> Self {
+        Self(url.into())
+    }
+}
+
+pub(crate) struct PlainLock {
+    connection: MySqlConnection,
+    name: String,
+}
+
+impl Subject for Plain {
+    type Client = Self;
+
+    /// A hold is a connection: each lock makes its own.
+    async fn connect(&self) -> Result<Self> {
+        Ok(Self(self.0.clone()))
+    }
+}
+
+impl Client for Plain {
+    type Lock = PlainLock;
+
+    async fn lock(&self, name: &str) -> Result<PlainLock> {
+        let mut connection = connect(&self.0).await?;
+        let name = format!("plain/{name}");
+        make_row(&mut connection, &name).await?;
+        Ok(PlainLock { connection, name })
+    }
+}
+
+impl Lock for PlainLock {
+    type Held = ();
+
+    async fn acquire(&mut self) -> Result<()> {
+        let name = hex(&self.name);
+        let lock = format!("SELECT 1 FROM `polylock` WHERE `name`={name} FOR UPDATE NOWAIT");
+        while let Err(error) = execute(&mut self.connection, lock.clone()).await {
+            if !is_busy(&error) {
+                return Err(error.into());
+            }
+            sleep(POLL).await;
+        }
+        Ok(())
+    }
+
+    async fn release(&mut self, (): ()) -> Result<()> {
+        execute(&mut self.connection, "COMMIT".into()).await?;
+        Ok(())
+    }
+}
+
+/// As polylock connects.
+async fn connect(url: &str) -> Result<MySqlConnection> {
+    let options: MySqlConnectOptions = url.parse()?;
+    let options = options.timezone(Some("+00:00".to_owned())).disable_statement_logging();
+    let mut connection = options.connect().await?;
+    let sql = "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED;\
+               SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', autocommit=0, \
+               innodb_lock_wait_timeout=30, wait_timeout=600;COMMIT";
+    execute(&mut connection, sql.into()).await?;
+    Ok(connection)
+}
+
+/// polylock has made the table.
+async fn make_row(connection: &mut MySqlConnection, name: &str) -> Result<()> {
+    let insert = format!("INSERT IGNORE INTO `polylock` (`name`) VALUES ({});COMMIT", hex(name));
+    execute(connection, insert).await?;
+    Ok(())
+}
+
+/// As text of several statements, like polylock's.
+async fn execute(connection: &mut MySqlConnection, sql: String) -> sqlx::Result<Vec<MySqlQueryResult>> {
+    let mut answers = sqlx::raw_sql(AssertSqlSafe(sql)).fetch_many(connection);
+    let mut done = Vec::new();
+    while let Some(answer) = answers.try_next().await? {
+        if let Either::Left(result) = answer {
+            done.push(result);
+        }
+    }
+    Ok(done)
+}
+
+fn hex(name: &str) -> String {
+    let digits: String = name.bytes().map(|byte| format!("{byte:02x}")).collect();
+    format!("x'{digits}'")
+}
+
+/// Somebody else has the row: as MariaDB says it, and as MySQL does.
+fn is_busy(error: &sqlx::Error) -> bool {
+    let error = error.as_database_error();
+    let error = error.and_then(|error| error.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>());
+    error.is_some_and(|error| [1205, 3572].contains(&error.number()))
+}
+
+pub(crate) async fn version(url: &str) -> Result<String> {
+    let options: MySqlConnectOptions = url.parse()?;
+    let row = sqlx::query("SELECT VERSION()").fetch_one(&mut options.connect().await?).await?;
+    Ok(row.try_get(0)?)
+}

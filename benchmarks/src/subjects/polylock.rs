@@ -1,0 +1,114 @@
+//! polylock as people use it, and its backends without core.
+
+use std::sync::Arc;
+
+use benchmarks_load::{Client, Lock, Result, Subject};
+use lock_core::backend::{
+    AcquireRequest, Attempt, DistributedLock, Hold, ReleaseOptions, RequestControl, RequestOptions, Terms,
+};
+use lock_core::{Guard, LockName, Locker};
+use tokio::time::sleep;
+
+use super::{POLL, TTL};
+use crate::arena::Make;
+
+pub(crate) struct Polylock(pub(crate) Make);
+
+pub(crate) struct PolylockClient(Locker);
+
+pub(crate) struct PolylockLock(lock_core::Lock);
+
+impl Subject for Polylock {
+    type Client = PolylockClient;
+
+    async fn connect(&self) -> Result<PolylockClient> {
+        let locker = Locker::from_backend((self.0)()?).with_ttl(TTL);
+        locker.connect().await?;
+        Ok(PolylockClient(locker))
+    }
+}
+
+impl Client for PolylockClient {
+    type Lock = PolylockLock;
+
+    async fn lock(&self, name: &str) -> Result<PolylockLock> {
+        Ok(PolylockLock(self.0.lock(name)))
+    }
+}
+
+impl Lock for PolylockLock {
+    type Held = Guard;
+
+    async fn acquire(&mut self) -> Result<Guard> {
+        Ok(self.0.acquire().await?)
+    }
+
+    async fn release(&mut self, guard: Guard) -> Result<()> {
+        guard.release().await.map(drop)?;
+        Ok(())
+    }
+
+    fn release_in_background(&mut self, guard: Guard) -> Result<()> {
+        drop(guard);
+        Ok(())
+    }
+}
+
+/// The backend's trait, called directly.
+pub(crate) struct Raw(pub(crate) Make);
+
+pub(crate) struct RawClient(Arc<dyn DistributedLock>);
+
+pub(crate) struct RawLock {
+    backend: Arc<dyn DistributedLock>,
+    name: LockName,
+}
+
+impl Subject for Raw {
+    type Client = RawClient;
+
+    async fn connect(&self) -> Result<RawClient> {
+        let backend = (self.0)()?;
+        backend.connect().await?;
+        Ok(RawClient(backend))
+    }
+}
+
+impl Client for RawClient {
+    type Lock = RawLock;
+
+    async fn lock(&self, name: &str) -> Result<RawLock> {
+        RawLock::new(self.0.clone(), name)
+    }
+}
+
+impl RawLock {
+    pub(crate) fn new(backend: Arc<dyn DistributedLock>, name: &str) -> Result<Self> {
+        let name = LockName::new(name)?;
+        Ok(Self { backend, name })
+    }
+
+    fn request(&self) -> (AcquireRequest, RequestControl) {
+        RequestOptions::new(self.name.clone(), Terms::new(TTL)).start()
+    }
+}
+
+impl Lock for RawLock {
+    type Held = Arc<dyn Hold>;
+
+    async fn acquire(&mut self) -> Result<Arc<dyn Hold>> {
+        let (request, _control) = self.request();
+        loop {
+            match self.backend.acquire(&request).await? {
+                Attempt::Granted(hold, _) => return Ok(hold),
+                Attempt::Busy(busy) => sleep(busy.ask_again.unwrap_or(POLL)).await,
+                _ => return Err("the backend answers what is not known here".into()),
+            }
+        }
+    }
+
+    async fn release(&mut self, hold: Arc<dyn Hold>) -> Result<()> {
+        hold.release(ReleaseOptions::default()).await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,127 @@
+//! What Redis is compared with.
+
+use std::time::Duration;
+
+use benchmarks_load::{Client, Lock, Result, Subject};
+use lock_redis::redis::aio::MultiplexedConnection;
+use lock_redis::redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
+use lock_redis::redis::{self, AsyncConnectionConfig, IntoConnectionInfo, ProtocolVersion, Script};
+use tokio::time::sleep;
+
+use super::{POLL, TTL};
+
+pub(crate) use self::bare::Bare;
+
+mod bare;
+
+/// As polylock connects.
+async fn connect(url: &str) -> Result<MultiplexedConnection> {
+    let info = url.into_connection_info()?;
+    let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+    let second = Duration::from_secs(1);
+    let keepalive = TcpKeepalive::new().with_time(5 * second).with_interval(second);
+    let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
+    #[cfg(target_os = "linux")]
+    let tcp = tcp.set_user_timeout(10 * second);
+    let client = redis::Client::open(info.set_redis_settings(settings).set_tcp_settings(tcp))?;
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(None)
+        .set_response_timeout(Some(5 * second))
+        .set_pipeline_buffer_size(1024);
+    Ok(client.get_multiplexed_async_connection_with_config(&config).await?)
+}
+
+/// `plain`, and `poll-10ms` where somebody competes: `SET NX PX`, and compare and delete. No token, no queue.
+pub(crate) struct Plain(String);
+
+impl Plain {
+    pub(crate) fn new(url: &str) -> Self {
+        Self(url.into())
+    }
+}
+
+pub(crate) struct PlainClient(MultiplexedConnection, Script);
+
+pub(crate) struct PlainLock {
+    connection: MultiplexedConnection,
+    delete: Script,
+    key: String,
+}
+
+const COMPARE_AND_DELETE: &str =
+    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+
+impl Subject for Plain {
+    type Client = PlainClient;
+
+    async fn connect(&self) -> Result<PlainClient> {
+        Ok(PlainClient(connect(&self.0).await?, Script::new(COMPARE_AND_DELETE)))
+    }
+}
+
+impl Client for PlainClient {
+    type Lock = PlainLock;
+
+    async fn lock(&self, name: &str) -> Result<PlainLock> {
+        Ok(PlainLock {
+            connection: self.0.clone(),
+            delete: self.1.clone(),
+            key: format!("plain:{name}"),
+        })
+    }
+}
+
+impl Lock for PlainLock {
+    type Held = String;
+
+    async fn acquire(&mut self) -> Result<String> {
+        let value = format!("{:032x}", rand::random::<u128>());
+        let ttl = TTL.as_millis() as u64;
+        loop {
+            let mut set = redis::cmd("SET");
+            set.arg(&self.key).arg(&value).arg("NX").arg("PX").arg(ttl);
+            if set.query_async::<Option<String>>(&mut self.connection).await?.is_some() {
+                return Ok(value);
+            }
+            sleep(POLL).await;
+        }
+    }
+
+    async fn release(&mut self, value: String) -> Result<()> {
+        let mut invocation = self.delete.key(&self.key);
+        match invocation.arg(value).invoke_async(&mut self.connection).await? {
+            1 => Ok(()),
+            _ => Err("the lock was lost".into()),
+        }
+    }
+}
+
+/// A lock service is asked for its speed here, not its disk's.
+pub(crate) async fn without_persistence(url: &str) -> Result<()> {
+    let mut connection = connect(url).await?;
+    let mut set = redis::cmd("CONFIG");
+    set.arg("SET").arg("appendonly").arg("no");
+    Ok(set.query_async(&mut connection).await?)
+}
+
+pub(crate) async fn version(url: &str) -> Result<String> {
+    let info = info(url, "server").await?;
+    let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
+    Ok(format!("Redis {}, without persistence", version.unwrap_or("of an unknown version")))
+}
+
+/// How many requests the server has served: scripts and heartbeats, not what scripts call.
+pub(crate) async fn commands(url: String) -> Result<u64> {
+    let info = info(&url, "commandstats").await?;
+    let calls = |line: &str| {
+        let (command, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+        let counts = ["evalsha", "eval", "ping", "publish"].contains(&command);
+        counts.then(|| rest.split(',').next()?.parse::<u64>().ok())?
+    };
+    Ok(info.lines().filter_map(calls).sum())
+}
+
+async fn info(url: &str, section: &str) -> Result<String> {
+    let mut connection = connect(url).await?;
+    Ok(redis::cmd("INFO").arg(section).query_async(&mut connection).await?)
+}

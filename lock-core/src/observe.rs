@@ -1,0 +1,203 @@
+//! What those who watch are told: the names of spans, events and metrics, in one place. They are public: see the docs
+//! of the crate.
+
+use tracing::Span;
+
+use crate::backend::HandOver;
+use crate::backend::lease::HoldState;
+use crate::error::{ErrorKind, LostCause, Result};
+use crate::guard::Guard;
+use crate::name::LockName;
+use crate::plan::Plan;
+use crate::token::FencingToken;
+
+/// Requests to the server, by what they ask for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Asked {
+    Acquire,
+    Renew,
+    Release,
+    HandOver,
+    Abandon,
+    Status,
+}
+
+/// What came of a renewal.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Renewed {
+    Prolonged,
+    Lost,
+    Failed,
+    Unanswered,
+}
+
+/// What came of a hand-over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Handed {
+    Granted,
+    Yielded,
+    Lost,
+    Unknown,
+}
+
+impl Handed {
+    pub(crate) fn of(answer: &Result<HandOver>) -> Self {
+        match answer {
+            Ok(HandOver::Granted(..)) => Self::Granted,
+            Ok(HandOver::Yielded) => Self::Yielded,
+            Ok(HandOver::AlreadyLost) => Self::Lost,
+            Err(_) => Self::Unknown,
+        }
+    }
+}
+
+pub(crate) fn acquire_span(plan: &Plan) -> Span {
+    tracing::debug_span!(target: "polylock", "acquire", name = %plan.name, label = plan.label.as_deref())
+}
+
+pub(crate) fn release_span(name: &LockName, token: FencingToken) -> Span {
+    tracing::debug_span!(target: "polylock", "release", %name, token = token.as_u64())
+}
+
+pub(crate) fn renew_span(name: &LockName, token: FencingToken) -> Span {
+    tracing::debug_span!(target: "polylock", "renew", %name, token = token.as_u64())
+}
+
+pub(crate) fn abandon_span(name: &LockName) -> Span {
+    tracing::debug_span!(target: "polylock", "abandon", %name)
+}
+
+/// A request goes out.
+pub(crate) fn asked(what: Asked) {
+    #[cfg(feature = "metrics")]
+    metrics::counter!("polylock_requests_total", "request" => match what {
+        Asked::Acquire => "acquire",
+        Asked::Renew => "renew",
+        Asked::Release => "release",
+        Asked::HandOver => "hand_over",
+        Asked::Abandon => "abandon",
+        Asked::Status => "status",
+    })
+    .increment(1);
+    let _ = what;
+}
+
+/// An acquire found the name taken, and waits.
+pub(crate) fn contended(name: &LockName, holder: Option<&str>) {
+    tracing::debug!(target: "polylock", %name, holder, "lock is taken");
+    #[cfg(feature = "metrics")]
+    metrics::counter!("polylock_contended_total").increment(1);
+}
+
+pub(crate) fn renewed(outcome: Renewed) {
+    #[cfg(feature = "metrics")]
+    metrics::counter!("polylock_renewals_total", "outcome" => match outcome {
+        Renewed::Prolonged => "renewed",
+        Renewed::Lost => "lost",
+        Renewed::Failed => "failed",
+        Renewed::Unanswered => "unanswered",
+    })
+    .increment(1);
+    let _ = outcome;
+}
+
+pub(crate) fn suspected(name: &LockName) {
+    tracing::info!(target: "polylock", %name, "hold suspect");
+    #[cfg(feature = "metrics")]
+    metrics::counter!("polylock_suspicions_total").increment(1);
+}
+
+pub(crate) fn handed_over(name: &LockName, outcome: Handed) {
+    tracing::debug!(target: "polylock", %name, ?outcome, "lock handed over");
+    #[cfg(feature = "metrics")]
+    metrics::counter!("polylock_hand_overs_total", "outcome" => match outcome {
+        Handed::Granted => "granted",
+        Handed::Yielded => "yielded",
+        Handed::Lost => "lost",
+        Handed::Unknown => "unknown",
+    })
+    .increment(1);
+}
+
+/// How long an acquire takes, and what comes of it.
+pub(crate) struct Waiting {
+    #[cfg(feature = "metrics")]
+    since: std::time::Instant,
+    outcome: &'static str,
+}
+
+impl Waiting {
+    pub(crate) fn begin() -> Self {
+        Self {
+            #[cfg(feature = "metrics")]
+            since: std::time::Instant::now(),
+            outcome: "cancelled",
+        }
+    }
+
+    pub(crate) fn ended(&mut self, name: &LockName, result: &Result<Option<Guard>>) {
+        self.outcome = match result {
+            Ok(Some(guard)) => {
+                tracing::debug!(target: "polylock", %name, token = guard.token().as_u64(), "lock acquired");
+                "acquired"
+            }
+            Ok(None) => "busy",
+            Err(error) => {
+                tracing::debug!(target: "polylock", %name, %error, "lock not acquired");
+                match error.kind() {
+                    ErrorKind::TimedOut => "timed_out",
+                    ErrorKind::Unavailable => "unavailable",
+                    _ => "failed",
+                }
+            }
+        };
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        #[cfg(feature = "metrics")]
+        metrics::histogram!("polylock_wait_seconds", "outcome" => self.outcome).record(self.since.elapsed());
+        let _ = self.outcome;
+    }
+}
+
+/// How long a hold lasts, and how it ends.
+#[derive(Debug)]
+pub(crate) struct Holding {
+    #[cfg(feature = "metrics")]
+    since: std::time::Instant,
+}
+
+impl Holding {
+    pub(crate) fn begin() -> Self {
+        Self {
+            #[cfg(feature = "metrics")]
+            since: std::time::Instant::now(),
+        }
+    }
+
+    /// Its last guard has let go.
+    pub(crate) fn released(&self) {
+        #[cfg(feature = "metrics")]
+        metrics::histogram!("polylock_hold_seconds", "ended" => "released").record(self.since.elapsed());
+    }
+
+    pub(crate) fn lost(&self, name: &LockName, token: FencingToken, state: &HoldState) {
+        let cause = match state {
+            HoldState::Lost(lost) => lost.cause(),
+            _ => LostCause::Expired,
+        };
+        tracing::warn!(target: "polylock", %name, token = token.as_u64(), %cause, "hold lost");
+        #[cfg(feature = "metrics")]
+        {
+            let cause = match cause {
+                LostCause::Expired => "expired",
+                LostCause::NotHeld => "not_held",
+                LostCause::Disconnected => "disconnected",
+            };
+            metrics::counter!("polylock_losses_total", "cause" => cause).increment(1);
+            metrics::histogram!("polylock_hold_seconds", "ended" => "lost").record(self.since.elapsed());
+        }
+    }
+}
