@@ -27,6 +27,9 @@ pub struct Config {
     /// What this process calls itself towards people. Defaults to nothing.
     #[cfg_attr(feature = "serde", serde(default))]
     pub label: Option<String>,
+    /// How many times in a row a lock may pass from one waiter of this process to the next. Defaults to 16.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub hand_overs: Option<u32>,
 }
 
 impl Config {
@@ -36,6 +39,7 @@ impl Config {
             url: url.into(),
             ttl: None,
             label: None,
+            hand_overs: None,
         }
     }
 
@@ -50,6 +54,14 @@ impl Config {
     #[must_use]
     pub fn with_label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
+        self
+    }
+
+    /// Sets how many times in a row a lock may pass from one waiter of this process to the next. Defaults to 16; see
+    /// [`Locker::with_hand_overs`].
+    #[must_use]
+    pub fn with_hand_overs(mut self, at_most: u32) -> Self {
+        self.hand_overs = Some(at_most);
         self
     }
 
@@ -71,13 +83,21 @@ impl Config {
     /// # Errors
     /// Those of [`connect_lazy`](crate::connect_lazy).
     pub fn connect_lazy(&self) -> Result<Locker> {
-        let Self { url, ttl, label } = self;
+        let Self {
+            url,
+            ttl,
+            label,
+            hand_overs,
+        } = self;
         let mut locker = crate::connect_lazy(url)?;
         if let Some(ttl) = *ttl {
             locker = locker.with_ttl(ttl);
         }
         if let Some(label) = label {
             locker = locker.with_label(label.as_str());
+        }
+        if let Some(hand_overs) = *hand_overs {
+            locker = locker.with_hand_overs(hand_overs);
         }
         Ok(locker)
     }
@@ -91,6 +111,7 @@ impl fmt::Debug for Config {
             .field("url", &format_args!("{scheme}:.."))
             .field("ttl", &self.ttl)
             .field("label", &self.label)
+            .field("hand_overs", &self.hand_overs)
             .finish()
     }
 }
@@ -111,8 +132,13 @@ mod tests {
     #[test]
     #[cfg(feature = "serde")]
     fn reads_durations_as_people_write_them() {
-        let config: Config = serde_json::from_str(r#"{"url": "memory:", "ttl": "1m 30s"}"#).unwrap();
-        assert_eq!(config, Config::new("memory:").with_ttl(Duration::from_secs(90)));
+        let config: Config = serde_json::from_str(r#"{"url": "memory:", "ttl": "1m 30s", "hand_overs": 4}"#).unwrap();
+        assert_eq!(
+            config,
+            Config::new("memory:")
+                .with_ttl(Duration::from_secs(90))
+                .with_hand_overs(4)
+        );
         assert!(serde_json::from_str::<Config>(r#"{"url": "memory:", "tll": "1s"}"#).is_err());
     }
 }

@@ -6,7 +6,7 @@ pub use config::Config;
 pub use connect::{connect, connect_lazy};
 pub use lock_core::{
     Ended, Error, ErrorKind, FencingToken, Guard, HoldState, Lock, LockName, Locker, Lost, LostCause, MemoryBackend,
-    Result, Watch, backend,
+    ReentryKey, Release, Result, Watch, backend,
 };
 
 mod config;
