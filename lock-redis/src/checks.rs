@@ -155,8 +155,8 @@ impl Facts {
         Self {
             version: get("redis_version"),
             run: get("run_id"),
-            // Valkey's name of it comes beside Redis's.
-            mode: get("redis_mode"),
+            // Redis's and Valkey's.
+            mode: get("redis_mode").or_else(|| get("server_mode")),
             role: get("role"),
             policy: get("maxmemory_policy"),
             appendonly: get("aof_enabled").map(|enabled| enabled == "1"),

@@ -1,5 +1,6 @@
 //! What the driver's errors mean for a lock.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use lock_core::{Error, ErrorKind};
@@ -31,7 +32,31 @@ pub(crate) fn is_final(error: &Error) -> bool {
     !error.is_retryable()
 }
 
-fn judge(error: &RedisError) -> (ErrorKind, &'static str) {
+fn judge(error: &RedisError) -> (ErrorKind, Cow<'static, str>) {
+    if code(error) == "NOPERM" {
+        let what = missing(error.detail().unwrap_or_default());
+        let what = format!("does not permit this user {what}: grant what RedisConfig::acl_rules lists");
+        return (ErrorKind::Denied, what.into());
+    }
+    let (kind, what) = judge_others(error);
+    (kind, what.into())
+}
+
+/// What the server says that a user may not, in our words.
+fn missing(detail: &str) -> Cow<'static, str> {
+    // Redis 7.0 does not say which command it was if a script ran it.
+    let named = detail
+        .split_once(" the '")
+        .and_then(|(_, rest)| rest.split_once("' command"));
+    match named {
+        Some((command, _)) => format!("the command {}", command.to_lowercase()).into(),
+        None if detail.contains("channel") => "the channel of an inbox".into(),
+        None if detail.contains("keys") || detail.contains("a key") => "a key of this lock".into(),
+        None => "a command that locks need".into(),
+    }
+}
+
+fn judge_others(error: &RedisError) -> (ErrorKind, &'static str) {
     use ErrorKind::{Denied, Misconfigured, Unavailable, Unexpected};
     match error.kind() {
         DriverKind::Io if error.is_timeout() => (
@@ -47,7 +72,7 @@ fn judge(error: &RedisError) -> (ErrorKind, &'static str) {
             Misconfigured,
             "is not a Redis server, or wants TLS: check host and port in the URL",
         ),
-        DriverKind::RESP3NotSupported => (Misconfigured, "is too old: version 6 or newer is needed"),
+        DriverKind::RESP3NotSupported => (Misconfigured, "is too old: version 7.0 or newer is needed"),
         DriverKind::AuthenticationFailed => (Denied, "refuses the user name or the password"),
         DriverKind::Server(_) | DriverKind::Extension => by_code(code(error), error.detail().unwrap_or_default()),
         _ => (Unexpected, "failed in a way that we did not expect"),
@@ -62,10 +87,6 @@ fn by_code(code: &str, detail: &str) -> (ErrorKind, &'static str) {
             "wants a password: put it into the URL (redis://user:password@host)",
         ),
         "WRONGPASS" => (Denied, "refuses the user name or the password"),
-        "NOPERM" => (
-            Denied,
-            "does not permit this user what locks need: grant the permissions that lock-redis lists in its documentation",
-        ),
         "DENIED" => (
             Denied,
             "refuses connections from elsewhere (protected mode): give it a password or bind it to an address",
@@ -94,7 +115,7 @@ fn by_code(code: &str, detail: &str) -> (ErrorKind, &'static str) {
             Misconfigured,
             "is one node of a Redis Cluster, which this backend does not support: use a server of its own",
         ),
-        "NOPROTO" => (Misconfigured, "is too old: version 6 or newer is needed"),
+        "NOPROTO" => (Misconfigured, "is too old: version 7.0 or newer is needed"),
         "WRONGTYPE" => (
             Misconfigured,
             "has something else under a key of this lock: another program uses that key, so choose another prefix",
@@ -111,21 +132,25 @@ fn by_code(code: &str, detail: &str) -> (ErrorKind, &'static str) {
         }
         "ERR" if detail.contains("unknown command") => (
             Misconfigured,
-            "does not know a command that locks need: it is too old (before version 6), is no Redis, or the command was renamed",
+            "does not know a command that locks need: it is too old (before version 7.0), is no Redis, or the command was renamed",
         ),
         _ => (Unexpected, "answered with an error that we did not expect"),
     }
 }
 
-/// The server's code for an error. That of a command within a script is wrapped in text before version 7, and still in
-/// 7.0 where a permission is missing.
+/// The server's code for an error. That of a command within a script is wrapped in text before version 7, and later too
+/// where a permission is missing.
 fn code(error: &RedisError) -> &str {
     let code = match error.kind() {
         DriverKind::Server(ServerErrorKind::ResponseError) => "ERR",
         _ => error.code().unwrap_or_default(),
     };
     let detail = error.detail().unwrap_or_default();
-    if code == "ERR" && detail.contains("user executing the script can't") {
+    // As 7.0 says it, and as later ones do.
+    let is_missing = |detail: &str| {
+        detail.contains("user executing the script can't") || detail.starts_with("ACL failure in script")
+    };
+    if code == "ERR" && is_missing(detail) {
         return "NOPERM";
     }
     if code != "ERR" || !detail.starts_with("Error running script") {
@@ -173,6 +198,10 @@ mod tests {
                 "ERR The user executing the script can't run this command or subcommand script: 0a1, on @user_script:9.",
                 Denied,
             ),
+            (
+                "ERR ACL failure in script: User app has no permissions to run the 'set' command script: 0a1, on @user_script:9.",
+                Denied,
+            ),
             ("DENIED Redis is running in protected mode", Denied),
             ("READONLY You can't write against a read only replica.", Unavailable),
             ("LOADING Redis is loading the dataset in memory", Unavailable),
@@ -212,6 +241,42 @@ mod tests {
         assert!(is_wrong_type(&error));
         let error = answered("ERR Error running script (call to f_0a1): @user_script:12: -READONLY You can't write");
         assert!(is_read_only(&error));
+    }
+
+    #[test]
+    fn a_missing_permission_is_named() {
+        let cases = [
+            (
+                "NOPERM this user has no permissions to run the 'evalsha' command",
+                "the command evalsha",
+            ),
+            (
+                "ERR ACL failure in script: User app has no permissions to run the 'pexpire' command script: on @user_script:1.",
+                "the command pexpire",
+            ),
+            (
+                "NOPERM this user has no permissions to access one of the keys used as arguments",
+                "a key of this lock",
+            ),
+            ("NOPERM No permissions to access a key", "a key of this lock"),
+            (
+                "ERR ACL failure in script: No permissions to access a channel script: on @user_script:1.",
+                "the channel of an inbox",
+            ),
+            (
+                "NOPERM this user has no permissions to access one of the channels used as arguments",
+                "the channel of an inbox",
+            ),
+            (
+                "ERR The user executing the script can't run this command or subcommand script: 0a1, on @user_script:9.",
+                "a command that locks need",
+            ),
+        ];
+        for (line, what) in cases {
+            let error = explain(answered(line), &"cache:6379");
+            let said = format!("does not permit this user {what}: grant what RedisConfig::acl_rules lists");
+            assert!(error.to_string().ends_with(&said), "{line}: {error}");
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! polylock's Redis backend: locks in one Redis or Valkey, version 6 or newer.
+//! polylock's Redis backend: locks in one Redis (7.0 or newer) or Valkey. Tested on Redis 7.0, Redis 8 and Valkey 9.
 //!
 //! ```no_run
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
@@ -51,20 +51,31 @@
 //!   fence of a name with a hash tag is `{TAG}:fence:KEY`.
 //!
 //! # Server settings
+//! They are looked at whenever a connection is made, as far as the user may see them (`INFO`, `CONFIG GET`):
+//! [`Checks`] says what becomes of those by which locks are lost, [`RedisBackend::findings`] has them. A server that
+//! cannot keep locks at all is refused: one before version 7.0, a node of a Redis Cluster, a Sentinel, a replica. (A
+//! replica is asked again until the connect timeout ends, as it may be promoted. A primary that becomes one is left, and
+//! its address looked up anew.)
+//!
 //! - `maxmemory-policy noeviction`: any other may evict locks that are held.
 //! - `appendonly yes` and `appendfsync always`, or locks may be forgotten in a crash. With `everysec`, start a crashed
 //!   server only after the longest ttl has passed.
 //! - Keep its clock by slewing, never by steps.
 //!
 //! # Permissions needed
-//! For the default prefix:
+//! The whole conformance suite runs as this user, here with the default prefix; [`RedisConfig::acl_rules`] gives the
+//! rules for any configuration (a database other than 0 has to be selected).
 //!
 //! ```text
-//! ACL SETUSER app on >PASSWORD -@all ~polylock:* ~{polylock:* ~{*}:fence:polylock:* +hello +auth +ping
-//!     +eval +evalsha +script|load +time +get +getrange +set +del +pttl +pexpire
+//! ACL SETUSER app reset on >PASSWORD
+//!     ~polylock:* ~{polylock:* ~{*}:fence:polylock:* ~{*}:queue:polylock:* &polylock:inbox:*
+//!     +del +eval +evalsha +exists +get +getrange +pexpire +pexpireat +ping +pttl +publish +pubsub|numsub
+//!     +set +subscribe +time +zadd +zcard +zcount +zrange +zrangebyscore +zrank +zrem +zrevrange
+//!     +zrevrangebyscore +zscore
 //! ```
 //!
-//! `script|load` may be missing; then the first request of each kind takes two round trips.
+//! Also of use: `+script|load`, or the first request of each kind takes two round trips; `+info` and `+config|get`, or
+//! nothing is known of the settings; `+client|setinfo`, or `CLIENT LIST` does not show the library.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
@@ -85,5 +96,6 @@ mod hold;
 mod inbox;
 mod keys;
 mod look;
+mod permissions;
 mod reply;
 mod script;

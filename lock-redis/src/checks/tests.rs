@@ -91,6 +91,10 @@ fn servers_that_cannot_keep_locks() {
             "redis_version:7.0.0 redis_mode:cluster role:slave",
             Some(Obstacle::Cluster),
         ),
+        (
+            "redis_version:7.2.4 server_mode:cluster role:master",
+            Some(Obstacle::Cluster),
+        ),
         ("redis_version:7.0.0 redis_mode:sentinel", Some(Obstacle::Sentinel)),
         ("role:master", None),
     ];

@@ -58,10 +58,13 @@ impl Dialer {
         })
     }
 
-    /// Connects, and makes sure that the server serves, knows the scripts, and tells us whose turn it is. Has no time limit of its own.
+    /// Connects, and makes sure that the server serves, can keep locks, knows the scripts, and tells us whose turn it
+    /// is. Has no time limit of its own.
     pub(crate) async fn dial(&self) -> Result<Dialed> {
-        let (dialed, answers) = self.connect().await.map_err(|error| explain(error, self))?;
+        let (mut dialed, answers) = self.connect().await.map_err(|error| explain(error, self))?;
         self.checker.judge(&answers, self)?;
+        let subscribed = dialed.connection.subscribe(self.inbox.channel()).await;
+        subscribed.map_err(|error| explain(error, self))?;
         Ok(dialed)
     }
 
@@ -99,7 +102,6 @@ impl Dialer {
         // Refusals are among the answers: where SCRIPT LOAD is not permitted, EVAL does for it.
         let mut answers = connection.send_packed_commands(&commands, 0, commands.len()).await?;
         answers.truncate(asked);
-        connection.subscribe(self.inbox.channel()).await?;
         Ok((Dialed { connection, ended }, answers))
     }
 }

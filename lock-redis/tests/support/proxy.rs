@@ -12,6 +12,7 @@ use super::until;
 /// Forwards every connection; ends with the test's runtime.
 pub(crate) struct Proxy {
     pub(crate) address: String,
+    to: Arc<Mutex<String>>,
     connections: Arc<Mutex<Vec<Connection>>>,
 }
 
@@ -29,8 +30,18 @@ impl Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("it is bound").to_string();
         let connections = Arc::new(Mutex::new(Vec::new()));
-        tokio::spawn(serve(listener, to.to_owned(), connections.clone()));
-        Self { address, connections }
+        let to = Arc::new(Mutex::new(to.to_owned()));
+        tokio::spawn(serve(listener, to.clone(), connections.clone()));
+        Self {
+            address,
+            to,
+            connections,
+        }
+    }
+
+    /// Later connections lead there.
+    pub(crate) fn lead_to(&self, to: &str) {
+        *self.to.lock().expect("no panics") = to.to_owned();
     }
 
     /// Requests on today's connections wait; later connections are not concerned.
@@ -67,9 +78,10 @@ impl Proxy {
     }
 }
 
-async fn serve(listener: TcpListener, to: String, connections: Arc<Mutex<Vec<Connection>>>) {
+async fn serve(listener: TcpListener, to: Arc<Mutex<String>>, connections: Arc<Mutex<Vec<Connection>>>) {
     while let Ok((client, _)) = listener.accept().await {
-        let Ok(server) = TcpStream::connect(&to).await else {
+        let to = to.lock().expect("no panics").clone();
+        let Ok(server) = TcpStream::connect(to).await else {
             continue;
         };
         let (from_client, to_client) = client.into_split();

@@ -1,0 +1,131 @@
+//! What a user of the server must be permitted.
+
+use crate::config::RedisConfig;
+
+/// Of the connection itself.
+const CONNECTION: [&str; 4] = ["eval", "evalsha", "ping", "subscribe"];
+
+/// Of the scripts: a script may run what its user may. A test reads the scripts.
+const SCRIPTS: [&str; 21] = [
+    "del",
+    "exists",
+    "get",
+    "getrange",
+    "pexpire",
+    "pexpireat",
+    "pttl",
+    "publish",
+    "pubsub|numsub",
+    "set",
+    "time",
+    "zadd",
+    "zcard",
+    "zcount",
+    "zrange",
+    "zrangebyscore",
+    "zrank",
+    "zrem",
+    "zrevrange",
+    "zrevrangebyscore",
+    "zscore",
+];
+
+impl RedisConfig {
+    /// The rules of the smallest ACL user that can lock with this configuration, to stand behind
+    /// `ACL SETUSER name reset on >password`: keys, channels and commands. Nothing of it can be left out.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), lock_core::Error> {
+    /// let config = lock_redis::RedisConfig::from_url("redis://app:secret@cache?prefix=shop:")?;
+    /// println!("ACL SETUSER app reset on >PASSWORD {}", config.acl_rules().join(" "));
+    /// # assert!(config.acl_rules().contains(&"~shop:*".to_owned()));
+    /// # Ok(()) }
+    /// ```
+    pub fn acl_rules(&self) -> Vec<String> {
+        let prefix = as_pattern(self.prefix());
+        let mut rules: Vec<String> = match &*prefix {
+            // Redis takes no other pattern beside it.
+            "" => vec!["~*".into()],
+            _ => ["", "{", "{*}:fence:", "{*}:queue:"]
+                .map(|before| format!("~{before}{prefix}*"))
+                .into(),
+        };
+        rules.push(format!("&{prefix}inbox:*"));
+        // Without a database the driver does not select one.
+        let select = (self.info().redis_settings().db() != 0).then_some("select");
+        let mut commands: Vec<&str> = CONNECTION.into_iter().chain(SCRIPTS).chain(select).collect();
+        commands.sort_unstable();
+        rules.extend(commands.iter().map(|command| format!("+{command}")));
+        rules
+    }
+}
+
+/// That matches this text alone, as far as a rule can say it: white space in it would end the rule.
+fn as_pattern(text: &str) -> String {
+    let mut pattern = String::new();
+    for c in text.chars() {
+        match c {
+            '*' | '?' | '[' | ']' | '\\' => pattern.extend(['\\', c]),
+            c if c.is_ascii_whitespace() => pattern.push('?'),
+            c => pattern.push(c),
+        }
+    }
+    pattern
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_scripts_use_these_commands_and_no_others() {
+        let mut used = BTreeSet::new();
+        let scripts = fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/scripts")).expect("it is there");
+        for script in scripts {
+            let text = fs::read_to_string(script.expect("a script").path()).expect("it is text");
+            for call in text.split("redis.call('").chain(text.split("redis.pcall('")).skip(1) {
+                let words: Vec<&str> = call.split(',').map(|word| word.trim().trim_matches('\'')).collect();
+                let command = words[0].split('\'').next().unwrap_or_default().to_lowercase();
+                if call.starts_with(|c: char| c.is_ascii_uppercase()) {
+                    used.insert(match &*command {
+                        "pubsub" => format!("pubsub|{}", words[1].to_lowercase()),
+                        _ => command,
+                    });
+                }
+            }
+        }
+        let listed: BTreeSet<String> = SCRIPTS.map(String::from).into();
+        assert_eq!(listed, used, "list what the scripts call, and say it in lib.rs too");
+    }
+
+    #[test]
+    fn the_documentation_says_the_same() {
+        let rules = RedisConfig::new("cache", 6379).acl_rules().join(" ");
+        let documentation: Vec<&str> = include_str!("lib.rs")
+            .lines()
+            .filter_map(|line| line.strip_prefix("//! "))
+            .flat_map(str::split_whitespace)
+            .collect();
+        assert!(documentation.join(" ").contains(&rules), "write into lib.rs: {rules}");
+    }
+
+    #[test]
+    fn a_database_has_to_be_selected() {
+        let config = RedisConfig::new("cache", 6379).with_database(2);
+        assert!(config.acl_rules().contains(&"+select".to_owned()));
+    }
+
+    #[test]
+    fn a_prefix_is_no_pattern() {
+        let config = RedisConfig::new("cache", 6379).with_prefix("a*[b] c\\?");
+        assert_eq!(config.acl_rules()[0], "~a\\*\\[b\\]?c\\\\\\?*");
+        let rules = RedisConfig::new("cache", 6379).with_prefix("").acl_rules();
+        assert_eq!(
+            rules.iter().filter(|rule| rule.starts_with('~')).collect::<Vec<_>>(),
+            ["~*"]
+        );
+    }
+}

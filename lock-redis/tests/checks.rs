@@ -1,0 +1,368 @@
+//! What a server is asked when a connection to it is made.
+
+use std::error::Error as _;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lock_core::backend::DistributedLock;
+use lock_core::{Error, ErrorKind};
+use lock_redis::{Checks, Finding, RedisBackend, RedisConfig};
+use support::proxy::Proxy;
+use support::{World, granted, in_the_end, name, refused, release, request, take, until};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tracing::field::{Field, Visit};
+use tracing::span;
+
+mod support;
+
+/// So long that nobody who fails "at once" has waited for it.
+const LONG: Duration = Duration::from_secs(600);
+const SHORT: Duration = Duration::from_millis(300);
+
+const POLICY: &str = "maxmemory-policy allkeys-lru";
+
+/// A server that loses locks in two ways.
+async fn careless() -> World {
+    let server = testbed::Redis::new()
+        .setting("maxmemory-policy", ["allkeys-lru"])
+        .setting("appendonly", ["no"]);
+    World::of(server).await
+}
+
+#[tokio::test]
+async fn each_run_of_a_server_is_warned_of_once() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let told = Told::default();
+    let _listening = tracing::subscriber::set_default(told.clone());
+    let mut world = careless().await;
+    if world.server.is_external() {
+        return;
+    }
+    let backend = world.backend();
+    assert_eq!(backend.findings(), [], "nothing is known before the first connection");
+    backend.connect().await.expect("a warning is no refusal");
+    let policy = "allkeys-lru".to_owned();
+    assert_eq!(backend.findings(), [Finding::Evicts { policy }, Finding::KeepsNothing]);
+    let warnings = told.lines();
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    for (warning, parts) in warnings.iter().zip([
+        [POLICY, "set maxmemory-policy noeviction"],
+        ["appendonly no", "set appendonly yes"],
+    ]) {
+        assert!(parts.iter().all(|part| warning.contains(part)), "{warning}");
+        assert!(warning.contains(world.server.address()), "{warning}");
+    }
+
+    // Another connection to the same run says nothing new.
+    let hold = take(&backend, "a").await;
+    let _: i64 = world.raw(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
+    until("the connection is replaced", async || {
+        backend.status(&name("a")).await.is_ok_and(|_| clients_killed(&backend))
+    })
+    .await;
+    assert!(release(&hold).await);
+    assert_eq!(told.lines().len(), 2, "{:?}", told.lines());
+
+    world.server.restart().await.expect("it starts again");
+    world.reconnect().await;
+    in_the_end(async || backend.connect().await).await;
+    assert_eq!(told.lines().len(), 4, "{:?}", told.lines());
+}
+
+/// Whether it is connected anew.
+fn clients_killed(backend: &RedisBackend) -> bool {
+    let shown = format!("{backend:?}");
+    shown.contains("generation: 2") && shown.contains("phase: \"up\"")
+}
+
+#[tokio::test]
+async fn settings_may_be_refused() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = careless().await;
+    if world.server.is_external() {
+        return;
+    }
+    let url = format!("{}?checks=refuse", world.server.url());
+    let config = RedisConfig::from_url(&url)
+        .expect("a good URL")
+        .with_connect_timeout(LONG);
+    let backend = RedisBackend::new(config).expect("a good configuration");
+    let error = backend.connect().await.expect_err("it is careless");
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:?}");
+    for part in [
+        POLICY,
+        "set maxmemory-policy noeviction",
+        "set appendonly yes",
+        world.server.address(),
+    ] {
+        assert!(error.to_string().contains(part), "{error}");
+    }
+    assert_eq!(refused(&backend, "a").await.kind(), ErrorKind::Misconfigured);
+    assert!(!world.exists("a").await);
+
+    for (setting, value) in [
+        ("maxmemory-policy", "noeviction"),
+        ("appendonly", "yes"),
+        ("appendfsync", "everysec"),
+    ] {
+        let _: () = world.raw(&["CONFIG", "SET", setting, value]).await;
+    }
+    let error = backend.connect().await.expect_err("it is still a bit careless");
+    assert!(error.to_string().contains("appendfsync everysec"), "{error}");
+    let _: () = world.raw(&["CONFIG", "SET", "appendfsync", "always"]).await;
+    backend.connect().await.expect("all is well");
+    assert_eq!(backend.findings(), []);
+}
+
+#[tokio::test]
+async fn without_checks_nothing_is_asked() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = careless().await;
+    if world.server.is_external() {
+        return;
+    }
+    // Testbed itself asks for INFO while the server starts.
+    let _: () = world.raw(&["CONFIG", "RESETSTAT"]).await;
+    let backend = RedisBackend::new(world.config().with_checks(Checks::Off)).expect("a good configuration");
+    assert!(release(&take(&backend, "a").await).await);
+    assert_eq!(backend.findings(), []);
+    let statistics: String = world.raw(&["INFO", "commandstats"]).await;
+    assert!(statistics.contains("cmdstat_evalsha"), "{statistics}");
+    for command in ["cmdstat_info:", "cmdstat_config|get:"] {
+        assert!(!statistics.contains(command), "{statistics}");
+    }
+}
+
+#[tokio::test]
+async fn a_user_who_may_not_ask_is_left_in_peace() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = careless().await;
+    if world.server.is_external() {
+        return;
+    }
+    let _: () = world
+        .raw(&[
+            "ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all", "-info", "-config",
+        ])
+        .await;
+    let config = world.config().with_user("app").with_password("pw");
+    let backend = RedisBackend::new(config.clone()).expect("a good configuration");
+    backend
+        .connect()
+        .await
+        .expect("what is not known is not held against it");
+    assert_eq!(backend.findings(), []);
+
+    let strict = RedisBackend::new(config.with_checks(Checks::Refuse).with_connect_timeout(LONG)).expect("it is good");
+    let error = strict.connect().await.expect_err("it cannot be checked");
+    assert_eq!(error.kind(), ErrorKind::Denied);
+    assert!(error.to_string().contains("permit +info"), "{error}");
+
+    // As where a provider keeps CONFIG to itself.
+    let _: () = world.raw(&["ACL", "SETUSER", "app", "+info"]).await;
+    let _: () = world.raw(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).await;
+    let _: () = world.raw(&["CONFIG", "SET", "appendonly", "yes"]).await;
+    let _: () = world.raw(&["CONFIG", "SET", "appendfsync", "everysec"]).await;
+    strict.connect().await.expect("appendfsync is not known");
+}
+
+#[tokio::test]
+async fn a_node_of_a_cluster_is_refused_at_once() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let server = testbed::Redis::new().setting("cluster-enabled", ["yes"]);
+    let server = server.start().await.expect("a Redis");
+    if server.is_external() {
+        return;
+    }
+    let error = failure(&server.url()).await;
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:?}");
+    assert!(error.to_string().contains("Redis Cluster"), "{error}");
+}
+
+#[tokio::test]
+async fn old_servers_and_sentinels_are_refused_at_once() {
+    let old = fake("redis_version:6.2.14\r\nredis_mode:standalone\r\nrole:master\r\n").await;
+    let error = failure(&old).await;
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:?}");
+    assert!(
+        error
+            .to_string()
+            .contains("is version 6.2.14: version 7.0 or newer is needed"),
+        "{error}"
+    );
+    let sentinel = fake("redis_version:8.0.2\r\nredis_mode:sentinel\r\n").await;
+    let error = failure(&sentinel).await;
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:?}");
+    assert!(error.to_string().contains("is a Sentinel"), "{error}");
+}
+
+#[tokio::test]
+async fn a_replica_is_refused_until_it_is_a_primary() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    if world.server.is_external() {
+        return;
+    }
+    // Of a primary that nobody reaches. Writable or not: what it is told it forgets.
+    let _: () = world.raw(&["REPLICAOF", "127.0.0.1", "1"]).await;
+    for read_only in ["yes", "no"] {
+        let _: () = world.raw(&["CONFIG", "SET", "replica-read-only", read_only]).await;
+        let short = RedisBackend::new(world.config().with_connect_timeout(SHORT)).expect("a good configuration");
+        let error = short.connect().await.expect_err("it is a replica");
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        let cause = error.source().expect("what it is").to_string();
+        assert!(
+            cause.contains("is a replica") && cause.contains("put the primary's address"),
+            "{cause}"
+        );
+    }
+    let patient = RedisBackend::new(world.config().with_connect_timeout(LONG)).expect("a good configuration");
+    let connecting = tokio::spawn({
+        let patient = patient.clone();
+        async move { patient.connect().await }
+    });
+    until("it has asked", async || format!("{patient:?}").contains("connecting")).await;
+    let _: () = world.raw(&["REPLICAOF", "NO", "ONE"]).await;
+    connecting.await.expect("no panic").expect("it is a primary now");
+}
+
+#[tokio::test]
+async fn a_demoted_primary_is_left_for_the_server_that_its_name_leads_to() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let (old, new) = (World::new().await, World::new().await);
+    if old.server.is_external() {
+        return;
+    }
+    let name = Proxy::start(old.server.address()).await;
+    let config = RedisConfig::from_url(&format!("redis://{}", name.address)).expect("a good URL");
+    let backend = RedisBackend::new(config.with_prefix(&new.prefix)).expect("a good configuration");
+    assert!(release(&take(&backend, "a").await).await);
+    assert_eq!(name.connections(), 1);
+
+    // The old one stays up, and so does the connection to it.
+    name.lead_to(new.server.address());
+    let [host, port] = [
+        new.server.address().split(':').next(),
+        new.server.address().split(':').nth(1),
+    ];
+    let _: () = old
+        .raw(&["REPLICAOF", host.expect("a host"), port.expect("a port")])
+        .await;
+    let hold = in_the_end(async || match backend.acquire(&request("b", support::TTL).0).await {
+        Ok(lock_core::backend::Attempt::Granted(hold, _)) => Ok(hold),
+        Ok(other) => panic!("nobody else has it: {other:?}"),
+        Err(error) => Err(error),
+    })
+    .await;
+    assert_eq!(name.connections(), 2, "one that was read-only, and one that is not");
+    assert!(new.exists("b").await);
+    assert!(release(&hold).await);
+    granted(&backend, &request("c", support::TTL).0).await;
+}
+
+/// How connecting fails, at once.
+async fn failure(url: &str) -> Error {
+    let config = RedisConfig::from_url(url)
+        .expect("a good URL")
+        .with_connect_timeout(LONG);
+    let backend = RedisBackend::new(config).expect("a good configuration");
+    backend.connect().await.expect_err("it must fail")
+}
+
+/// Answers as a Redis of which INFO says this.
+async fn fake(info: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut told = vec![0; 1 << 16];
+                while let Ok(length @ 1..) = client.read(&mut told).await {
+                    let answers = answers(&String::from_utf8_lossy(&told[..length]), info);
+                    // The client may hang up at any time.
+                    let _ = client.write_all(answers.as_bytes()).await;
+                }
+            });
+        }
+    });
+    format!("redis://{address}")
+}
+
+/// One for each command. Its name is the first argument, and so short that it comes in one piece.
+fn answers(told: &str, info: &str) -> String {
+    let mut lines = told.lines().peekable();
+    let mut answers = String::new();
+    while let Some(line) = lines.next() {
+        if !line.starts_with('*') {
+            continue;
+        }
+        let command = lines.nth(1).unwrap_or_default();
+        answers += &match command {
+            "HELLO" => "%1\r\n$5\r\nproto\r\n:3\r\n".to_owned(),
+            "CLIENT" => "+OK\r\n".to_owned(),
+            "PING" => "+PONG\r\n".to_owned(),
+            "INFO" => format!("${}\r\n{info}\r\n", info.len()),
+            _ => "-ERR unknown\r\n".to_owned(),
+        };
+    }
+    answers
+}
+
+/// What was warned of on this thread.
+#[derive(Clone, Default)]
+struct Told(Arc<Mutex<Vec<String>>>);
+
+impl Told {
+    fn lines(&self) -> Vec<String> {
+        self.0.lock().expect("no panics").clone()
+    }
+}
+
+impl tracing::Subscriber for Told {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target().starts_with("lock_redis") && *metadata.level() == tracing::Level::WARN
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut line = Line::default();
+        event.record(&mut line);
+        self.0.lock().expect("no panics").push(line.0);
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+#[derive(Default)]
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.0 += &format!("{field}={value:?} ");
+    }
+}
