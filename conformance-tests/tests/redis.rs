@@ -1,4 +1,5 @@
-//! The suite on Redis: the distribution's own, and those of other makers and versions.
+//! The suite on Redis: the distribution's own, also for a user who may do what is documented and no more, and those of
+//! other makers and versions.
 
 mod servers;
 
@@ -17,37 +18,88 @@ use testbed::{Edition, Redis, Server};
 use tokio::sync::OnceCell;
 
 conformance!(redis, RedisHarness<Own>);
+conformance!(redis_acl, RedisHarness<LeastPrivilege>);
 conformance!(redis8, RedisHarness<Redis8>);
 conformance!(valkey9, RedisHarness<Valkey9>);
 
-/// Which server.
+/// Which server, and who one is to it.
 trait Which: Debug + Send + Sync + 'static {
-    const EDITION: Edition;
+    fn server() -> Redis;
 
     /// The one that cases share.
     fn shared() -> &'static OnceCell<Server>;
+
+    /// Its URL for clients.
+    fn url(server: &Server) -> Result<String, NoServer> {
+        Ok(server.url())
+    }
 }
 
-/// One for each line: a type, and its edition.
-macro_rules! which {
-    ($($name:ident)+) => {
-        $(
-            #[derive(Debug)]
-            struct $name;
-
-            impl Which for $name {
-                const EDITION: Edition = Edition::$name;
-
-                fn shared() -> &'static OnceCell<Server> {
-                    static SHARED: OnceCell<Server> = OnceCell::const_new();
-                    &SHARED
-                }
-            }
-        )+
+macro_rules! shared {
+    () => {
+        fn shared() -> &'static OnceCell<Server> {
+            static SHARED: OnceCell<Server> = OnceCell::const_new();
+            &SHARED
+        }
     };
 }
 
-which!(Own Redis8 Valkey9);
+#[derive(Debug)]
+struct Own;
+
+impl Which for Own {
+    fn server() -> Redis {
+        Redis::new()
+    }
+
+    shared!();
+}
+
+#[derive(Debug)]
+struct Redis8;
+
+impl Which for Redis8 {
+    fn server() -> Redis {
+        Redis::new().edition(Edition::Redis8)
+    }
+
+    shared!();
+}
+
+#[derive(Debug)]
+struct Valkey9;
+
+impl Which for Valkey9 {
+    fn server() -> Redis {
+        Redis::new().edition(Edition::Valkey9)
+    }
+
+    shared!();
+}
+
+#[derive(Debug)]
+struct LeastPrivilege;
+
+impl Which for LeastPrivilege {
+    fn server() -> Redis {
+        let rules = RedisConfig::new("localhost", 6379).with_prefix(PREFIX).acl_rules();
+        let user = ["app", "reset", "on", ">sesame"].map(String::from);
+        Redis::new().setting("user", user.into_iter().chain(rules))
+    }
+
+    shared!();
+
+    fn url(server: &Server) -> Result<String, NoServer> {
+        if server.is_external() {
+            let why = format!("the server at {} is not ours to add a user to", server.address());
+            return Err(NoServer::Offline(why));
+        }
+        Ok(format!("redis://app:sesame@{}", server.address()))
+    }
+}
+
+/// What all names begin with.
+const PREFIX: &str = "suite:";
 
 #[derive(Debug)]
 struct RedisHarness<W> {
@@ -58,16 +110,15 @@ struct RedisHarness<W> {
 }
 
 fn prefix(namespace: &str) -> String {
-    format!("{namespace}:")
+    format!("{PREFIX}{namespace}:")
 }
 
 #[async_trait]
 impl<W: Which> Harness for RedisHarness<W> {
     async fn start(server: ServerUse) -> Result<Self, NoServer> {
-        let start = || Redis::new().edition(W::EDITION).start();
-        let server = servers::server_for(server, W::shared(), start).await?;
+        let server = servers::server_for(server, W::shared(), || W::server().start()).await?;
         Ok(Self {
-            url: server.url(),
+            url: W::url(&server)?,
             server: Some(server),
             which: PhantomData,
         })

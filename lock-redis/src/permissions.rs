@@ -50,7 +50,7 @@ impl RedisConfig {
                 .map(|before| format!("~{before}{prefix}*"))
                 .into(),
         };
-        rules.push(format!("&{prefix}inbox:*"));
+        rules.push(format!("&{prefix}*"));
         // Without a database the driver does not select one.
         let select = (self.info().redis_settings().db() != 0).then_some("select");
         let mut commands: Vec<&str> = CONNECTION.into_iter().chain(SCRIPTS).chain(select).collect();

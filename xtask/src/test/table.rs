@@ -6,9 +6,10 @@ use super::report::{Report, Verdict};
 
 /// The suite's modules, one for each way to lock, in the order of the columns. A test "redis::exclusion_tasks" is the
 /// case "exclusion_tasks" on "redis".
-const BACKENDS: [&str; 7] = [
+const BACKENDS: [&str; 8] = [
     "memory",
     "redis",
+    "redis_acl",
     "redis8",
     "valkey9",
     "mysql_row",
