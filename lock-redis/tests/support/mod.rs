@@ -15,6 +15,7 @@ use redis::{FromRedisValue, RedisResult};
 use tokio::time::{Instant, sleep};
 
 pub(crate) mod proxy;
+pub(crate) mod waiter;
 
 pub(crate) const TTL: Duration = Duration::from_secs(60);
 
@@ -46,6 +47,13 @@ impl World {
             .with_prefix(&self.prefix)
     }
 
+    /// By another way to the server.
+    pub(crate) fn config_at(&self, address: &str) -> RedisConfig {
+        RedisConfig::from_url(&self.server.url_at(address))
+            .expect("a good URL")
+            .with_prefix(&self.prefix)
+    }
+
     pub(crate) fn backend(&self) -> RedisBackend {
         RedisBackend::new(self.config()).expect("a good configuration")
     }
@@ -72,6 +80,33 @@ impl World {
 
     pub(crate) fn fence_key(&self, name: &str) -> String {
         format!("{{{}{name}}}:fence", self.prefix)
+    }
+
+    pub(crate) fn queue_key(&self, name: &str) -> String {
+        format!("{{{}{name}}}:queue", self.prefix)
+    }
+
+    /// The holder ids that wait, in their order.
+    pub(crate) async fn queue(&self, name: &str) -> Vec<String> {
+        let places: Vec<String> = self.raw(&["ZRANGEBYSCORE", &self.queue_key(name), "-inf", "(0"]).await;
+        places
+            .iter()
+            .map(|place| place[..HolderId::HEX_DIGITS].to_owned())
+            .collect()
+    }
+
+    /// What the server has under the lock's key; empty: nothing.
+    pub(crate) async fn value(&self, name: &str) -> String {
+        let value: Option<String> = self.raw(&["GET", &self.lock_key(name)]).await;
+        value.unwrap_or_default()
+    }
+
+    /// How often scripts were run from outside, by anybody.
+    pub(crate) async fn scripts_run(&self) -> u64 {
+        let info: String = self.raw(&["INFO", "commandstats"]).await;
+        let lines = info.lines().filter(|line| line.starts_with("cmdstat_eval"));
+        let calls = |line: &str| -> u64 { line.split(['=', ',']).nth(1).expect("calls").parse().expect("a number") };
+        lines.map(calls).sum()
     }
 
     pub(crate) async fn exists(&self, name: &str) -> bool {

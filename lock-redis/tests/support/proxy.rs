@@ -58,13 +58,18 @@ impl Proxy {
         });
     }
 
-    /// Lets go what was held back, and waits until the server has executed everything that the first connection sent
-    /// and has closed it.
-    pub(crate) async fn drain_the_first(&self) {
+    /// Lets go what was held back.
+    pub(crate) fn let_go(&self) {
         self.each(|connection| {
             connection.requests.send_replace(false);
             connection.answers.send_replace(false);
         });
+    }
+
+    /// Lets go what was held back, and waits until the server has executed everything that the first connection sent
+    /// and has closed it.
+    pub(crate) async fn drain_the_first(&self) {
+        self.let_go();
         let first = self.connections.lock().expect("no panics")[0].ended.clone();
         until("the first connection ends", async || *first.borrow()).await;
     }

@@ -1,0 +1,114 @@
+//! A server whose clock is set.
+
+use std::time::Duration;
+
+use lock_core::backend::{Renewal, RequestOptions, Terms};
+use support::waiter::Waiter;
+use support::{TTL, World, busy, granted, name, release, request, take, until};
+use tokio::time::Instant;
+
+mod support;
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR_NANOS: i64 = 3_600_000_000_000;
+
+/// `None` where the server is not ours.
+async fn world_with_a_clock() -> Option<(World, testbed::Clock)> {
+    let clock = testbed::Clock::new().expect("a clock");
+    let world = World::of(testbed::Redis::new().clock(&clock)).await;
+    (!world.server.is_external()).then_some((world, clock))
+}
+
+#[tokio::test]
+async fn a_clock_set_back_lengthens_no_hold_and_whoever_asks_shortens_none() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let Some((world, clock)) = world_with_a_clock().await else {
+        return;
+    };
+    let backend = world.backend();
+    let hold = take(&backend, "a").await;
+    clock.set(-HOUR_NANOS).expect("it is set");
+    assert!(world.rest("a").await > TTL + 1000 * SECOND, "as Redis has it");
+    // An asker whose own ttl is short.
+    let (other, _control) = request("a", SECOND);
+    busy(&world.backend(), &other).await;
+    let rest = world.rest("a").await;
+    assert!(rest <= TTL && rest > TTL / 2, "{rest:?}");
+    assert!(matches!(hold.renew(TTL).await.expect("an answer"), Renewal::Renewed(_)));
+    assert!(release(&hold).await);
+
+    let next = granted(&backend, &other).await;
+    assert!(next.token() > hold.token(), "though the clock is behind the last token");
+    assert!(release(&next).await);
+}
+
+#[tokio::test]
+async fn the_longest_term_that_a_holder_asked_for_is_remembered() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let Some((world, clock)) = world_with_a_clock().await else {
+        return;
+    };
+    let backend = world.backend();
+    let terms = Terms::new(SECOND * 30).label("one with a label");
+    let hold = granted(&backend, &RequestOptions::new(name("a"), terms).start().0).await;
+    for ttl in [20 * TTL, TTL, SECOND] {
+        assert!(matches!(hold.renew(ttl).await.expect("an answer"), Renewal::Renewed(_)));
+    }
+    assert!(world.value("a").await.ends_with(" 1200000 one with a label"));
+    clock.set(-HOUR_NANOS).expect("it is set");
+    busy(&world.backend(), &request("a", SECOND).0).await;
+    let rest = world.rest("a").await;
+    assert!(rest <= 20 * TTL && rest > 10 * TTL, "{rest:?}: the extension counts");
+    assert!(release(&hold).await);
+}
+
+#[tokio::test]
+async fn places_from_before_a_step_back_end_in_time() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let Some((world, clock)) = world_with_a_clock().await else {
+        return;
+    };
+    let hold = take(&world.backend(), "a").await;
+    let hung = support::waiter::Hung::queued(&world, "a", TTL).await;
+    clock.set(-HOUR_NANOS).expect("it is set");
+    let waiter = Waiter::queued(&world, &world.backend(), "a", TTL).await;
+    let left: u64 = world.raw(&["PTTL", &world.queue_key("a")]).await;
+    assert!(left <= 15_000, "{left}");
+    assert_eq!(world.queue("a").await, [hung.waiter.id(), waiter.id()]);
+    assert!(release(&hold).await);
+    assert!(release(&waiter.granted().await).await);
+}
+
+#[tokio::test]
+async fn a_step_forward_ends_holds_and_places_and_waiters_come_back() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let Some((world, clock)) = world_with_a_clock().await else {
+        return;
+    };
+    let ttl = 3 * SECOND;
+    let (request, _control) = request("a", ttl);
+    let hold = granted(&world.backend(), &request).await;
+    let waiter = Waiter::queued(&world, &world.backend(), "a", ttl).await;
+    let start = Instant::now();
+    clock.set(HOUR_NANOS).expect("it is set");
+    until("the hold has ended", async || {
+        !world.value("a").await.starts_with(&request.holder().to_string())
+    })
+    .await;
+    let next = waiter.granted().await;
+    assert!(start.elapsed() < ttl, "a refresh finds the name free");
+    assert!(next.token() > hold.token());
+    assert!(!release(&hold).await);
+    assert!(release(&next).await);
+    clock.set(0).expect("it is set");
+    let last = take(&world.backend(), "a").await;
+    assert!(last.token() > next.token());
+}

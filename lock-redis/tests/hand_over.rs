@@ -1,0 +1,210 @@
+//! Passing a hold on within a process, and keeping a name for a minimum time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::backend::{
+    AcquireRequest, DistributedLock, HandOver, Hold, ReleaseOptions, ReleaseOutcome, Renewal, RequestOptions, Terms,
+};
+use lock_core::{ErrorKind, FencingToken, HoldState};
+use support::waiter::{Hung, Waiter};
+use support::{TTL, World, busy, granted, name, release, request, take, until};
+use tokio::time::Instant;
+
+mod support;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+async fn handed_over(giver: &Arc<dyn Hold>, next: &AcquireRequest) -> Arc<dyn Hold> {
+    match giver.hand_over(next).await.expect("an answer") {
+        HandOver::Granted(hold, _armed) => hold,
+        other => panic!("{next:?} was not given it: {other:?}"),
+    }
+}
+
+async fn kept(hold: &Arc<dyn Hold>, time: Duration) -> ReleaseOutcome {
+    let how = ReleaseOptions::default().keep_for(time);
+    hold.release(how).await.expect("an answer")
+}
+
+#[tokio::test]
+async fn a_hold_passes_on_in_one_request_on_the_next_one_s_terms() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let backend = world.backend();
+    let giver = take(&backend, "a").await;
+    let elsewhere = Waiter::queued(&world, &world.backend(), "a", TTL).await;
+    let terms = Terms::new(10 * SECOND).label("the next");
+    let (next, _control) = RequestOptions::new(name("a"), terms)
+        .token_above(FencingToken::new(u64::from(giver.token()) + 3_600_000_000).expect("a token"))
+        .start();
+    let before = world.scripts_run().await;
+    let hold = handed_over(&giver, &next).await;
+    assert_eq!(world.scripts_run().await, before + 1);
+    assert!(u64::from(hold.token()) > u64::from(giver.token()) + 3_600_000_000);
+    let value = world.value("a").await;
+    assert_eq!(value, format!("{} {} 10000 the next", next.holder(), hold.token()));
+    let rest = world.rest("a").await;
+    assert!(rest <= 10 * SECOND && rest > 5 * SECOND, "{rest:?}");
+    assert_eq!(next.lease().state(), HoldState::Held);
+    assert!(next.lease().valid_for() <= 9 * SECOND);
+
+    // The giver has nothing any more.
+    assert!(matches!(giver.renew(TTL).await.expect("an answer"), Renewal::Lost));
+    assert!(!release(&giver).await);
+    let (third, _control) = request("a", TTL);
+    assert!(matches!(
+        giver.hand_over(&third).await.expect("an answer"),
+        HandOver::AlreadyLost
+    ));
+    assert_eq!(world.value("a").await, value);
+
+    // A repetition finds it done, and arms the full ttl again.
+    let _: i64 = world.raw(&["PEXPIRE", &world.lock_key("a"), "1000"]).await;
+    assert_eq!(handed_over(&giver, &next).await.token(), hold.token());
+    assert!(world.rest("a").await > 5 * SECOND);
+    assert!(elsewhere.is_waiting(), "nobody elsewhere got in between");
+    assert_eq!(world.queue("a").await, [elsewhere.id()]);
+    assert!(release(&hold).await);
+    let last = elsewhere.granted().await;
+    assert!(last.token() > hold.token());
+    assert!(release(&last).await);
+}
+
+#[tokio::test]
+async fn one_that_waits_is_handed_over_to_and_leaves_the_queue() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let backend = world.backend();
+    let giver = take(&backend, "a").await;
+    let waiter = Waiter::queued(&world, &backend, "a", TTL).await;
+    let hold = handed_over(&giver, &waiter.request).await;
+    assert_eq!(world.queue("a").await, <[String; 0]>::default());
+    assert!(release(&hold).await);
+    assert!(!world.exists("a").await, "it was not offered to the one that had it");
+    waiter.leave().await;
+}
+
+#[tokio::test]
+async fn of_an_unknown_hand_over_the_giver_is_undone_first_and_then_the_next_is_dead() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let proxy = support::proxy::Proxy::start(world.server.address()).await;
+    let config = world.config_at(&proxy.address).with_response_timeout(SECOND / 5);
+    let backend = lock_redis::RedisBackend::new(config).expect("a good configuration");
+    let giver = take(&backend, "a").await;
+    let (next, _control) = request("a", TTL);
+    proxy.hold_requests();
+    let error = giver.hand_over(&next).await.expect_err("it never gets there");
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    until("another connection", async || {
+        backend.connect().await.is_ok() && proxy.connections() > 1
+    })
+    .await;
+    assert!(
+        support::in_the_end(async || giver.release(ReleaseOptions::default()).await).await == ReleaseOutcome::Released
+    );
+    support::in_the_end(async || backend.abandon(&next).await).await;
+    proxy.drain_the_first().await;
+    assert!(!world.exists("a").await, "a dead id came back");
+}
+
+#[tokio::test]
+async fn a_kept_name_is_nobodys_until_the_time_is_over_and_no_longer() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let backend = world.backend();
+    let terms = Terms::new(TTL).label("was here");
+    let hold = granted(&backend, &RequestOptions::new(name("a"), terms).start().0).await;
+    let (keep, start) = (Duration::from_millis(600), Instant::now());
+    assert_eq!(kept(&hold, keep).await, ReleaseOutcome::Released);
+    assert!(world.rest("a").await <= keep, "although the ttl was longer");
+    let (other, _control) = request("a", TTL);
+    assert_eq!(busy(&backend, &other).await.holder.as_deref(), Some("was here"));
+    let theirs: Option<String> = world
+        .raw(&["SET", &world.lock_key("a"), "theirs", "NX", "PX", "60000"])
+        .await;
+    assert_eq!(theirs, None);
+
+    // The id is retired.
+    assert!(matches!(hold.renew(TTL).await.expect("an answer"), Renewal::Lost));
+    assert_eq!(kept(&hold, TTL).await, ReleaseOutcome::AlreadyLost);
+    assert!(!release(&hold).await);
+    assert!(start.elapsed() > keep || world.rest("a").await <= keep);
+    until("it is free", async || !world.exists("a").await).await;
+    assert!(start.elapsed() >= keep);
+
+    // Longer than what was left of the ttl, too.
+    let short = granted(&backend, &request("a", SECOND).0).await;
+    assert!(short.token() > hold.token());
+    assert_eq!(kept(&short, TTL).await, ReleaseOutcome::Released);
+    let rest = world.rest("a").await;
+    assert!(rest > TTL / 2 && rest <= TTL, "{rest:?}");
+    assert!(world.keys().await.len() == 2, "lock and fence");
+}
+
+#[tokio::test]
+async fn a_kept_name_is_reserved_for_the_first_that_waits_then() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let grace = SECOND;
+    let backend = lock_redis::RedisBackend::new(world.config().with_grace(grace)).expect("a good configuration");
+    let (keep, start) = (Duration::from_millis(700), Instant::now());
+    let hold = take(&backend, "a").await;
+    let leaving = Waiter::queued(&world, &backend, "a", TTL).await;
+    let hung = Hung::queued(&world, "a", TTL).await;
+    assert_eq!(kept(&hold, keep).await, ReleaseOutcome::Released);
+    // Both came, and one went, while it was kept.
+    let last = Waiter::queued(&world, &backend, "a", TTL).await;
+    leaving.leave().await;
+    let next = last.granted().await;
+    let waited = start.elapsed();
+    assert!(
+        waited >= keep + grace,
+        "{waited:?}: it was reserved for the hung one first"
+    );
+    assert!(waited < 4 * SECOND, "{waited:?}: nobody was told");
+    assert!(next.token() > hold.token());
+    assert_eq!(world.queue("a").await, [hung.waiter.id()]);
+    assert!(release(&next).await);
+}
+
+#[tokio::test]
+async fn who_comes_first_while_a_name_is_kept_has_it_before_a_stranger() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let backend = world.backend();
+    let (keep, start) = (Duration::from_millis(500), Instant::now());
+    let hold = take(&backend, "a").await;
+    assert_eq!(kept(&hold, keep).await, ReleaseOutcome::Released);
+    let first = Waiter::queued(&world, &backend, "a", TTL).await;
+    let second = Waiter::queued(&world, &backend, "a", TTL).await;
+    let stranger = async {
+        let other = world.backend();
+        let (request, _control) = request("a", TTL);
+        while first.is_waiting() {
+            match other.acquire(&request).await.expect("an answer") {
+                lock_core::backend::Attempt::Busy(_) => {}
+                taken => panic!("a stranger was served first: {taken:?}"),
+            }
+        }
+    };
+    stranger.await;
+    assert!(start.elapsed() >= keep);
+    let hold = first.granted().await;
+    assert!(second.is_waiting());
+    assert!(release(&hold).await);
+    assert!(release(&second.granted().await).await);
+}

@@ -1,0 +1,221 @@
+//! Waiters that hang, come late or leave: somebody else is always awake.
+
+use std::time::Duration;
+
+use lock_redis::RedisBackend;
+use support::waiter::{Hung, Waiter};
+use support::{TTL, World, release, request, take, until};
+use tokio::time::Instant;
+
+mod support;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Nobody refreshes a place of such a ttl before: what happens earlier was said by the server.
+const FIRST_REFRESH: Duration = Duration::from_secs(4);
+
+fn with_grace(world: &World, grace: Duration) -> RedisBackend {
+    RedisBackend::new(world.config().with_grace(grace)).expect("a good configuration")
+}
+
+#[tokio::test]
+async fn a_hung_waiter_costs_the_grace_and_no_more() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let grace = Duration::from_millis(300);
+    let hold = take(&with_grace(&world, grace), "a").await;
+    let hung = Hung::queued(&world, "a", TTL).await;
+    let waiter = Waiter::queued(&world, &world.backend(), "a", TTL).await;
+    let start = Instant::now();
+    assert!(release(&hold).await);
+    let second = waiter.granted().await;
+    let waited = start.elapsed();
+    assert!(second.token() > hold.token());
+    assert!(waited >= grace, "{waited:?}: the name was on offer to another");
+    assert!(waited < FIRST_REFRESH, "{waited:?}: the stand-by was not told");
+    assert_eq!(world.queue("a").await, [hung.waiter.id()], "it may come back");
+    assert!(release(&second).await);
+}
+
+/// What the first of this ttl costs who waits behind so many that are stopped.
+async fn behind_hung(stopped: usize) -> Duration {
+    let world = World::new().await;
+    let ttl = 6 * SECOND;
+    let hold = take(&world.backend(), "a").await;
+    let mut hung = Vec::new();
+    for _ in 0..stopped {
+        hung.push(Hung::queued(&world, "a", TTL).await);
+    }
+    let waiter = Waiter::queued(&world, &world.backend(), "a", ttl).await;
+    let start = Instant::now();
+    assert!(release(&hold).await);
+    assert!(release(&waiter.granted().await).await);
+    start.elapsed()
+}
+
+#[tokio::test]
+async fn a_live_waiter_behind_stopped_ones_gets_the_name_within_a_refresh_and_a_grace() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let (one, two, five) = tokio::join!(behind_hung(1), behind_hung(2), behind_hung(5));
+    // A refresh is 2 s and a grace 0.1 s here; a hold, a hung one's place and its refresh last much longer.
+    for (stopped, waited) in [(1, one), (2, two), (5, five)] {
+        assert!(waited < 4 * SECOND, "{waited:?} behind {stopped}");
+    }
+}
+
+#[tokio::test]
+async fn a_late_confirm_after_the_name_went_to_another_is_harmless() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let hold = take(&world.backend(), "a").await;
+    let hung = Hung::queued(&world, "a", TTL).await;
+    let waiter = Waiter::queued(&world, &world.backend(), "a", TTL).await;
+    assert!(release(&hold).await);
+    let second = waiter.granted().await;
+    let (value, before) = (world.value("a").await, world.scripts_run().await);
+
+    hung.proxy.let_go();
+    until("it has tried to confirm", async || world.scripts_run().await > before).await;
+    assert_eq!(world.value("a").await, value);
+    assert!(hung.waiter.is_waiting());
+    assert_eq!(world.queue("a").await, [hung.waiter.id()], "it has kept its place");
+    assert!(release(&second).await);
+    let third = hung.waiter.granted().await;
+    assert!(third.token() > second.token());
+    assert!(release(&third).await);
+}
+
+#[tokio::test]
+async fn a_late_confirm_that_finds_the_name_free_is_a_grant() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let hold = take(&world.backend(), "a").await;
+    let hung = Hung::queued(&world, "a", TTL).await;
+    assert!(release(&hold).await);
+    until("the offer ends", async || !world.exists("a").await).await;
+    hung.proxy.let_go();
+    let second = hung.waiter.granted().await;
+    assert!(second.token() > hold.token());
+    assert_eq!(world.queue("a").await, <[String; 0]>::default());
+    assert!(release(&second).await);
+}
+
+#[tokio::test]
+async fn a_stand_by_that_leaves_is_relieved() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let hold = take(&with_grace(&world, SECOND), "a").await;
+    let hung = Hung::queued(&world, "a", TTL).await;
+    let stand_by = Waiter::queued(&world, &world.backend(), "a", TTL).await;
+    let third = Waiter::queued(&world, &world.backend(), "a", TTL).await;
+    let start = Instant::now();
+    assert!(release(&hold).await);
+    assert!(world.value("a").await.starts_with(&hung.waiter.id()));
+    stand_by.leave().await;
+    let hold = third.granted().await;
+    assert!(start.elapsed() >= SECOND);
+    assert!(start.elapsed() < FIRST_REFRESH, "nobody told the third one");
+    assert!(release(&hold).await);
+}
+
+#[tokio::test]
+async fn whoever_leaves_a_free_name_tells_the_next_two() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let hold = take(&world.backend(), "a").await;
+    let leaving = Hung::queued(&world, "a", TTL).await;
+    let hung = Hung::queued(&world, "a", TTL).await;
+    let third = Waiter::queued(&world, &world.backend(), "a", TTL).await;
+    let start = Instant::now();
+    // As if an offer had lapsed, and whoever was told to look had gone without looking.
+    let _: i64 = world.raw(&["DEL", &world.lock_key("a")]).await;
+    let id = leaving.waiter.id();
+    leaving.proxy.let_go();
+    leaving.waiter.leave().await;
+    assert!(!world.queue("a").await.contains(&id));
+    let hold_again = third.granted().await;
+    assert!(start.elapsed() < FIRST_REFRESH, "nobody told the third one");
+    assert!(!release(&hold).await, "it was deleted");
+    assert!(release(&hold_again).await);
+    drop(hung);
+}
+
+#[tokio::test]
+async fn an_offer_that_is_abandoned_passes_on_at_once() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let hold = take(&with_grace(&world, 5 * SECOND), "a").await;
+    let hung = Hung::queued(&world, "a", TTL).await;
+    let waiter = Waiter::queued(&world, &world.backend(), "a", TTL).await;
+    assert!(release(&hold).await);
+    assert_eq!(world.value("a").await, format!("{} 0 5000", hung.waiter.id()));
+    hung.waiter.control.give_up();
+    hung.proxy.let_go();
+    hung.waiter.leave().await;
+    assert!(release(&waiter.granted().await).await);
+    assert!(!world.exists("a").await);
+}
+
+#[tokio::test]
+async fn a_crashed_holder_s_name_goes_to_the_first_when_its_time_is_up() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let ttl = Duration::from_millis(700);
+    let (crashed, _control) = request("a", ttl);
+    let start = Instant::now();
+    let crashed = support::granted(&world.backend(), &crashed).await;
+    let first = Waiter::queued(&world, &world.backend(), "a", TTL).await;
+    let second = Waiter::queued(&world, &world.backend(), "a", TTL).await;
+    let hold = first.granted().await;
+    assert!(start.elapsed() >= ttl - ttl / 10, "never before");
+    assert!(start.elapsed() < FIRST_REFRESH, "it knew when");
+    assert!(hold.token() > crashed.token() && second.is_waiting());
+    assert!(!release(&crashed).await);
+    assert!(release(&hold).await);
+    assert!(release(&second.granted().await).await);
+}
+
+#[tokio::test]
+async fn what_is_said_while_a_connection_is_down_is_asked_for_after_it() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let grace = Duration::from_millis(50);
+    let hold = take(&with_grace(&world, grace), "a").await;
+    let (proxy, backend) = {
+        let proxy = support::proxy::Proxy::start(world.server.address()).await;
+        let config = world
+            .config_at(&proxy.address)
+            .with_response_timeout(Duration::from_millis(200));
+        (proxy, RedisBackend::new(config).expect("a good configuration"))
+    };
+    let waiter = Waiter::queued(&world, &backend, "a", TTL).await;
+    proxy.hold_answers();
+    let start = Instant::now();
+    assert!(release(&hold).await);
+    until("the offer has lapsed unheard", async || !world.exists("a").await).await;
+    let hold = waiter.granted().await;
+    assert!(proxy.connections() >= 2, "over another connection");
+    assert!(start.elapsed() < FIRST_REFRESH, "it waited for its refresh");
+    assert!(release(&hold).await);
+    // The first connection's late answers change nothing.
+    proxy.drain_the_first().await;
+    assert!(!world.exists("a").await);
+}

@@ -1,0 +1,99 @@
+//! Somebody who waits for a lock, on a task of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::backend::{AcquireRequest, Attempt, DistributedLock, Hold, RequestControl, RequestOptions, Terms};
+use lock_redis::RedisBackend;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use super::proxy::Proxy;
+use super::{AT_MOST, World, name, until};
+
+pub(crate) struct Waiter {
+    pub(crate) request: AcquireRequest,
+    pub(crate) control: RequestControl,
+    backend: RedisBackend,
+    task: JoinHandle<lock_core::Result<Attempt>>,
+}
+
+impl Waiter {
+    pub(crate) fn start(backend: &RedisBackend, of: &str, ttl: Duration) -> Self {
+        let (request, control) = RequestOptions::new(name(of), Terms::new(ttl)).start();
+        Self::of(backend, (request, control))
+    }
+
+    /// One that is in the queue, behind all who were there.
+    pub(crate) async fn queued(world: &World, backend: &RedisBackend, of: &str, ttl: Duration) -> Self {
+        let waiter = Self::start(backend, of, ttl);
+        let id = waiter.id();
+        until("it has its place", async || world.queue(of).await.contains(&id)).await;
+        waiter
+    }
+
+    pub(crate) fn of(backend: &RedisBackend, (request, control): (AcquireRequest, RequestControl)) -> Self {
+        let task = tokio::spawn({
+            let (backend, request) = (backend.clone(), request.clone());
+            // As core does when the connection breaks.
+            async move {
+                loop {
+                    match backend.acquire(&request).await {
+                        Err(error) if error.is_retryable() => sleep(Duration::from_millis(10)).await,
+                        answer => return answer,
+                    }
+                }
+            }
+        });
+        Self {
+            request,
+            control,
+            backend: backend.clone(),
+            task,
+        }
+    }
+
+    pub(crate) fn id(&self) -> String {
+        self.request.holder().to_string()
+    }
+
+    /// Its hold, as soon as it has one.
+    pub(crate) async fn granted(self) -> Arc<dyn Hold> {
+        let attempt = timeout(AT_MOST, self.task).await.expect("a grant in time");
+        match attempt.expect("no panic").expect("an answer") {
+            Attempt::Granted(hold, _) => hold,
+            other => panic!("{:?} was not granted: {other:?}", self.request),
+        }
+    }
+
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.task.is_finished()
+    }
+
+    /// Gives up, and has it undone.
+    pub(crate) async fn leave(self) {
+        self.control.give_up();
+        let ended = timeout(AT_MOST, self.task).await.expect("it ends soon");
+        drop(ended.expect("no panic"));
+        self.backend.abandon(&self.request).await.expect("an answer");
+    }
+}
+
+/// A waiter that hangs: nothing comes from it and it hears nothing, while the server believes that it is there.
+pub(crate) struct Hung {
+    pub(crate) waiter: Waiter,
+    pub(crate) proxy: Proxy,
+    pub(crate) backend: RedisBackend,
+}
+
+impl Hung {
+    pub(crate) async fn queued(world: &World, of: &str, ttl: Duration) -> Self {
+        let proxy = Proxy::start(world.server.address()).await;
+        let config = world.config_at(&proxy.address).with_response_timeout(AT_MOST);
+        let backend = RedisBackend::new(config).expect("a good configuration");
+        let waiter = Waiter::queued(world, &backend, of, ttl).await;
+        proxy.hold_requests();
+        proxy.hold_answers();
+        Self { waiter, proxy, backend }
+    }
+}
