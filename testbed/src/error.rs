@@ -7,20 +7,20 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum Error {
     /// There is no such server on this machine.
-    #[error("no {server} here: run `cargo xtask servers --install`, or set {} or {} (see the testbed crate)", .variables[1], .variables[0])]
+    #[error("no {server} here: run `cargo xtask servers --install`, or set {} (see the testbed crate)", .variables.join(" or "))]
     Missing {
         /// Its name.
         server: &'static str,
         /// The environment variables that can name one.
-        variables: [&'static str; 2],
+        variables: &'static [&'static str],
     },
-    /// There is no such server on this machine, and tests may do without it.
-    #[error("no {server} here, left out: `cargo xtask servers --install` fetches it, {} or {} names one", .variables[1], .variables[0])]
+    /// There is no such server or client on this machine, and tests may do without it.
+    #[error("no {server} here, left out: `cargo xtask servers --install` fetches it, {} names one", .variables.join(" or "))]
     LeftOut {
         /// Its name.
         server: &'static str,
         /// The environment variables that can name one.
-        variables: [&'static str; 2],
+        variables: &'static [&'static str],
     },
     /// An environment variable points nowhere.
     #[error("{variable} is {value:?}, but {problem}")]

@@ -23,7 +23,8 @@
 //! | 3. what `cargo xtask servers --install` put into `target/servers` | `redis-server` | `mariadbd` | ZooKeeper and a JRE |
 //!
 //! [`Edition`]s other than the distribution's own Redis have variables of their own: `POLYLOCK_REDIS8_URL`,
-//! `POLYLOCK_VALKEY9_SERVER`. Without them tests are skipped, visibly, unless `CI` is set.
+//! `POLYLOCK_VALKEY9_SERVER`. Without them tests are skipped, visibly, unless `CI` is set; so they are without
+//! redis-py, for which `POLYLOCK_PYTHON` may name a Python that has it.
 //!
 //! The first that is there counts. A server that already runs is given out as it is: options do not change it, and
 //! whatever would stop it answers [`Error::NotOurs`].
@@ -48,9 +49,9 @@ mod zookeeper;
 
 pub use clock::Clock;
 pub use error::Error;
-pub use locate::{Found, find, find_extra, installed_dir, is_ci, stand_in};
+pub use locate::{Found, REDIS_PY, find, find_extra, installed_dir, is_ci, redis_py, stand_in};
 pub use mariadb::{MariaDb, forget_templates};
-pub use offline::skip_offline;
+pub use offline::{skip_left_out, skip_offline};
 pub use redis::{Edition, Redis};
 pub use server::Server;
 pub use zookeeper::ZooKeeper;

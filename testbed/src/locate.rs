@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::{env, fs};
 
 use crate::{Edition, Error};
@@ -30,12 +31,12 @@ pub fn find() -> Vec<Result<Found, Error>> {
         found_redis(Edition::Own),
         found(
             "MariaDB",
-            ["POLYLOCK_MYSQL_URL", "POLYLOCK_MARIADB_DIR"],
+            &["POLYLOCK_MYSQL_URL", "POLYLOCK_MARIADB_DIR"],
             mariadb().map(drop),
         ),
         found(
             "ZooKeeper",
-            ["POLYLOCK_ZOOKEEPER_URL", "POLYLOCK_ZOOKEEPER_DIR"],
+            &["POLYLOCK_ZOOKEEPER_URL", "POLYLOCK_ZOOKEEPER_DIR"],
             zookeeper().map(drop),
         ),
     ]
@@ -51,8 +52,8 @@ fn found_redis(edition: Edition) -> Result<Found, Error> {
     found(edition.title(), edition.variables(), redis(edition).map(drop))
 }
 
-fn found(server: &'static str, variables: [&'static str; 2], program: Result<(), Error>) -> Result<Found, Error> {
-    let variable = variables.into_iter().find(|name| variable(name).is_some());
+fn found(server: &'static str, variables: &[&'static str; 2], program: Result<(), Error>) -> Result<Found, Error> {
+    let variable = variables.iter().copied().find(|name| variable(name).is_some());
     // One that runs already needs no program.
     if variable == Some(variables[0]) {
         Ok(())
@@ -67,7 +68,7 @@ fn found(server: &'static str, variables: [&'static str; 2], program: Result<(),
 /// # Errors
 /// [`Error::Missing`] or [`Error::LeftOut`] where there is none, [`Error::Variable`].
 pub fn stand_in(edition: Edition) -> Result<(&'static str, OsString), Error> {
-    let [url, program] = Edition::Own.variables();
+    let [url, program] = *Edition::Own.variables();
     match variable(edition.variables()[0]) {
         Some(running) => Ok((url, running)),
         None => Ok((program, redis(edition)?.into())),
@@ -75,17 +76,44 @@ pub fn stand_in(edition: Edition) -> Result<(&'static str, OsString), Error> {
 }
 
 pub(crate) fn redis(edition: Edition) -> Result<PathBuf, Error> {
-    let [_, named] = edition.variables();
+    let [_, named] = *edition.variables();
     if let Some(value) = variable(named) {
         return program(named, value);
     }
-    let (server, variables) = (edition.title(), edition.variables());
-    installed(edition.installed()).ok_or(match edition {
-        Edition::Own => Error::Missing { server, variables },
-        Edition::Redis8 | Edition::Valkey9 if is_ci() => Error::Missing { server, variables },
-        Edition::Redis8 | Edition::Valkey9 => Error::LeftOut { server, variables },
+    installed(edition.installed()).ok_or_else(|| {
+        let (server, variables) = (edition.title(), edition.variables());
+        match edition {
+            Edition::Own => Error::Missing { server, variables },
+            Edition::Redis8 | Edition::Valkey9 => extra(server, variables),
+        }
     })
 }
+
+/// Why something that is not always needed is not there.
+fn extra(server: &'static str, variables: &'static [&'static str]) -> Error {
+    match is_ci() {
+        true => Error::Missing { server, variables },
+        false => Error::LeftOut { server, variables },
+    }
+}
+
+/// A Python that has redis-py, the usual Redis client of that language.
+///
+/// # Errors
+/// [`Error::Missing`] or [`Error::LeftOut`] where there is none.
+pub fn redis_py() -> Result<Command, Error> {
+    if let Some(python) = variable("POLYLOCK_PYTHON") {
+        return Ok(Command::new(python));
+    }
+    let packages = installed(REDIS_PY).ok_or_else(|| extra("redis-py", &["POLYLOCK_PYTHON"]))?;
+    let mut python = Command::new("python3");
+    // What lies in the user's own directories is not what was pinned.
+    python.env("PYTHONPATH", packages).args(["-s", "-B"]);
+    Ok(python)
+}
+
+/// Where `cargo xtask servers --install` puts it.
+pub const REDIS_PY: &str = "redis-py";
 
 /// Whether the variable `CI` says that nothing may be left out.
 pub fn is_ci() -> bool {
@@ -122,7 +150,7 @@ pub(crate) fn mariadb() -> Result<MariaDb, Error> {
         (Some(program), Some(base)) => MariaDb::new(program, base),
         _ => Err(Error::Missing {
             server: "MariaDB",
-            variables: ["POLYLOCK_MYSQL_URL", "POLYLOCK_MARIADB_DIR"],
+            variables: &["POLYLOCK_MYSQL_URL", "POLYLOCK_MARIADB_DIR"],
         }),
     }
 }
@@ -193,7 +221,7 @@ pub(crate) fn zookeeper() -> Result<ZooKeeper, Error> {
         (Some(java), Some(jars)) => Ok(ZooKeeper { java, jars }),
         _ => Err(Error::Missing {
             server: "ZooKeeper",
-            variables: ["POLYLOCK_ZOOKEEPER_URL", "POLYLOCK_ZOOKEEPER_DIR"],
+            variables: &["POLYLOCK_ZOOKEEPER_URL", "POLYLOCK_ZOOKEEPER_DIR"],
         }),
     }
 }

@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use crate::Error;
+
 /// Whether `POLYLOCK_OFFLINE=1` tells this test to do without servers; its first line is then
 /// `if testbed::skip_offline() { return; }`.
 ///
@@ -11,13 +13,29 @@ use std::io::Write;
 pub fn skip_offline() -> bool {
     let offline = std::env::var_os("POLYLOCK_OFFLINE").is_some_and(|value| !value.is_empty() && value != "0");
     if offline {
-        let thread = std::thread::current();
-        let line = format!(
-            "SKIP {}: POLYLOCK_OFFLINE is set\n",
-            thread.name().unwrap_or("(unnamed)")
-        );
-        // In one piece, as other tests write too. If nobody reads it, nobody counts it.
-        let _ = std::io::stderr().write_all(line.as_bytes());
+        skip("POLYLOCK_OFFLINE is set");
     }
     offline
+}
+
+/// What was found, or `None` where this test has to do without it and may: it is then skipped as by [`skip_offline`].
+///
+/// # Panics
+/// For every other reason why it is not there.
+pub fn skip_left_out<T>(found: Result<T, Error>) -> Option<T> {
+    match found {
+        Ok(found) => Some(found),
+        Err(error @ Error::LeftOut { .. }) => {
+            skip(&error.to_string());
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn skip(reason: &str) {
+    let thread = std::thread::current();
+    let line = format!("SKIP {}: {reason}\n", thread.name().unwrap_or("(unnamed)"));
+    // In one piece, as other tests write too. If nobody reads it, nobody counts it.
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }

@@ -54,11 +54,11 @@ impl Edition {
     }
 
     /// Naming one that runs, and a program to start.
-    pub(crate) fn variables(self) -> [&'static str; 2] {
+    pub(crate) fn variables(self) -> &'static [&'static str; 2] {
         match self {
-            Self::Own => ["POLYLOCK_REDIS_URL", "POLYLOCK_REDIS_SERVER"],
-            Self::Redis8 => ["POLYLOCK_REDIS8_URL", "POLYLOCK_REDIS8_SERVER"],
-            Self::Valkey9 => ["POLYLOCK_VALKEY9_URL", "POLYLOCK_VALKEY9_SERVER"],
+            Self::Own => &["POLYLOCK_REDIS_URL", "POLYLOCK_REDIS_SERVER"],
+            Self::Redis8 => &["POLYLOCK_REDIS8_URL", "POLYLOCK_REDIS8_SERVER"],
+            Self::Valkey9 => &["POLYLOCK_VALKEY9_URL", "POLYLOCK_VALKEY9_SERVER"],
         }
     }
 

@@ -11,6 +11,7 @@ use crate::Result;
 
 mod apt;
 mod extra;
+mod redis_py;
 mod sources;
 mod unpack;
 
@@ -67,6 +68,14 @@ pub(crate) fn run(install: bool) -> Result<ExitCode> {
             }
         }
     }
+    match testbed::redis_py() {
+        Ok(python) => println!("redis-py   {}", redis_py::describe(&python)),
+        Err(testbed::Error::LeftOut { server, .. }) => println!("{server:10} left out"),
+        Err(error) => {
+            println!("{error}");
+            code = ExitCode::FAILURE;
+        }
+    }
     for why in left_out {
         println!("left out: {why}");
     }
@@ -76,10 +85,12 @@ pub(crate) fn run(install: bool) -> Result<ExitCode> {
 
 /// One line for each server that is missing.
 pub(crate) fn missing() -> Vec<String> {
-    let extra = testbed::find_extra().into_iter().map(|(_, found)| found);
+    let extra = testbed::find_extra().into_iter().map(|(_, found)| found.map(drop));
     testbed::find()
         .into_iter()
+        .map(|found| found.map(drop))
         .chain(extra)
+        .chain([testbed::redis_py().map(drop)])
         .filter_map(|found| found.err())
         .filter(|error| !matches!(error, testbed::Error::LeftOut { .. }))
         .map(|error| error.to_string())

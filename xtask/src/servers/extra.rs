@@ -1,4 +1,4 @@
-//! Servers of other versions than the distribution's own, out of its later releases.
+//! Servers of other versions than the distribution's own, out of its later releases. And a client.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use testbed::{Edition, Redis};
 
 use super::sources::System;
 use super::unpack::{self, Wanted};
-use super::{LAYOUT, apt};
+use super::{LAYOUT, apt, redis_py};
 use crate::Result;
 
 struct Extra {
@@ -59,6 +59,13 @@ pub(super) fn install(dir: &Path) -> Result<Vec<String>> {
                 Err(error) if testbed::is_ci() => return Err(error),
                 Err(error) => left_out.push(error),
             }
+        }
+    }
+    if std::env::var_os("POLYLOCK_PYTHON").is_none_or(|python| python.is_empty()) {
+        match redis_py::install(&dir.join(testbed::REDIS_PY)) {
+            Ok(()) => {}
+            Err(error) if testbed::is_ci() => return Err(error),
+            Err(error) => left_out.push(error),
         }
     }
     Ok(left_out)

@@ -29,11 +29,11 @@ pub(crate) enum Kind {
 
 /// The facade with every backend. With `--workspace` cargo unifies features, so that the steps that use it share what
 /// they build.
-const ALL: &str = "--workspace --features polylock/redis,polylock/mysql,polylock/zookeeper,polylock/serde,polylock/metrics";
+const ALL: &str =
+    "--workspace --features polylock/redis,polylock/mysql,polylock/zookeeper,polylock/serde,polylock/metrics";
 
 /// Models and torture are slow without optimization: they have steps of their own.
-const TESTED: &str =
-    "--workspace --exclude torture --features polylock/redis,polylock/mysql,polylock/zookeeper,polylock/serde,polylock/metrics";
+const TESTED: &str = "--workspace --exclude torture --features polylock/redis,polylock/mysql,polylock/zookeeper,polylock/serde,polylock/metrics";
 
 /// The features of the facade, each of which must do without the others.
 const FEATURES: [&str; 5] = ["redis", "mysql", "zookeeper", "serde", "metrics"];

@@ -1,0 +1,195 @@
+//! Locks that redis-py and we share: its `Lock` on the key that is our prefix and name.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use lock_core::backend::{DistributedLock, ReleaseOptions, ReleaseOutcome, Renewal};
+use lock_core::{ErrorKind, HoldState, Locker};
+use support::{AT_MOST, TTL, World, granted, name, request, until};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout};
+use tokio::time::timeout;
+
+mod support;
+
+/// Much longer than a round trip.
+const SHORT: Duration = Duration::from_millis(400);
+
+/// A process with redis-py, which ends with this value.
+struct Python {
+    _process: Child,
+    input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
+}
+
+impl Python {
+    /// `None` where there is no redis-py and need not be.
+    async fn start(world: &World) -> Option<Self> {
+        let mut python = testbed::skip_left_out(testbed::redis_py())?;
+        let (host, port) = world.server.address().rsplit_once(':').expect("host and port");
+        python.args([concat!(env!("CARGO_MANIFEST_DIR"), "/tests/redis_py.py"), host, port]);
+        let mut process = tokio::process::Command::from(python)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("Python starts");
+        let input = process.stdin.take().expect("it is piped");
+        let output = process.stdout.take().expect("it is piped");
+        Some(Self {
+            _process: process,
+            input,
+            output: BufReader::new(output).lines(),
+        })
+    }
+
+    async fn tell(&mut self, command: &str) {
+        let line = format!("{command}\n");
+        self.input.write_all(line.as_bytes()).await.expect("it listens");
+    }
+
+    async fn answer(&mut self) -> String {
+        let line = timeout(AT_MOST, self.output.next_line())
+            .await
+            .expect("it answers in time");
+        line.expect("it is text").expect("it goes on")
+    }
+
+    async fn ask(&mut self, command: &str) -> String {
+        self.tell(command).await;
+        self.answer().await
+    }
+}
+
+#[tokio::test]
+async fn what_we_hold_redis_py_does_not_get() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let Some(mut python) = Python::start(&world).await else {
+        return;
+    };
+    let key = world.lock_key("orders/42");
+    let locks = Locker::new(world.backend());
+    let guard = locks.lock("orders/42").ttl(TTL).acquire().await.expect("it is free");
+    assert_eq!(python.ask(&format!("try {key} 60000")).await, "false");
+    // One that waits gets it when we release, and not before.
+    python.tell(&format!("wait {key} 60000")).await;
+    assert!(timeout(SHORT, python.answer()).await.is_err(), "two hold it");
+    assert_eq!(guard.state(), HoldState::Held);
+    guard.release().await.expect("it is ours");
+    assert_eq!(python.answer().await, "true");
+    assert_eq!(python.ask(&format!("drop {key}")).await, "released");
+}
+
+#[tokio::test]
+async fn what_redis_py_holds_we_do_not_get() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let Some(mut python) = Python::start(&world).await else {
+        return;
+    };
+    let key = world.lock_key("a");
+    let backend = world.backend();
+    let locks = Locker::new(backend.clone());
+    // With a timeout and without one.
+    for ttl in ["60000", "forever"] {
+        assert_eq!(python.ask(&format!("try {key} {ttl}")).await, "true");
+        assert!(locks.lock("a").try_acquire().await.expect("an answer").is_none());
+        let status = backend.status(&name("a")).await.expect("an answer");
+        assert!(status.is_held());
+        assert_eq!(status.holders[0].label, None, "what it wrote is its secret");
+        assert_eq!(status.holders[0].token, None);
+
+        let next = locks.lock("a").ttl(TTL);
+        let waiting = tokio::spawn(async move { next.acquire_within(AT_MOST).await });
+        let too_short = locks.lock("a").acquire_within(SHORT).await;
+        assert_eq!(too_short.expect_err("two hold it").kind(), ErrorKind::TimedOut);
+        assert!(!waiting.is_finished());
+        assert_eq!(python.ask(&format!("owned {key}")).await, "true");
+        assert_eq!(python.ask(&format!("drop {key}")).await, "released");
+        let guard = waiting.await.expect("no panic").expect("it is free");
+        guard.release().await.expect("it is ours");
+    }
+}
+
+#[tokio::test]
+async fn a_late_release_of_redis_pys_does_not_end_our_hold() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let Some(mut python) = Python::start(&world).await else {
+        return;
+    };
+    let key = world.lock_key("a");
+    assert_eq!(python.ask(&format!("try {key} 300")).await, "true");
+    let locks = Locker::new(world.backend());
+    let guard = locks
+        .lock("a")
+        .ttl(TTL)
+        .acquire_within(AT_MOST)
+        .await
+        .expect("it has expired");
+    assert_eq!(python.ask(&format!("owned {key}")).await, "false");
+    assert_eq!(python.ask(&format!("drop {key}")).await, "LockNotOwnedError");
+    assert!(world.exists("a").await, "our hold is gone");
+    guard.release().await.expect("it was ours all the time");
+}
+
+#[tokio::test]
+async fn our_late_release_does_not_end_redis_pys_hold() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let Some(mut python) = Python::start(&world).await else {
+        return;
+    };
+    let key = world.lock_key("a");
+    let backend = world.backend();
+    // Nobody renews it.
+    let (request, _control) = request("a", Duration::from_millis(300));
+    let hold = granted(&backend, &request).await;
+    assert_eq!(python.ask(&format!("wait {key} 60000")).await, "true");
+    let outcome = hold.release(ReleaseOptions::default()).await.expect("an answer");
+    assert_eq!(outcome, ReleaseOutcome::AlreadyLost);
+    assert!(matches!(hold.renew(TTL).await, Ok(Renewal::Lost)));
+    backend.abandon(&request).await.expect("an answer");
+    assert_eq!(python.ask(&format!("owned {key}")).await, "true");
+    assert_eq!(python.ask(&format!("drop {key}")).await, "released");
+}
+
+#[tokio::test]
+async fn no_update_is_lost_between_us() {
+    const TIMES: u32 = 100;
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let Some(mut python) = Python::start(&world).await else {
+        return;
+    };
+    let counter = format!("{}counter", world.prefix);
+    python
+        .tell(&format!("add {counter} {} {TIMES}", world.lock_key("a")))
+        .await;
+    let locks = Locker::new(world.backend());
+    // Both are at it at the same time.
+    until("redis-py has begun", async || {
+        world.raw::<bool>(&["EXISTS", &counter]).await
+    })
+    .await;
+    for _ in 0..TIMES {
+        let guard = locks.lock("a").ttl(TTL).acquire().await.expect("it becomes free");
+        let value: u32 = world.raw(&["GET", &counter]).await;
+        tokio::task::yield_now().await;
+        let _: () = world.raw(&["SET", &counter, &(value + 1).to_string()]).await;
+        guard.release().await.expect("it is ours");
+    }
+    assert_eq!(python.answer().await, "done");
+    assert_eq!(world.raw::<u32>(&["GET", &counter]).await, 2 * TIMES);
+}
