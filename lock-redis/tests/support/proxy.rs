@@ -21,6 +21,8 @@ struct Connection {
     requests: watch::Sender<bool>,
     /// Whether answers are.
     answers: watch::Sender<bool>,
+    /// From which request on they will be: the next that has this in it.
+    swallowed_after: Arc<Mutex<Option<String>>>,
     /// The server has closed its side: it has executed all that it ever got.
     ended: watch::Receiver<bool>,
 }
@@ -55,6 +57,13 @@ impl Proxy {
     pub(crate) fn hold_answers(&self) {
         self.each(|connection| {
             connection.answers.send_replace(true);
+        });
+    }
+
+    /// Answers wait on that of today's connections over which the next request with this text goes, from that on.
+    pub(crate) fn swallow_after(&self, text: &str) {
+        self.each(|connection| {
+            *connection.swallowed_after.lock().expect("no panics") = Some(text.to_owned());
         });
     }
 
@@ -94,21 +103,38 @@ async fn serve(listener: TcpListener, to: Arc<Mutex<String>>, connections: Arc<M
         let (requests, hold_requests) = watch::channel(false);
         let (answers, hold_answers) = watch::channel(false);
         let (end, ended) = watch::channel(false);
+        let swallowed_after = Arc::new(Mutex::new(None::<String>));
+        let see = {
+            let (swallowed_after, answers) = (swallowed_after.clone(), answers.clone());
+            move |request: &[u8]| {
+                let mut text = swallowed_after.lock().expect("no panics");
+                let has = |text: &mut String| request.windows(text.len()).any(|part| part == text.as_bytes());
+                if text.take_if(has).is_some() {
+                    answers.send_replace(true);
+                }
+            }
+        };
         connections.lock().expect("no panics").push(Connection {
             requests,
             answers,
+            swallowed_after,
             ended,
         });
-        tokio::spawn(pump(from_client, to_server, hold_requests));
+        tokio::spawn(pump(from_client, to_server, hold_requests, see));
         tokio::spawn(async move {
-            pump(from_server, to_client, hold_answers).await;
+            pump(from_server, to_client, hold_answers, |_| {}).await;
             end.send_replace(true);
         });
     }
 }
 
 /// Forwards until the sender closes; goes on reading when the receiver has gone.
-async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut is_held: watch::Receiver<bool>) {
+async fn pump(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    mut is_held: watch::Receiver<bool>,
+    see: impl Fn(&[u8]),
+) {
     let mut buffer = vec![0; 64 * 1024];
     loop {
         let length = from.read(&mut buffer).await.unwrap_or(0);
@@ -119,6 +145,7 @@ async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut is_held: watc
             let _ = to.shutdown().await;
             return;
         }
+        see(&buffer[..length]);
         // The receiver may have gone.
         let _ = to.write_all(&buffer[..length]).await;
     }

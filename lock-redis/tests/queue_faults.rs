@@ -1,0 +1,298 @@
+//! The queue when answers get lost, memory is full, scripts are forgotten and connections die.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use lock_core::backend::{
+    Attempt, DistributedLock, HandOver, Hold, ReleaseOptions, ReleaseOutcome, Renewal, RequestOptions, Terms,
+};
+use lock_core::{ErrorKind, Locker};
+use lock_redis::RedisBackend;
+use support::proxy::Proxy;
+use support::waiter::{Hung, Waiter};
+use support::{AT_MOST, TTL, World, granted, in_the_end, name, release, request, take, until};
+
+mod support;
+
+const QUICK: Duration = Duration::from_millis(150);
+
+/// A backend of which the answers can be swallowed.
+struct Client {
+    proxy: Proxy,
+    backend: RedisBackend,
+}
+
+impl Client {
+    async fn new(world: &World) -> Self {
+        let proxy = Proxy::start(world.server.address()).await;
+        let config = world.config_at(&proxy.address).with_response_timeout(QUICK);
+        let backend = RedisBackend::new(config).expect("a good configuration");
+        backend.connect().await.expect("it is there");
+        Self { proxy, backend }
+    }
+
+    /// Swallows the answer to what is sent next with this holder id in it, and what follows on that connection.
+    fn swallow_next(&self, holder: &str) {
+        self.proxy.swallow_after(holder);
+    }
+}
+
+fn is_unknown<T: std::fmt::Debug>(answer: lock_core::Result<T>) {
+    let error = answer.expect_err("the answer is swallowed");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    assert!(error.is_retryable());
+}
+
+#[tokio::test]
+async fn a_reply_swallowed_on_each_script_is_made_up_for() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let client = Client::new(&world).await;
+    let (wanted, _control) = request("a", TTL);
+    let id = wanted.holder().to_string();
+
+    // Acquire, renew, hand over, release.
+    client.swallow_next(&id);
+    is_unknown(client.backend.acquire(&wanted).await);
+    assert!(world.value("a").await.starts_with(&id), "it was granted");
+    let attempt = in_the_end(async || client.backend.acquire(&wanted).await).await;
+    let Attempt::Granted(hold, _) = attempt else {
+        panic!("{attempt:?}");
+    };
+    client.swallow_next(&id);
+    is_unknown(hold.renew(2 * TTL).await);
+    assert!(world.rest("a").await > TTL, "it was renewed");
+    assert!(matches!(
+        in_the_end(async || hold.renew(2 * TTL).await).await,
+        Renewal::Renewed(_)
+    ));
+    let (next, _control) = request("a", TTL);
+    client.swallow_next(&next.holder().to_string());
+    is_unknown(hold.hand_over(&next).await);
+    let token = world.value("a").await;
+    let passed_on = in_the_end(async || hold.hand_over(&next).await).await;
+    let HandOver::Granted(second, _) = passed_on else {
+        panic!("{passed_on:?}");
+    };
+    assert_eq!(world.value("a").await, token, "the same grant");
+    client.swallow_next(&next.holder().to_string());
+    is_unknown(second.release(ReleaseOptions::default()).await);
+    assert!(!world.exists("a").await, "it was released");
+    assert!(!in_the_end(async || second.release(ReleaseOptions::default()).await.map(is_released)).await);
+
+    // A release that keeps the name.
+    let third = in_the_end(async || client.backend.acquire(&request("a", TTL).0).await).await;
+    let Attempt::Granted(third, _) = third else {
+        panic!("{third:?}");
+    };
+    let holder = world.value("a").await[..32].to_owned();
+    client.swallow_next(&holder);
+    let keep = ReleaseOptions::default().keep_for(TTL);
+    is_unknown(third.release(keep).await);
+    let value = world.value("a").await;
+    assert!(value.starts_with("kept"), "{value}");
+    assert!(!in_the_end(async || third.release(keep).await.map(is_released)).await);
+    assert_eq!(world.value("a").await, value);
+    let _: i64 = world.raw(&["DEL", &world.lock_key("a")]).await;
+}
+
+fn is_released(outcome: ReleaseOutcome) -> bool {
+    outcome == ReleaseOutcome::Released
+}
+
+#[tokio::test]
+async fn a_reply_swallowed_while_waiting_is_made_up_for() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let client = Client::new(&world).await;
+    let hold = take(&world.backend(), "a").await;
+
+    // The answer that it has a place: asked again, it has the same one.
+    let before = RequestOptions::new(name("a"), Terms::new(TTL)).start();
+    let id = before.0.holder().to_string();
+    client.swallow_next(&id);
+    let waiter = Waiter::of(&client.backend, before);
+    until("it waits over another connection", async || {
+        client.proxy.connections() > 1 && waiter.request.last_busy().is_some()
+    })
+    .await;
+    assert_eq!(world.queue("a").await, [id.clone()]);
+
+    // The answer to its confirm.
+    client.swallow_next(&id);
+    assert!(release(&hold).await);
+    let hold = waiter.granted().await;
+    assert!(world.value("a").await.starts_with(&id));
+    assert_eq!(world.queue("a").await, <[String; 0]>::default());
+
+    // The answer to the abandon of a place.
+    let leaving = Waiter::queued(&world, &client.backend, "a", TTL).await;
+    client.swallow_next(&leaving.id());
+    leaving.control.give_up();
+    is_unknown(client.backend.abandon(&leaving.request).await);
+    assert_eq!(world.queue("a").await, <[String; 0]>::default());
+    in_the_end(async || client.backend.abandon(&leaving.request).await).await;
+    assert!(release(&hold).await);
+    assert!(!world.exists("a").await);
+}
+
+#[tokio::test]
+async fn a_place_that_is_asked_for_late_is_not_taken_for_the_dead() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let client = Client::new(&world).await;
+    let hold = take(&world.backend(), "a").await;
+    client.proxy.hold_requests();
+    let waiter = Waiter::start(&client.backend, "a", TTL);
+    until("another connection", async || client.proxy.connections() > 1).await;
+    let (id, request) = (waiter.id(), waiter.request.clone());
+    waiter.control.give_up();
+    in_the_end(async || client.backend.abandon(&request).await).await;
+    client.proxy.drain_the_first().await;
+    assert!(!world.queue("a").await.contains(&id));
+    assert!(release(&hold).await);
+    assert!(!world.exists("a").await);
+}
+
+#[tokio::test]
+async fn a_release_offers_the_name_however_full_the_memory_is() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    if world.server.is_external() {
+        return;
+    }
+    let hold = take(&world.backend(), "a").await;
+    let kept = take(&world.backend(), "kept").await;
+    let (hung, waiter) = (
+        Hung::queued(&world, "a", TTL).await,
+        Waiter::queued(&world, &world.backend(), "a", TTL).await,
+    );
+    let _: () = world.raw(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    assert!(release(&hold).await);
+    assert!(world.value("a").await.starts_with(&hung.waiter.id()));
+    let keep = ReleaseOptions::default().keep_for(TTL);
+    assert!(is_released(kept.release(keep).await.expect("an answer")));
+    assert!(world.value("kept").await.starts_with("kept"));
+    until("the offer ends", async || !world.exists("a").await).await;
+    let _: () = world.raw(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    assert!(release(&waiter.granted().await).await);
+}
+
+#[tokio::test]
+async fn a_renewal_and_an_abandon_need_no_memory() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    if world.server.is_external() {
+        return;
+    }
+    let backend = world.backend();
+    let (wanted, _control) = request("a", TTL);
+    let hold = granted(&backend, &wanted).await;
+    let waiter = Waiter::queued(&world, &backend, "a", TTL).await;
+    let _: () = world.raw(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    for ttl in [TTL, 2 * TTL] {
+        assert!(matches!(hold.renew(ttl).await.expect("an answer"), Renewal::Renewed(_)));
+    }
+    waiter.leave().await;
+    assert_eq!(world.queue("a").await, <[String; 0]>::default());
+    backend.abandon(&wanted).await.expect("an answer");
+    assert!(!world.exists("a").await);
+}
+
+/// Clients that take turns while something is done to the server; returns how often each had it.
+async fn turmoil(world: &World, harm: impl AsyncFn()) -> Vec<u32> {
+    let over = Arc::new(AtomicBool::new(false));
+    let inside = Arc::new(AtomicU32::new(0));
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            let (over, inside, locker) = (over.clone(), inside.clone(), Locker::new(world.backend()));
+            tokio::spawn(async move {
+                let (mut had, lock) = (0, locker.lock("a").ttl(TTL));
+                while !over.load(Ordering::Relaxed) {
+                    let guard = lock.acquire_within(AT_MOST).await.expect("a grant");
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two have it");
+                    tokio::task::yield_now().await;
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    guard.release().await.expect("still ours");
+                    had += 1;
+                }
+                locker.shutdown().await.expect("nothing is left");
+                had
+            })
+        })
+        .collect();
+    for _ in 0..40 {
+        harm().await;
+        tokio::time::sleep(Duration::from_millis(15)).await;
+    }
+    over.store(true, Ordering::Relaxed);
+    let mut had = Vec::new();
+    for client in clients {
+        had.push(client.await.expect("no panic"));
+    }
+    had
+}
+
+#[tokio::test]
+async fn scripts_that_are_forgotten_again_and_again_disturb_nobody() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let had = turmoil(&world, async || world.raw::<()>(&["SCRIPT", "FLUSH"]).await).await;
+    assert!(had.iter().all(|had| *had > 0), "{had:?}");
+    assert_eq!(world.keys().await, [world.fence_key("a")]);
+}
+
+#[tokio::test]
+async fn connections_that_are_killed_again_and_again_keep_nobody_from_a_turn() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let kill = async || {
+        let list: String = world.raw(&["CLIENT", "LIST"]).await;
+        for client in list.lines().filter(|line| line.contains("resp=3")) {
+            let id = client.trim_start_matches("id=").split(' ').next().expect("an id");
+            // It may have gone meanwhile.
+            let _ = world.try_raw::<i64>(&["CLIENT", "KILL", "ID", id]).await;
+        }
+    };
+    let had = turmoil(&world, kill).await;
+    assert!(had.iter().all(|had| *had > 0), "{had:?}");
+    until("nothing stays but the fence", async || {
+        world.keys().await == [world.fence_key("a")]
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_that_lost_its_data_has_its_waiters_back() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let mut world = World::new().await;
+    if world.server.is_external() {
+        return;
+    }
+    let hold: Arc<dyn Hold> = take(&world.backend(), "a").await;
+    let waiter = Waiter::queued(&world, &world.backend(), "a", TTL).await;
+    world.server.restart_without_data().await.expect("it starts");
+    world.reconnect().await;
+    let next = waiter.granted().await;
+    assert!(next.token() > hold.token());
+    let lost = in_the_end(async || hold.release(ReleaseOptions::default()).await).await;
+    assert_eq!(lost, ReleaseOutcome::AlreadyLost);
+    assert!(release(&next).await);
+}
