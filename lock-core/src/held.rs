@@ -18,6 +18,8 @@ use crate::keeper::Keeper;
 use crate::locker::Server;
 use crate::observe::{self, Asked, Renewed};
 use crate::plan::Plan;
+#[cfg(shuttle)]
+use crate::plant::{Plant, is_planted};
 use crate::queue::{Answer, Progress, Turn, Waiting};
 use crate::sync::time::{Instant, sleep, timeout};
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, Weak};
@@ -188,7 +190,10 @@ impl Held {
         let (hold, ttl) = (self.hold.clone(), self.plan.ttl);
         {
             let mut renewing = self.renewing.lock();
-            if renewing.stopped {
+            let stopped = renewing.stopped;
+            #[cfg(shuttle)]
+            let stopped = stopped && !is_planted(Plant::RenewsAfterRelease);
+            if stopped {
                 return asked;
             }
             observe::asked(Asked::Renew);

@@ -10,6 +10,8 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use crate::clock::Lookout;
 use crate::error::{Error, ErrorKind, Result};
 use crate::held::{Held, RenewalPlan, Slot};
+#[cfg(shuttle)]
+use crate::plant::{Plant, is_planted};
 use crate::queue::Progress;
 use crate::sync::time::Instant;
 use crate::sync::{Arc, AtomicBool, Handle, Mutex, Notify, Ordering};
@@ -143,6 +145,10 @@ impl Keeper {
     /// Waits until nothing is left to do but to look after holds.
     pub(crate) async fn drained(&self) {
         loop {
+            #[cfg(shuttle)]
+            if is_planted(Plant::LooksBeforeItListens) && self.pending() > 0 {
+                self.idle.notified().await;
+            }
             let idle = self.idle.notified();
             tokio::pin!(idle);
             idle.as_mut().enable();

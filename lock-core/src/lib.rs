@@ -67,6 +67,7 @@ pub use watch::Watch;
 #[cfg(shuttle)]
 #[doc(hidden)]
 pub mod races {
+    pub use crate::plant::{Plant, plant};
     pub use crate::sync::checked::time::{begin, pass};
 }
 
@@ -85,6 +86,8 @@ mod name;
 mod observe;
 mod place;
 mod plan;
+#[cfg(shuttle)]
+mod plant;
 mod queue;
 mod reentry;
 mod release;

@@ -11,6 +11,8 @@ use crate::held::Held;
 use crate::locker::Inner;
 use crate::observe::{self, Asked};
 use crate::plan::{Patience, Plan};
+#[cfg(shuttle)]
+use crate::plant::{Plant, is_planted};
 use crate::queue::{Answer, Progress, Turn};
 use crate::sync::time::Instant;
 use crate::sync::{Arc, Ordering};
@@ -215,6 +217,10 @@ pub(crate) enum Granted {
 
 impl Drop for Place {
     fn drop(&mut self) {
+        #[cfg(shuttle)]
+        if is_planted(Plant::LeavesLateGrant) {
+            return;
+        }
         if self.begun && !(self.can_pass && self.pass_on()) {
             self.undo();
         }

@@ -10,6 +10,8 @@ use crate::clock::Time;
 use crate::error::{Error, ErrorKind, LostCause, Result};
 use crate::held::{Heir, Held};
 use crate::observe::{self, Asked, Handed};
+#[cfg(shuttle)]
+use crate::plant::{Plant, is_planted};
 use crate::queue::{Answer, Turn};
 use crate::sync::time::{Instant, sleep};
 use crate::sync::{Arc, Ordering};
@@ -169,7 +171,12 @@ fn inherit(held: &Held, hold: Arc<dyn Hold>, request: &AcquireRequest) {
     );
     let guard = next.begin(&keeper);
     // Whoever has gone gives it back: its guard goes on to the next, or releases.
-    let _ = waiting.answer.send(Answer::Guard(guard));
+    let unsent = waiting.answer.send(Answer::Guard(guard));
+    #[cfg(shuttle)]
+    if is_planted(Plant::HandsOverToNobody) {
+        return std::mem::forget(unsent);
+    }
+    drop(unsent);
 }
 
 /// After the giver's release was answered: what may have been handed over is undone, and the heir asks for itself.

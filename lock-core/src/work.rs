@@ -183,12 +183,14 @@ pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long to wait before each repetition of a failed request: from 25 ms to 1 s, doubling, with jitter.
 pub(crate) fn pauses() -> impl Iterator<Item = Duration> + Send + use<> {
-    ExponentialBuilder::default()
+    let pauses = ExponentialBuilder::default()
         .with_min_delay(Duration::from_millis(25))
         .with_max_delay(LONGEST_PAUSE)
-        .with_jitter()
-        .without_max_times()
-        .build()
+        .without_max_times();
+    // A schedule of shuttle's has to go the same way each time.
+    #[cfg(not(shuttle))]
+    let pauses = pauses.with_jitter();
+    pauses.build()
 }
 
 impl fmt::Debug for Work {

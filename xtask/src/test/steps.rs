@@ -57,6 +57,8 @@ pub(crate) fn all() -> Vec<Step> {
             ..step("tests", Kind::Test, &format!("test {TESTED} --tests --no-fail-fast")).needs("build tests")
         },
         step("doctests", Kind::Test, &format!("test {TESTED} --doc --no-fail-fast")).needs("build tests"),
+        races("build races", Kind::Build, " --no-run"),
+        races("races", Kind::Test, "").needs("build races"),
         Step {
             environment: vec![("RUSTDOCFLAGS", "-D warnings".into())],
             ..step("docs", Kind::Build, &format!("doc {ALL} --no-deps"))
@@ -119,6 +121,15 @@ fn on_edition(edition: Edition) -> Step {
             "test --package lock-redis --tests --no-fail-fast",
         )
         .needs("build lock-redis alone")
+    }
+}
+
+/// Core with shuttle in place of its locks: another build of everything, which would push out the first.
+fn races(name: &str, kind: Kind, how: &str) -> Step {
+    let what = "test --package lock-core --test races --target-dir target/races";
+    Step {
+        environment: vec![("RUSTFLAGS", "--cfg shuttle -D warnings".into())],
+        ..step(name, kind, &format!("{what}{how}"))
     }
 }
 

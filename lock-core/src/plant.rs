@@ -1,0 +1,32 @@
+//! Bugs, one for each race, that the tests of races have to find: without them nobody knows whether they find any.
+
+use std::cell::Cell;
+
+/// A planted bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plant {
+    /// A renewal does not ask whether the release has begun.
+    RenewsAfterRelease,
+    /// An answer that comes after the release has begun brings the lease back to life.
+    AnswerRevives,
+    /// What was handed over to somebody who has gone is kept for them.
+    HandsOverToNobody,
+    /// A shutdown looks whether all is done, and then listens whether it gets done.
+    LooksBeforeItListens,
+    /// An acquire that came too late leaves what was granted in that moment.
+    LeavesLateGrant,
+}
+
+thread_local! {
+    /// Shuttle runs all tasks of a test on one thread.
+    static PLANTED: Cell<Option<Plant>> = const { Cell::new(None) };
+}
+
+/// From here on, this bug is there, and no other.
+pub fn plant(plant: Option<Plant>) {
+    PLANTED.set(plant);
+}
+
+pub(crate) fn is_planted(plant: Plant) -> bool {
+    PLANTED.get() == Some(plant)
+}

@@ -1,0 +1,13 @@
+//! Core's own keeper, queue and guard, under every order of events that shuttle thinks of: each test is one race, run
+//! in thousands of schedules, and again with a bug planted that it has to find.
+//!
+//! `cargo xtask test` runs them; by hand, in a target directory of their own:
+//! `RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/races cargo test --package lock-core --test races`.
+#![cfg(shuttle)]
+
+mod drop_against_shutdown;
+mod explore;
+mod hand_over_against_cancel;
+mod renewal_against_release;
+mod server;
+mod timeout_against_grant;
