@@ -8,8 +8,17 @@ use redis::{ErrorKind as DriverKind, RedisError, ServerErrorKind};
 
 /// Says what happened at `server` and what to do; keeps the driver's error as the source.
 pub(crate) fn explain(error: RedisError, server: &dyn fmt::Display) -> Error {
-    let (kind, what) = judge(&error);
-    Error::new(kind, format!("Redis at {server} {what}")).with_source(error)
+    explain_of(
+        error,
+        &format_args!("Redis at {server}"),
+        "grant what RedisConfig::acl_rules lists",
+    )
+}
+
+/// The same for a server that is spoken of in other words, and other permissions to grant.
+pub(crate) fn explain_of(error: RedisError, server: &dyn fmt::Display, remedy: &str) -> Error {
+    let (kind, what) = judge(&error, remedy);
+    Error::new(kind, format!("{server} {what}")).with_source(error)
 }
 
 /// Whether the server answered the request, if only to refuse it: then nothing of it is under way any more.
@@ -32,10 +41,10 @@ pub(crate) fn is_final(error: &Error) -> bool {
     !error.is_retryable()
 }
 
-fn judge(error: &RedisError) -> (ErrorKind, Cow<'static, str>) {
+fn judge(error: &RedisError, remedy: &str) -> (ErrorKind, Cow<'static, str>) {
     if code(error) == "NOPERM" {
         let what = missing(error.detail().unwrap_or_default());
-        let what = format!("does not permit this user {what}: grant what RedisConfig::acl_rules lists");
+        let what = format!("does not permit this user {what}: {remedy}");
         return (ErrorKind::Denied, what.into());
     }
     let (kind, what) = judge_others(error);
@@ -51,8 +60,8 @@ fn missing(detail: &str) -> Cow<'static, str> {
     match named {
         Some((command, _)) => format!("the command {}", command.to_lowercase()).into(),
         None if detail.contains("channel") => "the channel of an inbox".into(),
-        None if detail.contains("keys") || detail.contains("a key") => "a key of this lock".into(),
-        None => "a command that locks need".into(),
+        None if detail.contains("keys") || detail.contains("a key") => "a key that is needed".into(),
+        None => "a command that is needed".into(),
     }
 }
 
@@ -140,7 +149,7 @@ fn by_code(code: &str, detail: &str) -> (ErrorKind, &'static str) {
 
 /// The server's code for an error. That of a command within a script is wrapped in text before version 7, and later too
 /// where a permission is missing.
-fn code(error: &RedisError) -> &str {
+pub(crate) fn code(error: &RedisError) -> &str {
     let code = match error.kind() {
         DriverKind::Server(ServerErrorKind::ResponseError) => "ERR",
         _ => error.code().unwrap_or_default(),
@@ -256,9 +265,9 @@ mod tests {
             ),
             (
                 "NOPERM this user has no permissions to access one of the keys used as arguments",
-                "a key of this lock",
+                "a key that is needed",
             ),
-            ("NOPERM No permissions to access a key", "a key of this lock"),
+            ("NOPERM No permissions to access a key", "a key that is needed"),
             (
                 "ERR ACL failure in script: No permissions to access a channel script: on @user_script:1.",
                 "the channel of an inbox",
@@ -269,7 +278,7 @@ mod tests {
             ),
             (
                 "ERR The user executing the script can't run this command or subcommand script: 0a1, on @user_script:9.",
-                "a command that locks need",
+                "a command that is needed",
             ),
         ];
         for (line, what) in cases {

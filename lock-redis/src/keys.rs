@@ -77,7 +77,7 @@ pub(crate) fn inbox(prefix: &str) -> String {
 
 /// The part of a key that alone decides on its slot, by the rule of Redis Cluster: what stands between the first `{`
 /// and the next `}`, unless that is nothing.
-fn hash_tag(key: &str) -> Option<&str> {
+pub(crate) fn hash_tag(key: &str) -> Option<&str> {
     let (_, after) = key.split_once('{')?;
     let (tag, _) = after.split_once('}')?;
     (!tag.is_empty()).then_some(tag)

@@ -36,7 +36,7 @@ pub(crate) fn all() -> [&'static Script; 5] {
 }
 
 impl Script {
-    fn new(text: &str) -> Self {
+    pub(crate) fn new(text: &str) -> Self {
         let include = |text: String, (line, fragment): &(&str, &str)| text.replace(line, fragment);
         let text = FRAGMENTS.iter().fold(text.to_owned(), include);
         let hash = redis::Script::new(&text).get_hash().to_owned();
@@ -51,20 +51,27 @@ impl Script {
     }
 
     /// Runs it, if the server knows it.
-    pub(crate) fn run(&self, keys: &[&str], arguments: &[&str]) -> Cmd {
+    pub(crate) fn run(&self, keys: &[&str], arguments: &[impl AsRef<[u8]>]) -> Cmd {
         invocation("EVALSHA", &self.hash, keys, arguments)
     }
 
     /// Runs it for a server that does not know it, which then does.
-    pub(crate) fn run_in_full(&self, keys: &[&str], arguments: &[&str]) -> Cmd {
+    pub(crate) fn run_in_full(&self, keys: &[&str], arguments: &[impl AsRef<[u8]>]) -> Cmd {
         invocation("EVAL", &self.text, keys, arguments)
     }
 }
 
-fn invocation(name: &str, script: &str, keys: &[&str], arguments: &[&str]) -> Cmd {
-    let texts = || keys.iter().chain(arguments);
-    let size = name.len() + script.len() + 1 + texts().map(|text| text.len()).sum::<usize>();
+fn invocation(name: &str, script: &str, keys: &[&str], arguments: &[impl AsRef<[u8]>]) -> Cmd {
+    let texts = || {
+        keys.iter()
+            .map(|key| key.as_bytes())
+            .chain(arguments.iter().map(AsRef::as_ref))
+    };
+    let size = name.len() + script.len() + 1 + texts().map(<[u8]>::len).sum::<usize>();
     let mut command = Cmd::with_capacity(3 + keys.len() + arguments.len(), size);
-    command.arg(name).arg(script).arg(keys.len()).arg(keys).arg(arguments);
+    command.arg(name).arg(script).arg(keys.len());
+    for text in texts() {
+        command.arg(text);
+    }
     command
 }

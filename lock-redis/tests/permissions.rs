@@ -166,7 +166,7 @@ async fn a_user_reaches_no_other_prefix() {
     assert!(
         error
             .to_string()
-            .contains("does not permit this user a key of this lock"),
+            .contains("does not permit this user a key that is needed"),
         "{error}"
     );
     let _: i64 = world.raw(&["ACL", "DELUSER", &app]).await;

@@ -1,0 +1,332 @@
+//! A resource in a Redis, and holders that come too late.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use lock_core::{Error, ErrorKind, FencingToken};
+use lock_redis::{Fence, Fenced, Stale};
+use redis::aio::MultiplexedConnection;
+use redis::cmd;
+use support::{World, granted, release, request, take, until};
+
+mod support;
+
+type Connection = MultiplexedConnection;
+
+fn token(number: u64) -> FencingToken {
+    FencingToken::new(number).expect("a good number")
+}
+
+async fn connect(world: &World) -> Connection {
+    let client = redis::Client::open(world.server.url()).expect("a good URL");
+    client.get_multiplexed_async_connection().await.expect("it is there")
+}
+
+fn fence(connection: &Connection, resource: &str) -> Fence<Connection> {
+    Fence::new(connection.clone(), resource).expect("it can have one")
+}
+
+fn stale(error: &Error) -> Stale {
+    assert_eq!(error.kind(), ErrorKind::Lost, "{error:?}");
+    assert!(!error.is_retryable());
+    *error
+        .source()
+        .and_then(|source| source.downcast_ref())
+        .expect("it says why")
+}
+
+#[tokio::test]
+async fn the_update_of_a_holder_that_was_paused_is_refused() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let (connection, backend) = (connect(&world).await, world.backend());
+    let stock = format!("{}stock", world.prefix);
+    let _: () = world.raw(&["SET", &stock, "10"]).await;
+
+    // It reads, and then stands still until its lock has expired.
+    let paused = granted(&backend, &request("a", Duration::from_millis(50)).0).await;
+    let first = fence(&connection, &stock)
+        .enter(paused.token())
+        .await
+        .expect("nobody was there");
+    let read: u32 = first.get().await.expect("it is there");
+    until("its hold has expired", async || !world.exists("a").await).await;
+
+    let next = take(&backend, "a").await;
+    let second = fence(&connection, &stock)
+        .enter(next.token())
+        .await
+        .expect("its token is newer");
+    let left: u32 = second.get().await.expect("it is there");
+
+    let error = first.set(read - 1).await.expect_err("it is too late");
+    let expected = stale(&error);
+    assert_eq!((expected.token, expected.newest), (paused.token(), Some(next.token())));
+    assert!(
+        error.to_string().contains(&stock) && error.to_string().contains("is stale"),
+        "{error}"
+    );
+    // It may not even read, nor come back.
+    stale(&first.get::<u32>().await.expect_err("it is too late"));
+    stale(
+        &fence(&connection, &stock)
+            .enter(paused.token())
+            .await
+            .err()
+            .expect("it is too late"),
+    );
+
+    second.set(left - 3).await.expect("it is the newest");
+    assert_eq!(world.raw::<u32>(&["GET", &stock]).await, 7);
+    assert!(release(&next).await);
+}
+
+/// What a client does with the counter, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Enter,
+    Read,
+    Write,
+}
+
+/// Every order in which clients can take these steps, each in its own order. A client is a number from 0.
+fn orders(clients: usize, steps: &[Step]) -> Vec<Vec<(usize, Step)>> {
+    let mut orders = vec![Vec::new()];
+    for _ in 0..clients * steps.len() {
+        orders = orders
+            .into_iter()
+            .flat_map(|order: Vec<(usize, Step)>| {
+                (0..clients).filter_map(move |client| {
+                    let done = order.iter().filter(|(of, _)| *of == client).count();
+                    let mut order = order.clone();
+                    order.push((client, *steps.get(done)?));
+                    Some(order)
+                })
+            })
+            .collect();
+    }
+    orders
+}
+
+#[tokio::test]
+async fn no_order_of_steps_loses_an_update() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let connection = connect(&world).await;
+    let counter = format!("{}counter", world.prefix);
+    let fence = fence(&connection, &counter);
+    let orders = orders(3, &[Step::Enter, Step::Read, Step::Write]);
+    assert_eq!(orders.len(), 1680);
+    let mut all_written = 0;
+    for order in orders {
+        let _: i64 = world.raw(&["DEL", &counter, &format!("{{{counter}}}:entered")]).await;
+        let mut clients: [Option<Fenced<Connection>>; 3] = Default::default();
+        let mut read = [None; 3];
+        let mut accepted = 0;
+        for &(client, step) in &order {
+            match (step, &clients[client]) {
+                (Step::Enter, _) => clients[client] = fence.enter(token(client as u64 + 1)).await.ok(),
+                (Step::Read, Some(fenced)) => read[client] = fenced.get::<Option<u32>>().await.ok(),
+                (Step::Write, Some(fenced)) => {
+                    if let Some(read) = read[client] {
+                        accepted += u32::from(fenced.set(read.unwrap_or(0) + 1).await.is_ok());
+                    }
+                }
+                // It was refused, and has given up.
+                (Step::Read | Step::Write, None) => {}
+            }
+        }
+        let value: u32 = world.raw(&["GET", &counter]).await;
+        assert_eq!(value, accepted, "an update was lost: {order:?}");
+        all_written += u32::from(accepted == 3);
+    }
+    assert_eq!(all_written, 1, "only one after the other do all three write");
+}
+
+/// What the test above would find of a fence that looks at writes alone.
+#[tokio::test]
+async fn a_fence_on_writes_alone_loses_updates() {
+    const WRITE: &str = "
+        local newest = tonumber(redis.call('GET', KEYS[1]) or '0')
+        if newest > tonumber(ARGV[1]) then return 0 end
+        redis.call('SET', KEYS[1], ARGV[1])
+        redis.call('SET', KEYS[2], ARGV[2])
+        return 1";
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let (counter, newest) = (format!("{}counter", world.prefix), format!("{}newest", world.prefix));
+    let mut lost = Vec::new();
+    for order in orders(2, &[Step::Read, Step::Write]) {
+        let _: i64 = world.raw(&["DEL", &counter, &newest]).await;
+        let mut read = [0; 2];
+        let mut accepted = 0;
+        for &(client, step) in &order {
+            if step == Step::Read {
+                read[client] = world.raw::<Option<u32>>(&["GET", &counter]).await.unwrap_or(0);
+            } else {
+                let (token, value) = ((client + 1).to_string(), (read[client] + 1).to_string());
+                accepted += world
+                    .raw::<u32>(&["EVAL", WRITE, "2", &newest, &counter, &token, &value])
+                    .await;
+            }
+        }
+        if world.raw::<u32>(&["GET", &counter]).await != accepted {
+            lost.push(order);
+        }
+    }
+    // Both have read before the older one writes, and the newer one writes last.
+    let (older, newer) = (0, 1);
+    let ends = [(older, Step::Write), (newer, Step::Write)];
+    let reads = [[older, newer], [newer, older]].map(|both| both.map(|client| (client, Step::Read)));
+    assert_eq!(lost, reads.map(|reads| [reads, ends].concat()));
+}
+
+#[tokio::test]
+async fn entering_again_is_no_harm_and_newer_tokens_win() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let connection = connect(&world).await;
+    // Of different lengths, and beyond what Lua's numbers can tell apart.
+    let tokens = [
+        9,
+        10,
+        9_007_199_254_740_993,
+        9_007_199_254_740_994,
+        i64::MAX.unsigned_abs(),
+    ];
+    let fence = fence(&connection, &format!("{}a", world.prefix));
+    for pair in tokens.windows(2) {
+        let older = fence.enter(token(pair[0])).await.expect("it is the newest");
+        fence.enter(token(pair[0])).await.expect("it is still the newest");
+        older.set("x").await.expect("it is the newest");
+        fence.enter(token(pair[1])).await.expect("it is newer");
+        let error = older.set("y").await.expect_err("it is not the newest any more");
+        assert_eq!(stale(&error).newest, Some(token(pair[1])));
+        stale(&fence.enter(token(pair[0])).await.err().expect("it is older"));
+    }
+}
+
+#[tokio::test]
+async fn any_command_and_any_bytes() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let connection = connect(&world).await;
+    let cart = format!("{{{}7}}:cart", world.prefix);
+    let fenced = fence(&connection, &cart)
+        .enter(token(1))
+        .await
+        .expect("nobody was there");
+    let bytes: &[u8] = b"\0\xff\r\n";
+    let added: u32 = fenced
+        .query(cmd("HSET").arg(&cart).arg("item").arg(bytes))
+        .await
+        .expect("it may");
+    assert_eq!(added, 1);
+    let all: Vec<(String, Vec<u8>)> = fenced.query(cmd("HGETALL").arg(&cart)).await.expect("it may");
+    assert_eq!(all, [("item".to_owned(), bytes.to_vec())]);
+    let nothing: Option<String> = fenced.query(cmd("HGET").arg(&cart).arg("none")).await.expect("it may");
+    assert_eq!(nothing, None);
+    // Errors of the command are told as such.
+    let error = fenced.get::<String>().await.expect_err("it is a hash");
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:?}");
+    let scan = cmd("HSCAN").arg(&cart).cursor_arg(0).clone();
+    let error = fenced
+        .query::<redis::Value>(&scan)
+        .await
+        .expect_err("it would go on unfenced");
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+
+    // Not one command of a stale holder is executed.
+    let entered: String = world
+        .raw(&["GET", &format!("{{{}7}}:entered:{cart}", world.prefix)])
+        .await;
+    assert_eq!(entered, "1");
+    fence(&connection, &cart).enter(token(2)).await.expect("it is newer");
+    stale(
+        &fenced
+            .query::<u32>(cmd("HDEL").arg(&cart).arg("item"))
+            .await
+            .expect_err("it is too late"),
+    );
+    assert!(world.raw::<bool>(&["HEXISTS", &cart, "item"]).await);
+}
+
+#[tokio::test]
+async fn a_fence_that_was_deleted_trusts_nobody() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let connection = connect(&world).await;
+    let key = format!("{}a", world.prefix);
+    let fenced = fence(&connection, &key)
+        .enter(token(5))
+        .await
+        .expect("nobody was there");
+    let ttl: i64 = world.raw(&["PTTL", &format!("{{{key}}}:entered")]).await;
+    assert_eq!(ttl, -1, "it never forgets by itself");
+    let _: i64 = world.raw(&["DEL", &format!("{{{key}}}:entered")]).await;
+    let error = fenced.set("x").await.expect_err("others may have come and gone");
+    assert_eq!(stale(&error).newest, None);
+    assert!(error.to_string().contains("enter again, and read again"), "{error}");
+    let again = fence(&connection, &key)
+        .enter(token(5))
+        .await
+        .expect("it may be the newest");
+    again.set("x").await.expect("it is the newest");
+
+    let _: () = world.raw(&["SET", &format!("{{{key}}}:entered"), "something"]).await;
+    let error = fence(&connection, &key)
+        .enter(token(6))
+        .await
+        .err()
+        .expect("that is no token");
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:?}");
+}
+
+#[tokio::test]
+async fn it_needs_few_permissions_and_names_those_it_lacks() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let (key, app) = (
+        format!("{}a", world.prefix),
+        format!("app-{}", world.prefix.trim_end_matches(':')),
+    );
+    let own = [format!("~{key}"), format!("~{{{key}}}:entered")];
+    let mut rules = vec![
+        "ACL", "SETUSER", &app, "reset", "on", ">pw", "+eval", "+evalsha", "+get", "+set",
+    ];
+    rules.extend(own.iter().map(String::as_str));
+    let _: () = world.raw(&rules).await;
+    let _: () = world.raw(&["SCRIPT", "FLUSH"]).await;
+    let client = redis::Client::open(format!("redis://{app}:pw@{}", world.server.address())).expect("a good URL");
+    let connection = client.get_multiplexed_async_connection().await.expect("it may");
+    let fenced = fence(&connection, &key).enter(token(1)).await.expect("it may");
+    fenced.set("x").await.expect("it may");
+    assert_eq!(fenced.get::<String>().await.expect("it may"), "x");
+    let error = fenced.query::<u32>(cmd("DEL").arg(&key)).await.expect_err("it may not");
+    assert_eq!(error.kind(), ErrorKind::Denied);
+    assert!(
+        error.to_string().contains("fencing needs +eval, +evalsha, +get, +set"),
+        "{error}"
+    );
+    let error = fence(&connection, "another")
+        .enter(token(1))
+        .await
+        .err()
+        .expect("it may not");
+    assert_eq!(error.kind(), ErrorKind::Denied);
+    let _: i64 = world.raw(&["ACL", "DELUSER", &app]).await;
+}
