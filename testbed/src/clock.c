@@ -1,4 +1,6 @@
-// The wall clock of a process, moved by the nanoseconds that stand in the file POLYLOCK_CLOCK.
+// The wall clock of a process, moved by what stands in the file POLYLOCK_CLOCK: which of the two settings below counts,
+// so that each changes at once; then each setting. It is ahead by so many nanoseconds, and by so many millionths of
+// the time since a moment of the real clock.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>
@@ -9,21 +11,25 @@
 #include <time.h>
 #include <unistd.h>
 
-static const volatile int64_t *ahead;
+struct setting { int64_t ahead, faster, since; };
+struct page { int64_t which; struct setting settings[2]; };
+static const volatile struct page *page;
 
 __attribute__((constructor)) static void map(void) {
     const char *path = getenv("POLYLOCK_CLOCK");
     int file = path ? open(path, O_RDONLY) : -1;
     if (file < 0) return;
-    void *page = mmap(NULL, sizeof(int64_t), PROT_READ, MAP_SHARED, file, 0);
-    if (page != MAP_FAILED) ahead = page;
+    void *mapped = mmap(NULL, sizeof(struct page), PROT_READ, MAP_SHARED, file, 0);
+    if (mapped != MAP_FAILED) page = mapped;
     close(file);
 }
 
 int clock_gettime(clockid_t clock, struct timespec *time) {
     int result = syscall(SYS_clock_gettime, clock, time);
-    if (result == 0 && ahead && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) {
-        int64_t nanos = time->tv_sec * INT64_C(1000000000) + time->tv_nsec + *ahead;
+    if (result == 0 && page && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) {
+        const volatile struct setting *now = &page->settings[page->which & 1];
+        int64_t nanos = time->tv_sec * INT64_C(1000000000) + time->tv_nsec;
+        nanos += now->ahead + (int64_t)((nanos - now->since) * (now->faster / 1e6));
         time->tv_sec = nanos / 1000000000;
         time->tv_nsec = nanos % 1000000000;
     }

@@ -34,12 +34,14 @@
 
 mod clock;
 mod data;
+mod disk;
 mod error;
 mod locate;
 mod mariadb;
 mod offline;
 mod own;
 mod port;
+mod preload;
 mod process;
 mod redis;
 mod server;
@@ -48,6 +50,7 @@ mod watchdog;
 mod zookeeper;
 
 pub use clock::Clock;
+pub use disk::Disk;
 pub use error::Error;
 pub use locate::{Found, REDIS_PY, find, find_extra, installed_dir, is_ci, redis_py, stand_in};
 pub use mariadb::{MariaDb, forget_templates};

@@ -1,5 +1,6 @@
 //! Redis.
 
+use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use crate::server::{Recipe, Run, Server};
 use crate::url::Url;
-use crate::{Clock, Error, locate};
+use crate::{Clock, Disk, Error, locate};
 
 /// A Redis to start. Every write is on disk (`appendfsync always`) before it is acknowledged.
 #[derive(Debug, Clone, Default)]
@@ -16,6 +17,7 @@ pub struct Redis {
     edition: Edition,
     password: Option<String>,
     clock: Option<Clock>,
+    disk: Option<Disk>,
     settings: Vec<(String, Vec<String>)>,
 }
 
@@ -108,6 +110,13 @@ impl Redis {
         self
     }
 
+    /// Lets it write to this disk. Default: the real one.
+    #[must_use]
+    pub fn disk(mut self, disk: &Disk) -> Self {
+        self.disk = Some(disk.clone());
+        self
+    }
+
     /// Starts it.
     ///
     /// # Errors
@@ -167,8 +176,14 @@ impl Recipe for Redis {
         for (directive, arguments) in &self.settings {
             command.arg(format!("--{directive}")).args(arguments);
         }
-        if let Some(clock) = &self.clock {
-            command.envs(clock.environment());
+        command.envs(self.clock.as_ref().map(Clock::variable));
+        command.envs(self.disk.as_ref().map(Disk::variable));
+        let libraries: Vec<_> = (self.clock.iter().map(Clock::library))
+            .chain(self.disk.iter().map(Disk::library))
+            .map(std::path::PathBuf::into_os_string)
+            .collect();
+        if !libraries.is_empty() {
+            command.env("LD_PRELOAD", libraries.join(OsStr::new(":")));
         }
         Ok(command)
     }

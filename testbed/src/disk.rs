@@ -1,0 +1,40 @@
+//! A disk that a test fills.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::Error;
+use crate::preload::Preload;
+
+/// The disk of a server, as the server sees it. Clones are the same disk.
+///
+/// A small library is compiled with `cc` and loaded into the server before all others.
+#[derive(Debug, Clone)]
+pub struct Disk(Arc<Preload>);
+
+impl Disk {
+    /// One with room.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where there is no C compiler `cc`, or it fails.
+    pub fn new() -> Result<Self, Error> {
+        Ok(Self(Arc::new(Preload::new("disk", include_bytes!("disk.c"))?)))
+    }
+
+    /// Leaves no room for anything, or makes room again.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn fill(&self, full: bool) -> Result<(), Error> {
+        self.0.set(0, &[full.into()])
+    }
+
+    /// What a server must find in its environment to write to it, beside the library.
+    pub(crate) fn variable(&self) -> (&'static str, PathBuf) {
+        ("POLYLOCK_DISK", self.0.page())
+    }
+
+    pub(crate) fn library(&self) -> PathBuf {
+        self.0.library()
+    }
+}
