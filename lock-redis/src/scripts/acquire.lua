@@ -34,6 +34,12 @@ if id and #id == 32 and left > tonumber(term) then
 end
 local now_ms = math.floor(tonumber(now) / 1000)
 local kept_until = id and tonumber(string.match(id, '^kept(%d+)$'))
+if kept_until and kept_until > now_ms + tonumber(term) then
+  -- Set back here, too. It is written down, or every asker would begin the term anew.
+  kept_until, left = now_ms + tonumber(term), tonumber(term)
+  value = 'kept' .. string.format('%028.0f', kept_until) .. string.sub(value, #id + 1)
+  redis.call('SET', KEYS[1], value, 'PX', left)
+end
 local granted = id == holder
 if kept_until and kept_until <= now_ms then
   -- include queue.lua
