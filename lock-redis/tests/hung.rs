@@ -219,3 +219,32 @@ async fn what_is_said_while_a_connection_is_down_is_asked_for_after_it() {
     proxy.drain_the_first().await;
     assert!(!world.exists("a").await);
 }
+
+#[tokio::test]
+async fn when_the_first_leave_a_held_name_those_behind_them_know_when_to_look() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let ttl = 2 * SECOND;
+    let (crashed, _control) = request("a", ttl);
+    let start = Instant::now();
+    support::granted(&world.backend(), &crashed).await;
+    // Those behind the first look a grace later each.
+    let backend = with_grace(&world, SECOND);
+    let mut leaving = Vec::new();
+    for _ in 0..2 {
+        leaving.push(Waiter::queued(&world, &backend, "a", TTL).await);
+    }
+    let last = Waiter::queued(&world, &backend, "a", TTL).await;
+    for waiter in leaving {
+        waiter.leave().await;
+    }
+    let hold = last.granted().await;
+    let waited = start.elapsed();
+    assert!(
+        waited >= ttl - ttl / 10 && waited < FIRST_REFRESH - SECOND / 2,
+        "{waited:?}"
+    );
+    assert!(release(&hold).await);
+}

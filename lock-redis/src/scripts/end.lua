@@ -49,17 +49,17 @@ elseif ours then
   if live[1] then redis.call('SET', KEYS[1], live[1].id .. ' 0 ' .. ARGV[2], 'PX', ARGV[2]) end
   tell(live[1], 0)
   tell(live[2], grace)
-elseif value == '' then
-  -- Whoever was to look has gone without looking. No offer: its grace might be wasted on one that let it lapse.
-  local live = first_live(2)
-  tell(live[1], 0)
-  tell(live[2], 0)
-elseif stored == '0' then
-  -- Perhaps it was the stand-by.
-  tell(first_live(1, id)[1], redis.call('PTTL', KEYS[1]))
-elseif kept_until then
-  local live, kept_ms = first_live(2), math.max(0, kept_until - now_ms)
-  tell(live[1], kept_ms)
-  tell(live[2], kept_ms + grace)
+else
+  -- Perhaps it was to look next, or after that: whoever is to do so now is told when. A free name is not offered, since
+  -- the grace might be wasted on one that let an offer lapse.
+  local offered_to = stored == '0' and id
+  local live = first_live(2, offered_to)
+  local rest, apart = 0, 0
+  if value ~= '' then
+    rest, apart = redis.call('PTTL', KEYS[1]), grace
+    if kept_until then rest = kept_until - now_ms end
+  end
+  tell(live[1], math.max(0, rest))
+  tell(not offered_to and live[2], math.max(0, rest + apart))
 end
 return ours and 1 or 0
