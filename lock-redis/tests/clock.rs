@@ -30,7 +30,8 @@ async fn a_clock_set_back_lengthens_no_hold_and_whoever_asks_shortens_none() {
     let backend = world.backend();
     let hold = take(&backend, "a").await;
     clock.set(-HOUR_NANOS).expect("it is set");
-    assert!(world.rest("a").await > TTL + 1000 * SECOND, "as Redis has it");
+    // It looks at its clock between requests; Valkey does so less often.
+    until("the server has seen it", async || world.rest("a").await > TTL + 1000 * SECOND).await;
     // An asker whose own ttl is short.
     let (other, _control) = request("a", SECOND);
     busy(&world.backend(), &other).await;
