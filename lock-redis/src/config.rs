@@ -71,8 +71,8 @@ impl RedisConfig {
     /// `redis+unix:///path[?db=N&user=U&pass=P]`; `valkey` may stand for `redis`, and `unix` for `redis+unix`.
     ///
     /// Parameters of both: `prefix` ([default](Self::DEFAULT_PREFIX) `polylock:`), `connect_timeout` and
-    /// `response_timeout` (default `5s` each), `grace` (default `100ms`), `checks` ([`warn`](Checks::Warn), which is the default, `refuse` or
-    /// `off`).
+    /// `response_timeout` (default `5s` each), `grace` (default `100ms`), `checks` ([`warn`](Checks::Warn), which is the
+    /// default, `refuse` or `off`).
     ///
     /// # Errors
     /// [`ErrorKind::Misconfigured`] for anything else, [`ErrorKind::Unsupported`] for `rediss` unless the driver was

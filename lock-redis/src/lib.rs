@@ -21,7 +21,15 @@
 //!   they use prefix and name as the key: `lock("orders/42")` here is `redis.lock("polylock:orders/42", timeout=10)`
 //!   with redis-py, which is tested. What they hold has no token, no label, no place in the queue, and wakes nobody: so
 //!   meanwhile we ask again.
-//! - **One round trip** to acquire a free lock, one to release it.
+//! - **One round trip** to acquire a free lock, one to release it; three for one that is waited for, however many wait.
+//! - **First come, first served.** A refused acquire takes its place in a queue in the same script. A release offers the
+//!   name to the first waiter whose process is there, and tells the second to look when the offer lapses (the
+//!   [grace](RedisConfig::with_grace), 100 ms). What bounds how often somebody may be overtaken: the hand-overs within
+//!   another process, at most 16 in a row (`Locker::with_hand_overs`); a hold or an offer that *expires*, after which
+//!   the name is whose request comes first, as it is after a holder that is no client of ours.
+//! - **Somebody is always awake.** A place lasts as long as its ttl would, between three graces and 15 s, and is
+//!   refreshed three times in that time; a refresh that finds the name free takes it. A dead waiter is passed over at
+//!   once, one that hangs costs a grace, several in a row one refresh, and a holder that crashed its ttl.
 //! - **Retries are safe.** An acquire that is repeated gets the same grant for the full ttl; no request ever shortens a
 //!   hold. What is sent over one connection is executed in that order. When the connection was replaced meanwhile,
 //!   whatever ends a hold leaves a tombstone in the fence key for ten minutes, by which an acquire that comes out of
@@ -31,8 +39,8 @@
 //!
 //! # What ends a hold
 //! Its release; its ttl, when it is not renewed in time; whoever deletes or overwrites the key; eviction; a server
-//! that forgets. Losing the connection ends nothing: the hold goes on until its ttl, suspect meanwhile. The guard learns of an end by its
-//! next renewal, a third of the ttl later at most.
+//! that forgets. Losing the connection ends nothing: the hold goes on until its ttl, suspect meanwhile. The guard learns
+//! of an end by its next renewal, a third of the ttl later at most.
 //!
 //! # Fencing
 //! A token is the server's time in microseconds, or one more than the last token where that is larger. So it keeps
@@ -46,16 +54,16 @@
 //! holders may both have read before the older one writes.
 //!
 //! # Limits
-//! - Waiters ask again every 5 to 50 ms and when the hold may have ended; the order in which they are served is not
-//!   promised. A minimum hold is not supported.
-//! - A hold taken while the server's clock was ahead stays until the clock has caught up, or until somebody deletes its
-//!   key: nothing cuts it.
+//! - While the holder is no client of ours, waiters ask again, every 5 ms at first and every 50 to 100 ms later on.
+//! - When the server's clock is set back, a hold is cut to the longest term that its holder ever asked for, by whoever asks
+//!   for the name next; a place to 15 s.
 //! - A ttl is from 10 ms to 365 days.
 //! - No Redis Cluster and no Sentinel; TLS only when the driver was compiled with it. All keys of a lock lie in one
 //!   hash slot already.
-//! - A lock's key is prefix and name as they are, and its fence is `{KEY}:fence`. Only a name with a `}` but without a
+//! - A lock's key is prefix and name as they are, its fence is `{KEY}:fence` and its queue `{KEY}:queue`. Only a name with a `}` but without a
 //!   hash tag (and, without a prefix, one that begins with `{`) is written in another way: `a}b` as `{a%7Db}:lock`. The
-//!   fence of a name with a hash tag is `{TAG}:fence:KEY`.
+//!   fence of a name with a hash tag is `{TAG}:fence:KEY`. Each backend listens on the channel `PREFIXinbox:ID`.
+//! - A process that ends without its destructors leaves a place of at most 15 s, and its hold for the ttl.
 //!
 //! # Server settings
 //! They are looked at whenever a connection is made, as far as the user may see them (`INFO`, `CONFIG GET`):
