@@ -140,20 +140,32 @@ impl Arena {
                 }
             }
             Backend::Redis => {
-                if alone {
-                    players.push(("bare", local(redis::Bare::new(&url), workload)));
+                let bare = redis::Bare::new(&url);
+                match workload {
+                    load::Workload::Own { .. } => players.push(("bare", local(bare, workload))),
+                    load::Workload::One { .. } => {
+                        let one = load::Workload::One { tasks: 1 };
+                        players.push(("bare", local(redis::HandOvers(bare), one)));
+                    }
+                    _ => {}
                 }
-                players.push((plain_or_poll(alone), local(redis::Plain::new(&url), workload)));
+                if !alone || awaited {
+                    players.push((plain_or_poll(alone), local(redis::Plain::new(&url), workload)));
+                }
             }
             Backend::Mysql => {
-                players.push(("bare", local(mysql::Bare::new(&url), workload)));
+                // Its connection is the hold: there is nothing to send ahead on.
                 if !alone || awaited {
+                    players.push(("bare", local(mysql::Bare::new(&url), workload)));
                     players.push((plain_or_poll(alone), local(mysql::Plain::new(&url), workload)));
                 }
             }
             Backend::Zookeeper => {
                 players.push(("bare", local(zookeeper::Bare::new(self.address()), workload)));
-                players.push((plain_or_poll(alone), local(zookeeper::Plain::new(self.address()), workload)));
+                players.push((
+                    plain_or_poll(alone),
+                    local(zookeeper::Plain::new(self.address()), workload),
+                ));
             }
         }
         players
@@ -208,8 +220,6 @@ fn maker(backend: Backend, url: &str) -> Make {
             let config = MySqlConfig::from_url(&url)?.with_max_connections(200);
             Ok(Arc::new(RowLockBackend::new(config)?))
         }),
-        Backend::Zookeeper => {
-            Arc::new(move || Ok(Arc::new(ZooKeeperBackend::new(ZooKeeperConfig::from_url(&url)?))))
-        }
+        Backend::Zookeeper => Arc::new(move || Ok(Arc::new(ZooKeeperBackend::new(ZooKeeperConfig::from_url(&url)?)))),
     }
 }

@@ -60,10 +60,34 @@ const MEMORY: &[Aim] = &[aim(
 )];
 
 const REDIS: &[Aim] = &[
-    aim("own-1 by bare", "own-1", Unit::PairsPerSecond, By::Subject("bare"), AtLeast(0.85)),
-    aim("own-64 by bare", "own-64", Unit::PairsPerSecond, By::Subject("bare"), AtLeast(0.85)),
-    aim("own-1 by rslock", "own-1", Unit::PairsPerSecond, By::Subject("rslock"), AtLeast(1.0)),
-    aim("own-64 by rslock", "own-64", Unit::PairsPerSecond, By::Subject("rslock"), AtLeast(0.8)),
+    aim(
+        "own-1 by bare",
+        "own-1",
+        Unit::PairsPerSecond,
+        By::Subject("bare"),
+        AtLeast(0.85),
+    ),
+    aim(
+        "own-64 by bare",
+        "own-64",
+        Unit::PairsPerSecond,
+        By::Subject("bare"),
+        AtLeast(0.85),
+    ),
+    aim(
+        "own-1 by rslock",
+        "own-1",
+        Unit::PairsPerSecond,
+        By::Subject("rslock"),
+        AtLeast(1.0),
+    ),
+    aim(
+        "own-64 by rslock",
+        "own-64",
+        Unit::PairsPerSecond,
+        By::Subject("rslock"),
+        AtLeast(0.8),
+    ),
     aim(
         "own-1-background by own-1",
         "own-1-background",
@@ -78,7 +102,13 @@ const REDIS: &[Aim] = &[
         By::Subject("bare"),
         AtLeast(0.8),
     ),
-    aim("one-16, smallest share by largest", "one-16", Unit::Share, By::Alone, AtLeast(0.5)),
+    aim(
+        "one-16, smallest share by largest",
+        "one-16",
+        Unit::Share,
+        By::Alone,
+        AtLeast(0.5),
+    ),
     aim(
         "handoff-128 by handoff-2, median",
         "handoff-128",
@@ -147,7 +177,10 @@ mod tests {
             left_out: Vec::new(),
         };
         let goals = goals(&results);
-        let verdicts: Vec<_> = goals.iter().map(|goal| (goal.what, goal.measured, goal.is_met)).collect();
+        let verdicts: Vec<_> = goals
+            .iter()
+            .map(|goal| (goal.what, goal.measured, goal.is_met))
+            .collect();
         let expected = [
             ("own-1 by bare", 0.9, true),
             ("own-1 by rslock", 0.9, false),

@@ -6,7 +6,11 @@ use std::time::SystemTime;
 
 /// How this was called, as one calls it by cargo.
 pub(crate) fn command() -> String {
-    let features = if cfg!(feature = "peers") { " --features peers" } else { "" };
+    let features = if cfg!(feature = "peers") {
+        " --features peers"
+    } else {
+        ""
+    };
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     format!("cargo run --release -p benchmarks{features} -- {}", arguments.join(" "))
 }
@@ -29,8 +33,14 @@ pub(crate) fn versions() -> Vec<(String, String)> {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
     vec![
-        ("polylock".into(), format!("{}, {profile} build", env!("CARGO_PKG_VERSION"))),
-        ("rustc".into(), said_by("rustc", &["--version"]).unwrap_or("unknown".into())),
+        (
+            "polylock".into(),
+            format!("{}, {profile} build", env!("CARGO_PKG_VERSION")),
+        ),
+        (
+            "rustc".into(),
+            said_by("rustc", &["--version"]).unwrap_or("unknown".into()),
+        ),
         ("machine".into(), format!("{} cores, {}", cores, processor())),
     ]
 }
@@ -44,6 +54,8 @@ pub(crate) fn said_by(program: &str, arguments: &[&str]) -> Option<String> {
 
 fn processor() -> String {
     let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let model = cpus
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     model.map_or("an unknown processor", |(_, model)| model).into()
 }

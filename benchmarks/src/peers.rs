@@ -8,7 +8,7 @@ use benchmarks_load::{Figures, Result, Workload};
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
-use self::build::Family;
+use self::build::{Family, Program};
 use self::process::Process;
 use crate::arena::{Backend, Entry};
 use crate::contender::Contender;
@@ -48,28 +48,31 @@ const PEERS: [Peer; 7] = [
 ];
 
 /// How long a peer may take to do what it was told, besides the time of a round.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Those of one backend.
+/// Those of one backend, each with its process, or why there is none.
 pub(crate) struct Peers(Vec<(&'static Peer, Started)>);
 
-/// The process, which the peers of a family share, or why there is none.
 type Started = std::result::Result<Arc<Mutex<Process>>, String>;
 
 impl Peers {
     /// Builds and starts all that can be.
     pub(crate) async fn start(backend: Backend, url: &str) -> Self {
         let mut peers = Vec::new();
-        let mut families: Vec<(Family, Started)> = Vec::new();
+        let mut built: Vec<(Family, std::result::Result<Program, String>)> = Vec::new();
         for peer in PEERS.iter().filter(|peer| peer.backend == backend) {
-            let known = families.iter().find(|(family, _)| *family == peer.family);
-            let started = match known {
-                Some((_, started)) => started.clone(),
+            let known = built.iter().find(|(family, _)| *family == peer.family);
+            let program = match known {
+                Some((_, program)) => program.clone(),
                 None => {
-                    let started = start(peer.family, backend, url).await;
-                    families.push((peer.family, started.clone()));
-                    started
+                    let program = build::build(peer.family, backend).await;
+                    built.push((peer.family, program.clone()));
+                    program
                 }
+            };
+            let started = match program {
+                Ok(program) => start(program, url).await,
+                Err(why) => Err(why),
             };
             peers.push((peer, started));
         }
@@ -94,7 +97,11 @@ impl Peers {
             subject: peer.name.into(),
             contender: started.clone().map(|process| {
                 let name = peer.name;
-                Box::new(Remote { name, process, workload }) as Box<dyn Contender>
+                Box::new(Remote {
+                    name,
+                    process,
+                    workload,
+                }) as Box<dyn Contender>
             }),
             is_peer: true,
         };
@@ -102,9 +109,9 @@ impl Peers {
     }
 }
 
-async fn start(family: Family, backend: Backend, url: &str) -> Started {
-    let command = build::build(family, backend, url).await?;
-    let started = Process::start(command, PATIENCE).await;
+async fn start(mut program: Program, url: &str) -> Started {
+    program.arguments.push(url.into());
+    let started = Process::start(program, PATIENCE).await;
     let process = started.map_err(|error| format!("it does not start: {error}"))?;
     Ok(Arc::new(Mutex::new(process)))
 }
@@ -124,6 +131,7 @@ impl Remote {
 #[async_trait]
 impl Contender for Remote {
     async fn enter(&mut self) -> Result<()> {
+        self.process.lock().await.revive(PATIENCE).await?;
         let order = format!("enter {} {}", self.name, self.workload);
         self.order(&order, PATIENCE).await.map(drop)
     }

@@ -41,7 +41,11 @@ pub(crate) fn text(results: &Results) -> String {
         let name = workload.to_string();
         let rows: Vec<&Row> = results.rows.iter().filter(|row| row.workload == name).collect();
         if !rows.is_empty() {
-            text += &format!("\n### {name}\n\n{}.\n\n{}\n", capital(&workload.explain()), table(&rows));
+            text += &format!(
+                "\n### {name}\n\n{}.\n\n{}\n",
+                capital(&workload.explain()),
+                table(&rows)
+            );
         }
     }
     text + &left_out(&results.left_out)
@@ -76,7 +80,10 @@ fn table(rows: &[&Row]) -> String {
         let most = same.iter().map(|row| row.median()).fold(0.0, f64::max);
         let reference = reference(&same);
         for row in same {
-            let ratio = reference.map_or(String::new(), |reference| format!("{:.2}", row.ratio_to(reference)));
+            let ratio = reference
+                .map(|reference| row.ratio_to(reference))
+                .filter(|ratio| ratio.is_finite());
+            let ratio = ratio.map(number).unwrap_or_default();
             let [median, best, worst] = [row.median(), row.best(), row.worst()].map(number);
             let bar = bar(row.median(), most);
             table.add_row([unit.name(), &row.subject, &median, &best, &worst, &ratio, &bar]);
@@ -96,7 +103,11 @@ fn reference<'a>(rows: &[&'a Row]) -> Option<&'a Row> {
 
 fn bar(value: f64, most: f64) -> String {
     const LONGEST: f64 = 20.0;
-    let length = if most > 0.0 { (value / most * LONGEST).round() } else { 0.0 };
+    let length = if most > 0.0 {
+        (value / most * LONGEST).round()
+    } else {
+        0.0
+    };
     "█".repeat(length as usize)
 }
 
@@ -104,7 +115,9 @@ fn bar(value: f64, most: f64) -> String {
 fn left_out(all: &[LeftOut]) -> String {
     let mut told: Vec<(&str, &str, Vec<&str>)> = Vec::new();
     for left_out in all {
-        let same = told.iter_mut().find(|(subject, why, _)| *subject == left_out.subject && *why == left_out.why);
+        let same = told
+            .iter_mut()
+            .find(|(subject, why, _)| *subject == left_out.subject && *why == left_out.why);
         match same {
             Some((_, _, workloads)) => workloads.push(&left_out.workload),
             None => told.push((&left_out.subject, &left_out.why, vec![&left_out.workload])),
@@ -139,7 +152,7 @@ fn thousands(digits: &str) -> String {
     let mut apart = String::new();
     for (place, digit) in digits.chars().enumerate() {
         let left = digits.len() - place;
-        if place > 0 && left % 3 == 0 && !apart.ends_with('-') {
+        if place > 0 && left.is_multiple_of(3) && !apart.ends_with('-') {
             apart.push(',');
         }
         apart.push(digit);
@@ -149,7 +162,9 @@ fn thousands(digits: &str) -> String {
 
 fn capital(sentence: &str) -> String {
     let mut letters = sentence.chars();
-    letters.next().map_or(String::new(), |first| first.to_uppercase().collect::<String>() + letters.as_str())
+    letters.next().map_or(String::new(), |first| {
+        first.to_uppercase().collect::<String>() + letters.as_str()
+    })
 }
 
 #[cfg(test)]

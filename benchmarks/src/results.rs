@@ -72,7 +72,12 @@ impl Row {
         if self.values.len() != other.values.len() {
             return self.median() / other.median();
         }
-        let ratios: Vec<f64> = self.values.iter().zip(&other.values).map(|(mine, other)| mine / other).collect();
+        let ratios: Vec<f64> = self
+            .values
+            .iter()
+            .zip(&other.values)
+            .map(|(mine, other)| mine / other)
+            .collect();
         median(&ratios)
     }
 

@@ -57,7 +57,10 @@ pub(crate) async fn run(arena: &Arena, plan: &Plan) -> Result<Results> {
     }
     results.versions = arena.versions().await?;
     results.versions.extend(machine::versions());
-    results.versions.push(("load".into(), format!("{load_before} before, {} after", machine::load())));
+    results.versions.push((
+        "load".into(),
+        format!("{load_before} before, {} after", machine::load()),
+    ));
     Ok(results)
 }
 

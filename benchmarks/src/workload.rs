@@ -44,7 +44,7 @@ impl Workload {
     pub(crate) fn time(self, plain: Duration) -> Duration {
         match self {
             // Some hundred hand-offs a second, not ten thousands.
-            Self::Load(load::Workload::HandOff { .. }) => 3 * plain,
+            Self::Load(load::Workload::HandOff { .. }) => 2 * plain,
             _ => plain,
         }
     }

@@ -32,7 +32,8 @@ impl<L> Part<L> {
     pub(crate) fn note(&mut self, time: Duration) {
         self.pairs += 1;
         // A minute and more is a minute.
-        self.times.saturating_record(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        self.times
+            .saturating_record(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     }
 }
 
@@ -43,7 +44,11 @@ pub(crate) struct Round<L> {
 }
 
 /// Has every lock played by a task of its own.
-pub(crate) async fn side_by_side<L, F>(locks: Vec<L>, time: Duration, play: impl Fn(usize, Part<L>, Instant) -> F) -> Result<Round<L>>
+pub(crate) async fn side_by_side<L, F>(
+    locks: Vec<L>,
+    time: Duration,
+    play: impl Fn(usize, Part<L>, Instant) -> F,
+) -> Result<Round<L>>
 where
     L: Send + 'static,
     F: Future<Output = Result<Part<L>>> + Send + 'static,

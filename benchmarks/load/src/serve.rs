@@ -93,7 +93,9 @@ async fn obey(subjects: &mut Subjects, line: &str) -> Result<Map<String, Value>>
         ("enter", [workload]) => subject.enter(workload.parse()?).await?,
         ("round", [millis]) => {
             let figures = subject.round(Duration::from_millis(millis.parse()?)).await?;
-            let named = figures.into_iter().map(|(unit, value)| (unit.to_string(), value.into()));
+            let named = figures
+                .into_iter()
+                .map(|(unit, value)| (unit.to_string(), value.into()));
             return Ok(named.collect());
         }
         ("leave", []) => subject.leave(),

@@ -1,5 +1,6 @@
 //! From a peer's sources, in `benchmarks/peers`, to a command that runs it. What is built goes under `target/peers`.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -15,42 +16,68 @@ pub(crate) enum Family {
     Java,
 }
 
-/// The command to run, or why there is none.
-pub(crate) async fn build(family: Family, backend: Backend, url: &str) -> Result<Command, String> {
-    let out = out()?;
-    let mut run = match family {
-        Family::Rust => rust(backend, &out).await?,
-        Family::Go => go(&out.join("go")).await?,
-        Family::Java => java(&out.join("java")).await?,
-    };
-    run.arg(url);
-    Ok(run)
+/// What to run.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    pub(crate) path: PathBuf,
+    pub(crate) arguments: Vec<OsString>,
 }
 
-async fn rust(backend: Backend, out: &Path) -> Result<Command, String> {
+impl Program {
+    fn new(path: impl Into<PathBuf>) -> Self {
+        let path = path.into();
+        let arguments = Vec::new();
+        Self { path, arguments }
+    }
+}
+
+/// Builds it, or says why not.
+pub(crate) async fn build(family: Family, backend: Backend) -> Result<Program, String> {
+    let out = out()?;
+    match family {
+        Family::Rust => rust(backend, &out).await,
+        Family::Go => go(&out.join("go")).await,
+        Family::Java => java(&out.join("java")).await,
+    }
+}
+
+async fn rust(backend: Backend, out: &Path) -> Result<Program, String> {
     if !cfg!(feature = "peers") {
         return Err("it is there with `--features peers` only".into());
     }
     let program = backend.name();
     let mut cargo = Command::new("cargo");
     cargo
-        .args(["build", "--quiet", "--release", "--locked", "--features", program, "--bin", program])
+        .args([
+            "build",
+            "--quiet",
+            "--release",
+            "--locked",
+            "--features",
+            program,
+            "--bin",
+            program,
+        ])
         .current_dir(sources("rust"))
         .arg("--target-dir")
         .arg(out);
     finish(cargo, "cargo").await?;
-    Ok(Command::new(out.join("release").join(program)))
+    Ok(Program::new(out.join("release").join(program)))
 }
 
-async fn go(out: &Path) -> Result<Command, String> {
+async fn go(out: &Path) -> Result<Program, String> {
     let program = out.join("peers");
     let mut go = Command::new("go");
-    go.arg("build").arg("-o").arg(&program).arg(".").current_dir(sources("go"));
+    go.arg("build")
+        .arg("-o")
+        .arg(&program)
+        .arg(".")
+        .current_dir(sources("go"));
     finish(go, "go").await?;
-    Ok(Command::new(program))
+    Ok(Program::new(program))
 }
 
-async fn java(out: &Path) -> Result<Command, String> {
+async fn java(out: &Path) -> Result<Program, String> {
     let mut version = Command::new("java");
     version.arg("-version").stderr(Stdio::null());
     finish(version, "java").await?;
@@ -60,8 +87,8 @@ async fn java(out: &Path) -> Result<Command, String> {
         .current_dir(sources("java"));
     finish(mvn, "mvn").await?;
     let class_path = format!("{}:{}", out.join("classes").display(), out.join("lib/*").display());
-    let mut java = Command::new("java");
-    java.arg("-cp").arg(class_path).arg("Peers");
+    let mut java = Program::new("java");
+    java.arguments = ["-cp", &class_path, "Peers"].map(Into::into).into();
     Ok(java)
 }
 

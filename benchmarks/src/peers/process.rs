@@ -9,8 +9,11 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
+use super::build::Program;
+
 #[derive(Debug)]
 pub(crate) struct Process {
+    program: Program,
     orders: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,
     versions: Map<String, Value>,
@@ -20,8 +23,9 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) async fn start(mut command: Command, patience: Duration) -> Result<Self> {
-        let mut child = command
+    pub(crate) async fn start(program: Program, patience: Duration) -> Result<Self> {
+        let mut child = Command::new(&program.path)
+            .args(&program.arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
@@ -29,6 +33,7 @@ impl Process {
         let orders = child.stdin.take().ok_or("it has no input")?;
         let answers = child.stdout.take().ok_or("it has no output")?;
         let mut process = Self {
+            program,
             orders,
             answers: BufReader::new(answers).lines(),
             versions: Map::new(),
@@ -40,6 +45,14 @@ impl Process {
             process.versions = versions;
         }
         Ok(process)
+    }
+
+    /// Starts it anew where it did not answer.
+    pub(crate) async fn revive(&mut self, patience: Duration) -> Result<()> {
+        if self.is_lost {
+            *self = Self::start(self.program.clone(), patience).await?;
+        }
+        Ok(())
     }
 
     pub(crate) fn version(&self, subject: &str) -> Option<String> {

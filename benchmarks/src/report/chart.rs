@@ -25,7 +25,10 @@ pub(super) fn svg(results: &Results) -> String {
         };
         text(&mut body, 10, y, "w", &format!("{workload}, {unit}"));
         y += LINE;
-        let most = rows.iter().flat_map(|row| [row.best(), row.worst()]).fold(0.0, f64::max);
+        let most = rows
+            .iter()
+            .flat_map(|row| [row.best(), row.worst()])
+            .fold(0.0, f64::max);
         for row in rows {
             bar(&mut body, row, y, LONGEST / most);
             y += LINE;
@@ -72,7 +75,11 @@ fn bar(body: &mut String, row: &Row, y: u32, scale: f64) {
 
 fn text(body: &mut String, x: u32, y: u32, class: &str, text: &str) {
     // Writing to a string does not fail.
-    let _ = writeln!(body, "<text x=\"{x}\" y=\"{y}\" class=\"{class}\">{}</text>", escape(text));
+    let _ = writeln!(
+        body,
+        "<text x=\"{x}\" y=\"{y}\" class=\"{class}\">{}</text>",
+        escape(text)
+    );
 }
 
 fn escape(text: &str) -> String {
@@ -100,7 +107,10 @@ mod tests {
         };
         let svg = svg(&results);
         assert!(svg.contains("<title>a&lt;b, 2026-01-02</title>"), "{svg}");
-        assert!(svg.contains("class=\"ours\" x=\"190\" y=\"29\" width=\"250.0\""), "{svg}");
+        assert!(
+            svg.contains("class=\"ours\" x=\"190\" y=\"29\" width=\"250.0\""),
+            "{svg}"
+        );
         assert!(svg.contains("width=\"500.0\""), "{svg}");
         assert!(!svg.contains("us-p99"), "{svg}");
     }

@@ -31,7 +31,12 @@ const INTRODUCTION: &str = include_str!("introduction.md");
 
 /// The introduction of now and all sections in their order, this one anew.
 fn compose(former: &str, section: &str) -> String {
-    let formers = || former.split("\n## ").skip(1).map(|rest| format!("## {}", rest.trim_end()));
+    let formers = || {
+        former
+            .split("\n## ")
+            .skip(1)
+            .map(|rest| format!("## {}", rest.trim_end()))
+    };
     let mut page = INTRODUCTION.trim_end().to_owned();
     for backend in Backend::value_variants() {
         let is_its = |section: &String| section.lines().next() == Some(&format!("## {}", backend.name()));

@@ -55,7 +55,10 @@ fn round<S: Subject>(subject: &S, time: Duration) -> Result<Figures> {
     let allocations = allocation_counter::measure(|| counted = runtime.block_on(pairs(&mut lock, BATCH)));
     counted?;
     let allocations = allocations.count_total as f64 / BATCH as f64;
-    Ok(vec![(Unit::NanosPerPair, nanos), (Unit::AllocationsPerPair, allocations)])
+    Ok(vec![
+        (Unit::NanosPerPair, nanos),
+        (Unit::AllocationsPerPair, allocations),
+    ])
 }
 
 async fn pairs(lock: &mut impl Lock, many: u64) -> Result<()> {

@@ -8,9 +8,34 @@ use tokio::time::sleep;
 
 use super::POLL;
 
-pub(crate) use self::bare::Bare;
+use self::bare::BareLock;
 
 mod bare;
+
+/// `bare`. A hold is a connection: each lock makes its own.
+pub(crate) struct Bare(String);
+
+impl Bare {
+    pub(crate) fn new(url: &str) -> Self {
+        Self(url.into())
+    }
+}
+
+impl Subject for Bare {
+    type Client = Self;
+
+    async fn connect(&self) -> Result<Self> {
+        Ok(Self(self.0.clone()))
+    }
+}
+
+impl Client for Bare {
+    type Lock = BareLock;
+
+    async fn lock(&self, name: &str) -> Result<BareLock> {
+        BareLock::connect(&self.0, &format!("bare/{name}")).await
+    }
+}
 
 /// `plain`, and `poll-10ms` where somebody competes: the row lock alone. No token, no queue.
 pub(crate) struct Plain(String);
@@ -29,7 +54,6 @@ pub(crate) struct PlainLock {
 impl Subject for Plain {
     type Client = Self;
 
-    /// A hold is a connection: each lock makes its own.
     async fn connect(&self) -> Result<Self> {
         Ok(Self(self.0.clone()))
     }
@@ -74,7 +98,7 @@ async fn connect(url: &str) -> Result<MySqlConnection> {
     let mut connection = options.connect().await?;
     let sql = "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED;\
                SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', autocommit=0, \
-               innodb_lock_wait_timeout=30, wait_timeout=600;COMMIT";
+               innodb_lock_wait_timeout=600, wait_timeout=600;COMMIT";
     execute(&mut connection, sql.into()).await?;
     Ok(connection)
 }
@@ -112,6 +136,8 @@ fn is_busy(error: &sqlx::Error) -> bool {
 
 pub(crate) async fn version(url: &str) -> Result<String> {
     let options: MySqlConnectOptions = url.parse()?;
-    let row = sqlx::query("SELECT VERSION()").fetch_one(&mut options.connect().await?).await?;
+    let row = sqlx::query("SELECT VERSION()")
+        .fetch_one(&mut options.connect().await?)
+        .await?;
     Ok(row.try_get(0)?)
 }

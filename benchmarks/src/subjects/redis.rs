@@ -1,5 +1,7 @@
 //! What Redis is compared with.
 
+use std::pin::Pin;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use benchmarks_load::{Client, Lock, Result, Subject};
@@ -10,9 +12,10 @@ use tokio::time::sleep;
 
 use super::{POLL, TTL};
 
-pub(crate) use self::bare::Bare;
+use self::bare::{BareClient, Keys};
 
 mod bare;
+mod scripts;
 
 /// As polylock connects.
 async fn connect(url: &str) -> Result<MultiplexedConnection> {
@@ -29,6 +32,118 @@ async fn connect(url: &str) -> Result<MultiplexedConnection> {
         .set_response_timeout(Some(5 * second))
         .set_pipeline_buffer_size(1024);
     Ok(client.get_multiplexed_async_connection_with_config(&config).await?)
+}
+
+/// `bare`.
+pub(crate) struct Bare(String);
+
+impl Bare {
+    pub(crate) fn new(url: &str) -> Self {
+        Self(url.into())
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct BareLock {
+    client: BareClient,
+    keys: Keys,
+}
+
+impl Subject for Bare {
+    type Client = BareClient;
+
+    async fn connect(&self) -> Result<BareClient> {
+        BareClient::connect(&self.0).await
+    }
+}
+
+impl Client for BareClient {
+    type Lock = BareLock;
+
+    async fn lock(&self, name: &str) -> Result<BareLock> {
+        let key = format!("bare:{name}");
+        Ok(BareLock {
+            client: self.clone(),
+            keys: [key.clone(), format!("{{{key}}}:fence"), format!("{{{key}}}:queue")],
+        })
+    }
+}
+
+impl Lock for BareLock {
+    type Held = String;
+
+    async fn acquire(&mut self) -> Result<String> {
+        self.client.acquire(&self.keys).await
+    }
+
+    async fn release(&mut self, holder: String) -> Result<()> {
+        self.client.release(&self.keys, &holder).await
+    }
+
+    fn release_in_background(&mut self, holder: String) -> Result<()> {
+        let mut this = self.clone();
+        let mut release: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(async move { this.release(holder).await });
+        // Sent before the next acquire is.
+        if release
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+            .is_pending()
+        {
+            tokio::spawn(release);
+        }
+        Ok(())
+    }
+}
+
+impl BareLock {
+    pub(crate) async fn renew(&mut self, holder: &str) -> Result<()> {
+        self.client.renew(&self.keys, holder).await
+    }
+}
+
+/// `bare` of `one-16`: hand-overs in a loop, which is what any number of tasks of one process can do at most.
+pub(crate) struct HandOvers(pub(crate) Bare);
+
+pub(crate) struct HandOversClient(BareClient);
+
+pub(crate) struct HandingOver {
+    lock: BareLock,
+    giver: Option<String>,
+}
+
+impl Subject for HandOvers {
+    type Client = HandOversClient;
+
+    async fn connect(&self) -> Result<HandOversClient> {
+        Ok(HandOversClient(self.0.connect().await?))
+    }
+}
+
+impl Client for HandOversClient {
+    type Lock = HandingOver;
+
+    async fn lock(&self, name: &str) -> Result<HandingOver> {
+        let lock = self.0.lock(name).await?;
+        Ok(HandingOver { lock, giver: None })
+    }
+}
+
+impl Lock for HandingOver {
+    type Held = ();
+
+    async fn acquire(&mut self) -> Result<()> {
+        let BareLock { client, keys } = &mut self.lock;
+        self.giver = Some(match &self.giver {
+            Some(giver) => client.hand_over(keys, giver).await?,
+            None => client.acquire(keys).await?,
+        });
+        Ok(())
+    }
+
+    /// The next one gets it instead.
+    async fn release(&mut self, (): ()) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// `plain`, and `poll-10ms` where somebody competes: `SET NX PX`, and compare and delete. No token, no queue.
@@ -107,7 +222,10 @@ pub(crate) async fn without_persistence(url: &str) -> Result<()> {
 pub(crate) async fn version(url: &str) -> Result<String> {
     let info = info(url, "server").await?;
     let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
-    Ok(format!("Redis {}, without persistence", version.unwrap_or("of an unknown version")))
+    Ok(format!(
+        "Redis {}, without persistence",
+        version.unwrap_or("of an unknown version")
+    ))
 }
 
 /// How many requests the server has served: scripts and heartbeats, not what scripts call.

@@ -10,9 +10,41 @@ use zookeeper_client::{Acls, CreateMode, CreateOptions, Error};
 
 use super::POLL;
 
-pub(crate) use self::bare::Bare;
+use self::bare::BareLock;
 
 mod bare;
+
+/// `bare`.
+pub(crate) struct Bare(String);
+
+pub(crate) struct BareClient(zookeeper_client::Client);
+
+impl Bare {
+    pub(crate) fn new(address: &str) -> Self {
+        Self(address.into())
+    }
+}
+
+impl Subject for Bare {
+    type Client = BareClient;
+
+    async fn connect(&self) -> Result<BareClient> {
+        let client = connect(&self.0).await?;
+        make(&client, "/bare").await?;
+        Ok(BareClient(client))
+    }
+}
+
+impl Client for BareClient {
+    type Lock = BareLock;
+
+    async fn lock(&self, name: &str) -> Result<BareLock> {
+        let directory = format!("/bare/{}", name.replace('/', "-"));
+        make(&self.0, &directory).await?;
+        let client = self.0.clone();
+        Ok(BareLock { client, directory })
+    }
+}
 
 /// `plain`, and `poll-10ms` where somebody competes: an ephemeral node of a fixed name. No queue.
 pub(crate) struct Plain(String);
@@ -93,7 +125,10 @@ pub(crate) fn version(address: &str) -> Result<String> {
     let says = says(address)?;
     let version = says.lines().find_map(|line| line.strip_prefix("zk_version"));
     let version = version.and_then(|version| version.split('-').next());
-    Ok(format!("ZooKeeper {}", version.unwrap_or("of an unknown version").trim()))
+    Ok(format!(
+        "ZooKeeper {}",
+        version.unwrap_or("of an unknown version").trim()
+    ))
 }
 
 /// How many requests it has got.

@@ -1,12 +1,10 @@
 //! `bare`: polylock's own statements, each lock on a connection of its own. A test compares them.
 
-use benchmarks_load::{Client, Lock, Result, Subject};
+use benchmarks_load::{Lock, Result};
 use lock_mysql::sqlx::mysql::MySqlConnection;
 
 use super::super::TTL;
 use super::{connect, execute, hex, is_busy, make_row};
-
-pub(crate) struct Bare(String);
 
 pub(crate) struct BareLock {
     connection: MySqlConnection,
@@ -15,28 +13,11 @@ pub(crate) struct BareLock {
     release: String,
 }
 
-impl Bare {
-    pub(crate) fn new(url: &str) -> Self {
-        Self(url.into())
-    }
-}
-
-impl Subject for Bare {
-    type Client = Self;
-
-    async fn connect(&self) -> Result<Self> {
-        Ok(Self(self.0.clone()))
-    }
-}
-
-impl Client for Bare {
-    type Lock = BareLock;
-
-    async fn lock(&self, name: &str) -> Result<BareLock> {
-        let mut connection = connect(&self.0).await?;
-        let name = format!("bare/{name}");
-        make_row(&mut connection, &name).await?;
-        let (name, ttl) = (hex(&name), TTL.as_micros());
+impl BareLock {
+    pub(super) async fn connect(url: &str, name: &str) -> Result<Self> {
+        let mut connection = connect(url).await?;
+        make_row(&mut connection, name).await?;
+        let (name, ttl) = (hex(name), TTL.as_micros());
         let now = "CAST(TIMESTAMPDIFF(MICROSECOND,'1970-01-01',SYSDATE(6)) AS UNSIGNED)";
         let lock = format!("SELECT 1 FROM `polylock` WHERE `name`={name} FOR UPDATE");
         let take = format!(
@@ -45,7 +26,7 @@ impl Client for Bare {
              `connection`=CONNECTION_ID()+0*LAST_INSERT_ID(`token`|(`token`>{now})<<63),\
              `label`=x'',`expires`={now}+{ttl} WHERE `name`={name}"
         );
-        Ok(BareLock {
+        Ok(Self {
             connection,
             wait: format!("ROLLBACK;{lock};{take}"),
             take: format!("{lock} NOWAIT;{take}"),

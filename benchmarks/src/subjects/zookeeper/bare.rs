@@ -1,45 +1,12 @@
 //! `bare`: polylock's own requests. An ephemeral sequential node and the list go out together; who is not first
 //! watches the one before.
 
-use benchmarks_load::{Client, Lock, Result, Subject};
+use benchmarks_load::{Lock, Result};
 use zookeeper_client::{Acls, CreateMode, Error};
 
-use super::{connect, make};
-
-pub(crate) struct Bare(String);
-
-pub(crate) struct BareClient(zookeeper_client::Client);
-
 pub(crate) struct BareLock {
-    client: zookeeper_client::Client,
-    directory: String,
-}
-
-impl Bare {
-    pub(crate) fn new(address: &str) -> Self {
-        Self(address.into())
-    }
-}
-
-impl Subject for Bare {
-    type Client = BareClient;
-
-    async fn connect(&self) -> Result<BareClient> {
-        let client = connect(&self.0).await?;
-        make(&client, "/bare").await?;
-        Ok(BareClient(client))
-    }
-}
-
-impl Client for BareClient {
-    type Lock = BareLock;
-
-    async fn lock(&self, name: &str) -> Result<BareLock> {
-        let directory = format!("/bare/{}", name.replace('/', "-"));
-        make(&self.0, &directory).await?;
-        let client = self.0.clone();
-        Ok(BareLock { client, directory })
-    }
+    pub(super) client: zookeeper_client::Client,
+    pub(super) directory: String,
 }
 
 impl Lock for BareLock {

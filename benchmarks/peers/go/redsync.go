@@ -1,0 +1,44 @@
+package main
+
+import (
+	"errors"
+	"time"
+
+	"github.com/go-redsync/redsync/v4"
+	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/redis/go-redis/v9"
+)
+
+type redsyncSubject struct{ address string }
+
+type redsyncClient struct {
+	client  *redis.Client
+	redsync *redsync.Redsync
+}
+
+type redsyncLock struct{ mutex *redsync.Mutex }
+
+func (subject redsyncSubject) Connect() (Client, error) {
+	client := redis.NewClient(&redis.Options{Addr: subject.address})
+	return redsyncClient{client, redsync.New(goredis.NewPool(client))}, nil
+}
+
+func (client redsyncClient) Lock(name string) Lock {
+	mutex := client.redsync.NewMutex("redsync:"+name,
+		redsync.WithExpiry(30*time.Second),
+		redsync.WithTries(1000),
+		redsync.WithRetryDelay(10*time.Millisecond))
+	return redsyncLock{mutex}
+}
+
+func (client redsyncClient) Close() { client.client.Close() }
+
+func (lock redsyncLock) Acquire() error { return lock.mutex.Lock() }
+
+func (lock redsyncLock) Release() error {
+	ok, err := lock.mutex.Unlock()
+	if err == nil && !ok {
+		return errors.New("the lock was lost")
+	}
+	return err
+}
