@@ -2,8 +2,11 @@
 
 mod backends;
 mod cancel;
+mod hand_over;
 mod memory_backend;
+mod places;
 mod queue;
+mod reentry;
 mod runtimes;
 mod shutdown;
 mod support;

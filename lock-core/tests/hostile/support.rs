@@ -12,8 +12,8 @@ pub(crate) use std::time::Duration;
 pub(crate) use async_trait::async_trait;
 pub(crate) use futures_util::FutureExt;
 pub(crate) use lock_core::backend::{
-    AcquireRequest, Attempt, Capabilities, DistributedLock, Hold, Lease, LockStatus, ReleaseOptions, ReleaseOutcome,
-    Renewal,
+    AcquireRequest, Attempt, Capabilities, DistributedLock, HandOver, Hold, Lease, LockStatus, ReleaseOptions,
+    ReleaseOutcome, Renewal,
 };
 pub(crate) use lock_core::{
     Ended, Error, ErrorKind, FencingToken, HoldState, LockName, Locker, LostCause, MemoryBackend, Result,
@@ -38,6 +38,8 @@ pub(crate) enum Act {
     DoThenWait(Duration),
     /// Takes effect, and fails when the ttl is over.
     DoThenFailLate,
+    /// Takes effect, and fails.
+    DoThenFail,
     Fail,
     PanicBefore,
     DoThenPanic,
@@ -87,6 +89,10 @@ impl Script {
                 cut.1 = false;
                 return Err(Error::new(ErrorKind::Unavailable, "scripted failure"));
             }
+            Some(Act::DoThenFail) => {
+                cut.1 = false;
+                return Err(Error::new(ErrorKind::Unavailable, "scripted failure"));
+            }
             Some(Act::DoThenPanic) => {
                 cut.1 = false;
                 panic!("planned: after")
@@ -109,6 +115,9 @@ pub(crate) struct Parts {
     pub(crate) abandon: Script,
     pub(crate) renew: Script,
     pub(crate) release: Script,
+    pub(crate) hand_over: Script,
+    /// The next hold that is asked for its token panics.
+    pub(crate) panic_in_token: AtomicBool,
     /// Holds that were granted and not dropped yet.
     pub(crate) alive: AtomicUsize,
 }
@@ -122,6 +131,8 @@ impl Default for Parts {
             abandon: Script::default(),
             renew: Script::default(),
             release: Script::default(),
+            hand_over: Script::default(),
+            panic_in_token: AtomicBool::new(false),
             alive: AtomicUsize::new(0),
         }
     }
@@ -186,6 +197,7 @@ impl Drop for HostileHold {
 #[async_trait]
 impl Hold for HostileHold {
     fn token(&self) -> FencingToken {
+        assert!(!self.0.panic_in_token.swap(false, Ordering::SeqCst), "planned");
         self.1.token()
     }
 
@@ -195,6 +207,19 @@ impl Hold for HostileHold {
 
     async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
         self.0.release.run(self.1.release(how)).await
+    }
+
+    async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
+        let effect = async {
+            Ok(match self.1.hand_over(next).await? {
+                HandOver::Granted(hold, armed) => {
+                    self.0.alive.fetch_add(1, Ordering::SeqCst);
+                    HandOver::Granted(Arc::new(HostileHold(self.0.clone(), hold)), armed)
+                }
+                other => other,
+            })
+        };
+        self.0.hand_over.run(effect).await
     }
 }
 

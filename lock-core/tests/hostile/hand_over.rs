@@ -1,0 +1,262 @@
+//! Hand-overs that go wrong.
+
+use crate::support::*;
+
+fn waiting(lock: lock_core::Lock) -> tokio::task::JoinHandle<Result<lock_core::Guard>> {
+    tokio::spawn(async move { lock.acquire().await })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hand_over_goes_to_the_next_or_is_undone_whatever_becomes_of_it() {
+    for act in [Act::Fail, Act::DoThenFail, Act::PanicBefore, Act::DoThenPanic] {
+        for in_background in [false, true] {
+            let (backend, locks) = hostile();
+            let guard = locks.lock("a").acquire().await.unwrap();
+            let first = guard.token();
+            let next = waiting(locks.lock("a").ttl(seconds(600)));
+            let after = waiting(locks.lock("a"));
+            yield_now().await;
+            backend.0.hand_over.next([act]);
+            match in_background {
+                true => drop(guard),
+                false => drop(guard.release().await.unwrap()),
+            }
+            let second = timeout(seconds(1), next).await.expect("free at once").unwrap().unwrap();
+            assert!(second.token() > first);
+            second.release().await.unwrap();
+            after.await.unwrap().unwrap().release().await.unwrap();
+            locks.shutdown().await.unwrap();
+            assert!(!backend.is_held("a").await, "{act:?}");
+            assert_eq!(backend.0.alive.load(Ordering::SeqCst), 0, "{act:?}");
+            assert_eq!(backend.0.hand_over.cut.load(Ordering::SeqCst), 0, "never half-way");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unanswered_hand_over_is_undone_when_the_outage_outlasts_the_lease() {
+    let (backend, locks) = hostile();
+    let guard = locks.lock("a").acquire().await.unwrap();
+    let next = waiting(locks.lock("a").ttl(seconds(3600)));
+    yield_now().await;
+    backend.0.hand_over.next([Act::DoThenFail]);
+    backend.0.release.next([Act::Fail; 16]); // until the lease of 9 s is over
+    drop(guard);
+    let next = timeout(seconds(60), next).await;
+    assert!(
+        next.is_ok(),
+        "what was handed over, for an hour, is nobody's and was not undone"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hung_hand_over_is_undone_when_the_giver_s_lease_is_over() {
+    let (backend, locks) = hostile();
+    let guard = locks.lock("a").acquire().await.unwrap();
+    let next = waiting(locks.lock("a").ttl(seconds(3600)));
+    yield_now().await;
+    backend.0.hand_over.next([Act::DoThenHang]);
+    assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Unavailable);
+    let next = timeout(seconds(60), next).await;
+    assert!(
+        next.is_ok(),
+        "what was handed over, for an hour, is nobody's and was not undone"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_waits_for_a_release_that_its_caller_waits_for() {
+    let (backend, locks) = hostile();
+    let guard = locks.lock("a").acquire().await.unwrap();
+    let next = waiting(locks.lock("a"));
+    yield_now().await;
+    backend.0.hand_over.next([Act::DoThenWait(seconds(1))]);
+    let (shut, released) = tokio::join!(
+        async {
+            yield_now().await;
+            locks.shutdown().await
+        },
+        guard.release()
+    );
+    shut.unwrap();
+    released.unwrap();
+    assert_eq!(next.await.unwrap().unwrap_err().kind(), ErrorKind::ShutDown);
+    assert!(
+        !backend.is_held("a").await,
+        "released and shut down, and the name is taken for the heir that left"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_told_of_a_shutdown_when_the_backend_panics_with_what_it_handed_over() {
+    for in_background in [false, true] {
+        let (backend, locks) = hostile();
+        let guard = locks.lock("a").acquire().await.unwrap();
+        let next = waiting(locks.lock("a"));
+        yield_now().await;
+        backend.0.panic_in_token.store(true, Ordering::SeqCst);
+        match in_background {
+            true => drop(guard),
+            false => drop(tokio::spawn(guard.release()).await),
+        }
+        let next = timeout(seconds(60), next).await.expect("no hang").unwrap();
+        assert!(next.is_ok(), "nobody shut anything down: {next:?}");
+        drop(next);
+        locks.shutdown().await.unwrap();
+        assert!(!backend.is_held("a").await);
+    }
+}
+
+#[test]
+fn a_hand_over_under_way_when_its_runtime_goes_is_undone_on_the_next() {
+    for act in [Act::Hang, Act::DoThenHang] {
+        for in_background in [false, true] {
+            let (backend, locks) = hostile();
+            let (first, second) = (runtime(), runtime());
+            let guard = first.block_on(locks.lock("a").acquire()).unwrap();
+            let next = second.block_on(async {
+                let next = waiting(locks.lock("a").ttl(seconds(600)));
+                yield_now().await;
+                next
+            });
+            backend.0.hand_over.next([act]);
+            first.block_on(async {
+                match in_background {
+                    true => drop(guard),
+                    false => drop(tokio::spawn(guard.release())),
+                }
+                while backend.0.hand_over.asked.load(Ordering::SeqCst) == 0 {
+                    yield_now().await;
+                }
+                for _ in 0..10 {
+                    yield_now().await;
+                }
+            });
+            drop(first);
+            let next = second.block_on(async { timeout(seconds(15), next).await });
+            let next = next
+                .unwrap_or_else(|_| panic!("{act:?} {in_background}: nobody has it"))
+                .unwrap()
+                .unwrap();
+            second.block_on(next.release()).unwrap();
+            second.block_on(locks.shutdown()).unwrap();
+            assert!(!second.block_on(backend.is_held("a")));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_than_n_in_a_row_pass_a_waiter_elsewhere() {
+    for at_most in [0, 1, 3] {
+        let (backend, locks) = hostile();
+        let locks = locks.with_hand_overs(at_most);
+        let guard = locks.lock("a").acquire().await.unwrap();
+        let passed = Arc::new(AtomicUsize::new(0));
+        let tasks: Vec<_> = (0..20)
+            .map(|_| {
+                let (lock, passed) = (locks.lock("a"), passed.clone());
+                tokio::spawn(async move {
+                    let guard = lock.acquire().await.unwrap();
+                    passed.fetch_add(1, Ordering::SeqCst);
+                    guard.release().await.unwrap();
+                })
+            })
+            .collect();
+        let other = Locker::new(backend.clone());
+        let elsewhere = waiting(other.lock("a"));
+        sleep(Duration::from_millis(1)).await;
+        guard.release().await.unwrap();
+        let elsewhere = elsewhere.await.unwrap().unwrap();
+        assert_eq!(passed.load(Ordering::SeqCst), at_most as usize);
+        elsewhere.release().await.unwrap();
+        for task in tasks {
+            task.await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hand_overs_cuts_and_unknown_outcomes_race_without_loss() {
+    let (backend, locks) = hostile();
+    let other = Locker::new(backend.clone()).with_ttl(TTL).with_hand_overs(2);
+    locks.connect().await.unwrap();
+    other.connect().await.unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let trouble = tokio::spawn({
+        let (backend, stop) = (backend.clone(), stop.clone());
+        async move {
+            let acts = [Act::Fail, Act::DoThenFail, Act::DoThenPanic, Act::PanicBefore];
+            let mut number = 0;
+            while !stop.load(Ordering::SeqCst) {
+                number += 1;
+                for script in [
+                    &backend.0.hand_over,
+                    &backend.0.release,
+                    &backend.0.acquire,
+                    &backend.0.abandon,
+                ] {
+                    let is_release = std::ptr::eq(script, &raw const backend.0.release);
+                    let among = if std::ptr::eq(script, &raw const backend.0.hand_over) {
+                        4
+                    } else {
+                        2
+                    };
+                    // No faster than they are used up.
+                    if script.acts.lock().unwrap().is_empty() && (!is_release || number % 3 == 0) {
+                        script.next([acts[number % among]]);
+                    }
+                }
+                sleep(Duration::from_millis(2)).await;
+            }
+        }
+    });
+    let inside = Arc::new(AtomicUsize::new(0));
+    let last = Arc::new(AtomicUsize::new(0));
+    let tasks: Vec<_> = (0..12_usize)
+        .map(|task| {
+            let lock = [&locks, &other][task % 2].lock("a").ttl(seconds(9 + task as u64 % 3));
+            let (inside, last) = (inside.clone(), last.clone());
+            tokio::spawn(async move {
+                for turn in 0..100 {
+                    let guard = match (turn + task) % 3 {
+                        0 => drop_after((turn * 7 + task * 3) % 23, lock.acquire()).await,
+                        1 => Some(lock.acquire().await),
+                        _ => timeout(Duration::from_millis(turn as u64 % 5), lock.acquire())
+                            .await
+                            .ok(),
+                    };
+                    let Some(guard) = guard else { continue };
+                    let guard = guard.unwrap();
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                    let token = usize::try_from(guard.token().as_u64()).unwrap();
+                    assert!(last.swap(token, Ordering::SeqCst) < token);
+                    yield_now().await;
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    match turn % 3 {
+                        0 => drop(guard),
+                        1 => drop(guard.release().await.unwrap()),
+                        _ => drop(drop_after(turn % 9, guard.release()).await),
+                    }
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        timeout(seconds(120), task).await.expect("no hang").unwrap();
+    }
+    stop.store(true, Ordering::SeqCst);
+    trouble.await.unwrap();
+    for script in [
+        &backend.0.acquire,
+        &backend.0.abandon,
+        &backend.0.release,
+        &backend.0.hand_over,
+    ] {
+        script.acts.lock().unwrap().clear();
+    }
+    locks.shutdown().await.unwrap();
+    other.shutdown().await.unwrap();
+    assert!(!backend.is_held("a").await);
+    assert_eq!(backend.places("a").await, 0);
+    assert_eq!(backend.0.alive.load(Ordering::SeqCst), 0);
+}
