@@ -60,7 +60,8 @@ pub(crate) struct Succession {
 
 /// Who is to have a hold next.
 pub(crate) struct Heir {
-    pub(crate) waiting: Waiting,
+    /// `None` once it has the turn instead, while the outcome is still unknown.
+    pub(crate) waiting: Option<Waiting>,
     pub(crate) request: AcquireRequest,
     pub(crate) _control: RequestControl,
 }
@@ -310,14 +311,16 @@ impl Held {
         self.succession.lock()
     }
 
-    /// The name is the next local waiter's now, who asks the server for it.
+    /// The name is the next local waiter's now, who asks the server for it. What may have been handed over is still to
+    /// be undone.
     pub(crate) fn pass_turn_on(&self) {
-        let (turn, heir) = {
+        let (turn, waiting) = {
             let mut succession = self.succession.lock();
-            (succession.turn.take(), succession.heir.take())
+            let waiting = succession.heir.as_mut().and_then(|heir| heir.waiting.take());
+            (succession.turn.take(), waiting)
         };
-        if let (Some(turn), Some(heir)) = (&turn, heir) {
-            turn.put_first(heir.waiting);
+        if let (Some(turn), Some(waiting)) = (&turn, waiting) {
+            turn.put_first(waiting);
         }
         drop(turn);
     }

@@ -30,6 +30,11 @@ async fn release_within(held: Arc<Held>) -> Result<()> {
     let passing_on = async {
         until(ended).await;
         held.pass_turn_on();
+        // The giver has ended by itself. Should its hand-over be answered yet, the next one is undone once more.
+        let tried = held.succession().heir.as_ref().map(|heir| heir.request.clone());
+        if let Some(request) = tried {
+            abandon(&held, request, None);
+        }
         std::future::pending().await
     };
     tokio::select! {
@@ -139,7 +144,7 @@ fn find_heir(held: &Held) -> Option<AcquireRequest> {
     let waiting = succession.turn.as_ref()?.next()?;
     let (request, control) = waiting.plan.request(waiting.patience, waiting.deadline);
     succession.heir = Some(Heir {
-        waiting,
+        waiting: Some(waiting),
         request: request.clone(),
         _control: control,
     });
@@ -153,15 +158,15 @@ fn inherit(held: &Held, hold: Arc<dyn Hold>, request: &AcquireRequest) {
         let mut succession = held.succession();
         (succession.turn.take(), succession.heir.take())
     };
-    let (Some(turn), Some(heir), Some(keeper)) = (turn, heir, held.keeper.upgrade()) else {
+    let waiting = heir.and_then(|heir| heir.waiting);
+    let (Some(turn), Some(waiting), Some(keeper)) = (turn, waiting, held.keeper.upgrade()) else {
         // The answer came so late that the next one has gone on without it.
         return abandon(held, request.clone(), None);
     };
     if request.lease().end().is_none() {
-        turn.put_first(heir.waiting);
+        turn.put_first(waiting);
         return abandon(held, request.clone(), Some(turn));
     }
-    let waiting = heir.waiting;
     let next = Held::new(
         (hold, token, request.lease().clone()),
         waiting.plan,
@@ -186,7 +191,7 @@ fn undo_heir(held: &Held) {
         (succession.turn.take(), succession.heir.take())
     };
     if let Some(Heir { waiting, request, .. }) = heir {
-        if let Some(turn) = &turn {
+        if let (Some(turn), Some(waiting)) = (&turn, waiting) {
             turn.put_first(waiting);
         }
         abandon(held, request, turn);
