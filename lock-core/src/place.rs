@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
 
 use crate::backend::{AcquireRequest, Attempt, Busy, DistributedLock, Hold, RequestControl};
@@ -26,6 +27,8 @@ pub(crate) struct Place {
     /// `None` only in a place that was passed on.
     control: Option<RequestControl>,
     under_way: Option<Request<Attempt>>,
+    /// Whether what is under way began with another waiter, perhaps on a runtime that has gone.
+    is_adopted: bool,
     /// `None` once there is nothing to undo.
     turn: Option<Turn>,
     /// Whether anything was sent.
@@ -49,6 +52,7 @@ impl Place {
             request,
             control: Some(control),
             under_way: None,
+            is_adopted: false,
             turn: Some(turn),
             begun: false,
             told_busy: false,
@@ -67,8 +71,7 @@ impl Place {
     /// Asks the server, or goes on waiting for its answer.
     pub(crate) async fn attempt(&mut self) -> Result<Attempt> {
         if self.under_way.is_none() {
-            self.begun = true;
-            self.under_way = Some(ask(self.locker.server.backend.clone(), self.request.clone()));
+            self.ask();
         }
         if !self.told_busy {
             let request = self.request.clone();
@@ -81,11 +84,27 @@ impl Place {
         poll_fn(|context| self.poll_attempt(context)).await
     }
 
+    fn ask(&mut self) {
+        self.begun = true;
+        self.is_adopted = false;
+        self.under_way = Some(ask(self.locker.server.backend.clone(), self.request.clone()));
+    }
+
     fn poll_attempt(&mut self, context: &mut Context<'_>) -> Poll<Result<Attempt>> {
         let Some(under_way) = &mut self.under_way else {
             return Poll::Pending;
         };
-        let answer = under_way.poll(context);
+        let answer = match self.is_adopted {
+            false => under_way.poll(context),
+            // One begun on a runtime that has gone may panic: then it is made anew.
+            true => match catch_unwind(AssertUnwindSafe(|| under_way.poll(context))) {
+                Ok(answer) => answer,
+                Err(_) => {
+                    self.ask();
+                    return self.poll_attempt(context);
+                }
+            },
+        };
         if answer.is_ready() {
             self.under_way = None;
         }
@@ -168,7 +187,9 @@ impl Place {
             locker: self.locker.clone(),
             request: self.request.clone(),
             control: self.control.take(),
-            under_way: self.under_way.take(),
+            // One that panicked is gone, and asked anew.
+            under_way: self.under_way.take().filter(Request::is_alive),
+            is_adopted: true,
             turn: self.turn.take(),
             begun: std::mem::take(&mut self.begun),
             told_busy: self.told_busy,

@@ -116,6 +116,10 @@ impl<T> Request<T> {
         answer
     }
 
+    pub(crate) fn is_alive(&self) -> bool {
+        self.future.is_some()
+    }
+
     pub(crate) fn take(&mut self) -> Option<BoxFuture<'static, Result<T>>> {
         self.future.take()
     }
