@@ -165,7 +165,8 @@ impl<F: Future<Output = Stop>> Caller<'_, F> {
             return Ok(error);
         }
         let is_everybodys = match error.kind() {
-            ErrorKind::Unavailable => !reached,
+            // That its own time was up is no news to those who wait for longer.
+            ErrorKind::Unavailable => !reached && !place.request.is_given_up(),
             kind => kind == ErrorKind::Denied,
         };
         place.failed(&error, is_everybodys);

@@ -47,6 +47,10 @@ impl Place {
         turn: Turn,
     ) -> Self {
         let (request, control) = plan.request(patience, deadline);
+        if patience.is_patient() {
+            // From the start: who comes later may wait for longer, connecting included.
+            turn.shares(&request);
+        }
         Self {
             locker: locker.clone(),
             request,
@@ -117,7 +121,7 @@ impl Place {
         }
         self.locker.reached.store(true, Ordering::Relaxed);
         if let Some(turn) = &self.turn {
-            turn.refused(&self.request, self.holder());
+            turn.refused(self.holder());
         }
     }
 

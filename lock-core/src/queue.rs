@@ -25,7 +25,7 @@ struct Queue {
     progress: Progress,
     waiting: VecDeque<Waiting>,
     latest: Latest,
-    /// The process's place at the server, once the server has said that the name is taken.
+    /// The process's place at the server, or the request that is to have it.
     place: Option<AcquireRequest>,
 }
 
@@ -223,12 +223,18 @@ impl Turn {
         self.change(|queue| queue.progress = progress);
     }
 
-    /// The server refused the place: those who do not wait are told, and those who do prolong it.
-    pub(crate) fn refused(&self, place: &AcquireRequest, holder: Option<Arc<str>>) {
-        let impatient = self.change(|queue| {
-            queue.progress = Progress::Refused(holder);
+    /// The place is everybody's who waits: it waits for as long as any of them, and those who come yet prolong it.
+    pub(crate) fn shares(&self, place: &AcquireRequest) {
+        self.change(|queue| {
             place.wait_until(queue.latest.deadline());
             queue.place = Some(place.clone());
+        });
+    }
+
+    /// The server refused: those who do not wait are told.
+    pub(crate) fn refused(&self, holder: Option<Arc<str>>) {
+        let impatient = self.change(|queue| {
+            queue.progress = Progress::Refused(holder);
             queue.drain(|waiting| !waiting.patience.is_patient())
         });
         for waiting in impatient.unwrap_or_default() {

@@ -74,8 +74,7 @@ fn who_does_not_wait_learns_only_what_is_known() {
     let turn = first(&queues);
     let mut asking = enter(&queues, ONCE, None);
     assert!(is_idle(&mut asking));
-    let (place, _control) = plan().request(Patience::Forever, None);
-    turn.refused(&place, Some("elsewhere".into()));
+    turn.refused(Some("elsewhere".into()));
     assert!(matches!(asking.try_recv(), Ok(Answer::Busy)));
     assert_eq!(queues.holder(&name()).as_deref(), Some("elsewhere"));
     assert!(matches!(queues.enter(&plan(), ONCE, None), Ok(Entered::Busy)));
@@ -98,8 +97,9 @@ async fn the_place_waits_as_long_as_anybody() {
     };
     let (place, _control) = plan().request(patience, Some(now + second));
     let _longer = enter(&queues, patience, Some(now + second * 3));
-    turn.refused(&place, None);
-    assert_eq!(place.time_left(), Some(second * 3), "whoever came before the refusal");
+    turn.shares(&place);
+    assert_eq!(place.time_left(), Some(second * 3), "whoever came before");
+    turn.refused(None);
     let _longest = enter(&queues, patience, Some(now + second * 5));
     enter_busy(&queues, Some(now + second * 9));
     assert_eq!(place.time_left(), Some(second * 5), "and after it");

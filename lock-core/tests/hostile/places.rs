@@ -123,6 +123,19 @@ async fn the_first_one_s_short_deadline_while_connecting_is_not_the_others() {
     assert!(long.is_ok(), "it waits for ever, and connecting takes 3 s: {long:?}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_try_whose_time_is_up_while_connecting_does_not_fail_those_who_wait() {
+    let backend = SlowToConnect(MemoryBackend::new(), tokio::time::Instant::now() + seconds(3));
+    let locks = Locker::new(backend).with_connect_timeout(seconds(1));
+    let lock = locks.lock("a");
+    let short = tokio::spawn(async move { lock.try_acquire().await });
+    settle().await;
+    let long = waiting(locks.lock("a"));
+    assert!(short.await.unwrap().is_err());
+    let long = long.await.unwrap();
+    assert!(long.is_ok(), "it waits for ever, and connecting takes 3 s: {long:?}");
+}
+
 /// Grants, but its answer gets lost; then the server says that it is the asker's already.
 #[derive(Clone, Debug)]
 struct LosesAnAnswer(MemoryBackend, Arc<AtomicUsize>);
