@@ -8,12 +8,11 @@ use tracing::Instrument;
 use crate::backend::{Attempt, Hold};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
-use crate::held::Held;
 use crate::locker::{Inner, Locker};
 use crate::observe;
 use crate::place::{Granted, Place};
 use crate::plan::{Patience, Plan};
-use crate::queue::{Answer, Entered, Waiting};
+use crate::queue::{Answer, Entered};
 use crate::sync::oneshot;
 use crate::sync::time::Instant;
 use crate::sync::{Arc, Ordering};
@@ -72,9 +71,15 @@ async fn take_part(handle: &Locker, plan: &Plan, patience: Patience) -> Result<O
         let Some(hold) = caller.lead(&mut place).await? else {
             return Ok(None);
         };
-        answer = match place.into_guard(plan, hold)? {
+        answer = match place.into_guard(plan, (patience, deadline), hold)? {
             Granted::Guard(guard) => Answer::Guard(guard),
-            Granted::OnOtherTerms(held) => caller.wait(caller.change_terms(held)).await?,
+            Granted::OnOtherTerms(held, receiver) => {
+                // If it was lost meanwhile, the keeper knows.
+                if held.lease.begin_release() {
+                    locker.keeper.push(Work::release(held));
+                }
+                caller.wait(receiver).await?
+            }
         };
     }
 }
@@ -171,22 +176,6 @@ impl<F: Future<Output = Stop>> Caller<'_, F> {
         };
         place.failed(&error, is_everybodys);
         Err(error)
-    }
-
-    /// Asks for a hand-over of what was granted on the terms of a waiter that has gone.
-    fn change_terms(&self, held: Arc<Held>) -> oneshot::Receiver<Answer> {
-        let (sender, receiver) = oneshot::channel();
-        held.put_first(Waiting {
-            plan: self.plan.clone(),
-            patience: self.patience,
-            deadline: self.deadline,
-            answer: sender,
-        });
-        // If it was lost meanwhile, the keeper knows.
-        if held.lease.begin_release() {
-            self.locker.keeper.push(Work::release(held));
-        }
-        receiver
     }
 
     fn stop(&self, stop: &Stop, cause: Option<Error>, place: Option<&Place>) -> Error {

@@ -301,12 +301,6 @@ impl Held {
         }
     }
 
-    pub(crate) fn put_first(&self, waiting: Waiting) {
-        if let Some(turn) = &self.succession.lock().turn {
-            turn.put_first(waiting);
-        }
-    }
-
     pub(crate) fn succession(&self) -> MutexGuard<'_, Succession> {
         self.succession.lock()
     }

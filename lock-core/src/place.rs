@@ -9,12 +9,14 @@ use crate::backend::{AcquireRequest, Attempt, Busy, DistributedLock, Hold, Reque
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::held::Held;
+use crate::limits::Limits;
 use crate::locker::Inner;
 use crate::observe::{self, Asked};
 use crate::plan::{Patience, Plan};
 #[cfg(shuttle)]
 use crate::plant::{Plant, is_planted};
-use crate::queue::{Answer, Progress, Turn};
+use crate::queue::{Answer, Progress, Turn, Waiting};
+use crate::sync::oneshot;
 use crate::sync::time::Instant;
 use crate::sync::{Arc, Ordering};
 use crate::work::{Request, Undo, Work};
@@ -161,7 +163,12 @@ impl Place {
     ///
     /// # Errors
     /// When the backend did not arm the lease.
-    pub(crate) fn into_guard(mut self, plan: &Plan, hold: Arc<dyn Hold>) -> Result<Granted> {
+    pub(crate) fn into_guard(
+        mut self,
+        plan: &Plan,
+        (patience, deadline): (Patience, Option<Instant>),
+        hold: Arc<dyn Hold>,
+    ) -> Result<Granted> {
         // Until here it is undone, also when this panics.
         let token = hold.token();
         let lease = self.request.lease().clone();
@@ -172,17 +179,36 @@ impl Place {
         };
         self.begun = false;
         let terms_as_planned = self.request.was_read_as_it_stands() && self.request.is_fixed() == plan.fixed;
-        let held = Held::new(
-            (hold, token, lease),
-            plan.clone(),
-            &self.locker.server,
-            Arc::downgrade(&self.locker.keeper),
-            (turn, 0),
-        );
-        Ok(match terms_as_planned {
-            true => Granted::Guard(held.begin(&self.locker.keeper)),
-            false => Granted::OnOtherTerms(held),
-        })
+        let held = |plan, turn| {
+            Held::new(
+                (hold, token, lease),
+                plan,
+                &self.locker.server,
+                Arc::downgrade(&self.locker.keeper),
+                (turn, 0),
+            )
+        };
+        if terms_as_planned {
+            return Ok(Granted::Guard(held(plan.clone(), turn).begin(&self.locker.keeper)));
+        }
+        let (answer, receiver) = oneshot::channel();
+        // Before the hold is one that may be lost, and the turn be gone.
+        turn.put_first(Waiting {
+            plan: plan.clone(),
+            patience,
+            deadline,
+            answer,
+        });
+        // Nobody has had it: no minimum has begun, and it is no hand-over to somebody else.
+        let unused = Plan {
+            minimum: None,
+            limits: Limits {
+                hand_overs: u32::MAX,
+                ..plan.limits
+            },
+            ..plan.clone()
+        };
+        Ok(Granted::OnOtherTerms(held(unused, turn), receiver))
     }
 
     /// This place, elsewhere; what stays here is nothing.
@@ -236,8 +262,8 @@ impl Place {
 /// What a grant comes to.
 pub(crate) enum Granted {
     Guard(Guard),
-    /// The terms were those of a waiter that has gone.
-    OnOtherTerms(Arc<Held>),
+    /// The terms were those of a waiter that has gone; its own come with a hand-over, or the turn to ask anew.
+    OnOtherTerms(Arc<Held>, oneshot::Receiver<Answer>),
 }
 
 impl Drop for Place {
