@@ -36,6 +36,10 @@ pub(crate) struct Place {
     /// Whether anything was sent.
     begun: bool,
     told_busy: bool,
+    /// Whether a request went out that was not answered with a refusal.
+    in_doubt: bool,
+    /// Whether such a one may have been granted on other terms than those of now.
+    terms_in_doubt: bool,
     /// Whether the next waiter may have it: it waits, and nothing final was said of it.
     can_pass: bool,
 }
@@ -62,6 +66,8 @@ impl Place {
             turn: Some(turn),
             begun: false,
             told_busy: false,
+            in_doubt: false,
+            terms_in_doubt: false,
             can_pass: patience.is_patient(),
         }
     }
@@ -93,6 +99,8 @@ impl Place {
     fn ask(&mut self) {
         self.begun = true;
         self.is_adopted = false;
+        self.terms_in_doubt |= self.in_doubt && !self.request.was_read_as_it_stands();
+        self.in_doubt = true;
         self.under_way = Some(ask(self.locker.server.backend.clone(), self.request.clone()));
     }
 
@@ -142,6 +150,8 @@ impl Place {
     }
 
     pub(crate) fn refused(&mut self, busy: Busy) {
+        self.in_doubt = false;
+        self.terms_in_doubt = false;
         self.request.note_busy(busy);
         self.tell_busy();
     }
@@ -178,7 +188,8 @@ impl Place {
             return Err(Error::new(ErrorKind::Unexpected, message).with_name(&plan.name));
         };
         self.begun = false;
-        let terms_as_planned = self.request.was_read_as_it_stands() && self.request.is_fixed() == plan.fixed;
+        let terms_as_planned =
+            !self.terms_in_doubt && self.request.was_read_as_it_stands() && self.request.is_fixed() == plan.fixed;
         let held = |plan, turn| {
             Held::new(
                 (hold, token, lease),
@@ -223,6 +234,8 @@ impl Place {
             turn: self.turn.take(),
             begun: std::mem::take(&mut self.begun),
             told_busy: self.told_busy,
+            in_doubt: self.in_doubt,
+            terms_in_doubt: self.terms_in_doubt,
             can_pass: self.can_pass,
         })
     }
