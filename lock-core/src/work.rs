@@ -137,7 +137,7 @@ impl Undo {
     /// Drives the acquire to its end, then abandons it, trying for as long as a hold of it might live. The name is the
     /// next local waiter's after that time at the latest.
     async fn finish(self) {
-        let last_try = Instant::now().checked_add(self.request.ttl());
+        let last_try = Instant::now().checked_add(self.request.longest_ttl());
         let turn = Mutex::new(self.turn);
         let undoing = async {
             if let Some(attempt) = self.attempt

@@ -38,6 +38,8 @@ struct Shared {
 
 struct State {
     terms: Terms,
+    /// The longest ttl that it has ever had.
+    longest_ttl: Duration,
     /// How often ttl or label have changed, and at which of these changes each was last read.
     changes: u32,
     ttl_read: u32,
@@ -162,6 +164,7 @@ impl RequestOptions {
             token_floor: self.token_floor,
             lease,
             state: Mutex::new(State {
+                longest_ttl: self.terms.ttl,
                 terms: self.terms,
                 changes: 0,
                 ttl_read: 0,
@@ -279,6 +282,11 @@ impl AcquireRequest {
         self.0.state.lock().busy.clone()
     }
 
+    /// For how long whatever it left at the server may live.
+    pub(crate) fn longest_ttl(&self) -> Duration {
+        self.0.state.lock().longest_ttl
+    }
+
     /// Whether what was last read of ttl and label is what they are now.
     pub(crate) fn was_read_as_it_stands(&self) -> bool {
         let state = self.0.state.lock();
@@ -325,6 +333,7 @@ impl RequestControl {
         if (state.terms.ttl, &state.terms.label) != (terms.ttl, &terms.label) {
             state.changes += 1;
         }
+        state.longest_ttl = state.longest_ttl.max(terms.ttl);
         state.terms = terms;
         drop(state);
         self.0.0.changed.notify_waiters();
