@@ -155,6 +155,11 @@ impl Held {
         Guard::new(self, keeper.kept())
     }
 
+    /// Whether anybody has it still, and it is neither lost nor being released.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.guards.load(Ordering::Acquire) > 0 && self.lease.is_live()
+    }
+
     /// One more share, unless the last one has gone.
     pub(crate) fn share(&self) -> bool {
         let one_more = |guards| (guards > 0).then_some(guards + 1);

@@ -131,9 +131,10 @@ impl Queues {
         if let (Progress::Holding(holding), true) = (&queue.progress, plan.reentry.is_some()) {
             held = holding.upgrade();
             // In one step with entering: a hold that begins after that lets us in.
-            if let Some(held) = held.as_ref().filter(|held| plan.may_share(&held.plan)) {
+            let shared = held.as_ref().filter(|held| plan.may_share(&held.plan) && held.is_shared());
+            if let Some(held) = shared {
                 plan.check_shared(&held.plan)?;
-                if held.lease.is_live() && held.share() {
+                if held.share() {
                     return Ok(Entered::Shared(held.clone()));
                 }
             }
