@@ -1,10 +1,11 @@
 //! The local queue: of this process's callers, one at a time has the turn to ask the server for a name, and with it
 //! the process's place there. The others wait behind it, and cost the server nothing.
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
-use std::collections::{HashMap, VecDeque};
 use std::fmt;
 
+use self::line::Line;
 use crate::backend::AcquireRequest;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
@@ -16,6 +17,8 @@ use crate::sync::oneshot;
 use crate::sync::time::Instant;
 use crate::sync::{Arc, Mutex, Weak};
 
+mod line;
+
 /// The queues of all names of one locker.
 #[derive(Debug, Default)]
 pub(crate) struct Queues(Mutex<HashMap<LockName, Queue>>);
@@ -23,7 +26,7 @@ pub(crate) struct Queues(Mutex<HashMap<LockName, Queue>>);
 #[derive(Debug, Default)]
 struct Queue {
     progress: Progress,
-    waiting: VecDeque<Waiting>,
+    waiting: Line,
     latest: Latest,
     /// The process's place at the server, or the request that is to have it.
     place: Option<AcquireRequest>,
@@ -131,7 +134,9 @@ impl Queues {
         if let (Progress::Holding(holding), true) = (&queue.progress, plan.reentry.is_some()) {
             held = holding.upgrade();
             // In one step with entering: a hold that begins after that lets us in.
-            let shared = held.as_ref().filter(|held| plan.may_share(&held.plan) && held.is_shared());
+            let shared = held
+                .as_ref()
+                .filter(|held| plan.may_share(&held.plan) && held.is_shared());
             if let Some(held) = shared {
                 plan.check_shared(&held.plan)?;
                 if held.share() {
@@ -188,33 +193,7 @@ impl Queue {
                 place.wait_until(self.latest.deadline());
             }
         }
-        // Those who have gone are skipped in their turn; here they must not make the queue grow.
-        if self.waiting.len() == self.waiting.capacity() {
-            self.waiting.retain(|waiting| !waiting.answer.is_closed());
-        }
         self.waiting.push_back(waiting);
-    }
-
-    /// The first of those whom `who` chooses and who are still there, out of the queue.
-    fn take_first(&mut self, who: impl Fn(&Waiting) -> bool) -> Option<Waiting> {
-        while self.waiting.front().is_some_and(|waiting| waiting.answer.is_closed()) {
-            self.waiting.pop_front();
-        }
-        let first = self
-            .waiting
-            .iter()
-            .position(|waiting| who(waiting) && !waiting.answer.is_closed())?;
-        self.waiting.remove(first)
-    }
-
-    /// Those whom `who` chooses, out of the queue.
-    fn drain(&mut self, who: impl Fn(&Waiting) -> bool) -> VecDeque<Waiting> {
-        if !self.waiting.iter().any(&who) {
-            return VecDeque::new();
-        }
-        let (chosen, rest) = std::mem::take(&mut self.waiting).into_iter().partition(who);
-        self.waiting = rest;
-        chosen
     }
 }
 
@@ -236,7 +215,7 @@ impl Turn {
     pub(crate) fn refused(&self, holder: Option<Arc<str>>) {
         let impatient = self.change(|queue| {
             queue.progress = Progress::Refused(holder);
-            queue.drain(|waiting| !waiting.patience.is_patient())
+            queue.waiting.drain_impatient(None)
         });
         for waiting in impatient.unwrap_or_default() {
             // Nobody listens any more where it fails.
@@ -245,31 +224,31 @@ impl Turn {
     }
 
     /// The name is held: those who do not wait are to be told, and those with the hold's re-entry key share in it.
-    pub(crate) fn holding(&self, held: &Arc<Held>) -> VecDeque<Waiting> {
+    pub(crate) fn holding(&self, held: &Arc<Held>) -> Vec<Waiting> {
         let chosen = self.change(|queue| {
             queue.progress = Progress::Holding(Arc::downgrade(held));
             queue.place = None;
-            queue.drain(|waiting| !waiting.patience.is_patient() || waiting.plan.may_share(&held.plan))
+            queue.waiting.drain_impatient(Some(&held.plan))
         });
         chosen.unwrap_or_default()
     }
 
     /// Fails everybody in the queue: they would only find out the same, one after the other.
     pub(crate) fn fail_all(&self, error: &Error) {
-        for waiting in self.change(|queue| queue.drain(|_| true)).unwrap_or_default() {
+        for waiting in self.change(|queue| queue.waiting.drain()).unwrap_or_default() {
             let _ = waiting.answer.send(Answer::Failed(error.clone()));
         }
     }
 
     /// The first in the queue that is still there, out of it.
     pub(crate) fn next(&self) -> Option<Waiting> {
-        self.change(|queue| queue.take_first(|_| true))?
+        self.change(|queue| queue.waiting.take_first(|_| true))?
     }
 
     /// The first that waits, out of the queue, and until when somebody waits.
     pub(crate) fn next_patient(&self) -> Option<(Waiting, Option<Instant>)> {
         self.change(|queue| {
-            let next = queue.take_first(|waiting| waiting.patience.is_patient())?;
+            let next = queue.waiting.take_first(|waiting| waiting.patience.is_patient())?;
             Some((next, queue.latest.deadline()))
         })?
     }
