@@ -75,7 +75,11 @@ impl Work {
                 };
                 let result = match begun {
                     Some(result) => result,
-                    None => release(held).await,
+                    // A panic in a hand-over leaves it unknown, to be undone by a second one.
+                    None => match AssertUnwindSafe(release(held.clone())).catch_unwind().await {
+                        Ok(result) => result,
+                        Err(_) => release(held).await,
+                    },
                 };
                 if let Err(error) = result {
                     tracing::debug!(target: "polylock", %name, %error, "a release in the background failed; the hold ends by itself");
