@@ -197,6 +197,8 @@ impl Guard {
             held.check()?; // the keeper cleans up what was lost
             return Ok(Release::Released);
         }
+        // What comes of it, such as a hand-over to one who has gone, is more work: a shutdown waits for that too.
+        let _busy = self.keeper.acquiring();
         let mut releasing = Releasing {
             keeper: &self.keeper,
             begun: Request::new(release(held.clone())),

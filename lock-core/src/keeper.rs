@@ -136,7 +136,7 @@ impl Keeper {
         self.wake.notify_one();
     }
 
-    /// Counts an acquire for as long as the value lives.
+    /// Counts an acquire, or a release that its caller waits for, for as long as the value lives.
     pub(crate) fn acquiring(self: &Arc<Self>) -> Acquiring {
         self.state.lock().acquiring += 1;
         Acquiring(self.clone())
@@ -330,7 +330,7 @@ impl Drop for Kept {
     }
 }
 
-/// One acquire that is not over yet.
+/// One acquire or release that is not over yet.
 #[derive(Debug)]
 pub(crate) struct Acquiring(Arc<Keeper>);
 
