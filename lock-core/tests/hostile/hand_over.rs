@@ -182,36 +182,35 @@ async fn hand_overs_cuts_and_unknown_outcomes_race_without_loss() {
     locks.connect().await.unwrap();
     other.connect().await.unwrap();
     let stop = Arc::new(AtomicBool::new(false));
+    let last = Arc::new(AtomicUsize::new(0));
     let trouble = tokio::spawn({
-        let (backend, stop) = (backend.clone(), stop.clone());
+        let (backend, stop, last) = (backend.clone(), stop.clone(), last.clone());
         async move {
             let acts = [Act::Fail, Act::DoThenFail, Act::DoThenPanic, Act::PanicBefore];
-            let mut number = 0;
+            let (mut number, mut seen) = (0, 1);
             while !stop.load(Ordering::SeqCst) {
+                sleep(Duration::from_millis(3)).await;
+                // Only once it has gone on: retries must get somewhere.
+                if last.load(Ordering::SeqCst) == seen {
+                    continue;
+                }
+                seen = last.load(Ordering::SeqCst);
                 number += 1;
-                for script in [
-                    &backend.0.hand_over,
-                    &backend.0.release,
-                    &backend.0.acquire,
-                    &backend.0.abandon,
+                for (script, every, among) in [
+                    (&backend.0.hand_over, 1, 4),
+                    (&backend.0.release, 7, 2),
+                    (&backend.0.acquire, 9, 2),
+                    (&backend.0.abandon, 3, 2),
                 ] {
-                    let is_release = std::ptr::eq(script, &raw const backend.0.release);
-                    let among = if std::ptr::eq(script, &raw const backend.0.hand_over) {
-                        4
-                    } else {
-                        2
-                    };
                     // No faster than they are used up.
-                    if script.acts.lock().unwrap().is_empty() && (!is_release || number % 3 == 0) {
+                    if number % every == 0 && script.acts.lock().unwrap().is_empty() {
                         script.next([acts[number % among]]);
                     }
                 }
-                sleep(Duration::from_millis(2)).await;
             }
         }
     });
     let inside = Arc::new(AtomicUsize::new(0));
-    let last = Arc::new(AtomicUsize::new(0));
     let tasks: Vec<_> = (0..12_usize)
         .map(|task| {
             let lock = [&locks, &other][task % 2].lock("a").ttl(seconds(9 + task as u64 % 3));
