@@ -114,11 +114,9 @@ fn a_hand_over_under_way_when_its_runtime_goes_is_undone_on_the_next() {
             let (backend, locks) = hostile();
             let (first, second) = (runtime(), runtime());
             let guard = first.block_on(locks.lock("a").acquire()).unwrap();
-            let next = second.block_on(async {
-                let next = waiting(locks.lock("a").ttl(seconds(600)));
-                yield_now().await;
-                next
-            });
+            let lock = locks.lock("a").ttl(seconds(600));
+            let next = second.spawn(async move { lock.acquire().await });
+            second.block_on(yield_now());
             backend.0.hand_over.next([act]);
             first.block_on(async {
                 match in_background {

@@ -38,11 +38,9 @@ fn a_place_outlives_the_runtime_of_its_first_waiter() {
             yield_now().await;
         }
     });
-    let next = second.block_on(async {
-        let next = waiting(locks.lock("a"));
-        settle().await;
-        next
-    });
+    let lock = locks.lock("a");
+    let next = second.spawn(async move { lock.acquire().await });
+    second.block_on(settle());
     drop(first);
     let next = second.block_on(async { timeout(seconds(10), next).await });
     let guard = next
@@ -204,12 +202,12 @@ async fn an_acquire_is_undone_for_as_long_as_any_terms_of_it_may_live() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hundred_thousand_waiters_leave_and_cost_one_place() {
+async fn twenty_thousand_waiters_leave_and_cost_one_place() {
     let (backend, locks) = hostile();
     backend.0.server.hold_elsewhere("a", seconds(600)).unwrap();
     let lock = locks.lock("a");
     for dropped_in_order in [true, false] {
-        let mut waiters: VecDeque<_> = (0..100_000).map(|_| Box::pin(lock.acquire())).collect();
+        let mut waiters: VecDeque<_> = (0..20_000).map(|_| Box::pin(lock.acquire())).collect();
         for waiter in &mut waiters {
             assert!(waiter.as_mut().now_or_never().is_none());
         }
@@ -228,7 +226,7 @@ async fn a_hundred_thousand_waiters_leave_and_cost_one_place() {
         assert_eq!(backend.places("a").await, 0);
     }
     // All at once, by their deadline.
-    let waiters = (0..100_000).map(|_| lock.acquire_within(seconds(1)));
+    let waiters = (0..20_000).map(|_| lock.acquire_within(seconds(1)));
     for answer in futures_util::future::join_all(waiters).await {
         assert_eq!(answer.unwrap_err().kind(), ErrorKind::TimedOut);
     }
