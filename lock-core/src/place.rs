@@ -199,8 +199,18 @@ impl Place {
                 (turn, 0),
             )
         };
-        if terms_as_planned {
-            return Ok(Granted::Guard(held(plan.clone(), turn).begin(&self.locker.keeper)));
+        // Where nothing can be handed over, a place in the server's queue is worth more than a label: the first renewal
+        // comes at once, and the ttl with it.
+        let keeps_it = !self.locker.server.capabilities.hand_over
+            && self.request.is_fixed() == plan.fixed
+            && plan.minimum.is_none();
+        if terms_as_planned || keeps_it {
+            let held = held(plan.clone(), turn);
+            let guard = held.clone().begin(&self.locker.keeper);
+            if !terms_as_planned {
+                self.locker.keeper.schedule(&held, Instant::now());
+            }
+            return Ok(Granted::Guard(guard));
         }
         let (answer, receiver) = oneshot::channel();
         // Before the hold is one that may be lost, and the turn be gone.

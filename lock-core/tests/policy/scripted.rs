@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use lock_core::backend::{
     AcquireRequest, Attempt, Capabilities, DistributedLock, HandOver, Hold, LockStatus, ReleaseOptions, ReleaseOutcome,
     Renewal,
 };
-use lock_core::{Error, ErrorKind, FencingToken, LockName, MemoryBackend, Result};
+use lock_core::{Error, ErrorKind, FencingToken, LockName, Locker, MemoryBackend, Result};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -49,6 +49,7 @@ struct Script {
     hand_overs: Mutex<VecDeque<Answer>>,
     sent: Mutex<Vec<Sent>>,
     renewed: Mutex<Vec<Duration>>,
+    without_hand_over: AtomicBool,
     abandons: AtomicUsize,
     hung: AtomicUsize,
     let_go: Notify,
@@ -69,6 +70,12 @@ impl Scripted {
 
     pub(crate) fn next_hand_overs(&self, answers: impl IntoIterator<Item = Answer>) {
         self.0.hand_overs.lock().unwrap().extend(answers);
+    }
+
+    /// A locker of a backend that cannot hand over.
+    pub(crate) fn without_hand_over(&self) -> Locker {
+        self.0.without_hand_over.store(true, Ordering::SeqCst);
+        Locker::new(self.clone())
     }
 
     /// All that went to the server since this was asked last.
@@ -149,7 +156,9 @@ impl Script {
 #[async_trait]
 impl DistributedLock for Scripted {
     fn capabilities(&self) -> Capabilities {
-        self.0.server.capabilities()
+        let mut capabilities = self.0.server.capabilities();
+        capabilities.hand_over &= !self.0.without_hand_over.load(Ordering::SeqCst);
+        capabilities
     }
 
     async fn connect(&self) -> Result<()> {

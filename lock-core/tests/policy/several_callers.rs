@@ -105,6 +105,24 @@ async fn a_grant_on_the_terms_of_one_who_left_is_handed_over() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_place_is_worth_more_than_a_label_where_nothing_can_be_handed_over() {
+    let backend = Scripted::default();
+    let locks = backend.without_hand_over().with_ttl(TTL);
+    backend.next_acquires([Answer::DoThenDelay]);
+    let gone = waiting(acquire(&locks, "gone")).await;
+    let lock = locks.lock("a").ttl(TTL * 2).label("heir");
+    let heir = waiting(async move { lock.acquire().await }).await;
+    gone.abort();
+    settle().await;
+    backend.let_go();
+    let guard = heir.await.unwrap().unwrap();
+    settle().await;
+    assert_eq!(backend.sent(), [Sent::Acquire, Sent::Renew]);
+    assert_eq!(label(&backend).await.as_deref(), Some("gone"));
+    assert_eq!(guard.valid_for(), (TTL * 2).mul_f64(0.9), "its own ttl");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_place_without_waiters_is_undone() {
     let (backend, locks) = scripted();
     backend.server().hold_elsewhere("a", seconds(600)).unwrap();
