@@ -13,6 +13,8 @@ pub enum Plant {
     HandsOverToNobody,
     /// A shutdown looks whether all is done, and then listens whether it gets done.
     LooksBeforeItListens,
+    /// A hold whose last guard has gone is shared all the same.
+    SharesWhatHasEnded,
     /// An acquire that came too late leaves what was granted in that moment.
     LeavesLateGrant,
 }

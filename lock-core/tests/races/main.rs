@@ -8,6 +8,7 @@
 mod drop_against_shutdown;
 mod explore;
 mod hand_over_against_cancel;
+mod re_entry_against_release;
 mod renewal_against_release;
 mod server;
 mod timeout_against_grant;

@@ -32,7 +32,7 @@ fn no_renewal_follows_a_release() {
 
 #[test]
 fn a_renewal_after_the_release_is_found() {
-    is_found(Plant::RenewsAfterRelease, race, 69);
+    is_found(Plant::RenewsAfterRelease, race, 20);
 }
 
 #[test]
