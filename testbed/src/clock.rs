@@ -81,7 +81,9 @@ impl Clock {
         };
         change(&mut next);
         let slot = u64::from(next.which == 1);
-        self.0.preload.set(1 + 3 * slot, &[next.ahead, next.faster, next.since])?;
+        self.0
+            .preload
+            .set(1 + 3 * slot, &[next.ahead, next.faster, next.since])?;
         self.0.preload.set(0, &[next.which])?;
         *now = next;
         Ok(())

@@ -59,7 +59,10 @@ const MYSQL_FAULTS: &str = "lock-mysql/tests/row_lock/faults.rs";
 const MYSQL_WAITING: &str = "lock-mysql/tests/row_lock/waiting.rs";
 const ZOOKEEPER_FAULTS: &str = "lock-zookeeper/tests/faults.rs";
 
-const REDIS_ISSUE: &str = "issue 6";
+const REDIS_CHECKS: &str = "lock-redis/tests/checks.rs";
+const REDIS_CLOCK: &str = "lock-redis/tests/clock.rs";
+const REDIS_HUNG: &str = "lock-redis/tests/hung.rs";
+const REDIS_PERMISSIONS: &str = "lock-redis/tests/permissions.rs";
 const ENSEMBLE: &str = "ZooKeeper's own issue: an ensemble in the testbed";
 
 /// All of them, in their order.
@@ -84,8 +87,17 @@ pub(crate) const ALL: [Acceptance; 34] = [
     entry(
         3,
         "pause_waiter",
-        Long,
-        &[Cell("redis/stop"), Cell("mysql-row/stop"), Cell("zookeeper/stop")],
+        Ci,
+        &[
+            Cell("redis/waiters-20-of-40"),
+            Test(
+                REDIS_HUNG,
+                "a_live_waiter_behind_stopped_ones_gets_the_name_within_a_refresh_and_a_grace",
+            ),
+            Cell("redis/stop"),
+            Cell("mysql-row/stop"),
+            Cell("zookeeper/stop"),
+        ],
     ),
     entry(
         4,
@@ -145,10 +157,13 @@ pub(crate) const ALL: [Acceptance; 34] = [
     entry(
         12,
         "redis_kill9_volatile",
-        Open(REDIS_ISSUE),
-        &[Cell("redis/server-lose")],
+        Ci,
+        &[
+            Cell("redis/server-lose"),
+            Test(REDIS_CHECKS, "each_run_of_a_server_is_warned_of_once"),
+        ],
     ),
-    entry(13, "redis_failover_stale", Open(REDIS_ISSUE), &[Nowhere]),
+    entry(13, "redis_failover_stale", Long, &[Cell("redis/failover")]),
     entry(
         14,
         "mysqld_kill9",
@@ -169,14 +184,27 @@ pub(crate) const ALL: [Acceptance; 34] = [
         ],
     ),
     entry(17, "server_clock_fwd", Ci, &[Cell("redis/clock")]),
-    entry(18, "server_clock_back", Open(REDIS_ISSUE), &[Cell("redis/clock-back")]),
+    entry(
+        18,
+        "server_clock_back",
+        Ci,
+        &[
+            Cell("redis/late-and-killed"),
+            Cell("redis/clock-back-for-good"),
+            Cell("redis/clock-back"),
+            Test(
+                REDIS_CLOCK,
+                "a_clock_set_back_lengthens_no_hold_and_whoever_asks_shortens_none",
+            ),
+        ],
+    ),
     entry(
         19,
         "client_clock_jump",
         Impossible("leases use the monotonic clock, which nobody can set; no wall clock is read"),
         &[Nowhere],
     ),
-    entry(20, "clock_rate", Open("issue 6: a rate for the clock shim"), &[Nowhere]),
+    entry(20, "clock_rate", Ci, &[Cell("redis/clock-rate")]),
     entry(
         21,
         "cancel_everywhere",
@@ -220,9 +248,20 @@ pub(crate) const ALL: [Acceptance; 34] = [
         26,
         "oom_noeviction",
         Ci,
-        &[Test(REDIS_ERRORS, "out_of_memory_is_unavailable_and_can_still_release")],
+        &[
+            Test(REDIS_ERRORS, "out_of_memory_is_unavailable_and_can_still_release"),
+            Cell("redis/memory-full"),
+        ],
     ),
-    entry(27, "eviction_policy", Open(REDIS_ISSUE), &[Nowhere]),
+    entry(
+        27,
+        "eviction_policy",
+        Ci,
+        &[
+            Test(REDIS_CHECKS, "each_run_of_a_server_is_warned_of_once"),
+            Test(REDIS_CHECKS, "settings_may_be_refused"),
+        ],
+    ),
     entry(
         28,
         "script_flush",
@@ -236,7 +275,10 @@ pub(crate) const ALL: [Acceptance; 34] = [
         29,
         "acl_minimal",
         Ci,
-        &[Test(REDIS_ERRORS, "the_permissions_of_the_documentation_are_enough")],
+        &[Test(
+            REDIS_PERMISSIONS,
+            "the_documented_permissions_are_enough_and_all_needed",
+        )],
     ),
     entry(
         30,
@@ -256,12 +298,7 @@ pub(crate) const ALL: [Acceptance; 34] = [
             Test(MYSQL_ERRORS, "a_read_only_server_is_unavailable"),
         ],
     ),
-    entry(
-        32,
-        "disk_full",
-        Open("issue 6: needs a server on a small file system"),
-        &[Nowhere],
-    ),
+    entry(32, "disk_full", Ci, &[Cell("redis/disk-full")]),
     entry(
         33,
         "soak",

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::Path;
+use std::time::Duration;
 
 use clap::ValueEnum;
 
@@ -16,6 +17,7 @@ pub(crate) use self::order::overlaps;
 pub(crate) mod holds;
 mod loss;
 mod order;
+mod sharing;
 mod usage;
 
 /// What is checked.
@@ -27,6 +29,10 @@ pub(crate) enum Check {
     FencedUpdates,
     /// Tokens are unique, and increase in real time.
     Tokens,
+    /// A name is granted to nobody else before its minimum hold is over.
+    MinimumHold,
+    /// Whoever holds gets the same hold again with its re-entry key, and keeps it as long as one guard is there.
+    Reentry,
     /// A loss is told at most 50 ms of running time after the lease.
     LateLoss,
     /// Everyone acquires soon after the last fault was healed.
@@ -70,10 +76,18 @@ pub(crate) struct Breach {
 #[derive(Debug)]
 pub(crate) struct Verdict {
     pub(crate) holds: usize,
+    /// Holds per second while things broke.
+    pub(crate) rate: f64,
     pub(crate) overlaps: usize,
     pub(crate) refused: usize,
     pub(crate) lost: usize,
     pub(crate) lost_fenced: usize,
+    /// Holds that the process's hold before was handed over to.
+    pub(crate) handed: usize,
+    /// Holds that were released before their minimum was over.
+    pub(crate) kept: usize,
+    /// Holds that were shared by a re-entry.
+    pub(crate) shared: usize,
     pub(crate) leftovers: usize,
     /// Sent, and struck a holder or waiter.
     pub(crate) faults: Vec<(Fault, usize, usize)>,
@@ -140,6 +154,10 @@ impl History {
         }
         breaches.extend(lost_fenced.iter().map(|at| self.lost_update(*at)));
         breaches.extend(order::tokens(self, &holds));
+        if setting.model() == Model::Inside {
+            breaches.extend(sharing::taken_too_early(self, &holds));
+        }
+        breaches.extend(sharing::not_shared(self, &holds));
         breaches.extend(loss::late(self, &operations));
         breaches.extend(late);
         breaches.extend(
@@ -164,7 +182,10 @@ impl History {
         let mut problems = self.outcome.problems.clone();
         let idle = faults.iter().filter(|(_, _, struck)| *struck == 0);
         problems.extend(idle.map(|(fault, sent, _)| format!("{fault} was sent {sent} times and struck nobody")));
-        for process in 0..setting.procs {
+        let used = sharing::Used::count(&holds);
+        problems.extend(used.unused(setting));
+        // Those that stand still have no chance.
+        for process in setting.measured.unwrap_or(0)..setting.procs {
             let holds = holds.iter().filter(|hold| hold.process == process).count();
             if holds < HOLDS_OF_A_PROCESS {
                 problems.push(format!(
@@ -175,10 +196,14 @@ impl History {
         problems.extend(self.panics());
         Verdict {
             holds: holds.len(),
+            rate: self.rate(&holds),
             overlaps: overlaps.len(),
             refused: self.uses.iter().filter(|used| used.refused).count(),
             lost: self.lost_updates(false).len(),
             lost_fenced: lost_fenced.len(),
+            handed: used.handed,
+            kept: used.kept,
+            shared: used.shared,
             leftovers: self.outcome.leftovers.len(),
             faults,
             breaches,
@@ -186,6 +211,12 @@ impl History {
             problems,
             recovery,
         }
+    }
+
+    fn rate(&self, holds: &[&Hold]) -> f64 {
+        let Outcome { begin, healed, .. } = self.outcome;
+        let meanwhile = holds.iter().filter(|hold| (begin..healed).contains(&hold.held));
+        meanwhile.count() as f64 / Duration::from_nanos(healed - begin).as_secs_f64()
     }
 
     /// The writes that took effect although they were based on an older version: each undid one.
@@ -311,13 +342,16 @@ impl fmt::Display for Verdict {
             refused,
             lost,
             lost_fenced,
+            handed,
+            kept,
+            shared,
             leftovers,
             ..
         } = self;
         write!(
             f,
             "RESULT holds={holds} overlaps={overlaps} refused={refused} lost={lost} lost_fenced={lost_fenced} \
-             leftovers={leftovers}"
+             handed={handed} kept={kept} shared={shared} leftovers={leftovers}"
         )
     }
 }

@@ -32,12 +32,31 @@ pub(crate) enum Event {
         op: u64,
         lock: usize,
     },
+    /// The server granted it, on a request that was sent then.
+    Granted {
+        lock: usize,
+        token: u64,
+        sent: u64,
+        /// By the process's hold before.
+        handed: bool,
+    },
     /// It has a guard, believed in until `end`.
     Held {
         op: u64,
         lock: usize,
         token: u64,
         end: u64,
+        /// For how many nanoseconds the name is to stay taken in any case.
+        #[serde(default)]
+        minimum: u64,
+    },
+    /// It asked for the lock that it held, with the same re-entry key.
+    Reentered {
+        op: u64,
+        /// Of what it got.
+        token: Option<u64>,
+        /// Whether the first of the two guards, when it was released, was told that the hold is still shared.
+        shared: Option<bool>,
     },
     /// It has none.
     Busy {
@@ -230,12 +249,13 @@ mod tests {
                 lock: 2,
                 token: u64::MAX >> 1,
                 end: 9,
+                minimum: 3,
             },
         );
         writer.at(6, Event::Drained);
         let lines: Vec<Line> = read(&path).unwrap();
         assert!(
-            matches!(lines[0], Line { t: 5, event: Event::Held { op: 1, lock: 2, end: 9, token } } if token == u64::MAX >> 1)
+            matches!(lines[0], Line { t: 5, event: Event::Held { op: 1, lock: 2, end: 9, minimum: 3, token } } if token == u64::MAX >> 1)
         );
         assert!(matches!(lines[1].event, Event::Drained));
         assert_eq!(parse_process_file("process-3-2.jsonl"), Some((3, 2)));

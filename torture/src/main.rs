@@ -69,6 +69,9 @@ struct Run {
     /// How many locks they share [default: 3, or what the plant needs]
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=64))]
     locks: Option<u8>,
+    /// How many tasks of a process take them
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
+    tasks: u8,
     /// For how long things break [default: 20, or what the plant needs]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     secs: Option<u64>,
@@ -84,6 +87,10 @@ struct Run {
     /// Puts a bug in, and brings the faults that it needs
     #[arg(long, value_enum)]
     plant: Option<Plant>,
+    /// Stops this many of the processes all the time; the others hold shortly, so that their throughput shows what that
+    /// costs them [default: none, and holds of all kinds]
+    #[arg(long, value_name = "PROCS")]
+    stopped: Option<u8>,
     /// Lets the processes write without a look at their guard: only the fence protects
     #[arg(long)]
     no_deadline_checks: bool,
@@ -134,6 +141,14 @@ impl Run {
             (None, Some(plant)) => plant.nemesis(),
             (None, None) => vec![Fault::Stop, Fault::Kill],
         };
+        if self.stopped.is_some_and(|stopped| stopped >= self.procs) {
+            return Err(Error::new(
+                "some processes must not be stopped: make --stopped less than --procs",
+            ));
+        }
+        if self.stopped.is_some() && self.nemesis.is_none() {
+            nemesis.clear();
+        }
         nemesis.sort_unstable();
         nemesis.dedup();
         Ok(Setting {
@@ -146,6 +161,8 @@ impl Run {
             seed: self.seed,
             deadline_checks: !self.no_deadline_checks,
             plant: self.plant,
+            tasks: self.tasks.into(),
+            measured: self.stopped.map(usize::from),
         })
     }
 }

@@ -50,10 +50,32 @@ impl Nemesis {
                 tasks.spawn(self.clone().repeat(*fault, StdRng::seed_from_u64(seed), until));
             }
         }
+        self.stop_some(until).await;
         while let Some(done) = tasks.join_next().await {
             done.map_err(|error| Error::new(error.to_string()))??;
         }
         Ok(())
+    }
+
+    /// Lets the first processes stand still until then, if what that costs is measured.
+    async fn stop_some(&self, until: Instant) {
+        let stopped = self.setting.measured.unwrap_or(0);
+        let (slots, from) = (&self.slots[..stopped], clock::now());
+        for slot in slots {
+            slot.signal(Signal::STOP);
+        }
+        sleep_until(until).await;
+        for slot in slots {
+            slot.signal(Signal::CONT);
+            self.history.line(&Strike {
+                fault: Fault::Stop,
+                process: Some(slot.index),
+                incarnation: 0,
+                from,
+                to: clock::now(),
+                happened: true,
+            });
+        }
     }
 
     async fn repeat(self: Arc<Self>, fault: Fault, mut rng: StdRng, until: Instant) -> Result<()> {
@@ -224,15 +246,71 @@ impl Nemesis {
                 self.last(rng, 0.3..1.5, until).await;
                 server.resume()?;
             }
-            Fault::ScriptFlush => self.server.flush_scripts().await?,
-            _ => {
-                let step = self.setting.clock_step().mul_f64(rng.random_range(0.25..1.0));
-                let step = i64::try_from(step.as_nanos()).unwrap_or(i64::MAX);
-                self.server
-                    .set_clock(if fault == Fault::Clock { step } else { -step })?;
-                self.last(rng, 0.5..2.0, until).await;
-                self.server.set_clock(0)?;
+            Fault::ScriptFlush => self.again_and_again(rng, &["SCRIPT FLUSH"]).await?,
+            Fault::ClientKill => {
+                let all = ["CLIENT KILL TYPE normal", "CLIENT KILL TYPE pubsub"];
+                self.again_and_again(rng, &all).await?;
             }
+            Fault::MemoryFull => {
+                self.server.tell("CONFIG SET maxmemory 1").await?;
+                self.last(rng, 0.3..1.5, until).await;
+                self.server.tell("CONFIG SET maxmemory 0").await?;
+            }
+            Fault::DiskFull => self.fill_disk(rng, until).await?,
+            Fault::Failover => {
+                self.server.replicate().await?;
+                self.server.fall_behind().await?;
+                self.last(rng, 0.3..2.0, until).await;
+                self.server.fail_over().await?;
+            }
+            Fault::ClockRate => {
+                /// The contract: clocks run within 5 % of each other.
+                const FASTER: i64 = 50_000;
+                self.server.clock()?.run_faster(FASTER)?;
+                self.last(rng, 2.0..4.0, until).await;
+                self.server.clock()?.run_faster(0)?;
+            }
+            _ => self.move_clock(fault, rng, until).await?,
+        }
+        Ok(())
+    }
+
+    async fn again_and_again(&self, rng: &mut StdRng, commands: &[&str]) -> Result<()> {
+        for _ in 0..rng.random_range(1..=8) {
+            for command in commands {
+                self.server.tell(command).await?;
+            }
+            sleep(self.of_ttl(rng.random_range(0.0..0.1))).await;
+        }
+        Ok(())
+    }
+
+    /// A Redis that must have on disk what it answers ends when it cannot; one that need not refuses writes.
+    async fn fill_disk(&self, rng: &mut StdRng, until: Instant) -> Result<()> {
+        let (server, disk) = (&self.server, self.server.disk()?);
+        let ends = rng.random_bool(0.5);
+        if !ends {
+            server.tell("CONFIG SET appendfsync everysec").await?;
+        }
+        disk.fill(true)?;
+        self.last(rng, 0.3..1.5, until).await;
+        disk.fill(false)?;
+        if ends {
+            return Ok(server.server.restart().await?);
+        }
+        server.has_room().await?;
+        server.tell("CONFIG SET appendfsync always").await
+    }
+
+    async fn move_clock(&self, fault: Fault, rng: &mut StdRng, until: Instant) -> Result<()> {
+        let clock = self.server.clock()?;
+        let step = self.setting.clock_step(fault).mul_f64(rng.random_range(0.25..1.0));
+        let step = i64::try_from(step.as_nanos()).unwrap_or(i64::MAX);
+        let step = if fault == Fault::Clock { step } else { -step };
+        clock.step(step)?;
+        if fault != Fault::ClockBackForGood {
+            self.last(rng, 0.5..2.0, until).await;
+            clock.step(-step)?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! A backend whose every renewal is recorded.
+//! A backend whose every grant and renewal is recorded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lock_core::backend::{
     AcquireRequest, Attempt, Capabilities, DistributedLock, HandOver, Hold, Lease, LockStatus, ReleaseOptions,
-    ReleaseOutcome, Renewal,
+    ReleaseOutcome, Renewal, rules,
 };
 use lock_core::{FencingToken, LockName, Result};
 
@@ -33,15 +33,27 @@ impl Observed {
     pub(crate) fn new(backend: Arc<dyn DistributedLock>, history: Writer) -> Self {
         Self { backend, history }
     }
+}
 
-    fn hold(&self, hold: Arc<dyn Hold>, request: &AcquireRequest) -> Arc<dyn Hold> {
+impl ObservedHold {
+    /// Records a grant.
+    fn granted(hold: Arc<dyn Hold>, request: &AcquireRequest, history: &Writer, handed: bool) -> Arc<dyn Hold> {
         let lock = number(request.name());
-        let (lease, history) = (request.lease().clone(), self.history.clone());
-        Arc::new(ObservedHold {
+        let (lease, token) = (request.lease().clone(), hold.token().as_u64());
+        // Belief counts from before sending.
+        let believed = clock::nanos(rules::believed(request.ttl()));
+        let sent = clock::at_end_of(|| lease.valid_for()).map_or(0, |end| end.saturating_sub(believed));
+        history.event(Event::Granted {
+            lock,
+            token,
+            sent,
+            handed,
+        });
+        Arc::new(Self {
             hold,
             lock,
             lease,
-            history,
+            history: history.clone(),
         })
     }
 }
@@ -71,7 +83,10 @@ impl DistributedLock for Observed {
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
         Ok(match self.backend.acquire(request).await? {
-            Attempt::Granted(hold, armed) => Attempt::Granted(self.hold(hold, request), armed),
+            Attempt::Granted(hold, armed) => {
+                let hold = ObservedHold::granted(hold, request, &self.history, false);
+                Attempt::Granted(hold, armed)
+            }
             other => other,
         })
     }
@@ -116,16 +131,8 @@ impl Hold for ObservedHold {
     async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
         Ok(match self.hold.hand_over(next).await? {
             HandOver::Granted(hold, armed) => {
-                let (lock, lease, history) = (self.lock, next.lease().clone(), self.history.clone());
-                HandOver::Granted(
-                    Arc::new(ObservedHold {
-                        hold,
-                        lock,
-                        lease,
-                        history,
-                    }),
-                    armed,
-                )
+                let hold = ObservedHold::granted(hold, next, &self.history, true);
+                HandOver::Granted(hold, armed)
             }
             other => other,
         })

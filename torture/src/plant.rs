@@ -8,14 +8,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use clap::ValueEnum;
 use lock_core::backend::{
-    AcquireRequest, Attempt, Capabilities, DistributedLock, Hold, HolderId, Lease, LockStatus, ReleaseOptions,
-    ReleaseOutcome, Renewal, RequestControl, RequestOptions, Terms,
+    AcquireRequest, Attempt, Capabilities, DistributedLock, HandOver, Hold, HolderId, Lease, LockStatus,
+    ReleaseOptions, ReleaseOutcome, Renewal, RequestControl, RequestOptions, Terms,
 };
 use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 use lock_redis::redis::{self, Cmd, FromRedisValue};
 use serde::{Deserialize, Serialize};
 
 use crate::check::Check;
+use crate::observed;
 use crate::servers::REDIS_PREFIX;
 use crate::setting::Fault;
 
@@ -43,17 +44,26 @@ pub(crate) enum Plant {
     LossToldLate,
     /// Every acquire leaves a connection open.
     ConnectionLeak,
+    /// A hand-over passes the token on with the hold.
+    HandOverKeepsTheToken,
+    /// A release frees the name, whatever minimum it was to be held for.
+    MinimumHoldIgnored,
+    /// The release of one of two guards that share a hold ends it.
+    ReentryEndsTheHold,
 }
 
 impl Plant {
     /// What catches it.
     pub(crate) fn caught_by(self) -> Check {
         match self {
-            Self::LeaseFromReply | Self::RenewalUnanswered | Self::RenewalThatShortens | Self::DeleteWithoutCompare => {
-                Check::Overlap
-            }
+            Self::LeaseFromReply
+            | Self::RenewalUnanswered
+            | Self::RenewalThatShortens
+            | Self::DeleteWithoutCompare
+            | Self::ReentryEndsTheHold => Check::Overlap,
             Self::RenewalAfterRelease | Self::HoldWithoutExpiry => Check::Leftovers,
-            Self::TokenCounterLost => Check::Tokens,
+            Self::TokenCounterLost | Self::HandOverKeepsTheToken => Check::Tokens,
+            Self::MinimumHoldIgnored => Check::MinimumHold,
             Self::FenceOnWritesOnly => Check::FencedUpdates,
             Self::LossToldLate => Check::LateLoss,
             Self::ConnectionLeak => Check::Leaks,
@@ -65,9 +75,13 @@ impl Plant {
         match self {
             Self::LeaseFromReply => vec![Fault::Delay],
             Self::RenewalUnanswered | Self::RenewalThatShortens => vec![Fault::Hole],
-            Self::RenewalAfterRelease | Self::DeleteWithoutCompare | Self::LossToldLate | Self::ConnectionLeak => {
-                vec![Fault::Stop]
-            }
+            Self::RenewalAfterRelease
+            | Self::DeleteWithoutCompare
+            | Self::LossToldLate
+            | Self::ConnectionLeak
+            | Self::HandOverKeepsTheToken
+            | Self::MinimumHoldIgnored
+            | Self::ReentryEndsTheHold => vec![Fault::Stop],
             Self::HoldWithoutExpiry => vec![Fault::Kill],
             Self::TokenCounterLost => vec![Fault::ServerLose],
             Self::FenceOnWritesOnly => vec![Fault::Gap],
@@ -94,7 +108,10 @@ impl Plant {
 
     /// Whether the backend has it, not the process above.
     fn is_backends(self) -> bool {
-        !matches!(self, Self::FenceOnWritesOnly | Self::LossToldLate)
+        !matches!(
+            self,
+            Self::FenceOnWritesOnly | Self::LossToldLate | Self::ReentryEndsTheHold
+        )
     }
 }
 
@@ -110,7 +127,7 @@ pub(crate) struct Planted {
 
 /// Commands past the backend, each on a connection of its own.
 #[derive(Clone, Debug)]
-struct Raw {
+pub(crate) struct Raw {
     url: String,
     address: SocketAddr,
 }
@@ -138,10 +155,7 @@ pub(crate) fn planted(
         Some(plant) => Arc::new(Planted {
             plant,
             backend,
-            raw: Raw {
-                url: url.to_owned(),
-                address,
-            },
+            raw: Raw::new(url, address),
             others: Mutex::default(),
         }),
         None => backend,
@@ -169,8 +183,7 @@ impl DistributedLock for Planted {
             Attempt::Granted(hold, armed) => (hold, armed),
             other => return Ok(other),
         };
-        let key = format!("{REDIS_PREFIX}{}", request.name());
-        let mut token = hold.token();
+        let (key, mut token) = (key(request.name().as_str()), hold.token());
         match self.plant {
             Plant::LeaseFromReply => armed = request.lease().arm(request.sending(), ttl)?,
             Plant::HoldWithoutExpiry => _ = self.raw.ask::<u8>(redis::cmd("PERSIST").arg(&key)).await?,
@@ -246,6 +259,10 @@ impl Hold for PlantedHold {
             self.raw.ask::<u8>(redis::cmd("DEL").arg(&self.key)).await?;
             return Ok(ReleaseOutcome::Released);
         }
+        let how = match self.plant {
+            Plant::MinimumHoldIgnored => ReleaseOptions::default(),
+            _ => how,
+        };
         let outcome = self.hold.release(how).await?;
         if self.plant == Plant::RenewalAfterRelease {
             tokio::spawn(renew_for_ever(
@@ -256,6 +273,32 @@ impl Hold for PlantedHold {
             ));
         }
         Ok(outcome)
+    }
+
+    async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
+        if self.plant != Plant::HandOverKeepsTheToken {
+            // What is handed over has no bug.
+            return Ok(match self.release(ReleaseOptions::default()).await? {
+                ReleaseOutcome::AlreadyLost => HandOver::AlreadyLost,
+                _ => HandOver::Yielded,
+            });
+        }
+        Ok(match self.hold.hand_over(next).await? {
+            HandOver::Granted(hold, armed) => {
+                let hold = Self {
+                    plant: self.plant,
+                    hold,
+                    raw: self.raw.clone(),
+                    key: self.key.clone(),
+                    holder: next.holder().to_string(),
+                    lease: next.lease().clone(),
+                    token: self.token,
+                    ttl: next.ttl(),
+                };
+                HandOver::Granted(Arc::new(hold), armed)
+            }
+            other => other,
+        })
     }
 }
 
@@ -295,7 +338,22 @@ async fn renew_for_ever(raw: Raw, key: String, holder: String, ttl: Duration) {
     }
 }
 
+fn key(name: &str) -> String {
+    format!("{REDIS_PREFIX}{name}")
+}
+
 impl Raw {
+    pub(crate) fn new(url: &str, address: SocketAddr) -> Self {
+        let url = url.to_owned();
+        Self { url, address }
+    }
+
+    /// Ends the hold of a lock, whoever has it.
+    pub(crate) async fn delete(&self, lock: usize) -> Result<()> {
+        let key = key(&observed::name(lock));
+        self.ask::<u8>(redis::cmd("DEL").arg(key)).await.map(drop)
+    }
+
     async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
         let answer = async {
             let client = redis::Client::open(self.url.as_str())?;

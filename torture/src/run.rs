@@ -111,7 +111,7 @@ async fn look_back(nemesis: &Nemesis, before: usize) -> Result<(Vec<String>, usi
             None => leftovers.push(format!("process {} still waits or holds", slot.index)),
         }
     }
-    sleep(setting.ttl * 2 + setting.backend.tick()).await;
+    sleep(setting.lingering()).await;
     leftovers.extend(nemesis.server.leftovers().await?);
     for slot in slots.iter() {
         slot.signal(Signal::CONT);

@@ -10,7 +10,9 @@ use lock_mysql::sqlx::{self, Connection, Row};
 use lock_mysql::{MySqlConfig, RowLockBackend};
 use lock_redis::{RedisBackend, RedisConfig, redis};
 use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
-use testbed::{Clock, MariaDb, Redis, Server, ZooKeeper};
+use testbed::{Clock, Disk, MariaDb, Redis, Server, ZooKeeper};
+
+use tokio::time::{Instant, sleep};
 
 use crate::error::{Error, Result};
 use crate::setting::{Backend, Fault, Setting};
@@ -24,20 +26,23 @@ pub(crate) struct LockServer {
     pub(crate) server: Server,
     backend: Backend,
     clock: Option<Clock>,
+    disk: Option<Disk>,
+    replica: Option<Server>,
 }
 
 impl LockServer {
     pub(crate) async fn start(setting: &Setting) -> Result<Self> {
-        let needs_clock = setting
-            .nemesis
-            .iter()
-            .any(|fault| matches!(fault, Fault::Clock | Fault::ClockBack));
-        let clock = if needs_clock { Some(Clock::new()?) } else { None };
+        let has = |wanted: fn(Fault) -> bool| setting.nemesis.iter().any(|fault| wanted(*fault));
+        let clock = has(Fault::is_clocks).then(Clock::new).transpose()?;
+        let disk = has(|fault| fault == Fault::DiskFull).then(Disk::new).transpose()?;
         let server = match setting.backend {
             Backend::Redis => {
-                let mut redis = Redis::new();
+                let mut redis = replicating();
                 if let Some(clock) = &clock {
                     redis = redis.clock(clock);
+                }
+                if let Some(disk) = &disk {
+                    redis = redis.disk(disk);
                 }
                 redis.start().await?
             }
@@ -50,10 +55,16 @@ impl LockServer {
                 server.address()
             )));
         }
+        let replica = match has(|fault| fault == Fault::Failover) {
+            true => Some(replicating().start().await?),
+            false => None,
+        };
         Ok(Self {
             server,
             backend: setting.backend,
             clock,
+            disk,
+            replica,
         })
     }
 
@@ -62,19 +73,47 @@ impl LockServer {
         address.parse().expect("the testbed's servers have numeric addresses")
     }
 
-    /// Moves the server's wall clock this far from the real one.
-    pub(crate) fn set_clock(&self, nanos: i64) -> Result<()> {
-        let clock = self
-            .clock
-            .as_ref()
-            .ok_or_else(|| Error::new("this server's clock cannot be set"))?;
-        Ok(clock.set(nanos)?)
+    /// The wall clock that the server runs on.
+    pub(crate) fn clock(&self) -> Result<&Clock> {
+        let clock = self.clock.as_ref();
+        clock.ok_or_else(|| Error::new("this server's clock cannot be set"))
     }
 
-    /// Makes a Redis forget its scripts.
-    pub(crate) async fn flush_scripts(&self) -> Result<()> {
-        let mut connection = self.redis().await?;
-        Ok(redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut connection).await?)
+    /// The disk that the server writes to.
+    pub(crate) fn disk(&self) -> Result<&Disk> {
+        let disk = self.disk.as_ref();
+        disk.ok_or_else(|| Error::new("this server's disk cannot be filled"))
+    }
+
+    /// Sends a Redis a command, the parts of which are separated by spaces.
+    pub(crate) async fn tell(&self, command: &str) -> Result<()> {
+        tell(&self.server, command).await
+    }
+
+    /// Waits until a Redis can write to its disk again.
+    pub(crate) async fn has_room(&self) -> Result<()> {
+        until_info(&self.server, "persistence", "aof_last_write_status:ok").await
+    }
+
+    /// Has a replica follow from now on, which is as far as this server when it returns.
+    pub(crate) async fn replicate(&self) -> Result<()> {
+        follow(self.replica()?, &self.server).await
+    }
+
+    /// The replica falls behind from now on.
+    pub(crate) async fn fall_behind(&self) -> Result<()> {
+        tell(self.replica()?, "REPLICAOF NO ONE").await
+    }
+
+    /// What the replica has is what this server has, as if clients were led to it. Until then it is read-only.
+    pub(crate) async fn fail_over(&self) -> Result<()> {
+        follow(&self.server, self.replica()?).await?;
+        self.tell("REPLICAOF NO ONE").await
+    }
+
+    fn replica(&self) -> Result<&Server> {
+        let replica = self.replica.as_ref();
+        replica.ok_or_else(|| Error::new("this server has no replica"))
     }
 
     /// What is there that nobody should have left, fence state aside.
@@ -150,8 +189,7 @@ impl LockServer {
     }
 
     async fn redis(&self) -> Result<redis::aio::MultiplexedConnection> {
-        let client = redis::Client::open(self.server.url())?;
-        Ok(client.get_multiplexed_async_connection().await?)
+        connect(&self.server).await
     }
 
     /// One number of `mntr`.
@@ -170,6 +208,45 @@ impl LockServer {
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
         Ok(answer)
+    }
+}
+
+/// A Redis that synchronizes a replica at once.
+fn replicating() -> Redis {
+    Redis::new().setting("repl-diskless-sync-delay", ["0"])
+}
+
+async fn connect(server: &Server) -> Result<redis::aio::MultiplexedConnection> {
+    let client = redis::Client::open(server.url())?;
+    Ok(client.get_multiplexed_async_connection().await?)
+}
+
+async fn tell(server: &Server, command: &str) -> Result<()> {
+    let mut words = command.split(' ');
+    let mut parts = redis::cmd(words.next().unwrap_or_default());
+    words.for_each(|word| _ = parts.arg(word));
+    parts.query_async::<redis::Value>(&mut connect(server).await?).await?;
+    Ok(())
+}
+
+async fn follow(server: &Server, other: &Server) -> Result<()> {
+    tell(server, &format!("REPLICAOF 127.0.0.1 {}", other.port())).await?;
+    until_info(server, "replication", "master_link_status:up").await
+}
+
+async fn until_info(server: &Server, section: &str, line: &str) -> Result<()> {
+    const LONG: Duration = Duration::from_secs(20);
+    let start = Instant::now();
+    let mut connection = connect(server).await?;
+    loop {
+        let info: String = redis::cmd("INFO").arg(section).query_async(&mut connection).await?;
+        if info.lines().any(|said| said == line) {
+            return Ok(());
+        }
+        if start.elapsed() > LONG {
+            return Err(Error::new(format!("the server does not say {line} within {LONG:?}")));
+        }
+        sleep(Duration::from_millis(5)).await;
     }
 }
 

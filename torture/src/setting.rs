@@ -47,16 +47,36 @@ pub(crate) enum Fault {
     Clock,
     /// The server's wall clock goes back for a while.
     ClockBack,
-    /// The server forgets its scripts.
+    /// The server's wall clock goes back, and stays there.
+    ClockBackForGood,
+    /// The server's wall clock runs as much faster as the failure model allows.
+    ClockRate,
+    /// The server forgets its scripts, again and again.
     ScriptFlush,
+    /// The server ends all connections, again and again.
+    ClientKill,
+    /// The server may use no more memory.
+    MemoryFull,
+    /// There is no room on the server's disk: it refuses writes, or ends.
+    DiskFull,
+    /// A replica that had fallen behind takes over.
+    Failover,
 }
 
 impl Fault {
     /// Whether it strikes the server, and so all processes at once.
     pub(crate) fn is_servers(self) -> bool {
+        match self {
+            Self::Stop | Self::Gap | Self::Kill => false,
+            _ => !self.is_links(),
+        }
+    }
+
+    /// Whether it needs a clock that can be set.
+    pub(crate) fn is_clocks(self) -> bool {
         matches!(
             self,
-            Self::ServerKill | Self::ServerStop | Self::ServerLose | Self::Clock | Self::ClockBack | Self::ScriptFlush
+            Self::Clock | Self::ClockBack | Self::ClockBackForGood | Self::ClockRate
         )
     }
 
@@ -102,8 +122,11 @@ impl Backend {
     pub(crate) fn refuses(self, fault: Fault) -> Option<&'static str> {
         match (self, fault) {
             (Self::Redis, _) => None,
-            (_, Fault::Clock | Fault::ClockBack) => Some("only the testbed's Redis runs on a clock that can be set"),
+            (_, fault) if fault.is_clocks() => Some("only the testbed's Redis runs on a clock that can be set"),
             (_, Fault::ScriptFlush) => Some("only Redis has scripts"),
+            (_, Fault::ClientKill | Fault::MemoryFull) => Some("only Redis is told so"),
+            (_, Fault::DiskFull) => Some("only the testbed's Redis writes to a disk that can be filled"),
+            (_, Fault::Failover) => Some("only the testbed's Redis has a replica"),
             _ => None,
         }
     }
@@ -111,8 +134,11 @@ impl Backend {
     /// What the contract says of exclusion under this fault.
     pub(crate) fn model(self, fault: Fault) -> Model {
         let outside = match self {
-            // It counts by its wall clock.
-            Self::Redis => matches!(fault, Fault::ServerLose | Fault::Clock | Fault::ClockBack),
+            // It counts by its wall clock: set back for good, it makes holds longer, which harms nobody's belief.
+            Self::Redis => matches!(
+                fault,
+                Fault::ServerLose | Fault::Failover | Fault::Clock | Fault::ClockBack
+            ),
             // The connection is the hold: whatever ends it at the server alone lets the next one in.
             Self::MysqlRow => matches!(
                 fault,
@@ -142,9 +168,25 @@ pub(crate) struct Setting {
     /// Whether the processes look at their guard before they write.
     pub(crate) deadline_checks: bool,
     pub(crate) plant: Option<Plant>,
+    /// How many take locks in one process, so that its own queue and its hand-overs are part of it.
+    #[serde(default = "two")]
+    pub(crate) tasks: usize,
+    /// So many processes are stopped all the time, and whoever is left holds shortly: to measure what the stopped cost.
+    #[serde(default)]
+    pub(crate) measured: Option<usize>,
+}
+
+/// Before there was a choice.
+fn two() -> usize {
+    2
 }
 
 impl Setting {
+    /// The longest minimum hold.
+    pub(crate) fn longest_minimum(&self) -> Duration {
+        self.ttl.mul_f64(1.5)
+    }
+
     /// How far an extended hold reaches.
     pub(crate) fn extension(&self) -> Duration {
         self.ttl * 3
@@ -180,9 +222,23 @@ impl Setting {
         clock_back.then_some("the server lost its data, and its clock was behind the last token")
     }
 
-    /// How far the server's clock is moved.
-    pub(crate) fn clock_step(&self) -> Duration {
-        self.ttl * 4
+    /// How far the server's clock is moved, at most.
+    pub(crate) fn clock_step(&self, fault: Fault) -> Duration {
+        match fault {
+            Fault::ClockBackForGood => self.ttl * 60,
+            _ => self.ttl * 4,
+        }
+    }
+
+    /// How long after the end the server may still have something, by its own clock.
+    pub(crate) fn lingering(&self) -> Duration {
+        /// A place that was taken before the clock was set back.
+        const LONGEST_PLACE: Duration = Duration::from_secs(15);
+        let more = match self.nemesis.contains(&Fault::ClockBackForGood) {
+            true => LONGEST_PLACE,
+            false => Duration::ZERO,
+        };
+        self.ttl * 2 + self.backend.tick() + more
     }
 
     /// By when everyone has acquired after the last fault was healed.
@@ -194,7 +250,7 @@ impl Setting {
         }
         if self.nemesis.contains(&Fault::Clock) {
             // A hold taken while the clock was ahead lasts until the clock has caught up.
-            limit += self.clock_step();
+            limit += self.clock_step(Fault::Clock);
         }
         limit
     }

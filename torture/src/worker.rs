@@ -25,9 +25,6 @@ use self::actor::Actor;
 mod actor;
 mod canary;
 
-/// How many take locks in one process, so that its own queue is part of it.
-const ACTORS: usize = 2;
-
 /// What a worker process is told at its start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Job {
@@ -140,7 +137,7 @@ async fn work(job: Job, history: Writer) -> Result<()> {
     }
     say(READY);
     let mut actors = Vec::new();
-    for number in 0..ACTORS {
+    for number in 0..shared.job.setting.tasks {
         let resource = Client::connect(shared.job.process, shared.job.resource).await?;
         let rng = StdRng::seed_from_u64(seed(&shared.job, number));
         actors.push(tokio::spawn(Actor::new(shared.clone(), resource, rng).run()));

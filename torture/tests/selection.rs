@@ -48,9 +48,21 @@ fn redis() {
     for cell in ["redis/stop", "redis/kill", "redis/gap", "redis/script-flush"] {
         kept(cell);
     }
-    kept_under(&["--nemesis", "hole,oneway,reset,reply-loss,server-kill"]);
+    kept_under(&[
+        "--nemesis",
+        "hole,oneway,reset,reply-loss,server-kill,client-kill,memory-full",
+    ]);
+    for cell in ["redis/clock-rate", "redis/disk-full"] {
+        kept(cell);
+    }
     let printed = kept("redis/clock");
     assert_eq!(counted(&printed, "lost_fenced"), 0, "{printed}");
+    // All in one queue: who waits in the same process is passed on to.
+    let printed = kept_under(&["--nemesis", "stop,kill", "--locks", "1", "--tasks", "8"]);
+    assert!(
+        counted(&printed, "handed") > counted(&printed, "holds") / 4,
+        "{printed}"
+    );
 }
 
 #[test]
@@ -114,6 +126,8 @@ fn whatever_shows_nothing_exits_with_2() {
         &["run", "--procs", "0"],
         &["run", "--ttl", "soon"],
         &["run", "--plant", "none-such"],
+        &["run", "--tasks", "0"],
+        &["run", "--procs", "4", "--stopped", "4"],
         &["run", "--plant", "connection-leak", "--backend", "zookeeper"],
         &["run", "--backend", "zookeeper", "--nemesis", "clock"],
         &["check", "/no/such/directory"],

@@ -25,6 +25,15 @@ pub(crate) struct Hold {
     pub(crate) op: u64,
     pub(crate) lock: usize,
     pub(crate) token: u64,
+    /// When what it was granted for was sent, and when the grant was there.
+    pub(crate) sent: u64,
+    pub(crate) granted: u64,
+    /// Whether the process's hold before was handed over.
+    pub(crate) handed: bool,
+    /// For how long the name is to stay taken in any case.
+    pub(crate) minimum: u64,
+    /// What came of asking again with the same re-entry key.
+    pub(crate) reentered: Vec<Reentered>,
     /// When it was asked for.
     pub(crate) asked: u64,
     pub(crate) held: u64,
@@ -38,6 +47,14 @@ pub(crate) struct Hold {
     pub(crate) lost: Option<(u64, String)>,
 }
 
+/// An answer to whoever had the hold already.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reentered {
+    pub(crate) t: u64,
+    pub(crate) token: Option<u64>,
+    pub(crate) shared: Option<bool>,
+}
+
 /// What a process did, in the order in which it began.
 pub(crate) fn operations(process: &Process) -> Vec<Operation> {
     let last = process.lines.last().map_or(0, |line| line.t);
@@ -46,6 +63,7 @@ pub(crate) fn operations(process: &Process) -> Vec<Operation> {
     let mut operations: Vec<Operation> = Vec::new();
     let mut by_op = HashMap::new();
     let mut by_token = HashMap::new();
+    let mut grants = HashMap::new();
     for line in &process.lines {
         let t = line.t.min(end);
         match &line.event {
@@ -59,13 +77,21 @@ pub(crate) fn operations(process: &Process) -> Vec<Operation> {
                     hold: None,
                 });
             }
+            Event::Granted {
+                lock,
+                token,
+                sent,
+                handed,
+            } => _ = grants.insert((*lock, *token), (*sent, t, *handed)),
             Event::Held {
                 op,
                 lock,
                 token,
                 end: lease_end,
+                minimum,
             } => {
                 let Some(index) = by_op.get(op) else { continue };
+                let (sent, granted, handed) = *grants.get(&(*lock, *token)).unwrap_or(&(t, t, false));
                 by_token.insert((*lock, *token), *index);
                 operations[*index].hold = Some(Hold {
                     process: process.process,
@@ -73,6 +99,11 @@ pub(crate) fn operations(process: &Process) -> Vec<Operation> {
                     op: *op,
                     lock: *lock,
                     token: *token,
+                    sent,
+                    granted,
+                    handed,
+                    minimum: *minimum,
+                    reentered: Vec::new(),
                     asked: operations[*index].begin,
                     held: t,
                     believed: 0,
@@ -91,6 +122,12 @@ pub(crate) fn operations(process: &Process) -> Vec<Operation> {
                     .and_then(|index| operations[*index].hold.as_mut());
                 if let Some(hold) = hold {
                     hold.lease_end = hold.lease_end.max(*lease_end);
+                }
+            }
+            Event::Reentered { op, token, shared } => {
+                if let Some(hold) = by_op.get(op).and_then(|index| operations[*index].hold.as_mut()) {
+                    let (token, shared) = (*token, *shared);
+                    hold.reentered.push(Reentered { t, token, shared });
                 }
             }
             Event::Lost { op, cause } => {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::holds::Hold;
 use super::{Breach, Check, History};
+use crate::setting::Model;
 
 /// Pairs of holds of one lock that were believed in at once.
 pub(crate) fn overlaps<'a>(holds: &[&'a Hold]) -> Vec<(&'a Hold, &'a Hold)> {
@@ -55,7 +56,23 @@ pub(super) fn tokens(history: &History, holds: &[&Hold]) -> Vec<Breach> {
             ));
         }
     }
+    if history.outcome.setting.model() == Model::Inside {
+        breaches.extend(out_of_order(holds).map(|(earlier, later)| {
+            let what = format!("believed in later, and smaller:{}", tell(earlier, later));
+            Breach::new(Check::Tokens, what)
+        }));
+    }
     breaches
+}
+
+/// Where only one believes at a time, they do so in the order of their tokens, those who waited side by side as well.
+fn out_of_order<'a>(holds: &[&'a Hold]) -> impl Iterator<Item = (&'a Hold, &'a Hold)> {
+    let mut sorted: Vec<&Hold> = holds.iter().copied().filter(|hold| hold.believed > hold.held).collect();
+    sorted.sort_by_key(|hold| (hold.lock, hold.held));
+    let pairs: Vec<_> = sorted.windows(2).map(|pair| (pair[0], pair[1])).collect();
+    pairs
+        .into_iter()
+        .filter(|(earlier, later)| earlier.lock == later.lock && earlier.token > later.token)
 }
 
 #[cfg(test)]
@@ -69,6 +86,11 @@ mod tests {
             op: token,
             lock: 0,
             token,
+            sent: asked,
+            granted: held,
+            handed: false,
+            minimum: 0,
+            reentered: Vec::new(),
             asked,
             held,
             believed,
@@ -85,5 +107,12 @@ mod tests {
         assert_eq!(overlaps(&[&c, &a, &b]).len(), 1);
         let never = hold(4, 0, 6, 6);
         assert!(overlaps(&[&never, &b]).is_empty());
+    }
+
+    #[test]
+    fn whoever_waits_side_by_side_is_served_in_the_order_of_tokens() {
+        let (a, b, c) = (hold(3, 0, 1, 5), hold(2, 0, 6, 9), hold(1, 0, 10, 10));
+        assert_eq!(out_of_order(&[&a, &b, &c]).count(), 1);
+        assert_eq!(out_of_order(&[&b, &c]).count(), 0, "what nobody believed in is nothing");
     }
 }

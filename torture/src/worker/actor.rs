@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lock_core::{Ended, Error, ErrorKind, Guard, Lock};
+use lock_core::{Ended, Error, ErrorKind, Guard, Lock, ReentryKey, Release};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use tokio::time::{Instant, sleep, timeout};
@@ -13,7 +13,7 @@ use crate::clock;
 use crate::error::Result;
 use crate::history::{Access, Event};
 use crate::observed::name;
-use crate::plant::Plant;
+use crate::plant::{Plant, Raw};
 use crate::resource::Client;
 use crate::setting::Backend;
 
@@ -42,6 +42,9 @@ struct Stay {
     time: Duration,
     fixed: bool,
     extended: bool,
+    /// For how long the name is to stay taken in any case.
+    minimum: Option<Duration>,
+    reentered: bool,
 }
 
 impl Actor {
@@ -69,10 +72,16 @@ impl Actor {
         if stay.fixed {
             handle = handle.fixed_lease();
         }
+        if let Some(minimum) = stay.minimum {
+            handle = handle.hold_at_least(minimum);
+        }
+        if stay.reentered {
+            handle = handle.reentrant(&ReentryKey::new());
+        }
         let record = |event| self.shared.history.event(event);
         record(Event::Inv { op, lock });
         match acquire(&handle, ask).await {
-            Some(Ok(Some(guard))) => return self.hold(op, lock, guard, stay).await,
+            Some(Ok(Some(guard))) => return self.hold((op, lock), &handle, guard, stay).await,
             Some(Ok(None)) => record(Event::Busy { op }),
             Some(Err(error)) => {
                 let (kind, what) = told(&error);
@@ -86,17 +95,30 @@ impl Actor {
         Ok(())
     }
 
-    async fn hold(&mut self, op: u64, lock: usize, guard: Guard, stay: Stay) -> Result<()> {
+    async fn hold(&mut self, (op, lock): (u64, usize), handle: &Lock, guard: Guard, stay: Stay) -> Result<()> {
         let held = clock::now();
         let end = clock::at_end_of(|| guard.valid_for()).unwrap_or(held);
         let token = guard.token().as_u64();
-        self.shared.history.at(held, Event::Held { op, lock, token, end });
+        let minimum = stay.minimum.map_or(0, clock::nanos);
+        let event = Event::Held {
+            op,
+            lock,
+            token,
+            end,
+            minimum,
+        };
+        self.shared.history.at(held, event);
         self.shared.watch(guard.watch(), lock, end);
         self.tell_of_loss(op, &guard);
         if stay.extended {
             // A failure leaves the hold as it was, and is seen by the checks.
             let _ = guard.extend(self.shared.job.setting.extension()).await;
         }
+        let guard = if stay.reentered {
+            self.reenter((op, lock), handle, guard).await
+        } else {
+            guard
+        };
         self.use_resource(op, lock, &guard, stay.time).await?;
         self.shared.history.event(Event::Rel { op });
         if self.rng.random_bool(0.3) {
@@ -111,6 +133,37 @@ impl Actor {
             }
         });
         Ok(())
+    }
+
+    /// Takes what it holds already, and lets go of one of the two.
+    async fn reenter(&mut self, (op, lock): (u64, usize), handle: &Lock, guard: Guard) -> Guard {
+        let outer = guard.token();
+        let record = |token: Option<u64>, shared| self.shared.history.event(Event::Reentered { op, token, shared });
+        let Ok(Some(inner)) = handle.try_acquire().await else {
+            record(None, None);
+            return guard;
+        };
+        let token = inner.token();
+        record(Some(token.as_u64()), None);
+        if token != outer {
+            return guard;
+        }
+        sleep(self.between(0.0, 0.004)).await;
+        let (first, other) = match self.rng.random_bool(0.5) {
+            true => (inner, guard),
+            false => (guard, inner),
+        };
+        let released = first.release().await;
+        let shared = released.ok().map(|released| released == Release::StillShared);
+        let token = Some(token.as_u64());
+        self.shared.history.event(Event::Reentered { op, token, shared });
+        if self.shared.job.setting.plant == Some(Plant::ReentryEndsTheHold) {
+            // Whether it succeeds is seen by the checks.
+            let _ = Raw::new(&self.shared.job.url, self.shared.job.address)
+                .delete(lock)
+                .await;
+        }
+        other
     }
 
     /// Reads, waits, and writes what depends on what was read: with the fence, and in the mirror without.
@@ -172,6 +225,9 @@ impl Actor {
         if self.shared.is_calm() {
             return Ask::Within(self.between(3.0 * ttl, 6.0 * ttl));
         }
+        if self.shared.job.setting.measured.is_some() {
+            return Ask::Forever;
+        }
         match self.rng.random_range(0..10) {
             0..6 => Ask::Within(self.between(2.0 * ttl, 8.0 * ttl)),
             6 => Ask::Within(self.between(0.0, ttl)),
@@ -188,11 +244,13 @@ impl Actor {
             time: self.between(0.0, 0.004),
             fixed: false,
             extended: false,
+            minimum: None,
+            reentered: false,
         };
         // So many of a hundred. Where the ttl is long, there would be few holds.
         let share = if backend == Backend::Redis { 5 } else { 2 };
         let drawn = self.rng.random_range(0..100);
-        if self.shared.is_calm() {
+        if self.shared.is_calm() || self.shared.job.setting.measured.is_some() {
             return short;
         }
         match drawn / share {
@@ -210,6 +268,18 @@ impl Actor {
                 extended: true,
                 ..short
             },
+            9 | 10 => Stay {
+                time: self.between(0.0, 0.6 * ttl),
+                reentered: true,
+                ..short
+            },
+            11 if self.shared.locker.capabilities().minimum_hold => {
+                let longest = self.shared.job.setting.longest_minimum();
+                Stay {
+                    minimum: Some(longest.mul_f64(self.rng.random_range(0.1..1.0))),
+                    ..short
+                }
+            }
             _ => short,
         }
     }

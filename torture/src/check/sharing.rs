@@ -1,0 +1,107 @@
+//! What becomes of a hold besides its end: minimum holds, re-entry, hand-overs.
+
+use std::collections::HashMap;
+
+use super::holds::Hold;
+use super::{Breach, Check, History};
+use crate::setting::{Backend, Fault, Setting};
+
+/// How many holds there were of the kinds that not all are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Used {
+    pub(super) handed: usize,
+    pub(super) kept: usize,
+    pub(super) shared: usize,
+}
+
+impl Used {
+    pub(super) fn count(holds: &[&Hold]) -> Self {
+        let count = |of: fn(&Hold) -> bool| holds.iter().filter(|hold| of(hold)).count();
+        Self {
+            handed: count(|hold| hold.handed),
+            kept: count(|hold| hold.left < hold.sent + hold.minimum),
+            shared: count(|hold| hold.reentered.iter().any(|again| again.shared == Some(true))),
+        }
+    }
+
+    /// What the run was to show and did not.
+    pub(super) fn unused(self, setting: &Setting) -> Option<String> {
+        if setting.measured.is_some() {
+            return None;
+        }
+        // Where they are not there, core does without.
+        let is_redis = setting.backend == Backend::Redis;
+        let lacks = [
+            (self.handed == 0 && is_redis && setting.tasks > 1, "handed over"),
+            (self.kept == 0 && is_redis, "kept for a minimum time"),
+            (self.shared == 0, "shared by a re-entry"),
+        ];
+        let lacking: Vec<_> = lacks
+            .iter()
+            .filter_map(|(lacks, what)| lacks.then_some(*what))
+            .collect();
+        (!lacking.is_empty()).then(|| format!("no hold was {}", lacking.join(", or ")))
+    }
+}
+
+/// Grants of a name that was to stay taken, counted from before the request for it was sent.
+pub(super) fn taken_too_early(history: &History, holds: &[&Hold]) -> Vec<Breach> {
+    let clocks_differ = history.outcome.setting.nemesis.contains(&Fault::ClockRate);
+    let mut by_lock: HashMap<usize, Vec<&Hold>> = HashMap::new();
+    for hold in holds {
+        by_lock.entry(hold.lock).or_default().push(hold);
+    }
+    let mut breaches = Vec::new();
+    for holds in by_lock.values_mut() {
+        holds.sort_by_key(|hold| hold.granted);
+        for (index, first) in holds.iter().enumerate().filter(|(_, hold)| hold.minimum > 0) {
+            // The server's clock decides.
+            let allowed = if clocks_differ { first.minimum / 20 } else { 0 };
+            let until = first.sent + first.minimum - allowed;
+            let mut later = holds[index + 1..].iter();
+            if let Some(next) = later.find(|hold| hold.token != first.token && hold.granted < until) {
+                let [a, b] = [first, next].map(|hold| history.tell(hold.granted, hold));
+                let what = format!("granted before its minimum hold was over:\n    {a}\n    {b}");
+                breaches.push(Breach::new(Check::MinimumHold, what));
+            }
+        }
+    }
+    breaches
+}
+
+/// Re-entries that did not share the hold while it was certainly there.
+pub(super) fn not_shared(history: &History, holds: &[&Hold]) -> Vec<Breach> {
+    let mut breaches = Vec::new();
+    for hold in holds {
+        let odd = hold
+            .reentered
+            .iter()
+            .find(|again| again.t < hold.believed && (again.token != Some(hold.token) || again.shared == Some(false)));
+        if let Some(again) = odd {
+            let what = format!("not shared: {again:?}\n    {}", history.tell(hold.held, hold));
+            breaches.push(Breach::new(Check::Reentry, what));
+        }
+    }
+    breaches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_without_what_it_is_to_show_is_void() {
+        let mut setting = crate::matrix::cells(false).swap_remove(0).setting;
+        let used = Used {
+            handed: 1,
+            kept: 1,
+            shared: 0,
+        };
+        assert_eq!(
+            used.unused(&setting).as_deref(),
+            Some("no hold was shared by a re-entry")
+        );
+        setting.measured = Some(0);
+        assert_eq!(used.unused(&setting), None);
+    }
+}

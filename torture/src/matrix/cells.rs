@@ -1,0 +1,116 @@
+//! Which runs there are.
+
+use clap::ValueEnum;
+
+use crate::plant::Plant;
+use crate::setting::{Backend, Fault, Model, Setting, name_of};
+
+/// One run of the matrix.
+#[derive(Clone, Debug)]
+pub(crate) struct Cell {
+    pub(crate) name: String,
+    pub(crate) setting: Setting,
+}
+
+/// Every backend with every fault that can be caused there, then with all at once; the control; the plants; what
+/// stopped waiters cost.
+pub(crate) fn cells(long: bool) -> Vec<Cell> {
+    let secs = if long { 60 } else { 10 };
+    let seeds = if long { 1..=5 } else { 1..=1 };
+    let mut cells = Vec::new();
+    for seed in seeds {
+        for backend in Backend::ALL {
+            let mut add = |name: &str, setting: Setting| {
+                let name = format!("{backend}/{name}");
+                cells.push(Cell { name, setting });
+            };
+            let breaking = |nemesis: &[Fault]| Setting {
+                nemesis: nemesis.to_vec(),
+                ..usual(backend, secs, seed)
+            };
+            let possible: Vec<Fault> = Fault::value_variants()
+                .iter()
+                .copied()
+                .filter(|fault| backend.refuses(*fault).is_none())
+                .collect();
+            for fault in &possible {
+                add(&name_of(fault), breaking(&[*fault]));
+            }
+            let inside: Vec<Fault> = possible
+                .into_iter()
+                .filter(|fault| backend.model(*fault) == Model::Inside)
+                .collect();
+            add("all", breaking(&inside));
+            let one_name = Setting {
+                locks: 1,
+                tasks: 2 * TASKS,
+                ..breaking(&[Fault::Stop, Fault::Kill])
+            };
+            add("one-name", one_name);
+            if backend == Backend::Redis {
+                let unchecked = Setting {
+                    deadline_checks: false,
+                    ..breaking(&[Fault::Stop])
+                };
+                add("unchecked", unchecked);
+                add("late-and-killed", breaking(&[Fault::Kill, Fault::ClockBackForGood]));
+                add("forgetful-and-late", breaking(&[Fault::ServerLose, Fault::ClockBack]));
+            }
+        }
+        cells.extend(Plant::value_variants().iter().map(|plant| planted(*plant, seed)));
+    }
+    // Those with and those without stopped ones in turns, since machines have moods.
+    for round in 1..=ROUNDS {
+        cells.extend([0, STOPPED].map(|stopped| waiters(stopped, secs, round)));
+    }
+    cells
+}
+
+/// How many tasks of a process take locks.
+const TASKS: usize = 4;
+
+/// How often it is measured what stopped waiters cost, and how many of how many are stopped.
+const ROUNDS: u64 = 3;
+const STOPPED: usize = 20;
+const WAITERS: usize = 40;
+
+fn usual(backend: Backend, secs: u64, seed: u64) -> Setting {
+    Setting {
+        backend,
+        procs: 6,
+        locks: 3,
+        secs,
+        ttl: backend.default_ttl(),
+        nemesis: Vec::new(),
+        seed,
+        deadline_checks: true,
+        plant: None,
+        tasks: TASKS,
+        measured: None,
+    }
+}
+
+fn planted(plant: Plant, seed: u64) -> Cell {
+    Cell {
+        name: format!("plant/{}", name_of(&plant)),
+        setting: Setting {
+            locks: plant.locks(),
+            nemesis: plant.nemesis(),
+            plant: Some(plant),
+            ..usual(Backend::Redis, plant.secs(), seed)
+        },
+    }
+}
+
+fn waiters(stopped: usize, secs: u64, round: u64) -> Cell {
+    Cell {
+        name: format!("redis/waiters-{stopped}-of-{WAITERS}"),
+        setting: Setting {
+            procs: WAITERS,
+            locks: 1,
+            tasks: 1,
+            measured: Some(stopped),
+            ..usual(Backend::Redis, secs, round)
+        },
+    }
+}
