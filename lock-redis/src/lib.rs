@@ -90,7 +90,8 @@
 //! ```
 //!
 //! Also of use: `+script|load`, or the first request of each kind takes two round trips; `+info` and `+config|get`, or
-//! nothing is known of the settings; `+client|setinfo`, or `CLIENT LIST` does not show the library.
+//! nothing is known of the settings; `+client|setinfo`, or `CLIENT LIST` does not show the library. They are tried once
+//! for each connection, and stand in `ACL LOG` where they are refused ([`Checks::Off`] does not try the settings).
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

@@ -74,8 +74,7 @@ async fn the_update_of_a_holder_that_was_paused_is_refused() {
         &fence(&connection, &stock)
             .enter(paused.token())
             .await
-            .err()
-            .expect("it is too late"),
+            .expect_err("it is too late"),
     );
 
     second.set(left - 3).await.expect("it is the newest");
@@ -210,7 +209,7 @@ async fn entering_again_is_no_harm_and_newer_tokens_win() {
         fence.enter(token(pair[1])).await.expect("it is newer");
         let error = older.set("y").await.expect_err("it is not the newest any more");
         assert_eq!(stale(&error).newest, Some(token(pair[1])));
-        stale(&fence.enter(token(pair[0])).await.err().expect("it is older"));
+        stale(&fence.enter(token(pair[0])).await.expect_err("it is older"));
     }
 }
 
@@ -289,8 +288,7 @@ async fn a_fence_that_was_deleted_trusts_nobody() {
     let error = fence(&connection, &key)
         .enter(token(6))
         .await
-        .err()
-        .expect("that is no token");
+        .expect_err("that is no token");
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:?}");
 }
 
@@ -325,8 +323,7 @@ async fn it_needs_few_permissions_and_names_those_it_lacks() {
     let error = fence(&connection, "another")
         .enter(token(1))
         .await
-        .err()
-        .expect("it may not");
+        .expect_err("it may not");
     assert_eq!(error.kind(), ErrorKind::Denied);
     let _: i64 = world.raw(&["ACL", "DELUSER", &app]).await;
 }
