@@ -130,7 +130,12 @@ impl Extra {
         names.swap(0, own);
         unpack::unpack(&packages, &self.wanted, dir)?;
         apt::clean(&apt)?;
-        self.start_once()?;
+        if let Err(error) = self.start_once() {
+            // Or tests would find it.
+            let broken = dir.join("unpacked");
+            fs::remove_dir_all(&broken).map_err(|error| format!("cannot remove {}: {error}", broken.display()))?;
+            return Err(error);
+        }
         Ok(names)
     }
 
