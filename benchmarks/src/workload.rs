@@ -72,7 +72,9 @@ impl Workload {
                  times are from one's release sent to the next one's acquired"
             ),
             Self::Load(_) => String::new(),
-            Self::Held => format!("{MANY} names held, with a ttl of 6 s and so renewed every 2 s"),
+            Self::Held => format!(
+                "{MANY} names held, with a ttl of 6 s and so renewed every 2 s; by ZooKeeper's sessions for 10 s"
+            ),
             Self::Waiters => format!("{MANY} tasks of one client that wait for one name"),
             Self::Core => "one name, one task, on a runtime of one thread".into(),
         }

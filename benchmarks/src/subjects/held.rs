@@ -18,7 +18,7 @@ use crate::arena::Make;
 use crate::contender::Contender;
 use crate::workload::MANY;
 
-/// Every lock is renewed once in the time.
+/// Every lock is renewed once in the time. Where a session keeps them, they may have to live longer.
 const TTL: Duration = Duration::from_secs(6);
 const RENEWED: Duration = Duration::from_secs(2);
 
@@ -80,7 +80,8 @@ impl Contender for Held {
 }
 
 async fn take(locker: &Locker) -> Result<Vec<Guard>> {
-    let acquire = |number| async move { locker.lock(format!("held/{number}")).ttl(TTL).acquire().await };
+    let ttl = TTL.max(locker.capabilities().shortest_ttl);
+    let acquire = |number| async move { locker.lock(format!("held/{number}")).ttl(ttl).acquire().await };
     let guards = stream::iter(0..MANY).map(acquire).buffer_unordered(AT_ONCE);
     Ok(guards.try_collect().await?)
 }

@@ -53,3 +53,52 @@ impl Lock for BareLock {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use lock_core::Locker;
+    use lock_mysql::sqlx::{self, Row};
+    use lock_mysql::{MySqlConfig, RowLockBackend};
+
+    use super::*;
+
+    /// What the server was told by a pair, from all connections.
+    async fn told<F: AsyncFnOnce()>(log: &mut MySqlConnection, pair: F) -> Vec<String> {
+        execute(log, "TRUNCATE mysql.general_log;SET GLOBAL general_log=ON".into())
+            .await
+            .unwrap();
+        pair().await;
+        execute(log, "SET GLOBAL general_log=OFF".into()).await.unwrap();
+        let ask = "SELECT CAST(`argument` AS CHAR) FROM mysql.general_log \
+                   WHERE command_type='Query' AND thread_id<>CONNECTION_ID() ORDER BY event_time";
+        let rows = sqlx::raw_sql(ask).fetch_all(log).await.unwrap();
+        rows.iter().map(|row| row.get(0)).collect()
+    }
+
+    #[tokio::test]
+    async fn sends_what_polylock_sends() {
+        if testbed::skip_offline() {
+            return;
+        }
+        let server = testbed::MariaDb::new().start().await.unwrap();
+        let locker = Locker::new(RowLockBackend::new(MySqlConfig::from_url(&server.url()).unwrap()).unwrap());
+        let lock = locker.lock("same").ttl(TTL);
+        // Makes tables, row and connection.
+        lock.acquire().await.unwrap().release().await.map(drop).unwrap();
+        let mut bare = BareLock::connect(&server.url(), "same").await.unwrap();
+        let mut log = connect(&server.url()).await.unwrap();
+        execute(&mut log, "SET GLOBAL log_output='TABLE'".into()).await.unwrap();
+
+        let polylocks = told(&mut log, async || {
+            lock.acquire().await.unwrap().release().await.map(drop).unwrap()
+        })
+        .await;
+        let bares = told(&mut log, async || {
+            bare.acquire().await.unwrap();
+            bare.release(()).await.unwrap();
+        })
+        .await;
+        assert!(polylocks.len() >= 2, "{polylocks:#?}");
+        assert_eq!(polylocks, bares);
+    }
+}

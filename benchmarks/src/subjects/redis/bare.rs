@@ -28,7 +28,7 @@ impl BareClient {
 
     pub(crate) async fn acquire(&mut self, keys: &Keys) -> Result<String> {
         let (holder, ttl) = (holder(), TTL.as_millis().to_string());
-        let arguments = [&*holder, &ttl, "", "0", &self.inbox, "10000", "100", ""];
+        let arguments = [&*holder, &ttl, "", "0", &self.inbox, "15000", "100", ""];
         let _token: String = run(&mut self.connection, &self.scripts.acquire, keys, &arguments).await?;
         Ok(holder)
     }
@@ -67,4 +67,68 @@ fn holder() -> String {
 
 fn is_ours(answer: u8) -> Result<()> {
     (answer == 1).then_some(()).ok_or_else(|| "the lock was lost".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+
+    use lock_core::Locker;
+    use lock_redis::redis::{Value, cmd, from_redis_value};
+    use lock_redis::{RedisBackend, RedisConfig};
+
+    use super::*;
+
+    /// The scripts that the server was told to run, with the arguments by which they differ made equal.
+    async fn told(connection: &mut MultiplexedConnection, pair: impl Future<Output = ()>) -> Vec<Vec<String>> {
+        let () = cmd("SLOWLOG").arg("RESET").query_async(connection).await.unwrap();
+        pair.await;
+        let entries: Vec<Vec<Value>> = cmd("SLOWLOG").arg("GET").arg(10).query_async(connection).await.unwrap();
+        let words = |entry: Vec<Value>| from_redis_value::<Vec<String>>(entry.into_iter().nth(3)?).ok();
+        let commands = entries.into_iter().rev().filter_map(words);
+        let scripts = commands.filter(|words| words.first().is_some_and(|name| name.eq_ignore_ascii_case("evalsha")));
+        scripts
+            .map(|words| words.into_iter().map(without_ids).collect())
+            .collect()
+    }
+
+    /// Holder ids, alone or in the name of an inbox.
+    fn without_ids(word: String) -> String {
+        let is_id = |id: &str| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        match word.rsplit(':').next() {
+            Some(id) if is_id(id) => word.replace(id, "ID"),
+            _ => word,
+        }
+    }
+
+    #[tokio::test]
+    async fn sends_what_polylock_sends() {
+        if testbed::skip_offline() {
+            return;
+        }
+        let server = testbed::Redis::new().start().await.unwrap();
+        let config = RedisConfig::from_url(&server.url()).unwrap().with_prefix("bare:");
+        let lock = Locker::new(RedisBackend::new(config).unwrap()).lock("same").ttl(TTL);
+        lock.acquire().await.unwrap().release().await.map(drop).unwrap();
+        let keys = ["bare:same", "{bare:same}:fence", "{bare:same}:queue"].map(String::from);
+        let mut bare = BareClient::connect(&server.url()).await.unwrap();
+        let first = bare.acquire(&keys).await.unwrap();
+        bare.release(&keys, &first).await.unwrap();
+        let mut log = super::super::connect(&server.url()).await.unwrap();
+        let mut set = cmd("CONFIG");
+        set.arg("SET").arg("slowlog-log-slower-than").arg(0);
+        let () = set.query_async(&mut log).await.unwrap();
+
+        let polylocks = told(&mut log, async {
+            lock.acquire().await.unwrap().release().await.map(drop).unwrap();
+        })
+        .await;
+        let bares = told(&mut log, async {
+            let holder = bare.acquire(&keys).await.unwrap();
+            bare.release(&keys, &holder).await.unwrap();
+        })
+        .await;
+        assert_eq!(polylocks.len(), 2, "{polylocks:#?}");
+        assert_eq!(polylocks, bares);
+    }
 }

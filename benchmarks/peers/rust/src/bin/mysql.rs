@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use benchmarks_load::{Client, Lock, Result, Subject, offer, serve};
 use distributed_lock_core::traits::{DistributedLock, LockHandle, LockProvider};
-use distributed_lock_mysql::{MySqlDistributedLock, MySqlLockHandle, MySqlLockProvider};
+use distributed_lock_mysql::lock::MySqlDistributedLock;
+use distributed_lock_mysql::{MySqlLockHandle, MySqlLockProvider};
 
 /// It cannot wait for ever on MariaDB.
 const PATIENCE: Duration = Duration::from_secs(60);
