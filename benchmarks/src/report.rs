@@ -19,7 +19,7 @@ pub(crate) fn json(results: &Results) -> String {
             "backend": results.backend,
             "workload": row.workload,
             "subject": row.subject,
-            "unit": row.unit,
+            "unit": row.unit.name(),
             "median": row.median(),
             "best": row.best(),
             "worst": row.worst(),
@@ -66,7 +66,7 @@ fn verdicts(results: &Results) -> String {
 
 /// The figures of one workload, unit by unit.
 fn table(rows: &[&Row]) -> String {
-    let mut units: Vec<Unit> = rows.iter().filter_map(|row| row.unit()).collect();
+    let mut units: Vec<Unit> = rows.iter().map(|row| row.unit).collect();
     units.sort_unstable();
     units.dedup();
     let mut table = markdown(&["unit", "subject", "median", "best", "worst", "ratio", ""]);
@@ -76,7 +76,7 @@ fn table(rows: &[&Row]) -> String {
         }
     }
     for unit in units {
-        let same: Vec<&Row> = rows.iter().copied().filter(|row| row.unit() == Some(unit)).collect();
+        let same: Vec<&Row> = rows.iter().copied().filter(|row| row.unit == unit).collect();
         let most = same.iter().map(|row| row.median()).fold(0.0, f64::max);
         let reference = reference(&same);
         for row in same {

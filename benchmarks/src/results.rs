@@ -1,12 +1,9 @@
 //! What was measured.
 
-use std::str::FromStr;
-
 use benchmarks_load::Unit;
-use serde::{Deserialize, Serialize};
 
 /// All of one backend's run.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug)]
 pub(crate) struct Results {
     pub(crate) backend: String,
     /// How it was called.
@@ -19,16 +16,16 @@ pub(crate) struct Results {
 }
 
 /// One figure of one subject on one workload, in all rounds that counted.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) workload: String,
     pub(crate) subject: String,
-    pub(crate) unit: String,
+    pub(crate) unit: Unit,
     pub(crate) values: Vec<f64>,
 }
 
 /// What did not take part, or not to the end.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug)]
 pub(crate) struct LeftOut {
     pub(crate) workload: String,
     pub(crate) subject: String,
@@ -41,7 +38,7 @@ impl Results {
     pub(crate) fn row(&self, workload: &str, subject: &str, unit: Unit) -> Option<&Row> {
         self.rows
             .iter()
-            .find(|row| row.workload == workload && row.subject == subject && row.unit == unit.name())
+            .find(|row| row.workload == workload && row.subject == subject && row.unit == unit)
     }
 
     /// Whether everything that is not somebody else's was measured.
@@ -51,20 +48,16 @@ impl Results {
 }
 
 impl Row {
-    pub(crate) fn unit(&self) -> Option<Unit> {
-        Unit::from_str(&self.unit).ok()
-    }
-
     pub(crate) fn median(&self) -> f64 {
         median(&self.values)
     }
 
     pub(crate) fn best(&self) -> f64 {
-        self.extreme(self.more_is_better())
+        self.extreme(self.unit.more_is_better())
     }
 
     pub(crate) fn worst(&self) -> f64 {
-        self.extreme(!self.more_is_better())
+        self.extreme(!self.unit.more_is_better())
     }
 
     /// The median, over the rounds, of this figure by the other one's of the same round.
@@ -79,10 +72,6 @@ impl Row {
             .map(|(mine, other)| mine / other)
             .collect();
         median(&ratios)
-    }
-
-    fn more_is_better(&self) -> bool {
-        self.unit().is_some_and(Unit::more_is_better)
     }
 
     fn extreme(&self, largest: bool) -> f64 {
@@ -111,7 +100,7 @@ pub(crate) mod tests {
         Row {
             workload: workload.into(),
             subject: subject.into(),
-            unit: unit.to_string(),
+            unit,
             values: values.into(),
         }
     }

@@ -135,7 +135,6 @@ impl Rounds<'_> {
     fn note(&mut self, subject: &str, figures: Figures) {
         let workload = self.workload.to_string();
         for (unit, value) in figures {
-            let unit = unit.to_string();
             let rows = &mut self.results.rows;
             let same = |row: &&mut Row| row.workload == workload && row.subject == subject && row.unit == unit;
             match rows.iter_mut().find(same) {

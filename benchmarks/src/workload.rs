@@ -76,7 +76,7 @@ impl Workload {
                 "{MANY} names held, with a ttl of 6 s and so renewed every 2 s; by ZooKeeper's sessions for 10 s"
             ),
             Self::Waiters => format!("{MANY} tasks of one client that wait for one name"),
-            Self::Core => "one name, one task, on a runtime of one thread".into(),
+            Self::Core => "one name, one task, on a runtime of one thread, by that thread's CPU".into(),
         }
     }
 }

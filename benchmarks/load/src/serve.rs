@@ -103,3 +103,72 @@ async fn obey(subjects: &mut Subjects, line: &str) -> Result<Map<String, Value>>
     }
     Ok(Map::new())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::sync::{Mutex, OwnedMutexGuard};
+
+    use super::*;
+
+    struct Mutexes;
+
+    impl Subject for Mutexes {
+        type Client = Self;
+
+        async fn connect(&self) -> Result<Self> {
+            Ok(Self)
+        }
+    }
+
+    impl Client for Mutexes {
+        type Lock = Arc<Mutex<()>>;
+
+        async fn lock(&self, _name: &str) -> Result<Self::Lock> {
+            Ok(Arc::default())
+        }
+    }
+
+    impl Lock for Arc<Mutex<()>> {
+        type Held = OwnedMutexGuard<()>;
+
+        async fn acquire(&mut self) -> Result<Self::Held> {
+            Ok(self.clone().lock_owned().await)
+        }
+
+        async fn release(&mut self, held: Self::Held) -> Result<()> {
+            drop(held);
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn does_as_it_is_told_and_says_what_it_cannot() {
+        let mut subjects = Subjects::from([("mutex", ("1", offer(Mutexes)))]);
+        let mut told = async |line: &str| obey(&mut subjects, line).await.map_err(|error| error.to_string());
+
+        assert_eq!(
+            told("round mutex 1").await.unwrap_err(),
+            "it has not entered a workload"
+        );
+        assert!(told("enter mutex own-2").await.unwrap().is_empty());
+        let figures = told("round mutex 1").await.unwrap();
+        assert!(figures["pairs/s"].as_f64().unwrap() > 0.0, "{figures:?}");
+        assert!(told("leave mutex").await.unwrap().is_empty());
+
+        told("enter mutex own-1-background").await.unwrap();
+        assert_eq!(
+            told("round mutex 1").await.unwrap_err(),
+            "it has no release in the background"
+        );
+        assert_eq!(
+            told("enter spinlock own-1").await.unwrap_err(),
+            "there is no subject \"spinlock\""
+        );
+        assert_eq!(
+            told("sing mutex").await.unwrap_err(),
+            "this is no order: \"sing mutex\""
+        );
+    }
+}

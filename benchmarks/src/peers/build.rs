@@ -82,7 +82,7 @@ async fn java(out: &Path) -> Result<Program, String> {
     version.arg("-version").stderr(Stdio::null());
     finish(version, "java").await?;
     let mut mvn = Command::new("mvn");
-    mvn.args(["--quiet", "--batch-mode", "package"])
+    mvn.args(["--quiet", "--batch-mode", "-Dstyle.color=never", "package"])
         .arg(format!("-Dout={}", out.display()))
         .current_dir(sources("java"));
     finish(mvn, "mvn").await?;

@@ -20,7 +20,7 @@ pub(super) fn svg(results: &Results) -> String {
     let mut y = LINE;
     for workload in workload::all().into_iter().map(|workload| workload.to_string()) {
         let rows = main_rows(results, &workload);
-        let Some(unit) = rows.first().and_then(|row| row.unit()) else {
+        let Some(unit) = rows.first().map(|row| row.unit) else {
             continue;
         };
         text(&mut body, 10, y, "w", &format!("{workload}, {unit}"));
@@ -50,11 +50,11 @@ pub(super) fn svg(results: &Results) -> String {
 /// The figures in the unit that a workload is about.
 fn main_rows<'a>(results: &'a Results, workload: &str) -> Vec<&'a Row> {
     let rows = || results.rows.iter().filter(|row| row.workload == workload);
-    let unit = rows().filter_map(Row::unit).min_by_key(|unit| match unit {
+    let unit = rows().map(|row| row.unit).min_by_key(|unit| match unit {
         Unit::CpuPerLockMinute => (0, *unit),
         _ => (1, *unit),
     });
-    rows().filter(|row| row.unit() == unit).collect()
+    rows().filter(|row| Some(row.unit) == unit).collect()
 }
 
 fn bar(body: &mut String, row: &Row, y: u32, scale: f64) {

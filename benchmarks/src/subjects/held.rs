@@ -9,11 +9,11 @@ use benchmarks_load::{Client, Figures, Lock, Result, Subject, Unit};
 use futures_util::StreamExt;
 use futures_util::stream::{self, TryStreamExt};
 use lock_core::{Guard, Locker};
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
 use tokio::time::{sleep, sleep_until};
 
 use super::redis::Bare;
-use super::weigh::{apart, bytes_each, one_thread};
+use super::weigh::{apart, bytes_each, cpu, one_thread};
 use crate::arena::Make;
 use crate::contender::Contender;
 use crate::workload::MANY;
@@ -47,9 +47,9 @@ impl Contender for Held {
         locker.connect().await?;
         let guards = take(&locker).await?;
         let before = (self.commands)().await?;
-        let cpu = cpu();
+        let start = cpu(ClockId::ProcessCPUTime);
         sleep(RENEWED).await;
-        let cpu = cpu_since(cpu);
+        let cpu = cpu_since(start);
         let commands = (self.commands)().await? - before;
         for guard in &guards {
             guard.check()?;
@@ -121,7 +121,7 @@ impl Contender for HeldBare {
 
     async fn round(&mut self, _time: Duration) -> Result<Figures> {
         const TOGETHER: usize = 50;
-        let (cpu, started) = (cpu(), Instant::now());
+        let (start, started) = (cpu(ClockId::ProcessCPUTime), Instant::now());
         let pace = RENEWED / u32::try_from(MANY / TOGETHER)?;
         let batches = self.held.chunks_mut(TOGETHER);
         for (due, batch) in (0_u32..).map(|number| started + pace * number).zip(batches) {
@@ -130,7 +130,7 @@ impl Contender for HeldBare {
             futures_util::future::try_join_all(renewals).await?;
         }
         sleep_until((started + RENEWED).into()).await;
-        Ok(vec![(Unit::CpuPerLockMinute, cpu_since(cpu))])
+        Ok(vec![(Unit::CpuPerLockMinute, cpu_since(start))])
     }
 
     async fn leave(&mut self) {
@@ -141,15 +141,8 @@ impl Contender for HeldBare {
     }
 }
 
-/// This process's, so far.
-fn cpu() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    let seconds = Duration::from_secs(time.tv_sec.unsigned_abs());
-    seconds + Duration::from_nanos(time.tv_nsec.unsigned_abs())
-}
-
 fn cpu_since(before: Duration) -> f64 {
-    per_lock_minute((cpu() - before).as_secs_f64() * 1000.0)
+    per_lock_minute((cpu(ClockId::ProcessCPUTime) - before).as_secs_f64() * 1000.0)
 }
 
 fn per_lock_minute(in_a_round: f64) -> f64 {

@@ -1,8 +1,10 @@
-//! What something costs in memory. The allocator counts by thread, so it is all done on one.
+//! What something costs in memory and CPU. The allocator counts by thread, so what is weighed is all done on one.
 
 use std::future::Future;
+use std::time::Duration;
 
 use benchmarks_load::{Error, Result};
+use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::{Builder, Runtime};
 
 /// Runs what blocks.
@@ -20,4 +22,10 @@ pub(crate) fn bytes_each<T>(many: usize, on: &Runtime, work: impl Future<Output 
     let mut output = Err(Error::from("it was not run"));
     let weighed = allocation_counter::measure(|| output = on.block_on(work));
     Ok((weighed.bytes_current as f64 / many as f64, output?))
+}
+
+/// What this thread or process has used, so far.
+pub(crate) fn cpu(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
+    Duration::from_secs(time.tv_sec.unsigned_abs()) + Duration::from_nanos(time.tv_nsec.unsigned_abs())
 }
