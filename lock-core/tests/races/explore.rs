@@ -15,7 +15,7 @@ use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 use shuttle::{Config, FailurePersistence, Runner};
 
 /// How many schedules a race is tried in. More of them: `RACES_SCHEDULES=100000`.
-const SCHEDULES: u64 = 3_000;
+const SCHEDULES: u64 = 2_000;
 
 /// No schedule of the race goes wrong.
 pub(crate) fn goes_well<F: Future<Output = ()> + 'static>(race: fn() -> F) {
