@@ -1,6 +1,6 @@
 //! One acquire, from the local queue to the guard.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use tracing::Instrument;
@@ -26,7 +26,8 @@ pub(crate) async fn acquire(handle: &Locker, plan: &Plan, patience: Patience) ->
         waiting.ended(&plan.name, &result);
         result
     };
-    acquiring.instrument(observe::acquire_span(plan)).await
+    // Where it is: it is large, and a span takes what it is given.
+    pin!(acquiring).instrument(observe::acquire_span(plan)).await
 }
 
 async fn take_part(handle: &Locker, plan: &Plan, patience: Patience) -> Result<Option<Guard>> {

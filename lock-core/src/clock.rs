@@ -15,9 +15,8 @@ pub(crate) struct Time(Instant);
 impl Time {
     /// Now, whatever has become of the machine until now.
     pub(crate) fn now() -> Self {
-        // In this order: a suspension between the two, too, comes after this was called.
-        let suspended = suspended();
-        Self(Instant::now() + suspended)
+        let now = Instant::now();
+        Self(now + suspended(now))
     }
 
     /// Now, or too early by suspensions that nobody has noticed yet: cheaper, for where early is the safe side.
@@ -48,7 +47,7 @@ pub(crate) struct Lookout(Option<Duration>);
 impl Lookout {
     /// Whether it was, since this was last asked.
     pub(crate) fn was_suspended(&mut self) -> bool {
-        let suspended = suspended();
+        let suspended = suspended(Instant::now());
         self.0.replace(suspended).is_some_and(|before| before < suspended)
     }
 
@@ -63,12 +62,12 @@ impl Lookout {
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// How long the machine was suspended until now, in all since this was first asked.
-fn suspended() -> Duration {
+/// How long the machine was suspended until now, which is `now`, in all since this was first asked.
+fn suspended(now: Instant) -> Duration {
     #[cfg(test)]
-    return system::look() + tests::look();
+    return system::look(now) + tests::look();
     #[cfg(not(test))]
-    system::look()
+    system::look(now)
 }
 
 /// The same, when it was last asked.
@@ -83,19 +82,28 @@ fn suspended_as_seen() -> Duration {
 #[cfg(all(any(target_os = "linux", target_os = "android"), not(shuttle)))]
 mod system {
     use std::sync::LazyLock;
-    use std::sync::atomic::{AtomicI64, Ordering};
+    use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
     use std::time::Duration;
 
     use rustix::time::{ClockId, Timespec, clock_gettime};
+
+    use crate::sync::time::Instant;
 
     pub(super) const CAN_TELL: bool = true;
 
     /// The two are not read at once, so that their distance is inexact; nobody suspends a machine for less than this.
     const NOISE: i64 = 1_000_000;
 
+    /// Around a suspension the machine is awake for far longer than this without letting anybody run, while its
+    /// drivers go to sleep and come back: there was none between two looks as close as that.
+    const CLOSE: u64 = 50_000;
+
     struct Seen {
         at_first: i64,
         latest: AtomicI64,
+        start: Instant,
+        /// When it was, in nanoseconds since the start.
+        looked: AtomicU64,
     }
 
     static SEEN: LazyLock<Seen> = LazyLock::new(|| {
@@ -104,6 +112,8 @@ mod system {
         Seen {
             at_first,
             latest: AtomicI64::new(at_first),
+            start: Instant::now(),
+            looked: AtomicU64::new(0),
         }
     });
 
@@ -114,24 +124,23 @@ mod system {
         goes_on - nanos(clock_gettime(ClockId::Monotonic))
     }
 
-    pub(super) fn look() -> Duration {
-        let latest = SEEN.latest.load(Ordering::Relaxed);
-        let distance = distance();
-        if distance <= latest + NOISE {
-            return SEEN.since_first(latest);
+    pub(super) fn look(now: Instant) -> Duration {
+        let now = now.saturating_duration_since(SEEN.start).as_nanos();
+        let now = u64::try_from(now).unwrap_or(u64::MAX);
+        // Whoever looked then has written down what there was to see.
+        if now.abs_diff(SEEN.looked.load(Ordering::Acquire)) >= CLOSE {
+            let distance = distance();
+            if distance > SEEN.latest.load(Ordering::Relaxed) + NOISE {
+                SEEN.latest.fetch_max(distance, Ordering::Relaxed);
+            }
+            SEEN.looked.store(now, Ordering::Release);
         }
-        let latest = SEEN.latest.fetch_max(distance, Ordering::Relaxed);
-        SEEN.since_first(latest.max(distance))
+        seen()
     }
 
     pub(super) fn seen() -> Duration {
-        SEEN.since_first(SEEN.latest.load(Ordering::Relaxed))
-    }
-
-    impl Seen {
-        fn since_first(&self, latest: i64) -> Duration {
-            Duration::from_nanos((latest - self.at_first).unsigned_abs())
-        }
+        let nanos = SEEN.latest.load(Ordering::Relaxed) - SEEN.at_first;
+        Duration::from_nanos(nanos.unsigned_abs())
     }
 }
 
@@ -140,9 +149,11 @@ mod system {
 mod system {
     use std::time::Duration;
 
+    use crate::sync::time::Instant;
+
     pub(super) const CAN_TELL: bool = false;
 
-    pub(super) fn look() -> Duration {
+    pub(super) fn look(_now: Instant) -> Duration {
         Duration::ZERO
     }
 

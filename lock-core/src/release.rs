@@ -1,5 +1,6 @@
 //! The end of a hold: it passes to the next local waiter, or is released.
 
+use std::pin::pin;
 use std::task::Poll;
 
 use futures_util::future::poll_fn;
@@ -21,13 +22,13 @@ use crate::work::{LONGEST_PAUSE, Undo, Work, answer, pauses, until};
 /// when the hold has ended by itself.
 pub(crate) async fn release(held: Arc<Held>) -> Result<()> {
     let span = observe::release_span(&held.plan.name, held.token);
-    release_within(held).instrument(span).await
+    pin!(release_within(held)).instrument(span).await
 }
 
 async fn release_within(held: Arc<Held>) -> Result<()> {
-    let ended = held.end().max(Instant::now()).checked_add(held.plan.ttl / 10);
     let ending = end(held.clone());
     let passing_on = async {
+        let ended = held.end().max(Instant::now()).checked_add(held.plan.ttl / 10);
         until(ended).await;
         held.pass_turn_on();
         // The giver has ended by itself. Should its hand-over be answered yet, the next one is undone once more.
