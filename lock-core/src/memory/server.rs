@@ -193,13 +193,17 @@ impl Server {
         state.check_available()?;
         let last_token = state.last_token;
         let is_dead = state.tombstones.dead.contains(&next.holder());
-        let hold = state.live_entry(next.name(), now).hold.as_mut();
-        let Some(hold) = hold.filter(|_| !is_dead) else {
+        let entry = state.live_entry(next.name(), now);
+        let Some(hold) = entry.hold.as_mut().filter(|_| !is_dead) else {
             return Ok(None);
         };
         if rules::is_mine(&hold.holder, &giver) {
             let token = next_token(last_token, next)?;
-            *hold = Record::granted(next, token, now);
+            let former = std::mem::replace(hold, Record::granted(next, token, now));
+            if hold.expires < former.expires {
+                // Whoever waits was told of a later end.
+                entry.places.iter().for_each(|place| place.wake.notify_one());
+            }
             state.last_token = token.as_u64();
             Ok(Some((token, next.lease().arm(sent, next.ttl())?)))
         } else if rules::is_mine(&hold.holder, &next.holder()) {
