@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 use crate::harness::{BackendHarness, Data, Harness, Route, Timing};
 use crate::link::Link;
 use crate::subject::{Ask, Subject, SubjectGuard};
-use crate::verdict::{Capability, OrFail, Skip, Stop, Verdict, ensure};
+use crate::verdict::{Capability, OrFail, Skip, Stop, Verdict};
 
 /// A server, a namespace of its own on it, and the means to make clients.
 #[derive(Debug)]
@@ -200,22 +200,23 @@ impl Cx {
             }
             let ask = self.ask(name).await;
             let guard = self.hold(self.observer().await, &ask).await?;
-            guard.release().await.or_fail("release")
+            guard.released().await
         }
     }
 
-    /// Waits until somebody waits for the name, where the server knows; else gives a waiter the time to begin.
-    pub(crate) async fn until_waiting(&self, name: &str) -> Verdict {
-        let waiting = async {
-            for _ in 0..20 {
-                if self.status(name).await?.waiting.is_some_and(|waiting| waiting > 0) {
-                    break;
+    /// Waits until so many places wait at the server, where it knows; else gives them the time to begin.
+    pub(crate) async fn until_places(&self, name: &str, places: usize) -> Verdict {
+        let counted = async {
+            while let Some(waiting) = self.status(name).await?.waiting {
+                if waiting >= places {
+                    return Ok(());
                 }
                 sleep(LOOK_AGAIN).await;
             }
+            sleep(10 * LOOK_AGAIN).await;
             Ok(())
         };
-        self.soon("somebody to wait", waiting).await?
+        self.soon("the next one to wait at the server", counted).await?
     }
 
     /// What must be done soon, or the case fails.
@@ -245,19 +246,16 @@ impl Cx {
         }
     }
 
-    /// Skips the case where the capability is not declared, once the option was refused.
-    pub(crate) fn undeclared<T>(&self, capability: Capability, refused: lock_core::Result<T>) -> Verdict {
+    /// How a case ends where the capability is not declared: skipped, if its option was refused.
+    pub(crate) fn undeclared<T>(&self, capability: Capability, refused: lock_core::Result<T>) -> Stop {
         match refused {
-            Ok(_) => Err(Stop::assertion(format!(
-                "{capability:?} is not declared, yet its option was accepted"
-            ))),
+            Ok(_) => Stop::assertion(format!("{capability:?} is not declared, yet its option was accepted")),
+            Err(error) if error.kind() == ErrorKind::Unsupported => Stop::Skipped(Skip::Undeclared(capability)),
             Err(error) => {
                 let kind = error.kind();
-                ensure!(
-                    kind == ErrorKind::Unsupported,
+                Stop::assertion(format!(
                     "{capability:?} is not declared, yet its option was refused as {kind:?}: {error}"
-                );
-                Err(Stop::Skipped(Skip::Undeclared(capability)))
+                ))
             }
         }
     }

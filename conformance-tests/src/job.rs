@@ -13,7 +13,11 @@ use crate::subject::{Ask, State, Subject};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Job {
     /// Acquires, says `held TOKEN`; on `check` says whether it is lost; on `release` releases and says how it went.
-    Hold { name: String, ttl: Duration },
+    Hold {
+        name: String,
+        ttl: Duration,
+        minimum: Option<Duration>,
+    },
     /// Adds to the number in a file, so many times, holding the lock; then says `counted`.
     Count {
         name: String,
@@ -26,7 +30,11 @@ pub(crate) enum Job {
 impl Job {
     pub(crate) async fn run(self, subject: Arc<dyn Subject>, parent: Parent) {
         match self {
-            Self::Hold { name, ttl } => hold(&*subject, &Ask::new(name, ttl), parent).await,
+            Self::Hold { name, ttl, minimum } => {
+                let mut ask = Ask::new(name, ttl);
+                ask.minimum = minimum;
+                hold(&*subject, &ask, parent).await;
+            }
             Self::Count {
                 name,
                 ttl,
@@ -56,7 +64,7 @@ async fn hold(subject: &dyn Subject, ask: &Ask, mut parent: Parent) {
             "release" => {
                 let released = guard.release().await;
                 return parent.say(&match released {
-                    Ok(()) => "released".to_owned(),
+                    Ok(_) => "released".to_owned(),
                     Err(error) => format!("failed {:?}", error.kind()),
                 });
             }
@@ -96,7 +104,13 @@ pub(crate) fn write_number(file: &Path, number: u64) -> std::io::Result<()> {
 impl fmt::Display for Job {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Hold { name, ttl } => write!(f, "hold {name} {}", ttl.as_millis()),
+            Self::Hold { name, ttl, minimum } => {
+                write!(f, "hold {name} {}", ttl.as_millis())?;
+                match minimum {
+                    Some(minimum) => write!(f, " {}", minimum.as_millis()),
+                    None => Ok(()),
+                }
+            }
             Self::Count {
                 name,
                 ttl,
@@ -119,9 +133,10 @@ impl FromStr for Job {
                 .map_err(|error| format!("{text:?}: {error}"))
         };
         match text.splitn(5, ' ').collect::<Vec<_>>().as_slice() {
-            ["hold", name, ttl] => Ok(Self::Hold {
+            ["hold", name, ttl, minimum @ ..] if minimum.len() <= 1 => Ok(Self::Hold {
                 name: (*name).to_owned(),
                 ttl: millis(ttl)?,
+                minimum: minimum.first().copied().map(millis).transpose()?,
             }),
             ["count", name, ttl, rounds, file] => Ok(Self::Count {
                 name: (*name).to_owned(),
@@ -144,6 +159,12 @@ mod tests {
             Job::Hold {
                 name: "a".to_owned(),
                 ttl: Duration::from_millis(1500),
+                minimum: None,
+            },
+            Job::Hold {
+                name: "a".to_owned(),
+                ttl: Duration::from_millis(1500),
+                minimum: Some(Duration::from_secs(3)),
             },
             Job::Count {
                 name: "a".to_owned(),

@@ -100,8 +100,8 @@
 //!
 //! # What passes, and what is skipped
 //! What a backend [declares](lock_core::backend::Capabilities) must pass. What it does not declare must be refused, and
-//! then the case is skipped: only extending, fixed leases, order among waiters and tokens that outlast the server's
-//! data may be missing. A skip is one line on standard error, `SKIP module::case: reason`, past the test runner's
+//! then the case is skipped: only what [`Capability`] lists may be missing. Sharing one place at the server among local
+//! waiters, passing a lock on among them within bounds, and re-entry are core's, and so every subject's. A skip is one line on standard error, `SKIP module::case: reason`, past the test runner's
 //! capture. Nothing else can be skipped, but for other processes where a server lives in one.
 //!
 //! # Faults

@@ -37,15 +37,27 @@ macro_rules! __tests {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __subject_tests {
-    ([$harness:ty]) => {};
-    ([$harness:ty] Subject $server:ident $topic:ident :: $case:ident; $($rest:tt)*) => {
+    ([$harness:ty] $($layer:ident $server:ident $topic:ident :: $case:ident;)+) => {
+        $($crate::__subject_test!([$harness] $layer $case);)+
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __subject_test {
+    ([$harness:ty] Raw $case:ident) => {};
+    ([$harness:ty] Subject $case:ident) => {
         #[test]
         fn $case() {
             $crate::subject_test::<$harness>(module_path!(), stringify!($case));
         }
-        $crate::__subject_tests!([$harness] $($rest)*);
     };
-    ([$harness:ty] Raw $server:ident $topic:ident :: $case:ident; $($rest:tt)*) => {
-        $crate::__subject_tests!([$harness] $($rest)*);
-    };
+}
+
+/// A lock library that is no backend runs the cases above the raw layer.
+#[cfg(test)]
+mod tests {
+    use crate::reference::ReferenceHarness;
+
+    crate::conformance!(subject whole, ReferenceHarness);
 }

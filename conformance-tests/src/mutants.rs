@@ -5,11 +5,15 @@
 
 use std::sync::Arc;
 
+use lock_core::backend::DistributedLock;
+
 use crate::cases;
 use crate::reference::ReferenceHarness;
 use crate::run::{Outcome, execute};
-use crate::subject::{LockerSubject, Subject};
+use crate::subject::Subject;
 
+mod guard;
+mod reentry;
 mod subject;
 
 /// A broken backend or subject, and the case that catches it.
@@ -141,6 +145,40 @@ macro_rules! __for_each_mutant {
             mutant_release_wakes_nobody ReleaseWakesNobody a_waiter_that_gives_up_is_passed_over;
             /// Only a release wakes: when a holder dies, everybody sleeps on.
             mutant_nobody_looks_after_an_expiry NobodyLooksAfterAnExpiry a_silent_clients_hold_ends;
+            /// Whoever asks when it is free has it, however long others have waited, though order is declared.
+            mutant_newcomers_come_first NewcomersComeFirst waiters_are_served_in_order;
+
+            /// A hand-over that nobody declared: core would give up a hold that it takes for released.
+            mutant_hand_over_undeclared HandOverUndeclared a_hand_over_passes_the_hold_on;
+            /// A hand-over changes the holder's id alone, so that both have the same token (reserved permits, sold as
+            /// fencing tokens).
+            mutant_hand_over_keeps_the_token HandOverKeepsTheToken tokens_grow_over_a_hand_over;
+            /// The token of a hand-over comes from the counter alone.
+            mutant_hand_over_ignores_the_floor HandOverIgnoresTheFloor tokens_grow_over_a_hand_over;
+            /// The giver's id is still good for what the next one holds.
+            mutant_giver_lives_on GiverLivesOn a_giver_has_nothing_any_more;
+            /// Only the holder changes; ttl and label stay.
+            mutant_hand_over_on_the_givers_terms HandOverOnTheGiversTerms a_hand_over_is_on_the_next_ones_terms;
+            /// A hand-over is a release and then an acquire.
+            mutant_hand_over_lets_go HandOverLetsGo nobody_gets_in_between_a_hand_over;
+            /// A repeated hand-over is a new grant, so that the first answer, which comes late, has an old token.
+            mutant_repeated_hand_over_is_another RepeatedHandOverIsAnother a_repeated_hand_over_is_the_same_grant;
+            /// A hand-over puts in the next one without comparing whose the hold is.
+            mutant_hand_over_without_compare HandOverWithoutCompare an_expired_holder_hands_nothing_over;
+            /// A hand-over of nothing is an acquire: a late one brings a dead id to life.
+            mutant_hand_over_takes_what_is_free HandOverTakesWhatIsFree an_unanswered_hand_over_is_undone;
+            /// The lease of a hand-over counts from its reply.
+            mutant_hand_over_counts_from_the_reply HandOverCountsFromTheReply belief_in_a_hand_over_counts_from_before_it;
+            /// A release frees the name at once, whatever it was to be kept for.
+            mutant_keep_for_ignored KeepForIgnored a_released_name_is_kept;
+            /// A kept name ends with its ttl at the latest: the key's expiry is left as it is.
+            mutant_keep_for_cannot_prolong KeepForCannotProlong a_released_name_is_kept;
+            /// A kept name ends with its ttl at the earliest: expiry moves forward only, even here.
+            mutant_keep_for_cannot_shorten KeepForCannotShorten a_name_is_kept_no_longer_than_asked;
+            /// A kept name is still its holder's (ShedLock's row with `lock_until`).
+            mutant_kept_id_lives_on KeptIdLivesOn a_kept_names_holder_is_retired;
+            /// A release that is repeated after a lost reply keeps the name anew.
+            mutant_repeated_release_keeps_anew RepeatedReleaseKeepsAnew a_repeated_release_keeps_no_longer;
 
             /// A bounded wait tries once and gives up (distributed-lock-redis 0.2).
             mutant_wait_gives_up_at_once WaitGivesUpAtOnce a_wait_times_out_naming_the_holder;
@@ -173,6 +211,43 @@ macro_rules! __for_each_mutant {
             mutant_waiter_ends_in_an_outage WaiterEndsInAnOutage a_waiter_outlasts_an_outage;
             /// A shutdown does not wait for the releases of dropped guards.
             mutant_shutdown_waits_for_nothing ShutdownWaitsForNothing a_shutdown_refuses_acquires;
+            /// A release that is dropped half-way is forgotten.
+            mutant_dropped_release_is_forgotten DroppedReleaseIsForgotten a_release_is_dropped_during_a_hand_over;
+
+            /// Each waiter has an entry of its own at the server (Curator and kazoo: a node for each thread).
+            mutant_place_for_each_waiter PlaceForEachWaiter local_waiters_share_one_place;
+            /// The waiters' place goes with the one who took it.
+            mutant_place_goes_with_its_first_waiter PlaceGoesWithItsFirstWaiter a_place_outlives_a_cancel;
+            /// Those who share a place get the terms of the one who took it.
+            mutant_terms_of_the_first_waiter TermsOfTheFirstWaiter the_winner_has_its_own_terms;
+            /// A lock stays within a client as long as anybody wants it there.
+            mutant_hand_overs_without_end HandOversWithoutEnd hand_overs_are_bounded;
+
+            /// There is no re-entry: the holder's key waits for itself.
+            mutant_key_waits_for_itself KeyWaitsForItself a_key_shares_its_hold;
+            /// The first release ends what all share (rslock and redlock: one id for a lock object).
+            mutant_first_release_ends_all FirstReleaseEndsAll a_shared_hold_ends_with_its_last_guard;
+            /// A nested acquire asks the server whether the hold still stands.
+            mutant_nested_acquire_asks_the_server NestedAcquireAsksTheServer a_nested_acquire_asks_no_server;
+            /// Only what is surely held is shared.
+            mutant_suspect_is_not_shared SuspectIsNotShared a_nested_acquire_while_suspect_is_no_deadlock;
+            /// The key is looked up when an acquire begins, and not again when its turn comes.
+            mutant_key_is_looked_up_once KeyIsLookedUpOnce two_acquires_with_one_key_are_no_deadlock;
+            /// Re-entry is by client instead of by key (Redisson and Spring: by thread).
+            mutant_any_key_will_do AnyKeyWillDo another_key_waits;
+            /// A nested acquire gets what there is, whatever it asked for.
+            mutant_contradiction_accepted ContradictionAccepted contradicting_options_are_refused;
+            /// A key shares its hold even after that was lost (Redisson: a re-entry count beside the key).
+            mutant_lost_hold_is_shared LostHoldIsShared a_lost_hold_is_not_shared;
+
+            /// A minimum hold that the backend cannot keep is left out instead of refused.
+            mutant_minimum_not_refused MinimumNotRefused a_minimum_hold_outlasts_its_guard;
+            /// A minimum hold is the client's own matter: it puts the release off, and when it dies nobody does.
+            mutant_minimum_dies_with_its_client MinimumDiesWithItsClient a_minimum_hold_outlasts_its_client;
+            /// A release waits until the minimum hold is over.
+            mutant_release_waits_for_its_minimum ReleaseWaitsForItsMinimum a_release_answers_before_its_minimum;
+            /// A name is kept for the minimum from its release on, instead of from its acquire.
+            mutant_minimum_counts_from_the_release MinimumCountsFromTheRelease a_minimum_that_is_over_keeps_nothing;
         }
     };
 }
@@ -233,8 +308,8 @@ pub fn assert_caught(name: &str) {
 }
 
 impl Defect {
-    /// Breaks a whole subject where the defect is one of the layer above the backend.
-    pub(crate) fn break_subject(self, whole: Arc<LockerSubject>) -> Arc<dyn Subject> {
-        Arc::new(subject::Broken::new(whole, self))
+    /// A subject over this backend, broken where the defect is one of the layer above the backend.
+    pub(crate) fn break_subject(self, backend: Arc<dyn DistributedLock>) -> Arc<dyn Subject> {
+        Arc::new(subject::Broken::new(backend, self))
     }
 }

@@ -30,6 +30,8 @@ pub(crate) struct Waiter {
     driving: JoinHandle<Result<Attempt>>,
 }
 
+/// How long to wait before a request without an answer is repeated.
+const SOON_AGAIN: Duration = Duration::from_millis(2);
 /// What every request calls itself at first.
 const ASKER: &str = "the asker";
 
@@ -106,6 +108,16 @@ impl RawCx {
         }
     }
 
+    /// Abandons until it is answered, as core does.
+    pub(crate) async fn abandoned(&self, backend: &Arc<dyn DistributedLock>, request: &AcquireRequest) -> Verdict {
+        let abandoning = async {
+            while backend.abandon(request).await.is_err() {
+                sleep(SOON_AGAIN).await;
+            }
+        };
+        self.soon("an abandon to be answered", abandoning).await
+    }
+
     /// Starts to wait, and comes back when the server has said that the name is taken.
     pub(crate) async fn wait_for(
         &self,
@@ -154,11 +166,7 @@ pub(crate) fn granted(
                 state != HoldState::Released,
                 "a grant came with a lease that nothing armed"
             );
-            Ok(Ok(Grant {
-                hold,
-                request,
-                _control: control,
-            }))
+            Ok(Ok(Grant::new(hold, request, control)))
         }
         Attempt::Busy(busy) => Ok(Err(busy)),
         other => Err(Stop::assertion(format!("an answer that nobody knows: {other:?}"))),
@@ -196,6 +204,14 @@ impl Waiter {
 }
 
 impl Grant {
+    pub(crate) fn new(hold: Arc<dyn Hold>, request: AcquireRequest, control: RequestControl) -> Self {
+        Self {
+            hold,
+            request,
+            _control: control,
+        }
+    }
+
     pub(crate) fn token(&self) -> FencingToken {
         self.hold.token()
     }
@@ -217,6 +233,23 @@ impl Grant {
             "a release of a live hold answered {outcome:?}"
         );
         Ok(())
+    }
+
+    /// Repeats a release until it is answered, as core does.
+    pub(crate) async fn released(&self, cx: &RawCx) -> Result<ReleaseOutcome, Stop> {
+        self.released_with(cx, ReleaseOptions::default()).await
+    }
+
+    pub(crate) async fn released_with(&self, cx: &RawCx, how: ReleaseOptions) -> Result<ReleaseOutcome, Stop> {
+        let releasing = async {
+            loop {
+                match self.hold.release(how).await {
+                    Ok(outcome) => return outcome,
+                    Err(_unknown) => sleep(SOON_AGAIN).await,
+                }
+            }
+        };
+        cx.soon("a release to be answered", releasing).await
     }
 
     /// Renews, and whether it was still ours.

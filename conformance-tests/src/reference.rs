@@ -17,6 +17,7 @@ use crate::subject::{LockerSubject, Subject};
 
 mod backend;
 mod server;
+mod state;
 
 /// The reference as a harness: whole, or with one defect.
 #[derive(Debug, Default)]
@@ -62,10 +63,10 @@ impl Harness for ReferenceHarness {
     }
 
     async fn subject(&self, namespace: &str, route: &Route) -> Arc<dyn Subject> {
-        let subject = Arc::new(LockerSubject::new(self.backend(namespace, route).await));
+        let backend = self.backend(namespace, route).await;
         match self.defect {
-            Some(defect) => defect.break_subject(subject),
-            None => subject,
+            Some(defect) => defect.break_subject(backend),
+            None => Arc::new(LockerSubject::new(backend)),
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::backend::{Capabilities, LockStatus};
-use lock_core::{FencingToken, Result};
+use lock_core::{FencingToken, ReentryKey, Release, Result};
 
 mod locker;
 
@@ -23,6 +23,9 @@ pub type Task<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 pub trait Subject: Debug + Send + Sync + 'static {
     /// What it promises beyond the minimum.
     fn capabilities(&self) -> Capabilities;
+
+    /// How many times in a row it passes a lock on among its own callers at the most, while others wait elsewhere.
+    fn hand_overs(&self) -> u32;
 
     /// Acquires as asked. `None`: somebody else has it; only for [`Patience::Try`].
     ///
@@ -88,14 +91,14 @@ pub trait SubjectGuard: Debug + Send + Sync + 'static {
     /// May be dropped anywhere.
     async fn extend(&self, ttl: Duration) -> Result<()>;
 
-    /// Releases.
+    /// Releases; others that share the hold by its [re-entry key](Ask::reentry) go on holding.
     ///
     /// # Errors
     /// [`lock_core::ErrorKind::Lost`] when the hold had ended before.
     ///
     /// # Cancel safety
     /// When it is dropped, the release goes on in the background.
-    async fn release(self: Box<Self>) -> Result<()>;
+    async fn release(self: Box<Self>) -> Result<Release>;
 }
 
 /// What a guard knows of its hold.
@@ -132,6 +135,10 @@ pub struct Ask {
     pub label: Option<Arc<str>>,
     /// Never to be renewed.
     pub fixed: bool,
+    /// For how long the name is to stay taken at least, whatever becomes of the guard.
+    pub minimum: Option<Duration>,
+    /// Whose hold it may share.
+    pub reentry: Option<ReentryKey>,
     /// How long to wait.
     pub patience: Patience,
 }
@@ -155,6 +162,8 @@ impl Ask {
             ttl,
             label: None,
             fixed: false,
+            minimum: None,
+            reentry: None,
             patience: Patience::Forever,
         }
     }
@@ -191,6 +200,20 @@ impl Ask {
     #[must_use]
     pub fn fixed(mut self) -> Self {
         self.fixed = true;
+        self
+    }
+
+    /// Keeps the name taken for at least so long.
+    #[must_use]
+    pub fn hold_at_least(mut self, minimum: Duration) -> Self {
+        self.minimum = Some(minimum);
+        self
+    }
+
+    /// Shares the hold of whoever acquired with the same key.
+    #[must_use]
+    pub fn reentrant(mut self, key: &ReentryKey) -> Self {
+        self.reentry = Some(key.clone());
         self
     }
 }

@@ -51,6 +51,10 @@ pub enum Capability {
     FixedLease,
     /// [`Capabilities::fifo`].
     Fifo,
+    /// [`Capabilities::hand_over`].
+    HandOver,
+    /// [`Capabilities::minimum_hold`].
+    MinimumHold,
     /// [`Capabilities::ordered`].
     Ordered,
     /// [`Capabilities::durable_tokens`].
@@ -64,8 +68,21 @@ impl Capability {
             Self::Extend => capabilities.extend,
             Self::FixedLease => capabilities.fixed_lease,
             Self::Fifo => capabilities.fifo,
+            Self::HandOver => capabilities.hand_over,
+            Self::MinimumHold => capabilities.minimum_hold,
             Self::Ordered => capabilities.ordered,
             Self::DurableTokens => capabilities.durable_tokens,
+        }
+    }
+
+    /// Skips the case where it is not declared.
+    ///
+    /// # Errors
+    /// [`Stop::Skipped`].
+    pub fn or_skip(self, capabilities: Capabilities) -> Verdict {
+        match self.is_in(capabilities) {
+            true => Ok(()),
+            false => Err(Stop::Skipped(Skip::Undeclared(self))),
         }
     }
 }

@@ -4,7 +4,7 @@ use lock_core::HoldState;
 use lock_core::backend::Attempt;
 
 use crate::context::RawCx;
-use crate::verdict::{OrFail, Stop, Verdict, ensure};
+use crate::verdict::{OrFail, Verdict, ensure};
 
 /// An abandoned grant is no hold any more.
 pub(crate) async fn an_abandoned_grant_frees_the_name(cx: &RawCx) -> Verdict {
@@ -102,14 +102,7 @@ pub(crate) async fn an_unanswered_grant_is_undone(cx: &RawCx) -> Verdict {
         "suspect before it was ever held"
     );
     waiter.control.give_up();
-    let request = waiter.request.clone();
-    let undone = async {
-        while client.abandon(&request).await.is_err() {
-            tokio::time::sleep(super::support::LITTLE).await;
-        }
-        Ok::<_, Stop>(())
-    };
-    cx.soon("the abandon of a request without an answer", undone).await??;
+    cx.abandoned(&client, &waiter.request).await?;
     cx.until_free("a", cx.patience(), "its unanswered request was abandoned")
         .await
 }

@@ -1,14 +1,13 @@
 //! An acquire may be dropped anywhere, and leaves nothing.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
-use super::support::{LITTLE, Polls, is_pending};
+use super::support::{Began, LITTLE, Polls, is_pending};
 use crate::context::{Cx, RawCx};
 use crate::link::Link;
-use crate::subject::{Patience, Subject};
+use crate::subject::Patience;
 use crate::verdict::{OrFail, Stop, Verdict, ensure};
 
 /// More polls than any acquire of a free lock takes.
@@ -32,7 +31,7 @@ async fn dropped_after_every_poll(cx: &Cx, patience: Patience) -> Verdict {
                 let Some(guard) = acquired.or_fail("acquire")? else {
                     return Err(Stop::assertion("a free lock was busy"));
                 };
-                guard.release().await.or_fail("release")?;
+                guard.released().await?;
                 println!("an acquire of a free lock is done after {polls} polls; it was dropped after each of them");
                 ensure!(
                     polls >= ENOUGH,
@@ -70,7 +69,7 @@ pub(crate) async fn a_wait_is_dropped_after_every_poll(cx: &Cx) -> Verdict {
         let client = cx.subject().await;
         // It waits for ever where it has come to rest: then there are no more polls.
         let waited = timeout(Duration::from_millis(300), Polls::new(client.acquire(&ask), polls)).await;
-        guard.release().await.or_fail("release")?;
+        guard.released().await?;
         let dropped = format!("a wait was dropped after {polls} polls and its holder had released");
         cx.until_free("a", cx.patience(), &dropped).await?;
         match waited {
@@ -98,7 +97,7 @@ pub(crate) async fn a_wait_is_dropped_while_it_is_granted(cx: &Cx) -> Verdict {
             is_pending(&mut waiting, Duration::from_millis(100)).await,
             "granted while it was held"
         );
-        guard.release().await.or_fail("release")?;
+        guard.released().await?;
         // A grant that comes within so few polls is dropped as a guard: as good.
         drop(cx.soon("the waiter to be woken", Polls::new(waiting, polls)).await?);
         cx.until_free("a", cx.patience(), "a waiter was dropped while it was woken")
@@ -130,7 +129,7 @@ pub(crate) async fn an_acquire_is_dropped_before_every_reply(cx: &Cx) -> Verdict
             let guard = acquired
                 .or_fail("acquire")?
                 .ok_or_else(|| Stop::assertion("a free lock was busy"))?;
-            guard.release().await.or_fail("release")?;
+            guard.released().await?;
             println!("an acquire was dropped before each of its first {replies} replies");
             ensure!(replies >= 1, "no reply was ever held back");
             return Ok(());
@@ -154,27 +153,19 @@ pub(crate) async fn a_dropped_wait_does_not_stop_the_queue(cx: &Cx) -> Verdict {
     let guard = cx.hold(&client, &ask).await?;
     let mut waiters = Vec::new();
     for _ in 0..3 {
-        waiters.push(tokio::spawn(one_turn(client.clone(), ask.clone())));
-        tokio::task::yield_now().await;
+        waiters.push(Began::acquire(&client, &ask).await);
     }
-    cx.until_waiting("a").await?;
-    for dropped in [0, 1] {
-        waiters[dropped].abort();
+    for dropped in waiters.drain(..2) {
+        dropped.drop_it();
     }
-    guard.release().await.or_fail("release")?;
-    let last = waiters.pop().ok_or_else(|| Stop::assertion("no waiter"))?;
-    let turn = cx
-        .soon("the waiter behind the dropped ones to have its turn", last)
-        .await?;
-    turn.map_err(|panic| Stop::assertion(panic.to_string()))??;
+    guard.released().await?;
+    for last in waiters {
+        last.granted(cx, "the waiter behind the dropped ones to have its turn")
+            .await?
+            .released()
+            .await?;
+    }
     cx.until_free("a", cx.patience(), "the last one had its turn").await
-}
-
-async fn one_turn(client: Arc<dyn Subject>, ask: crate::subject::Ask) -> Verdict {
-    match client.acquire(&ask).await.or_fail("wait")? {
-        Some(guard) => guard.release().await.or_fail("release"),
-        None => Err(Stop::assertion("a waiter was told busy")),
-    }
 }
 
 /// A request that reaches the server after its waiter gave up, and after what undoes it, ends with its ttl at the

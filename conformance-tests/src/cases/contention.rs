@@ -26,7 +26,7 @@ pub(crate) async fn a_hundred_tasks_lose_no_update(cx: &Cx) -> Verdict {
             let read = counter.load(Ordering::SeqCst);
             yield_now().await;
             counter.store(read + 1, Ordering::SeqCst);
-            guard.release().await.or_fail("release")
+            guard.released().await
         });
     }
     while let Some(task) = cx
@@ -95,7 +95,7 @@ async fn turmoil(client: Arc<dyn Subject>, ask: Ask, shared: Arc<Shared>, seed: 
         shared.inside.fetch_sub(1, Ordering::SeqCst);
         match dice.roll(2) {
             0 => drop(guard),
-            _ => guard.release().await.or_fail("release")?,
+            _ => guard.released().await?,
         }
     }
     Ok(())

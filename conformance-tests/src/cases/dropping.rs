@@ -82,7 +82,7 @@ pub(crate) async fn a_client_outlives_its_runtime(cx: &Cx) -> Verdict {
     let (used, ask) = (client.clone(), cx.brief("b"));
     on_a_thread(move || on_a_runtime_of_its_own(&used, &ask).map(drop))??;
     let guard = cx.hold(&client, &cx.ask("a").await).await?;
-    guard.release().await.or_fail("release")?;
+    guard.released().await?;
     cx.until_free("b", cx.freed_by(cx.ttl()), "its runtime had gone").await
 }
 
@@ -150,7 +150,7 @@ pub(crate) async fn a_shutdown_waits_for_dropped_guards(cx: &Cx) -> Verdict {
 pub(crate) async fn a_shutdown_refuses_acquires(cx: &Cx) -> Verdict {
     let client = cx.subject().await;
     let ask = cx.ask("a").await;
-    cx.hold(&client, &ask).await?.release().await.or_fail("release")?;
+    cx.hold(&client, &ask).await?.released().await?;
     cx.soon("the shutdown", client.shutdown()).await?.or_fail("shut down")?;
     for ask in [ask.clone(), ask.clone().trying(), ask.within(Duration::from_secs(1))] {
         let Err(error) = cx.soon("an acquire after the shutdown", client.acquire(&ask)).await? else {
@@ -177,7 +177,7 @@ pub(crate) async fn a_shutdown_ends_waiters(cx: &Cx) -> Verdict {
             client.acquire(&ask).await.map(|guard| guard.is_some())
         }));
     }
-    cx.until_waiting("a").await?;
+    cx.until_places("a", 1).await?;
     sleep(Duration::from_millis(20)).await;
     cx.soon("the shutdown", client.shutdown()).await?.or_fail("shut down")?;
     for waiter in waiters {
@@ -194,7 +194,7 @@ pub(crate) async fn a_shutdown_ends_waiters(cx: &Cx) -> Verdict {
             error.kind()
         );
     }
-    guard.release().await.or_fail("release")?;
+    guard.released().await?;
     cx.until_free("a", cx.patience(), "those who waited had been shut down")
         .await
 }

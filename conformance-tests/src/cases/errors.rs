@@ -47,9 +47,8 @@ pub(crate) async fn a_ttl_too_long_is_refused(cx: &Cx) -> Verdict {
     let client = cx.subject().await;
     cx.hold(&client, &cx.ask("a").await.ttl(longest))
         .await?
-        .release()
+        .released()
         .await
-        .or_fail("release")
 }
 
 async fn ensure_ttl_refused(cx: &Cx, ttl: Duration) -> Verdict {
@@ -115,7 +114,7 @@ pub(crate) async fn an_outage_is_not_busy(cx: &Cx) -> Verdict {
     let link = Link::new();
     let client = cx.subject_through(&link).await;
     let ask = cx.ask("a").await;
-    cx.hold(&client, &ask).await?.release().await.or_fail("release")?;
+    cx.hold(&client, &ask).await?.released().await?;
     link.cut();
     match cx
         .soon("a try in an outage", client.acquire(&ask.clone().trying()))
@@ -134,7 +133,7 @@ pub(crate) async fn an_outage_is_not_busy(cx: &Cx) -> Verdict {
         Err(error) => ensure_unavailable(&error, "a status in an outage")?,
     }
     link.heal();
-    cx.hold(&client, &ask).await?.release().await.or_fail("release")
+    cx.hold(&client, &ask).await?.released().await
 }
 
 /// The raw backend says so as well: an unknown outcome is an error, and the next request finds the way again.
@@ -168,7 +167,7 @@ pub(crate) async fn a_waiter_outlasts_an_outage(cx: &Cx) -> Verdict {
     let link = Link::new();
     let (holder, waiter) = (cx.subject().await, cx.subject_through(&link).await);
     let ask = cx.ask("a").await;
-    cx.hold(&waiter, &ask).await?.release().await.or_fail("release")?;
+    cx.hold(&waiter, &ask).await?.released().await?;
     let guard = cx.hold(&holder, &ask).await?;
     let mut waiting = Box::pin(waiter.acquire(&ask));
     ensure!(
@@ -181,13 +180,13 @@ pub(crate) async fn a_waiter_outlasts_an_outage(cx: &Cx) -> Verdict {
         "a waiter that wants to wait for ever ended in an outage"
     );
     link.heal();
-    guard.release().await.or_fail("release")?;
+    guard.released().await?;
     let acquired = cx
         .soon("the waiter to be granted after the outage", waiting)
         .await?
         .or_fail("wait")?;
     let acquired = acquired.ok_or_else(|| Stop::assertion("a waiter was told busy"))?;
-    acquired.release().await.or_fail("release")?;
+    acquired.released().await?;
     cx.until_free("a", cx.freed_by(cx.ttl()), "the outage").await
 }
 
@@ -217,7 +216,7 @@ pub(crate) async fn a_wait_ends_in_an_outage(cx: &Cx) -> Verdict {
         error.kind()
     );
     link.heal();
-    guard.release().await.or_fail("release")?;
+    guard.released().await?;
     cx.until_free("a", cx.freed_by(cx.ttl()), "the outage").await
 }
 

@@ -73,7 +73,7 @@ pub(crate) async fn the_first_to_use_a_name_exclude_each_other(cx: &Cx) -> Verdi
         let Some(guard) = client.acquire(&ask).await.or_fail("acquire")? else {
             return Err(Stop::assertion("an acquire that waits for ever was busy"));
         };
-        guard.release().await.or_fail("release")?;
+        guard.released().await?;
         clients.push(client);
     }
     for round in 0..5 {
@@ -111,7 +111,7 @@ async fn enter_often(client: Arc<dyn Subject>, ask: Ask, rounds: u32, inside: Ar
         sleep(LITTLE).await;
         inside.fetch_sub(1, Ordering::SeqCst);
         ensure!(others == 0, "{others} were inside already");
-        guard.release().await.or_fail("release")?;
+        guard.released().await?;
     }
     Ok(())
 }
@@ -151,6 +151,7 @@ pub(crate) async fn another_process_excludes_us(cx: &Cx) -> Verdict {
         &Job::Hold {
             name: "a".to_owned(),
             ttl: ask.ttl,
+            minimum: None,
         },
     )?;
     let token = child.says(cx, "held", cx.patience()).await?;
@@ -166,7 +167,7 @@ pub(crate) async fn another_process_excludes_us(cx: &Cx) -> Verdict {
         "our token {} is not above theirs, {theirs}",
         guard.token()
     );
-    guard.release().await.or_fail("release")
+    guard.released().await
 }
 
 /// Namespaces separate: the same name is another lock in each.
@@ -179,7 +180,7 @@ pub(crate) async fn namespaces_are_separate(cx: &Cx) -> Verdict {
     let ours = cx.hold(&here, &ask).await?;
     let theirs = cx.hold(&elsewhere, &ask).await?;
     cx.ensure_busy(&here, &ask).await?;
-    ours.release().await.or_fail("release")?;
+    ours.released().await?;
     cx.ensure_busy(&elsewhere, &ask).await?;
-    theirs.release().await.or_fail("release")
+    theirs.released().await
 }

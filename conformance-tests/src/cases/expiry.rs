@@ -150,6 +150,7 @@ pub(crate) async fn a_killed_process_frees_its_lock(cx: &Cx) -> Verdict {
         &Job::Hold {
             name: "a".to_owned(),
             ttl,
+            minimum: None,
         },
     )?;
     let token = child.says(cx, "held", cx.patience()).await?;
@@ -169,7 +170,7 @@ pub(crate) async fn a_killed_process_frees_its_lock(cx: &Cx) -> Verdict {
         "token {} after {theirs}",
         guard.token()
     );
-    guard.release().await.or_fail("release")
+    guard.released().await
 }
 
 /// A fixed lease ends by itself although its client is well, and its guard knows. By capability.
@@ -181,7 +182,7 @@ pub(crate) async fn a_fixed_lease_ends_by_itself(cx: &Cx) -> Verdict {
         .soon("acquire a fixed lease", client.acquire(&cx.brief("a").fixed()))
         .await?;
     if !Capability::FixedLease.is_in(client.capabilities()) {
-        return cx.undeclared(Capability::FixedLease, acquired);
+        return Err(cx.undeclared(Capability::FixedLease, acquired));
     }
     let Some(guard) = acquired.or_fail("acquire a fixed lease")? else {
         return Err(Stop::assertion("an acquire that waits for ever was busy"));
@@ -211,12 +212,12 @@ pub(crate) async fn a_fixed_lease_is_released_early(cx: &Cx) -> Verdict {
         .soon("acquire a fixed lease", client.acquire(&ask.clone().fixed()))
         .await?;
     if !Capability::FixedLease.is_in(client.capabilities()) {
-        return cx.undeclared(Capability::FixedLease, acquired);
+        return Err(cx.undeclared(Capability::FixedLease, acquired));
     }
     let Some(guard) = acquired.or_fail("acquire a fixed lease")? else {
         return Err(Stop::assertion("an acquire that waits for ever was busy"));
     };
     cx.ensure_busy(&other, &ask).await?;
-    guard.release().await.or_fail("release")?;
-    cx.hold(&other, &ask).await?.release().await.or_fail("release")
+    guard.released().await?;
+    cx.hold(&other, &ask).await?.released().await
 }

@@ -97,7 +97,7 @@ pub(crate) async fn a_broken_connection_is_survived_or_told(cx: &Cx) -> Verdict 
     match guard.state() {
         State::Held | State::Suspect => {
             cx.ensure_busy(&cx.subject().await, &cx.ask("a").await).await?;
-            guard.release().await.or_fail("release")
+            guard.released().await
         }
         State::Lost => {
             ensure_lost(cx, &*guard, cx.patience(), "the loss to be told").await?;
@@ -153,7 +153,7 @@ pub(crate) async fn a_release_is_no_loss(cx: &Cx) -> Verdict {
         let watching = tokio::spawn(guard.watch());
         tokio::task::yield_now().await;
         if round % 2 == 0 {
-            guard.release().await.or_fail("release")?;
+            guard.released().await?;
         } else {
             drop(guard);
         }
@@ -178,7 +178,7 @@ pub(crate) async fn a_watch_keeps_nothing_alive(cx: &Cx) -> Verdict {
     );
     drop(guard);
     // The watch is still there, and the lock is free.
-    cx.hold(&other, &ask).await?.release().await.or_fail("release")?;
+    cx.hold(&other, &ask).await?.released().await?;
     let end = cx.soon("the watch to end", watch).await?;
     ensure!(end == End::Released, "dropped, and the watch says {end:?}");
     Ok(())
@@ -240,7 +240,7 @@ pub(crate) async fn a_lost_lock_can_be_acquired_again(cx: &Cx) -> Verdict {
         "the end of the lost one made its successor {:?}",
         guard.state()
     );
-    guard.release().await.or_fail("release")
+    guard.released().await
 }
 
 /// A process that is paused for longer than its ttl knows that it lost the lock before it does anything else.
@@ -251,6 +251,7 @@ pub(crate) async fn a_paused_process_knows_its_loss(cx: &Cx) -> Verdict {
         &Job::Hold {
             name: "a".to_owned(),
             ttl,
+            minimum: None,
         },
     )?;
     child.says(cx, "held", cx.patience()).await?;
@@ -272,5 +273,5 @@ pub(crate) async fn a_paused_process_knows_its_loss(cx: &Cx) -> Verdict {
         "the paused process's release made ours {:?}",
         guard.state()
     );
-    guard.release().await.or_fail("release")
+    guard.released().await
 }

@@ -22,7 +22,7 @@ async fn ensure_distinct<S: AsRef<str>>(cx: &Cx, names: &[S]) -> Verdict {
         cx.ensure_busy(&other, &cx.ask(name.as_ref()).await).await?;
     }
     for guard in guards {
-        guard.release().await.or_fail("release")?;
+        guard.released().await?;
     }
     for name in names {
         ensure!(

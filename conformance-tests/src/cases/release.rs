@@ -4,13 +4,12 @@ use std::task::Poll;
 
 use lock_core::ErrorKind;
 use lock_core::backend::{ReleaseOptions, ReleaseOutcome};
-use tokio::time::sleep;
 
-use super::support::LITTLE;
+use super::support::Polls;
 use crate::context::{Cx, RawCx};
 use crate::link::Link;
 use crate::raw::Grant;
-use crate::verdict::{Capability, OrFail, Skip, Stop, Verdict, ensure};
+use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure};
 
 /// When a release has been answered, the name is free.
 pub(crate) async fn a_release_has_freed_the_name(cx: &RawCx) -> Verdict {
@@ -32,9 +31,7 @@ pub(crate) async fn a_release_has_freed_the_name(cx: &RawCx) -> Verdict {
 /// An acquire that is sent after a release need not wait for its answer. By capability.
 pub(crate) async fn an_acquire_follows_a_release(cx: &RawCx) -> Verdict {
     let client = cx.backend().await;
-    if !Capability::Ordered.is_in(client.capabilities()) {
-        return Err(Stop::Skipped(Skip::Undeclared(Capability::Ordered)));
-    }
+    Capability::Ordered.or_skip(client.capabilities())?;
     for round in 0..10 {
         let first = cx.grant(&client, "a").await?;
         let mut releasing = first.hold.release(ReleaseOptions::default());
@@ -62,21 +59,8 @@ pub(crate) async fn an_acquire_follows_a_release(cx: &RawCx) -> Verdict {
     Ok(())
 }
 
-/// Repeats a release until it is answered, as core does.
-async fn released(cx: &RawCx, grant: &Grant) -> Result<ReleaseOutcome, Stop> {
-    let releasing = async {
-        loop {
-            match grant.hold.release(ReleaseOptions::default()).await {
-                Ok(outcome) => return outcome,
-                Err(_unknown) => sleep(LITTLE).await,
-            }
-        }
-    };
-    cx.soon("a release to be answered", releasing).await
-}
-
 async fn ensure_nothing_touched(cx: &RawCx, stale: &Grant, successor: &Grant) -> Verdict {
-    let outcome = released(cx, stale).await?;
+    let outcome = stale.released(cx).await?;
     cx.ensure_taken(&cx.backend().await, "a").await?;
     ensure!(
         outcome == ReleaseOutcome::AlreadyLost,
@@ -113,9 +97,9 @@ pub(crate) async fn a_second_release_touches_nothing(cx: &RawCx) -> Verdict {
     let (client, other) = (cx.backend().await, cx.backend().await);
     let first = cx.grant(&client, "a").await?;
     first.release().await?;
-    released(cx, &first).await?;
+    first.released(cx).await?;
     let successor = cx.grant(&other, "a").await?;
-    released(cx, &first).await?;
+    first.released(cx).await?;
     cx.ensure_taken(&client, "a").await?;
     successor.release().await
 }
@@ -125,7 +109,7 @@ pub(crate) async fn a_robbed_holders_release_says_so(cx: &RawCx) -> Verdict {
     let client = cx.backend().await;
     let grant = cx.grant(&client, "a").await?;
     cx.take_away("a").await;
-    let outcome = released(cx, &grant).await?;
+    let outcome = grant.released(cx).await?;
     ensure!(
         outcome == ReleaseOutcome::AlreadyLost,
         "a hold that was taken away was released: {outcome:?}"
@@ -161,7 +145,7 @@ pub(crate) async fn a_release_whose_reply_is_lost_counts(cx: &Cx) -> Verdict {
     let client = cx.subject_through(&link).await;
     let guard = cx.hold(&client, &cx.ask("a").await).await?;
     link.swallow_reply(1);
-    cx.soon("the release", guard.release()).await?.or_fail("release")?;
+    cx.soon("the release", guard.released()).await??;
     cx.until_free("a", cx.patience(), "the release").await
 }
 
@@ -172,7 +156,7 @@ pub(crate) async fn a_release_dropped_half_way_is_finished(cx: &Cx) -> Verdict {
     for polls in 1..6 {
         let guard = cx.hold(&client, &ask).await?;
         // Whether it came to its end does not matter here.
-        let _unknown = super::support::Polls::new(guard.release(), polls).await;
+        let _unknown = Polls::new(guard.release(), polls).await;
         cx.until_free("a", cx.patience(), "its release was dropped").await?;
     }
     Ok(())

@@ -24,7 +24,7 @@ pub(crate) async fn a_held_lock_is_renewed(cx: &Cx) -> Verdict {
         "after three ttls it is {:?}",
         guard.state()
     );
-    guard.release().await.or_fail("release")?;
+    guard.released().await?;
     ensure!(
         cx.soon("the waiter to be granted", waiting)
             .await?
@@ -161,7 +161,7 @@ pub(crate) async fn a_short_silence_is_survived(cx: &Cx) -> Verdict {
         );
     }
     cx.ensure_busy(&cx.subject().await, &cx.ask("a").await).await?;
-    guard.release().await.or_fail("release")
+    guard.released().await
 }
 
 /// A renewal that is still under way when the lock is released does not bring it back.

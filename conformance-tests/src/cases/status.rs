@@ -15,11 +15,7 @@ pub(crate) async fn a_free_name_has_no_holder(cx: &Cx) -> Verdict {
         !never.is_held() && never.waiting.unwrap_or(0) == 0,
         "never held, and {never:?}"
     );
-    cx.hold(&client, &cx.ask("a").await)
-        .await?
-        .release()
-        .await
-        .or_fail("release")?;
+    cx.hold(&client, &cx.ask("a").await).await?.released().await?;
     let no_more = cx.status("a").await?;
     ensure!(
         !no_more.is_held() && no_more.waiting.unwrap_or(0) == 0,
@@ -60,7 +56,7 @@ pub(crate) async fn the_holder_is_shown(cx: &Cx) -> Verdict {
         );
     }
     ensure!(!cx.is_held("b").await?, "another name is held too");
-    guard.release().await.or_fail("release")
+    guard.released().await
 }
 
 /// Asking for the status changes nothing.
@@ -100,7 +96,7 @@ pub(crate) async fn a_busy_answer_names_the_holder(cx: &RawCx) -> Verdict {
         busy.holder.is_some() || known.is_none(),
         "the server knows {known:?}, the busy answer nobody"
     );
-    guard.release().await.or_fail("release")
+    guard.released().await
 }
 
 /// The status of what cannot be a name is an error.

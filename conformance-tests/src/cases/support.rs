@@ -1,14 +1,22 @@
 //! What several cases need.
 
 use std::future::Future;
+use std::panic::Location;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use lock_core::Release;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::context::Cx;
 use crate::job::write_number;
-use crate::verdict::{OrFail, Stop};
+use crate::subject::{Ask, Subject, SubjectGuard};
+use crate::verdict::{OrFail, Stop, Verdict, ensure};
 
 /// Long enough for others to run meanwhile.
 pub(crate) const LITTLE: Duration = Duration::from_millis(2);
@@ -45,6 +53,22 @@ impl<F: Future> Future for Polls<F> {
     }
 }
 
+impl dyn SubjectGuard {
+    /// Releases what must still be held, and what nobody shares.
+    #[track_caller]
+    pub(crate) fn released(self: Box<Self>) -> impl Future<Output = Verdict> {
+        let at = Location::caller();
+        async move {
+            let release = self.release().await.or_fail("release")?;
+            ensure!(
+                release == Release::Released,
+                "nobody shares it, and its release answered {release:?} (at {at})"
+            );
+            Ok(())
+        }
+    }
+}
+
 /// A file that is gone with this value.
 #[derive(Debug)]
 pub(crate) struct TempFile(PathBuf);
@@ -74,7 +98,54 @@ impl Drop for TempFile {
     }
 }
 
+/// An acquire that was polled, so that it has its place in the order, and goes on in a task of its own.
+#[derive(Debug)]
+pub(crate) struct Began(JoinHandle<Acquired>);
+
+pub(crate) type Acquired = lock_core::Result<Option<Box<dyn SubjectGuard>>>;
+
+impl Began {
+    pub(crate) async fn acquire(client: &Arc<dyn Subject>, ask: &Ask) -> Self {
+        let (client, ask) = (client.clone(), ask.clone());
+        let mut acquiring = Box::pin(async move { client.acquire(&ask).await });
+        match timeout(LITTLE, &mut acquiring).await {
+            Ok(acquired) => Self(tokio::spawn(std::future::ready(acquired))),
+            Err(_) => Self(tokio::spawn(acquiring)),
+        }
+    }
+
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.0.is_finished()
+    }
+
+    /// Drops the acquire wherever it is.
+    pub(crate) fn drop_it(self) {
+        self.0.abort();
+    }
+
+    /// What it comes to.
+    pub(crate) async fn ended(self) -> Result<Acquired, Stop> {
+        self.0.await.map_err(|panic| Stop::assertion(panic.to_string()))
+    }
+
+    /// What it came to, which must be soon.
+    pub(crate) async fn end(self, cx: &Cx, what: &str) -> Result<Acquired, Stop> {
+        cx.soon(what, self.ended()).await?
+    }
+
+    /// The grant, which must come soon.
+    pub(crate) async fn granted(self, cx: &Cx, what: &str) -> Result<Box<dyn SubjectGuard>, Stop> {
+        granted(self.end(cx, what).await?)
+    }
+}
+
+/// The guard that a waiter must have got.
+pub(crate) fn granted(acquired: Acquired) -> Result<Box<dyn SubjectGuard>, Stop> {
+    let acquired = acquired.or_fail("wait")?;
+    acquired.ok_or_else(|| Stop::assertion("a waiter was told busy"))
+}
+
 /// Whether a future is still pending after this time.
 pub(crate) async fn is_pending<F: Future + Unpin>(future: &mut F, time: Duration) -> bool {
-    tokio::time::timeout(time, future).await.is_err()
+    timeout(time, future).await.is_err()
 }

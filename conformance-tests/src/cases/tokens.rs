@@ -12,7 +12,7 @@ use crate::context::{Cx, RawCx, lock_name};
 use crate::harness::Data;
 use crate::link::Link;
 use crate::raw::granted;
-use crate::verdict::{Capability, OrFail, Skip, Stop, Verdict, ensure};
+use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure};
 
 fn ensure_grows(last: &mut Option<FencingToken>, token: FencingToken, over: &str) -> Verdict {
     ensure!(
@@ -102,7 +102,7 @@ pub(crate) async fn tokens_grow_under_contention(cx: &Cx) -> Verdict {
                     return Err(Stop::assertion("an acquire that waits for ever was busy"));
                 };
                 seen.lock().unwrap_or_else(PoisonError::into_inner).push(guard.token());
-                guard.release().await.or_fail("release")?;
+                guard.released().await?;
             }
             Ok(())
         });
@@ -168,7 +168,7 @@ async fn over_a_restart(cx: &Cx, data: Data) -> Verdict {
     for _ in 0..5 {
         let guard = cx.hold(&client, &ask).await?;
         ensure_grows(&mut last, guard.token(), "a release")?;
-        guard.release().await.or_fail("release")?;
+        guard.released().await?;
     }
     // By then the server's clock has passed the last token, where tokens follow its clock.
     sleep(Duration::from_millis(20)).await;
@@ -176,7 +176,7 @@ async fn over_a_restart(cx: &Cx, data: Data) -> Verdict {
     for client in [cx.subject().await, client] {
         let guard = cx.hold(&client, &ask).await?;
         ensure_grows(&mut last, guard.token(), "a restart of the server")?;
-        guard.release().await.or_fail("release")?;
+        guard.released().await?;
     }
     Ok(())
 }
@@ -188,8 +188,6 @@ pub(crate) async fn tokens_grow_over_a_restart(cx: &Cx) -> Verdict {
 
 /// Even when it has lost all its data. By capability.
 pub(crate) async fn tokens_grow_over_a_loss_of_data(cx: &Cx) -> Verdict {
-    if !Capability::DurableTokens.is_in(cx.observer().await.capabilities()) {
-        return Err(Stop::Skipped(Skip::Undeclared(Capability::DurableTokens)));
-    }
+    Capability::DurableTokens.or_skip(cx.observer().await.capabilities())?;
     over_a_restart(cx, Data::Lost).await
 }

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use super::support::{LITTLE, is_pending};
 use crate::context::{Cx, RawCx};
 use crate::subject::SubjectGuard;
-use crate::verdict::{Capability, OrFail, Skip, Stop, Verdict, ensure};
+use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure};
 
 /// A try on a free name is granted.
 pub(crate) async fn a_try_on_a_free_name_succeeds(cx: &Cx) -> Verdict {
@@ -23,7 +23,7 @@ pub(crate) async fn a_try_on_a_free_name_succeeds(cx: &Cx) -> Verdict {
         return Err(Stop::assertion("a free name was busy"));
     };
     cx.ensure_busy(&client, &ask).await?;
-    guard.release().await.or_fail("release")
+    guard.released().await
 }
 
 /// A try on a held name says busy, soon, be the holder this client or another one, and leaves nothing behind.
@@ -42,7 +42,7 @@ pub(crate) async fn a_try_on_a_held_name_is_busy_at_once(cx: &Cx) -> Verdict {
         cx.within(cx.patience().min(ask.ttl / 2), "five tries on a held name", tries)
             .await??;
     }
-    guard.release().await.or_fail("release")?;
+    guard.released().await?;
     cx.until_free("a", cx.patience(), "the release, since tries leave no place")
         .await
 }
@@ -73,7 +73,7 @@ pub(crate) async fn a_try_after_a_drop_succeeds(cx: &Cx) -> Verdict {
         let Some(guard) = tried else {
             return Err(Stop::assertion(format!("busy right after the drop, in round {round}")));
         };
-        guard.release().await.or_fail("release")?;
+        guard.released().await?;
     }
     Ok(())
 }
@@ -88,7 +88,7 @@ pub(crate) async fn a_release_wakes_a_waiter(cx: &Cx) -> Verdict {
         is_pending(&mut waiting, cx.ttl()).await,
         "granted, or failed, while another client held it"
     );
-    guard.release().await.or_fail("release")?;
+    guard.released().await?;
     let acquired = cx
         .soon("the waiter to be granted after the release", waiting)
         .await?
@@ -96,7 +96,7 @@ pub(crate) async fn a_release_wakes_a_waiter(cx: &Cx) -> Verdict {
     let Some(acquired) = acquired else {
         return Err(Stop::assertion("a waiter was told busy"));
     };
-    acquired.release().await.or_fail("release")
+    acquired.released().await
 }
 
 /// The same within one client.
@@ -109,7 +109,7 @@ pub(crate) async fn a_release_wakes_a_waiter_of_the_same_client(cx: &Cx) -> Verd
         is_pending(&mut waiting, Duration::from_millis(100)).await,
         "granted twice, or failed"
     );
-    guard.release().await.or_fail("release")?;
+    guard.released().await?;
     let acquired = cx
         .soon("the waiter to be granted after the release", waiting)
         .await?
@@ -154,7 +154,7 @@ pub(crate) async fn a_wait_times_out_naming_the_holder(cx: &Cx) -> Verdict {
         "the server knows the holder as {known:?}, the error says {:?}",
         error.holder()
     );
-    guard.release().await.or_fail("release")
+    guard.released().await
 }
 
 /// The same among tasks of one client.
@@ -186,7 +186,7 @@ pub(crate) async fn a_wait_behind_the_own_client_times_out(cx: &Cx) -> Verdict {
         error.holder()
     );
     ensure!(took >= time, "a wait of {time:?} ended after {took:?}");
-    guard.release().await.or_fail("release")
+    guard.released().await
 }
 
 /// A waiter that timed out leaves nothing: the lock is free when its holder releases it.
@@ -198,7 +198,7 @@ pub(crate) async fn a_timed_out_wait_leaves_nothing(cx: &Cx) -> Verdict {
         let waited = waiter.acquire(&ask.clone().within(Duration::from_millis(150))).await;
         ensure!(waited.is_err(), "granted while another client held it");
     }
-    guard.release().await.or_fail("release")?;
+    guard.released().await?;
     cx.until_free("a", cx.patience(), "the release, since those who waited have gone")
         .await
 }
@@ -213,7 +213,7 @@ pub(crate) async fn a_wait_for_ever_outlasts_every_ttl(cx: &Cx) -> Verdict {
         is_pending(&mut waiting, 3 * cx.ttl()).await,
         "it ended while the lock was held"
     );
-    guard.release().await.or_fail("release")?;
+    guard.released().await?;
     let acquired = cx.soon("the waiter to be granted", waiting).await?.or_fail("wait")?;
     ensure!(acquired.is_some(), "a waiter was told busy");
     Ok(())
@@ -268,9 +268,7 @@ pub(crate) async fn the_terms_of_the_grant_count(cx: &RawCx) -> Verdict {
 
 /// Those who wait longest come first, give or take a hand-over within a client. By capability.
 pub(crate) async fn waiters_are_served_in_order(cx: &Cx) -> Verdict {
-    if !Capability::Fifo.is_in(cx.observer().await.capabilities()) {
-        return Err(Stop::Skipped(Skip::Undeclared(Capability::Fifo)));
-    }
+    Capability::Fifo.or_skip(cx.observer().await.capabilities())?;
     let ask = cx.ask("a").await;
     let holder = cx.subject().await;
     let guard = cx.hold(&holder, &ask).await?;
@@ -283,19 +281,13 @@ pub(crate) async fn waiters_are_served_in_order(cx: &Cx) -> Verdict {
             // The case has failed already where nobody listens.
             let _ = say.send(number);
             match guard {
-                Some(guard) => guard.release().await.or_fail("release"),
+                Some(guard) => guard.released().await,
                 None => Err(Stop::assertion("a waiter was told busy")),
             }
         }));
-        let queued = async {
-            while cx.status("a").await?.waiting.unwrap_or(0) <= number {
-                sleep(LITTLE).await;
-            }
-            Ok::<_, Stop>(())
-        };
-        cx.soon("the next one to wait at the server", queued).await??;
+        cx.until_places("a", number + 1).await?;
     }
-    guard.release().await.or_fail("release")?;
+    guard.released().await?;
     for expected in 0..4 {
         let next = cx.soon("the next one to be granted", order.recv()).await?;
         ensure!(next == Some(expected), "waiter {next:?} came before waiter {expected}");

@@ -1,59 +1,56 @@
 //! A subject with a defect above its backend. Every other defect leaves it whole.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::backend::{Capabilities, LockStatus};
-use lock_core::{Error, ErrorKind, FencingToken, Result};
-use tokio::time::sleep;
+use lock_core::backend::{Capabilities, DistributedLock, LockStatus};
+use lock_core::{Error, ErrorKind, ReentryKey, Result};
+use tokio::sync::OwnedMutexGuard;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::Defect;
-use crate::subject::{Ask, End, LockerSubject, Patience, State, Subject, SubjectGuard, Task};
+use super::guard::{BrokenGuard, revive};
+use super::reentry::Keys;
+use crate::subject::{Ask, LockerSubject, Patience, Subject, SubjectGuard};
 
 #[derive(Debug)]
 pub(super) struct Broken {
     whole: Arc<LockerSubject>,
+    backend: Arc<dyn DistributedLock>,
     defect: Defect,
     shut_down: AtomicBool,
+    keys: Keys,
+    /// The only key of one that does not look at keys.
+    any_key: ReentryKey,
+    /// The acquires under way.
+    under_way: Arc<Mutex<Vec<Ask>>>,
+    /// Whoever may ask the server for a name.
+    leaders: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
-#[derive(Debug)]
-struct BrokenGuard {
-    /// `None` once it was released or dropped.
-    whole: Option<Box<dyn SubjectGuard>>,
-    defect: Defect,
-    revived: Arc<AtomicBool>,
-}
+type Acquired = Result<Option<Box<dyn SubjectGuard>>>;
 
 impl Broken {
-    pub(super) fn new(whole: Arc<LockerSubject>, defect: Defect) -> Self {
+    pub(super) fn new(backend: Arc<dyn DistributedLock>, defect: Defect) -> Self {
         Self {
-            whole,
+            whole: Arc::new(match defect {
+                Defect::HandOversWithoutEnd => LockerSubject::without_end(backend.clone()),
+                _ => LockerSubject::new(backend.clone()),
+            }),
+            backend,
             defect,
             shut_down: AtomicBool::new(false),
+            keys: Keys::default(),
+            any_key: ReentryKey::new(),
+            under_way: Arc::default(),
+            leaders: Mutex::default(),
         }
     }
 
-    fn guard(&self, name: &str, whole: Box<dyn SubjectGuard>) -> Box<dyn SubjectGuard> {
-        let revived = Arc::new(AtomicBool::new(false));
-        if self.defect == Defect::LateAnswerRevives {
-            tokio::spawn(revive(
-                self.whole.clone(),
-                name.to_owned(),
-                whole.watch(),
-                revived.clone(),
-            ));
-        }
-        Box::new(BrokenGuard {
-            whole: Some(whole),
-            defect: self.defect,
-            revived,
-        })
-    }
-
-    async fn acquire_broken(&self, ask: &Ask) -> Result<Option<Box<dyn SubjectGuard>>> {
+    async fn acquire_broken(&self, ask: &Ask) -> Acquired {
         let (whole, mut ask) = (self.whole.clone(), ask.clone());
         match (self.defect, ask.patience) {
             (Defect::WaitGivesUpAtOnce, Patience::Within(_)) => match whole.acquire(&ask.trying()).await? {
@@ -89,16 +86,129 @@ impl Broken {
                 guard = whole.acquire(&ask) => guard,
                 error = first_failure(&whole, &ask.name) => Err(error),
             },
+            (Defect::PlaceForEachWaiter, _) => LockerSubject::new(self.backend.clone()).acquire(&ask).await,
+            (Defect::TermsOfTheFirstWaiter, _) => {
+                let under_way = UnderWay::new(&self.under_way, &ask);
+                let first = under_way.first(|other| other.name == ask.name).unwrap_or(ask.clone());
+                whole.acquire(&ask.on_the_terms_of(first)).await
+            }
+            _ if ask.reentry.is_some() => self.acquire_with_key(ask).await,
+            _ if ask.minimum.is_some() && self.keeps_the_minimum_itself() => {
+                ask.minimum = None;
+                whole.acquire(&ask).await
+            }
             _ => whole.acquire(&ask).await,
+        }
+    }
+
+    /// For defects of re-entry.
+    async fn acquire_with_key(&self, mut ask: Ask) -> Acquired {
+        let whole = &self.whole;
+        match self.defect {
+            Defect::KeyWaitsForItself => ask.reentry = None,
+            Defect::AnyKeyWillDo => ask.reentry = Some(self.any_key.clone()),
+            Defect::NestedAcquireAsksTheServer => {
+                while whole.status(&ask.name).await.is_err() {
+                    sleep(ask.ttl / 100).await;
+                }
+            }
+            Defect::SuspectIsNotShared if timeout(ask.ttl / 100, whole.status(&ask.name)).await.is_err() => {
+                ask.reentry = None;
+            }
+            Defect::KeyIsLookedUpOnce => {
+                let under_way = UnderWay::new(&self.under_way, &ask);
+                if under_way.first(|other| other.reentry == ask.reentry).is_some() {
+                    ask.reentry = None;
+                }
+                return whole.acquire(&ask).await;
+            }
+            Defect::ContradictionAccepted => {
+                let acquired = whole.acquire(&ask).await;
+                return match acquired {
+                    Err(error) if error.kind() == ErrorKind::Misconfigured => {
+                        let first = self.keys.first_ask(&ask).unwrap_or(ask.clone());
+                        whole.acquire(&ask.on_the_terms_of(first)).await
+                    }
+                    acquired => {
+                        self.keys.remember(&ask);
+                        acquired
+                    }
+                };
+            }
+            Defect::FirstReleaseEndsAll | Defect::LostHoldIsShared => {
+                return self.keys.acquire(&**whole, &ask, self.defect).await;
+            }
+            _ => {}
+        }
+        whole.acquire(&ask).await
+    }
+
+    fn keeps_the_minimum_itself(&self) -> bool {
+        matches!(
+            self.defect,
+            Defect::MinimumNotRefused
+                | Defect::MinimumDiesWithItsClient
+                | Defect::ReleaseWaitsForItsMinimum
+                | Defect::MinimumCountsFromTheRelease
+        )
+    }
+
+    /// The right to ask the server for this name, of which a client has one. `None`: it took too long.
+    async fn lead(&self, ask: &Ask) -> Option<OwnedMutexGuard<()>> {
+        let leader = {
+            let mut leaders = self.leaders.lock().unwrap_or_else(PoisonError::into_inner);
+            leaders.entry(ask.name.clone()).or_default().clone()
+        };
+        match ask.patience {
+            Patience::Try => leader.try_lock_owned().ok(),
+            Patience::Within(time) => timeout(time, leader.lock_owned()).await.ok(),
+            Patience::Forever => Some(leader.lock_owned().await),
+        }
+    }
+}
+
+impl Ask {
+    /// The same, as somebody else would ask for it.
+    fn on_the_terms_of(self, other: Self) -> Self {
+        Self {
+            reentry: self.reentry,
+            patience: self.patience,
+            ..other
+        }
+    }
+}
+
+/// An acquire that is under way for as long as this lives.
+struct UnderWay(Arc<Mutex<Vec<Ask>>>, Ask);
+
+impl UnderWay {
+    fn new(all: &Arc<Mutex<Vec<Ask>>>, ask: &Ask) -> Self {
+        all.lock().unwrap_or_else(PoisonError::into_inner).push(ask.clone());
+        Self(all.clone(), ask.clone())
+    }
+
+    /// The first of those before it.
+    fn first(&self, of: impl Fn(&Ask) -> bool) -> Option<Ask> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all[..all.len() - 1].iter().find(|other| of(other)).cloned()
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = |ask: &Ask| (&ask.name, &ask.label, &ask.reentry) == (&self.1.name, &self.1.label, &self.1.reentry);
+        if let Some(index) = all.iter().position(own) {
+            all.remove(index);
         }
     }
 }
 
 /// The answer to an acquire, whose guard is never released if nobody takes it.
-struct Orphan(Option<Result<Option<Box<dyn SubjectGuard>>>>);
+struct Orphan(Option<Acquired>);
 
 impl Orphan {
-    fn adopt(mut self) -> Result<Option<Box<dyn SubjectGuard>>> {
+    fn adopt(mut self) -> Acquired {
         self.0.take().unwrap_or(Ok(None))
     }
 }
@@ -118,21 +228,43 @@ async fn first_failure(whole: &LockerSubject, name: &str) -> Error {
     }
 }
 
-async fn revive(whole: Arc<LockerSubject>, name: String, end: Task<End>, revived: Arc<AtomicBool>) {
-    if end.await == End::Lost && whole.status(&name).await.is_ok() {
-        revived.store(true, Ordering::SeqCst);
-    }
-}
-
 #[async_trait]
 impl Subject for Broken {
     fn capabilities(&self) -> Capabilities {
         self.whole.capabilities()
     }
 
-    async fn acquire(&self, ask: &Ask) -> Result<Option<Box<dyn SubjectGuard>>> {
-        let acquired = self.acquire_broken(ask).await?;
-        Ok(acquired.map(|whole| self.guard(&ask.name, whole)))
+    fn hand_overs(&self) -> u32 {
+        self.whole.hand_overs()
+    }
+
+    async fn acquire(&self, ask: &Ask) -> Acquired {
+        let leads = self.defect == Defect::PlaceGoesWithItsFirstWaiter && ask.reentry.is_none();
+        let leader = match leads {
+            true => match (self.lead(ask).await, ask.patience) {
+                (Some(leader), _) => Some(leader),
+                (None, Patience::Try) => return Ok(None),
+                (None, _) => return Err(Error::new(ErrorKind::TimedOut, "not acquired in the time given")),
+            },
+            false => None,
+        };
+        let Some(whole) = self.acquire_broken(ask).await? else {
+            return Ok(None);
+        };
+        let mut guard = BrokenGuard::new(whole, self.defect);
+        guard.leader = leader;
+        if self.keeps_the_minimum_itself() {
+            guard.minimum = ask.minimum.map(|minimum| (Instant::now(), minimum));
+        }
+        if self.defect == Defect::LateAnswerRevives {
+            tokio::spawn(revive(
+                self.whole.clone(),
+                ask.name.clone(),
+                guard.watch(),
+                guard.revived.clone(),
+            ));
+        }
+        Ok(Some(Box::new(guard)))
     }
 
     async fn status(&self, name: &str) -> Result<LockStatus> {
@@ -145,84 +277,5 @@ impl Subject for Broken {
             return Ok(());
         }
         self.whole.shutdown().await
-    }
-}
-
-impl BrokenGuard {
-    fn whole(&self) -> &dyn SubjectGuard {
-        self.whole
-            .as_deref()
-            .unwrap_or_else(|| unreachable!("only release and drop, which consume the guard, take it"))
-    }
-
-    fn is_revived(&self) -> bool {
-        self.revived.load(Ordering::SeqCst)
-    }
-}
-
-#[async_trait]
-impl SubjectGuard for BrokenGuard {
-    fn token(&self) -> FencingToken {
-        self.whole().token()
-    }
-
-    fn state(&self) -> State {
-        match self.whole().state() {
-            State::Lost if self.defect == Defect::LostNeverFires || self.is_revived() => State::Held,
-            state => state,
-        }
-    }
-
-    fn valid_for(&self) -> Duration {
-        self.whole().valid_for()
-    }
-
-    async fn lost(&self) {
-        match self.defect {
-            Defect::LostNeverFires => std::future::pending().await,
-            _ => self.whole().lost().await,
-        }
-    }
-
-    fn watch(&self) -> Task<End> {
-        let (watch, defect) = (self.whole().watch(), self.defect);
-        Box::pin(async move {
-            match (watch.await, defect) {
-                (End::Lost, Defect::LostNeverFires) => std::future::pending().await,
-                (End::Released, Defect::LostFiresOnRelease) => End::Lost,
-                (end, _) => end,
-            }
-        })
-    }
-
-    async fn run(&self, work: Task<()>) -> bool {
-        if self.defect == Defect::WorkGoesOnAfterTheLoss {
-            work.await;
-            return true;
-        }
-        self.whole().run(work).await
-    }
-
-    async fn extend(&self, ttl: Duration) -> Result<()> {
-        self.whole().extend(ttl).await
-    }
-
-    async fn release(mut self: Box<Self>) -> Result<()> {
-        let Some(whole) = self.whole.take() else { return Ok(()) };
-        match whole.release().await {
-            Err(error) if error.is_lost() && self.defect == Defect::LossIsNoError => Ok(()),
-            outcome => outcome,
-        }
-    }
-}
-
-impl Drop for BrokenGuard {
-    fn drop(&mut self) {
-        let Some(whole) = self.whole.take() else { return };
-        match self.defect {
-            Defect::DropLeavesTheKey => std::mem::forget(whole),
-            Defect::DropSpawns => drop(tokio::spawn(whole.release())),
-            _ => drop(whole),
-        }
     }
 }

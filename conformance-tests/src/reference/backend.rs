@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::backend::{
-    AcquireRequest, Attempt, Busy, Capabilities, DistributedLock, Hold, HolderId, Lease, LockStatus, ReleaseOptions,
-    ReleaseOutcome, Renewal, Wait,
+    AcquireRequest, Attempt, Busy, Capabilities, DistributedLock, HandOver, Hold, HolderId, Lease, LockStatus,
+    ReleaseOptions, ReleaseOutcome, Renewal, Wait,
 };
 use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 use tokio::time::{sleep, timeout};
 
-use super::server::{Answer, Ask, ReferenceServer};
+use super::server::ReferenceServer;
+use super::state::{Answer, Ask};
 use crate::link::Link;
 use crate::linked::round_trip;
 use crate::mutants::Defect;
@@ -88,7 +89,17 @@ async fn put<T: Send + 'static>(
 #[async_trait]
 impl DistributedLock for ReferenceBackend {
     fn capabilities(&self) -> Capabilities {
-        Capabilities::default().extend().fixed_lease().durable_tokens()
+        let all = Capabilities::default()
+            .extend()
+            .fixed_lease()
+            .fifo()
+            .hand_over()
+            .minimum_hold()
+            .durable_tokens();
+        let mut declared = all;
+        declared.hand_over &= !self.has(Defect::HandOverUndeclared);
+        declared.minimum_hold &= !self.has(Defect::MinimumNotRefused);
+        declared
     }
 
     async fn connect(&self) -> Result<()> {
@@ -113,6 +124,7 @@ impl DistributedLock for ReferenceBackend {
                     request.label()
                 },
                 floor: request.token_floor(),
+                waits: request.wait() != Wait::No,
             };
             let (asked, sent) = (ask.clone(), request.sending());
             let answer = tokio::select! {
@@ -181,6 +193,33 @@ async fn long_given_up(request: &AcquireRequest) {
     sleep(LOOK_AGAIN).await;
 }
 
+impl ReferenceHold {
+    fn has(&self, defect: Defect) -> bool {
+        self.defect == Some(defect)
+    }
+
+    /// What is asked for the one that has it next.
+    fn next(&self, request: &AcquireRequest) -> Ask {
+        let (ttl, label) = match self.has(Defect::HandOverOnTheGiversTerms) {
+            true => (self.ask.ttl, self.ask.label.clone()),
+            false => (request.ttl(), request.label()),
+        };
+        Ask {
+            name: self.ask.name.clone(),
+            holder: match self.has(Defect::HolderIdPerClient) {
+                true => self.ask.holder,
+                false => request.holder(),
+            },
+            ttl,
+            label,
+            floor: request
+                .token_floor()
+                .filter(|_| !self.has(Defect::HandOverIgnoresTheFloor)),
+            waits: false,
+        }
+    }
+}
+
 #[async_trait]
 impl Hold for ReferenceHold {
     fn token(&self) -> FencingToken {
@@ -194,7 +233,7 @@ impl Hold for ReferenceHold {
         };
         let sent = self.lease.sending();
         let renewed = put(&self.server, &self.link, move |server| server.renew(&ask)).await?;
-        let late = self.defect == Some(Defect::RenewalCountsFromTheReply);
+        let late = self.has(Defect::RenewalCountsFromTheReply);
         let sent = if late { self.lease.sending() } else { sent };
         Ok(match renewed {
             true => Renewal::Renewed(self.lease.arm(sent, ttl)?),
@@ -202,12 +241,47 @@ impl Hold for ReferenceHold {
         })
     }
 
-    async fn release(&self, _how: ReleaseOptions) -> Result<ReleaseOutcome> {
+    async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
         let (name, holder) = (self.ask.name.clone(), self.ask.holder);
-        let released = put(&self.server, &self.link, move |server| server.release(&name, holder)).await?;
-        Ok(match released {
+        let releasing = put(&self.server, &self.link, move |server| {
+            server.release(&name, holder, how.keep_for)
+        });
+        Ok(match releasing.await? {
             true => ReleaseOutcome::Released,
             false => ReleaseOutcome::AlreadyLost,
         })
+    }
+
+    async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
+        let (giver, ask, sent) = (self.ask.holder, self.next(next), next.sending());
+        let next_ask = ask.clone();
+        let handed_over = if self.has(Defect::HandOverLetsGo) {
+            self.release(ReleaseOptions::default()).await?;
+            let asking = put(&self.server, &self.link, move |server| server.acquire(&next_ask));
+            match asking.await? {
+                Answer::Granted(token) => Some(token),
+                Answer::Busy { .. } => return Ok(HandOver::Yielded),
+            }
+        } else {
+            put(&self.server, &self.link, move |server| {
+                server.hand_over(giver, &next_ask)
+            })
+            .await?
+        };
+        let Some(token) = handed_over else {
+            return Ok(HandOver::AlreadyLost);
+        };
+        let late = self.has(Defect::HandOverCountsFromTheReply);
+        let armed = next.lease().arm(if late { next.sending() } else { sent }, ask.ttl)?;
+        let (server, link, lease) = (self.server.clone(), self.link.clone(), next.lease().clone());
+        let hold = Self {
+            server,
+            link,
+            defect: self.defect,
+            ask,
+            token,
+            lease,
+        };
+        Ok(HandOver::Granted(Arc::new(hold), armed))
     }
 }

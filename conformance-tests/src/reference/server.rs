@@ -1,15 +1,15 @@
-//! The server: names, who holds them until when, and their tokens.
+//! The server: names, who holds them until when, who waits for them, and their tokens.
 
-use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lock_core::backend::{HolderId, HolderStatus, LockStatus};
+use lock_core::backend::{HolderId, LockStatus};
 use lock_core::{Error, ErrorKind, FencingToken, Result};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::state::{Answer, Ask, Hold, State};
 use crate::harness::Data;
 use crate::mutants::Defect;
 
@@ -20,49 +20,6 @@ pub struct ReferenceServer {
     state: Mutex<State>,
     /// Something was freed.
     pub(super) freed: Notify,
-}
-
-#[derive(Default)]
-struct State {
-    down: bool,
-    names: HashMap<String, Entry>,
-    /// Ids that were released or abandoned.
-    dead: HashSet<HolderId>,
-}
-
-#[derive(Default)]
-struct Entry {
-    hold: Option<Hold>,
-    last_token: u64,
-    /// Only the one whose tokens are of the first asking keeps these.
-    asked: HashMap<HolderId, u64>,
-}
-
-struct Hold {
-    holder: HolderId,
-    label: Option<Arc<str>>,
-    token: FencingToken,
-    expires: Instant,
-}
-
-/// What is asked for.
-#[derive(Clone, Debug)]
-pub(super) struct Ask {
-    pub(super) name: String,
-    pub(super) holder: HolderId,
-    pub(super) ttl: Duration,
-    pub(super) label: Option<Arc<str>>,
-    pub(super) floor: Option<FencingToken>,
-}
-
-/// What is answered.
-#[derive(Clone, Debug)]
-pub(super) enum Answer {
-    Granted(FencingToken),
-    Busy {
-        label: Option<Arc<str>>,
-        expires_in: Duration,
-    },
 }
 
 impl ReferenceServer {
@@ -89,9 +46,12 @@ impl ReferenceServer {
         }
     }
 
+    fn clock(&self, now: Instant) -> u64 {
+        (now - self.started).as_micros().try_into().unwrap_or(u64::MAX)
+    }
+
     pub(super) fn acquire(&self, ask: &Ask) -> Result<Answer> {
         let now = Instant::now();
-        let clock = (now - self.started).as_micros().try_into().unwrap_or(u64::MAX);
         let mut state = self.up()?;
         if state.dead.contains(&ask.holder) {
             return Err(Error::new(ErrorKind::Unexpected, "this holder id is dead"));
@@ -101,7 +61,7 @@ impl ReferenceServer {
             let next = entry.last_token + 1;
             entry.last_token = *entry.asked.entry(ask.holder).or_insert(next).max(&mut entry.last_token);
         }
-        entry.hold.take_if(|hold| hold.expires <= now);
+        entry.forget_what_ended(now);
         if let Some(hold) = &mut entry.hold {
             if hold.holder == ask.holder {
                 if !self.has(Defect::RepeatRearmsNothing) {
@@ -112,28 +72,12 @@ impl ReferenceServer {
             if self.has(Defect::AskersTtlCutsTheHolders) {
                 hold.expires = hold.expires.min(now + ask.ttl);
             }
-            return Ok(Answer::Busy {
-                label: hold.label.clone(),
-                expires_in: hold.expires - now,
-            });
+            return Ok(entry.refuse(ask, now));
         }
-        let floor = ask.floor.map_or(0, FencingToken::as_u64);
-        let token = match self.defect {
-            Some(Defect::TokenOfTheFirstAsking) => entry.asked.get(&ask.holder).copied().unwrap_or_default(),
-            Some(Defect::CounterLostAtRestart) => (entry.last_token + 1).max(floor + 1),
-            Some(Defect::CounterDeletedWithTheHold) => 1.max(floor + 1),
-            _ => (entry.last_token + 1).max(clock).max(floor + 1),
-        };
-        let token =
-            FencingToken::new(token).ok_or_else(|| Error::new(ErrorKind::Unexpected, "all tokens are used up"))?;
-        entry.last_token = token.as_u64();
-        entry.hold = Some(Hold {
-            holder: ask.holder,
-            label: ask.label.clone(),
-            token,
-            expires: now + ask.ttl,
-        });
-        Ok(Answer::Granted(token))
+        if !entry.is_next(ask.holder) && !self.has(Defect::NewcomersComeFirst) {
+            return Ok(entry.refuse(ask, now));
+        }
+        entry.grant(self.defect, ask, self.clock(now), now).map(Answer::Granted)
     }
 
     /// Whether there was a hold to renew.
@@ -146,6 +90,7 @@ impl ReferenceServer {
                 let token = FencingToken::new(entry.last_token.max(1));
                 entry.hold = token.map(|token| Hold {
                     holder: ask.holder,
+                    former: None,
                     label: None,
                     token,
                     expires: now + ask.ttl,
@@ -155,7 +100,7 @@ impl ReferenceServer {
             return Ok(false);
         };
         let expired = hold.expires <= now && !self.has(Defect::ExpiredHoldExtended);
-        if hold.holder != ask.holder || expired {
+        if !self.is_mine(hold, ask.holder) || expired {
             return Ok(false);
         }
         hold.expires = match self.has(Defect::RenewalShortens) {
@@ -165,18 +110,65 @@ impl ReferenceServer {
         Ok(true)
     }
 
-    /// Whether there was a hold to release.
-    pub(super) fn release(&self, name: &str, holder: HolderId) -> Result<bool> {
+    /// Whether there was a hold to release. It is nobody's any more, and stays for as long as it is to be kept.
+    pub(super) fn release(&self, name: &str, holder: HolderId, keep_for: Option<Duration>) -> Result<bool> {
         let now = Instant::now();
         let mut state = self.up()?;
         state.dead.insert(holder);
         let entry = state.names.entry(self.key(name)).or_default();
         let anybodys = self.has(Defect::ReleaseWithoutCompare);
-        let hold = entry.hold.take_if(|hold| anybodys || hold.holder == holder);
+        let hold = entry.hold.take_if(|hold| anybodys || self.may_release(hold, holder));
         if !self.has(Defect::ReleaseWakesNobody) {
             self.freed.notify_waiters();
         }
-        Ok(hold.is_some_and(|hold| hold.expires > now) || self.has(Defect::ReleaseNeverSaysLost))
+        let Some(hold) = hold.filter(|hold| hold.expires > now) else {
+            return Ok(self.has(Defect::ReleaseNeverSaysLost));
+        };
+        entry.hold = keep_for.map(|rest| Hold {
+            holder: HolderId::random(),
+            former: Some(holder),
+            expires: match self.defect {
+                Some(Defect::KeepForIgnored) => now,
+                Some(Defect::KeepForCannotShorten) => hold.expires.max(now + rest),
+                Some(Defect::KeepForCannotProlong) => hold.expires.min(now + rest),
+                _ => now + rest,
+            },
+            ..hold
+        });
+        Ok(true)
+    }
+
+    /// The token of the one that has it next; `None` when the hold was not the giver's.
+    pub(super) fn hand_over(&self, giver: HolderId, next: &Ask) -> Result<Option<FencingToken>> {
+        let now = Instant::now();
+        let mut state = self.up()?;
+        let takes_what_is_free = self.has(Defect::HandOverTakesWhatIsFree);
+        if state.dead.contains(&next.holder) && !takes_what_is_free {
+            return Ok(None);
+        }
+        let entry = state.names.entry(self.key(&next.name)).or_default();
+        entry.forget_what_ended(now);
+        let is_repeated = |hold: &Hold| hold.holder == next.holder;
+        let former_token = match &mut entry.hold {
+            Some(hold) if is_repeated(hold) && !self.has(Defect::RepeatedHandOverIsAnother) => {
+                hold.expires = hold.expires.max(now + next.ttl);
+                return Ok(Some(hold.token));
+            }
+            Some(hold) if hold.holder == giver || is_repeated(hold) || self.has(Defect::HandOverWithoutCompare) => {
+                Some(hold.token)
+            }
+            None if takes_what_is_free => None,
+            _ => return Ok(None),
+        };
+        let mut token = entry.grant(self.defect, next, self.clock(now), now)?;
+        if let Some(hold) = &mut entry.hold {
+            hold.former = Some(giver);
+            if let Some(former) = former_token.filter(|_| self.has(Defect::HandOverKeepsTheToken)) {
+                (hold.token, token) = (former, former);
+            }
+        }
+        state.dead.insert(giver);
+        Ok(Some(token))
     }
 
     pub(super) fn abandon(&self, name: &str, holder: HolderId) -> Result<()> {
@@ -190,26 +182,19 @@ impl ReferenceServer {
         let anybodys = self.has(Defect::AbandonWithoutCompare);
         if let Some(entry) = state.names.get_mut(&self.key(name)) {
             entry.hold.take_if(|hold| anybodys || hold.holder == holder);
+            entry.leave(holder);
         }
         self.freed.notify_waiters();
         Ok(())
     }
 
     pub(super) fn status(&self, name: &str) -> Result<LockStatus> {
-        let now = Instant::now();
         let state = self.up()?;
-        let hold = state.names.get(&self.key(name)).and_then(|entry| entry.hold.as_ref());
-        Ok(hold
-            .filter(|hold| hold.expires > now)
-            .map_or_else(LockStatus::free, |hold| {
-                let holder = HolderStatus::new()
-                    .with_token(hold.token)
-                    .with_expires_in(hold.expires - now);
-                LockStatus::held(match &hold.label {
-                    Some(label) => holder.with_label(label.clone()),
-                    None => holder,
-                })
-            }))
+        let entry = state.names.get(&self.key(name));
+        Ok(entry.map_or_else(
+            || LockStatus::free().with_waiting(0),
+            |entry| entry.status(Instant::now()),
+        ))
     }
 
     pub(super) fn take_away(&self, name: &str) {
@@ -232,6 +217,15 @@ impl ReferenceServer {
             state.names.values_mut().for_each(|entry| entry.last_token = 0);
         }
         state.down = false;
+    }
+
+    fn is_mine(&self, hold: &Hold, holder: HolderId) -> bool {
+        let former_too = self.has(Defect::GiverLivesOn) || self.has(Defect::KeptIdLivesOn);
+        hold.holder == holder || former_too && hold.former == Some(holder)
+    }
+
+    fn may_release(&self, hold: &Hold, holder: HolderId) -> bool {
+        self.is_mine(hold, holder) || self.has(Defect::RepeatedReleaseKeepsAnew) && hold.former == Some(holder)
     }
 
     fn up(&self) -> Result<MutexGuard<'_, State>> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::backend::{Capabilities, DistributedLock, LockStatus};
-use lock_core::{Ended, FencingToken, Guard, HoldState, Locker, Result};
+use lock_core::{Ended, FencingToken, Guard, HoldState, Locker, Release, Result};
 
 use super::{Ask, End, Patience, State, Subject, SubjectGuard, Task};
 use crate::yielding::Yielding;
@@ -17,15 +17,23 @@ pub struct LockerSubject(Locker);
 #[derive(Debug)]
 struct LockerGuard(Guard);
 
+/// Small, so that cases reach the bound soon.
+const HAND_OVERS: u32 = 6;
+
 impl LockerSubject {
     /// A new client of this backend, with more places to be dropped at: see [`Yielding`].
     pub fn new(backend: Arc<dyn DistributedLock>) -> Self {
-        Self(Locker::new(Yielding::new(backend)))
+        Self::from_locker(Locker::new(Yielding::new(backend)))
     }
 
-    /// A locker with options of its own.
+    /// One that passes a lock on among its own callers for ever, which the suite must catch.
+    pub(crate) fn without_end(backend: Arc<dyn DistributedLock>) -> Self {
+        Self(Locker::new(Yielding::new(backend)).with_hand_overs(u32::MAX))
+    }
+
+    /// A locker with options of its own, but for the hand-overs in a row, of which the suite must know.
     pub fn from_locker(locker: Locker) -> Self {
-        Self(locker)
+        Self(locker.with_hand_overs(HAND_OVERS))
     }
 }
 
@@ -35,6 +43,10 @@ impl Subject for LockerSubject {
         self.0.capabilities()
     }
 
+    fn hand_overs(&self) -> u32 {
+        HAND_OVERS
+    }
+
     async fn acquire(&self, ask: &Ask) -> Result<Option<Box<dyn SubjectGuard>>> {
         let mut lock = self.0.lock(&ask.name).ttl(ask.ttl);
         if let Some(label) = &ask.label {
@@ -42,6 +54,12 @@ impl Subject for LockerSubject {
         }
         if ask.fixed {
             lock = lock.fixed_lease();
+        }
+        if let Some(minimum) = ask.minimum {
+            lock = lock.hold_at_least(minimum);
+        }
+        if let Some(key) = &ask.reentry {
+            lock = lock.reentrant(key);
         }
         let guard = match ask.patience {
             Patience::Try => lock.try_acquire().await?,
@@ -102,7 +120,7 @@ impl SubjectGuard for LockerGuard {
         self.0.extend(ttl).await
     }
 
-    async fn release(self: Box<Self>) -> Result<()> {
-        self.0.release().await.map(drop)
+    async fn release(self: Box<Self>) -> Result<Release> {
+        self.0.release().await
     }
 }

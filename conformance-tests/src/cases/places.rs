@@ -1,0 +1,199 @@
+//! The waiters of one client share one place at the server, which lives as long as any of them waits.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::support::{Began, LITTLE, granted};
+use crate::context::Cx;
+use crate::link::Link;
+use crate::subject::SubjectGuard;
+use crate::verdict::{Capability, Stop, Verdict, ensure};
+
+/// Fifty waiters of a client cost the server one entry, where it counts them, and all have their turn, in order.
+pub(crate) async fn local_waiters_share_one_place(cx: &Cx) -> Verdict {
+    const WAITERS: usize = 50;
+    let (holder, client) = (cx.subject().await, cx.subject().await);
+    let ask = cx.ask("a").await;
+    let guard = cx.hold(&holder, &ask).await?;
+    let mut waiting = Vec::new();
+    for _ in 0..WAITERS {
+        waiting.push(Began::acquire(&client, &ask).await);
+    }
+    cx.until_places("a", 1).await?;
+    let places = cx.status("a").await?.waiting.unwrap_or(1);
+    ensure!(
+        places == 1,
+        "{WAITERS} waiters of one client take {places} places at the server"
+    );
+    guard.released().await?;
+    let mut last = None;
+    for number in 0..WAITERS {
+        let next = waiting
+            .remove(0)
+            .granted(cx, &format!("waiter {number} to be granted"))
+            .await?;
+        let token = Some(next.token());
+        ensure!(token > last, "token {token:?} after {last:?}");
+        last = token;
+        ensure!(
+            waiting.iter().all(Began::is_waiting),
+            "while waiter {number} held it, one behind it was granted as well, or failed"
+        );
+        next.released().await?;
+    }
+    cx.until_free("a", cx.patience(), "all have had their turn").await
+}
+
+/// When all who waited have gone, so has their place.
+pub(crate) async fn no_place_outlives_its_waiters(cx: &Cx) -> Verdict {
+    let (holder, client) = (cx.subject().await, cx.subject().await);
+    let ask = cx.ask("a").await;
+    let guard = cx.hold(&holder, &ask).await?;
+    let mut waiting = Vec::new();
+    for _ in 0..6 {
+        waiting.push(Began::acquire(&client, &ask).await);
+    }
+    cx.until_places("a", 1).await?;
+    for waiter in waiting {
+        waiter.drop_it();
+    }
+    let gone = async {
+        while cx.status("a").await?.waiting.is_some_and(|places| places > 0) {
+            sleep(LITTLE).await;
+        }
+        Ok::<_, Stop>(())
+    };
+    cx.soon("the place of those who have gone to be given back", gone)
+        .await??;
+    ensure!(cx.is_held("a").await?, "those who only waited ended the hold");
+    guard.released().await?;
+    cx.until_free("a", cx.patience(), "those who waited had gone").await
+}
+
+/// That the first one's time is up does not cost the others their place before another client. By capability.
+pub(crate) async fn a_place_outlives_a_timeout(cx: &Cx) -> Verdict {
+    place_outlives(cx, Some(Duration::from_millis(600))).await
+}
+
+/// Nor does it when the first one is dropped. By capability.
+pub(crate) async fn a_place_outlives_a_cancel(cx: &Cx) -> Verdict {
+    place_outlives(cx, None).await
+}
+
+/// The first one waits so long, or is dropped.
+async fn place_outlives(cx: &Cx, time: Option<Duration>) -> Verdict {
+    let (holder, client, other) = (cx.subject().await, cx.subject().await, cx.subject().await);
+    Capability::Fifo.or_skip(client.capabilities())?;
+    let ask = cx.ask("a").await;
+    let guard = cx.hold(&holder, &ask).await?;
+    let first = match time {
+        Some(time) => Began::acquire(&client, &ask.clone().within(time)).await,
+        None => Began::acquire(&client, &ask).await,
+    };
+    cx.until_places("a", 1).await?;
+    let second = Began::acquire(&client, &ask).await;
+    let elsewhere = Began::acquire(&other, &ask).await;
+    cx.until_places("a", 2).await?;
+    match time {
+        Some(_) => ensure!(
+            first.end(cx, "the first one's time to be up").await?.is_err(),
+            "granted while it was held"
+        ),
+        None => first.drop_it(),
+    }
+    // What is to be told to the server of it has been by then.
+    sleep(Duration::from_millis(50)).await;
+    guard.released().await?;
+    let next = second.end(cx, "the one behind the first one to be granted").await?;
+    ensure!(
+        elsewhere.is_waiting(),
+        "a client that came later was granted before the one whose first one had left"
+    );
+    granted(next)?.released().await?;
+    elsewhere
+        .granted(cx, "the client that came later to be granted")
+        .await?
+        .released()
+        .await
+}
+
+/// A grant is on the terms of the one who gets it, whoever waited first: for longer than that one, and for less.
+pub(crate) async fn the_winner_has_its_own_terms(cx: &Cx) -> Verdict {
+    let long = cx.long_ttl().await;
+    for (left, won) in [(cx.ttl(), long), (long, cx.ttl())] {
+        let (holder, client) = (cx.subject().await, cx.subject().await);
+        let ask = cx.ask("a").await;
+        let guard = cx.hold(&holder, &ask).await?;
+        let first = Began::acquire(&client, &ask.clone().ttl(left).label("who left")).await;
+        cx.until_places("a", 1).await?;
+        let winner = Began::acquire(&client, &ask.clone().ttl(won).label("the winner")).await;
+        first.drop_it();
+        sleep(LITTLE).await;
+        guard.released().await?;
+        let guard = winner.granted(cx, "the one who is still there to be granted").await?;
+        ensure_winners_terms(cx, &*guard, left, won).await?;
+        guard.released().await?;
+    }
+    Ok(())
+}
+
+async fn ensure_winners_terms(cx: &Cx, guard: &dyn SubjectGuard, left: Duration, won: Duration) -> Verdict {
+    let status = cx.status("a").await?;
+    let [holder] = status.holders.as_slice() else {
+        return Err(Stop::assertion(format!("one holds it, and {status:?}")));
+    };
+    let label = holder.label.as_deref();
+    ensure!(
+        label.is_none_or(|label| label == "the winner"),
+        "the winner's label became {label:?}"
+    );
+    ensure!(
+        holder.token.is_none_or(|token| token == guard.token()),
+        "the winner's token {} became {:?}",
+        guard.token(),
+        holder.token
+    );
+    if cx.observer().await.capabilities().session_renewal {
+        return Ok(());
+    }
+    // A server may count in coarse steps, far smaller than what tells the two apart.
+    let longest = won + cx.timing().tick + Duration::from_millis(100);
+    for (whose, rest) in [
+        ("the server's", holder.expires_in),
+        ("the guard's", Some(guard.valid_for())),
+    ] {
+        ensure!(
+            rest.is_none_or(|rest| rest <= longest && (rest > left || left > won)),
+            "of the winner's ttl of {won:?}, {rest:?} are left by {whose} clock; that of the one who left was {left:?}"
+        );
+    }
+    Ok(())
+}
+
+/// A grant that was under way on the terms of one who has gone meanwhile is the next one's. Where a hold can be handed
+/// over, it ends up on the next one's terms; elsewhere to acquire anew would cost the place, and the old ones may show.
+pub(crate) async fn a_grant_to_one_who_left_is_the_next_ones(cx: &Cx) -> Verdict {
+    let link = Link::new();
+    let (holder, client) = (cx.subject().await, cx.subject_through(&link).await);
+    let ask = cx.ask("a").await;
+    let (left, won) = (cx.long_ttl().await, cx.ttl());
+    let guard = cx.hold(&holder, &ask).await?;
+    let first = Began::acquire(&client, &ask.clone().ttl(left).label("who left")).await;
+    cx.until_places("a", 1).await?;
+    let winner = Began::acquire(&client, &ask.clone().ttl(won).label("the winner")).await;
+    link.hold_replies_after(0);
+    guard.released().await?;
+    cx.soon("an answer of the server to be on its way", link.holding())
+        .await?;
+    first.drop_it();
+    sleep(LITTLE).await;
+    link.heal();
+    let guard = winner.granted(cx, "the one who is still there to be granted").await?;
+    cx.ensure_busy(&holder, &ask).await?;
+    if Capability::HandOver.is_in(client.capabilities()) {
+        ensure_winners_terms(cx, &*guard, left, won).await?;
+    }
+    guard.released().await?;
+    cx.until_free("a", cx.patience(), "the release").await
+}
