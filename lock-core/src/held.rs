@@ -18,7 +18,6 @@ use crate::keeper::Keeper;
 use crate::locker::Server;
 use crate::observe::{self, Asked, Renewed};
 use crate::plan::Plan;
-#[cfg(shuttle)]
 use crate::plant::{Plant, is_planted};
 use crate::queue::{Answer, Progress, Turn, Waiting};
 use crate::sync::time::{Instant, sleep, timeout};
@@ -162,9 +161,7 @@ impl Held {
 
     /// One more share, unless the last one has gone.
     pub(crate) fn share(&self) -> bool {
-        let one_more = |guards| (guards > 0).then_some(guards + 1);
-        #[cfg(shuttle)]
-        let one_more = |guards| one_more(guards).or(is_planted(Plant::SharesWhatHasEnded).then_some(1));
+        let one_more = |guards| (guards > 0 || is_planted(Plant::SharesWhatHasEnded)).then_some(guards + 1);
         self.guards
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more)
             .is_ok()
@@ -198,10 +195,7 @@ impl Held {
         let (hold, ttl) = (self.hold.clone(), self.plan.ttl);
         {
             let mut renewing = self.renewing.lock();
-            let stopped = renewing.stopped;
-            #[cfg(shuttle)]
-            let stopped = stopped && !is_planted(Plant::RenewsAfterRelease);
-            if stopped {
+            if renewing.stopped && !is_planted(Plant::RenewsAfterRelease) {
                 return asked;
             }
             observe::asked(Asked::Renew);

@@ -10,7 +10,6 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use crate::clock::Lookout;
 use crate::error::{Error, ErrorKind, Result};
 use crate::held::{Held, RenewalPlan, Slot};
-#[cfg(shuttle)]
 use crate::plant::{Plant, is_planted};
 use crate::queue::Progress;
 use crate::sync::time::Instant;
@@ -145,7 +144,6 @@ impl Keeper {
     /// Waits until nothing is left to do but to look after holds.
     pub(crate) async fn drained(&self) {
         loop {
-            #[cfg(shuttle)]
             if is_planted(Plant::LooksBeforeItListens) && self.pending() > 0 {
                 self.idle.notified().await;
             }

@@ -86,7 +86,6 @@ mod name;
 mod observe;
 mod place;
 mod plan;
-#[cfg(shuttle)]
 mod plant;
 mod queue;
 mod reentry;

@@ -13,7 +13,6 @@ use crate::limits::Limits;
 use crate::locker::Inner;
 use crate::observe::{self, Asked};
 use crate::plan::{Patience, Plan};
-#[cfg(shuttle)]
 use crate::plant::{Plant, is_planted};
 use crate::queue::{Answer, Progress, Turn, Waiting};
 use crate::sync::oneshot;
@@ -291,7 +290,6 @@ pub(crate) enum Granted {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        #[cfg(shuttle)]
         if is_planted(Plant::LeavesLateGrant) {
             return;
         }

@@ -1,8 +1,13 @@
-//! Bugs, one for each race, that the tests of races have to find: without them nobody knows whether they find any.
+//! Bugs, one for each race, that the tests of races have to find: without them nobody knows whether they find any. In
+//! every other build than theirs there are none.
 
-use std::cell::Cell;
+#[cfg(shuttle)]
+pub(crate) use self::planted::is_planted;
+#[cfg(shuttle)]
+pub use self::planted::plant;
 
 /// A planted bug.
+#[cfg_attr(not(shuttle), expect(unreachable_pub, reason = "the tests of races see it"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
     /// A renewal does not ask whether the release has begun.
@@ -19,16 +24,28 @@ pub enum Plant {
     LeavesLateGrant,
 }
 
-thread_local! {
-    /// Shuttle runs all tasks of a test on one thread.
-    static PLANTED: Cell<Option<Plant>> = const { Cell::new(None) };
+#[cfg(not(shuttle))]
+pub(crate) const fn is_planted(_: Plant) -> bool {
+    false
 }
 
-/// From here on, this bug is there, and no other.
-pub fn plant(plant: Option<Plant>) {
-    PLANTED.set(plant);
-}
+#[cfg(shuttle)]
+mod planted {
+    use std::cell::Cell;
 
-pub(crate) fn is_planted(plant: Plant) -> bool {
-    PLANTED.get() == Some(plant)
+    use super::Plant;
+
+    thread_local! {
+        /// Shuttle runs all tasks of a test on one thread.
+        static PLANTED: Cell<Option<Plant>> = const { Cell::new(None) };
+    }
+
+    /// From here on, this bug is there, and no other.
+    pub fn plant(plant: Option<Plant>) {
+        PLANTED.set(plant);
+    }
+
+    pub(crate) fn is_planted(plant: Plant) -> bool {
+        PLANTED.get() == Some(plant)
+    }
 }

@@ -10,7 +10,6 @@ use crate::clock::Time;
 use crate::error::{Error, ErrorKind, Lost, LostCause, Result};
 use crate::name::LockName;
 use crate::observe;
-#[cfg(shuttle)]
 use crate::plant::{Plant, is_planted};
 use crate::sync::time::{Instant, sleep_until};
 use crate::sync::{Arc, Handle, Mutex, MutexGuard, Notify, Ordering};
@@ -191,7 +190,6 @@ impl Lease {
                 record.term_end = Some(end);
                 record.clear_suspicion(sent);
             }
-            #[cfg(shuttle)]
             Phase::Releasing if is_planted(Plant::AnswerRevives) => record.phase = Phase::Live,
             Phase::Releasing | Phase::Released => {
                 return Err(Error::new(ErrorKind::Lost, "the hold was released meanwhile").with_name(&self.0.name));
