@@ -84,7 +84,7 @@
 //! ```text
 //! ACL SETUSER app reset on >PASSWORD
 //!     ~polylock:* ~{polylock:* ~{*}:fence:polylock:* ~{*}:queue:polylock:* &polylock:*
-//!     +del +eval +evalsha +exists +get +getrange +pexpire +pexpireat +ping +pttl +publish +pubsub|numsub
+//!     +del +eval +evalsha +exists +get +pexpire +pexpireat +ping +pttl +publish +pubsub|numsub
 //!     +set +subscribe +time +zadd +zcard +zcount +zrange +zrangebyscore +zrank +zrem +zrevrange
 //!     +zrevrangebyscore +zscore
 //! ```

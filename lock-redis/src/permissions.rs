@@ -6,11 +6,10 @@ use crate::config::RedisConfig;
 const CONNECTION: [&str; 4] = ["eval", "evalsha", "ping", "subscribe"];
 
 /// Of the scripts: a script may run what its user may. A test reads the scripts.
-const SCRIPTS: [&str; 21] = [
+const SCRIPTS: [&str; 20] = [
     "del",
     "exists",
     "get",
-    "getrange",
     "pexpire",
     "pexpireat",
     "pttl",

@@ -31,7 +31,10 @@ async fn a_clock_set_back_lengthens_no_hold_and_whoever_asks_shortens_none() {
     let hold = take(&backend, "a").await;
     clock.set(-HOUR_NANOS).expect("it is set");
     // It looks at its clock between requests; Valkey does so less often.
-    until("the server has seen it", async || world.rest("a").await > TTL + 1000 * SECOND).await;
+    until("the server has seen it", async || {
+        world.rest("a").await > TTL + 1000 * SECOND
+    })
+    .await;
     // An asker whose own ttl is short.
     let (other, _control) = request("a", SECOND);
     busy(&world.backend(), &other).await;
@@ -65,6 +68,30 @@ async fn the_longest_term_that_a_holder_asked_for_is_remembered() {
     let rest = world.rest("a").await;
     assert!(rest <= 20 * TTL && rest > 10 * TTL, "{rest:?}: the extension counts");
     assert!(release(&hold).await);
+}
+
+#[tokio::test]
+async fn a_clock_set_back_keeps_no_name_for_longer_than_its_minimum() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let Some((world, clock)) = world_with_a_clock().await else {
+        return;
+    };
+    let keep = 2 * SECOND;
+    let hold = take(&world.backend(), "a").await;
+    let first = Waiter::queued(&world, &world.backend(), "a", TTL).await;
+    let start = Instant::now();
+    let how = ReleaseOptions::default().keep_for(keep);
+    assert_eq!(hold.release(how).await.expect("an answer"), ReleaseOutcome::Released);
+    clock.set(-HOUR_NANOS).expect("it is set");
+    // Whoever comes then asks the server to keep the name for it, once it is over.
+    let second = Waiter::queued(&world, &world.backend(), "a", TTL).await;
+    let next = first.granted().await;
+    assert!(start.elapsed() >= keep);
+    assert!(next.token() > hold.token() && second.is_waiting());
+    assert!(release(&next).await);
+    assert!(release(&second.granted().await).await);
 }
 
 #[tokio::test]

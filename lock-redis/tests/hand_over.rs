@@ -208,3 +208,28 @@ async fn who_comes_first_while_a_name_is_kept_has_it_before_a_stranger() {
     assert!(release(&hold).await);
     assert!(release(&second.granted().await).await);
 }
+
+#[tokio::test]
+async fn who_comes_when_a_kept_name_is_reserved_for_one_that_hangs_waits_for_the_grace_alone() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let grace = 2 * SECOND;
+    let backend = lock_redis::RedisBackend::new(world.config().with_grace(grace)).expect("a good configuration");
+    let (keep, start) = (Duration::from_millis(300), Instant::now());
+    let hold = take(&backend, "a").await;
+    let hung = Hung::queued(&world, "a", TTL).await;
+    assert_eq!(kept(&hold, keep).await, ReleaseOutcome::Released);
+    tokio::time::sleep(keep).await;
+    let late = Waiter::queued(&world, &backend, "a", TTL).await;
+    let next = late.granted().await;
+    let waited = start.elapsed();
+    assert!(waited >= keep + grace, "{waited:?}");
+    assert!(
+        waited < keep + grace + 3 * SECOND / 2,
+        "{waited:?}: it looked a grace too late"
+    );
+    assert_eq!(world.queue("a").await, [hung.waiter.id()]);
+    assert!(release(&next).await);
+}

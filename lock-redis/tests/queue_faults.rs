@@ -121,7 +121,7 @@ async fn a_reply_swallowed_while_waiting_is_made_up_for() {
         client.proxy.connections() > 1 && waiter.request.last_busy().is_some()
     })
     .await;
-    assert_eq!(world.queue("a").await, [id.clone()]);
+    assert_eq!(world.queue("a").await, std::slice::from_ref(&id));
 
     // The answer to its confirm.
     client.swallow_next(&id);

@@ -18,8 +18,7 @@ if redis.call('SET', KEYS[1], grant, 'NX', 'PX', ttl) then
   return token
 end
 
--- Long enough for the longest value of ours.
-local value = redis.call('GETRANGE', KEYS[1], 0, 511)
+local value = redis.call('GET', KEYS[1])
 local id, stored, term = string.match(value, '^(%w+) (%d+) (%d+)')
 if id == holder and stored ~= '0' then
   -- include prolong.lua
@@ -27,18 +26,17 @@ if id == holder and stored ~= '0' then
 end
 
 local left = redis.call('PTTL', KEYS[1])
+local now_ms = math.floor(tonumber(now) / 1000)
+local kept_until = id and tonumber(string.match(id, '^kept(%d+)$'))
 if id and #id == 32 and left > tonumber(term) then
   -- The server's clock was set back. Nobody ever asked for a longer term than this.
   left = tonumber(term)
   redis.call('PEXPIRE', KEYS[1], left)
-end
-local now_ms = math.floor(tonumber(now) / 1000)
-local kept_until = id and tonumber(string.match(id, '^kept(%d+)$'))
-if kept_until and kept_until > now_ms + tonumber(term) then
-  -- Set back here, too. It is written down, or every asker would begin the term anew.
-  kept_until, left = now_ms + tonumber(term), tonumber(term)
-  value = 'kept' .. string.format('%028.0f', kept_until) .. string.sub(value, #id + 1)
-  redis.call('SET', KEYS[1], value, 'PX', left)
+  if kept_until then
+    kept_until = now_ms + math.max(0, left - (ARGV[7] or 0))
+    value = string.format('kept%028.0f', kept_until) .. string.sub(value, 33)
+    redis.call('SET', KEYS[1], value, 'KEEPTTL')
+  end
 end
 local granted = id == holder
 if kept_until and kept_until <= now_ms then
@@ -53,6 +51,8 @@ if granted then
   if inbox then redis.call('ZREM', KEYS[3], place, '>' .. place) end
   return token
 end
+-- Long enough for the longest of ours.
+value = string.sub(value, 1, 512)
 if not inbox then return {value, left, -1} end
 
 for _, ended in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], 0, now_ms)) do
@@ -83,8 +83,8 @@ if kept_until and kept_until > now_ms then
   local kept_ms = kept_until - now_ms
   if left >= 0 and left < kept_ms + ARGV[7] then redis.call('PEXPIRE', KEYS[1], kept_ms + ARGV[7]) end
   left = kept_ms
-elseif stored == '0' and ahead > 0 then
-  -- It is offered to one of those ahead.
+elseif (stored == '0' or kept_until) and ahead > 0 then
+  -- It is offered to one of those ahead, or reserved for the first.
   ahead = ahead - 1
 end
 return {value, left, ahead}

@@ -4,7 +4,7 @@
 -- name taken in ms or "", "1" to leave a tombstone or "".
 -- 1: the hold was the holder's and has ended. 0: it was not.
 local holder, grace, place = ARGV[1], tonumber(ARGV[2]), ARGV[1] .. ' ' .. ARGV[3]
-local value = redis.pcall('GETRANGE', KEYS[1], 0, 511)
+local value = redis.pcall('GET', KEYS[1]) or ''
 if type(value) == 'table' then
   if not string.find(value.err, 'WRONGTYPE', 1, true) then return value end
   value = ''

@@ -5,7 +5,7 @@
 -- The token: granted. Nothing: the hold was not the giver's. 0: the next holder id is dead.
 local HOUR_MS = 3600000
 local holder, ttl, floor = ARGV[1], ARGV[2], ARGV[4]
-local value = redis.call('GETRANGE', KEYS[1], 0, 511)
+local value = redis.call('GET', KEYS[1]) or ''
 local id, stored = string.match(value, '^(%w+) (%d+) ')
 if id == holder and stored ~= '0' then
   -- include prolong.lua
