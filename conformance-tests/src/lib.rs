@@ -114,7 +114,7 @@
 //! run it with more threads than cores (`RUST_TEST_THREADS=8`).
 //!
 //! # Who tests the suite
-//! [`mutants`]: backends and subjects with one bug each, every one a bug of a real library. Each must be caught by the
+//! [`mutants`]: backends and subjects with one bug each, most of them bugs of real libraries. Each must be caught by the
 //! case named for it, by an assertion, while the others pass; and the [`reference`](mod@reference) that they are made
 //! from passes everything.
 //!

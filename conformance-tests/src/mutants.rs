@@ -1,7 +1,7 @@
 //! Broken backends and broken subjects: what the suite must catch, or it proves nothing.
 //!
-//! Each differs from the [reference](crate::reference) in one place, with a bug that a real library has or had, and
-//! each has a case that is named for it. [`prove`] runs one through all cases.
+//! Each differs from the [reference](crate::reference) in one place, most of them with a bug that a real library has or
+//! had, and each has a case that is named for it. [`prove`] runs one through all cases.
 
 use std::sync::Arc;
 
@@ -150,8 +150,7 @@ macro_rules! __for_each_mutant {
 
             /// A hand-over that nobody declared: core would give up a hold that it takes for released.
             mutant_hand_over_undeclared HandOverUndeclared a_hand_over_passes_the_hold_on;
-            /// A hand-over changes the holder's id alone, so that both have the same token (reserved permits, sold as
-            /// fencing tokens).
+            /// A hand-over changes the holder's id alone, so that both have the same token.
             mutant_hand_over_keeps_the_token HandOverKeepsTheToken tokens_grow_over_a_hand_over;
             /// The token of a hand-over comes from the counter alone.
             mutant_hand_over_ignores_the_floor HandOverIgnoresTheFloor tokens_grow_over_a_hand_over;
@@ -175,7 +174,7 @@ macro_rules! __for_each_mutant {
             mutant_keep_for_cannot_prolong KeepForCannotProlong a_released_name_is_kept;
             /// A kept name ends with its ttl at the earliest: expiry moves forward only, even here.
             mutant_keep_for_cannot_shorten KeepForCannotShorten a_name_is_kept_no_longer_than_asked;
-            /// A kept name is still its holder's (ShedLock's row with `lock_until`).
+            /// A kept name is still its holder's.
             mutant_kept_id_lives_on KeptIdLivesOn a_kept_names_holder_is_retired;
             /// A release that is repeated after a lost reply keeps the name anew.
             mutant_repeated_release_keeps_anew RepeatedReleaseKeepsAnew a_repeated_release_keeps_no_longer;
@@ -214,7 +213,7 @@ macro_rules! __for_each_mutant {
             /// A release that is dropped half-way is forgotten.
             mutant_dropped_release_is_forgotten DroppedReleaseIsForgotten a_release_is_dropped_during_a_hand_over;
 
-            /// Each waiter has an entry of its own at the server (Curator and kazoo: a node for each thread).
+            /// Each waiter has an entry of its own at the server (Curator's recipe: a node for each thread).
             mutant_place_for_each_waiter PlaceForEachWaiter local_waiters_share_one_place;
             /// The waiters' place goes with the one who took it.
             mutant_place_goes_with_its_first_waiter PlaceGoesWithItsFirstWaiter a_place_outlives_a_cancel;
@@ -225,7 +224,7 @@ macro_rules! __for_each_mutant {
 
             /// There is no re-entry: the holder's key waits for itself.
             mutant_key_waits_for_itself KeyWaitsForItself a_key_shares_its_hold;
-            /// The first release ends what all share (rslock and redlock: one id for a lock object).
+            /// The first release ends what all share.
             mutant_first_release_ends_all FirstReleaseEndsAll a_shared_hold_ends_with_its_last_guard;
             /// A nested acquire asks the server whether the hold still stands.
             mutant_nested_acquire_asks_the_server NestedAcquireAsksTheServer a_nested_acquire_asks_no_server;
@@ -233,11 +232,11 @@ macro_rules! __for_each_mutant {
             mutant_suspect_is_not_shared SuspectIsNotShared a_nested_acquire_while_suspect_is_no_deadlock;
             /// The key is looked up when an acquire begins, and not again when its turn comes.
             mutant_key_is_looked_up_once KeyIsLookedUpOnce two_acquires_with_one_key_are_no_deadlock;
-            /// Re-entry is by client instead of by key (Redisson and Spring: by thread).
+            /// Re-entry is by client instead of by key.
             mutant_any_key_will_do AnyKeyWillDo another_key_waits;
             /// A nested acquire gets what there is, whatever it asked for.
             mutant_contradiction_accepted ContradictionAccepted contradicting_options_are_refused;
-            /// A key shares its hold even after that was lost (Redisson: a re-entry count beside the key).
+            /// A key shares its hold even after that was lost.
             mutant_lost_hold_is_shared LostHoldIsShared a_lost_hold_is_not_shared;
 
             /// A minimum hold that the backend cannot keep is left out instead of refused.
