@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use benchmarks_load::Result;
 use clap::Parser;
@@ -40,6 +41,9 @@ struct Cli {
     /// Only the workloads with this in their names
     #[arg(long)]
     only: Option<String>,
+    /// Only this subject: to profile it
+    #[arg(long)]
+    subject: Option<String>,
     /// How many rounds are counted, at least 9; one more comes first that is not
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u16).range(9..=99))]
     rounds: u16,
@@ -69,7 +73,12 @@ fn main() -> ExitCode {
 async fn measure(cli: &Cli) -> Result<bool> {
     let mut all_there = true;
     for backend in &cli.backends {
-        let plan = run::Plan::new(cli.quick, cli.rounds, cli.only.as_deref());
+        let plan = run::Plan {
+            rounds: cli.rounds.into(),
+            time: Duration::from_millis(if cli.quick { 100 } else { 500 }),
+            only: cli.only.clone(),
+            subject: cli.subject.clone(),
+        };
         let arena = Arena::start(*backend).await?;
         let results = run::run(&arena, &plan).await?;
         drop(arena);

@@ -47,8 +47,9 @@ const PEERS: [Peer; 7] = [
     },
 ];
 
-/// How long a peer may take to do what it was told, besides the time of a round.
+/// How long a peer may take to get ready, and by how much it may be late with a round.
 const PATIENCE: Duration = Duration::from_secs(20);
+const LATE: Duration = Duration::from_secs(5);
 
 /// Those of one backend, each with its process, or why there is none.
 pub(crate) struct Peers(Vec<(&'static Peer, Started)>);
@@ -138,7 +139,7 @@ impl Contender for Remote {
 
     async fn round(&mut self, time: Duration) -> Result<Figures> {
         let order = format!("round {} {}", self.name, time.as_millis());
-        let answer = self.order(&order, PATIENCE + time).await?;
+        let answer = self.order(&order, time + LATE).await?;
         let figure = |(unit, value): (String, Value)| Ok((unit.parse()?, value.as_f64().ok_or("no number")?));
         answer.into_iter().map(figure).collect()
     }

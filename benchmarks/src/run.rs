@@ -14,20 +14,15 @@ use crate::workload::{self, Workload};
 #[derive(Debug)]
 pub(crate) struct Plan {
     /// The rounds that count.
-    rounds: usize,
-    time: Duration,
-    only: Option<String>,
+    pub(crate) rounds: usize,
+    /// Of a plain round.
+    pub(crate) time: Duration,
+    /// What is in the names of the workloads.
+    pub(crate) only: Option<String>,
+    pub(crate) subject: Option<String>,
 }
 
 impl Plan {
-    pub(crate) fn new(quick: bool, rounds: u16, only: Option<&str>) -> Self {
-        Self {
-            rounds: rounds.into(),
-            time: Duration::from_millis(if quick { 100 } else { 500 }),
-            only: only.map(Into::into),
-        }
-    }
-
     fn workloads(&self) -> Vec<Workload> {
         let wanted = |workload: &Workload| {
             let only = self.only.as_deref().unwrap_or_default();
@@ -49,7 +44,10 @@ pub(crate) async fn run(arena: &Arena, plan: &Plan) -> Result<Results> {
         left_out: Vec::new(),
     };
     for workload in plan.workloads() {
-        let entries = arena.entries(workload).await;
+        let mut entries = arena.entries(workload).await;
+        if let Some(subject) = &plan.subject {
+            entries.retain(|entry| entry.subject == *subject);
+        }
         if !entries.is_empty() {
             eprintln!("{} {workload} ...", results.backend);
             play(workload, entries, plan, &mut results).await;
