@@ -9,23 +9,26 @@ use crate::goals::goals;
 use crate::results::{LeftOut, Results, Row};
 use crate::workload;
 
+mod brief;
 mod chart;
 pub(crate) mod docs;
 
 /// One object a line for each figure.
 pub(crate) fn json(results: &Results) -> String {
     let line = |row: &Row| {
-        let object = json!({
-            "backend": results.backend,
-            "workload": row.workload,
-            "subject": row.subject,
-            "unit": row.unit.name(),
-            "median": row.median(),
-            "best": row.best(),
-            "worst": row.worst(),
-            "rounds": row.values.len(),
-        });
-        format!("{object}\n")
+        // In this order, for those who read it themselves.
+        let fields = [
+            ("backend", json!(results.backend)),
+            ("workload", json!(row.workload)),
+            ("subject", json!(row.subject)),
+            ("unit", json!(row.unit.name())),
+            ("median", json!(row.median())),
+            ("best", json!(row.best())),
+            ("worst", json!(row.worst())),
+            ("rounds", json!(row.values.len())),
+        ];
+        let fields = fields.map(|(name, value)| format!("\"{name}\":{value}"));
+        format!("{{{}}}\n", fields.join(","))
     };
     results.rows.iter().map(line).collect()
 }

@@ -63,6 +63,8 @@ pub(crate) async fn run(arena: &Arena, plan: &Plan) -> Result<Results> {
 }
 
 async fn play(workload: Workload, entries: Vec<Entry>, plan: &Plan, results: &mut Results) {
+    let first_row = results.rows.len();
+    let order: Vec<String> = entries.iter().map(|entry| entry.subject.clone()).collect();
     let mut rounds = Rounds {
         workload,
         playing: Vec::new(),
@@ -87,6 +89,8 @@ async fn play(workload: Workload, entries: Vec<Entry>, plan: &Plan, results: &mu
             contender.leave().await;
         }
     }
+    // They came as the rounds did.
+    results.rows[first_row..].sort_by_key(|row| order.iter().position(|subject| *subject == row.subject));
 }
 
 struct Rounds<'a> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use benchmarks_load::Result;
 use clap::ValueEnum;
 
-use super::{chart, text};
+use super::{brief, chart, text};
 use crate::arena::Backend;
 use crate::results::Results;
 
@@ -24,7 +24,28 @@ pub(crate) fn write(results: &Results) -> Result<()> {
     let (heading, rest) = body.split_once("\n\n").unwrap_or((&body, ""));
     let section = format!("{heading}\n\n![{}]({chart})\n\n{rest}", results.backend);
     replace(&docs.join(&chart), &chart::svg(results))?;
-    replace(&page, &compose(&former, &section))
+    replace(&page, &compose(&former, &section))?;
+    // The one that most people ask about.
+    if results.backend == Backend::Redis.name() {
+        let readme = docs.join("../README.md");
+        replace(
+            &readme,
+            &between(&fs::read_to_string(&readme)?, &brief::table(results))?,
+        )?;
+    }
+    Ok(())
+}
+
+/// Where the README has its figures.
+const BEGIN: &str = "<!-- written by benchmarks -->\n";
+const END: &str = "<!-- end -->";
+
+fn between(readme: &str, table: &str) -> Result<String> {
+    let found = readme
+        .split_once(BEGIN)
+        .and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
+    let (before, after) = found.ok_or("the README has no place for the figures")?;
+    Ok(format!("{before}{BEGIN}{table}{END}{after}"))
 }
 
 const INTRODUCTION: &str = include_str!("introduction.md");
@@ -64,6 +85,14 @@ fn replace(path: &PathBuf, text: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_readmes_figures_are_replaced_alone() {
+        let readme = format!("before\n{BEGIN}old\n{END}\nafter\n");
+        let replaced = between(&readme, "new\n").unwrap();
+        assert_eq!(replaced, format!("before\n{BEGIN}new\n{END}\nafter\n"));
+        assert!(between("nothing", "new").is_err());
+    }
 
     #[test]
     fn the_other_sections_stay() {

@@ -1,0 +1,70 @@
+//! The few figures of the README.
+
+use benchmarks_load::Unit;
+
+use super::{markdown, number};
+use crate::results::Results;
+
+const SUBJECTS: [&str; 7] = [
+    "polylock",
+    "bare",
+    "poll-10ms",
+    "rslock",
+    "rueidislock",
+    "redsync",
+    "redisson",
+];
+
+const FIGURES: [(&str, Unit, &str); 5] = [
+    ("own-1", Unit::PairsPerSecond, "1 task, its own lock: pairs/s"),
+    ("own-64", Unit::PairsPerSecond, "64 tasks, each its own: pairs/s"),
+    ("one-16", Unit::PairsPerSecond, "16 tasks, one lock: pairs/s"),
+    ("one-16", Unit::Share, "... smallest by largest share"),
+    ("handoff-128", Unit::MicrosMedian, "128 clients, hand-off: us, median"),
+];
+
+/// The medians; nothing where nothing was measured.
+pub(super) fn table(results: &Results) -> String {
+    let measured = |subject: &&str| {
+        FIGURES
+            .iter()
+            .any(|(workload, unit, _)| results.row(workload, subject, *unit).is_some())
+    };
+    let subjects: Vec<&str> = SUBJECTS.into_iter().filter(measured).collect();
+    let mut header = vec![""];
+    header.extend(&subjects);
+    let mut table = markdown(&header);
+    for (workload, unit, what) in FIGURES {
+        let figure = |subject: &&str| results.row(workload, subject, unit).map(|row| number(row.median()));
+        let figures = subjects.iter().map(|subject| figure(subject).unwrap_or_default());
+        table.add_row(std::iter::once(what.to_owned()).chain(figures));
+    }
+    format!("{table}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::results::tests::row;
+
+    #[test]
+    fn shows_those_that_were_measured() {
+        let results = Results {
+            backend: "redis".into(),
+            command: String::new(),
+            date: String::new(),
+            versions: Vec::new(),
+            rows: vec![
+                row("own-1", "polylock", Unit::PairsPerSecond, &[9.0]),
+                row("one-16", "redsync", Unit::Share, &[0.5]),
+            ],
+            left_out: Vec::new(),
+        };
+        let table = table(&results);
+        assert!(
+            table.contains("polylock") && table.contains("redsync") && !table.contains("rslock"),
+            "{table}"
+        );
+        assert!(table.contains("9.00") && table.contains("0.50"), "{table}");
+    }
+}
