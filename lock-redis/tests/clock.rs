@@ -140,25 +140,3 @@ async fn a_step_forward_ends_holds_and_places_and_waiters_come_back() {
     let last = take(&world.backend(), "a").await;
     assert!(last.token() > next.token());
 }
-
-#[tokio::test]
-async fn a_kept_name_is_kept_no_longer_after_a_step_back() {
-    if testbed::skip_offline() {
-        return;
-    }
-    let Some((world, clock)) = world_with_a_clock().await else {
-        return;
-    };
-    let hold = take(&world.backend(), "a").await;
-    let keep = 3 * SECOND;
-    let outcome = hold.release(ReleaseOptions::default().keep_for(keep)).await;
-    assert_eq!(outcome.expect("an answer"), ReleaseOutcome::Released);
-    clock.set(-HOUR_NANOS).expect("it is set");
-    for _ in 0..3 {
-        busy(&world.backend(), &request("a", TTL).0).await;
-        let waiter = Waiter::queued(&world, &world.backend(), "a", TTL).await;
-        let rest = world.rest("a").await;
-        assert!(rest <= keep + SECOND, "{rest:?}");
-        drop(waiter);
-    }
-}

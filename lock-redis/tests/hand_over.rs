@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use lock_core::backend::{
     AcquireRequest, DistributedLock, HandOver, Hold, ReleaseOptions, ReleaseOutcome, Renewal, RequestOptions, Terms,
+    Wait,
 };
 use lock_core::{ErrorKind, FencingToken, HoldState};
 use support::waiter::{Hung, Waiter};
@@ -232,4 +233,26 @@ async fn who_comes_when_a_kept_name_is_reserved_for_one_that_hangs_waits_for_the
     );
     assert_eq!(world.queue("a").await, [hung.waiter.id()]);
     assert!(release(&next).await);
+}
+
+#[tokio::test]
+async fn waiters_of_different_graces_do_not_keep_a_name_for_each_other() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let hold = take(&world.backend(), "a").await;
+    assert_eq!(kept(&hold, SECOND).await, ReleaseOutcome::Released);
+    let patient = lock_redis::RedisBackend::new(world.config().with_grace(3 * SECOND)).expect("a good configuration");
+    let waiter = Waiter::queued(&world, &patient, "a", TTL).await;
+    let others = world.backend();
+    let asking = tokio::spawn(async move {
+        loop {
+            let (request, _control) = RequestOptions::new(name("a"), Terms::new(TTL)).wait(Wait::No).start();
+            others.acquire(&request).await.expect("an answer");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    assert!(release(&waiter.granted().await).await);
+    asking.abort();
 }

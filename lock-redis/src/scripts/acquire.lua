@@ -28,15 +28,15 @@ end
 local left = redis.call('PTTL', KEYS[1])
 local now_ms = math.floor(tonumber(now) / 1000)
 local kept_until = id and tonumber(string.match(id, '^kept(%d+)$'))
-if id and #id == 32 and left > tonumber(term) then
-  -- The server's clock was set back. Nobody ever asked for a longer term than this.
+if kept_until and kept_until > now_ms + tonumber(term) then
+  -- The server's clock was set back. Written down, or every asker would begin the term anew.
+  left, kept_until = tonumber(term), now_ms + tonumber(term)
+  value = string.format('kept%028.0f', kept_until) .. string.sub(value, 33)
+  redis.call('SET', KEYS[1], value, 'PX', left)
+elseif id and #id == 32 and not kept_until and left > tonumber(term) then
+  -- Set back. Nobody ever asked for a longer term than this. (A kept name may last for the grace of any waiter more.)
   left = tonumber(term)
   redis.call('PEXPIRE', KEYS[1], left)
-  if kept_until then
-    kept_until = now_ms + math.max(0, left - (ARGV[7] or 0))
-    value = string.format('kept%028.0f', kept_until) .. string.sub(value, 33)
-    redis.call('SET', KEYS[1], value, 'KEEPTTL')
-  end
 end
 local granted = id == holder
 if kept_until and kept_until <= now_ms then
