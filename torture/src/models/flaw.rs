@@ -78,6 +78,17 @@ flaws! {
     RefreshKeepsAll breaks ENTRIES_END,
     /// A process hands over to its own as long as it likes.
     HandsOverForEver breaks HEAD_NOT_STARVED,
+    /// After a connection was cut its waiters do not ask anew.
+    NotAskedAfterACut breaks HUNG_COSTS_GRACE,
+    // Of minimum holds.
+    /// A release frees the name, whatever it is to be kept for.
+    KeepForgotten breaks KEPT_IN_TIME,
+    /// A name that was kept is reserved for nobody.
+    KeptForAnyone breaks HEAD_NOT_STARVED,
+    /// A name is kept until a moment of the server's clock, even if that is set back.
+    KeptNotRepaired breaks SOMEBODY_AWAKE,
+    /// A kept name still carries its holder's id, and a late renewal finds it.
+    KeptIsRenewed breaks DEAD_STAY_DEAD,
     // Of ZooKeeper's sessions.
     /// An answered heartbeat is taken to prolong the session by itself.
     BeatProvesItself breaks ONE_BELIEVER,

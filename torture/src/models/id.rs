@@ -33,6 +33,17 @@ impl Ids {
         self.0 & (1 << id.0) != 0
     }
 
+    /// Whether anything of this client is in it.
+    pub fn contains_any_of(self, client: usize) -> bool {
+        let all = (1 << Id::PER_CLIENT) - 1;
+        self.0 & (all << (client * usize::from(Id::PER_CLIENT))) != 0
+    }
+
+    /// Removes it.
+    pub fn remove(&mut self, id: Id) {
+        self.0 &= !(1 << id.0);
+    }
+
     /// Adds it.
     pub fn insert(&mut self, id: Id) {
         self.0 |= 1 << id.0;

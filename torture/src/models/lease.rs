@@ -16,7 +16,7 @@ use super::properties::*;
 use super::request::{Reply, Request};
 use super::resource::Resource;
 use super::server::Server;
-use super::time::Time;
+use super::time::{Time, units};
 
 mod steps;
 
@@ -37,6 +37,8 @@ pub struct LeaseModel {
     pub lag: u16,
     /// How many requests arrive twice.
     pub repeats: u8,
+    /// For how long a release keeps the name taken; 0: not at all.
+    pub keeps: u16,
     /// Whether clients give up an acquire that is not answered, and abandon it.
     pub gives_up: bool,
     /// Whether acquires take places and are offered the name: asking again is refreshing, and confirming.
@@ -58,6 +60,8 @@ pub struct State {
     back: u16,
     /// Whether an asker left a hold as it was although it outlasted every term.
     outlasted: bool,
+    /// Whether a request of somebody who had ended was taken for a holder's.
+    revived: bool,
     server: Server<Time>,
     mail: BTreeSet<Mail>,
     clients: Vec<Client>,
@@ -145,6 +149,7 @@ impl Model for LeaseModel {
             lag: 0,
             back: 0,
             outlasted: false,
+            revived: false,
             server: Server::default(),
             mail: BTreeSet::new(),
             clients: vec![
@@ -231,7 +236,11 @@ impl Model for LeaseModel {
             Action::Renew(index) => self.renew(&mut state, index),
             Action::Read(index) | Action::Write(index) => self.work(&mut state, index),
             Action::Release(index) => {
-                state.send(Request::Release(state.id(index)));
+                let id = state.id(index);
+                state.send(match self.keeps {
+                    0 => Request::Release(id),
+                    time => Request::Keep { id, time: units(time) },
+                });
                 state.done = (state.done + 1).min(2);
                 state.go_on(index);
             }
@@ -270,8 +279,9 @@ impl Model for LeaseModel {
             }));
             properties.push(Property::always(DEAD_STAY_DEAD, |_, state: &State| {
                 let places = state.server.places.iter().map(|place| place.holder);
-                let mut ids = places.chain(state.server.holder(state.server_now()).map(|hold| hold.holder));
-                !ids.any(|id| state.ended.contains(id))
+                let holder = state.server.holder(state.server_now());
+                let holder = holder.filter(|hold| hold.kept.is_none()).map(|hold| hold.holder);
+                !state.revived && !places.chain(holder).any(|id| state.ended.contains(id))
             }));
         }
         properties

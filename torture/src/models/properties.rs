@@ -17,5 +17,8 @@ pub const HUNG_COSTS_GRACE: &str = "one hung waiter costs one grace";
 /// Nobody who came later is served first, unless a hold or an offer had expired, or within the bound of hand-overs.
 pub const HEAD_NOT_STARVED: &str = "the head of the queue is not starved";
 
+/// A name that is kept is granted to nobody before its time.
+pub const KEPT_IN_TIME: &str = "a minimum hold is kept";
+
 /// To be reached: two holds have done their work and were released. A model that cannot shows nothing.
 pub const TWO_HOLDS_DONE: &str = "two holds done";

@@ -1,6 +1,8 @@
-//! The queue at the server: places, offers with a grace, the confirm, the stand-by, hand-overs within a process.
+//! The queue at the server: places, offers with a grace, the confirm, the stand-by, hand-overs within a process, names
+//! that are kept for a minimum time.
 //!
-//! What may go wrong with a request is the [lease](super::lease)'s matter, so here each is answered at once. What the
+//! Processes may also be cut off, which the server notices, and come back; its clock may be set back. What may go wrong
+//! with a request is the [lease](super::lease)'s matter, so here each is answered at once. What the
 //! server says unasked may get lost, processes may hang and come back at any moment, and one that never comes back is
 //! a dead one. Everybody else is in time: time does not pass while a process that runs has something to do. Hence
 //! waiting can be measured, and "somebody is always awake" is a bound and no hope.
@@ -14,9 +16,9 @@ use super::check::Flawed;
 use super::flaw::Flaw;
 use super::id::{Id, Ids, letter};
 use super::properties::*;
-use super::request::{Request, Wake};
+use super::request::{Reply, Request, Wake};
 use super::server::Server;
-use super::time::{STEP, Time};
+use super::time::{STEP, Time, units};
 
 mod steps;
 
@@ -28,6 +30,8 @@ pub const GRACE: u16 = 10;
 pub const REFRESH: u16 = 20;
 /// How long a place lives without that.
 pub const PLACE: u16 = 40;
+/// For how long a name is kept.
+pub const KEEP: u16 = 20;
 /// How many times a process may hand over in a row.
 pub const IN_A_ROW: u8 = 1;
 
@@ -44,6 +48,12 @@ pub struct QueueModel {
     pub hangs: u8,
     /// How many of the server's messages get lost.
     pub losses: u8,
+    /// How many times a process's connection is cut, and what the server said to it lost.
+    pub cuts: u8,
+    /// How many times a release keeps the name.
+    pub keeps: u8,
+    /// How far the server's clock is set back, once; 0: never.
+    pub set_back: u16,
     /// Whether waiters may give up.
     pub gives_up: bool,
     /// Whether holders may hand over.
@@ -61,6 +71,13 @@ pub struct State {
     processes: Vec<Process>,
     hung: u8,
     lost: u8,
+    cut: u8,
+    kept: u8,
+    /// How far the server's clock is ahead of everybody's, until it is set back.
+    ahead: u16,
+    /// Until when the name was promised to stay taken, and whether that was broken.
+    promised: Time,
+    broken: bool,
     /// How long the name has been unattended while a waiter ran.
     idle: u16,
     /// The processes that wait, in the order of their coming.
@@ -79,6 +96,8 @@ struct Process {
     run: u8,
     phase: Phase,
     runs: bool,
+    /// Whether it is cut off, of those that do not run.
+    is_cut: bool,
     /// Whether it ran all the time since it came.
     steady: bool,
     /// When it last asked.
@@ -107,14 +126,20 @@ pub enum Action {
     Abandon(usize),
     /// A holder releases.
     Release(usize),
+    /// A holder releases, and the name is kept.
+    Keep(usize),
     /// A holder hands over to the next waiter of its process.
     HandOver(usize),
     /// A holder sees that its lease has ended.
     Notice(usize),
     /// A process stops running.
     Hang(usize),
-    /// A process runs again.
+    /// A process's connection breaks.
+    Cut(usize),
+    /// A process runs again, or has a connection again.
     Resume(usize),
+    /// The server's clock is set back.
+    SetBack,
     /// The server's message arrives.
     Deliver(Wake<Time>),
     /// The server's message does not arrive.
@@ -130,6 +155,7 @@ impl Model for QueueModel {
             run: 0,
             phase: Phase::Out,
             runs: true,
+            is_cut: false,
             steady: true,
             asked: Time(0),
         };
@@ -140,6 +166,11 @@ impl Model for QueueModel {
             processes: vec![process; self.processes],
             hung: 0,
             lost: 0,
+            cut: 0,
+            kept: 0,
+            ahead: self.set_back,
+            promised: Time(0),
+            broken: false,
             idle: 0,
             order: Vec::new(),
             lapsed: false,
@@ -161,6 +192,9 @@ impl Model for QueueModel {
             if state.hung < self.hangs {
                 actions.push(Action::Hang(index));
             }
+            if state.cut < self.cuts {
+                actions.push(Action::Cut(index));
+            }
             match process.phase {
                 Phase::Out if process.run < self.runs => actions.push(Action::Ask(index)),
                 Phase::Out => {}
@@ -176,6 +210,9 @@ impl Model for QueueModel {
                 Phase::Holds { ends, .. } if rules::has_expired(ends, state.now) => actions.push(Action::Notice(index)),
                 Phase::Holds { in_a_row, .. } => {
                     actions.push(Action::Release(index));
+                    if state.kept < self.keeps {
+                        actions.push(Action::Keep(index));
+                    }
                     let may = in_a_row < IN_A_ROW || self.flaw == Some(Flaw::HandsOverForEver);
                     if self.hands_over && may && process.run + 1 < self.runs {
                         actions.push(Action::HandOver(index));
@@ -191,6 +228,9 @@ impl Model for QueueModel {
             if state.lost < self.losses {
                 actions.push(Action::Lose(*wake));
             }
+        }
+        if state.ahead > 0 {
+            actions.push(Action::SetBack);
         }
         if all_in_time && state.now.0 < self.until {
             actions.push(Action::Tick);
@@ -214,6 +254,15 @@ impl Model for QueueModel {
                 state.done = (state.done + 1).min(2);
                 state.go_out(index);
             }
+            Action::Keep(index) => {
+                let (id, time) = (last.id(index), units(KEEP));
+                if self.answer(&mut state, Request::Keep { id, time }) == Reply::Done {
+                    state.promised = Time(state.now.0 + KEEP);
+                }
+                state.kept += 1;
+                state.done = (state.done + 1).min(2);
+                state.go_out(index);
+            }
             Action::HandOver(index) => self.hand_over(&mut state, index),
             Action::Notice(index) => state.go_out(index),
             Action::Hang(index) => {
@@ -221,7 +270,15 @@ impl Model for QueueModel {
                 state.processes[index].runs = false;
                 state.processes[index].steady = false;
             }
-            Action::Resume(index) => state.processes[index].runs = true,
+            Action::Cut(index) => {
+                state.cut += 1;
+                let process = &mut state.processes[index];
+                (process.runs, process.is_cut, process.steady) = (false, true, false);
+                state.server.deaf.insert(Id::new(index, 0));
+                state.wakes.retain(|wake| wake.id().client() != index);
+            }
+            Action::Resume(index) => self.resume(&mut state, index),
+            Action::SetBack => state.ahead = 0,
             Action::Deliver(wake) => {
                 state.wakes.remove(&wake);
                 self.woken(&mut state, wake);
@@ -246,23 +303,35 @@ impl Model for QueueModel {
             Property::always(TOKENS_INCREASE, |_, state: &State| !state.regressed),
             Property::always(DEAD_STAY_DEAD, |_, state: &State| {
                 let places = state.server.places.iter().map(|place| place.holder);
-                let mut ids = places.chain(state.server.holder(state.now).map(|hold| hold.holder));
-                !ids.any(|id| state.ended.contains(id))
+                let holder = state.server.holder(state.server_now());
+                let holder = holder.filter(|hold| hold.kept.is_none()).map(|hold| hold.holder);
+                !places.chain(holder).any(|id| state.ended.contains(id))
             }),
-            Property::always(ENTRIES_END, |_, state: &State| {
+            Property::always(ENTRIES_END, |model: &Self, state: &State| {
                 let asked = |id: Id| state.processes[id.client()].asked;
-                let after = |time: Time, term: u16| Time(time.0 + term);
+                // By the server's clock as it was before it was set back.
+                let after = |time: Time, term: u16| Time(time.0 + model.set_back + term);
                 let mut places = state.server.places.iter();
                 places.all(|place| place.expires <= after(asked(place.holder), PLACE))
-                    && state.server.hold.as_ref().is_none_or(|hold| match hold.token {
-                        Some(_) => hold.expires <= after(asked(hold.holder), TTL),
-                        None => hold.expires <= after(state.now, GRACE),
-                    })
+                    && state
+                        .server
+                        .hold
+                        .as_ref()
+                        .is_none_or(|hold| match (hold.token, hold.kept) {
+                            (_, Some(_)) => hold.expires <= after(state.now, KEEP + 2 * GRACE),
+                            (Some(_), None) => hold.expires <= after(asked(hold.holder), TTL),
+                            (None, None) => hold.expires <= after(state.now, GRACE),
+                        })
             }),
+            Property::always(KEPT_IN_TIME, |_, state: &State| !state.broken),
             Property::always(HEAD_NOT_STARVED, |_, state: &State| !state.starved),
-            Property::always(SOMEBODY_AWAKE, |_, state: &State| state.idle <= GRACE + REFRESH),
-            Property::always(HUNG_COSTS_GRACE, |_, state: &State| {
-                state.hung > 1 || state.lost > 0 || state.idle <= GRACE
+            Property::always(SOMEBODY_AWAKE, |model: &Self, state: &State| {
+                // Who asks first after a step back repairs what was promised before.
+                let repaired = if model.set_back > 0 { KEEP + GRACE } else { 0 };
+                state.idle <= GRACE + REFRESH + repaired
+            }),
+            Property::always(HUNG_COSTS_GRACE, |model: &Self, state: &State| {
+                state.hung > 1 || state.lost > 0 || model.set_back > 0 || state.idle <= GRACE
             }),
             Property::sometimes(TWO_HOLDS_DONE, |_, state: &State| state.done >= 2),
         ]
@@ -275,10 +344,13 @@ impl Model for QueueModel {
             Action::Ask(index) => format!("{} asks", who(index)),
             Action::Abandon(index) => format!("{} gives up", who(index)),
             Action::Release(index) => format!("{} releases", who(index)),
+            Action::Keep(index) => format!("{} releases, and the name is kept for {KEEP}", who(index)),
             Action::HandOver(index) => format!("{} hands over to its next", who(index)),
             Action::Notice(index) => format!("{} sees that its lease has ended", who(index)),
             Action::Hang(index) => format!("{} hangs", who(index)),
+            Action::Cut(index) => format!("{} is cut off", who(index)),
             Action::Resume(index) => format!("{} goes on", who(index)),
+            Action::SetBack => format!("the server's clock is set back by {}", self.set_back),
             Action::Deliver(wake) => format!("{} arrives", wake_text(wake)),
             Action::Lose(wake) => format!("{} gets lost", wake_text(wake)),
         }

@@ -26,6 +26,13 @@ pub enum Request {
     },
     /// Ends a hold. The id is dead from then on.
     Release(Id),
+    /// The same, but the name stays taken.
+    Keep {
+        /// Who asks.
+        id: Id,
+        /// For how long from now.
+        time: Duration,
+    },
     /// Undoes whatever the id has. It is dead from then on.
     Abandon(Id),
     /// Passes a hold on within a process.
@@ -67,7 +74,8 @@ impl Request {
     /// Whose it is; of a hand-over, the giver's.
     pub fn id(self) -> Id {
         match self {
-            Self::Acquire { id, .. } | Self::Renew { id, .. } | Self::Release(id) | Self::Abandon(id) => id,
+            Self::Acquire { id, .. } | Self::Renew { id, .. } | Self::Keep { id, .. } => id,
+            Self::Release(id) | Self::Abandon(id) => id,
             Self::HandOver { from, .. } => from,
         }
     }
@@ -88,6 +96,7 @@ impl fmt::Display for Request {
             Self::Acquire { id, ttl, .. } => write!(f, "acquire({id}, {})", ttl.as_millis()),
             Self::Renew { id, ttl } => write!(f, "renew({id}, {})", ttl.as_millis()),
             Self::Release(id) => write!(f, "release({id})"),
+            Self::Keep { id, time } => write!(f, "keep({id}, {})", time.as_millis()),
             Self::Abandon(id) => write!(f, "abandon({id})"),
             Self::HandOver { from, to, ttl } => write!(f, "hand_over({from}, {to}, {})", ttl.as_millis()),
         }

@@ -20,12 +20,14 @@ pub struct Server<T> {
     pub stored: u64,
     /// The tombstones.
     pub dead: Ids,
+    /// Whose processes the server cannot reach, and knows it: their inboxes have no subscriber.
+    pub deaf: Ids,
 }
 
-/// A hold, or an offer that its waiter has not confirmed yet.
+/// A hold, or an offer that its waiter has not confirmed yet, or what keeps a name taken after a hold.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Hold<T> {
-    /// Whose it is.
+    /// Whose it is, or was.
     pub holder: Id,
     /// `None`: offered.
     pub token: Option<u64>,
@@ -33,6 +35,8 @@ pub struct Hold<T> {
     pub expires: T,
     /// The longest that its holder has asked to hold it for at once.
     pub term: Duration,
+    /// Nobody's any more: until then the name is kept, and from then until it ends it is the first waiter's.
+    pub kept: Option<T>,
 }
 
 /// A place in the queue.
@@ -51,10 +55,20 @@ pub struct Settings {
     pub grace: Duration,
     /// How long a place lives without a refresh.
     pub place: Duration,
+    /// The longest that any place lives.
+    pub longest_place: Duration,
     /// Whether ended ids leave tombstones. Without, requests must arrive in order.
     pub tombstones: bool,
     /// What is wrong with it.
     pub flaw: Option<Flaw>,
+}
+
+/// In which way whatever an id has ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Release,
+    Keep(Duration),
+    Abandon,
 }
 
 impl<T: Moment> Server<T> {
@@ -70,8 +84,12 @@ impl<T: Moment> Server<T> {
         let reply = match request {
             Request::Acquire { id, ttl, waits } => self.acquire((id, ttl, waits), (now, clock), set),
             Request::Renew { id, ttl } => self.renew(id, ttl, now, set),
-            Request::Release(id) => self.end(id, false, now, set, wakes),
-            Request::Abandon(id) => self.end(id, true, now, set, wakes),
+            Request::Release(id) => self.end(id, End::Release, now, set, wakes),
+            Request::Keep { id, .. } if set.flaw == Some(Flaw::KeepForgotten) => {
+                self.end(id, End::Release, now, set, wakes)
+            }
+            Request::Keep { id, time } => self.end(id, End::Keep(time), now, set, wakes),
+            Request::Abandon(id) => self.end(id, End::Abandon, now, set, wakes),
             Request::HandOver { from, to, ttl } => self.hand_over(from, to, ttl, (now, clock), set),
         };
         debug_assert!(
@@ -87,12 +105,25 @@ impl<T: Moment> Server<T> {
         self.hold.as_ref().filter(|hold| !rules::has_expired(hold.expires, now))
     }
 
+    /// When somebody who was answered "busy" has to look for himself, and how many come before.
+    pub fn taken(&self, id: Id, now: T) -> Option<(T, usize)> {
+        let hold = self.hold.as_ref()?;
+        let ahead = self.places.iter().position(|place| place.holder == id)?;
+        match hold.kept.filter(|kept| !rules::has_expired(*kept, now)) {
+            Some(kept) => Some((kept, ahead)),
+            // It is offered to one of those ahead, or reserved for one.
+            None if hold.token.is_none() || hold.kept.is_some() => Some((hold.expires, ahead.saturating_sub(1))),
+            None => Some((hold.expires, ahead)),
+        }
+    }
+
     fn acquire(&mut self, (id, ttl, waits): (Id, Duration, bool), (now, clock): (T, u64), set: &Settings) -> Reply {
         if self.dead.contains(id) {
             return Reply::Dead;
         }
+        let next = self.next(now, None);
         if let Some(hold) = &mut self.hold {
-            if rules::is_mine(&hold.holder, &id) {
+            if hold.is_held_by(id) {
                 hold.prolong(now, ttl);
                 return self.confirm((id, hold_token(self)), clock, set);
             }
@@ -101,10 +132,17 @@ impl<T: Moment> Server<T> {
                 Some(Flaw::AskerCutsHolder) => hold.expires = rules::repaired(hold.expires, now, ttl),
                 _ => hold.expires = rules::repaired(hold.expires, now, hold.term),
             }
-            if waits {
-                self.wait(id, now, set);
+            if set.flaw != Some(Flaw::KeptNotRepaired) {
+                hold.kept = hold.kept.map(|kept| rules::repaired(kept, now, hold.term));
             }
-            return Reply::Busy;
+            let is_reserved = hold.kept.is_some_and(|kept| rules::has_expired(kept, now));
+            if !(hold.is_offered_to(id) || is_reserved && rules::may_take(&id, next.as_ref())) {
+                if waits {
+                    hold.reserve(now, set);
+                    self.wait(id, now, set);
+                }
+                return Reply::Busy;
+            }
         }
         // Free: after an expiry whoever asks first is awake, and gets it. A release offers it to the next instead.
         self.hold = Some(Hold::new(id, None, now, ttl));
@@ -135,6 +173,10 @@ impl<T: Moment> Server<T> {
             Some(place) => place.expires = expires,
             None => self.places.push(Place { holder: id, expires }),
         }
+        // From before the clock was set back.
+        for place in &mut self.places {
+            place.expires = rules::repaired(place.expires, now, set.longest_place);
+        }
         if set.flaw == Some(Flaw::RefreshKeepsAll) {
             self.places.iter_mut().for_each(|place| place.expires = expires);
         }
@@ -144,7 +186,9 @@ impl<T: Moment> Server<T> {
         if set.flaw == Some(Flaw::RenewalResurrects) && self.hold.is_none() {
             self.hold = Some(Hold::new(id, Some(self.stored), now, ttl));
         }
-        let Some(hold) = self.hold.as_mut().filter(|hold| rules::is_mine(&hold.holder, &id)) else {
+        let finds_kept = set.flaw == Some(Flaw::KeptIsRenewed);
+        let is_mine = |hold: &&mut Hold<T>| hold.is_mine(id) || finds_kept && rules::is_mine(&hold.holder, &id);
+        let Some(hold) = self.hold.as_mut().filter(is_mine) else {
             return Reply::NotYours;
         };
         match set.flaw {
@@ -159,7 +203,8 @@ impl<T: Moment> Server<T> {
         Reply::Done
     }
 
-    fn end(&mut self, id: Id, abandons: bool, now: T, set: &Settings, wakes: &mut Vec<Wake<T>>) -> Reply {
+    fn end(&mut self, id: Id, how: End, now: T, set: &Settings, wakes: &mut Vec<Wake<T>>) -> Reply {
+        let abandons = how == End::Abandon;
         if set.tombstones && !(abandons && set.flaw == Some(Flaw::NoTombstone)) {
             self.dead.insert(id);
         }
@@ -167,29 +212,54 @@ impl<T: Moment> Server<T> {
         self.places.retain(|place| place.holder != id);
         let left = self.places.len() < waited;
         let deletes_any = set.flaw == Some(Flaw::DeletesWithoutCompare);
-        let hold = self
-            .hold
-            .take_if(|hold| deletes_any || rules::is_mine(&hold.holder, &id));
-        match &self.hold {
-            _ if hold.is_some() => self.offer(now, set, wakes),
-            // Perhaps that was the stand-by: there must be one as long as nobody has confirmed.
-            Some(offer) if left && offer.token.is_none() && set.flaw != Some(Flaw::StandByNotRelieved) => {
-                let until = offer.expires;
-                self.tell_stand_by(offer.holder, until, now, set, wakes);
-            }
+        let hold = self.hold.take_if(|hold| deletes_any || hold.is_mine(id));
+        let had_it = hold.is_some();
+        match (hold, how, &self.hold) {
+            (Some(hold), End::Keep(time), _) => self.keep(hold, time, now, set, wakes),
+            (Some(_), ..) => self.offer(now, set, wakes),
+            (None, _, Some(hold)) if left => self.relieve(hold, now, set, wakes),
             // Whoever was to look has gone without looking. No offer: its grace might be wasted on who let one lapse.
-            None if left && set.flaw != Some(Flaw::LeavesAFreeName) => {
-                let head = self.next(now, None);
-                let looks = [head, self.next(now, head).filter(|_| head.is_some())];
-                wakes.extend(looks.into_iter().flatten().map(|id| Wake::StandBy(id, now)));
-            }
+            (None, _, None) if left && set.flaw != Some(Flaw::LeavesAFreeName) => self.tell_two([now, now], now, wakes),
             _ => {}
         }
-        if abandons || hold.is_some() {
+        if abandons || had_it {
             Reply::Done
         } else {
             Reply::NotYours
         }
+    }
+
+    /// The first two are to look again, at these times.
+    fn tell_two(&self, at: [T; 2], now: T, wakes: &mut Vec<Wake<T>>) {
+        let head = self.next(now, None);
+        let looks = [head, self.next(now, head).filter(|_| head.is_some())];
+        let told = looks.into_iter().zip(at);
+        wakes.extend(told.filter_map(|(id, at)| Some(Wake::StandBy(id?, at))));
+    }
+
+    /// Somebody has left who was perhaps to look: there must be another one as long as nobody has confirmed.
+    fn relieve(&self, hold: &Hold<T>, now: T, set: &Settings, wakes: &mut Vec<Wake<T>>) {
+        let (ends, is_offer) = (hold.kept.unwrap_or(hold.expires), hold.token.is_none());
+        match set.flaw {
+            Some(Flaw::StandByNotRelieved) if is_offer => {}
+            _ if is_offer => self.tell_stand_by(hold.holder, ends, now, set, wakes),
+            _ => self.tell_two([ends, rules::prolonged(ends, ends, set.grace)], now, wakes),
+        }
+    }
+
+    /// The hold has ended, and the name stays taken.
+    fn keep(&mut self, hold: Hold<T>, time: Duration, now: T, set: &Settings, wakes: &mut Vec<Wake<T>>) {
+        let (kept, term) = (rules::prolonged(now, now, time), time + set.grace);
+        let is_reserved = self.next(now, None).is_some() && set.flaw != Some(Flaw::KeptForAnyone);
+        let reserved = rules::prolonged(now, now, term);
+        let (expires, kept) = (if is_reserved { reserved } else { kept }, Some(kept));
+        self.hold = Some(Hold {
+            expires,
+            term,
+            kept,
+            ..hold
+        });
+        self.tell_two([kept.unwrap_or(now), reserved], now, wakes);
     }
 
     /// The name has become free while it was somebody's: offers it to whose turn it is.
@@ -215,7 +285,8 @@ impl<T: Moment> Server<T> {
 
     /// Whose turn it is, apart from one who is offered it already.
     fn next(&self, now: T, apart_from: Option<Id>) -> Option<Id> {
-        let others = self.places.iter().filter(|place| Some(place.holder) != apart_from);
+        let may_be = |id: Id| Some(id) != apart_from && !self.deaf.contains_any_of(id.client());
+        let others = self.places.iter().filter(|place| may_be(place.holder));
         rules::who_is_next(others.map(|place| (place.holder, Some(place.expires))), now)
     }
 
@@ -226,11 +297,11 @@ impl<T: Moment> Server<T> {
         let Some(hold) = &mut self.hold else {
             return Reply::NotYours;
         };
-        if rules::is_mine(&hold.holder, &to) {
+        if hold.is_held_by(to) {
             hold.prolong(now, ttl);
             return self.confirm((to, hold_token(self)), clock, set);
         }
-        if !rules::is_mine(&hold.holder, &from) {
+        if !hold.is_mine(from) && !hold.is_offered_to(to) {
             return Reply::NotYours;
         }
         let token = hold.token.filter(|_| set.flaw == Some(Flaw::HandOverKeepsToken));
@@ -254,6 +325,27 @@ impl<T: Moment> Hold<T> {
             token,
             expires,
             term,
+            kept: None,
+        }
+    }
+
+    fn is_mine(&self, id: Id) -> bool {
+        self.kept.is_none() && rules::is_mine(&self.holder, &id)
+    }
+
+    fn is_held_by(&self, id: Id) -> bool {
+        self.is_mine(id) && self.token.is_some()
+    }
+
+    fn is_offered_to(&self, id: Id) -> bool {
+        self.is_mine(id) && self.token.is_none()
+    }
+
+    /// Somebody waits: once the name is not kept any more, it is for the first of those for a while.
+    fn reserve(&mut self, now: T, set: &Settings) {
+        let kept = self.kept.filter(|kept| !rules::has_expired(*kept, now));
+        if let Some(kept) = kept.filter(|_| set.flaw != Some(Flaw::KeptForAnyone)) {
+            self.expires = rules::prolonged(self.expires, kept, set.grace);
         }
     }
 

@@ -16,6 +16,7 @@ impl LeaseModel {
         Settings {
             grace: units(STEP),
             place: units(2 * STEP),
+            longest_place: units(2 * STEP),
             tombstones: true,
             flaw: self.flaw,
         }
@@ -74,10 +75,12 @@ impl LeaseModel {
                     state.highest = state.highest.max(token);
                 }
                 let held_for = state.server.holder(now).map(|hold| hold.expires.0 - now.0);
+                let is_dead = matches!(request, Request::Renew { id, .. } if state.ended.contains(id));
+                state.revived |= is_dead && reply == Reply::Done;
                 state.outlasted |= reply == Reply::Busy && held_for > Some(self.longest_term());
                 match request {
                     // Nobody waits for these answers.
-                    Request::Release(id) | Request::Abandon(id) => state.ended.insert(id),
+                    Request::Release(id) | Request::Keep { id, .. } | Request::Abandon(id) => state.ended.insert(id),
                     _ if state.is_current(request.id()) => {
                         state.mail.insert(Mail::Answer(request, sent, reply));
                     }

@@ -19,6 +19,7 @@ impl QueueModel {
         Settings {
             grace: units(GRACE),
             place: units(place),
+            longest_place: units(place),
             tombstones: false,
             flaw: self.flaw,
         }
@@ -35,10 +36,12 @@ impl QueueModel {
                 state.processes[index].phase = Phase::Holds { ends, in_a_row: 0 };
             }
             _ => {
-                let ends = state.server.hold.as_ref().map_or(now, |hold| hold.expires);
+                let (ends, ahead) = state.server.taken(id, state.server_now()).unwrap_or_default();
+                // Those behind the first look a grace later each.
+                let ends = state.local(ends).0 + GRACE * u16::try_from(ahead).unwrap_or(u16::MAX);
                 let refresh = match self.flaw {
-                    Some(Flaw::SleepsToTheEnd) => ends,
-                    _ => ends.min(Time(now.0 + REFRESH)),
+                    Some(Flaw::SleepsToTheEnd) => Time(ends),
+                    _ => Time(ends.min(now.0 + REFRESH)),
                 };
                 state.processes[index].phase = Phase::Waits(refresh);
                 if !state.order.contains(&index) {
@@ -86,26 +89,55 @@ impl QueueModel {
         }
     }
 
+    /// One that was cut off asks anew, since it knows that it may have missed something.
+    pub(super) fn resume(&self, state: &mut State, index: usize) {
+        let now = state.now;
+        state.server.deaf.remove(Id::new(index, 0));
+        let process = &mut state.processes[index];
+        process.runs = true;
+        let was_cut = std::mem::take(&mut process.is_cut);
+        if let Phase::Waits(look) = &mut process.phase
+            && was_cut
+            && self.flaw != Some(Flaw::NotAskedAfterACut)
+        {
+            *look = now;
+        }
+    }
+
     /// Has the server answer, and notes what the properties are about.
     pub(super) fn answer(&self, state: &mut State, request: Request) -> Reply {
         let index = request.id().client();
         state.processes[index].asked = state.now;
-        let had_expired = state.server.hold.is_some() && state.server.holder(state.now).is_none();
-        state.lapsed |= had_expired;
+        let now = state.server_now();
+        let expired = state
+            .server
+            .hold
+            .as_ref()
+            .filter(|hold| rules::has_expired(hold.expires, now));
+        // What was kept is reserved for a grace after that.
+        let reserved = expired.is_some_and(|hold| hold.kept.is_some()) && state.now.0 < state.promised.0 + GRACE;
+        state.lapsed |= expired.is_some() && !reserved;
         let (before, mut wakes) = (state.server.stored, Vec::new());
-        let when = (state.now, state.now.clock());
-        let reply = state.server.answer(request, when, &self.settings(), &mut wakes);
+        let reply = state
+            .server
+            .answer(request, (now, now.clock()), &self.settings(), &mut wakes);
+        for wake in &mut wakes {
+            if let Wake::StandBy(_, at) = wake {
+                *at = state.local(*at);
+            }
+        }
         state.wakes.extend(wakes);
         if let (Reply::Granted(token), true) = (reply, self.is_new(request, before, &state.server)) {
             state.regressed |= token <= state.highest;
             state.highest = state.highest.max(token);
+            state.broken |= state.now < state.promised;
             let is_hand_over = matches!(request, Request::HandOver { .. });
             let earlier = state.order.iter().take_while(|waiting| **waiting != index);
             let overtaken = earlier.copied().any(|other| state.is_steady(other));
             state.starved |= overtaken && !state.lapsed && !is_hand_over;
         }
         state.lapsed &= state.server.hold.is_none();
-        if let Request::Release(id) | Request::Abandon(id) = request {
+        if let Request::Release(id) | Request::Keep { id, .. } | Request::Abandon(id) = request {
             state.ended.insert(id);
         }
         reply
@@ -122,13 +154,26 @@ impl State {
         Id::new(index, self.processes[index].run)
     }
 
+    pub(super) fn server_now(&self) -> Time {
+        Time(self.now.0 + self.ahead)
+    }
+
+    /// When a moment of the server's clock comes, for everybody else.
+    pub(super) fn local(&self, at: Time) -> Time {
+        at.less(self.ahead)
+    }
+
     pub(super) fn is_steady(&self, index: usize) -> bool {
         self.processes[index].steady
     }
 
     /// Whether nobody has the name for certain while a waiter runs.
     pub(super) fn is_idle(&self) -> bool {
-        let held = self.server.holder(self.now).is_some_and(|hold| hold.token.is_some());
+        let held = self.server.holder(self.server_now());
+        let held = held.is_some_and(|hold| match hold.kept {
+            Some(_) => self.now < self.promised,
+            None => hold.token.is_some(),
+        });
         let waits = |process: &Process| process.runs && matches!(process.phase, Phase::Waits(_));
         !held && self.processes.iter().any(waits)
     }
