@@ -32,8 +32,9 @@ async fn main() -> ExitCode {
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         for server in &servers {
             match obey(server, line.trim()).await {
-                Ok(()) => println!("{} {}", line.trim(), server.url()),
-                Err(error) => println!("error: {error}"),
+                Some(Ok(())) => println!("{} {}", line.trim(), server.url()),
+                Some(Err(error)) => println!("error: {error}"),
+                None => println!("{line:?} is none of kill, pause, resume, restart, restart-without-data"),
             }
         }
     }
@@ -51,16 +52,13 @@ async fn start(kind: &str) -> Option<Result<Server, Error>> {
     }
 }
 
-async fn obey(server: &Server, command: &str) -> Result<(), Error> {
-    match command {
+async fn obey(server: &Server, command: &str) -> Option<Result<(), Error>> {
+    Some(match command {
         "kill" => server.kill(),
         "pause" => server.pause(),
         "resume" => server.resume(),
         "restart" => server.restart().await,
         "restart-without-data" => server.restart_without_data().await,
-        other => {
-            println!("{other:?} is none of kill, pause, resume, restart, restart-without-data");
-            Ok(())
-        }
-    }
+        _ => return None,
+    })
 }
