@@ -213,7 +213,7 @@ mod tests {
             workload: workload.into(),
             subject: "redsync".into(),
             why: "there is no go".into(),
-            is_peer: true,
+            is_failure: false,
         });
         let text = super::left_out(&left_out);
         assert_eq!(text.matches("no go").count(), 1, "{text}");

@@ -30,8 +30,8 @@ pub(crate) struct LeftOut {
     pub(crate) workload: String,
     pub(crate) subject: String,
     pub(crate) why: String,
-    /// Whether it is somebody else's.
-    pub(crate) is_peer: bool,
+    /// Whether it should not have happened: what is ours did not work.
+    pub(crate) is_failure: bool,
 }
 
 impl Results {
@@ -41,9 +41,9 @@ impl Results {
             .find(|row| row.workload == workload && row.subject == subject && row.unit == unit)
     }
 
-    /// Whether everything that is not somebody else's was measured.
+    /// Whether everything that is ours worked.
     pub(crate) fn is_complete(&self) -> bool {
-        self.left_out.iter().all(|left_out| left_out.is_peer)
+        !self.left_out.iter().any(|left_out| left_out.is_failure)
     }
 }
 

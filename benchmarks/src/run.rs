@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use benchmarks_load::{Figures, Result};
+use tokio::time::timeout;
 
 use crate::arena::{Arena, Entry};
 use crate::machine;
@@ -77,7 +78,7 @@ async fn play(workload: Workload, entries: Vec<Entry>, plan: &Plan, results: &mu
         };
         match entered {
             Ok(()) => rounds.playing.push(entry),
-            Err(why) => rounds.leave_out(&entry, why),
+            Err(why) => rounds.leave_out(&entry, why, !entry.is_peer),
         }
     }
     // The first warms up.
@@ -111,24 +112,25 @@ impl Rounds<'_> {
                 turn += 1;
                 continue;
             };
-            match contender.round(time).await {
-                Ok(figures) => {
+            let limit = time + self.workload.patience();
+            let (why, is_failure) = match timeout(limit, contender.round(time)).await {
+                Ok(Ok(figures)) => {
                     let subject = entry.subject.clone();
                     if round > 0 {
                         self.note(&subject, figures);
                     }
                     turn += 1;
+                    continue;
                 }
-                Err(error) => {
-                    contender.leave().await;
-                    let entry = self.playing.remove(turn);
-                    let workload = self.workload.to_string();
-                    self.results
-                        .rows
-                        .retain(|row| row.workload != workload || row.subject != entry.subject);
-                    self.leave_out(&entry, format!("failed in round {round}: {error}"));
-                }
-            }
+                Ok(Err(error)) => (format!("failed in round {round}: {error}"), !entry.is_peer),
+                Err(_) => (format!("too slow: round {round} took more than {limit:?}"), false),
+            };
+            contender.leave().await;
+            let entry = self.playing.remove(turn);
+            let workload = self.workload.to_string();
+            let rows = &mut self.results.rows;
+            rows.retain(|row| row.workload != workload || row.subject != entry.subject);
+            self.leave_out(&entry, why, is_failure);
         }
         let turns = self.playing.len().max(1);
         self.playing.rotate_right(first % turns);
@@ -151,13 +153,13 @@ impl Rounds<'_> {
         }
     }
 
-    fn leave_out(&mut self, entry: &Entry, why: String) {
+    fn leave_out(&mut self, entry: &Entry, why: String, is_failure: bool) {
         eprintln!("  {} is left out: {why}", entry.subject);
         self.results.left_out.push(LeftOut {
             workload: self.workload.to_string(),
             subject: entry.subject.clone(),
             why,
-            is_peer: entry.is_peer,
+            is_failure,
         });
     }
 }

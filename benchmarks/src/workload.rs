@@ -49,6 +49,16 @@ impl Workload {
         }
     }
 
+    /// How much longer a round may take.
+    pub(crate) fn patience(self) -> Duration {
+        match self {
+            // Whoever waits for the lock at the end has it once more.
+            Self::Load(_) | Self::Core => Duration::from_secs(10),
+            // Ten thousand are taken and given back.
+            Self::Held | Self::Waiters => Duration::from_secs(120),
+        }
+    }
+
     /// For people.
     pub(crate) fn explain(self) -> String {
         match self {
