@@ -34,8 +34,9 @@ pub(crate) fn all() -> Vec<Workload> {
     let mut all = vec![Workload::Core];
     all.extend([own(1), own(16), own(64), background(1), background(64)].map(Workload::Load));
     all.push(Workload::Load(One { tasks: 16 }));
-    all.extend([2, 16, 128].map(|clients| Workload::Load(HandOff { clients })));
     all.extend([Workload::Held, Workload::Waiters]);
+    // Last, since a MariaDB takes long to recover from them.
+    all.extend([2, 16, 128].map(|clients| Workload::Load(HandOff { clients })));
     all
 }
 
