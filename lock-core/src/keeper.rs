@@ -13,7 +13,7 @@ use crate::held::{Held, RenewalPlan, Slot};
 use crate::plant::{Plant, is_planted};
 use crate::queue::Progress;
 use crate::sync::time::Instant;
-use crate::sync::{Arc, AtomicBool, Handle, Mutex, Notify, Ordering};
+use crate::sync::{Arc, AtomicBool, AtomicUsize, Handle, Mutex, Notify, Ordering};
 use crate::work::{Task, Work, until};
 
 #[derive(Debug, Default)]
@@ -22,6 +22,8 @@ pub(crate) struct Keeper {
     wake: Notify,
     idle: Notify,
     running: AtomicBool,
+    /// How many acquires, and releases that are waited for, are not over.
+    acquiring: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
@@ -35,7 +37,6 @@ struct State {
     lookout: Lookout,
     /// What is being done, to be done again if the runtime dies under it.
     under_way: HashMap<u64, Task>,
-    acquiring: usize,
     /// Guards that may still leave work to the background.
     guards: usize,
     closed: bool,
@@ -137,7 +138,7 @@ impl Keeper {
 
     /// Counts an acquire, or a release that its caller waits for, for as long as the value lives.
     pub(crate) fn acquiring(self: &Arc<Self>) -> Acquiring {
-        self.state.lock().acquiring += 1;
+        self.acquiring.fetch_add(1, Ordering::SeqCst);
         Acquiring(self.clone())
     }
 
@@ -160,7 +161,7 @@ impl Keeper {
     /// How many pieces of work and acquires are not done yet.
     pub(crate) fn pending(&self) -> usize {
         let state = self.state.lock();
-        state.lost.len() + state.work.len() + state.under_way.len() + state.acquiring
+        state.lost.len() + state.work.len() + state.under_way.len() + self.acquiring.load(Ordering::SeqCst)
     }
 
     /// Ends the task once the last hold has ended and all is done.
@@ -227,7 +228,9 @@ impl Keeper {
         for held in &holds {
             *held.slot.lock() = Slot::None;
         }
-        state.planned = state.timetable.keys().next().map(|(due, _)| *due);
+        // Kept while it lies ahead, also without holds: the next acquire is not to wake the task again.
+        let first_due = state.timetable.keys().next().map(|(due, _)| *due);
+        state.planned = state.planned.filter(|planned| *planned > now).or(first_due);
         let lost = std::mem::take(&mut state.lost);
         let (lost, stale): (Vec<_>, Vec<_>) = lost.into_iter().partition(|held| state.strike_off(held));
         // The server may hold the name for a while yet.
@@ -334,7 +337,7 @@ pub(crate) struct Acquiring(Arc<Keeper>);
 
 impl Drop for Acquiring {
     fn drop(&mut self) {
-        self.0.state.lock().acquiring -= 1;
+        self.0.acquiring.fetch_sub(1, Ordering::SeqCst);
         self.0.idle.notify_waiters();
     }
 }

@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
 use std::fmt;
 
+use foldhash::fast::RandomState;
+
 use self::line::Line;
 use crate::backend::AcquireRequest;
 use crate::error::{Error, Result};
@@ -21,7 +23,7 @@ mod line;
 
 /// The queues of all names of one locker.
 #[derive(Debug, Default)]
-pub(crate) struct Queues(Mutex<HashMap<LockName, Queue>>);
+pub(crate) struct Queues(Mutex<HashMap<LockName, Queue, RandomState>>);
 
 #[derive(Debug, Default)]
 struct Queue {

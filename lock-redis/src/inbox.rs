@@ -133,6 +133,10 @@ impl Waiting<'_> {
     pub(crate) async fn look_at(&self, latest: Instant) {
         loop {
             let at = lock(&self.waiter.look_at).map_or(latest, |at| at.min(latest));
+            // A timer that is due already fires only with the runtime's next tick, a millisecond later.
+            if at <= Instant::now() {
+                return;
+            }
             tokio::select! {
                 biased;
                 () = sleep_until(at) => return,
