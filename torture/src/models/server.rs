@@ -80,7 +80,7 @@ impl<T: Moment> Server<T> {
         set: &Settings,
         wakes: &mut Vec<Wake<T>>,
     ) -> Reply {
-        self.forget_what_has_ended(now);
+        self.hold.take_if(|hold| rules::has_expired(hold.expires, now));
         let reply = match request {
             Request::Acquire { id, ttl, waits } => self.acquire((id, ttl, waits), (now, clock), set),
             Request::Renew { id, ttl } => self.renew(id, ttl, now, set),
@@ -127,14 +127,7 @@ impl<T: Moment> Server<T> {
                 hold.prolong(now, ttl);
                 return self.confirm((id, hold_token(self)), clock, set);
             }
-            match set.flaw {
-                Some(Flaw::NotRepaired) => {}
-                Some(Flaw::AskerCutsHolder) => hold.expires = rules::repaired(hold.expires, now, ttl),
-                _ => hold.expires = rules::repaired(hold.expires, now, hold.term),
-            }
-            if set.flaw != Some(Flaw::KeptNotRepaired) {
-                hold.kept = hold.kept.map(|kept| rules::repaired(kept, now, hold.term));
-            }
+            hold.repair(now, ttl, set);
             let is_reserved = hold.kept.is_some_and(|kept| rules::has_expired(kept, now));
             if !(hold.is_offered_to(id) || is_reserved && rules::may_take(&id, next.as_ref())) {
                 if waits {
@@ -168,6 +161,7 @@ impl<T: Moment> Server<T> {
     }
 
     fn wait(&mut self, id: Id, now: T, set: &Settings) {
+        self.places.retain(|place| !rules::has_expired(place.expires, now));
         let expires = rules::prolonged(now, now, set.place);
         match self.places.iter_mut().find(|place| place.holder == id) {
             Some(place) => place.expires = expires,
@@ -309,11 +303,6 @@ impl<T: Moment> Server<T> {
         self.hold = Some(Hold::new(to, token, now, ttl));
         self.confirm((to, token), clock, set)
     }
-
-    fn forget_what_has_ended(&mut self, now: T) {
-        self.hold.take_if(|hold| rules::has_expired(hold.expires, now));
-        self.places.retain(|place| !rules::has_expired(place.expires, now));
-    }
 }
 
 impl<T: Moment> Hold<T> {
@@ -339,6 +328,25 @@ impl<T: Moment> Hold<T> {
 
     fn is_offered_to(&self, id: Id) -> bool {
         self.is_mine(id) && self.token.is_none()
+    }
+
+    /// After the server's clock was set back.
+    fn repair(&mut self, now: T, asked: Duration, set: &Settings) {
+        let term = match set.flaw {
+            Some(Flaw::NotRepaired) => return,
+            Some(Flaw::AskerCutsHolder) => asked,
+            _ => self.term,
+        };
+        match &mut self.kept {
+            Some(_) if set.flaw == Some(Flaw::KeptNotRepaired) => {}
+            Some(kept) => {
+                let repaired = rules::repaired(*kept, now, term);
+                if repaired < *kept {
+                    (*kept, self.expires) = (repaired, repaired);
+                }
+            }
+            None => self.expires = rules::repaired(self.expires, now, term),
+        }
     }
 
     /// Somebody waits: once the name is not kept any more, it is for the first of those for a while.

@@ -1,0 +1,133 @@
+//! The scripts of `lock-redis` as they stand there, run one by one on a server whose clock stands still.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use lock_redis::redis::aio::{MultiplexedConnection, PubSub};
+use lock_redis::redis::{self, FromRedisValue};
+use testbed::Clock;
+
+macro_rules! script {
+    ($name:literal) => {
+        include_str!(concat!("../../../lock-redis/src/scripts/", $name, ".lua"))
+    };
+}
+
+pub(crate) const ACQUIRE: &str = script!("acquire");
+pub(crate) const END: &str = script!("end");
+pub(crate) const HAND_OVER: &str = script!("hand_over");
+pub(crate) const RENEW: &str = script!("renew");
+
+/// Later ones may stand in earlier ones.
+const FRAGMENTS: [(&str, &str); 4] = [
+    ("mint", script!("mint")),
+    ("fence", script!("fence")),
+    ("prolong", script!("prolong")),
+    ("queue", script!("queue")),
+];
+
+/// What is published when all that was told before has been heard.
+const END_OF_NEWS: &str = "end of news";
+
+pub(crate) struct Scripts {
+    server: testbed::Server,
+    clock: Clock,
+    raw: MultiplexedConnection,
+    news: PubSub,
+}
+
+impl Scripts {
+    pub(crate) async fn start() -> Self {
+        let clock = Clock::new().expect("a clock");
+        clock.run_faster(-1_000_000).expect("it stands still");
+        let server = testbed::Redis::new().clock(&clock).start().await.expect("a Redis");
+        let client = redis::Client::open(server.url()).expect("a good URL");
+        let raw = client.get_multiplexed_async_connection().await.expect("a connection");
+        let mut news = client.get_async_pubsub().await.expect("a connection");
+        news.subscribe(END_OF_NEWS).await.expect("a subscription");
+        Self {
+            server,
+            clock,
+            raw,
+            news,
+        }
+    }
+
+    pub(crate) fn is_external(&self) -> bool {
+        self.server.is_external()
+    }
+
+    pub(crate) fn move_clock(&self, by: i64) {
+        self.clock.step(by * 1_000_000).expect("it is moved");
+    }
+
+    /// By the server's clock, in microseconds.
+    pub(crate) async fn now(&self) -> u64 {
+        let (seconds, micros): (u64, u64) = self.ask(redis::cmd("TIME")).await;
+        seconds * 1_000_000 + micros
+    }
+
+    pub(crate) async fn run<T: FromRedisValue>(&self, text: &str, keys: &[&str], arguments: &[&str]) -> T {
+        let include =
+            |text: String, (name, fragment): &(&str, &str)| text.replace(&format!("-- include {name}.lua\n"), fragment);
+        let text = FRAGMENTS.iter().fold(text.to_owned(), include);
+        let mut command = redis::cmd("EVAL");
+        command.arg(text).arg(keys.len()).arg(keys).arg(arguments);
+        self.ask(command).await
+    }
+
+    pub(crate) async fn ask<T: FromRedisValue>(&self, command: redis::Cmd) -> T {
+        let answer = command.query_async(&mut self.raw.clone()).await;
+        answer.unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    pub(crate) async fn hear(&mut self, inbox: &str) {
+        self.news.subscribe(inbox).await.expect("a subscription");
+    }
+
+    pub(crate) async fn stop_hearing(&mut self, inbox: &str) {
+        self.news.unsubscribe(inbox).await.expect("an end of it");
+    }
+
+    /// Who was told to look after how long, since this was asked last.
+    pub(crate) async fn told(&mut self) -> Vec<(String, Duration)> {
+        let mut publish = redis::cmd("PUBLISH");
+        publish.arg(END_OF_NEWS).arg("");
+        let heard: u8 = self.ask(publish).await;
+        assert_eq!(heard, 1);
+        let mut told = Vec::new();
+        let mut news = self.news.on_message();
+        while let Some(message) = news
+            .next()
+            .await
+            .filter(|message| message.get_channel_name() != END_OF_NEWS)
+        {
+            let text: String = message.get_payload().expect("text");
+            let (id, after) = text.split_once(' ').expect("an id and a time");
+            let after = after.parse().expect("a number");
+            told.push((id.to_owned(), Duration::from_millis(after)));
+        }
+        told
+    }
+
+    /// Places and when they end, in their order, of those that have not ended.
+    pub(crate) async fn places(&self, queue: &str, now: Duration) -> Vec<(String, Duration)> {
+        let mut range = redis::cmd("ZRANGE");
+        range.arg(queue).arg(0).arg(-1).arg("WITHSCORES");
+        let members: Vec<(String, f64)> = self.ask(range).await;
+        let ends: HashMap<_, _> = members
+            .iter()
+            .filter_map(|(member, end)| Some((member.strip_prefix('>')?, *end)))
+            .collect();
+        let places = members.iter().filter(|(member, _)| !member.starts_with('>'));
+        places
+            .map(|(place, _)| {
+                let id = place.split(' ').next().unwrap_or_default().to_owned();
+                let end = format!("{:.0}", ends[&**place]).parse().expect("milliseconds");
+                (id, Duration::from_millis(end))
+            })
+            .filter(|(_, end)| *end > now)
+            .collect()
+    }
+}
