@@ -247,8 +247,8 @@ impl Actor {
             minimum: None,
             reentered: false,
         };
-        // So many of a hundred. Where the ttl is long, there would be few holds.
-        let share = if backend == Backend::Redis { 5 } else { 2 };
+        // So many of a hundred. Where the ttl is long, there would be few holds otherwise.
+        let share = if backend == Backend::Redis { 5 } else { 3 };
         let drawn = self.rng.random_range(0..100);
         if self.shared.is_calm() || self.shared.job.setting.measured.is_some() {
             return short;
@@ -268,12 +268,12 @@ impl Actor {
                 extended: true,
                 ..short
             },
-            9 | 10 => Stay {
+            9..12 => Stay {
                 time: self.between(0.0, 0.6 * ttl),
                 reentered: true,
                 ..short
             },
-            11 if self.shared.locker.capabilities().minimum_hold => {
+            12 | 13 if self.shared.locker.capabilities().minimum_hold => {
                 let longest = self.shared.job.setting.longest_minimum();
                 Stay {
                     minimum: Some(longest.mul_f64(self.rng.random_range(0.1..1.0))),
