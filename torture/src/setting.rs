@@ -64,6 +64,22 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
+    /// Whether a process has to connect again after it.
+    fn cuts_connections(self) -> bool {
+        matches!(
+            self,
+            Self::Hole
+                | Self::Oneway
+                | Self::Reset
+                | Self::ReplyLoss
+                | Self::ServerKill
+                | Self::ServerLose
+                | Self::ClientKill
+                | Self::DiskFull
+                | Self::Failover
+        )
+    }
+
     /// Whether it strikes the server, and so all processes at once.
     pub(crate) fn is_servers(self) -> bool {
         match self {
@@ -243,10 +259,22 @@ impl Setting {
 
     /// By when everyone has acquired after the last fault was healed.
     pub(crate) fn recovery_limit(&self) -> Duration {
+        /// Before a backend connects again after many failures, with jitter.
+        const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+        /// In a row within a process, as the lockers here have it.
+        const HAND_OVERS: usize = 16;
+        /// Most are shorter.
+        const LONG_HOLD: Duration = Duration::from_millis(25);
         let mut limit = self.ttl * 3 + self.backend.tick();
         if self.nemesis.contains(&Fault::Kill) {
             // What a killed process had extended lives on.
             limit += self.longest_hold().saturating_sub(self.ttl);
+        }
+        // One after the other in the server's queue, and each with its own waiters in between.
+        let turns = self.procs * if self.tasks > 1 { 1 + HAND_OVERS } else { 1 };
+        limit += LONG_HOLD * u32::try_from(turns).unwrap_or(u32::MAX);
+        if self.nemesis.iter().any(|fault| fault.cuts_connections()) {
+            limit += LONGEST_PAUSE;
         }
         if self.nemesis.contains(&Fault::Clock) {
             // A hold taken while the clock was ahead lasts until the clock has caught up.
