@@ -165,7 +165,7 @@ impl<F: Future<Output = Stop>> Caller<'_, F> {
     fn failed(&self, place: &mut Place, error: Error) -> Result<Error> {
         let error = error.about(&self.plan.name);
         place.in_doubt();
-        let reached = self.locker.reached.load(Ordering::Relaxed);
+        let reached = self.reached(place);
         if self.patience.is_patient() && reached && error.is_retryable() {
             tracing::debug!(target: "polylock", name = %self.plan.name, %error, "acquire failed; trying again");
             return Ok(error);
@@ -177,6 +177,15 @@ impl<F: Future<Output = Stop>> Caller<'_, F> {
         };
         place.failed(&error, is_everybodys);
         Err(error)
+    }
+
+    /// Whether the server was there once, so that it is worth waiting for. A connection that was cut before the first
+    /// answer counts.
+    fn reached(&self, place: &Place) -> bool {
+        if place.request.was_connected() {
+            self.locker.reached.store(true, Ordering::Relaxed);
+        }
+        self.locker.reached.load(Ordering::Relaxed)
     }
 
     fn stop(&self, stop: &Stop, cause: Option<Error>, place: Option<&Place>) -> Error {

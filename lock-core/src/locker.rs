@@ -131,7 +131,7 @@ impl Locker {
     /// Reaches the server, or says why not. Optional: the first acquire does it as well.
     ///
     /// Until the server has been reached once, an acquire fails when it cannot be; from then on it outlasts outages
-    /// for as long as it may wait.
+    /// for as long as it may wait. A connection that was made and cut again counts.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`], [`ErrorKind::Denied`] or [`ErrorKind::Misconfigured`], with what to do.

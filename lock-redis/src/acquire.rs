@@ -25,6 +25,7 @@ impl Server {
         let mut foreign = None;
         loop {
             let session = self.connection.session(request.given_up()).await?;
+            request.note_connected();
             if request.is_given_up() {
                 return Err(given_up());
             }

@@ -104,6 +104,21 @@ fn is_released(outcome: ReleaseOutcome) -> bool {
 }
 
 #[tokio::test]
+async fn a_reply_swallowed_on_the_first_request_of_a_locker_is_outlasted() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let client = Client::new(&world).await;
+    client.swallow_next(&world.lock_key("a"));
+    let locks = Locker::new(client.backend.clone());
+    let guard = locks.lock("a").ttl(TTL).acquire_within(AT_MOST).await;
+    guard.expect("it was there").release().await.expect("still ours");
+    locks.shutdown().await.expect("nothing is left");
+    assert_eq!(world.keys().await, [world.fence_key("a")]);
+}
+
+#[tokio::test]
 async fn a_reply_swallowed_while_waiting_is_made_up_for() {
     if testbed::skip_offline() {
         return;

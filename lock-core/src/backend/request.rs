@@ -8,7 +8,7 @@ use super::lease::{Lease, Sent};
 use super::{Busy, Mode};
 use crate::name::LockName;
 use crate::sync::time::{Instant, sleep_until};
-use crate::sync::{Arc, Mutex, Notify};
+use crate::sync::{Arc, AtomicBool, Mutex, Notify, Ordering};
 use crate::token::FencingToken;
 
 /// One acquisition: what is wanted, by whom, on what terms and for how long. Clones are the same request.
@@ -34,6 +34,7 @@ struct Shared {
     lease: Lease,
     state: Mutex<State>,
     changed: Notify,
+    connected: AtomicBool,
 }
 
 struct State {
@@ -173,6 +174,7 @@ impl RequestOptions {
                 given_up: false,
             }),
             changed: Notify::new(),
+            connected: AtomicBool::new(false),
         }));
         (request.clone(), RequestControl(request))
     }
@@ -217,6 +219,12 @@ impl AcquireRequest {
     /// To be called just before a request goes out: short for the lease's [`Lease::sending`].
     pub fn sending(&self) -> Sent {
         self.0.lease.sending()
+    }
+
+    /// Reports that there is a connection to a server that serves. If it is cut before the first answer, an acquire that
+    /// may wait tries again; without this it fails, as one that never reached its server.
+    pub fn note_connected(&self) {
+        self.0.connected.store(true, Ordering::Relaxed);
     }
 
     /// The ttl wanted, as of now.
@@ -280,6 +288,11 @@ impl AcquireRequest {
     /// What the server last said of who has the name, where it said so.
     pub fn last_busy(&self) -> Option<Busy> {
         self.0.state.lock().busy.clone()
+    }
+
+    /// Whether there was ever a connection to send it over.
+    pub(crate) fn was_connected(&self) -> bool {
+        self.0.connected.load(Ordering::Relaxed)
     }
 
     /// For how long whatever it left at the server may live.

@@ -7,7 +7,7 @@ use lock_core::{Ended, ErrorKind, HoldState, Locker, LostCause, MemoryBackend};
 use static_assertions::assert_impl_all;
 use tokio::time::Instant;
 
-use crate::scripted::Answer;
+use crate::scripted::{Answer, Sent};
 use crate::{TTL, scripted, seconds};
 
 assert_impl_all!(Locker: Send, Sync, Clone);
@@ -193,6 +193,21 @@ async fn outages_are_outlasted_once_the_server_was_reached() {
             .to_string()
             .contains("unavailable")
     );
+}
+
+/// What the server is there for once, it is there for.
+#[tokio::test(start_paused = true)]
+async fn a_connection_cut_before_the_first_answer_is_outlasted() {
+    let (backend, locks) = scripted();
+    backend.next_acquires([Answer::DoThenFail]);
+    let guard = locks.lock("a").acquire_within(seconds(60)).await.unwrap();
+    assert_eq!(backend.sent(), [Sent::Acquire, Sent::Acquire]);
+    guard.release().await.unwrap();
+
+    let (backend, locks) = scripted();
+    backend.next_acquires([Answer::DoThenFail]);
+    let error = locks.lock("a").try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "it asks once");
 }
 
 #[tokio::test(start_paused = true)]

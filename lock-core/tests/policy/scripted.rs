@@ -168,10 +168,11 @@ impl DistributedLock for Scripted {
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
         self.0.started.lock().unwrap().get_or_insert_with(Instant::now);
         self.0.sent(Sent::Acquire);
-        let attempt = self
-            .0
-            .run(&self.0.acquires, None, self.0.server.acquire(request))
-            .await?;
+        let act = async {
+            request.note_connected();
+            self.0.server.acquire(request).await
+        };
+        let attempt = self.0.run(&self.0.acquires, None, act).await?;
         Ok(match attempt {
             Attempt::Granted(hold, armed) => Attempt::Granted(Arc::new(ScriptedHold(self.0.clone(), hold)), armed),
             busy => busy,

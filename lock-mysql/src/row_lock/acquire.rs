@@ -129,6 +129,7 @@ impl Shared {
         session: &Arc<Session>,
         request: &AcquireRequest,
     ) -> Result<Outcome, SqlOrError> {
+        request.note_connected();
         let limit = self.response_timeout();
         let name = request.name();
         if !self.is_prepared() {

@@ -73,6 +73,7 @@ impl Worker {
     /// to be asked again.
     async fn enqueue(&mut self) -> Step<Option<View>> {
         self.session.connected().await?;
+        self.claim.request.note_connected();
         let client = &self.session.client;
         let directory = &self.claim.directory;
         let sent = self.claim.request.sending();
