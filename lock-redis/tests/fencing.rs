@@ -1,13 +1,12 @@
 //! A resource in a Redis, and holders that come too late.
 
 use std::error::Error as _;
-use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, FencingToken};
 use lock_redis::{Fence, Fenced, Stale};
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
-use support::{World, granted, release, request, take, until};
+use support::{World, connect, release, take};
 
 mod support;
 
@@ -15,11 +14,6 @@ type Connection = MultiplexedConnection;
 
 fn token(number: u64) -> FencingToken {
     FencingToken::new(number).expect("a good number")
-}
-
-async fn connect(world: &World) -> Connection {
-    let client = redis::Client::open(world.server.url()).expect("a good URL");
-    client.get_multiplexed_async_connection().await.expect("it is there")
 }
 
 fn fence(connection: &Connection, resource: &str) -> Fence<Connection> {
@@ -41,18 +35,18 @@ async fn the_update_of_a_holder_that_was_paused_is_refused() {
         return;
     }
     let world = World::new().await;
-    let (connection, backend) = (connect(&world).await, world.backend());
+    let (connection, backend) = (connect(&world.server.url()).await, world.backend());
     let stock = format!("{}stock", world.prefix);
     let _: () = world.raw(&["SET", &stock, "10"]).await;
 
     // It reads, and then stands still until its lock has expired.
-    let paused = granted(&backend, &request("a", Duration::from_millis(50)).0).await;
+    let paused = take(&backend, "a").await;
     let first = fence(&connection, &stock)
         .enter(paused.token())
         .await
         .expect("nobody was there");
     let read: u32 = first.get().await.expect("it is there");
-    until("its hold has expired", async || !world.exists("a").await).await;
+    world.expire("a").await;
 
     let next = take(&backend, "a").await;
     let second = fence(&connection, &stock)
@@ -115,7 +109,7 @@ async fn no_order_of_steps_loses_an_update() {
         return;
     }
     let world = World::new().await;
-    let connection = connect(&world).await;
+    let connection = connect(&world.server.url()).await;
     let counter = format!("{}counter", world.prefix);
     let fence = fence(&connection, &counter);
     let orders = orders(3, &[Step::Enter, Step::Read, Step::Write]);
@@ -192,7 +186,7 @@ async fn entering_again_is_no_harm_and_newer_tokens_win() {
         return;
     }
     let world = World::new().await;
-    let connection = connect(&world).await;
+    let connection = connect(&world.server.url()).await;
     // Of different lengths, and beyond what Lua's numbers can tell apart.
     let tokens = [
         9,
@@ -219,7 +213,7 @@ async fn any_command_and_any_bytes() {
         return;
     }
     let world = World::new().await;
-    let connection = connect(&world).await;
+    let connection = connect(&world.server.url()).await;
     let cart = format!("{{{}7}}:cart", world.prefix);
     let fenced = fence(&connection, &cart)
         .enter(token(1))
@@ -266,7 +260,7 @@ async fn a_fence_that_was_deleted_trusts_nobody() {
         return;
     }
     let world = World::new().await;
-    let connection = connect(&world).await;
+    let connection = connect(&world.server.url()).await;
     let key = format!("{}a", world.prefix);
     let fenced = fence(&connection, &key)
         .enter(token(5))
@@ -309,8 +303,7 @@ async fn it_needs_few_permissions_and_names_those_it_lacks() {
     rules.extend(own.iter().map(String::as_str));
     let _: () = world.raw(&rules).await;
     let _: () = world.raw(&["SCRIPT", "FLUSH"]).await;
-    let client = redis::Client::open(format!("redis://{app}:pw@{}", world.server.address())).expect("a good URL");
-    let connection = client.get_multiplexed_async_connection().await.expect("it may");
+    let connection = connect(&format!("redis://{app}:pw@{}", world.server.address())).await;
     let fenced = fence(&connection, &key).enter(token(1)).await.expect("it may");
     fenced.set("x").await.expect("it may");
     assert_eq!(fenced.get::<String>().await.expect("it may"), "x");

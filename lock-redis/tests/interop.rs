@@ -151,9 +151,10 @@ async fn our_late_release_does_not_end_redis_pys_hold() {
     };
     let key = world.lock_key("a");
     let backend = world.backend();
-    // Nobody renews it.
-    let (request, _control) = request("a", Duration::from_millis(300));
+    let (request, _control) = request("a", TTL);
     let hold = granted(&backend, &request).await;
+    // Nobody renews it.
+    let _: i64 = world.raw(&["PEXPIRE", &key, "300"]).await;
     assert_eq!(python.ask(&format!("wait {key} 60000")).await, "true");
     let outcome = hold.release(ReleaseOptions::default()).await.expect("an answer");
     assert_eq!(outcome, ReleaseOutcome::AlreadyLost);

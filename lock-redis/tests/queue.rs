@@ -133,7 +133,7 @@ async fn a_dead_waiter_is_passed_over_at_once_even_when_a_stranger_listens_to_ev
     }
     let world = World::new().await;
     let (pushed, mut heard) = tokio::sync::mpsc::unbounded_channel::<PushInfo>();
-    let settings = redis::AsyncConnectionConfig::new().set_push_sender(pushed);
+    let settings = support::patient().set_push_sender(pushed);
     let url = format!("{}/?protocol=resp3", world.server.url().trim_end_matches('/'));
     let client = redis::Client::open(url).expect("a good URL");
     let mut stranger = client

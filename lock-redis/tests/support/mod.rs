@@ -11,7 +11,7 @@ use lock_core::backend::{
 use lock_core::{ErrorKind, LockName};
 use lock_redis::{RedisBackend, RedisConfig};
 use redis::aio::MultiplexedConnection;
-use redis::{FromRedisValue, RedisResult};
+use redis::{AsyncConnectionConfig, FromRedisValue, RedisResult};
 use tokio::time::{Instant, sleep};
 
 pub(crate) mod proxy;
@@ -36,7 +36,7 @@ impl World {
 
     pub(crate) async fn of(redis: testbed::Redis) -> Self {
         let server = redis.start().await.expect("a Redis");
-        let raw = connect(&server).await;
+        let raw = connect(&server.url()).await;
         let prefix = format!("test-{}:", HolderId::random());
         Self { server, prefix, raw }
     }
@@ -71,7 +71,7 @@ impl World {
 
     /// The same after the server was restarted.
     pub(crate) async fn reconnect(&mut self) {
-        self.raw = connect(&self.server).await;
+        self.raw = connect(&self.server.url()).await;
     }
 
     pub(crate) fn lock_key(&self, name: &str) -> String {
@@ -119,6 +119,15 @@ impl World {
         Duration::from_millis(u64::try_from(left).expect("it is held for a time"))
     }
 
+    /// Ends a hold by time, as if its ttl were over.
+    pub(crate) async fn expire(&self, name: &str) {
+        assert!(
+            self.raw::<bool>(&["PEXPIRE", &self.lock_key(name), "1"]).await,
+            "it was held"
+        );
+        until("it has expired", async || !self.exists(name).await).await;
+    }
+
     /// All keys of this test.
     pub(crate) async fn keys(&self) -> Vec<String> {
         let mut keys: Vec<String> = self.raw(&["KEYS", &format!("*{}*", self.prefix)]).await;
@@ -127,13 +136,20 @@ impl World {
     }
 }
 
-async fn connect(server: &testbed::Server) -> MultiplexedConnection {
-    let config = redis::AsyncConnectionConfig::new().set_response_timeout(Some(AT_MOST));
-    let client = redis::Client::open(server.url()).expect("a good URL");
+/// A connection of the driver's own.
+pub(crate) async fn connect(url: &str) -> MultiplexedConnection {
+    let client = redis::Client::open(url).expect("a good URL");
     client
-        .get_multiplexed_async_connection_with_config(&config)
+        .get_multiplexed_async_connection_with_config(&patient())
         .await
         .expect("it is there")
+}
+
+/// The driver's defaults are a second to connect and half a second for an answer.
+pub(crate) fn patient() -> AsyncConnectionConfig {
+    AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(AT_MOST))
+        .set_response_timeout(Some(AT_MOST))
 }
 
 pub(crate) fn name(name: &str) -> LockName {
@@ -189,6 +205,19 @@ pub(crate) async fn in_the_end<T>(mut work: impl AsyncFnMut() -> lock_core::Resu
             Err(error) => panic!("{error:?}"),
         }
     }
+}
+
+/// A grant, however often it takes an answer.
+pub(crate) async fn in_the_end_granted(backend: &RedisBackend, request: &AcquireRequest) -> Arc<dyn Hold> {
+    match in_the_end(async || backend.acquire(request).await).await {
+        Attempt::Granted(hold, _armed) => hold,
+        other => panic!("{request:?} was not granted: {other:?}"),
+    }
+}
+
+/// A release, however often it takes an answer: so it cannot be told whether the hold had been lost before.
+pub(crate) async fn in_the_end_released(hold: &Arc<dyn Hold>) {
+    in_the_end(async || hold.release(ReleaseOptions::default()).await).await;
 }
 
 /// Looks until it is so.
