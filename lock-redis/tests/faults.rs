@@ -2,21 +2,24 @@
 
 use std::time::Duration;
 
-use lock_core::backend::{Attempt, DistributedLock, Renewal};
+use lock_core::backend::{DistributedLock, Renewal};
 use lock_core::{ErrorKind, HoldState};
-use lock_redis::{RedisBackend, RedisConfig};
+use lock_redis::RedisBackend;
 use support::proxy::Proxy;
-use support::{TTL, World, busy, granted, in_the_end, refused, release, request, take, until};
+use support::{
+    TTL, World, busy, granted, in_the_end, in_the_end_granted, in_the_end_released, refused, release, request, take,
+    until,
+};
 use tokio::time::Instant;
 
 mod support;
 
-const QUICK: Duration = Duration::from_millis(100);
+/// How soon silence is taken for an end: longer than a busy machine keeps an answer waiting.
+const QUICK: Duration = Duration::from_secs(2);
 
 /// A backend on the world's server through a proxy, that soon takes silence for an end.
 fn through(proxy: &Proxy, world: &World) -> RedisBackend {
-    let config = RedisConfig::from_url(&world.server.url_at(&proxy.address)).expect("a good URL");
-    let config = config.with_prefix(&world.prefix).with_response_timeout(QUICK);
+    let config = world.config_at(&proxy.address).with_response_timeout(QUICK);
     RedisBackend::new(config).expect("a good configuration")
 }
 
@@ -134,23 +137,17 @@ async fn a_stopped_server_is_an_unknown_outcome_that_abandon_undoes() {
         return;
     }
     let backend = RedisBackend::new(world.config().with_response_timeout(QUICK)).expect("a good configuration");
-    backend.connect().await.expect("it is there");
-    let (request, _control) = request("a", TTL);
+    in_the_end(async || backend.connect().await).await;
+    let (unknown, _control) = request("a", TTL);
     world.server.pause().expect("it runs");
-    let error = backend.acquire(&request).await.expect_err("nobody answers");
+    let error = backend.acquire(&unknown).await.expect_err("nobody answers");
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
     world.server.resume().expect("it is stopped");
-    in_the_end(async || backend.abandon(&request).await).await;
+    in_the_end(async || backend.abandon(&unknown).await).await;
     assert!(!world.exists("a").await);
-    assert!(release(&in_the_end_granted(&backend, "a").await).await);
-}
-
-async fn in_the_end_granted(backend: &RedisBackend, name: &str) -> std::sync::Arc<dyn lock_core::backend::Hold> {
-    let (request, _control) = request(name, TTL);
-    match in_the_end(async || backend.acquire(&request).await).await {
-        Attempt::Granted(hold, _) => hold,
-        other => panic!("{other:?}"),
-    }
+    let hold = in_the_end_granted(&backend, &request("a", TTL).0).await;
+    in_the_end_released(&hold).await;
+    assert!(!world.exists("a").await);
 }
 
 #[tokio::test]
@@ -161,7 +158,7 @@ async fn an_acquire_that_arrives_after_its_abandon_takes_nothing() {
     let world = World::new().await;
     let proxy = Proxy::start(world.server.address()).await;
     let backend = through(&proxy, &world);
-    backend.connect().await.expect("it is there");
+    in_the_end(async || backend.connect().await).await;
     let (late, _control) = request("a", TTL);
     proxy.hold_requests();
     backend.acquire(&late).await.expect_err("it never gets there");
@@ -174,14 +171,19 @@ async fn an_acquire_that_arrives_after_its_abandon_takes_nothing() {
     proxy.drain_the_first().await;
     assert!(!world.exists("a").await, "a dead holder id came back");
 
-    let hold = in_the_end_granted(&backend, "a").await;
+    let hold = in_the_end_granted(&backend, &request("a", TTL).0).await;
     let fence: String = world.raw(&["GET", &world.fence_key("a")]).await;
     assert!(
         fence.starts_with(&format!("{} {}:", hold.token(), late.holder())),
         "{fence}"
     );
-    assert!(release(&hold).await);
-    let error = backend.acquire(&late).await.expect_err("it is dead");
+    in_the_end_released(&hold).await;
+    assert!(!world.exists("a").await);
+    let error = in_the_end(async || match backend.acquire(&late).await {
+        Err(error) if error.kind() == ErrorKind::Unavailable => Err(error),
+        answer => Ok(answer.expect_err("it is dead")),
+    })
+    .await;
     assert_eq!(error.kind(), ErrorKind::Unexpected, "{error:?}");
 }
 
@@ -193,13 +195,14 @@ async fn an_acquire_that_arrives_after_its_retry_was_released_takes_nothing() {
     let world = World::new().await;
     let proxy = Proxy::start(world.server.address()).await;
     let backend = through(&proxy, &world);
-    backend.connect().await.expect("it is there");
+    in_the_end(async || backend.connect().await).await;
     let (request, _control) = request("a", TTL);
     proxy.hold_requests();
     backend.acquire(&request).await.expect_err("it never gets there");
     reconnected(&backend, &proxy).await;
-    let hold = granted(&backend, &request).await;
-    assert!(release(&hold).await);
+    let hold = in_the_end_granted(&backend, &request).await;
+    in_the_end_released(&hold).await;
+    assert!(!world.exists("a").await);
     proxy.drain_the_first().await;
     assert!(!world.exists("a").await, "a dead holder id came back");
 }
@@ -212,7 +215,7 @@ async fn a_grant_whose_answer_was_lost_is_given_again() {
     let world = World::new().await;
     let proxy = Proxy::start(world.server.address()).await;
     let backend = through(&proxy, &world);
-    backend.connect().await.expect("it is there");
+    in_the_end(async || backend.connect().await).await;
     let (request, _control) = request("a", TTL);
     proxy.hold_answers();
     let error = backend.acquire(&request).await.expect_err("the answer never comes");
@@ -220,9 +223,10 @@ async fn a_grant_whose_answer_was_lost_is_given_again() {
     until("it took effect", async || world.exists("a").await).await;
     let value: String = world.raw(&["GET", &world.lock_key("a")]).await;
     reconnected(&backend, &proxy).await;
-    let hold = granted(&backend, &request).await;
+    let hold = in_the_end_granted(&backend, &request).await;
     assert_eq!(value, format!("{} {} 60000", request.holder(), hold.token()));
-    assert!(release(&hold).await);
+    in_the_end_released(&hold).await;
+    assert!(!world.exists("a").await);
 }
 
 #[tokio::test]
@@ -313,15 +317,17 @@ fn a_runtime_that_nobody_drives_is_left_behind() {
     };
     let servers = runtime();
     let world = servers.block_on(World::new());
-    let config = world.config().with_response_timeout(QUICK).with_connect_timeout(QUICK);
+    let config = world.config().with_response_timeout(Duration::from_secs(1));
     let backend = RedisBackend::new(config).expect("a good configuration");
     let stuck = runtime();
-    let hold = stuck.block_on(take(&backend, "a"));
+    let (wanted, _control) = request("a", TTL);
+    let hold = stuck.block_on(in_the_end_granted(&backend, &wanted));
     let other = runtime();
     other.block_on(async {
         in_the_end(async || hold.renew(TTL).await).await;
-        assert!(release(&hold).await);
+        in_the_end_released(&hold).await;
     });
+    assert!(!servers.block_on(world.exists("a")));
     drop(stuck);
 }
 
@@ -349,7 +355,7 @@ async fn nothing_runs_on_when_the_last_user_has_gone() {
     }
     let world = World::new().await;
     let proxy = Proxy::start(world.server.address()).await;
-    let backend = through(&proxy, &world);
+    let backend = RedisBackend::new(world.config_at(&proxy.address)).expect("a good configuration");
     let hold = take(&backend, "a").await;
     drop(backend);
     assert!(release(&hold).await, "a hold keeps the connection");

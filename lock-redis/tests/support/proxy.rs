@@ -14,15 +14,17 @@ pub(crate) struct Proxy {
     pub(crate) address: String,
     to: Arc<Mutex<String>>,
     connections: Arc<Mutex<Vec<Connection>>>,
+    swallowed_after: Swallowed,
 }
+
+/// The text in the next request of which the answer, and what follows it on that connection, is held back.
+type Swallowed = Arc<Mutex<Option<String>>>;
 
 struct Connection {
     /// Whether requests are held back.
     requests: watch::Sender<bool>,
     /// Whether answers are.
     answers: watch::Sender<bool>,
-    /// From which request on they will be: the next that has this in it.
-    swallowed_after: Arc<Mutex<Option<String>>>,
     /// The server has closed its side: it has executed all that it ever got.
     ended: watch::Receiver<bool>,
 }
@@ -33,11 +35,18 @@ impl Proxy {
         let address = listener.local_addr().expect("it is bound").to_string();
         let connections = Arc::new(Mutex::new(Vec::new()));
         let to = Arc::new(Mutex::new(to.to_owned()));
-        tokio::spawn(serve(listener, to.clone(), connections.clone()));
+        let swallowed_after = Swallowed::default();
+        tokio::spawn(serve(
+            listener,
+            to.clone(),
+            connections.clone(),
+            swallowed_after.clone(),
+        ));
         Self {
             address,
             to,
             connections,
+            swallowed_after,
         }
     }
 
@@ -60,11 +69,9 @@ impl Proxy {
         });
     }
 
-    /// Answers wait on that of today's connections over which the next request with this text goes, from that on.
+    /// Answers wait on the connection over which the next request with this text goes, from that on.
     pub(crate) fn swallow_after(&self, text: &str) {
-        self.each(|connection| {
-            *connection.swallowed_after.lock().expect("no panics") = Some(text.to_owned());
-        });
+        *self.swallowed_after.lock().expect("no panics") = Some(text.to_owned());
     }
 
     /// Lets go what was held back.
@@ -92,7 +99,12 @@ impl Proxy {
     }
 }
 
-async fn serve(listener: TcpListener, to: Arc<Mutex<String>>, connections: Arc<Mutex<Vec<Connection>>>) {
+async fn serve(
+    listener: TcpListener,
+    to: Arc<Mutex<String>>,
+    connections: Arc<Mutex<Vec<Connection>>>,
+    swallowed_after: Swallowed,
+) {
     while let Ok((client, _)) = listener.accept().await {
         let to = to.lock().expect("no panics").clone();
         let Ok(server) = TcpStream::connect(to).await else {
@@ -103,7 +115,6 @@ async fn serve(listener: TcpListener, to: Arc<Mutex<String>>, connections: Arc<M
         let (requests, hold_requests) = watch::channel(false);
         let (answers, hold_answers) = watch::channel(false);
         let (end, ended) = watch::channel(false);
-        let swallowed_after = Arc::new(Mutex::new(None::<String>));
         let see = {
             let (swallowed_after, answers) = (swallowed_after.clone(), answers.clone());
             move |request: &[u8]| {
@@ -117,7 +128,6 @@ async fn serve(listener: TcpListener, to: Arc<Mutex<String>>, connections: Arc<M
         connections.lock().expect("no panics").push(Connection {
             requests,
             answers,
-            swallowed_after,
             ended,
         });
         tokio::spawn(pump(from_client, to_server, hold_requests, see));
