@@ -44,8 +44,8 @@ mod status;
 ///   rollback and deletion of the name's state.
 /// - **Unknown outcomes.** A timeout, a reset or a dropped connection may have taken effect: answer an error, never
 ///   [`Attempt::Busy`]. Core then repeats the request under the same holder id or abandons it.
-/// - **Retired ids.** After [`abandon`](Self::abandon) or a release no request of that holder id may take effect any
-///   more: send them over one connection, end the old one first, or leave a tombstone.
+/// - **Retired ids.** After [`abandon`](Self::abandon), a release or a hand-over (the giver's id) no request of that
+///   holder id may take effect any more: send them over one connection, end the old one first, or leave a tombstone.
 /// - **Secrets** never reach `Debug`, errors or traces.
 #[async_trait]
 pub trait DistributedLock: Debug + Send + Sync + 'static {

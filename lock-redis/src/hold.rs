@@ -119,6 +119,13 @@ impl RedisHold {
     async fn try_hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
         let (server, connection) = (&self.server, &self.server.connection);
         let session = connection.session(pending()).await?;
+        // A late acquire of the giver has to find a tombstone, which a release leaves. Whoever had nothing to release may
+        // have handed it over before.
+        if server.doubts.may_overtake(self.holder, session.generation)
+            && server.end(&self.keys, self.holder, End::Release(None)).await?
+        {
+            return Ok(HandOver::Yielded);
+        }
         let ttl = next.ttl();
         let (holder, giver, terms) = (next.holder().to_string(), self.holder.to_string(), Terms::of(next, ttl));
         let may_have_place = server.doubts.knows(next.holder()) || server.inbox.is_waiting(next.holder());
@@ -133,7 +140,11 @@ impl RedisHold {
             Err(error) if is_wrong_type(&error) => return Ok(HandOver::AlreadyLost),
             answer => answer.map_err(|error| connection.explain(error))?,
         };
-        match reply::handed_over(&answer).ok_or_else(unexpected)? {
+        let handed_over = reply::handed_over(&answer).ok_or_else(unexpected)?;
+        if !matches!(handed_over, HandedOver::Dead) {
+            server.doubts.settle(self.holder);
+        }
+        match handed_over {
             HandedOver::Granted(token) => {
                 let armed = next.lease().arm(sent, ttl)?;
                 let hold = Self::new(server, &self.keys, next, token, &session);

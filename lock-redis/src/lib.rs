@@ -33,7 +33,8 @@
 //! - **Retries are safe.** An acquire that is repeated gets the same grant for the full ttl; no request ever shortens a
 //!   hold. What is sent over one connection is executed in that order. When the connection was replaced meanwhile,
 //!   whatever ends a hold leaves a tombstone in the fence key for ten minutes, by which an acquire that comes out of
-//!   the old connection late is refused. One that is later still is believed by nobody and ends with its ttl.
+//!   the old connection late is refused (a hold that would be handed over is released for it). One that is later still
+//!   is believed by nobody and ends with its ttl.
 //! - **The connection comes back by itself**, however long the outage was; requests fail meanwhile, to be repeated. A
 //!   connection that is silent is replaced after one and a half response timeouts.
 //!

@@ -1,11 +1,13 @@
 //! What happens to holds and requests when server or connection do not behave.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::backend::{DistributedLock, Renewal};
+use lock_core::backend::{DistributedLock, HandOver, Hold, Renewal};
 use lock_core::{ErrorKind, HoldState};
 use lock_redis::RedisBackend;
 use support::proxy::Proxy;
+use support::waiter::Waiter;
 use support::{
     TTL, World, busy, granted, in_the_end, in_the_end_granted, in_the_end_released, refused, release, request, take,
     until,
@@ -205,6 +207,57 @@ async fn an_acquire_that_arrives_after_its_retry_was_released_takes_nothing() {
     assert!(!world.exists("a").await);
     proxy.drain_the_first().await;
     assert!(!world.exists("a").await, "a dead holder id came back");
+}
+
+/// Passes a hold on or, where that is not done, releases it for the next one to acquire.
+async fn passed_on(backend: &RedisBackend, giver: &Arc<dyn Hold>) -> Arc<dyn Hold> {
+    let (next, _control) = request("a", TTL);
+    match in_the_end(async || giver.hand_over(&next).await).await {
+        HandOver::Granted(hold, _armed) => hold,
+        _released => in_the_end_granted(backend, &next).await,
+    }
+}
+
+#[tokio::test]
+async fn an_acquire_that_arrives_after_its_retry_was_handed_over_takes_nothing() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let proxy = Proxy::start(world.server.address()).await;
+    let backend = through(&proxy, &world);
+    in_the_end(async || backend.connect().await).await;
+    let (giver, _control) = request("a", TTL);
+    proxy.hold_requests();
+    backend.acquire(&giver).await.expect_err("it never gets there");
+    reconnected(&backend, &proxy).await;
+    let hold = in_the_end_granted(&backend, &giver).await;
+    let next = passed_on(&backend, &hold).await;
+    assert!(next.token() > hold.token());
+    in_the_end_released(&next).await;
+    assert!(!world.exists("a").await);
+    proxy.drain_the_first().await;
+    assert!(!world.exists("a").await, "a dead holder id came back");
+}
+
+#[tokio::test]
+async fn a_waiter_that_arrives_after_its_retry_was_handed_over_takes_no_place() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let proxy = Proxy::start(world.server.address()).await;
+    let backend = through(&proxy, &world);
+    in_the_end(async || backend.connect().await).await;
+    proxy.hold_requests();
+    let waiter = Waiter::start(&backend, "a", TTL);
+    let hold = waiter.granted().await;
+    assert!(proxy.connections() > 1, "over another connection");
+    let next = passed_on(&backend, &hold).await;
+    proxy.drain_the_first().await;
+    assert_eq!(world.queue("a").await, <[String; 0]>::default(), "a dead one waits");
+    in_the_end_released(&next).await;
+    assert!(!world.exists("a").await, "it was offered to a dead one");
 }
 
 #[tokio::test]
