@@ -107,11 +107,13 @@ impl DistributedLock for RedisBackend {
     }
 
     async fn abandon(&self, request: &AcquireRequest) -> Result<()> {
+        // Nothing was ever sent, so there is nothing to undo; nor will it be, since a request that was given up is not.
+        if self.0.connection.is_unused() {
+            return Ok(());
+        }
         let keys = Keys::new(&self.0.prefix, request.name());
         match self.0.end(&keys, request.holder(), End::Abandon).await {
-            Ok(_) => Ok(()),
-            // Nothing was ever sent, so there is nothing to undo.
-            Err(_) if self.0.connection.is_unused() => Ok(()),
+            Ok(_had_it) => Ok(()),
             Err(error) => Err(error.with_name(request.name())),
         }
     }

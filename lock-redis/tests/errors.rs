@@ -4,12 +4,12 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use lock_core::backend::DistributedLock;
-use lock_core::{Error, ErrorKind};
+use lock_core::{Error, ErrorKind, Locker};
 use lock_redis::{RedisBackend, RedisConfig};
 use support::{AT_MOST, TTL, World, refused, release, request, take};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 mod support;
 
@@ -79,6 +79,24 @@ async fn nobody_listens() {
     );
     let abandoned = backend(&address, SHORT).abandon(&request("a", TTL).0).await;
     abandoned.expect("nothing was sent, so nothing is left");
+}
+
+#[tokio::test]
+async fn what_was_never_sent_is_abandoned_without_a_connection() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.set_nonblocking(true).expect("it can be asked");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    let backend = backend(&address, LONG);
+    let (never, _control) = request("a", TTL);
+    let abandoned = timeout(AT_MOST, backend.abandon(&never)).await.expect("at once");
+    abandoned.expect("nothing was sent, so nothing is left");
+    assert!(listener.accept().is_err(), "somebody has connected");
+
+    // While the connection is being made, too.
+    let locks = Locker::new(backend);
+    let error = locks.lock("a").acquire_within(SHORT).await.expect_err("nobody answers");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    locks.shutdown().await.expect("nothing is left");
 }
 
 #[tokio::test]
