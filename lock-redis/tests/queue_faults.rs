@@ -174,6 +174,34 @@ async fn a_reply_swallowed_while_waiting_is_made_up_for() {
 }
 
 #[tokio::test]
+async fn a_grant_that_comes_late_ends_the_place_that_was_taken_meanwhile() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let client = Client::new(&world).await;
+    // Its first request, which knows of no place, is still under way when the next one takes one.
+    client.proxy.hold_requests();
+    let waiter = Waiter::start(&client.backend, "a", TTL);
+    let hold = take(&world.backend(), "a").await;
+    let id = waiter.id();
+    until("it has its place", async || world.queue("a").await.contains(&id)).await;
+    // As if the hold had expired just before that first one arrives.
+    let _: i64 = world.raw(&["DEL", &world.lock_key("a")]).await;
+    client.proxy.drain_the_first().await;
+    assert!(world.value("a").await.starts_with(&id), "the late one was granted");
+    let granted = waiter.granted().await;
+    assert_eq!(
+        world.queue("a").await,
+        <[String; 0]>::default(),
+        "its place is there still"
+    );
+    assert!(!release(&hold).await);
+    assert!(release(&granted).await);
+    assert!(!world.exists("a").await, "it was offered to itself");
+}
+
+#[tokio::test]
 async fn a_place_that_is_asked_for_late_is_not_taken_for_the_dead() {
     if testbed::skip_offline() {
         return;

@@ -22,6 +22,8 @@ local value = redis.call('GET', KEYS[1])
 local id, stored, term = string.match(value, '^(%w+) (%d+) (%d+)')
 if id == holder and stored ~= '0' then
   -- include prolong.lua
+  -- What it repeats may have been sent before the place was taken.
+  if ARGV[8] == '1' then redis.call('ZREM', KEYS[3], holder .. ' ' .. inbox, '>' .. holder .. ' ' .. inbox) end
   return stored
 end
 
