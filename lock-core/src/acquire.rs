@@ -167,7 +167,7 @@ impl<F: Future<Output = Stop>> Caller<'_, F> {
         place.in_doubt();
         let reached = self.reached(place);
         if self.patience.is_patient() && reached && error.is_retryable() {
-            tracing::debug!(target: "polylock", name = %self.plan.name, %error, "acquire failed; trying again");
+            observe::acquire_failed(&self.plan.name, &error);
             return Ok(error);
         }
         let is_everybodys = match error.kind() {

@@ -213,14 +213,12 @@ impl Held {
                 self.lease.lose(LostCause::NotHeld);
             }
             Ok(Some(Err(error))) => {
-                observe::renewed(Renewed::Failed);
-                tracing::debug!(target: "polylock", name = %self.plan.name, %error, "renewal failed");
+                observe::renewal_failed(&self.plan.name, &error);
                 self.lease.suspect();
                 return self.due_after(asked).min(Instant::now() + ttl / 12);
             }
             Err(_unanswered) => {
-                observe::renewed(Renewed::Unanswered);
-                tracing::debug!(target: "polylock", name = %self.plan.name, "renewal unanswered");
+                observe::renewal_unanswered(&self.plan.name);
                 self.renewing.lock().request = None;
                 self.lease.suspect();
             }

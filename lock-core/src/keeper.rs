@@ -10,6 +10,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use crate::clock::Lookout;
 use crate::error::{Error, ErrorKind, Result};
 use crate::held::{Held, RenewalPlan, Slot};
+use crate::observe;
 use crate::plant::{Plant, is_planted};
 use crate::queue::Progress;
 use crate::sync::time::Instant;
@@ -273,7 +274,7 @@ pub(crate) fn runtime() -> Result<Handle> {
 async fn renew(held: Arc<Held>) -> (Arc<Held>, Instant) {
     let next = AssertUnwindSafe(held.clone().renew()).catch_unwind().await;
     let next = next.unwrap_or_else(|_| {
-        tracing::error!(target: "polylock", name = %held.plan.name, "the backend panicked in a renewal");
+        observe::renewal_panicked(&held.plan.name);
         held.lease.suspect();
         held.due_after(Instant::now())
     });
@@ -282,7 +283,7 @@ async fn renew(held: Arc<Held>) -> (Arc<Held>, Instant) {
 
 async fn finish(number: u64, work: Work) -> u64 {
     if AssertUnwindSafe(work.finish()).catch_unwind().await.is_err() {
-        tracing::error!(target: "polylock", "the backend panicked in the background");
+        observe::work_panicked();
     }
     number
 }

@@ -34,8 +34,29 @@
 //! protects. Each backend's page says what can end a hold there, and how soon a guard learns of it.
 //!
 //! # Watching it
-//! With `tracing`, under the target `polylock`: the spans `acquire` (name, label), `renew`, `release` (name, token) and
-//! `abandon` (name) at `DEBUG`, with what happens in them as events; `hold suspect` at `INFO` and `hold lost` at `WARN`.
+//! With `tracing`, under the target `polylock`:
+//!
+//! | span or event | level | fields |
+//! |---|---|---|
+//! | span `acquire` | `DEBUG` | `name`, `label` |
+//! | `lock is taken` | `DEBUG` | `name`, `holder` |
+//! | `acquire failed; trying again` | `DEBUG` | `name`, `error` |
+//! | `lock acquired` | `DEBUG` | `name`, `token` |
+//! | `lock not acquired` | `DEBUG` | `name`, `error` |
+//! | span `abandon` | `DEBUG` | `name` |
+//! | `an acquire was not undone; what it left ends by itself` | `WARN` | `name`, `error` |
+//! | span `renew` | `DEBUG` | `name`, `token` |
+//! | `renewal failed` | `DEBUG` | `name`, `error` |
+//! | `renewal unanswered` | `DEBUG` | `name` |
+//! | `hold suspect` | `INFO` | `name` |
+//! | `hold lost` | `WARN` | `name`, `token`, `cause` |
+//! | span `release` | `DEBUG` | `name`, `token` |
+//! | `lock handed over` | `DEBUG` | `name`, `outcome` |
+//! | `hand-over unanswered; undoing it` | `DEBUG` | `name`, `error` |
+//! | `release unanswered; trying again` | `DEBUG` | `name`, `error` |
+//! | `a release in the background failed; the hold ends by itself` | `DEBUG` | `name`, `error` |
+//! | `the backend panicked in a renewal` | `ERROR` | `name` |
+//! | `the backend panicked in the background` | `ERROR` | |
 //!
 //! With the feature `metrics`, through the facade of that name. Lock names are no labels: there may be any number.
 //!

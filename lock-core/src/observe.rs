@@ -5,7 +5,7 @@ use tracing::Span;
 
 use crate::backend::HandOver;
 use crate::backend::lease::HoldState;
-use crate::error::{ErrorKind, LostCause, Result};
+use crate::error::{Error, ErrorKind, LostCause, Result};
 use crate::guard::Guard;
 use crate::name::LockName;
 use crate::plan::Plan;
@@ -89,6 +89,14 @@ pub(crate) fn contended(name: &LockName, holder: Option<&str>) {
     metrics::counter!("polylock_contended_total").increment(1);
 }
 
+pub(crate) fn acquire_failed(name: &LockName, error: &Error) {
+    tracing::debug!(target: "polylock", %name, %error, "acquire failed; trying again");
+}
+
+pub(crate) fn not_undone(name: &LockName, error: &Error) {
+    tracing::warn!(target: "polylock", %name, %error, "an acquire was not undone; what it left ends by itself");
+}
+
 pub(crate) fn renewed(outcome: Renewed) {
     #[cfg(feature = "metrics")]
     metrics::counter!("polylock_renewals_total", "outcome" => match outcome {
@@ -99,6 +107,20 @@ pub(crate) fn renewed(outcome: Renewed) {
     })
     .increment(1);
     let _ = outcome;
+}
+
+pub(crate) fn renewal_failed(name: &LockName, error: &Error) {
+    tracing::debug!(target: "polylock", %name, %error, "renewal failed");
+    renewed(Renewed::Failed);
+}
+
+pub(crate) fn renewal_unanswered(name: &LockName) {
+    tracing::debug!(target: "polylock", %name, "renewal unanswered");
+    renewed(Renewed::Unanswered);
+}
+
+pub(crate) fn renewal_panicked(name: &LockName) {
+    tracing::error!(target: "polylock", %name, "the backend panicked in a renewal");
 }
 
 pub(crate) fn suspected(name: &LockName) {
@@ -117,6 +139,24 @@ pub(crate) fn handed_over(name: &LockName, outcome: Handed) {
         Handed::Unknown => "unknown",
     })
     .increment(1);
+}
+
+pub(crate) fn hand_over_unanswered(name: &LockName, error: &Error) {
+    tracing::debug!(target: "polylock", %name, %error, "hand-over unanswered; undoing it");
+}
+
+pub(crate) fn release_unanswered(name: &LockName, error: &Error) {
+    tracing::debug!(target: "polylock", %name, %error, "release unanswered; trying again");
+}
+
+/// One that nobody waits for any more.
+pub(crate) fn release_failed(name: &LockName, error: &Error) {
+    tracing::debug!(target: "polylock", %name, %error, "a release in the background failed; the hold ends by itself");
+}
+
+/// Work of the keeper's.
+pub(crate) fn work_panicked() {
+    tracing::error!(target: "polylock", "the backend panicked in the background");
 }
 
 /// How long an acquire takes, and what comes of it.

@@ -66,9 +66,7 @@ async fn end(held: Arc<Held>) -> Result<()> {
                 return Err(lost(&held));
             }
             // Unknown: the giver is undone first, or a late hand-over could still bring the next one's id to life.
-            Err(error) => {
-                tracing::debug!(target: "polylock", name = %held.plan.name, %error, "hand-over unanswered; undoing it")
-            }
+            Err(error) => observe::hand_over_unanswered(&held.plan.name, &error),
         }
     }
     keep_trying(held).await
@@ -105,7 +103,7 @@ async fn keep_trying(held: Arc<Held>) -> Result<()> {
         if held.succession().heir.is_none() {
             held.pass_turn_on();
         }
-        tracing::debug!(target: "polylock", name = %held.plan.name, %error, "release unanswered; trying again");
+        observe::release_unanswered(&held.plan.name, &error);
         sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
     }
 }

@@ -82,7 +82,7 @@ impl Work {
                     },
                 };
                 if let Err(error) = result {
-                    tracing::debug!(target: "polylock", %name, %error, "a release in the background failed; the hold ends by itself");
+                    observe::release_failed(&name, &error);
                 }
             }
             Self::Undo(undo) => {
@@ -159,7 +159,7 @@ impl Undo {
                 let passed_on = turn.lock().take();
                 drop(passed_on);
                 if !error.is_retryable() || last_try.is_some_and(|last_try| Instant::now() >= last_try) {
-                    tracing::warn!(target: "polylock", name = %self.request.name(), %error, "an acquire was not undone; what it left ends by itself");
+                    observe::not_undone(self.request.name(), &error);
                     return;
                 }
                 sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;

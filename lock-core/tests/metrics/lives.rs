@@ -1,0 +1,125 @@
+//! What happens to locks, good and bad.
+
+use std::time::Duration;
+
+use lock_core::{ErrorKind, Guard, Locker, LostCause, MemoryBackend};
+use tokio::task::yield_now;
+use tokio::time::{sleep, timeout};
+
+use crate::server::{Answer, Request, Server};
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// Everything that is counted happens once, or twice.
+pub(crate) async fn an_eventful_life() {
+    let server = MemoryBackend::new();
+    let locks = Locker::new(server.clone()).with_ttl(seconds(9));
+    let elsewhere = Locker::new(server.clone()).with_label("elsewhere");
+
+    // Acquired, renewed once, handed over, released.
+    let first = locks.lock("a").label("worker 7").acquire().await.unwrap();
+    let next = acquire(&locks, "a");
+    sleep(seconds(4)).await;
+    assert!(locks.lock("a").try_acquire().await.unwrap().is_none());
+    first.release().await.unwrap();
+    next.await.unwrap().release().await.unwrap();
+
+    // Taken elsewhere: timed out, and its place abandoned.
+    let taken = elsewhere.lock("b").fixed_lease().acquire().await.unwrap();
+    let waited = locks.lock("b").acquire_within(seconds(1)).await;
+    assert!(waited.unwrap_err().is_timed_out());
+    while locks.status("b").await.unwrap().waiting != Some(0) {
+        yield_now().await;
+    }
+    drop(taken);
+    elsewhere.shutdown().await.unwrap();
+
+    // A renewal fails, and the next one finds the lock taken away.
+    let lost = locks.lock("c").acquire().await.unwrap();
+    server.set_available(false);
+    sleep(Duration::from_millis(3001)).await;
+    server.take_away("c").unwrap();
+    lost.lost().await;
+    yield_now().await;
+    server.set_available(true);
+    drop(lost);
+    locks.shutdown().await.unwrap();
+}
+
+/// What else can happen, does.
+pub(crate) async fn a_life_of_trouble() {
+    let server = Server::default();
+    let locks = Locker::new(server.clone()).with_ttl(seconds(9));
+    acquires(&server, &locks).await;
+    for answer in [Answer::Yield, Answer::NotHeld, Answer::Fail] {
+        let guard = locks.lock("a").acquire().await.unwrap();
+        let next = acquire(&locks, "a");
+        sleep(seconds(1)).await;
+        server.next(Request::HandOver, answer);
+        assert_eq!(guard.release().await.is_err(), answer == Answer::NotHeld);
+        next.await.unwrap().release().await.unwrap();
+    }
+    renewals(&server, &locks).await;
+    releases(&server, &locks).await;
+    locks.shutdown().await.unwrap();
+}
+
+async fn acquires(server: &Server, locks: &Locker) {
+    let lock = locks.lock("a");
+    for (answer, kind) in [
+        (Answer::Fail, ErrorKind::Unavailable),
+        (Answer::Deny, ErrorKind::Denied),
+    ] {
+        server.next(Request::Acquire, answer);
+        assert_eq!(lock.acquire().await.unwrap_err().kind(), kind);
+    }
+    // The server has answered by now.
+    let guard = lock.acquire().await.unwrap();
+    guard.release().await.unwrap();
+    server.next(Request::Acquire, Answer::Fail);
+    lock.acquire().await.unwrap().release().await.unwrap();
+    // Cancelled, and not undone.
+    for answer in [Answer::Deny, Answer::PanicAtOnce] {
+        server.next(Request::Acquire, Answer::Hang);
+        assert!(timeout(seconds(1), lock.acquire()).await.is_err());
+        server.next(Request::Abandon, answer);
+    }
+}
+
+async fn renewals(server: &Server, locks: &Locker) {
+    let lock = locks.lock("b");
+    server.next(Request::Renew, Answer::Panic);
+    let guard = lock.acquire().await.unwrap();
+    sleep(seconds(4)).await;
+    guard.release().await.unwrap();
+
+    server.next(Request::Renew, Answer::NotHeld);
+    let guard = lock.acquire().await.unwrap();
+    assert_eq!(guard.lost().await.cause(), LostCause::NotHeld);
+
+    (0..4).for_each(|_| server.next(Request::Renew, Answer::Hang));
+    let guard = locks.lock("c").acquire().await.unwrap();
+    assert_eq!(guard.lost().await.cause(), LostCause::Expired);
+
+    let guard = locks.lock("d").acquire().await.unwrap();
+    server.disconnect();
+    assert_eq!(guard.lost().await.cause(), LostCause::Disconnected);
+}
+
+async fn releases(server: &Server, locks: &Locker) {
+    let guard = locks.lock("e").acquire().await.unwrap();
+    server.next(Request::Release, Answer::Fail);
+    guard.release().await.unwrap();
+    let guard = locks.lock("e").acquire().await.unwrap();
+    server.next(Request::Release, Answer::Deny);
+    drop(guard);
+}
+
+/// Begins to.
+fn acquire(locks: &Locker, name: &str) -> impl Future<Output = lock_core::Result<Guard>> {
+    let lock = locks.lock(name);
+    let acquiring = tokio::spawn(async move { lock.acquire().await });
+    async { acquiring.await.unwrap() }
+}

@@ -1,0 +1,205 @@
+//! What those who watch are told: every metric, span and event by its public name.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use metrics_util::{CompositeKey, MetricKind};
+use tokio::runtime::{Builder, Runtime};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id};
+use tracing::{Event, Metadata, Subscriber};
+use tracing_subscriber::fmt::format::FmtSpan;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
+
+use crate::lives::{a_life_of_trouble, an_eventful_life};
+
+mod docs;
+mod lives;
+mod server;
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap()
+}
+
+/// All that was measured meanwhile.
+fn measured(life: impl Future<Output = ()>) -> Vec<(CompositeKey, DebugValue)> {
+    let recorder = DebuggingRecorder::new();
+    metrics::with_local_recorder(&recorder, || runtime().block_on(life));
+    let measured = recorder.snapshotter().snapshot().into_vec();
+    measured.into_iter().map(|(key, _, _, value)| (key, value)).collect()
+}
+
+#[test]
+fn everything_is_counted_when_it_happens() {
+    let mut seen = BTreeMap::new();
+    for (key, value) in measured(an_eventful_life()) {
+        let labels: Vec<_> = key.key().labels().map(|label| label.value().to_owned()).collect();
+        let name = format!("{} {}", key.key().name(), labels.join(" "));
+        let times = match value {
+            DebugValue::Counter(count) => count,
+            DebugValue::Histogram(values) => values.len() as u64,
+            DebugValue::Gauge(_) => panic!("no gauges: {name}"),
+        };
+        seen.insert(name.trim().to_owned(), times);
+    }
+    let expected = [
+        ("polylock_contended_total", 1),
+        ("polylock_hand_overs_total granted", 1),
+        ("polylock_hold_seconds lost", 1),
+        ("polylock_hold_seconds released", 3),
+        ("polylock_losses_total not_held", 1),
+        ("polylock_renewals_total failed", 1),
+        ("polylock_renewals_total renewed", 1),
+        ("polylock_requests_total abandon", 1),
+        ("polylock_requests_total acquire", 4),
+        ("polylock_requests_total hand_over", 1),
+        ("polylock_requests_total renew", 2),
+        ("polylock_requests_total status", 1),
+        ("polylock_suspicions_total", 1),
+        ("polylock_wait_seconds acquired", 4),
+        ("polylock_wait_seconds busy", 1),
+        ("polylock_wait_seconds timed_out", 1),
+    ];
+    for (name, times) in expected {
+        assert_eq!(seen.remove(name), Some(times), "{name}; all: {seen:?}");
+    }
+    // How often a lost hold is given back depends on when the server comes back.
+    seen.remove("polylock_requests_total release");
+    assert_eq!(seen, BTreeMap::new());
+}
+
+#[test]
+fn every_metric_and_label_has_its_name_in_the_docs() {
+    let named = |(key, _): (CompositeKey, DebugValue)| {
+        let kind = match key.kind() {
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
+        };
+        let labels = key
+            .key()
+            .labels()
+            .map(|label| format!(" {}={}", label.key(), label.value()));
+        format!("{kind} {}{}", key.key().name(), labels.collect::<String>())
+    };
+    let lives = async {
+        an_eventful_life().await;
+        a_life_of_trouble().await;
+    };
+    let seen: BTreeSet<_> = measured(lives).into_iter().map(named).collect();
+    assert_same(&seen, &docs::metrics());
+}
+
+/// Which spans and events there were, each as a row of the docs' table.
+#[derive(Clone, Default)]
+struct Rows(Arc<Mutex<BTreeSet<String>>>);
+
+impl Rows {
+    fn add(&self, name: &str, metadata: &Metadata<'_>) {
+        assert_eq!(metadata.target(), "polylock", "{name}");
+        let fields = metadata.fields().iter().map(|field| field.name());
+        let fields: Vec<_> = fields
+            .filter(|name| *name != "message")
+            .map(|name| format!("`{name}`"))
+            .collect();
+        let row = format!("| {name} | `{}` | {} |", metadata.level(), fields.join(", "));
+        self.0.lock().unwrap().insert(row.replace("|  |", "| |"));
+    }
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Rows {
+    fn on_new_span(&self, attributes: &Attributes<'_>, _: &Id, _: Context<'_, S>) {
+        let metadata = attributes.metadata();
+        self.add(&format!("span `{}`", metadata.name()), metadata);
+    }
+
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut message = Message::default();
+        event.record(&mut message);
+        self.add(&format!("`{}`", message.0), event.metadata());
+    }
+}
+
+#[derive(Default)]
+struct Message(String);
+
+impl Visit for Message {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        if field.name() == "message" {
+            self.0 = format!("{value:?}");
+        }
+    }
+}
+
+#[test]
+fn every_span_and_event_has_its_name_in_the_docs() {
+    let seen = Rows::default();
+    let subscriber = tracing_subscriber::registry().with(seen.clone());
+    tracing::subscriber::with_default(subscriber, || {
+        runtime().block_on(async {
+            an_eventful_life().await;
+            a_life_of_trouble().await;
+        });
+    });
+    assert_same(&seen.0.lock().unwrap(), &docs::spans_and_events());
+}
+
+fn assert_same(seen: &BTreeSet<String>, documented: &BTreeSet<String>) {
+    let undocumented: Vec<_> = seen.difference(documented).collect();
+    let unseen: Vec<_> = documented.difference(seen).collect();
+    assert!(
+        undocumented.is_empty() && unseen.is_empty(),
+        "not in the docs: {undocumented:#?}; in the docs alone: {unseen:#?}"
+    );
+}
+
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn spans_and_events_say_which_lock() {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::DEBUG)
+        .with_span_events(FmtSpan::NEW)
+        .with_ansi(false)
+        .without_time()
+        .with_writer(move || writer.clone())
+        .finish();
+    tracing::subscriber::with_default(subscriber, || runtime().block_on(an_eventful_life()));
+    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    for expected in [
+        "DEBUG acquire{name=a label=\"worker 7\"}: polylock: lock acquired name=a token=1",
+        "DEBUG renew{name=a token=1}: polylock: new",
+        "DEBUG release{name=a token=1}: polylock: lock handed over name=a outcome=Granted",
+        "DEBUG acquire{name=b}: polylock: lock is taken name=b holder=\"elsewhere\"",
+        "DEBUG acquire{name=b}: polylock: lock not acquired name=b error=",
+        "DEBUG abandon{name=b}: polylock: new",
+        " INFO polylock: hold suspect name=c",
+        " WARN polylock: hold lost name=c token=4 cause=the server says that it is not ours any more",
+    ] {
+        assert!(
+            text.lines().any(|line| line.contains(expected)),
+            "{expected:?} in\n{text}"
+        );
+    }
+}
