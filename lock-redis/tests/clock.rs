@@ -121,11 +121,12 @@ async fn a_step_forward_ends_holds_and_places_and_waiters_come_back() {
     let Some((world, clock)) = world_with_a_clock().await else {
         return;
     };
-    let ttl = 3 * SECOND;
+    // Of which a refresh is a third.
+    let ttl = 9 * SECOND;
     let (request, _control) = request("a", ttl);
+    let start = Instant::now();
     let hold = granted(&world.backend(), &request).await;
     let waiter = Waiter::queued(&world, &world.backend(), "a", ttl).await;
-    let start = Instant::now();
     clock.set(HOUR_NANOS).expect("it is set");
     until("the hold has ended", async || {
         !world.value("a").await.starts_with(&request.holder().to_string())

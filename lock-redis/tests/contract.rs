@@ -171,7 +171,7 @@ async fn a_hold_expires_after_its_ttl_and_not_before() {
     }
     let world = World::new().await;
     let backend = world.backend();
-    let ttl = 3 * SECOND;
+    let ttl = 2 * SECOND;
     let (request, _control) = request("a", ttl);
     backend.connect().await.expect("it is there");
     let start = Instant::now();

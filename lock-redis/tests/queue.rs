@@ -225,9 +225,10 @@ async fn a_place_ends_by_itself_and_one_that_ends_soon_takes_no_other_along() {
     );
     assert_eq!(world.queue("a").await, [patient.id(), gone.waiter.id()]);
 
-    tokio::time::sleep(Duration::from_millis(400)).await;
-    let waiting = async || backend.status(patient.request.name()).await.expect("an answer").waiting;
-    assert_eq!(waiting().await, Some(1), "ended, though nobody has cleared it away");
+    until("one place has ended, though nobody has cleared it away", async || {
+        backend.status(patient.request.name()).await.expect("an answer").waiting == Some(1)
+    })
+    .await;
     let third = Waiter::queued(&world, &backend, "a", TTL).await;
     assert_eq!(world.queue("a").await, [patient.id(), third.id()]);
     assert!(release(&hold).await);
@@ -241,12 +242,13 @@ async fn places_outlive_a_hold_that_is_renewed() {
         return;
     }
     let world = World::new().await;
-    let ttl = Duration::from_millis(600);
+    // In three of which a place is refreshed every second.
+    let ttl = 3 * SECOND;
     let hold = take(&world.backend(), "a").await;
     let waiter = Waiter::queued(&world, &world.backend(), "a", ttl).await;
     let before = world.scripts_run().await;
     let start = Instant::now();
-    while start.elapsed() < 3 * ttl {
+    while start.elapsed() < 3 * ttl / 2 {
         assert!(matches!(hold.renew(TTL).await.expect("an answer"), Renewal::Renewed(_)));
         assert_eq!(world.queue("a").await, [waiter.id()]);
     }
@@ -271,10 +273,11 @@ async fn a_foreign_holder_is_asked_for_until_it_has_gone() {
     assert!(release(&waiter.granted().await).await);
     assert!(before.elapsed() < AT_MOST);
 
-    let _: () = world.raw(&["SET", &key, "theirs", "PX", "300"]).await;
+    let before = Instant::now();
+    let _: () = world.raw(&["SET", &key, "theirs", "PX", "3000"]).await;
     let waiter = Waiter::queued(&world, &backend, "a", TTL).await;
     let hold = waiter.granted().await;
-    assert!(before.elapsed() >= Duration::from_millis(300));
+    assert!(before.elapsed() >= 3 * SECOND);
     let theirs: Option<String> = world.raw(&["SET", &key, "theirs", "NX", "PX", "60000"]).await;
     assert_eq!(theirs, None);
     assert!(release(&hold).await);
@@ -308,7 +311,7 @@ async fn grace_is_an_option() {
         return;
     }
     let world = World::new().await;
-    let url = format!("{}?grace=250ms", world.server.url());
+    let url = format!("{}?grace=4s", world.server.url());
     let config = RedisConfig::from_url(&url)
         .expect("a good URL")
         .with_prefix(&world.prefix);
@@ -316,6 +319,6 @@ async fn grace_is_an_option() {
     let hold = granted(&backend, &request("a", TTL).0).await;
     let hung = support::waiter::Hung::queued(&world, "a", TTL).await;
     assert!(release(&hold).await);
-    assert_eq!(world.value("a").await, format!("{} 0 250", hung.waiter.id()));
+    assert_eq!(world.value("a").await, format!("{} 0 4000", hung.waiter.id()));
     drop(hung.backend);
 }

@@ -220,6 +220,20 @@ pub(crate) async fn in_the_end_released(hold: &Arc<dyn Hold>) {
     in_the_end(async || hold.release(ReleaseOptions::default()).await).await;
 }
 
+/// For what must be done so soon that a busy machine may miss it: a mistake of ours makes it late every time. What is
+/// never to happen too early the scenario sees to by itself, each time.
+pub(crate) async fn soon_enough(bound: Duration, mistake: &str, mut scenario: impl AsyncFnMut() -> Duration) {
+    let mut waited = Vec::new();
+    for _ in 0..3 {
+        let time = scenario().await;
+        if time < bound {
+            return;
+        }
+        waited.push(time);
+    }
+    panic!("{waited:?}, and never less than {bound:?}: {mistake}");
+}
+
 /// Looks until it is so.
 pub(crate) async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
     let start = Instant::now();
