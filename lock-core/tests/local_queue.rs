@@ -1,10 +1,10 @@
-//! The local queue, through whatever callers do, against a model of ten lines: who holds, who waits, who was told that
-//! the name is taken. On paused time, each step to its end.
+//! The local queue, through whatever callers do, against a model of it: who holds, who waits, since when the process has
+//! a place at the server, and how often the hold was passed on. On paused time, each step to its end.
 //!
 //! The cases are the same each time; others: `PROPTEST_RNG_SEED=7 PROPTEST_CASES=10000`.
 #![cfg(not(shuttle))]
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use lock_core::{Guard, Locker, MemoryBackend, ReentryKey, Result};
@@ -12,120 +12,122 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::{RngSeed, TestRunner};
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
 
 /// Local hand-overs in a row.
 const LIMIT: u32 = 2;
 
+/// What each step takes at least, in milliseconds, as all times here.
+const STEP: u64 = 2;
+
 #[derive(Clone, Debug)]
 enum Step {
     /// A caller of this process comes, with one of two re-entry keys or without.
-    Enter { key: Option<usize>, patient: bool },
+    Enter { key: Option<usize>, patience: Patience },
     /// Another process comes.
     EnterElsewhere,
     /// One of those who wait gives up, here or elsewhere.
     Leave(Index),
     /// One of those who hold releases, here or elsewhere.
     Release(Index),
+    /// Time passes.
+    Pass(u64),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Patience {
+    Once,
+    Within(u64),
+    Forever,
 }
 
 fn step() -> impl Strategy<Value = Step> {
     let key = prop_oneof![2 => Just(None), 1 => Just(Some(0)), 1 => Just(Some(1))];
+    // Odd, while steps are even: nobody's time is up in the moment of a step.
+    let within = (0..20_u64).prop_map(|time| Patience::Within(2 * time + 1));
+    let patience = prop_oneof![2 => Just(Patience::Once), 4 => within, 4 => Just(Patience::Forever)];
     prop_oneof![
-        4 => (key, prop::bool::weighted(0.8)).prop_map(|(key, patient)| Step::Enter { key, patient }),
+        4 => (key, patience).prop_map(|(key, patience)| Step::Enter { key, patience }),
         2 => Just(Step::EnterElsewhere),
         2 => any::<Index>().prop_map(Step::Leave),
         4 => any::<Index>().prop_map(Step::Release),
+        2 => (1..30_u64).prop_map(|time| Step::Pass(STEP * time)),
     ]
+}
+
+/// Who asks for the name.
+#[derive(Clone, Copy, Debug)]
+struct Caller {
+    /// The number of the step in which it came.
+    id: usize,
+    here: bool,
+    key: Option<usize>,
+    /// When its time is up.
+    until: Option<u64>,
+}
+
+impl Caller {
+    fn may_share(&self, with: &Self) -> bool {
+        self.id == with.id || (self.key.is_some() && self.key == with.key)
+    }
 }
 
 /// What ought to be.
 #[derive(Debug, Default)]
 struct Model {
     /// Who has the name: several callers if they share a key.
-    holding: BTreeSet<usize>,
-    held_here: bool,
-    key: Option<usize>,
-    /// The callers of this process, in their order.
-    here: VecDeque<(usize, Option<usize>)>,
-    /// The server's queue; `None` is this process's one place.
-    places: VecDeque<Option<usize>>,
-    /// Hand-overs since the server granted it.
-    passes: u32,
+    holding: Vec<Caller>,
+    waiting: Vec<Caller>,
+    /// In which step the process took its place in the server's queue, where it has one.
+    place: Option<usize>,
+    /// How often the hold was passed on within this process, while it is this process's.
+    passes: Option<u32>,
 }
 
 impl Model {
-    /// Whether the caller holds or waits now; otherwise it was told that the name is taken.
-    fn enter(&mut self, id: usize, key: Option<usize>, patient: bool) -> bool {
-        if self.held_here && key.is_some() && key == self.key {
-            return self.holding.insert(id);
+    fn come(&mut self, caller: Caller) {
+        match self.holding.first() {
+            Some(first) if caller.may_share(first) => self.holding.push(caller),
+            _ => self.waiting.push(caller),
         }
-        if !patient && !self.holding.is_empty() {
-            return false;
-        }
-        self.here.push_back((id, key));
-        if !self.held_here && !self.places.contains(&None) {
-            self.places.push_back(None);
-        }
-        self.grant();
-        true
+        self.go_on(caller.id);
     }
 
-    fn enter_elsewhere(&mut self, id: usize) {
-        self.places.push_back(Some(id));
-        self.grant();
+    /// Whoever is meant is gone, wherever they were.
+    fn go(&mut self, step: usize, gone: impl Fn(&Caller) -> bool) {
+        self.holding.retain(|caller| !gone(caller));
+        self.waiting.retain(|caller| !gone(caller));
+        self.go_on(step);
     }
 
-    fn leave(&mut self, id: usize) {
-        self.here.retain(|(waiting, _)| *waiting != id);
-        let nobody_here = self.here.is_empty();
-        self.places
-            .retain(|place| *place != Some(id) && !(nobody_here && place.is_none()));
-    }
-
-    fn release(&mut self, id: usize) {
-        self.holding.remove(&id);
-        if !self.holding.is_empty() {
-            return;
+    /// What follows: a name that is free is the next one's, and the process has a place if any caller of it needs one.
+    fn go_on(&mut self, step: usize) {
+        let free = self.holding.is_empty();
+        let here = self.waiting.iter().find(|caller| caller.here).copied();
+        let elsewhere = self.waiting.iter().find(|caller| !caller.here).copied();
+        if let (true, Some(next), Some(passes @ 0..LIMIT)) = (free, here, self.passes) {
+            self.passes = Some(passes + 1);
+            return self.give(next);
         }
-        if self.held_here && self.passes < LIMIT && !self.here.is_empty() {
-            self.passes += 1;
-            return self.give_here();
-        }
-        if self.held_here && !self.here.is_empty() {
-            self.places.push_back(None);
-        }
-        self.held_here = false;
-        self.grant();
-    }
-
-    /// The name is the first one's in the server's queue, if it is free.
-    fn grant(&mut self) {
-        if self.holding.is_empty()
-            && let Some(first) = self.places.pop_front()
-        {
-            self.passes = 0;
-            match first {
-                None => self.give_here(),
-                Some(elsewhere) => drop(self.holding.insert(elsewhere)),
-            }
+        self.passes.take_if(|_| free);
+        self.place = here
+            .filter(|_| self.passes.is_none())
+            .map(|_| self.place.unwrap_or(step));
+        let places = [self.place.zip(here), elsewhere.map(|caller| (caller.id, caller))];
+        if let (true, Some((_, next))) = (free, places.into_iter().flatten().min_by_key(|(since, _)| *since)) {
+            self.passes = next.here.then_some(0);
+            self.place.take_if(|_| next.here);
+            self.give(next);
         }
     }
 
-    /// It is the first caller's, and of all that have the same key.
-    fn give_here(&mut self) {
-        let first = self.here.pop_front().expect("only who has waiting callers has a place");
-        let shares = |caller: &(usize, Option<usize>)| *caller == first || (first.1.is_some() && caller.1 == first.1);
-        (self.held_here, self.key) = (true, first.1);
-        self.holding = std::iter::once(first.0).collect();
-        self.holding
-            .extend(self.here.iter().filter(|caller| shares(caller)).map(|caller| caller.0));
-        self.here.retain(|caller| !shares(caller));
+    fn give(&mut self, next: Caller) {
+        (self.holding, self.waiting) = self.waiting.iter().partition(|caller| caller.may_share(&next));
     }
+}
 
-    fn waiting(&self) -> BTreeSet<usize> {
-        let elsewhere = self.places.iter().flatten().copied();
-        self.here.iter().map(|(id, _)| *id).chain(elsewhere).collect()
-    }
+fn ids(callers: &[Caller]) -> BTreeSet<usize> {
+    callers.iter().map(|caller| caller.id).collect()
 }
 
 /// What is.
@@ -151,16 +153,17 @@ impl Real {
         }
     }
 
-    fn enter(&mut self, id: usize, key: Option<usize>, patient: bool) {
+    fn enter(&mut self, id: usize, key: Option<usize>, patience: Patience) {
         let lock = self.locks.lock("a");
         let lock = match key {
             Some(key) => lock.reentrant(&self.keys[key]),
             None => lock,
         };
         let acquire = async move {
-            match patient {
-                true => lock.acquire().await.map(Some),
-                false => lock.try_acquire().await,
+            match patience {
+                Patience::Once => lock.try_acquire().await,
+                Patience::Within(time) => lock.acquire_within(Duration::from_millis(time)).await.map(Some),
+                Patience::Forever => lock.acquire().await.map(Some),
             }
         };
         self.waiting.insert(id, tokio::spawn(acquire));
@@ -173,14 +176,16 @@ impl Real {
     }
 
     /// Lets everybody come as far as they can.
-    async fn settle(&mut self) {
+    async fn settle(&mut self, time: u64) {
         // Time passes when nobody has anything to do.
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        sleep(Duration::from_millis(time)).await;
         let done: Vec<_> = self.waiting.extract_if(.., |_, task| task.is_finished()).collect();
         let before = self.holding.len();
         for (id, task) in done {
-            if let Some(guard) = task.await.unwrap().unwrap() {
-                self.holding.insert(id, guard);
+            match task.await.unwrap() {
+                Ok(Some(guard)) => drop(self.holding.insert(id, guard)),
+                Ok(None) => {}
+                Err(error) => assert!(error.is_timed_out(), "{error}"),
             }
         }
         let tokens: BTreeSet<_> = self.holding.values().map(|guard| guard.token().as_u64()).collect();
@@ -198,40 +203,63 @@ fn pick(of: &BTreeSet<usize>, index: Index) -> Option<usize> {
 
 async fn run(steps: &[Step]) {
     let (mut model, mut real) = (Model::default(), Real::new());
+    let mut now = 0;
     for (id, step) in steps.iter().enumerate() {
+        let mut time = STEP;
         match step {
-            Step::Enter { key, patient } => {
-                real.enter(id, *key, *patient);
-                model.enter(id, *key, *patient);
+            Step::Enter { key, patience } => {
+                real.enter(id, *key, *patience);
+                let until = match patience {
+                    Patience::Within(time) => Some(now + time),
+                    Patience::Once | Patience::Forever => None,
+                };
+                let caller = Caller {
+                    id,
+                    here: true,
+                    key: *key,
+                    until,
+                };
+                model.come(caller);
+                if *patience == Patience::Once && !ids(&model.holding).contains(&id) {
+                    model.go(id, |caller| caller.id == id);
+                }
             }
             Step::EnterElsewhere => {
                 real.enter_elsewhere(id);
-                model.enter_elsewhere(id);
+                let caller = Caller {
+                    id,
+                    here: false,
+                    key: None,
+                    until: None,
+                };
+                model.come(caller);
             }
             Step::Leave(index) => {
-                if let Some(id) = pick(&model.waiting(), *index) {
-                    real.waiting.remove(&id).expect("as the model says").abort();
-                    model.leave(id);
+                if let Some(leaving) = pick(&ids(&model.waiting), *index) {
+                    real.waiting.remove(&leaving).expect("as the model says").abort();
+                    model.go(id, |caller| caller.id == leaving);
                 }
             }
             Step::Release(index) => {
-                if let Some(id) = pick(&model.holding, *index) {
-                    real.holding
-                        .remove(&id)
-                        .expect("as the model says")
-                        .release()
-                        .await
-                        .unwrap();
-                    model.release(id);
+                if let Some(releasing) = pick(&ids(&model.holding), *index) {
+                    let guard = real.holding.remove(&releasing).expect("as the model says");
+                    guard.release().await.unwrap();
+                    model.go(id, |caller| caller.id == releasing);
                 }
             }
+            Step::Pass(passing) => time = *passing,
         }
-        real.settle().await;
+        real.settle(time).await;
+        now += time;
+        let waiting = ids(&model.waiting);
+        model.go(id, |caller| {
+            waiting.contains(&caller.id) && caller.until.is_some_and(|until| until < now)
+        });
         let holding: BTreeSet<_> = real.holding.keys().copied().collect();
         let waiting: BTreeSet<_> = real.waiting.keys().copied().collect();
         assert_eq!(
-            (&holding, &waiting),
-            (&model.holding, &model.waiting()),
+            (holding, waiting),
+            (ids(&model.holding), ids(&model.waiting)),
             "{step:?} of {id}: {model:?}"
         );
     }
@@ -239,7 +267,7 @@ async fn run(steps: &[Step]) {
         task.abort();
     }
     real.holding.clear();
-    real.settle().await;
+    real.settle(STEP).await;
     real.locks.shutdown().await.unwrap();
     assert!(!real.locks.status("a").await.unwrap().is_held(), "nothing stays behind");
 }
