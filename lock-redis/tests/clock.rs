@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lock_core::backend::{ReleaseOptions, ReleaseOutcome, Renewal, RequestOptions, Terms};
+use lock_redis::RedisBackend;
 use support::waiter::Waiter;
 use support::{TTL, World, busy, granted, name, release, request, take, until};
 use tokio::time::Instant;
@@ -92,6 +93,37 @@ async fn a_clock_set_back_keeps_no_name_for_longer_than_its_minimum() {
     assert!(next.token() > hold.token() && second.is_waiting());
     assert!(release(&next).await);
     assert!(release(&second.granted().await).await);
+}
+
+#[tokio::test]
+async fn a_clock_set_back_keeps_no_name_for_the_grace_as_well() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let Some((world, clock)) = world_with_a_clock().await else {
+        return;
+    };
+    let (keep, grace) = (30 * SECOND, 5 * SECOND);
+    let backend = RedisBackend::new(world.config().with_grace(grace)).expect("a good configuration");
+    let hold = take(&backend, "a").await;
+    let how = ReleaseOptions::default().keep_for(keep);
+    assert_eq!(hold.release(how).await.expect("an answer"), ReleaseOutcome::Released);
+    let kept_until = async || {
+        let value = world.value("a").await;
+        let millis = value[..32].trim_start_matches("kept").parse().expect("milliseconds");
+        Duration::from_millis(millis)
+    };
+    let before = kept_until().await;
+    clock.set(-HOUR_NANOS).expect("it is set");
+    until("somebody asks after it", async || {
+        busy(&backend, &request("a", TTL).0).await;
+        kept_until().await < before
+    })
+    .await;
+    let (seconds, micros): (u64, u64) = world.raw(&["TIME"]).await;
+    let now = Duration::from_secs(seconds) + Duration::from_micros(micros);
+    assert!(kept_until().await <= now + keep, "kept for longer than asked");
+    assert!(world.rest("a").await <= keep, "nobody waits for it");
 }
 
 #[tokio::test]

@@ -39,7 +39,7 @@ if keep then
   -- Reserved then for whoever is the first in the queue, as long as there is one.
   local live = first_live(2)
   local reserved = string.format('%.0f', keep + grace)
-  local kept = 'kept' .. string.format('%028.0f', now_ms + keep) .. ' ' .. stored .. ' ' .. reserved .. label
+  local kept = 'kept' .. string.format('%028.0f', now_ms + keep) .. ' ' .. stored .. ' ' .. ARGV[4] .. label
   redis.call('SET', KEYS[1], kept, 'PX', live[1] and reserved or ARGV[4])
   tell(live[1], keep)
   tell(live[2], keep + grace)

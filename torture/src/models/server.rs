@@ -243,13 +243,13 @@ impl<T: Moment> Server<T> {
 
     /// The hold has ended, and the name stays taken.
     fn keep(&mut self, hold: Hold<T>, time: Duration, now: T, set: &Settings, wakes: &mut Vec<Wake<T>>) {
-        let (kept, term) = (rules::prolonged(now, now, time), time + set.grace);
+        let kept = rules::prolonged(now, now, time);
         let is_reserved = self.next(now, None).is_some() && set.flaw != Some(Flaw::KeptForAnyone);
-        let reserved = rules::prolonged(now, now, term);
+        let reserved = rules::prolonged(now, now, time + set.grace);
         let (expires, kept) = (if is_reserved { reserved } else { kept }, Some(kept));
         self.hold = Some(Hold {
             expires,
-            term,
+            term: time,
             kept,
             ..hold
         });

@@ -43,7 +43,10 @@ impl Scripts {
         clock.run_faster(-1_000_000).expect("it stands still");
         let server = testbed::Redis::new().clock(&clock).start().await.expect("a Redis");
         let client = redis::Client::open(server.url()).expect("a good URL");
-        let raw = client.get_multiplexed_async_connection().await.expect("a connection");
+        // By default the driver waits for half a second.
+        let patient = redis::AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(60)));
+        let raw = client.get_multiplexed_async_connection_with_config(&patient).await;
+        let raw = raw.expect("a connection");
         let mut news = client.get_async_pubsub().await.expect("a connection");
         news.subscribe(END_OF_NEWS).await.expect("a subscription");
         Self {
