@@ -15,6 +15,7 @@ use support::{
     AT_MOST, TTL, World, granted, in_the_end, in_the_end_granted, in_the_end_released, name, release, request, take,
     until,
 };
+use tokio::time::timeout;
 
 mod support;
 
@@ -270,6 +271,41 @@ async fn a_renewal_and_an_abandon_need_no_memory() {
     assert_eq!(world.queue("a").await, <[String; 0]>::default());
     backend.abandon(&wanted).await.expect("an answer");
     assert!(!world.exists("a").await);
+}
+
+#[tokio::test]
+async fn a_tombstone_is_left_however_full_the_memory_is() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    if world.server.is_external() {
+        return;
+    }
+    let client = Client::new(&world).await;
+    let ((lost, _control), (unanswered, _other)) = (request("a", TTL), request("b", TTL));
+    client.proxy.hold_requests();
+    let (one, two) = tokio::join!(client.backend.acquire(&lost), client.backend.acquire(&unanswered));
+    assert!(one.is_err() && two.is_err(), "they never get there");
+    until("another connection", async || client.proxy.connections() > 1).await;
+    let hold = in_the_end_granted(&client.backend, &lost).await;
+    let _: i64 = world.raw(&["DEL", &world.lock_key("a")]).await;
+    let _: () = world.raw(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    // Neither has anything at the server that could be deleted first.
+    let released = in_the_end(async || hold.release(ReleaseOptions::default()).await);
+    let released = timeout(AT_MOST, released).await.expect("it is not tried for ever");
+    assert_eq!(released, ReleaseOutcome::AlreadyLost);
+    in_the_end(async || client.backend.abandon(&unanswered).await).await;
+    for (request, of) in [(&lost, "a"), (&unanswered, "b")] {
+        let fence: String = world.raw(&["GET", &world.fence_key(of)]).await;
+        assert!(fence.contains(&format!(" {}:", request.holder())), "{fence}");
+    }
+    let _: () = world.raw(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    client.proxy.drain_the_first().await;
+    assert!(
+        !world.exists("a").await && !world.exists("b").await,
+        "a dead id came back"
+    );
 }
 
 /// Clients that take turns while something is done to the server; returns how often each had it.

@@ -1,4 +1,6 @@
--- Ends whatever the holder has: its hold, which passes on to the first that waits, and its place.
+#!lua flags=allow-oom
+-- Ends whatever the holder has: its hold, which passes on to the first that waits, and its place; however full the memory
+-- is.
 --
 -- KEYS: lock, fence, queue. ARGV: holder, grace in ms, its inbox if it may have a place or "", for how long to keep the
 -- name taken in ms or "", "1" to leave a tombstone or "".
@@ -10,7 +12,6 @@ if type(value) == 'table' then
   value = ''
 end
 local ours = string.sub(value, 1, 32) == holder
--- First of all, since after it more may be written, however full the memory is.
 if ours then redis.call('DEL', KEYS[1]) end
 local left = ARGV[3] ~= '' and redis.call('ZREM', KEYS[3], place, '>' .. place) > 0
 if ARGV[5] == '1' then
