@@ -15,6 +15,9 @@ use crate::script::Script;
 static ENTER: LazyLock<Script> = LazyLock::new(|| Script::new(Fence::ENTER));
 static RUN: LazyLock<Script> = LazyLock::new(|| Script::new(Fence::RUN));
 
+/// So many arguments a script can pass on to a command, whose name is one of them.
+const MOST_PARTS: usize = 7998;
+
 /// A fence round a key, by which holders that come too late are kept out of what lies there.
 ///
 /// A lock is a lease: a holder that was paused, or whose write was under way for long, may come back after the next one
@@ -77,8 +80,8 @@ impl Fence<()> {
     /// The script that enters. `KEYS`: the fence. `ARGV`: the token. It answers `OK`, or the error `STALE NEWEST`.
     pub const ENTER: &'static str = include_str!("fencing/enter.lua");
     /// The script that runs a command on the resource. `KEYS`: the fence and the resource. `ARGV`: the token, the
-    /// command, its arguments. It answers as the command does, or the error `STALE NEWEST` (`STALE 0` where the fence is
-    /// gone).
+    /// command, its arguments: up to 7998 together. It answers as the command does, or the error `STALE NEWEST`
+    /// (`STALE 0` where the fence is gone).
     pub const RUN: &'static str = include_str!("fencing/run.lua");
 }
 
@@ -144,8 +147,9 @@ impl<C: ConnectionLike + Clone> Fenced<C> {
     /// form of RESP2: a map comes as a list.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`] with the source [`Stale`] when a newer token has entered: nothing was done. After
-    /// [`ErrorKind::Unavailable`] the outcome is unknown.
+    /// [`ErrorKind::Lost`] with the source [`Stale`] when a newer token has entered: nothing was done.
+    /// [`ErrorKind::Unsupported`] for a command of more than 7998 parts, its name included, which is what a script can
+    /// take, and for one with a cursor: nothing was sent. After [`ErrorKind::Unavailable`] the outcome is unknown.
     ///
     /// # Cancel safety
     /// Dropped, it may still be executed, unless a newer token enters before.
@@ -159,6 +163,10 @@ impl<C: ConnectionLike + Clone> Fenced<C> {
                     return Err(Error::new(ErrorKind::Unsupported, what));
                 }
             }
+        }
+        if arguments.len() > 1 + MOST_PARTS {
+            let what = format!("a fenced command has at most {MOST_PARTS} parts: send it in several");
+            return Err(Error::new(ErrorKind::Unsupported, what));
         }
         let keys = [&*self.keys.fence, &*self.keys.resource];
         let answer = self.invoke(&RUN, &keys, &arguments).await?;

@@ -320,3 +320,20 @@ async fn it_needs_few_permissions_and_names_those_it_lacks() {
     assert_eq!(error.kind(), ErrorKind::Denied);
     let _: i64 = world.raw(&["ACL", "DELUSER", &app]).await;
 }
+
+#[tokio::test]
+async fn a_command_is_as_long_as_a_script_can_take_and_no_longer() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let stock = format!("{}stock", world.prefix);
+    let fenced = fence(&connect(&world.server.url()).await, &stock);
+    let fenced = fenced.enter(token(7)).await.expect("nobody was there");
+    // With the name of the command and its key.
+    let push = |parts: usize| cmd("RPUSH").arg(&stock).arg(vec!["one"; parts - 2]).to_owned();
+    let error = fenced.query::<u64>(&push(7999)).await.expect_err("it is too long");
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error:?}");
+    assert!(error.to_string().contains("7998"), "{error}");
+    assert_eq!(fenced.query::<u64>(&push(7998)).await.expect("it is not"), 7996);
+}
