@@ -1,8 +1,12 @@
 //! Tokens only ever grow.
 
+use std::time::Duration;
+
 use lock_core::backend::{DistributedLock, RequestOptions, Terms};
 use lock_core::{ErrorKind, FencingToken};
-use support::{TTL, World, granted, name, refused, release, request, take};
+use lock_redis::RedisBackend;
+use support::proxy::Proxy;
+use support::{TTL, World, granted, in_the_end, name, refused, release, request, take, until};
 
 mod support;
 
@@ -47,7 +51,7 @@ async fn after_release_expiry_and_every_deletion() {
     world.server.restart_without_data().await.expect("it starts");
     world.reconnect().await;
     check(
-        support::in_the_end(async || {
+        in_the_end(async || {
             let (request, _control) = request("a", TTL);
             match backend.acquire(&request).await? {
                 lock_core::backend::Attempt::Granted(hold, _) => Ok(hold.token()),
@@ -80,6 +84,36 @@ async fn a_stored_token_ahead_of_the_clock_counts_and_outlives_the_clock_s_passi
         );
         assert!(release(&hold).await);
     }
+}
+
+#[tokio::test]
+async fn a_tombstone_leaves_a_token_ahead_of_the_clock_its_time() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let proxy = Proxy::start(world.server.address()).await;
+    let config = world.config_at(&proxy.address);
+    let backend =
+        RedisBackend::new(config.with_response_timeout(Duration::from_secs(1))).expect("a good configuration");
+    in_the_end(async || backend.connect().await).await;
+    let ahead = server_micros(&world).await + 2 * HOUR_MICROS;
+    let _: () = world
+        .raw(&["SET", &world.fence_key("a"), &ahead.to_string(), "PX", "10000000"])
+        .await;
+    let (late, _control) = request("a", TTL);
+    proxy.hold_requests();
+    backend.acquire(&late).await.expect_err("it never gets there");
+    until("another connection", async || proxy.connections() > 1).await;
+    in_the_end(async || backend.abandon(&late).await).await;
+    let fence: String = world.raw(&["GET", &world.fence_key("a")]).await;
+    assert!(fence.starts_with(&format!("{ahead} {}:", late.holder())), "{fence}");
+    let kept: u64 = world.raw(&["PTTL", &world.fence_key("a")]).await;
+    let kept_until = server_micros(&world).await + kept * 1000;
+    assert!(
+        kept_until >= ahead + HOUR_MICROS - 1_000_000,
+        "{kept_until} for {ahead}"
+    );
 }
 
 #[tokio::test]
