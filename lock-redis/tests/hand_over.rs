@@ -86,6 +86,7 @@ async fn one_that_waits_is_handed_over_to_and_leaves_the_queue() {
     let backend = world.backend();
     let giver = take(&backend, "a").await;
     let waiter = Waiter::queued(&world, &backend, "a", TTL).await;
+    until("it knows of its place", async || waiter.request.last_busy().is_some()).await;
     let hold = handed_over(&giver, &waiter.request).await;
     assert_eq!(world.queue("a").await, <[String; 0]>::default());
     assert!(release(&hold).await);
