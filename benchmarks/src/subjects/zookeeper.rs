@@ -13,6 +13,8 @@ use super::POLL;
 use self::bare::BareLock;
 
 mod bare;
+#[cfg(test)]
+mod relay;
 
 /// `bare`.
 pub(crate) struct Bare(String);

@@ -80,10 +80,10 @@ mod tests {
     use super::*;
 
     /// The scripts that the server was told to run, with the arguments by which they differ made equal.
-    async fn told(connection: &mut MultiplexedConnection, pair: impl Future<Output = ()>) -> Vec<Vec<String>> {
+    async fn told(connection: &mut MultiplexedConnection, life: impl Future<Output = ()>) -> Vec<Vec<String>> {
         let () = cmd("SLOWLOG").arg("RESET").query_async(connection).await.unwrap();
-        pair.await;
-        let entries: Vec<Vec<Value>> = cmd("SLOWLOG").arg("GET").arg(10).query_async(connection).await.unwrap();
+        life.await;
+        let entries: Vec<Vec<Value>> = cmd("SLOWLOG").arg("GET").arg(-1).query_async(connection).await.unwrap();
         let words = |entry: Vec<Value>| from_redis_value::<Vec<String>>(entry.into_iter().nth(3)?).ok();
         let commands = entries.into_iter().rev().filter_map(words);
         let scripts = commands.filter(|words| words.first().is_some_and(|name| name.eq_ignore_ascii_case("evalsha")));
@@ -120,15 +120,22 @@ mod tests {
         let () = set.query_async(&mut log).await.unwrap();
 
         let polylocks = told(&mut log, async {
-            lock.acquire().await.unwrap().release().await.map(drop).unwrap();
+            let guard = lock.acquire().await.unwrap();
+            guard.extend(TTL).await.unwrap();
+            // Who waits in this process by the time of the release is handed the hold.
+            let (next, released) = tokio::join!(lock.acquire(), guard.release());
+            released.unwrap();
+            next.unwrap().release().await.map(drop).unwrap();
         })
         .await;
         let bares = told(&mut log, async {
-            let holder = bare.acquire(&keys).await.unwrap();
+            let giver = bare.acquire(&keys).await.unwrap();
+            bare.renew(&keys, &giver).await.unwrap();
+            let holder = bare.hand_over(&keys, &giver).await.unwrap();
             bare.release(&keys, &holder).await.unwrap();
         })
         .await;
-        assert_eq!(polylocks.len(), 2, "{polylocks:#?}");
+        assert_eq!(polylocks.len(), 4, "{polylocks:#?}");
         assert_eq!(polylocks, bares);
     }
 }
