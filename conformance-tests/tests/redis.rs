@@ -168,24 +168,15 @@ impl<W: Which> Harness for RedisHarness<W> {
     }
 
     fn auxiliary_names(&self, namespace: &str, name: &str) -> Vec<String> {
+        const PURPOSES: [&str; 6] = ["", ":fence", ":queue", ":lock", ":lock:fence", ":lock:queue"];
         let plain = format!("{}{name}", prefix(namespace));
-        [name, &plain]
-            .into_iter()
-            .flat_map(|name| {
-                [
-                    format!("{{{name}}}"),
-                    format!("{{{name}}}:fence"),
-                    format!("{{{name}}}:lock"),
-                    format!("{{{name}}}:lock:fence"),
-                    format!("{name}:fence"),
-                    format!("{name}:lock"),
-                    format!("{name}:lock:fence"),
-                    format!("%7B{name}%7D"),
-                    format!("%7B{name}%7D:fence"),
-                ]
-            })
-            .chain([plain.clone()])
-            .collect()
+        let like_keys = [name, &plain].into_iter().flat_map(|name| {
+            let forms = [name.to_owned(), format!("{{{name}}}"), format!("%7B{name}%7D")];
+            forms
+                .into_iter()
+                .flat_map(|form| PURPOSES.map(|purpose| format!("{form}{purpose}")))
+        });
+        like_keys.filter(|like| like != name).collect()
     }
 }
 
