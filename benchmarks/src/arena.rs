@@ -45,7 +45,8 @@ pub(crate) type Make = Arc<dyn Fn() -> lock_core::Result<Arc<dyn DistributedLock
 pub(crate) struct Entry {
     pub(crate) subject: String,
     pub(crate) contender: std::result::Result<Box<dyn Contender>, String>,
-    pub(crate) is_peer: bool,
+    /// Whether nothing of ours is broken when it does not take part.
+    pub(crate) is_optional: bool,
 }
 
 pub(crate) struct Arena {
@@ -102,6 +103,9 @@ impl Arena {
 
     /// Who takes part in a workload; nobody where it makes no sense on this server.
     pub(crate) async fn entries(&self, workload: Workload) -> Vec<Entry> {
+        if (workload, self.backend) == (Workload::Held, Backend::Mysql) {
+            return vec![no_holders()];
+        }
         let mut entries = match workload {
             Workload::Load(workload) => self.players(workload),
             Workload::Core if self.backend == Backend::Memory => core::contenders(),
@@ -113,7 +117,7 @@ impl Arena {
         .map(|(subject, contender)| Entry {
             subject: subject.into(),
             contender: Ok(contender),
-            is_peer: false,
+            is_optional: false,
         })
         .collect::<Vec<_>>();
         if let Workload::Load(workload) = workload {
@@ -173,10 +177,6 @@ impl Arena {
 
     fn holders(&self) -> Vec<(&'static str, Box<dyn Contender>)> {
         let mut holders: Vec<(_, Box<dyn Contender>)> = Vec::new();
-        if self.backend == Backend::Mysql {
-            // Every hold of a row lock is a connection.
-            return holders;
-        }
         let (url, address) = (self.url(), self.address().to_owned());
         let commands: crate::subjects::held::Commands = match self.backend {
             Backend::Redis => Box::new(move || Box::pin(redis::commands(url.clone()))),
@@ -199,6 +199,16 @@ impl Arena {
 
     fn address(&self) -> &str {
         self.server.as_ref().map_or("", Server::address)
+    }
+}
+
+/// Of `held-10000` on row locks.
+fn no_holders() -> Entry {
+    let why = "every hold of a row lock is a connection, and 10,000 are more than a MySQL is set up for";
+    Entry {
+        subject: "polylock".into(),
+        contender: Err(why.into()),
+        is_optional: true,
     }
 }
 

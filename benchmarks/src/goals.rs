@@ -159,22 +159,18 @@ fn judge(aim: &Aim, results: &Results) -> Option<Goal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::tests::row;
+    use crate::results::tests::{none, row};
 
     #[test]
     fn are_judged_by_what_was_measured_alone() {
         let results = Results {
-            backend: "redis".into(),
-            command: String::new(),
-            date: String::new(),
-            versions: Vec::new(),
             rows: vec![
                 row("own-1", "polylock", Unit::PairsPerSecond, &[90.0, 80.0, 9.0]),
                 row("own-1", "bare", Unit::PairsPerSecond, &[100.0, 100.0, 10.0]),
                 row("own-1", "rslock", Unit::PairsPerSecond, &[100.0, 100.0, 10.0]),
                 row("one-16", "polylock", Unit::Share, &[0.4]),
             ],
-            left_out: Vec::new(),
+            ..none("redis")
         };
         let goals = goals(&results);
         let verdicts: Vec<_> = goals

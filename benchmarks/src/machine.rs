@@ -35,7 +35,7 @@ pub(crate) fn versions() -> Vec<(String, String)> {
     vec![
         (
             "polylock".into(),
-            format!("{}, {profile} build", env!("CARGO_PKG_VERSION")),
+            format!("{}, commit {}, {profile} build", env!("CARGO_PKG_VERSION"), commit()),
         ),
         (
             "rustc".into(),
@@ -43,6 +43,31 @@ pub(crate) fn versions() -> Vec<(String, String)> {
         ),
         ("machine".into(), format!("{} cores, {}", cores, processor())),
     ]
+}
+
+/// Which one of polylock's was measured, with a `+` when the code is not as it was committed.
+fn commit() -> String {
+    let git = |arguments: &[&str]| said_by("git", &[&["-C", env!("CARGO_MANIFEST_DIR")], arguments].concat());
+    let head = git(&["rev-parse", "--short", "HEAD"]);
+    // What this program writes is not what it measures.
+    let changed = git(&[
+        "status",
+        "--porcelain",
+        "--untracked-files=no",
+        "--",
+        ":/",
+        ":!/docs",
+        ":!/README.md",
+    ]);
+    named(head, changed.is_some())
+}
+
+fn named(head: Option<String>, is_changed: bool) -> String {
+    match head {
+        Some(head) if is_changed => format!("{head}+"),
+        Some(head) => head,
+        None => "unknown".into(),
+    }
 }
 
 /// The first line that a program says.
@@ -58,4 +83,17 @@ fn processor() -> String {
         .lines()
         .find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     model.map_or("an unknown processor", |(_, model)| model).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_is_named_with_what_was_changed_since() {
+        let head = || Some("1a2b3c4".to_owned());
+        assert_eq!(named(head(), false), "1a2b3c4");
+        assert_eq!(named(head(), true), "1a2b3c4+");
+        assert_eq!(named(None, true), "unknown", "without git, or outside its tree");
+    }
 }

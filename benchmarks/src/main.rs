@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use benchmarks_load::Result;
 use clap::Parser;
@@ -79,9 +79,11 @@ async fn measure(cli: &Cli) -> Result<bool> {
             only: cli.only.clone(),
             subject: cli.subject.clone(),
         };
+        let started = Instant::now();
         let arena = Arena::start(*backend).await?;
-        let results = run::run(&arena, &plan).await?;
+        let mut results = run::run(&arena, &plan).await?;
         drop(arena);
+        results.took = started.elapsed();
         all_there &= results.is_complete();
         show(&results, cli)?;
     }

@@ -104,7 +104,7 @@ impl Peers {
                     workload,
                 }) as Box<dyn Contender>
             }),
-            is_peer: true,
+            is_optional: true,
         };
         playing.map(entry).collect()
     }

@@ -1,5 +1,7 @@
 //! What people and programs are told.
 
+use std::time::Duration;
+
 use benchmarks_load::Unit;
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{CellAlignment, Table};
@@ -35,7 +37,8 @@ pub(crate) fn json(results: &Results) -> String {
 
 /// All of a run, in Markdown, which reads well as it is.
 pub(crate) fn text(results: &Results) -> String {
-    let mut text = format!("## {}\n\n`{}`, {}\n\n", results.backend, results.command, results.date);
+    let (command, date, took) = (&results.command, &results.date, minutes(results.took));
+    let mut text = format!("## {}\n\n`{command}`, {date}, took {took}\n\n", results.backend);
     for (what, version) in &results.versions {
         text += &format!("- {what}: {version}\n");
     }
@@ -163,6 +166,14 @@ fn thousands(digits: &str) -> String {
     apart
 }
 
+/// `2 min 10 s`.
+fn minutes(time: Duration) -> String {
+    match time.as_secs_f64().round() as u64 {
+        seconds @ 0..60 => format!("{seconds} s"),
+        seconds => format!("{} min {} s", seconds / 60, seconds % 60),
+    }
+}
+
 fn capital(sentence: &str) -> String {
     let mut letters = sentence.chars();
     letters.next().map_or(String::new(), |first| {
@@ -173,17 +184,10 @@ fn capital(sentence: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::tests::row;
+    use crate::results::tests::{none, row};
 
     fn results(rows: Vec<Row>) -> Results {
-        Results {
-            backend: "redis".into(),
-            command: "cargo run".into(),
-            date: "2026-01-02".into(),
-            versions: vec![("server".into(), "7".into())],
-            rows,
-            left_out: Vec::new(),
-        }
+        Results { rows, ..none("redis") }
     }
 
     #[test]
@@ -205,6 +209,14 @@ mod tests {
         let text = text(&results(rows));
         let ours = text.lines().find(|line| line.contains("polylock")).unwrap();
         assert!(ours.contains(" 0.90 "), "{text}");
+    }
+
+    #[test]
+    fn how_long_it_took_is_told() {
+        let text = text(&results(Vec::new()));
+        assert!(text.contains("`cargo run`, 2026-01-02, took 2 min 10 s\n"), "{text}");
+        assert_eq!(minutes(Duration::from_millis(59_400)), "59 s");
+        assert_eq!(minutes(Duration::from_millis(59_600)), "1 min 0 s");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What was measured.
 
+use std::time::Duration;
+
 use benchmarks_load::Unit;
 
 /// All of one backend's run.
@@ -9,6 +11,8 @@ pub(crate) struct Results {
     /// How it was called.
     pub(crate) command: String,
     pub(crate) date: String,
+    /// From the server's start on.
+    pub(crate) took: Duration,
     /// Of what took part, and where.
     pub(crate) versions: Vec<(String, String)>,
     pub(crate) rows: Vec<Row>,
@@ -95,6 +99,19 @@ fn median(values: &[f64]) -> f64 {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+
+    /// Of a run in which nothing was measured.
+    pub(crate) fn none(backend: &str) -> Results {
+        Results {
+            backend: backend.into(),
+            command: "cargo run".into(),
+            date: "2026-01-02".into(),
+            took: Duration::from_secs(130),
+            versions: Vec::new(),
+            rows: Vec::new(),
+            left_out: Vec::new(),
+        }
+    }
 
     pub(crate) fn row(workload: &str, subject: &str, unit: Unit, values: &[f64]) -> Row {
         Row {

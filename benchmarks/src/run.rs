@@ -40,6 +40,7 @@ pub(crate) async fn run(arena: &Arena, plan: &Plan) -> Result<Results> {
         backend: arena.backend().name().into(),
         command: machine::command(),
         date: machine::date(),
+        took: Duration::ZERO,
         versions: Vec::new(),
         rows: Vec::new(),
         left_out: Vec::new(),
@@ -78,7 +79,7 @@ async fn play(workload: Workload, entries: Vec<Entry>, plan: &Plan, results: &mu
         };
         match entered {
             Ok(()) => rounds.playing.push(entry),
-            Err(why) => rounds.leave_out(&entry, why, !entry.is_peer),
+            Err(why) => rounds.leave_out(&entry, why, !entry.is_optional),
         }
     }
     // The first warms up.
@@ -122,7 +123,7 @@ impl Rounds<'_> {
                     turn += 1;
                     continue;
                 }
-                Ok(Err(error)) => (format!("failed in round {round}: {error}"), !entry.is_peer),
+                Ok(Err(error)) => (format!("failed in round {round}: {error}"), !entry.is_optional),
                 Err(_) => (format!("too slow: round {round} took more than {limit:?}"), false),
             };
             contender.leave().await;

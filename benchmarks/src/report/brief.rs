@@ -23,7 +23,7 @@ const FIGURES: [(&str, Unit, &str); 5] = [
     ("handoff-128", Unit::MicrosMedian, "128 clients, hand-off: us, median"),
 ];
 
-/// The medians; nothing where nothing was measured.
+/// The medians, nothing where nothing was measured, and how they came about.
 pub(super) fn table(results: &Results) -> String {
     let measured = |subject: &&str| {
         FIGURES
@@ -39,26 +39,26 @@ pub(super) fn table(results: &Results) -> String {
         let figures = subjects.iter().map(|subject| figure(subject).unwrap_or_default());
         table.add_row(std::iter::once(what.to_owned()).chain(figures));
     }
-    format!("{table}\n")
+    let load = results.versions.iter().find(|(what, _)| what == "load");
+    let load = load.map_or("unknown", |(_, load)| load);
+    let (command, date) = (&results.command, &results.date);
+    format!("{table}\n\n`{command}`, {date}; load of the machine: {load}.\n")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::tests::row;
+    use crate::results::tests::{none, row};
 
     #[test]
     fn shows_those_that_were_measured() {
         let results = Results {
-            backend: "redis".into(),
-            command: String::new(),
-            date: String::new(),
-            versions: Vec::new(),
             rows: vec![
                 row("own-1", "polylock", Unit::PairsPerSecond, &[9.0]),
                 row("one-16", "redsync", Unit::Share, &[0.5]),
             ],
-            left_out: Vec::new(),
+            versions: vec![("load".into(), "1.00 before, 2.00 after".into())],
+            ..none("redis")
         };
         let table = table(&results);
         assert!(
@@ -66,5 +66,7 @@ mod tests {
             "{table}"
         );
         assert!(table.contains("9.00") && table.contains("0.50"), "{table}");
+        let how = "|\n\n`cargo run`, 2026-01-02; load of the machine: 1.00 before, 2.00 after.\n";
+        assert!(table.ends_with(how), "{table}");
     }
 }

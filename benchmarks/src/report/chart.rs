@@ -89,21 +89,17 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::tests::row;
+    use crate::results::tests::{none, row};
 
     #[test]
     fn the_best_is_longest_and_names_are_escaped() {
         let results = Results {
-            backend: "a<b".into(),
-            command: String::new(),
-            date: "2026-01-02".into(),
-            versions: Vec::new(),
             rows: vec![
                 row("own-1", "polylock", Unit::PairsPerSecond, &[50.0]),
                 row("own-1", "polylock", Unit::Micros99, &[7.0]),
                 row("own-1", "bare", Unit::PairsPerSecond, &[100.0]),
             ],
-            left_out: Vec::new(),
+            ..none("a<b")
         };
         let svg = svg(&results);
         assert!(svg.contains("<title>a&lt;b, 2026-01-02</title>"), "{svg}");
