@@ -84,14 +84,14 @@ pub(crate) fn redis(edition: Edition) -> Result<PathBuf, Error> {
         let (server, variables) = (edition.title(), edition.variables());
         match edition {
             Edition::Own => Error::Missing { server, variables },
-            Edition::Redis8 | Edition::Valkey9 => extra(server, variables),
+            Edition::Redis8 | Edition::Valkey9 => extra(server, variables, is_ci()),
         }
     })
 }
 
 /// Why something that is not always needed is not there.
-fn extra(server: &'static str, variables: &'static [&'static str]) -> Error {
-    match is_ci() {
+fn extra(server: &'static str, variables: &'static [&'static str], is_ci: bool) -> Error {
+    match is_ci {
         true => Error::Missing { server, variables },
         false => Error::LeftOut { server, variables },
     }
@@ -105,7 +105,7 @@ pub fn redis_py() -> Result<Command, Error> {
     if let Some(python) = variable("POLYLOCK_PYTHON") {
         return Ok(Command::new(python));
     }
-    let packages = installed(REDIS_PY).ok_or_else(|| extra("redis-py", &["POLYLOCK_PYTHON"]))?;
+    let packages = installed(REDIS_PY).ok_or_else(|| extra("redis-py", &["POLYLOCK_PYTHON"], is_ci()))?;
     let mut python = Command::new("python3");
     // What lies in the user's own directories is not what was pinned.
     python.env("PYTHONPATH", packages).args(["-s", "-B"]);
@@ -117,7 +117,11 @@ pub const REDIS_PY: &str = "redis-py";
 
 /// Whether the variable `CI` says that nothing may be left out.
 pub fn is_ci() -> bool {
-    variable("CI").is_some_and(|value| value != "false")
+    says_ci(variable("CI"))
+}
+
+fn says_ci(value: Option<OsString>) -> bool {
+    value.is_some_and(|value| value != "false")
 }
 
 #[derive(Debug)]
@@ -242,7 +246,34 @@ fn program(variable: &'static str, value: OsString) -> Result<PathBuf, Error> {
     })
 }
 
-/// An empty one is as good as none.
 fn variable(name: &str) -> Option<OsString> {
-    env::var_os(name).filter(|value| !value.is_empty())
+    env::var_os(name).and_then(filled)
+}
+
+/// An empty one is as good as none.
+fn filled(value: OsString) -> Option<OsString> {
+    Some(value).filter(|value| !value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_extra_server_may_be_left_out_unless_ci_is_set() {
+        let without = extra("Valkey 9", &["POLYLOCK_VALKEY9_SERVER"], false);
+        assert!(
+            matches!(without, Error::LeftOut { server: "Valkey 9", .. }),
+            "{without}"
+        );
+        let with = extra("Valkey 9", &["POLYLOCK_VALKEY9_SERVER"], true);
+        assert!(matches!(with, Error::Missing { server: "Valkey 9", .. }), "{with}");
+    }
+
+    #[test]
+    fn ci_is_set_unless_it_says_false_or_nothing() {
+        let says = |value: &str| says_ci(filled(value.into()));
+        assert!(says("true") && says("1") && says("yes"));
+        assert!(!says("false") && !says("") && !says_ci(None));
+    }
 }

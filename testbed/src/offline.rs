@@ -23,12 +23,19 @@ pub fn skip_offline() -> bool {
 /// # Panics
 /// For every other reason why it is not there.
 pub fn skip_left_out<T>(found: Result<T, Error>) -> Option<T> {
-    match found {
+    match or_why_left_out(found) {
         Ok(found) => Some(found),
-        Err(error @ Error::LeftOut { .. }) => {
-            skip(&error.to_string());
+        Err(why) => {
+            skip(&why);
             None
         }
+    }
+}
+
+fn or_why_left_out<T>(found: Result<T, Error>) -> Result<T, String> {
+    match found {
+        Ok(found) => Ok(found),
+        Err(error @ Error::LeftOut { .. }) => Err(error.to_string()),
         Err(error) => panic!("{error}"),
     }
 }
@@ -38,4 +45,26 @@ fn skip(reason: &str) {
     let line = format!("SKIP {}: {reason}\n", thread.name().unwrap_or("(unnamed)"));
     // In one piece, as other tests write too. If nobody reads it, nobody counts it.
     let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VARIABLES: &[&str] = &["POLYLOCK_PYTHON"];
+
+    #[test]
+    fn what_may_be_left_out_is_skipped() {
+        let (server, variables) = ("redis-py", VARIABLES);
+        assert_eq!(or_why_left_out(Ok(42)), Ok(42));
+        let why = or_why_left_out::<()>(Err(Error::LeftOut { server, variables })).unwrap_err();
+        assert!(why.contains("redis-py"), "{why}");
+    }
+
+    #[test]
+    #[should_panic = "redis-py"]
+    fn what_may_not_be_left_out_fails() {
+        let (server, variables) = ("redis-py", VARIABLES);
+        let _ = or_why_left_out::<()>(Err(Error::Missing { server, variables }));
+    }
 }

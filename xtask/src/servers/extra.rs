@@ -54,21 +54,24 @@ pub(super) fn install(dir: &Path) -> Result<Vec<String>> {
             continue;
         }
         for extra in EXTRAS.iter().filter(|extra| extra.edition == edition) {
-            match extra.install(&dir.join(edition.name())) {
-                Ok(()) => {}
-                Err(error) if testbed::is_ci() => return Err(error),
-                Err(error) => left_out.push(error),
-            }
+            let installed = extra.install(&dir.join(edition.name()));
+            left_out.extend(or_left_out(installed, testbed::is_ci())?);
         }
     }
     if std::env::var_os("POLYLOCK_PYTHON").is_none_or(|python| python.is_empty()) {
-        match redis_py::install(&dir.join(testbed::REDIS_PY)) {
-            Ok(()) => {}
-            Err(error) if testbed::is_ci() => return Err(error),
-            Err(error) => left_out.push(error),
-        }
+        let installed = redis_py::install(&dir.join(testbed::REDIS_PY));
+        left_out.extend(or_left_out(installed, testbed::is_ci())?);
     }
     Ok(left_out)
+}
+
+/// Why it could not be had, where that is no error.
+fn or_left_out(installed: Result<()>, is_ci: bool) -> Result<Option<String>> {
+    match installed {
+        Ok(()) => Ok(None),
+        Err(error) if is_ci => Err(error),
+        Err(error) => Ok(Some(error)),
+    }
 }
 
 /// The package that it comes from, with its version.
@@ -183,6 +186,20 @@ mod tests {
         let valkey = named(Path::new("valkey-server_9.1.2-1_amd64.deb"));
         assert!(is_version(&valkey, "valkey-server", "9."));
         assert!(!is_version("valkey-server 10.0-1", "valkey-server", "9."));
+    }
+
+    #[test]
+    fn one_that_cannot_be_fetched_is_left_out_and_fails_with_ci() {
+        let failed = || Err("no valkey9: sid has none".into());
+        assert_eq!(
+            or_left_out(failed(), false),
+            Ok(Some("no valkey9: sid has none".into()))
+        );
+        assert_eq!(or_left_out(failed(), true), Err("no valkey9: sid has none".into()));
+        assert_eq!(
+            [false, true].map(|is_ci| or_left_out(Ok(()), is_ci)),
+            [Ok(None), Ok(None)]
+        );
     }
 
     #[test]
