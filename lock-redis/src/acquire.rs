@@ -33,6 +33,8 @@ impl Server {
                 place.waiting.forget();
             }
             let ttl = request.ttl();
+            // One that waits is told when the release comes; a try is not.
+            let may_overtake = request.wait() == Wait::No && self.ends.has(keys.lock());
             let taken = match self.ask(request, ttl, &keys, &session, may_have_place).await? {
                 Asked::Granted(attempt) => {
                     if let Some(place) = place {
@@ -49,6 +51,12 @@ impl Server {
                 None => Busy::new(),
             };
             let Some(ahead) = ahead else {
+                if may_overtake {
+                    tokio::select! {
+                        () = self.ends.over(keys.lock()) => continue,
+                        () = request.given_up() => {}
+                    }
+                }
                 return Ok(Attempt::Busy(busy));
             };
             may_have_place = true;

@@ -35,6 +35,7 @@ impl RedisBackend {
             prefix: config.prefix().into(),
             inbox,
             doubts: Doubts::default(),
+            ends: Arc::default(),
             grace: config.grace(),
             grace_ms: millis(config.grace()),
         })))

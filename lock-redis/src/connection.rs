@@ -78,7 +78,8 @@ enum Phase {
 /// One established connection.
 #[derive(Clone)]
 pub(crate) struct Session {
-    /// Which one it is. What was sent over one generation is executed in that order.
+    /// Which one it is. What was sent over one generation is executed in that order; but a script that the server has
+    /// forgotten is sent once more, behind what was sent meanwhile.
     pub(crate) generation: u64,
     connection: MultiplexedConnection,
     /// Requests in a row that went unanswered.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::future::pending;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,6 +12,7 @@ use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 use crate::acquire::{Terms, dead};
 use crate::connection::{Connection, Session, Watched};
 use crate::doubts::Doubts;
+use crate::ends::{Ending, Ends};
 use crate::error::is_wrong_type;
 use crate::inbox::Inbox;
 use crate::keys::Keys;
@@ -25,6 +26,7 @@ pub(crate) struct Server {
     pub(crate) prefix: String,
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) doubts: Doubts,
+    pub(crate) ends: Arc<Ends>,
     pub(crate) grace: Duration,
     pub(crate) grace_ms: String,
 }
@@ -36,6 +38,8 @@ pub(crate) struct RedisHold {
     holder: HolderId,
     token: FencingToken,
     lease: Lease,
+    /// A release that was not answered, and will be repeated.
+    unanswered: Mutex<Option<Ending>>,
     _watched: Watched,
 }
 
@@ -59,11 +63,15 @@ impl Hold for RedisHold {
     }
 
     async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
-        match self
+        let ending = self.server.ends.begin(self.keys.lock());
+        let answer = self
             .server
             .end(&self.keys, self.holder, End::Release(how.keep_for))
-            .await
-        {
+            .await;
+        let is_over = answer.is_ok();
+        // Until it is repeated and answered, or until this has gone.
+        *self.unanswered.lock().unwrap_or_else(PoisonError::into_inner) = (!is_over).then_some(ending);
+        match answer {
             Ok(true) => Ok(ReleaseOutcome::Released),
             Ok(false) => Ok(ReleaseOutcome::AlreadyLost),
             Err(error) => Err(error.with_name(&self.name)),
@@ -94,6 +102,7 @@ impl RedisHold {
             token,
             _watched: server.connection.watch_over(holder, &lease, granted_on),
             lease,
+            unanswered: Mutex::default(),
         }
     }
 

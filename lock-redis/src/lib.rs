@@ -31,10 +31,11 @@
 //!   refreshed three times in that time; a refresh that finds the name free takes it. A dead waiter is passed over at
 //!   once, one that hangs costs a grace, several in a row one refresh, and a holder that crashed its ttl.
 //! - **Retries are safe.** An acquire that is repeated gets the same grant for the full ttl; no request ever shortens a
-//!   hold. What is sent over one connection is executed in that order. When the connection was replaced meanwhile,
-//!   whatever ends a hold leaves a tombstone in the fence key for ten minutes, by which an acquire that comes out of
-//!   the old connection late is refused (a hold that would be handed over is released for it). One that is later still
-//!   is believed by nobody and ends with its ttl.
+//!   hold. What is sent over one connection is executed in that order; a try that overtakes this process's own release,
+//!   because that had to be sent again or to wait for a connection, is asked again after it. When the connection was
+//!   replaced meanwhile, whatever ends a hold leaves a tombstone in the fence key for ten minutes, by which an acquire
+//!   that comes out of the old connection late is refused (a hold that would be handed over is released for it). One
+//!   that is later still is believed by nobody and ends with its ttl.
 //! - **The connection comes back by itself**, however long the outage was; requests fail meanwhile, to be repeated. A
 //!   connection that is silent is replaced after one and a half response timeouts.
 //!
@@ -109,6 +110,7 @@ mod checks;
 mod config;
 mod connection;
 mod doubts;
+mod ends;
 mod error;
 mod fencing;
 mod hold;

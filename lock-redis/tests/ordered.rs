@@ -1,0 +1,50 @@
+//! A try follows this process's own release of the name, whatever happens on the way: else it would be told that the
+//! name is taken, of which nobody else has ever heard.
+
+use lock_core::{Guard, Locker};
+use support::{TTL, World, in_the_end, in_the_end_granted, in_the_end_released, request, take};
+
+mod support;
+
+/// A guard is dropped, and the name is tried for at once.
+async fn try_after_a_drop(locks: &Locker, guard: Guard) -> Guard {
+    drop(guard);
+    let tried = in_the_end(async || locks.lock("a").ttl(TTL).try_acquire().await).await;
+    tried.expect("nobody else ever had it")
+}
+
+#[tokio::test]
+async fn a_try_follows_a_release_of_which_the_server_has_forgotten_the_script() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let (locks, other) = (Locker::new(world.backend()), world.backend());
+    let mut guard = locks.lock("a").ttl(TTL).acquire().await.expect("a grant");
+    for step in 0..20 {
+        let _: () = world.raw(&["SCRIPT", "FLUSH"]).await;
+        // Of an acquire it knows the script again.
+        take(&other, &format!("other-{step}")).await;
+        guard = try_after_a_drop(&locks, guard).await;
+    }
+    guard.release().await.expect("still ours");
+}
+
+#[tokio::test]
+async fn a_try_follows_a_release_that_waits_for_a_connection() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let backend = world.backend();
+    let mut hold = take(&backend, "a").await;
+    for _ in 0..10 {
+        let listening: i64 = world.raw(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
+        assert_eq!(listening, 1, "that is the backend's own connection");
+        let (next, _control) = request("a", TTL);
+        let ((), next) = tokio::join!(in_the_end_released(&hold), in_the_end_granted(&backend, &next));
+        assert!(next.token() > hold.token());
+        hold = next;
+    }
+    in_the_end_released(&hold).await;
+}
