@@ -44,20 +44,19 @@ async fn a_hung_waiter_costs_the_grace_and_no_more() {
     .await;
 }
 
-/// What the first of this ttl costs who waits behind so many that are stopped.
+/// How long after it came one is granted that waits behind so many that are stopped.
 async fn behind_hung(stopped: usize) -> Duration {
     let world = World::new().await;
-    let ttl = 6 * SECOND;
     let hold = take(&world.backend(), "a").await;
     let mut hung = Vec::new();
     for _ in 0..stopped {
         hung.push(Hung::queued(&world, "a", TTL).await);
     }
-    let waiter = Waiter::queued(&world, &world.backend(), "a", ttl).await;
-    let start = Instant::now();
+    let asked = Instant::now();
+    let waiter = Waiter::queued(&world, &world.backend(), "a", TTL).await;
     assert!(release(&hold).await);
     assert!(release(&waiter.granted().await).await);
-    start.elapsed()
+    asked.elapsed()
 }
 
 #[tokio::test]
@@ -65,11 +64,14 @@ async fn a_live_waiter_behind_stopped_ones_gets_the_name_within_a_refresh_and_a_
     if testbed::skip_offline() {
         return;
     }
-    let (one, two, five) = tokio::join!(behind_hung(1), behind_hung(2), behind_hung(5));
-    // A refresh is 2 s and a grace 0.1 s here; a hold, a hung one's place and its refresh last much longer.
-    for (stopped, waited) in [(1, one), (2, two), (5, five)] {
-        assert!(waited < 4 * SECOND, "{waited:?} behind {stopped}");
-    }
+    // A place lasts 15 s, so its refresh comes after 5 s at the latest, and a grace is 0.1 s. Two refreshes in its life
+    // instead of three would take 6 s at least.
+    let bound = 6 * SECOND;
+    soon_enough(bound, "more than a refresh and a grace", async || {
+        let (one, two, five) = tokio::join!(behind_hung(1), behind_hung(2), behind_hung(5));
+        one.max(two).max(five)
+    })
+    .await;
 }
 
 #[tokio::test]

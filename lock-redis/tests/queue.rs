@@ -85,9 +85,9 @@ async fn three_requests_for_each_contended_acquisition_however_many_wait() {
     if testbed::skip_offline() {
         return;
     }
-    for clients in [2, 8, 32] {
+    for clients in [2_u64, 8, 32] {
         let world = World::new().await;
-        // Long enough that nobody refreshes, and no stand-by looks.
+        // Long enough that no stand-by looks.
         let lockers: Vec<Locker> = (0..clients).map(|_| Locker::new(with_long_grace(&world))).collect();
         for locker in &lockers {
             locker.connect().await.expect("it is there");
@@ -118,11 +118,14 @@ async fn three_requests_for_each_contended_acquisition_however_many_wait() {
         for task in tasks {
             task.await.expect("no panic");
         }
-        let acquired = 5 * u64::try_from(clients).expect("a few");
+        let acquired = 5 * clients;
         let run = world.scripts_run().await - before - 1;
-        // On a machine so slow that a place had to be refreshed it says nothing.
-        let slow = start.elapsed() > 3 * SECOND;
-        assert!(slow || run <= 3 * acquired, "{run} for {acquired} by {clients}");
+        // On a slow machine each of them may have refreshed its place, every 4 s at most.
+        let refreshes = clients * (start.elapsed().as_secs() / 4);
+        assert!(
+            run <= 3 * acquired + refreshes,
+            "{run} for {acquired} by {clients}, and up to {refreshes} refreshes"
+        );
     }
 }
 
