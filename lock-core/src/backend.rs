@@ -128,7 +128,7 @@ pub trait Hold: Debug + Send + Sync + 'static {
     /// name stays taken for that long from now and no longer; whoever waits first has it then.
     ///
     /// # Errors
-    /// When the outcome is unknown. Core tries again until the lease has ended.
+    /// When the outcome is unknown. Core tries again until the lease has been over for a ttl.
     ///
     /// # Cancel safety
     /// Never dropped half-way while the runtime lives.

@@ -176,7 +176,7 @@ impl Guard {
     /// the last guard releases it, and the others only let go.
     ///
     /// If the server does not answer, it is tried again for up to the locker's connect timeout (5 s by default), and
-    /// after that in the background until the hold has ended by itself.
+    /// after that in the background until the lease has been over for a ttl.
     ///
     /// # Errors
     /// [`ErrorKind::Lost`] when the hold had ended before: somebody else may have had the lock meanwhile. Otherwise
