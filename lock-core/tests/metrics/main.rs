@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use metrics_util::{CompositeKey, MetricKind};
@@ -28,6 +28,13 @@ fn runtime() -> Runtime {
         .unwrap()
 }
 
+/// One test at a time: where the first that comes to an event is a thread without a subscriber, tracing may take it
+/// that no other thread has one either.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// All that was measured meanwhile.
 fn measured(life: impl Future<Output = ()>) -> Vec<(CompositeKey, DebugValue)> {
     let recorder = DebuggingRecorder::new();
@@ -38,6 +45,7 @@ fn measured(life: impl Future<Output = ()>) -> Vec<(CompositeKey, DebugValue)> {
 
 #[test]
 fn everything_is_counted_when_it_happens() {
+    let _alone = alone();
     let mut seen = BTreeMap::new();
     for (key, value) in measured(an_eventful_life()) {
         let labels: Vec<_> = key.key().labels().map(|label| label.value().to_owned()).collect();
@@ -77,6 +85,7 @@ fn everything_is_counted_when_it_happens() {
 
 #[test]
 fn every_metric_and_label_has_its_name_in_the_docs() {
+    let _alone = alone();
     let named = |(key, _): (CompositeKey, DebugValue)| {
         let kind = match key.kind() {
             MetricKind::Counter => "counter",
@@ -140,6 +149,7 @@ impl Visit for Message {
 
 #[test]
 fn every_span_and_event_has_its_name_in_the_docs() {
+    let _alone = alone();
     let seen = Rows::default();
     let subscriber = tracing_subscriber::registry().with(seen.clone());
     tracing::subscriber::with_default(subscriber, || {
@@ -176,6 +186,7 @@ impl io::Write for Lines {
 
 #[test]
 fn spans_and_events_say_which_lock() {
+    let _alone = alone();
     let lines = Lines::default();
     let writer = lines.clone();
     let subscriber = tracing_subscriber::fmt()
