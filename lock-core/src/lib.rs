@@ -51,7 +51,7 @@
 //! | `hold suspect` | `INFO` | `name` |
 //! | `hold lost` | `WARN` | `name`, `token`, `cause` |
 //! | span `release` | `DEBUG` | `name`, `token` |
-//! | `lock handed over` | `DEBUG` | `name`, `outcome` |
+//! | `hand-over` | `DEBUG` | `name`, `outcome` |
 //! | `hand-over unanswered; undoing it` | `DEBUG` | `name`, `error` |
 //! | `release unanswered; trying again` | `DEBUG` | `name`, `error` |
 //! | `a release in the background failed; the hold ends by itself` | `DEBUG` | `name`, `error` |

@@ -130,15 +130,15 @@ pub(crate) fn suspected(name: &LockName) {
 }
 
 pub(crate) fn handed_over(name: &LockName, outcome: Handed) {
-    tracing::debug!(target: "polylock", %name, ?outcome, "lock handed over");
-    #[cfg(feature = "metrics")]
-    metrics::counter!("polylock_hand_overs_total", "outcome" => match outcome {
+    let outcome = match outcome {
         Handed::Granted => "granted",
         Handed::Yielded => "yielded",
         Handed::Lost => "lost",
         Handed::Unknown => "unknown",
-    })
-    .increment(1);
+    };
+    tracing::debug!(target: "polylock", %name, outcome, "hand-over");
+    #[cfg(feature = "metrics")]
+    metrics::counter!("polylock_hand_overs_total", "outcome" => outcome).increment(1);
 }
 
 pub(crate) fn hand_over_unanswered(name: &LockName, error: &Error) {

@@ -201,7 +201,7 @@ fn spans_and_events_say_which_lock() {
     for expected in [
         "DEBUG acquire{name=a label=\"worker 7\"}: polylock: lock acquired name=a token=1",
         "DEBUG renew{name=a token=1}: polylock: new",
-        "DEBUG release{name=a token=1}: polylock: lock handed over name=a outcome=Granted",
+        "DEBUG release{name=a token=1}: polylock: hand-over name=a outcome=\"granted\"",
         "DEBUG acquire{name=b}: polylock: lock is taken name=b holder=\"elsewhere\"",
         "DEBUG acquire{name=b}: polylock: lock not acquired name=b error=",
         "DEBUG abandon{name=b}: polylock: new",
