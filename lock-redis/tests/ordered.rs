@@ -38,7 +38,7 @@ async fn a_try_follows_a_release_that_waits_for_a_connection() {
     let world = World::new().await;
     let backend = world.backend();
     let mut hold = take(&backend, "a").await;
-    for _ in 0..10 {
+    for _ in 0..5 {
         let listening: i64 = world.raw(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
         assert_eq!(listening, 1, "that is the backend's own connection");
         let (next, _control) = request("a", TTL);

@@ -119,3 +119,23 @@ impl fmt::Display for Dialer {
         self.client.get_connection_info().addr().fmt(f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_waits_to_be_sent_and_silence_ends_a_connection() {
+        let config = RedisConfig::new("localhost", 6379).with_response_timeout(Duration::from_secs(3));
+        let inbox = Arc::new(Inbox::new(config.prefix()));
+        let dialer = Dialer::new(&config, inbox).expect("a good configuration");
+        let tcp = dialer.client.get_connection_info().tcp_settings();
+        assert!(tcp.nodelay());
+        let keepalive = TcpKeepalive::new()
+            .with_time(Duration::from_secs(3))
+            .with_interval(Duration::from_secs(1));
+        assert_eq!(format!("{:?}", tcp.keepalive()), format!("{:?}", Some(keepalive)));
+        #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+        assert_eq!(tcp.user_timeout(), Some(Duration::from_secs(6)));
+    }
+}

@@ -1,0 +1,139 @@
+//! Outages that last: nobody gives up, and whoever waited is there when the server is.
+
+use std::time::Duration;
+
+use lock_core::Locker;
+use lock_redis::RedisBackend;
+use support::{TTL, World, soon_enough, until};
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::time::{Instant, pause, resume};
+
+mod support;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A way to the server that can be shut: then everybody is turned away, and counted.
+struct Door {
+    address: String,
+    is_open: watch::Sender<bool>,
+    turned_away: watch::Receiver<u32>,
+}
+
+impl Door {
+    async fn to(server: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("it is bound").to_string();
+        let ((is_open, open), (turn_away, turned_away)) = (watch::channel(true), watch::channel(0));
+        let server = server.to_owned();
+        tokio::spawn(async move {
+            while let Ok((mut client, _)) = listener.accept().await {
+                if !*open.borrow() {
+                    turn_away.send_modify(|count| *count += 1);
+                    continue;
+                }
+                let (server, mut open) = (server.clone(), open.clone());
+                tokio::spawn(async move {
+                    let mut server = TcpStream::connect(server).await.expect("it is there");
+                    tokio::select! {
+                        // Whichever side has ended it.
+                        _ = copy_bidirectional(&mut client, &mut server) => {}
+                        _ = open.wait_for(|open| !open) => {}
+                    }
+                });
+            }
+        });
+        Self {
+            address,
+            is_open,
+            turned_away,
+        }
+    }
+
+    fn shut(&self) {
+        self.is_open.send_replace(false);
+    }
+
+    fn open(&self) {
+        self.is_open.send_replace(true);
+    }
+
+    /// Returns when so many more have been turned away.
+    async fn turns_away(&self, many: u32) {
+        let mut turned_away = self.turned_away.clone();
+        let until_now = *turned_away.borrow();
+        let done = turned_away.wait_for(|count| *count >= until_now + many).await;
+        done.expect("it stands");
+    }
+
+    /// One that knows the server already.
+    async fn locker(&self, world: &World) -> Locker {
+        let backend = RedisBackend::new(world.config_at(&self.address)).expect("a good configuration");
+        let locks = Locker::new(backend);
+        let guard = locks.lock("before").acquire().await.expect("a grant");
+        guard.release().await.expect("still ours");
+        locks
+    }
+}
+
+#[tokio::test]
+async fn a_waiter_outlasts_an_outage_of_minutes() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let door = Door::to(world.server.address()).await;
+    let locks = door.locker(&world).await;
+    // From here on pauses take no time.
+    pause();
+    let start = Instant::now();
+    door.shut();
+    let waiting = tokio::spawn({
+        let lock = locks.lock("a").ttl(TTL);
+        async move { lock.acquire().await }
+    });
+    // Far more than a driver's own manager of connections would try.
+    door.turns_away(100).await;
+    assert!(
+        start.elapsed() >= 90 * SECOND,
+        "{:?}: it is hammered on",
+        start.elapsed()
+    );
+    assert!(!waiting.is_finished());
+    resume();
+    door.open();
+    let guard = waiting.await.expect("no panic").expect("a grant");
+    guard.release().await.expect("still ours");
+    locks.shutdown().await.expect("nothing is left");
+}
+
+#[tokio::test]
+async fn a_waiter_whose_refresh_fell_into_an_outage_asks_again_soon_after_it() {
+    if testbed::skip_offline() {
+        return;
+    }
+    // Sooner than the refresh of its place, which comes after 4 s at least.
+    soon_enough(4 * SECOND, "it waited for its refresh", async || {
+        let world = World::new().await;
+        let door = Door::to(world.server.address()).await;
+        let locks = door.locker(&world).await;
+        // Of a holder that wakes nobody: so its waiters ask again and again.
+        let _: () = world.raw(&["SET", &world.lock_key("a"), "theirs", "PX", "60000"]).await;
+        let waiting = tokio::spawn({
+            let lock = locks.lock("a").ttl(TTL);
+            async move { lock.acquire().await }
+        });
+        until("it waits", async || !world.queue("a").await.is_empty()).await;
+        door.shut();
+        door.turns_away(5).await;
+        let _: i64 = world.raw(&["DEL", &world.lock_key("a")]).await;
+        let start = Instant::now();
+        door.open();
+        let guard = waiting.await.expect("no panic").expect("a grant");
+        let waited = start.elapsed();
+        guard.release().await.expect("still ours");
+        waited
+    })
+    .await;
+}
