@@ -42,7 +42,8 @@
 //! # What ends a hold
 //! Its release; its ttl, when it is not renewed in time; whoever deletes or overwrites the key; eviction; a server
 //! that forgets. Losing the connection ends nothing: the hold goes on until its ttl, suspect meanwhile. The guard learns
-//! of an end by its next renewal, a third of the ttl later at most.
+//! of an end by its next renewal, a third of the ttl later at most. A fixed lease is never renewed: its guard believes in
+//! it for nine tenths of its ttl, unless it is released before.
 //!
 //! # Fencing
 //! A token is the server's time in microseconds, or one more than the last token where that is larger. So it keeps

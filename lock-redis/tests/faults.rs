@@ -96,6 +96,20 @@ async fn an_outage_is_outlived_and_so_are_holds() {
     assert!(release(&hold).await);
 }
 
+/// The connections of backends, as the server numbers them.
+async fn ours(world: &World) -> Vec<String> {
+    let list: String = world.raw(&["CLIENT", "LIST"]).await;
+    let is_ours = |line: &&str| line.contains("resp=3");
+    let id = |line: &str| {
+        line.trim_start_matches("id=")
+            .split(' ')
+            .next()
+            .expect("an id")
+            .to_owned()
+    };
+    list.lines().filter(is_ours).map(id).collect()
+}
+
 #[tokio::test]
 async fn a_killed_connection_comes_back_by_itself() {
     if testbed::skip_offline() {
@@ -104,29 +118,38 @@ async fn a_killed_connection_comes_back_by_itself() {
     let world = World::new().await;
     let backend = world.backend();
     let hold = take(&backend, "a").await;
-    let ours = async || {
-        let list: String = world.raw(&["CLIENT", "LIST"]).await;
-        let is_ours = |line: &&str| line.contains("resp=3");
-        let id = |line: &str| {
-            line.trim_start_matches("id=")
-                .split(' ')
-                .next()
-                .expect("an id")
-                .to_owned()
-        };
-        list.lines().filter(is_ours).map(id).collect::<Vec<_>>()
-    };
-    let before = ours().await;
+    let before = ours(&world).await;
     for id in &before {
         let _: i64 = world.raw(&["CLIENT", "KILL", "ID", id]).await;
     }
     // Nobody asks for anything meanwhile.
     until("it has reconnected", async || {
-        ours().await.iter().any(|id| !before.contains(id))
+        ours(&world).await.iter().any(|id| !before.contains(id))
     })
     .await;
     in_the_end(async || backend.connect().await).await;
     assert!(release(&hold).await);
+}
+
+#[tokio::test]
+async fn plain_load_is_not_taken_for_silence() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let backend = world.backend();
+    backend.connect().await.expect("it is there");
+    let before = ours(&world).await;
+    let tasks: Vec<_> = (0..2000)
+        .map(|number| {
+            let backend = backend.clone();
+            tokio::spawn(async move { release(&take(&backend, &format!("own-{number}")).await).await })
+        })
+        .collect();
+    for task in tasks {
+        assert!(task.await.expect("an answer to each request"));
+    }
+    assert_eq!(ours(&world).await, before, "over one connection");
 }
 
 #[tokio::test]
