@@ -162,7 +162,7 @@ async fn a_missing_permission_is_denied() {
 
 #[tokio::test]
 async fn a_ttl_below_the_granted_session_timeout_is_refused_and_leaves_nothing() {
-    let shortest = Duration::from_secs(4);
+    let shortest = 2 * SESSION;
     let server = ZooKeeper::new()
         .session_timeouts(shortest, 2 * shortest)
         .start()

@@ -4,7 +4,7 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -79,14 +79,14 @@ async fn a_server_that_is_silent_for_too_long_ends_the_hold_by_our_clock() {
     let server = own_server().await;
     let backend = backend(&server, "/test");
     let (hold, request, _control) = hold(&backend, "a").await;
-    let paused = Instant::now();
     server.pause().unwrap();
+    // Its last heartbeat went out before the pause.
+    sleep(SESSION).await;
+    assert!(!is_believed(request.lease()), "{:?}", request.lease().valid_for());
     let Ended::Lost(lost) = within(request.lease().ended()).await else {
         panic!("nobody released it")
     };
     assert_eq!(lost.cause(), LostCause::Expired);
-    // Its last heartbeat went out before the pause.
-    assert!(paused.elapsed() <= SESSION, "{:?}", paused.elapsed());
     let (other, _control) = trying("b");
     let error = within(backend.acquire(&other)).await.unwrap_err();
     assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Unavailable, true));
@@ -117,15 +117,15 @@ async fn a_fixed_lease_does_not_outlive_its_session() {
     let (request, _control) = options.start();
     let _hold = granted(within(backend.acquire(&request)).await);
     sleep(2 * SESSION).await;
-    assert_eq!(request.lease().state(), HoldState::Held);
+    assert!(is_believed(request.lease()), "{:?}", request.lease().state());
     assert!(
         request.lease().valid_for() <= SESSION,
         "it is believed in no longer than the session"
     );
-    let paused = Instant::now();
     server.pause().unwrap();
+    sleep(SESSION).await;
+    assert!(!is_believed(request.lease()), "{:?}", request.lease().valid_for());
     assert!(matches!(within(request.lease().ended()).await, Ended::Lost(_)));
-    assert!(paused.elapsed() <= SESSION, "{:?}", paused.elapsed());
 }
 
 /// Waiters are told of a session's end, and asking again gets them a new place on a new session.
@@ -221,7 +221,7 @@ async fn holds_outlive_the_backends_handle() {
     let (hold, request, _control) = hold(&backend, "a").await;
     drop(backend);
     sleep(2 * SESSION).await;
-    assert_eq!(request.lease().state(), HoldState::Held);
+    assert!(is_believed(request.lease()), "{:?}", request.lease().state());
     assert_eq!(
         hold.release(ReleaseOptions::default()).await.unwrap(),
         ReleaseOutcome::Released
@@ -251,15 +251,19 @@ impl Believer {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_believes_at_a_time_while_the_server_comes_and_goes() {
+    const ENOUGH: u32 = 100;
     let server = own_server().await;
     let (believer, stop) = (Arc::new(Believer::default()), Arc::new(AtomicBool::new(false)));
+    let grants = Arc::new(AtomicU32::new(0));
     let mut tasks = Vec::new();
     for _ in 0..4 {
-        let backend = backend(&server, "/test");
+        // Of the pauses below, some outlast such a session.
+        let config = config(&server, "/test").with_session_timeout(Duration::from_secs(2));
+        let backend = ZooKeeperBackend::new(config.unwrap());
         for _ in 0..3 {
             let (backend, believer, stop) = (backend.clone(), believer.clone(), stop.clone());
+            let grants = grants.clone();
             tasks.push(tokio::spawn(async move {
-                let mut grants = 0;
                 while !stop.load(Ordering::SeqCst) {
                     let (request, _control) = waiting("a");
                     let hold = match backend.acquire(&request).await {
@@ -273,10 +277,9 @@ async fn one_believes_at_a_time_while_the_server_comes_and_goes() {
                     believer.enter(token, request.lease());
                     sleep(Duration::from_millis(2)).await;
                     believer.leave(token);
-                    grants += 1;
+                    grants.fetch_add(1, Ordering::SeqCst);
                     while hold.release(ReleaseOptions::default()).await.is_err() {}
                 }
-                grants
             }));
         }
     }
@@ -288,12 +291,16 @@ async fn one_believes_at_a_time_while_the_server_comes_and_goes() {
         sleep(Duration::from_secs(1)).await;
         server.restart().await.unwrap();
     }
+    within(async {
+        while grants.load(Ordering::SeqCst) <= ENOUGH {
+            sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
     stop.store(true, Ordering::SeqCst);
-    let mut grants = 0;
     for task in tasks {
-        grants += within(task).await.unwrap();
+        within(task).await.unwrap();
     }
-    assert!(grants > 100, "{grants}");
     let client = observer(&server).await;
     children_until(&client, "/test/a", <[String]>::is_empty).await;
 }

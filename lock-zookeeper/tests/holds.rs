@@ -79,7 +79,7 @@ async fn waiters_are_served_in_order_with_growing_tokens() {
         holding.release(ReleaseOptions::default()).await.unwrap();
         let (hold, _backend, _control) = within(task).await.unwrap();
         tokens.push(hold.token());
-        assert_eq!(request.lease().state(), HoldState::Held);
+        assert!(is_believed(request.lease()), "{:?}", request.lease().state());
         holding = hold;
         // The backend goes with its hold kept: the hold keeps what it needs.
     }
@@ -113,13 +113,8 @@ async fn the_session_keeps_a_hold_for_much_longer_than_its_timeout() {
     let backend = backend(server, &root);
     let (_hold, request, _control) = hold(&backend, "a").await;
     let started = Instant::now();
-    while started.elapsed() < 3 * SESSION {
-        assert_eq!(
-            request.lease().state(),
-            HoldState::Held,
-            "after {:?}",
-            started.elapsed()
-        );
+    while started.elapsed() < 5 * SESSION / 2 {
+        assert!(is_believed(request.lease()), "after {:?}", started.elapsed());
         sleep(Duration::from_millis(20)).await;
     }
 }

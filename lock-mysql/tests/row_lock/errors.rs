@@ -239,11 +239,11 @@ async fn a_full_server_is_unavailable_and_holders_are_not_touched() {
     let bed = Bed::own().await;
     let mut observer = bed.observer().await;
     let backend = bed.backend();
-    let granted = grant(&backend, "a", secs(10)).await;
+    let granted = grant(&backend, "a", secs(60)).await;
     observer.run("CREATE USER 'many'@'%' IDENTIFIED BY 's3cret'").await;
     observer.run("GRANT ALL ON app.* TO 'many'@'%'").await;
     observer.run("SET GLOBAL max_connections=10").await;
-    let url = format!("mysql://many:s3cret@{}/app?connect_timeout=500ms", bed.server.address());
+    let url = format!("mysql://many:s3cret@{}/app?connect_timeout=20s", bed.server.address());
     let config = MySqlConfig::from_url(&url)
         .unwrap()
         .with_table(&bed.table)
@@ -251,7 +251,7 @@ async fn a_full_server_is_unavailable_and_holders_are_not_touched() {
     let many = RowLockBackend::new(config).unwrap();
     let mut held = Vec::new();
     let error = loop {
-        let (request, control) = options(&format!("name {}", held.len()), secs(10))
+        let (request, control) = options(&format!("name {}", held.len()), secs(60))
             .wait(Wait::No)
             .start();
         match many.acquire(&request).await {

@@ -35,7 +35,7 @@ impl Cut {
     }
 
     pub(crate) fn backend(&self, bed: &Bed) -> RowLockBackend {
-        let url = format!("{}?response_timeout=1s", bed.server.url_at(&self.address));
+        let url = format!("{}?response_timeout=3s", bed.server.url_at(&self.address));
         RowLockBackend::new(MySqlConfig::from_url(&url).unwrap().with_table(&bed.table)).unwrap()
     }
 

@@ -100,7 +100,7 @@ async fn the_server_is_told_how_long_to_keep_a_silent_client() {
     let granted = grant(&backend, "a", secs(2)).await;
     let id = observer.holder("a").await.unwrap();
     assert!(matches!(
-        granted.hold.renew(secs(3)).await.unwrap(),
+        granted.hold.renew(secs(30)).await.unwrap(),
         Renewal::Renewed(_)
     ));
     let mut cut = crate::faults::Cut::of(&bed).await;

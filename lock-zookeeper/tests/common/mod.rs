@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lock_core::backend::{
-    AcquireRequest, Attempt, Busy, DistributedLock, Hold, RequestControl, RequestOptions, Terms, Wait,
+    AcquireRequest, Attempt, Busy, DistributedLock, Hold, Lease, RequestControl, RequestOptions, Terms, Wait,
 };
-use lock_core::{LockName, Result};
+use lock_core::{HoldState, LockName, Result};
 use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
 use testbed::{Server, ZooKeeper};
 use tokio::sync::OnceCell;
@@ -17,8 +17,8 @@ use tokio::time::{sleep, timeout};
 use zookeeper_client::Client;
 
 /// The session timeout of the tests: the server's ticks are 500 ms.
-pub const SESSION: Duration = Duration::from_secs(2);
-pub const TTL: Duration = Duration::from_secs(5);
+pub const SESSION: Duration = Duration::from_secs(4);
+pub const TTL: Duration = Duration::from_secs(10);
 /// For what must happen, on a machine however slow.
 pub const GENEROUS: Duration = Duration::from_secs(30);
 
@@ -103,6 +103,11 @@ pub async fn hold(backend: &ZooKeeperBackend, lock: &str) -> (Arc<dyn Hold>, Acq
     let (request, control) = waiting(lock);
     let hold = granted(within(backend.acquire(&request)).await);
     (hold, request, control)
+}
+
+/// Whether the process may still believe in it: on a busy machine it may be suspect for a moment.
+pub fn is_believed(lease: &Lease) -> bool {
+    matches!(lease.state(), HoldState::Held | HoldState::Suspect)
 }
 
 pub async fn within<T>(future: impl Future<Output = T>) -> T {
