@@ -274,6 +274,13 @@ impl RawCx {
         self.harness.backend(self.namespace(), &Route::Direct).await
     }
 
+    /// A new client that has reached the server: what it asks for next takes an answer and no more.
+    pub(crate) async fn connected(&self) -> Result<Arc<dyn DistributedLock>, Stop> {
+        let client = self.backend().await;
+        self.soon("connect", client.connect()).await?.or_fail("connect")?;
+        Ok(client)
+    }
+
     /// A new client behind a link.
     pub(crate) async fn backend_through(&self, link: &Link) -> Arc<dyn DistributedLock> {
         self.harness

@@ -51,7 +51,7 @@ impl Harness for RowLockHarness {
     fn timing(&self) -> Timing {
         // The server's timeouts count whole seconds.
         Timing::default()
-            .with_ttl(Duration::from_secs(2))
+            .with_ttl(Duration::from_secs(3))
             .with_tick(Duration::from_secs(1))
     }
 

@@ -101,6 +101,9 @@ impl Which for LeastPrivilege {
 /// What all names begin with.
 const PREFIX: &str = "suite:";
 
+/// Longer than a busy machine keeps a waiter from confirming: the order of the queue is to be seen.
+const GRACE: Duration = Duration::from_secs(3);
+
 #[derive(Debug)]
 struct RedisHarness<W> {
     url: String,
@@ -137,7 +140,7 @@ impl<W: Which> Harness for RedisHarness<W> {
     }
 
     fn timing(&self) -> Timing {
-        Timing::default().with_ttl(Duration::from_millis(1500))
+        Timing::default().with_ttl(Duration::from_millis(2500))
     }
 
     async fn subject(&self, namespace: &str, route: &Route) -> Arc<dyn Subject> {
@@ -146,8 +149,13 @@ impl<W: Which> Harness for RedisHarness<W> {
 
     async fn take_away(&self, namespace: &str, name: &str) {
         let client = lock_redis::redis::Client::open(self.url.as_str()).expect("testbed's URL");
+        // The driver's defaults are a second to connect and half a second for an answer.
+        let patience = Some(Duration::from_secs(60));
+        let patient = lock_redis::redis::AsyncConnectionConfig::new()
+            .set_connection_timeout(patience)
+            .set_response_timeout(patience);
         let mut connection = client
-            .get_multiplexed_async_connection()
+            .get_multiplexed_async_connection_with_config(&patient)
             .await
             .expect("connect to Redis");
         let deleted: u32 = lock_redis::redis::cmd("DEL")
@@ -186,7 +194,8 @@ impl<W: Which> BackendHarness for RedisHarness<W> {
         let url = servers::url_by(route, &self.url).await;
         let config = RedisConfig::from_url(&url)
             .expect("testbed's URL")
-            .with_prefix(prefix(namespace));
+            .with_prefix(prefix(namespace))
+            .with_grace(GRACE);
         Arc::new(RedisBackend::new(config).expect("a valid configuration"))
     }
 }

@@ -19,7 +19,7 @@ conformance!(zookeeper, ZooKeeperHarness);
 static SHARED: OnceCell<Server> = OnceCell::const_new();
 
 /// What the sessions ask for: four ticks of testbed's server.
-const SESSION: Duration = Duration::from_secs(2);
+const SESSION: Duration = Duration::from_secs(3);
 const TICK: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]

@@ -16,7 +16,7 @@ use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep};
 
 /// A session timeout that outlasts a restart of the server on a busy machine.
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(40);
 
 fn patient(address: &str, root: &str) -> ZooKeeperBackend {
     let config = ZooKeeperConfig::new([address]).unwrap().with_root(root).unwrap();

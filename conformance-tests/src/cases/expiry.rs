@@ -12,7 +12,7 @@ use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure};
 /// A client whose network goes silent loses its holds to those who wait, and by then has ceased to believe in them.
 pub(crate) async fn a_silent_clients_hold_ends(cx: &RawCx) -> Verdict {
     let (link, ttl) = (Link::new(), cx.ttl());
-    let (silent, waiter) = (cx.backend_through(&link).await, cx.backend().await);
+    let (silent, waiter) = (cx.backend_through(&link).await, cx.connected().await?);
     let grant = cx.grant_for(&silent, "a", ttl).await?;
     let waiting = cx.wait_for(&waiter, "a", cx.long_ttl().await).await?;
     link.stall();
@@ -30,7 +30,7 @@ pub(crate) async fn a_silent_clients_hold_ends(cx: &RawCx) -> Verdict {
 /// Belief counts from before the request was sent: an answer that takes long makes it shorter, not later.
 pub(crate) async fn belief_counts_from_before_the_request(cx: &RawCx) -> Verdict {
     let (link, ttl) = (Link::new(), cx.ttl());
-    let (far, waiter) = (cx.backend_through(&link).await, cx.backend().await);
+    let (far, waiter) = (cx.backend_through(&link).await, cx.connected().await?);
     far.connect().await.or_fail("connect")?;
     // Each reply is late by more than the margin.
     link.delay(ttl / 8);

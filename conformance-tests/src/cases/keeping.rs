@@ -42,7 +42,7 @@ async fn granted_after(cx: &RawCx, waiter: Waiter, sent: Instant, time: Duration
 
 /// The name stays taken, for longer than its ttl would have been, and then whoever waits has it. By capability.
 pub(crate) async fn a_released_name_is_kept(cx: &RawCx) -> Verdict {
-    let (client, waiter, ttl) = (cx.backend().await, cx.backend().await, cx.ttl());
+    let (client, waiter, ttl) = (cx.backend().await, cx.connected().await?, cx.ttl());
     or_skip(&client)?;
     let grant = cx.grant_for(&client, "a", ttl).await?;
     let waiting = cx.wait_for(&waiter, "a", cx.long_ttl().await).await?;
@@ -131,7 +131,7 @@ pub(crate) async fn a_repeated_release_keeps_no_longer(cx: &RawCx) -> Verdict {
 
 /// Of those who wait for a kept name, the first one has it. By capability.
 pub(crate) async fn a_kept_name_is_the_first_waiters(cx: &RawCx) -> Verdict {
-    let (client, first, second) = (cx.backend().await, cx.backend().await, cx.backend().await);
+    let (client, first, second) = (cx.backend().await, cx.backend().await, cx.connected().await?);
     or_skip(&client)?;
     Capability::Fifo.or_skip(client.capabilities())?;
     let (ttl, long) = (cx.ttl(), cx.long_ttl().await);

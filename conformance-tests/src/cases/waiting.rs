@@ -123,7 +123,9 @@ pub(crate) async fn a_wait_times_out_naming_the_holder(cx: &Cx) -> Verdict {
     let (holder, waiter) = (cx.subject().await, cx.subject().await);
     let ask = cx.ask("a").await;
     let guard = cx.hold(&holder, &ask.clone().label("the holder")).await?;
-    let time = Duration::from_millis(700);
+    // It has reached the server, and will be answered in time.
+    cx.ensure_busy(&waiter, &ask).await?;
+    let time = Duration::from_secs(3);
     let started = Instant::now();
     let waited = cx
         .within(
