@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lock_core::backend::{AcquireRequest, Attempt, Busy, Wait};
 use lock_core::{Error, ErrorKind, Result};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::connection::Session;
 use crate::error::is_answer;
@@ -55,6 +55,8 @@ impl Server {
                     tokio::select! {
                         () = self.ends.over(keys.lock()) => continue,
                         () = request.given_up() => {}
+                        // Whoever repeats it may have stopped to.
+                        () = sleep(self.connection.connect_timeout()) => {}
                     }
                 }
                 return Ok(Attempt::Busy(busy));

@@ -148,6 +148,11 @@ impl Connection {
         }
     }
 
+    /// How long anybody waits for a connection.
+    pub(crate) fn connect_timeout(&self) -> Duration {
+        self.0.connect_timeout
+    }
+
     /// Whether there never was a connection, so that nothing was ever sent.
     pub(crate) fn is_unused(&self) -> bool {
         self.0.state.borrow().connected.is_none()

@@ -1,10 +1,18 @@
 //! A try follows this process's own release of the name, whatever happens on the way: else it would be told that the
 //! name is taken, of which nobody else has ever heard.
 
+use std::time::Duration;
+
+use lock_core::backend::{Attempt, DistributedLock, ReleaseOptions};
 use lock_core::{Guard, Locker};
-use support::{TTL, World, in_the_end, in_the_end_granted, in_the_end_released, request, take};
+use lock_redis::RedisBackend;
+use support::proxy::Proxy;
+use support::{AT_MOST, TTL, World, in_the_end, in_the_end_granted, in_the_end_released, request, take};
+use tokio::time::timeout;
 
 mod support;
+
+const SECOND: Duration = Duration::from_secs(1);
 
 /// A guard is dropped, and the name is tried for at once.
 async fn try_after_a_drop(locks: &Locker, guard: Guard) -> Guard {
@@ -47,4 +55,24 @@ async fn a_try_follows_a_release_that_waits_for_a_connection() {
         hold = next;
     }
     in_the_end_released(&hold).await;
+}
+
+#[tokio::test]
+async fn a_try_does_not_wait_for_ever_for_a_release_that_nobody_repeats() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let proxy = Proxy::start(world.server.address()).await;
+    let config = world.config_at(&proxy.address).with_connect_timeout(SECOND);
+    let backend = RedisBackend::new(config.with_response_timeout(SECOND)).expect("a good configuration");
+    let hold = in_the_end_granted(&backend, &request("a", TTL).0).await;
+    proxy.hold_requests();
+    hold.release(ReleaseOptions::default())
+        .await
+        .expect_err("it never gets there");
+    let (other, _control) = request("a", TTL);
+    let tried = timeout(AT_MOST, in_the_end(async || backend.acquire(&other).await)).await;
+    let tried = tried.expect("an answer in time");
+    assert!(matches!(tried, Attempt::Busy(_)), "{tried:?}");
 }
