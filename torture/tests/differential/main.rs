@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use lock_redis::redis;
 use pair::Pair;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -21,6 +22,14 @@ const TTLS: [Duration; 3] = [
     Duration::from_secs(200),
     Duration::from_secs(400),
 ];
+
+/// The driver's defaults, a second to connect and half a second for an answer, are what a busy machine may take.
+fn patient() -> redis::AsyncConnectionConfig {
+    let patience = Some(Duration::from_secs(60));
+    redis::AsyncConnectionConfig::new()
+        .set_connection_timeout(patience)
+        .set_response_timeout(patience)
+}
 
 #[derive(Clone, Copy, Debug)]
 enum Step {

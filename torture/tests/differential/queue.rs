@@ -150,11 +150,12 @@ impl Pair {
         let ttl = Duration::from_secs(30);
         let request = match step {
             Step::Move(seconds) => {
-                let mut exists = redis::cmd("EXISTS");
-                let there: bool = scripts.ask(exists.arg(QUEUE).to_owned()).await;
-                if !there {
-                    // All places have ended, and come back with no clock.
+                // What has ended comes back with no clock, whether the server has cleared it away by now or not.
+                if !scripts.is_there(QUEUE).await {
                     self.model.places.clear();
+                }
+                if !scripts.is_there(LOCK).await {
+                    self.model.hold = None;
                 }
                 // A millisecond more, so that nothing ends in the very moment.
                 scripts.move_clock(seconds * 1000 + i64::from(seconds > 0));

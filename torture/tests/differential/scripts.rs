@@ -43,10 +43,10 @@ impl Scripts {
         clock.run_faster(-1_000_000).expect("it stands still");
         let server = testbed::Redis::new().clock(&clock).start().await.expect("a Redis");
         let client = redis::Client::open(server.url()).expect("a good URL");
-        // By default the driver waits for half a second.
-        let patient = redis::AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(60)));
-        let raw = client.get_multiplexed_async_connection_with_config(&patient).await;
-        let raw = raw.expect("a connection");
+        let raw = client
+            .get_multiplexed_async_connection_with_config(&crate::patient())
+            .await
+            .expect("a connection");
         let mut news = client.get_async_pubsub().await.expect("a connection");
         news.subscribe(END_OF_NEWS).await.expect("a subscription");
         Self {
@@ -83,6 +83,13 @@ impl Scripts {
     pub(crate) async fn ask<T: FromRedisValue>(&self, command: redis::Cmd) -> T {
         let answer = command.query_async(&mut self.raw.clone()).await;
         answer.unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Whether a key has not ended; one that has is cleared away.
+    pub(crate) async fn is_there(&self, key: &str) -> bool {
+        let mut exists = redis::cmd("EXISTS");
+        exists.arg(key);
+        self.ask(exists).await
     }
 
     pub(crate) async fn hear(&mut self, inbox: &str) {

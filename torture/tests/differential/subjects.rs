@@ -67,7 +67,10 @@ impl Redis {
         let config = RedisConfig::from_url(&server.url()).expect("a good URL");
         let backend = RedisBackend::new(config.with_prefix(&prefix)).expect("a good configuration");
         let client = redis::Client::open(server.url()).expect("a good URL");
-        let raw = client.get_multiplexed_async_connection().await.expect("a connection");
+        let raw = client
+            .get_multiplexed_async_connection_with_config(&crate::patient())
+            .await
+            .expect("a connection");
         Self {
             _server: server,
             backend,
