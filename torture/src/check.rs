@@ -33,7 +33,7 @@ pub(crate) enum Check {
     MinimumHold,
     /// Whoever holds gets the same hold again with its re-entry key, and keeps it as long as one guard is there.
     Reentry,
-    /// A loss is told at most 50 ms of running time after the lease.
+    /// A loss is told at most 150 ms of running time after the lease.
     LateLoss,
     /// Everyone acquires soon after the last fault was healed.
     Recovery,

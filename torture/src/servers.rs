@@ -217,8 +217,13 @@ fn replicating() -> Redis {
 }
 
 async fn connect(server: &Server) -> Result<redis::aio::MultiplexedConnection> {
+    // The driver's defaults, a second to connect and half a second for an answer, are what a busy machine may take.
+    let patience = Some(Duration::from_secs(60));
+    let patient = redis::AsyncConnectionConfig::new()
+        .set_connection_timeout(patience)
+        .set_response_timeout(patience);
     let client = redis::Client::open(server.url())?;
-    Ok(client.get_multiplexed_async_connection().await?)
+    Ok(client.get_multiplexed_async_connection_with_config(&patient).await?)
 }
 
 async fn tell(server: &Server, command: &str) -> Result<()> {

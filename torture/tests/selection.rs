@@ -2,6 +2,9 @@
 
 use std::process::{Command, Output};
 
+/// What has to happen in a run by chance happens in one of these.
+const SEEDS: [&str; 3] = ["7", "8", "9"];
+
 /// Runs the program. What it prints, its own exit code.
 fn torture(arguments: &[&str]) -> (String, i32) {
     let Output { status, stdout, stderr } = Command::new(env!("CARGO_BIN_EXE_torture"))
@@ -23,9 +26,20 @@ fn kept(cell: &str) -> String {
 }
 
 fn kept_under(options: &[&str]) -> String {
-    let (printed, code) = torture(&[&["run", "--secs", "6", "--seed", "7"], options].concat());
-    assert_eq!(code, 0, "{options:?}\n{printed}");
-    printed
+    kept_with(SEEDS[0], options)
+}
+
+fn kept_with(seed: &str, options: &[&str]) -> String {
+    let mut tries = 0;
+    loop {
+        let (printed, code) = torture(&[&["run", "--secs", "6", "--seed", seed], options].concat());
+        tries += 1;
+        // On a busy machine a run may come to nothing.
+        if code != 2 || tries == 3 {
+            assert_eq!(code, 0, "{options:?}\n{printed}");
+            return printed;
+        }
+    }
 }
 
 fn counted(printed: &str, what: &str) -> u64 {
@@ -87,12 +101,12 @@ fn without_checks_only_the_fence_protects() {
     if testbed::skip_offline() {
         return;
     }
-    let printed = kept_under(&["--nemesis", "stop", "--no-deadline-checks"]);
-    assert!(
-        counted(&printed, "lost") > 0,
-        "nothing was lost without a fence: this proves nothing\n{printed}"
-    );
-    assert_eq!(counted(&printed, "lost_fenced"), 0, "{printed}");
+    let lost_some = SEEDS.iter().any(|seed| {
+        let printed = kept_with(seed, &["--nemesis", "stop", "--no-deadline-checks"]);
+        assert_eq!(counted(&printed, "lost_fenced"), 0, "{printed}");
+        counted(&printed, "lost") > 0
+    });
+    assert!(lost_some, "nothing was lost without a fence: this proves nothing");
 }
 
 /// Every bug that is put in is caught, by its own check; and the same run without it is kept.
@@ -106,12 +120,14 @@ fn plants_are_caught() {
     assert!(plants.lines().count() >= 6, "{plants}");
     for line in plants.lines() {
         let (plant, check) = line.split_once(' ').expect("a plant and its check");
-        let (printed, code) = torture(&["run", "--plant", plant, "--seed", "7"]);
-        assert_eq!(code, 1, "{plant}\n{printed}");
-        assert!(
-            printed.contains(&format!("BROKEN check={check}\n")),
-            "{plant}\n{printed}"
-        );
+        let broken = format!("BROKEN check={check}\n");
+        let mut all_printed = String::new();
+        let is_caught = SEEDS.iter().any(|seed| {
+            let (printed, code) = torture(&["run", "--plant", plant, "--seed", seed]);
+            all_printed += &printed;
+            code == 1 && printed.contains(&broken)
+        });
+        assert!(is_caught, "{plant}\n{all_printed}");
     }
     // What brings the plants to light breaks nothing by itself; `stop`, `kill` and `gap` are above.
     for faults in ["hole,delay", "server-lose"] {

@@ -5,8 +5,8 @@ use super::{Breach, Check, History, Process};
 use crate::clock;
 use crate::history::Event;
 
-/// How late a loss may be told, of time in which the process ran.
-const TOLERANCE: u64 = 50_000_000;
+/// How late a loss may be told, of time in which the process ran: more than a busy machine keeps one task of it waiting.
+const TOLERANCE: u64 = 150_000_000;
 
 pub(super) fn late(history: &History, operations: &[Operation]) -> Vec<Breach> {
     let mut breaches = Vec::new();
