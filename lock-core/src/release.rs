@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::task::Poll;
 
 use futures_util::future::poll_fn;
+use tokio::task::coop;
 use tracing::Instrument;
 
 use crate::backend::{AcquireRequest, HandOver, Hold, ReleaseOptions, ReleaseOutcome};
@@ -117,7 +118,8 @@ async fn release_once(held: &Held) -> Result<ReleaseOutcome> {
         None => ReleaseOptions::default(),
     };
     observe::asked(Asked::Release);
-    let request = answer(held.hold.release(how));
+    // Sent by the first poll, also in a task that tokio would rather have wait.
+    let request = coop::unconstrained(answer(held.hold.release(how)));
     tokio::pin!(request);
     let first = poll_fn(|context| Poll::Ready(request.as_mut().poll(context))).await;
     if let Poll::Ready(answer) = first {

@@ -8,6 +8,7 @@ use benchmarks_load::{Client, Lock, Result, Subject};
 use lock_redis::redis::aio::MultiplexedConnection;
 use lock_redis::redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use lock_redis::redis::{self, AsyncConnectionConfig, IntoConnectionInfo, ProtocolVersion, Script};
+use tokio::task::coop::unconstrained;
 use tokio::time::sleep;
 
 use super::{POLL, TTL};
@@ -82,8 +83,9 @@ impl Lock for BareLock {
 
     fn release_in_background(&mut self, holder: String) -> Result<()> {
         let mut this = self.clone();
-        let mut release: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(async move { this.release(holder).await });
-        // Sent before the next acquire is.
+        let release = async move { this.release(holder).await };
+        // Sent before the next acquire is, also in a task that tokio would rather have wait.
+        let mut release: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(unconstrained(release));
         if release
             .as_mut()
             .poll(&mut Context::from_waker(Waker::noop()))

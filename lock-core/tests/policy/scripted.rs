@@ -208,6 +208,10 @@ impl Hold for ScriptedHold {
     }
 
     async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
+        // As a driver does with its channels and timers, if not so often: more than tokio grants a task at once.
+        for _ in 0..200 {
+            tokio::task::coop::consume_budget().await;
+        }
         self.0.sent(Sent::Release);
         self.0
             .run(&self.0.releases, Some(ReleaseOutcome::AlreadyLost), self.1.release(how))

@@ -122,6 +122,38 @@ async fn a_place_is_worth_more_than_a_label_where_nothing_can_be_handed_over() {
     assert_eq!(guard.valid_for(), (TTL * 2).mul_f64(0.9), "its own ttl");
 }
 
+/// Tokio makes a task wait that has done much at once, such as the keeper: no turn is passed on before its release was
+/// sent. On a runtime of several threads, where whoever is woken may run before that task goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn of_many_releases_each_is_sent_before_the_next_acquire() {
+    let on_the_worker = tokio::spawn(async {
+        let (backend, locks) = scripted();
+        let locks = locks.with_hand_overs(0);
+        let (mut guards, mut next) = (Vec::new(), Vec::new());
+        for number in 0..100 {
+            let lock = locks.lock(number.to_string());
+            guards.push(lock.acquire().await.unwrap());
+            next.push(waiting(async move { lock.acquire().await }).await);
+        }
+        assert_eq!(backend.sent(), [Sent::Acquire; 100]);
+        drop(guards);
+        for next in next {
+            drop(next.await.unwrap().unwrap());
+        }
+        backend.sent()
+    });
+    let (mut released, mut acquired) = (0, 0);
+    for sent in on_the_worker.await.unwrap() {
+        match sent {
+            Sent::Release => released += 1,
+            Sent::Acquire => acquired += 1,
+            other => panic!("{other:?}"),
+        }
+        assert!(acquired <= released, "an acquire has overtaken a release");
+    }
+    assert_eq!(acquired, 100);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_place_without_waiters_is_undone() {
     let (backend, locks) = scripted();
