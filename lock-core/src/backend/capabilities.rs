@@ -27,7 +27,8 @@ pub struct Capabilities {
     /// A name can stay taken for a minimum time, even after its holder has exited:
     /// [`ReleaseOptions::keep_for`](super::ReleaseOptions::keep_for) is honoured.
     pub minimum_hold: bool,
-    /// An acquire sent after a release of the same process takes effect after it.
+    /// An acquire sent after a release of the same process takes effect after it. A release goes out when it is first
+    /// polled, where there is a connection; core polls it free of tokio's budget for tasks.
     pub ordered: bool,
     /// Tokens keep growing after the server has lost its data.
     pub durable_tokens: bool,
