@@ -149,17 +149,17 @@ mod tests {
         let mut told = async |line: &str| obey(&mut subjects, line).await.map_err(|error| error.to_string());
 
         assert_eq!(
-            told("round mutex 1").await.unwrap_err(),
+            told("round mutex 3000").await.unwrap_err(),
             "it has not entered a workload"
         );
         assert!(told("enter mutex own-2").await.unwrap().is_empty());
-        let figures = told("round mutex 1").await.unwrap();
+        let figures = told("round mutex 3000").await.unwrap();
         assert!(figures["pairs/s"].as_f64().unwrap() > 0.0, "{figures:?}");
         assert!(told("leave mutex").await.unwrap().is_empty());
 
         told("enter mutex own-1-background").await.unwrap();
         assert_eq!(
-            told("round mutex 1").await.unwrap_err(),
+            told("round mutex 3000").await.unwrap_err(),
             "it has no release in the background"
         );
         assert_eq!(
