@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -12,12 +11,8 @@ use tokio::sync::Notify;
 #[derive(Debug, Default)]
 pub(crate) struct Ends {
     hasher: RandomState,
-    /// So that nobody has to look as long as there are none.
-    under_way: AtomicUsize,
     /// How many there are of a key. Two keys of one hash would cost no more than a try that is asked again.
     of: Mutex<HashMap<u64, usize>>,
-    /// How many wait for the end of some.
-    awaited: AtomicUsize,
     answered: Notify,
 }
 
@@ -33,7 +28,6 @@ impl Ends {
     pub(crate) fn begin(self: &Arc<Self>, key: &str) -> Ending {
         let hash = self.hasher.hash_one(key);
         *self.lock().entry(hash).or_default() += 1;
-        self.under_way.fetch_add(1, Ordering::SeqCst);
         Ending {
             ends: self.clone(),
             hash,
@@ -42,12 +36,11 @@ impl Ends {
 
     /// Whether a release of this lock is under way.
     pub(crate) fn has(&self, key: &str) -> bool {
-        self.under_way.load(Ordering::SeqCst) > 0 && self.lock().contains_key(&self.hasher.hash_one(key))
+        self.lock().contains_key(&self.hasher.hash_one(key))
     }
 
     /// Returns as soon as none is.
     pub(crate) async fn over(&self, key: &str) {
-        let _awaited = Awaited::new(&self.awaited);
         loop {
             let answered = self.answered.notified();
             tokio::pin!(answered);
@@ -75,26 +68,7 @@ impl Drop for Ending {
             }
         }
         drop(of);
-        self.ends.under_way.fetch_sub(1, Ordering::SeqCst);
-        if self.ends.awaited.load(Ordering::SeqCst) > 0 {
-            self.ends.answered.notify_waiters();
-        }
-    }
-}
-
-/// Counts one that waits.
-struct Awaited<'a>(&'a AtomicUsize);
-
-impl<'a> Awaited<'a> {
-    fn new(count: &'a AtomicUsize) -> Self {
-        count.fetch_add(1, Ordering::SeqCst);
-        Self(count)
-    }
-}
-
-impl Drop for Awaited<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
+        self.ends.answered.notify_waiters();
     }
 }
 

@@ -231,6 +231,7 @@ async fn who_comes_when_a_kept_name_is_reserved_for_one_that_hangs_waits_for_the
         let hung = Hung::queued(&world, "a", TTL).await;
         let start = Instant::now();
         assert_eq!(kept(&hold, keep).await, ReleaseOutcome::Released);
+        // It is to come after the minimum, of whose end nobody is told but the hung one.
         tokio::time::sleep(keep).await;
         let late = Waiter::queued(&world, &backend, "a", TTL).await;
         let next = late.granted().await;

@@ -54,6 +54,7 @@ const SUITE_CANCEL: &str = "conformance-tests/src/cases/cancel.rs";
 const SUITE_DROPPING: &str = "conformance-tests/src/cases/dropping.rs";
 const REDIS_ERRORS: &str = "lock-redis/tests/errors.rs";
 const REDIS_FAULTS: &str = "lock-redis/tests/faults.rs";
+const REDIS_LATE: &str = "lock-redis/tests/late.rs";
 const MYSQL_ERRORS: &str = "lock-mysql/tests/row_lock/errors.rs";
 const MYSQL_FAULTS: &str = "lock-mysql/tests/row_lock/faults.rs";
 const MYSQL_WAITING: &str = "lock-mysql/tests/row_lock/waiting.rs";
@@ -126,7 +127,7 @@ pub(crate) const ALL: [Acceptance; 34] = [
             Cell("redis/oneway"),
             Cell("mysql-row/reply-loss"),
             Cell("zookeeper/reply-loss"),
-            Test(REDIS_FAULTS, "a_grant_whose_answer_was_lost_is_given_again"),
+            Test(REDIS_LATE, "a_grant_whose_answer_was_lost_is_given_again"),
         ],
     ),
     entry(

@@ -22,6 +22,9 @@ pub(crate) const TTL: Duration = Duration::from_secs(60);
 /// Longer than anything takes on an overloaded machine.
 pub(crate) const AT_MOST: Duration = Duration::from_secs(60);
 
+/// How soon silence is taken for an end: longer than a busy machine keeps an answer waiting.
+pub(crate) const QUICK: Duration = Duration::from_secs(2);
+
 pub(crate) struct World {
     pub(crate) server: testbed::Server,
     /// Of this test alone, also on a server that others use.
