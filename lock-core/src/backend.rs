@@ -5,7 +5,8 @@
 //! encoding of names, and its scripts or statements. Core decides when to renew, how long to wait, when to try again,
 //! and what was lost; it never drops a future of [`acquire`](DistributedLock::acquire),
 //! [`abandon`](DistributedLock::abandon), [`release`](Hold::release) or [`hand_over`](Hold::hand_over) half-way, as
-//! long as the runtime lives. `MemoryBackend` is the reference; the `conformance-tests` crate
+//! long as the runtime on which it began is driven. If another runtime takes over, core drops the future and makes the
+//! same call again: all four are idempotent. `MemoryBackend` is the reference; the `conformance-tests` crate
 //! tells whether yours keeps the contract.
 
 use std::fmt::Debug;
@@ -37,13 +38,20 @@ mod status;
 /// # Contract
 /// - **Exclusion.** At most one holder id has a name at a time. No request ever shortens a hold at the server: expiry
 ///   moves only forward, so that late, repeated and reordered requests are harmless.
-/// - **The lease counts from before sending.** Take [`AcquireRequest::sending`] before each request that may grant,
-///   and arm the lease with it when the answer is there. After any wait, what arms is a request that was sent after
-///   the wait.
+/// - **The lease counts from before sending.** Call [`AcquireRequest::sending`] just before each request that may grant
+///   or leave a place, with the connection at hand, and arm the lease with its result when the answer is there. After
+///   waiting, send a fresh request and arm the lease from that one. Core never abandons a request for which `sending`
+///   was not called.
 /// - **Tokens.** Every grant's token is larger than every earlier grant's of that name: also after expiry, release,
 ///   rollback and deletion of the name's state.
 /// - **Unknown outcomes.** A timeout, a reset or a dropped connection may have taken effect: answer an error, never
-///   [`Attempt::Busy`]. Core then repeats the request under the same holder id or abandons it.
+///   [`Attempt::Busy`]. Core then repeats the request under the same holder id or abandons it. If the server certainly
+///   did not execute the request, mark the error as [`not_executed`](crate::Error::not_executed): after any other error
+///   of a release, core takes a later "not yours" for the doing of the earlier request.
+/// - **Slow lines.** A hold survives any round trip below 0.4 ttl. Do not give up a request earlier than its caller
+///   does; a late answer counts for the moment at which its request was sent.
+/// - **Outages.** While an acquire waits at the server, report a connection that ended or fell silent by
+///   [`AcquireRequest::note_unreachable`], so that the caller's error tells an outage from a lock that is taken.
 /// - **Retired ids.** After [`abandon`](Self::abandon), a release or a hand-over (the giver's id) no request of that
 ///   holder id may take effect any more: send them over one connection, end the old one first, or leave a tombstone.
 /// - **Secrets** never reach `Debug`, errors or traces.
@@ -70,7 +78,8 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// wake it, telling core of it by [`AcquireRequest::note_busy`]; where the server cannot, it answers
     /// [`Busy`] with the time after which to ask again, and the place it has, if any, is kept. It is driven to its end
     /// even when nobody waits for it any more: then [`AcquireRequest::given_up`] fires, and it ends soon, with
-    /// whatever answer. May be called again with the same request after an error or [`Busy`]; when the holder id has
+    /// whatever answer. May be called again with the same request after an error or [`Busy`], or after an earlier call
+    /// was dropped because another runtime took over; when the holder id has
     /// the name already, the answer is the same grant, with the full ttl armed (or, where the session renews, as much as the
     /// session is known to live).
     ///
@@ -79,18 +88,17 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// [retryable](crate::Error::is_retryable) and somebody waits, once the server has ever answered.
     ///
     /// # Cancel safety
-    /// Never dropped half-way while the runtime lives.
+    /// Never dropped half-way while the runtime on which it began is driven; called again after that.
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt>;
 
     /// Undoes whatever this request's holder id may have left at the server: a hold, a place, a request under way.
-    /// Idempotent. After it the id is dead. Answers at once where nothing of the request can have been sent, as when the
-    /// server was never reached.
+    /// Idempotent. After it the id is dead. Core calls it only if [`AcquireRequest::sending`] was called.
     ///
     /// # Errors
     /// When it is not known to be undone; core calls it again until then, or until the hold has ended by itself.
     ///
     /// # Cancel safety
-    /// Never dropped half-way while the runtime lives.
+    /// Never dropped half-way while the runtime on which it began is driven; called again after that.
     async fn abandon(&self, request: &AcquireRequest) -> Result<()>;
 
     /// Who has the name, as the server sees it.
@@ -112,13 +120,14 @@ pub trait Hold: Debug + Send + Sync + 'static {
     fn token(&self) -> FencingToken;
 
     /// Keeps the hold for at least `ttl` from now, never shorter than it is kept already. Where the backend's session
-    /// renews, core calls it only to [extend](crate::Guard::extend).
+    /// renews, core calls it only to [extend](crate::Guard::extend). While a renewal is unanswered, core sends the next one
+    /// every sixth of the ttl and goes on waiting for the earlier ones: several calls may be under way.
     ///
     /// # Errors
     /// When the outcome is unknown. Core tries again until the lease has ended.
     ///
     /// # Cancel safety
-    /// May be dropped at any point, and is when the release begins.
+    /// May be dropped at any point, and is dropped when the release begins.
     async fn renew(&self, ttl: Duration) -> Result<Renewal>;
 
     /// Ends the hold, if it is still this holder's. Idempotent: when the answer to an earlier call got lost,
@@ -131,7 +140,7 @@ pub trait Hold: Debug + Send + Sync + 'static {
     /// When the outcome is unknown. Core tries again until the lease has been over for a ttl.
     ///
     /// # Cancel safety
-    /// Never dropped half-way while the runtime lives.
+    /// Never dropped half-way while the runtime on which it began is driven; called again after that.
     async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome>;
 
     /// Passes the hold to the next waiter of this process in one step, on that one's terms, with a fresh token and its
@@ -146,7 +155,7 @@ pub trait Hold: Debug + Send + Sync + 'static {
     /// When the outcome is unknown: core undoes both ids, the giver's first.
     ///
     /// # Cancel safety
-    /// Never dropped half-way while the runtime lives.
+    /// Never dropped half-way while the runtime on which it began is driven; called again after that.
     async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
         let _ = next;
         Ok(match self.release(ReleaseOptions::default()).await? {

@@ -25,6 +25,7 @@ struct Inner {
     name: Option<LockName>,
     holder: Option<Arc<str>>,
     retryable: bool,
+    not_executed: bool,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
@@ -69,6 +70,7 @@ impl Error {
             name: None,
             holder: None,
             retryable: kind.is_passing(),
+            not_executed: false,
             source: None,
         }))
     }
@@ -89,6 +91,13 @@ impl Error {
     #[must_use]
     pub fn retryable(self, retryable: bool) -> Self {
         self.change(|inner| inner.retryable = retryable)
+    }
+
+    /// States that the server did not execute the request and never will: it refused it, or the request was never sent.
+    /// Without this, the outcome counts as unknown.
+    #[must_use]
+    pub fn not_executed(self) -> Self {
+        self.change(|inner| inner.not_executed = true)
     }
 
     /// Adds what caused it.
@@ -130,6 +139,11 @@ impl Error {
     /// Whether the same call may succeed later without anybody changing anything.
     pub fn is_retryable(&self) -> bool {
         self.0.retryable
+    }
+
+    /// Whether the server certainly did not execute the request. If `false`, the outcome is unknown.
+    pub fn is_not_executed(&self) -> bool {
+        self.0.not_executed
     }
 
     /// Whether the lock was not to be had in the time given.

@@ -13,9 +13,14 @@ impl HolderId {
     /// How many hexadecimal digits it is written with.
     pub const HEX_DIGITS: usize = 32;
 
-    /// Mints a new one.
+    /// Draws a new id from the operating system's generator, so that a forked or cloned process never repeats one.
+    ///
+    /// # Panics
+    /// If the operating system gives no random numbers, which on Linux can happen only before its generator is seeded.
     pub fn random() -> Self {
-        Self(rand::random())
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes).expect("the operating system gives random numbers");
+        Self(u128::from_ne_bytes(bytes))
     }
 }
 

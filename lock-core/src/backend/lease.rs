@@ -12,7 +12,7 @@ use crate::name::LockName;
 use crate::observe;
 use crate::plant::{Plant, is_planted};
 use crate::sync::time::{Instant, sleep_until};
-use crate::sync::{Arc, Handle, Mutex, MutexGuard, Notify, Ordering};
+use crate::sync::{Arc, AtomicBool, Handle, Mutex, MutexGuard, Notify, Ordering};
 
 /// How long this process may believe in a hold, by its own monotonic clock.
 ///
@@ -47,6 +47,8 @@ struct Shared {
     fixed: bool,
     record: Mutex<Record>,
     changed: Notify,
+    /// Whether [`Lease::sending`] was ever called.
+    was_sent: AtomicBool,
 }
 
 struct Record {
@@ -159,12 +161,22 @@ impl Lease {
             fixed,
             record,
             changed: Notify::new(),
+            was_sent: AtomicBool::new(false),
         }))
     }
 
-    /// To be called just before a request goes out whose answer may arm this lease.
+    /// Marks the moment just before a request goes out whose answer may arm this lease.
+    ///
+    /// Call it when the connection is there, and before every request that may leave anything of this holder id at the
+    /// server. Core abandons no request for which it was never called.
     pub fn sending(&self) -> Sent {
+        self.0.was_sent.store(true, Ordering::SeqCst);
         Sent::now()
+    }
+
+    /// Whether any request of this lease's holder id may have reached the server.
+    pub(crate) fn was_sent(&self) -> bool {
+        self.0.was_sent.load(Ordering::SeqCst)
     }
 
     /// Believes in the hold until `ttl`, less a tenth, after `sent`, unless that is earlier than what is believed

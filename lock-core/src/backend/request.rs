@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::holder::HolderId;
 use super::lease::{Lease, Sent};
 use super::{Busy, Mode};
+use crate::error::Error;
 use crate::name::LockName;
 use crate::sync::time::{Instant, sleep_until};
 use crate::sync::{Arc, AtomicBool, Mutex, Notify, Ordering};
@@ -46,6 +47,8 @@ struct State {
     ttl_read: u32,
     label_read: u32,
     busy: Option<Busy>,
+    /// Why the server cannot be asked at the moment, as the backend reported it after the last answer.
+    unreachable: Option<Error>,
     given_up: bool,
 }
 
@@ -171,6 +174,7 @@ impl RequestOptions {
                 ttl_read: 0,
                 label_read: 0,
                 busy: None,
+                unreachable: None,
                 given_up: false,
             }),
             changed: Notify::new(),
@@ -216,7 +220,7 @@ impl AcquireRequest {
         &self.0.lease
     }
 
-    /// To be called just before a request goes out: short for the lease's [`Lease::sending`].
+    /// Marks the moment just before this request goes out: short for the lease's [`Lease::sending`].
     pub fn sending(&self) -> Sent {
         self.0.lease.sending()
     }
@@ -281,7 +285,19 @@ impl AcquireRequest {
     /// Reports, while the acquire goes on waiting, that the server found the name taken: what
     /// [`Attempt::Busy`](super::Attempt::Busy) says at the end of one that does not.
     pub fn note_busy(&self, busy: Busy) {
-        self.0.state.lock().busy = Some(busy);
+        let mut state = self.0.state.lock();
+        state.busy = Some(busy);
+        state.unreachable = None;
+        drop(state);
+        self.0.changed.notify_waiters();
+    }
+
+    /// Reports, while the acquire goes on waiting, that the server cannot be asked at the moment: the connection over
+    /// which it waits has ended or is silent, or no new one can be made. `why` becomes the source of the
+    /// [`Unavailable`](crate::ErrorKind::Unavailable) error that the caller gets if its time is up before the next
+    /// [`note_busy`](Self::note_busy); without this report the caller is told that the lock is taken.
+    pub fn note_unreachable(&self, why: Error) {
+        self.0.state.lock().unreachable = Some(why);
         self.0.changed.notify_waiters();
     }
 
@@ -293,6 +309,16 @@ impl AcquireRequest {
     /// Whether there was ever a connection to send it over.
     pub(crate) fn was_connected(&self) -> bool {
         self.0.connected.load(Ordering::Relaxed)
+    }
+
+    /// Why the server cannot be asked, where the backend reported that after the server's last answer.
+    pub(crate) fn unreachable(&self) -> Option<Error> {
+        self.0.state.lock().unreachable.clone()
+    }
+
+    /// Whether it may have left anything at the server.
+    pub(crate) fn was_sent(&self) -> bool {
+        self.0.lease.was_sent()
     }
 
     /// For how long whatever it left at the server may live.
