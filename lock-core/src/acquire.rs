@@ -12,14 +12,20 @@ use crate::locker::{Inner, Locker};
 use crate::observe;
 use crate::place::{Granted, Place};
 use crate::plan::{Patience, Plan};
-use crate::queue::{Answer, Entered};
+use crate::queue::{Answer, Entered, LastWord};
 use crate::sync::oneshot;
 use crate::sync::time::Instant;
 use crate::sync::{Arc, Ordering};
 use crate::work::{Work, pauses, until};
 
-/// `None` when the name is taken, to those who ask once.
-pub(crate) async fn acquire(handle: &Locker, plan: &Plan, patience: Patience) -> Result<Option<Guard>> {
+/// What an acquire came to.
+pub(crate) enum Acquired {
+    Guard(Guard),
+    /// To those who ask once.
+    Taken,
+}
+
+pub(crate) async fn acquire(handle: &Locker, plan: &Plan, patience: Patience) -> Result<Acquired> {
     let acquiring = async {
         let mut waiting = observe::Waiting::begin();
         let result = take_part(handle, plan, patience).await;
@@ -30,7 +36,7 @@ pub(crate) async fn acquire(handle: &Locker, plan: &Plan, patience: Patience) ->
     pin!(acquiring).instrument(observe::acquire_span(plan)).await
 }
 
-async fn take_part(handle: &Locker, plan: &Plan, patience: Patience) -> Result<Option<Guard>> {
+async fn take_part(handle: &Locker, plan: &Plan, patience: Patience) -> Result<Acquired> {
     let locker = handle.inner();
     locker.keeper.ensure_running()?;
     let _acquiring = locker.keeper.acquiring();
@@ -38,7 +44,8 @@ async fn take_part(handle: &Locker, plan: &Plan, patience: Patience) -> Result<O
     tokio::pin!(closing);
     closing.as_mut().enable();
     locker.check_open()?;
-    let deadline = patience.limit().and_then(|limit| Instant::now().checked_add(limit));
+    let limit = plan.time_limit(patience);
+    let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     let stopped = async {
         tokio::select! {
             biased;
@@ -52,25 +59,30 @@ async fn take_part(handle: &Locker, plan: &Plan, patience: Patience) -> Result<O
         plan,
         patience,
         deadline,
+        news: 0,
         stopped,
     };
     let mut answer = match locker.queues.enter(plan, patience, deadline)? {
         Entered::Turn(turn) => Answer::Turn(turn),
-        Entered::Waiting(receiver) => caller.wait(receiver).await?,
-        Entered::Shared(held) => return Ok(Some(Guard::new(held, locker.keeper.kept()))),
-        Entered::Busy => return Ok(None),
+        Entered::Waiting(receiver, news) => {
+            caller.news = news;
+            caller.wait(receiver).await?
+        }
+        Entered::Shared(held) => return Ok(Acquired::Guard(Guard::new(held, locker.keeper.kept()))),
+        Entered::Busy => Answer::Busy,
     };
     loop {
         locker.check_open()?;
         let mut place = match answer {
             Answer::Turn(turn) => Place::start(locker, plan, patience, deadline, turn),
             Answer::Place(place) => *place,
-            Answer::Guard(guard) => return Ok(Some(guard)),
-            Answer::Busy => return Ok(None),
+            Answer::Guard(guard) => return Ok(Acquired::Guard(guard)),
+            Answer::Busy => return caller.taken(locker.queues.holder(&plan.name)),
             Answer::Failed(error) => return Err(error),
         };
-        let Some(hold) = caller.lead(&mut place).await? else {
-            return Ok(None);
+        let hold = match caller.lead(&mut place).await? {
+            Led::Granted(hold) => hold,
+            Led::Taken(holder) => return caller.taken(holder),
         };
         answer = match place.into_guard(plan, (patience, deadline), hold)? {
             Granted::Guard(guard) => Answer::Guard(guard),
@@ -93,6 +105,8 @@ struct Caller<'a, F> {
     plan: &'a Plan,
     patience: Patience,
     deadline: Option<Instant>,
+    /// How much had been learned of the name when it came.
+    news: u64,
     stopped: Pin<&'a mut F>,
 }
 
@@ -102,31 +116,46 @@ enum Stop {
     TooLate,
 }
 
+/// What driving a place came to.
+enum Led {
+    Granted(Arc<dyn Hold>),
+    /// To those who ask once.
+    Taken(Option<Arc<str>>),
+}
+
 impl<F: Future<Output = Stop>> Caller<'_, F> {
     /// Waits for the turn, or for what else becomes of a place in the local queue.
     async fn wait(&mut self, receiver: oneshot::Receiver<Answer>) -> Result<Answer> {
-        tokio::select! {
+        let stop = tokio::select! {
             biased;
-            answer = receiver => answer.map_err(|_| self.locker.shut_down()),
-            stop = &mut self.stopped => Err(self.stop(&stop, None, None)),
+            answer = receiver => return answer.map_err(|_| self.locker.shut_down()),
+            stop = &mut self.stopped => stop,
+        };
+        match stop {
+            Stop::Closing => Err(self.locker.shut_down()),
+            Stop::TooLate => match self.locker.queues.last_word(&self.plan.name, self.news) {
+                LastWord::Taken(_) if self.patience == Patience::Once => Ok(Answer::Busy),
+                word => Err(self.too_late(word)),
+            },
         }
     }
 
-    /// Drives the place until the server grants it. `None` when the name is taken, to those who ask once.
-    async fn lead(&mut self, place: &mut Place) -> Result<Option<Arc<dyn Hold>>> {
+    /// Drives the place until the server grants it.
+    async fn lead(&mut self, place: &mut Place) -> Result<Led> {
         let mut pauses = pauses();
         let mut last_error = None;
         loop {
+            let may_overtake_release = !self.patience.is_patient() && place.may_overtake_release();
             let attempt = tokio::select! {
                 biased;
                 attempt = place.attempt() => attempt,
-                stop = &mut self.stopped => return Err(self.stop(&stop, last_error, Some(place))),
+                stop = &mut self.stopped => return self.stop(&stop, last_error, place),
             };
             let pause = match attempt {
                 Ok(Attempt::Granted(hold, _armed)) => {
                     self.locker.reached.store(true, Ordering::Relaxed);
                     self.locker.check_open()?;
-                    return Ok(Some(hold));
+                    return Ok(Led::Granted(hold));
                 }
                 Ok(Attempt::Busy(busy)) => {
                     self.locker.reached.store(true, Ordering::Relaxed);
@@ -136,7 +165,16 @@ impl<F: Future<Output = Stop>> Caller<'_, F> {
                     place.refused(busy);
                     if !self.patience.is_patient() {
                         place.nothing_left();
-                        return Ok(None);
+                        if !may_overtake_release {
+                            return Ok(Led::Taken(place.holder()));
+                        }
+                        // Perhaps taken by this process's own hold, whose release was sent again or had to wait.
+                        let answered = place.releases_answered();
+                        tokio::select! {
+                            biased;
+                            _ = answered => continue,
+                            stop = &mut self.stopped => return self.stop(&stop, None, place),
+                        }
                     }
                     pause
                 }
@@ -155,7 +193,7 @@ impl<F: Future<Output = Stop>> Caller<'_, F> {
                 .and_then(|pause| Instant::now().checked_add(pause));
             tokio::select! {
                 biased;
-                stop = &mut self.stopped => return Err(self.stop(&stop, last_error, Some(place))),
+                stop = &mut self.stopped => return self.stop(&stop, last_error, place),
                 () = until(pause) => {}
             }
         }
@@ -164,7 +202,7 @@ impl<F: Future<Output = Stop>> Caller<'_, F> {
     /// The error, to be tried again; or, as an error, what no trying mends.
     fn failed(&self, place: &mut Place, error: Error) -> Result<Error> {
         let error = error.about(&self.plan.name);
-        place.in_doubt();
+        place.attempt_failed(&error);
         let reached = self.reached(place);
         if self.patience.is_patient() && reached && error.is_retryable() {
             observe::acquire_failed(&self.plan.name, &error);
@@ -188,37 +226,48 @@ impl<F: Future<Output = Stop>> Caller<'_, F> {
         self.locker.reached.load(Ordering::Relaxed)
     }
 
-    fn stop(&self, stop: &Stop, cause: Option<Error>, place: Option<&Place>) -> Error {
-        match stop {
-            Stop::Closing => self.locker.shut_down(),
-            Stop::TooLate => {
-                let holder = match place {
-                    Some(place) => place.holder(),
-                    None => self.locker.queues.holder(&self.plan.name),
-                };
-                self.too_late(cause, holder)
-            }
+    /// The name is taken: an error to those who gave a limit, were it of zero.
+    fn taken(&self, holder: Option<Arc<str>>) -> Result<Acquired> {
+        match self.patience {
+            Patience::Once => Ok(Acquired::Taken),
+            Patience::Within(_) | Patience::Forever => Err(self.too_late(LastWord::Taken(holder))),
         }
     }
 
-    /// The error of an acquire whose time is up: a server that never answered is not a lock that is taken.
-    fn too_late(&self, cause: Option<Error>, holder: Option<Arc<str>>) -> Error {
-        let limit = self.patience.limit().unwrap_or_default();
-        let reached = self.locker.reached.load(Ordering::Relaxed);
-        let error = if self.patience.is_patient() && reached {
-            Error::new(ErrorKind::TimedOut, format!("not acquired within {limit:?}"))
-        } else {
-            let message = format!("the lock server did not answer within {limit:?}");
-            Error::new(ErrorKind::Unavailable, message)
-        };
-        let error = error.with_name(&self.plan.name);
-        let error = match holder {
-            Some(holder) => error.with_holder(holder),
-            None => error,
-        };
-        match cause {
-            Some(cause) => error.with_source(cause),
-            None => error,
+    fn stop(&self, stop: &Stop, last_error: Option<Error>, place: &Place) -> Result<Led> {
+        match stop {
+            Stop::Closing => Err(self.locker.shut_down()),
+            Stop::TooLate => match place.last_word(last_error, self.news) {
+                LastWord::Taken(holder) if !self.patience.is_patient() => Ok(Led::Taken(holder)),
+                word => Err(self.too_late(word)),
+            },
         }
+    }
+
+    /// The error of an acquire whose time is up.
+    fn too_late(&self, word: LastWord) -> Error {
+        let limit = match self.patience {
+            Patience::Within(limit) => limit,
+            Patience::Once | Patience::Forever => self.plan.time_limit(self.patience).unwrap_or_default(),
+        };
+        let error = match word {
+            LastWord::Taken(holder) => {
+                let error = Error::new(ErrorKind::TimedOut, format!("not acquired within {limit:?}"));
+                match holder {
+                    Some(holder) => error.with_holder(holder),
+                    None => error,
+                }
+            }
+            LastWord::Failed(cause) => {
+                let message = format!("not acquired within {limit:?}, as the lock server cannot be asked");
+                Error::new(ErrorKind::Unavailable, message).with_source(cause)
+            }
+            LastWord::Nothing => {
+                let limit = self.plan.time_limit(self.patience).unwrap_or_default();
+                let message = format!("the lock server did not answer within {limit:?}: check that it is there");
+                Error::new(ErrorKind::Unavailable, message)
+            }
+        };
+        error.with_name(&self.plan.name)
     }
 }

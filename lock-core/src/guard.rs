@@ -10,7 +10,6 @@ use crate::error::{Error, ErrorKind, Lost, Result};
 use crate::held::{Held, RenewalPlan};
 use crate::keeper::{Keeper, Kept};
 use crate::name::LockName;
-use crate::queue::Progress;
 use crate::release::release;
 use crate::sync::Arc;
 use crate::sync::time::sleep;
@@ -168,6 +167,7 @@ impl Guard {
         let refused = |error: Error| error.about(&held.plan.name);
         limits.check_extend().map_err(refused)?;
         limits.check_ttl(ttl).map_err(refused)?;
+        self.keeper.check_process()?;
         held.check()?;
         held.extend(ttl, limits.patience).await
     }
@@ -222,7 +222,7 @@ impl Guard {
         }
         self.keeper.strike_off(held);
         held.stop_renewal();
-        held.progress(Progress::Releasing);
+        held.releasing();
         held.holding.released();
         true
     }
@@ -257,8 +257,8 @@ struct Releasing<'a> {
 impl Drop for Releasing<'_> {
     fn drop(&mut self) {
         if !self.begun.is_over {
-            let begun = self.begun.take();
-            self.keeper.push(Work::Release(self.held.clone(), begun));
+            let begun = std::mem::replace(&mut self.begun, Request::over());
+            self.keeper.push(Work::Release(self.held.clone(), Some(begun)));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A hold as core keeps it: what guard, keeper and release share.
 
+use std::collections::VecDeque;
 use std::fmt;
-use std::pin::Pin;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tracing::Instrument;
 
 use crate::backend::lease::HoldState;
 use crate::backend::rules::Moment;
-use crate::backend::{AcquireRequest, Hold, Lease, Renewal, RequestControl};
+use crate::backend::{AcquireRequest, Hold, Lease, Renewal, RequestControl, Sent};
 use crate::clock::Time;
 use crate::error::{Error, ErrorKind, Lost, LostCause, Result};
 use crate::guard::Guard;
@@ -19,8 +19,8 @@ use crate::locker::Server;
 use crate::observe::{self, Asked, Renewed};
 use crate::plan::Plan;
 use crate::plant::{Plant, is_planted};
-use crate::queue::{Answer, Progress, Turn, Waiting};
-use crate::sync::time::{Instant, sleep, timeout};
+use crate::queue::{Answer, Turn, UnansweredRelease, Waiting};
+use crate::sync::time::{Instant, sleep, timeout_at};
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, Weak};
 use crate::token::FencingToken;
 
@@ -55,6 +55,8 @@ pub(crate) struct Succession {
     pub(crate) turn: Option<Turn>,
     /// To whom the hold is being handed over.
     pub(crate) heir: Option<Heir>,
+    /// Where the turn was passed on before the release was answered, until that is over.
+    pub(crate) unanswered: Option<UnansweredRelease>,
 }
 
 /// Who is to have a hold next.
@@ -88,13 +90,32 @@ pub(crate) enum Slot {
     Gone,
 }
 
-/// The renewal under way. It lives here and not in the keeper, so that a release can drop it on the spot.
+/// The renewals under way. They live here and not in the keeper, so that a release can drop them on the spot.
 #[derive(Default)]
 struct Renewing {
-    request: Option<BoxFuture<'static, Result<Renewal>>>,
-    keeper: Option<Waker>,
+    /// Those that are not answered yet, in the order in which they were sent.
+    unanswered: VecDeque<UnansweredRenewal>,
+    /// The number of the keeper's runner that polls them.
+    runner: usize,
+    waker: Option<Waker>,
     stopped: bool,
 }
+
+struct UnansweredRenewal {
+    asked: Instant,
+    sent: Sent,
+    answer: BoxFuture<'static, Result<Renewal>>,
+}
+
+/// What a single renewal came to, and when it had been asked for.
+type Answered = (Instant, Result<Renewal>);
+
+/// A renewal without an answer after this part of the ttl is suspicious: the next one is sent.
+const REPEAT_AFTER: u32 = 6;
+/// One that failed is repeated after this part of the ttl.
+const RETRY_AFTER: u32 = 12;
+/// A hold is renewed after this part of the ttl: twice more before the end of its lease if the first one fails.
+const RENEW_AFTER: u32 = 3;
 
 impl Held {
     /// A hold whose lease was armed.
@@ -127,7 +148,7 @@ impl Held {
             passes,
             succession: Mutex::new(Succession {
                 turn: Some(turn),
-                heir: None,
+                ..Succession::default()
             }),
             renewing: Mutex::default(),
         });
@@ -150,7 +171,9 @@ impl Held {
             // Nobody listens any more where it fails; a guard that comes back lets go.
             let _ = waiting.answer.send(answer);
         }
-        keeper.schedule(&self, self.due_after(Instant::now()));
+        // From before the grant was sent, as the lease counts: the line may be slow.
+        let granted = self.lease.armed_from().unwrap_or_else(Instant::now);
+        keeper.schedule(&self, self.due_after(granted));
         Guard::new(self, keeper.kept())
     }
 
@@ -175,11 +198,15 @@ impl Held {
     /// When the keeper is to look after the hold next, if its last renewal was asked for at `asked`.
     pub(crate) fn due_after(&self, asked: Instant) -> Instant {
         match self.renewal {
-            RenewalPlan::PerHold => asked
-                .checked_add(self.plan.ttl / 3)
-                .map_or(self.end(), |due| due.min(self.end())),
+            RenewalPlan::PerHold => self.within_lease(asked, RENEW_AFTER),
             RenewalPlan::BySession | RenewalPlan::Fixed => self.end(),
         }
+    }
+
+    /// The moment this part of the ttl after `start`, or the end of the lease if that comes first.
+    fn within_lease(&self, start: Instant, part: u32) -> Instant {
+        let moment = start.checked_add(self.plan.ttl / part);
+        moment.map_or(self.end(), |moment| moment.min(self.end()))
     }
 
     /// When belief in the hold ends, as of now.
@@ -187,62 +214,122 @@ impl Held {
         self.lease.end().expect("only an armed lease makes a hold")
     }
 
-    /// Renews once. What the server says goes to the lease; an error or no answer makes the hold suspect.
+    /// Renews until a renewal is answered and none is unanswered, polled by this runner of the keeper. While one is
+    /// unanswered the next one is sent, and the earlier ones are listened to all the same: a slow line answers late, but
+    /// it answers. What the server says goes to the lease; an error or no answer makes the hold suspect.
     ///
     /// Says when to look after the hold next.
-    pub(crate) async fn renew(self: Arc<Self>) -> Instant {
-        let asked = Instant::now();
+    pub(crate) async fn renew(self: Arc<Self>, runner: usize) -> Instant {
+        self.begin_renewing(runner);
+        let Some(asked) = self.send_renewal() else {
+            return Instant::now();
+        };
+        let mut next = self.within_lease(asked, REPEAT_AFTER);
+        loop {
+            match timeout_at(next, poll_fn(|context| self.poll_renewals(context))).await {
+                // The release has begun, or another runner has taken over.
+                Ok(None) => return Instant::now(),
+                Ok(Some((asked, Ok(Renewal::Renewed(_))))) => {
+                    observe::renewed(Renewed::Prolonged);
+                    if !self.is_renewing() {
+                        return self.due_after(asked);
+                    }
+                }
+                Ok(Some((_, Ok(Renewal::Lost)))) => {
+                    observe::renewed(Renewed::Lost);
+                    self.lease.lose(LostCause::NotHeld);
+                    return Instant::now();
+                }
+                Ok(Some((asked, Err(error)))) => {
+                    observe::renewal_failed(&self.plan.name, &error);
+                    self.lease.suspect();
+                    let retry = self.within_lease(Instant::now(), RETRY_AFTER);
+                    if !self.is_renewing() {
+                        return self.due_after(asked).min(retry);
+                    }
+                    next = next.min(retry);
+                }
+                Err(_unanswered) => {
+                    if !self.lease.is_live() {
+                        return Instant::now();
+                    }
+                    if let Some(unanswered) = self.latest_unanswered() {
+                        observe::renewal_unanswered(&self.plan.name);
+                        self.lease.suspect_unanswered(unanswered);
+                    }
+                    match self.send_renewal() {
+                        Some(asked) => next = self.within_lease(asked, REPEAT_AFTER),
+                        None => return Instant::now(),
+                    }
+                }
+            }
+        }
+    }
+
+    /// From here on this runner polls the renewals. Those of another one are given up: its runtime has gone, or nobody
+    /// drives it.
+    pub(crate) fn begin_renewing(&self, runner: usize) {
+        let mut renewing = self.renewing.lock();
+        renewing.runner = runner;
+        let given_up = std::mem::take(&mut renewing.unanswered);
+        drop(renewing);
+        drop(given_up);
+    }
+
+    /// Asks for one more renewal; when that was. `None` once the release has begun.
+    fn send_renewal(&self) -> Option<Instant> {
         let (hold, ttl) = (self.hold.clone(), self.plan.ttl);
-        {
-            let mut renewing = self.renewing.lock();
-            if renewing.stopped && !is_planted(Plant::RenewsAfterRelease) {
-                return asked;
-            }
-            observe::asked(Asked::Renew);
-            let span = observe::renew_span(&self.plan.name, self.token);
-            renewing.request = Some(Box::pin(async move { hold.renew(ttl).await }.instrument(span)));
+        let mut renewing = self.renewing.lock();
+        if renewing.stopped && !is_planted(Plant::RenewsAfterRelease) {
+            return None;
         }
-        match timeout(ttl / 6, poll_fn(|context| self.poll_renewal(context))).await {
-            Ok(None) => {}
-            Ok(Some(Ok(Renewal::Renewed(_)))) => {
-                observe::renewed(Renewed::Prolonged);
-                return self.due_after(asked);
-            }
-            Ok(Some(Ok(Renewal::Lost))) => {
-                observe::renewed(Renewed::Lost);
-                self.lease.lose(LostCause::NotHeld);
-            }
-            Ok(Some(Err(error))) => {
-                observe::renewal_failed(&self.plan.name, &error);
-                self.lease.suspect();
-                return self.due_after(asked).min(Instant::now() + ttl / 12);
-            }
-            Err(_unanswered) => {
-                observe::renewal_unanswered(&self.plan.name);
-                self.renewing.lock().request = None;
-                self.lease.suspect();
-            }
-        }
-        Instant::now()
+        let (asked, sent) = (Instant::now(), Sent::now());
+        observe::asked(Asked::Renew);
+        let span = observe::renew_span(&self.plan.name, self.token);
+        renewing.unanswered.push_back(UnansweredRenewal {
+            asked,
+            sent,
+            answer: Box::pin(async move { hold.renew(ttl).await }.instrument(span)),
+        });
+        Some(asked)
     }
 
     pub(crate) fn is_renewing(&self) -> bool {
-        self.renewing.lock().request.is_some()
+        !self.renewing.lock().unanswered.is_empty()
     }
 
-    /// `None` when the release has begun.
-    fn poll_renewal(&self, context: &mut Context<'_>) -> Poll<Option<Result<Renewal>>> {
+    /// Whether a renewal is under way that this runner polls.
+    pub(crate) fn is_renewed_by(&self, runner: usize) -> bool {
+        let renewing = self.renewing.lock();
+        renewing.runner == runner && !renewing.unanswered.is_empty()
+    }
+
+    fn latest_unanswered(&self) -> Option<Sent> {
+        self.renewing.lock().unanswered.back().map(|renewal| renewal.sent)
+    }
+
+    /// The next answer to any renewal. `None` when nothing is under way any more.
+    fn poll_renewals(&self, context: &mut Context<'_>) -> Poll<Option<Answered>> {
         let mut renewing = self.renewing.lock();
-        let Some(request) = &mut renewing.request else {
-            return Poll::Ready(None);
-        };
-        match Pin::new(request).poll(context) {
-            Poll::Ready(answer) => {
-                renewing.request = None;
-                Poll::Ready(Some(answer))
+        let mut answered = None;
+        for (index, renewal) in renewing.unanswered.iter_mut().enumerate() {
+            if let Poll::Ready(answer) = renewal.answer.as_mut().poll(context) {
+                answered = Some((index, renewal.asked, answer));
+                break;
             }
-            Poll::Pending => {
-                renewing.keeper = Some(context.waker().clone());
+        }
+        match answered {
+            Some((index, asked, answer)) => {
+                // One that was sent before a success could only arm for less.
+                let first = if answer.is_ok() { 0 } else { index };
+                let over: Vec<_> = renewing.unanswered.drain(first..=index).collect();
+                drop(renewing);
+                drop(over);
+                Poll::Ready(Some((asked, answer)))
+            }
+            None if renewing.unanswered.is_empty() => Poll::Ready(None),
+            None => {
+                renewing.waker = Some(context.waker().clone());
                 Poll::Pending
             }
         }
@@ -250,14 +337,14 @@ impl Held {
 
     /// From here on no renewal is sent. Safe to call anywhere: it reads no clock.
     pub(crate) fn stop_renewal(&self) {
-        let (request, keeper) = {
+        let (unanswered, waker) = {
             let mut renewing = self.renewing.lock();
             renewing.stopped = true;
-            (renewing.request.take(), renewing.keeper.take())
+            (std::mem::take(&mut renewing.unanswered), renewing.waker.take())
         };
-        drop(request);
-        if let Some(keeper) = keeper {
-            keeper.wake();
+        drop(unanswered);
+        if let Some(waker) = waker {
+            waker.wake();
         }
     }
 
@@ -294,9 +381,10 @@ impl Held {
         }
     }
 
-    pub(crate) fn progress(&self, progress: Progress) {
+    /// The name is about to be free.
+    pub(crate) fn releasing(&self) {
         if let Some(turn) = &self.succession.lock().turn {
-            turn.progress(progress);
+            turn.releasing();
         }
     }
 
@@ -310,7 +398,11 @@ impl Held {
         let (turn, waiting) = {
             let mut succession = self.succession.lock();
             let waiting = succession.heir.as_mut().and_then(|heir| heir.waiting.take());
-            (succession.turn.take(), waiting)
+            let turn = succession.turn.take();
+            if let Some(turn) = &turn {
+                succession.unanswered = turn.release_goes_on();
+            }
+            (turn, waiting)
         };
         if let (Some(turn), Some(waiting)) = (&turn, waiting) {
             turn.put_first(waiting);

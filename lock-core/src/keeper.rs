@@ -1,37 +1,40 @@
-//! The one background task of a locker: it renews holds, notices losses, and does what nobody waits for.
+//! The background of a locker: it renews holds, notices losses, and does what nobody waits for. Wherever it runs, it moves
+//! to a runtime that is driven.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, FutureExt};
-use futures_util::stream::{FuturesUnordered, StreamExt};
-
+use self::runner::{LONGEST_ROUND, Runner, Running};
 use crate::clock::Lookout;
 use crate::error::{Error, ErrorKind, Result};
-use crate::held::{Held, RenewalPlan, Slot};
-use crate::observe;
+use crate::held::{Held, Slot};
 use crate::plant::{Plant, is_planted};
-use crate::queue::Progress;
+use crate::runtime;
 use crate::sync::time::Instant;
-use crate::sync::{Arc, AtomicBool, AtomicUsize, Handle, Mutex, Notify, Ordering};
-use crate::work::{Task, Work, until};
+use crate::sync::{Arc, AtomicUsize, Mutex, MutexGuard, Notify, Ordering, RuntimeId};
+use crate::work::{Task, Work};
 
-#[derive(Debug, Default)]
+mod runner;
+
+#[derive(Debug)]
 pub(crate) struct Keeper {
     state: Mutex<State>,
-    wake: Notify,
     idle: Notify,
-    running: AtomicBool,
+    /// The number of the runner in charge, or [`NOBODY`].
+    in_charge: AtomicUsize,
     /// How many acquires, and releases that are waited for, are not over.
     acquiring: AtomicUsize,
+    /// In which process it was made.
+    process: u32,
 }
+
+const NOBODY: usize = 0;
 
 #[derive(Debug, Default)]
 struct State {
     timetable: BTreeMap<(Instant, u64), Arc<Held>>,
-    /// When the task wakes by itself. It is left alone while it lies ahead, so that a pair of acquire and release
-    /// wakes nobody.
+    /// When the runner in charge wakes by itself. It is left alone while it lies ahead, so that a pair of acquire and
+    /// release wakes nobody.
     planned: Option<Instant>,
     lost: Vec<Arc<Held>>,
     work: VecDeque<Work>,
@@ -41,12 +44,15 @@ struct State {
     /// Guards that may still leave work to the background.
     guards: usize,
     closed: bool,
-    /// Where acquires came from, the latest last: when the task's runtime goes, it moves on.
-    runtimes: Vec<Handle>,
     last_number: u64,
+    /// One for each runtime that acquired and has not gone, the latest last.
+    runners: Vec<Arc<Runner>>,
+    last_runner: usize,
+    /// How often the runner in charge has looked what is due.
+    rounds: u64,
 }
 
-/// What the task has to do now.
+/// What the runner in charge has to do now.
 struct Due {
     holds: Vec<Arc<Held>>,
     lost: Vec<Arc<Held>>,
@@ -60,6 +66,24 @@ struct Due {
     finished: bool,
 }
 
+fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    one.into_iter().chain(other).min()
+}
+
+/// How far the runner in charge has come, as the others see it.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    rounds: u64,
+    is_busy: bool,
+}
+
+impl Look {
+    /// Whether the runner in charge had something to do all the time, and did nothing.
+    fn is_stuck(before: Self, now: Self) -> bool {
+        before.is_busy && now.is_busy && before.rounds == now.rounds
+    }
+}
+
 impl State {
     /// False when the hold was struck off already.
     fn strike_off(&mut self, held: &Held) -> bool {
@@ -70,53 +94,168 @@ impl State {
         }
         true
     }
+
+    /// Puts the hold into the timetable, at no other time than this; false when it was struck off.
+    fn schedule(&mut self, held: &Arc<Held>, due: Instant) -> bool {
+        let mut slot = held.slot.lock();
+        match *slot {
+            Slot::Gone => return false,
+            Slot::Due(due, number) => drop(self.timetable.remove(&(due, number))),
+            Slot::None => {}
+        }
+        self.last_number += 1;
+        *slot = Slot::Due(due, self.last_number);
+        self.timetable.insert((due, self.last_number), held.clone());
+        true
+    }
+
+    fn is_busy(&self) -> bool {
+        !(self.lost.is_empty() && self.work.is_empty() && self.under_way.is_empty() && self.timetable.is_empty())
+    }
+
+    fn runner(&self, number: usize) -> Option<Arc<Runner>> {
+        self.runners.iter().find(|runner| runner.number == number).cloned()
+    }
 }
 
 impl Keeper {
-    /// Sees to it that the task runs, on this runtime if its own has gone.
-    pub(crate) fn ensure_running(self: &Arc<Self>) -> Result<()> {
-        let runtime = runtime()?;
-        {
-            let mut state = self.state.lock();
-            if state.runtimes.last().is_none_or(|last| last.id() != runtime.id()) {
-                state.runtimes.retain(|known| known.id() != runtime.id());
-                state.runtimes.push(runtime.clone());
-                if state.runtimes.len() > 2 {
-                    state.runtimes.remove(0);
-                }
-            }
+    pub(crate) fn new() -> Self {
+        Self {
+            state: Mutex::default(),
+            idle: Notify::new(),
+            in_charge: AtomicUsize::new(NOBODY),
+            acquiring: AtomicUsize::new(0),
+            process: std::process::id(),
         }
-        self.start_on(&runtime);
-        Ok(())
     }
 
-    fn start_on(self: &Arc<Self>, runtime: &Handle) {
-        if !self.running.swap(true, Ordering::SeqCst) {
-            let running = Running(self.clone(), runtime.clone());
-            runtime.spawn(async move { running.0.run().await });
+    /// Sees to it that there is a runner on this runtime.
+    ///
+    /// # Errors
+    /// Outside a runtime, on one that is shutting down, and in another process than that of its making.
+    pub(crate) fn ensure_running(self: &Arc<Self>) -> Result<()> {
+        self.check_process()?;
+        let runtime = runtime::current()?;
+        let Some(runner) = self.enlist(runtime.id()) else {
+            return Ok(());
+        };
+        let running = Running {
+            keeper: self.clone(),
+            runner: runner.clone(),
+        };
+        runtime.spawn(running.run());
+        // A runtime that is shutting down drops the task at once.
+        match self.state.lock().runner(runner.number) {
+            Some(_) => Ok(()),
+            None => {
+                let message = "the tokio runtime is shutting down: acquire and release before it does";
+                Err(Error::new(ErrorKind::Unavailable, message).not_executed())
+            }
+        }
+    }
+
+    /// # Errors
+    /// In another process than that of its making: its connections are the parent's, and its tasks did not come along.
+    pub(crate) fn check_process(&self) -> Result<()> {
+        match self.has_forked() {
+            false => Ok(()),
+            true => {
+                let message = "this locker was made before the process forked: make one in the child process";
+                Err(Error::new(ErrorKind::Misconfigured, message).not_executed())
+            }
+        }
+    }
+
+    fn has_forked(&self) -> bool {
+        std::process::id() != self.process
+    }
+
+    /// A runner for this runtime, unless it has one. The first one is in charge.
+    fn enlist(&self, runtime: RuntimeId) -> Option<Arc<Runner>> {
+        let mut state = self.state.lock();
+        if state.runners.iter().any(|runner| runner.runtime == runtime) {
+            return None;
+        }
+        state.last_runner += 1;
+        let runner = Arc::new(Runner {
+            number: state.last_runner,
+            runtime,
+            wake: Notify::new(),
+        });
+        state.runners.push(runner.clone());
+        // One that is in charge learns that it is watched.
+        let in_charge = self.in_charge.load(Ordering::SeqCst);
+        let former = state.runner(in_charge);
+        if former.is_none() {
+            self.in_charge.store(runner.number, Ordering::SeqCst);
+        }
+        drop(state);
+        if let Some(former) = former {
+            former.wake.notify_one();
+        }
+        Some(runner)
+    }
+
+    /// The runner's runtime has gone, or it is finished. Another one takes its place.
+    fn retire(&self, runner: &Arc<Runner>) {
+        let mut state = self.state.lock();
+        state.runners.retain(|known| known.number != runner.number);
+        let next = state.runners.last().cloned();
+        if self.in_charge.load(Ordering::SeqCst) == runner.number {
+            let number = next.as_ref().map_or(NOBODY, |next| next.number);
+            self.in_charge.store(number, Ordering::SeqCst);
+        }
+        drop(state);
+        if let Some(next) = next {
+            next.wake.notify_one();
+        }
+    }
+
+    /// The runner in charge is stuck.
+    fn take_over(&self, number: usize) {
+        let former = {
+            let state = self.state.lock();
+            let former = self.in_charge.swap(number, Ordering::SeqCst);
+            state.runner(former)
+        };
+        // As soon as its runtime is driven, it lets go of what it was doing.
+        if let Some(former) = former {
+            former.wake.notify_one();
+        }
+    }
+
+    fn is_in_charge(&self, number: usize) -> bool {
+        self.in_charge.load(Ordering::SeqCst) == number
+    }
+
+    /// What an earlier runner was doing is done again by this one.
+    fn resume(&self, number: usize) {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        let again = std::mem::take(&mut state.under_way);
+        state.work.extend(again.into_values().map(Work::again));
+        let renewing = state.timetable.values().filter(|held| held.is_renewing());
+        let renewing: Vec<_> = renewing.filter(|held| !held.is_renewed_by(number)).cloned().collect();
+        for held in renewing {
+            state.schedule(&held, now);
+        }
+        state.planned = None;
+    }
+
+    fn look(&self) -> Look {
+        let state = self.state.lock();
+        Look {
+            rounds: state.rounds,
+            is_busy: state.is_busy(),
         }
     }
 
     /// Looks after a new hold, or after one that was just looked after, at that time.
     pub(crate) fn schedule(&self, held: &Arc<Held>, due: Instant) {
         let mut state = self.state.lock();
-        let mut slot = held.slot.lock();
-        if *slot == Slot::Gone {
-            return;
-        }
-        if let Slot::Due(due, number) = *slot {
-            state.timetable.remove(&(due, number));
-        }
-        state.last_number += 1;
-        let key = (due, state.last_number);
-        *slot = Slot::Due(key.0, key.1);
-        state.timetable.insert(key, held.clone());
-        let sooner = state.planned.is_none_or(|planned| due < planned);
-        if sooner {
+        if state.schedule(held, due) && state.planned.is_none_or(|planned| due < planned) {
             state.planned = Some(due);
-            drop(slot);
-            drop(state);
-            self.wake.notify_one();
+            self.wake(state);
         }
     }
 
@@ -127,14 +266,25 @@ impl Keeper {
 
     /// The hold's lease says that it was lost.
     pub(crate) fn lost(&self, held: Arc<Held>) {
-        self.state.lock().lost.push(held);
-        self.wake.notify_one();
+        let mut state = self.state.lock();
+        state.lost.push(held);
+        self.wake(state);
     }
 
     /// Does this in the background. Safe to call anywhere: without a runtime it waits for the next one.
     pub(crate) fn push(&self, work: Work) {
-        self.state.lock().work.push_back(work);
-        self.wake.notify_one();
+        let mut state = self.state.lock();
+        state.work.push_back(work);
+        self.wake(state);
+    }
+
+    /// Has the runner in charge look what is due.
+    fn wake(&self, state: MutexGuard<'_, State>) {
+        let runner = state.runner(self.in_charge.load(Ordering::SeqCst));
+        drop(state);
+        if let Some(runner) = runner {
+            runner.wake.notify_one();
+        }
     }
 
     /// Counts an acquire, or a release that its caller waits for, for as long as the value lives.
@@ -165,61 +315,29 @@ impl Keeper {
         state.lost.len() + state.work.len() + state.under_way.len() + self.acquiring.load(Ordering::SeqCst)
     }
 
-    /// Ends the task once the last hold has ended and all is done.
+    /// Ends the runners once the last hold has ended and all is done.
     pub(crate) fn close(&self) {
-        self.state.lock().closed = true;
-        self.wake.notify_one();
+        let mut state = self.state.lock();
+        state.closed = true;
+        self.wake(state);
     }
 
-    /// Keeps the task from ending for as long as the value lives.
+    /// Keeps the runners from ending for as long as the value lives.
     pub(crate) fn kept(self: &Arc<Self>) -> Kept {
         self.state.lock().guards += 1;
         Kept(self.clone())
     }
 
-    async fn run(&self) {
-        let mut renewals: FuturesUnordered<BoxFuture<'static, (Arc<Held>, Instant)>> = FuturesUnordered::new();
-        let mut under_way: FuturesUnordered<BoxFuture<'static, u64>> = FuturesUnordered::new();
-        loop {
-            let due = self.due();
-            drop(due.stale);
-            for held in due.holds {
-                if due.resumed {
-                    held.lease.look_again();
-                }
-                if !held.lease.is_live() {
-                    continue; // its lease has just told us
-                }
-                // A renewal is over by then. If it died with its runtime, it is made anew.
-                self.schedule(&held, held.due_after(Instant::now()));
-                if held.renewal == RenewalPlan::PerHold && !(due.resumed && held.is_renewing()) {
-                    renewals.push(Box::pin(renew(held)));
-                }
-            }
-            for held in due.lost {
-                held.stop_renewal();
-                held.progress(Progress::Releasing);
-                held.holding.lost(&held.plan.name, held.token, &held.lease.state());
-            }
-            for (number, work) in due.work {
-                under_way.push(Box::pin(finish(number, work)));
-            }
-            if due.finished && renewals.is_empty() && under_way.is_empty() {
-                return;
-            }
-            tokio::select! {
-                biased;
-                Some((held, next)) = renewals.next() => self.schedule(&held, next),
-                Some(number) = under_way.next() => self.done(number),
-                () = self.wake.notified() => {}
-                () = until(due.next) => {}
-            }
-        }
+    /// Whether nothing will ever be due again.
+    fn is_finished(&self) -> bool {
+        let state = self.state.lock();
+        self.has_forked() || state.closed && state.guards == 0 && !state.is_busy()
     }
 
     fn due(&self) -> Due {
         let now = Instant::now();
         let mut state = self.state.lock();
+        state.rounds += 1;
         let resumed = state.lookout.was_suspended();
         let later = match resumed {
             true => BTreeMap::new(),
@@ -244,12 +362,14 @@ impl Keeper {
             work.push((number, next));
         }
         let finished = state.closed && state.guards == 0 && state.timetable.is_empty() && holds.is_empty();
+        let is_watched = state.runners.len() > 1 && (state.is_busy() || !holds.is_empty());
+        let round = is_watched.then(|| now + LONGEST_ROUND);
         Due {
             holds,
             lost,
             stale,
             work,
-            next: state.planned.map(Lookout::next),
+            next: earliest(state.planned.map(Lookout::next), round),
             resumed,
             finished,
         }
@@ -260,51 +380,6 @@ impl Keeper {
         let task = self.state.lock().under_way.remove(&number);
         drop(task);
         self.idle.notify_waiters();
-    }
-}
-
-/// The runtime that we run on: timers panic without one.
-pub(crate) fn runtime() -> Result<Handle> {
-    Handle::try_current().map_err(|error| {
-        let message = "locks need a tokio runtime: call this from a task, or within Runtime::block_on";
-        Error::new(ErrorKind::Misconfigured, message).with_source(error)
-    })
-}
-
-async fn renew(held: Arc<Held>) -> (Arc<Held>, Instant) {
-    let next = AssertUnwindSafe(held.clone().renew()).catch_unwind().await;
-    let next = next.unwrap_or_else(|_| {
-        observe::renewal_panicked(&held.plan.name);
-        held.lease.suspect();
-        held.due_after(Instant::now())
-    });
-    (held, next)
-}
-
-async fn finish(number: u64, work: Work) -> u64 {
-    if AssertUnwindSafe(work.finish()).catch_unwind().await.is_err() {
-        observe::work_panicked();
-    }
-    number
-}
-
-/// The task is alive as long as this is: a runtime that goes drops it.
-struct Running(Arc<Keeper>, Handle);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let mut state = self.0.state.lock();
-        let again = std::mem::take(&mut state.under_way);
-        state.work.extend(again.into_values().map(Work::again));
-        state.runtimes.retain(|known| known.id() != self.1.id());
-        let finished = state.closed && state.guards == 0;
-        drop(state);
-        self.0.running.store(false, Ordering::SeqCst);
-        // One that has gone, too, drops the task at once, and that brings us here again.
-        let next = self.0.state.lock().runtimes.last().cloned().filter(|_| !finished);
-        if let Some(next) = next {
-            self.0.start_on(&next);
-        }
     }
 }
 
@@ -324,10 +399,8 @@ impl Drop for Kept {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         state.guards -= 1;
-        let last = state.closed && state.guards == 0;
-        drop(state);
-        if last {
-            self.0.wake.notify_one();
+        if state.closed && state.guards == 0 {
+            self.0.wake(state);
         }
     }
 }

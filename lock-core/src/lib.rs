@@ -111,6 +111,7 @@ mod plant;
 mod queue;
 mod reentry;
 mod release;
+mod runtime;
 mod sync;
 mod token;
 mod watch;

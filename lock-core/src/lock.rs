@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::acquire::acquire;
+use crate::acquire::{Acquired, acquire};
 use crate::backend::LockStatus;
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
@@ -103,11 +103,17 @@ impl Lock {
         self.wait(Patience::Forever).await
     }
 
-    /// Waits for the lock for at most `limit`, connecting included.
+    /// Waits for the lock for at most `limit`, connecting included. A limit of zero is one try, which the server has the
+    /// locker's connect timeout to answer.
     ///
     /// # Errors
-    /// [`ErrorKind::TimedOut`], with the [holder](Error::holder)'s label where it is known; and those of
-    /// [`acquire`](Self::acquire).
+    /// - [`ErrorKind::TimedOut`] if the lock is taken: the server's last word. With the [holder](Error::holder)'s label
+    ///   where it is known.
+    /// - [`ErrorKind::Unavailable`] if the last attempt failed or is unanswered, or the connection over which it waits is
+    ///   down; with the cause as source.
+    /// - Those of [`acquire`](Self::acquire).
+    ///
+    /// A web service answers 409 to the first and 503 to the second.
     ///
     /// # Cancel safety
     /// When it is dropped, nothing stays behind: what was sent is undone in the background.
@@ -124,12 +130,10 @@ impl Lock {
     /// # Cancel safety
     /// When it is dropped, nothing stays behind: what was sent is undone in the background.
     pub async fn try_acquire(&self) -> Result<Option<Guard>> {
-        acquire(
-            &self.locker,
-            &self.plan()?,
-            Patience::Once(self.locker.limits().patience),
-        )
-        .await
+        match acquire(&self.locker, &self.plan()?, Patience::Once).await? {
+            Acquired::Guard(guard) => Ok(Some(guard)),
+            Acquired::Taken => Ok(None),
+        }
     }
 
     /// Who has the lock, as the server sees it: for people, not for decisions.
@@ -144,8 +148,10 @@ impl Lock {
     }
 
     async fn wait(&self, patience: Patience) -> Result<Guard> {
-        let guard = acquire(&self.locker, &self.plan()?, patience).await?;
-        guard.ok_or_else(|| Error::new(ErrorKind::Unexpected, "the backend gave up waiting"))
+        match acquire(&self.locker, &self.plan()?, patience).await? {
+            Acquired::Guard(guard) => Ok(guard),
+            Acquired::Taken => Err(Error::new(ErrorKind::Unexpected, "the backend gave up waiting")),
+        }
     }
 
     fn plan(&self) -> Result<Plan> {

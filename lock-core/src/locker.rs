@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use crate::backend::{Capabilities, DistributedLock, LockStatus};
 use crate::error::{Error, ErrorKind, Result};
-use crate::keeper::{Keeper, runtime};
+use crate::keeper::Keeper;
 use crate::limits::Limits;
 use crate::lock::Lock;
 use crate::name::LockName;
 use crate::observe::{self, Asked};
 use crate::queue::Queues;
+use crate::runtime;
 use crate::sync::time::timeout;
 use crate::sync::{Arc, AtomicBool, Notify, Ordering};
 
@@ -76,7 +77,7 @@ impl Locker {
                 capabilities: backend.capabilities(),
                 backend,
             }),
-            keeper: Arc::default(),
+            keeper: Arc::new(Keeper::new()),
             queues: Arc::default(),
             reached: AtomicBool::new(false),
             closing: Notify::new(),
@@ -140,7 +141,8 @@ impl Locker {
     /// May be dropped at any point.
     pub async fn connect(&self) -> Result<()> {
         self.inner.check_open()?;
-        runtime()?;
+        self.inner.keeper.check_process()?;
+        runtime::current()?;
         self.inner.server.backend.connect().await?;
         self.inner.reached.store(true, Ordering::Relaxed);
         Ok(())
@@ -160,7 +162,8 @@ impl Locker {
     /// May be dropped at any point.
     pub async fn status(&self, name: impl AsRef<str>) -> Result<LockStatus> {
         let name = LockName::new(name)?;
-        runtime()?;
+        self.inner.keeper.check_process()?;
+        runtime::current()?;
         observe::asked(Asked::Status);
         let status = timeout(self.connect_timeout, self.inner.server.backend.status(&name))
             .await

@@ -123,8 +123,7 @@ impl DistributedLock for MemoryBackend {
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
         let mut place: Option<Place> = None;
         loop {
-            let sent = request.sending();
-            let taken = match self.0.acquire(request, sent, place.as_ref().map(|place| &place.wake))? {
+            let taken = match self.0.acquire(request, place.as_ref().map(|place| &place.wake))? {
                 Answer::Granted(token, armed) => {
                     let hold = MemoryHold::new(&self.0, request, token);
                     return Ok(Attempt::Granted(Arc::new(hold), armed));
@@ -236,8 +235,7 @@ impl Hold for MemoryHold {
     }
 
     async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
-        let sent = next.sending();
-        Ok(match self.server.hand_over(self.holder, next, sent)? {
+        Ok(match self.server.hand_over(self.holder, next)? {
             Some((token, armed)) => HandOver::Granted(Arc::new(Self::new(&self.server, next, token)), armed),
             None => HandOver::AlreadyLost,
         })

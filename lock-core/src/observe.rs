@@ -3,10 +3,10 @@
 
 use tracing::Span;
 
+use crate::acquire::Acquired;
 use crate::backend::HandOver;
 use crate::backend::lease::HoldState;
 use crate::error::{Error, ErrorKind, LostCause, Result};
-use crate::guard::Guard;
 use crate::name::LockName;
 use crate::plan::Plan;
 use crate::token::FencingToken;
@@ -52,19 +52,19 @@ impl Handed {
 }
 
 pub(crate) fn acquire_span(plan: &Plan) -> Span {
-    tracing::debug_span!(target: "polylock", "acquire", name = %plan.name, label = plan.label.as_deref())
+    tracing::debug_span!(target: "polylock", "acquire", name = ?plan.name, label = plan.label.as_deref().map(tracing::field::debug))
 }
 
 pub(crate) fn release_span(name: &LockName, token: FencingToken) -> Span {
-    tracing::debug_span!(target: "polylock", "release", %name, token = token.as_u64())
+    tracing::debug_span!(target: "polylock", "release", ?name, token = token.as_u64())
 }
 
 pub(crate) fn renew_span(name: &LockName, token: FencingToken) -> Span {
-    tracing::debug_span!(target: "polylock", "renew", %name, token = token.as_u64())
+    tracing::debug_span!(target: "polylock", "renew", ?name, token = token.as_u64())
 }
 
 pub(crate) fn abandon_span(name: &LockName) -> Span {
-    tracing::debug_span!(target: "polylock", "abandon", %name)
+    tracing::debug_span!(target: "polylock", "abandon", ?name)
 }
 
 /// A request goes out.
@@ -84,17 +84,17 @@ pub(crate) fn asked(what: Asked) {
 
 /// An acquire found the name taken, and waits.
 pub(crate) fn contended(name: &LockName, holder: Option<&str>) {
-    tracing::debug!(target: "polylock", %name, holder, "lock is taken");
+    tracing::debug!(target: "polylock", ?name, holder = holder.map(tracing::field::debug), "lock is taken");
     #[cfg(feature = "metrics")]
     metrics::counter!("polylock_contended_total").increment(1);
 }
 
 pub(crate) fn acquire_failed(name: &LockName, error: &Error) {
-    tracing::debug!(target: "polylock", %name, %error, "acquire failed; trying again");
+    tracing::debug!(target: "polylock", ?name, %error, "acquire failed; trying again");
 }
 
 pub(crate) fn not_undone(name: &LockName, error: &Error) {
-    tracing::warn!(target: "polylock", %name, %error, "an acquire was not undone; what it left ends by itself");
+    tracing::warn!(target: "polylock", ?name, %error, "an acquire was not undone; what it left ends by itself");
 }
 
 pub(crate) fn renewed(outcome: Renewed) {
@@ -110,21 +110,21 @@ pub(crate) fn renewed(outcome: Renewed) {
 }
 
 pub(crate) fn renewal_failed(name: &LockName, error: &Error) {
-    tracing::debug!(target: "polylock", %name, %error, "renewal failed");
+    tracing::debug!(target: "polylock", ?name, %error, "renewal failed");
     renewed(Renewed::Failed);
 }
 
 pub(crate) fn renewal_unanswered(name: &LockName) {
-    tracing::debug!(target: "polylock", %name, "renewal unanswered");
+    tracing::debug!(target: "polylock", ?name, "renewal unanswered");
     renewed(Renewed::Unanswered);
 }
 
 pub(crate) fn renewal_panicked(name: &LockName) {
-    tracing::error!(target: "polylock", %name, "the backend panicked in a renewal");
+    tracing::error!(target: "polylock", ?name, "the backend panicked in a renewal");
 }
 
 pub(crate) fn suspected(name: &LockName) {
-    tracing::info!(target: "polylock", %name, "hold suspect");
+    tracing::info!(target: "polylock", ?name, "hold suspect");
     #[cfg(feature = "metrics")]
     metrics::counter!("polylock_suspicions_total").increment(1);
 }
@@ -136,22 +136,22 @@ pub(crate) fn handed_over(name: &LockName, outcome: Handed) {
         Handed::Lost => "lost",
         Handed::Unknown => "unknown",
     };
-    tracing::debug!(target: "polylock", %name, outcome, "hand-over");
+    tracing::debug!(target: "polylock", ?name, outcome, "hand-over");
     #[cfg(feature = "metrics")]
     metrics::counter!("polylock_hand_overs_total", "outcome" => outcome).increment(1);
 }
 
 pub(crate) fn hand_over_unanswered(name: &LockName, error: &Error) {
-    tracing::debug!(target: "polylock", %name, %error, "hand-over unanswered; undoing it");
+    tracing::debug!(target: "polylock", ?name, %error, "hand-over unanswered; undoing it");
 }
 
 pub(crate) fn release_unanswered(name: &LockName, error: &Error) {
-    tracing::debug!(target: "polylock", %name, %error, "release unanswered; trying again");
+    tracing::debug!(target: "polylock", ?name, %error, "release unanswered; trying again");
 }
 
 /// One that nobody waits for any more.
 pub(crate) fn release_failed(name: &LockName, error: &Error) {
-    tracing::debug!(target: "polylock", %name, %error, "a release in the background failed; the hold ends by itself");
+    tracing::debug!(target: "polylock", ?name, %error, "a release in the background failed; the hold ends by itself");
 }
 
 /// Work of the keeper's.
@@ -175,15 +175,15 @@ impl Waiting {
         }
     }
 
-    pub(crate) fn ended(&mut self, name: &LockName, result: &Result<Option<Guard>>) {
+    pub(crate) fn ended(&mut self, name: &LockName, result: &Result<Acquired>) {
         self.outcome = match result {
-            Ok(Some(guard)) => {
-                tracing::debug!(target: "polylock", %name, token = guard.token().as_u64(), "lock acquired");
+            Ok(Acquired::Guard(guard)) => {
+                tracing::debug!(target: "polylock", ?name, token = guard.token().as_u64(), "lock acquired");
                 "acquired"
             }
-            Ok(None) => "busy",
+            Ok(Acquired::Taken) => "busy",
             Err(error) => {
-                tracing::debug!(target: "polylock", %name, %error, "lock not acquired");
+                tracing::debug!(target: "polylock", ?name, %error, "lock not acquired");
                 match error.kind() {
                     ErrorKind::TimedOut => "timed_out",
                     ErrorKind::Unavailable => "unavailable",
@@ -228,7 +228,7 @@ impl Holding {
             HoldState::Lost(lost) => lost.cause(),
             _ => LostCause::Expired,
         };
-        tracing::warn!(target: "polylock", %name, token = token.as_u64(), %cause, "hold lost");
+        tracing::warn!(target: "polylock", ?name, token = token.as_u64(), %cause, "hold lost");
         #[cfg(feature = "metrics")]
         {
             let cause = match cause {

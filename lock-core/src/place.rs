@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll};
 
 use crate::backend::{AcquireRequest, Attempt, Busy, DistributedLock, Hold, RequestControl};
@@ -14,7 +13,7 @@ use crate::locker::Inner;
 use crate::observe::{self, Asked};
 use crate::plan::{Patience, Plan};
 use crate::plant::{Plant, is_planted};
-use crate::queue::{Answer, Progress, Turn, Waiting};
+use crate::queue::{Answer, LastWord, Turn, Waiting};
 use crate::sync::oneshot;
 use crate::sync::time::Instant;
 use crate::sync::{Arc, Ordering};
@@ -28,8 +27,6 @@ pub(crate) struct Place {
     /// `None` only in a place that was passed on.
     control: Option<RequestControl>,
     under_way: Option<Request<Attempt>>,
-    /// Whether what is under way began with another waiter, perhaps on a runtime that has gone.
-    is_adopted: bool,
     /// `None` once there is nothing to undo.
     turn: Option<Turn>,
     /// Whether anything was sent.
@@ -61,7 +58,6 @@ impl Place {
             request,
             control: Some(control),
             under_way: None,
-            is_adopted: false,
             turn: Some(turn),
             begun: false,
             told_busy: false,
@@ -81,7 +77,8 @@ impl Place {
 
     /// Asks the server, or goes on waiting for its answer.
     pub(crate) async fn attempt(&mut self) -> Result<Attempt> {
-        if self.under_way.is_none() {
+        // One that began on another runtime would not wake if nobody drives that, and would panic if it has gone.
+        if !self.under_way.as_ref().is_some_and(Request::is_here) {
             self.ask();
         }
         if !self.told_busy {
@@ -97,7 +94,6 @@ impl Place {
 
     fn ask(&mut self) {
         self.begun = true;
-        self.is_adopted = false;
         self.terms_in_doubt |= self.in_doubt && !self.request.was_read_as_it_stands();
         self.in_doubt = true;
         self.under_way = Some(ask(self.locker.server.backend.clone(), self.request.clone()));
@@ -107,17 +103,7 @@ impl Place {
         let Some(under_way) = &mut self.under_way else {
             return Poll::Pending;
         };
-        let answer = match self.is_adopted {
-            false => under_way.poll(context),
-            // One begun on a runtime that has gone may panic: then it is made anew.
-            true => match catch_unwind(AssertUnwindSafe(|| under_way.poll(context))) {
-                Ok(answer) => answer,
-                Err(_) => {
-                    self.ask();
-                    return self.poll_attempt(context);
-                }
-            },
-        };
+        let answer = under_way.poll(context);
         if answer.is_ready() {
             self.under_way = None;
         }
@@ -139,12 +125,39 @@ impl Place {
         self.request.last_busy().and_then(|busy| busy.holder)
     }
 
+    /// What is known of the name, to a caller that came when `news` had been learned of it.
+    pub(crate) fn last_word(&self, last_error: Option<Error>, news: u64) -> LastWord {
+        match self.request.unreachable().or(last_error) {
+            Some(error) => LastWord::Failed(error),
+            None if self.told_busy => LastWord::Taken(self.holder()),
+            // It went from one to the next in this process meanwhile: the server answers.
+            None if self.turn.as_ref().is_some_and(|turn| turn.has_news_since(news)) => LastWord::Taken(None),
+            None => LastWord::Nothing,
+        }
+    }
+
     /// What the server said before may not be true any more.
-    pub(crate) fn in_doubt(&mut self) {
+    pub(crate) fn attempt_failed(&mut self, why: &Error) {
         self.request.forget_busy();
         self.told_busy = false;
         if let Some(turn) = &self.turn {
-            turn.progress(Progress::Asking);
+            turn.attempt_failed(why);
+        }
+    }
+
+    /// Whether a release of this process is under way, which the next attempt may overtake.
+    pub(crate) fn may_overtake_release(&self) -> bool {
+        self.turn.as_ref().is_some_and(Turn::may_overtake_release)
+    }
+
+    /// Returns as soon as no release of this process is under way.
+    pub(crate) fn releases_answered(&self) -> impl Future<Output = ()> + use<> {
+        let answered = self.turn.as_ref().map(Turn::releases_answered);
+        async {
+            if let Some(answered) = answered {
+                // Only ever closed.
+                let _ = answered.await;
+            }
         }
     }
 
@@ -239,7 +252,6 @@ impl Place {
             control: self.control.take(),
             // One that panicked is gone, and asked anew.
             under_way: self.under_way.take().filter(Request::is_alive),
-            is_adopted: true,
             turn: self.turn.take(),
             begun: std::mem::take(&mut self.begun),
             told_busy: self.told_busy,
@@ -269,13 +281,16 @@ impl Place {
             control.give_up();
         }
         let turn = self.turn.take();
+        if self.under_way.is_none() && !self.request.was_sent() {
+            return; // there is nothing to undo
+        }
         if let Some(turn) = &turn {
-            turn.progress(Progress::Releasing);
+            turn.releasing();
         }
         self.locker.keeper.push(Work::Undo(Undo {
             backend: self.locker.server.backend.clone(),
             request: self.request.clone(),
-            attempt: self.under_way.take().and_then(|mut attempt| attempt.take()),
+            attempt: self.under_way.take(),
             turn,
         }));
     }

@@ -22,25 +22,23 @@ pub(crate) struct Plan {
     pub(crate) limits: Limits,
 }
 
-/// How long an acquire may take.
+/// How long an acquire waits for a name that is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
-    /// It asks once; the time is for the answer.
-    Once(Duration),
+    /// Not at all, and that it is taken is no error.
+    Once,
+    /// So long; zero is one try, and a name that is taken is a timeout.
     Within(Duration),
     Forever,
 }
 
 impl Patience {
-    pub(crate) fn limit(self) -> Option<Duration> {
-        match self {
-            Self::Once(limit) | Self::Within(limit) => Some(limit),
-            Self::Forever => None,
-        }
-    }
-
     pub(crate) fn is_patient(self) -> bool {
-        !matches!(self, Self::Once(_))
+        match self {
+            Self::Once => false,
+            Self::Within(limit) => !limit.is_zero(),
+            Self::Forever => true,
+        }
     }
 }
 
@@ -56,6 +54,15 @@ impl Plan {
         match self.minimum {
             Some(minimum) => self.limits.check_minimum(minimum, self.fixed.then_some(self.ttl)),
             None => Ok(()),
+        }
+    }
+
+    /// How long the acquire may take in all: a single try, as long as a server may take to answer.
+    pub(crate) fn time_limit(&self, patience: Patience) -> Option<Duration> {
+        match patience {
+            Patience::Within(limit) if patience.is_patient() => Some(limit),
+            Patience::Once | Patience::Within(_) => Some(self.limits.patience),
+            Patience::Forever => None,
         }
     }
 

@@ -2,7 +2,6 @@
 //! the process's place there. The others wait behind it, and cost the server nothing.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry as MapEntry;
 use std::fmt;
 
 use foldhash::fast::RandomState;
@@ -27,11 +26,26 @@ pub(crate) struct Queues(Mutex<HashMap<LockName, Queue, RandomState>>);
 
 #[derive(Debug, Default)]
 struct Queue {
+    /// Whether anybody has the turn. A queue without one is kept for the releases under way.
+    is_led: bool,
     progress: Progress,
     waiting: Line,
     latest: Latest,
     /// The process's place at the server, or the request that is to have it.
     place: Option<AcquireRequest>,
+    /// Counts what was learned of the name, so that a waiter can tell whether anything was since it came.
+    news: u64,
+    /// Why the last attempt failed, if it did.
+    failure: Option<Error>,
+    releases: Releases,
+}
+
+/// This process's releases of a name that passed the turn on before they were answered.
+#[derive(Debug, Default)]
+struct Releases {
+    unanswered: usize,
+    /// Tries that were refused meanwhile, and ask again when all are answered.
+    refused: Vec<oneshot::Sender<()>>,
 }
 
 /// How far whoever has the turn has come, which decides what a caller that does not wait is told.
@@ -78,12 +92,23 @@ pub(crate) enum Answer {
     Failed(Error),
 }
 
+/// What is known of a name when a caller's time is up.
+#[derive(Debug)]
+pub(crate) enum LastWord {
+    /// It is taken, by a holder of this label.
+    Taken(Option<Arc<str>>),
+    /// The server could not be asked, for this reason.
+    Failed(Error),
+    /// Nothing was learned since the caller came.
+    Nothing,
+}
+
 /// What comes of entering.
 pub(crate) enum Entered {
     /// Nobody is before us.
     Turn(Turn),
-    /// Dropping the receiver leaves the queue.
-    Waiting(oneshot::Receiver<Answer>),
+    /// Dropping the receiver leaves the queue. With the count of what was learned of the name until now.
+    Waiting(oneshot::Receiver<Answer>, u64),
     /// The hold of the same re-entry key, in which we share now.
     Shared(Arc<Held>),
     Busy,
@@ -110,6 +135,13 @@ impl Latest {
 /// The right to ask the server for a name, and to hold it. Dropping it passes it on.
 pub(crate) struct Turn(Option<(Arc<Queues>, LockName)>);
 
+/// A release that goes on although the turn was passed on. Dropped when it is over.
+#[derive(Debug)]
+pub(crate) struct UnansweredRelease {
+    queues: Arc<Queues>,
+    name: LockName,
+}
+
 impl Queues {
     /// The turn at once, a share in the hold of the same re-entry key, or a place in the queue.
     ///
@@ -124,15 +156,11 @@ impl Queues {
         // Dropped after the lock: it may be the last that keeps a hold, and its turn comes back here.
         let held;
         let mut queues = self.0.lock();
-        let queue = match queues.entry(plan.name.clone()) {
-            MapEntry::Vacant(vacant) => {
-                let mut queue = Queue::default();
-                queue.latest.add(deadline);
-                vacant.insert(queue);
-                return Ok(Entered::Turn(Turn(Some((self.clone(), plan.name.clone())))));
-            }
-            MapEntry::Occupied(occupied) => occupied.into_mut(),
-        };
+        let queue = queues.entry(plan.name.clone()).or_default();
+        if !queue.is_led {
+            queue.begin(deadline);
+            return Ok(Entered::Turn(Turn(Some((self.clone(), plan.name.clone())))));
+        }
         if let (Progress::Holding(holding), true) = (&queue.progress, plan.reentry.is_some()) {
             held = holding.upgrade();
             // In one step with entering: a hold that begins after that lets us in.
@@ -156,24 +184,41 @@ impl Queues {
             deadline,
             answer: sender,
         });
-        Ok(Entered::Waiting(receiver))
+        Ok(Entered::Waiting(receiver, queue.news))
     }
 
     /// The label of whoever has the name, as far as this process knows.
     pub(crate) fn holder(&self, name: &LockName) -> Option<Arc<str>> {
-        let held;
-        let queues = self.0.lock();
-        match &queues.get(name)?.progress {
-            Progress::Refused(label) => label.clone(),
-            Progress::Holding(holding) => {
-                held = holding.upgrade();
-                held.as_ref()?.plan.label.clone()
-            }
-            _ => None,
+        match self.last_word(name, 0) {
+            LastWord::Taken(label) => label,
+            LastWord::Failed(_) | LastWord::Nothing => None,
         }
     }
 
-    /// The next one to have the turn; without one the queue is gone.
+    /// What is known of the name now, to a caller that came when `news` had been learned of it.
+    pub(crate) fn last_word(&self, name: &LockName, news: u64) -> LastWord {
+        let held;
+        let queues = self.0.lock();
+        let Some(queue) = queues.get(name) else {
+            return LastWord::Nothing;
+        };
+        let unreachable = queue.place.as_ref().and_then(AcquireRequest::unreachable);
+        if let Some(error) = unreachable.or_else(|| queue.failure.clone()) {
+            return LastWord::Failed(error);
+        }
+        match &queue.progress {
+            Progress::Refused(label) => LastWord::Taken(label.clone()),
+            Progress::Holding(holding) => {
+                held = holding.upgrade();
+                LastWord::Taken(held.as_ref().and_then(|held| held.plan.label.clone()))
+            }
+            // It went from one to the next meanwhile: the server answers, and others were before us.
+            Progress::Asking | Progress::Releasing if queue.news > news => LastWord::Taken(None),
+            Progress::Asking | Progress::Releasing => LastWord::Nothing,
+        }
+    }
+
+    /// The next one to have the turn; without one, and without releases under way, the queue is gone.
     fn pop(&self, name: &LockName) -> Option<Waiting> {
         let mut queues = self.0.lock();
         let queue = queues.get_mut(name)?;
@@ -181,13 +226,34 @@ impl Queues {
         queue.place = None;
         let next = queue.waiting.pop_front();
         if next.is_none() {
-            queues.remove(name);
+            queue.is_led = false;
+            if queue.releases.unanswered == 0 {
+                queues.remove(name);
+            }
         }
         next
     }
 }
 
 impl Queue {
+    /// The first one has the turn, and nobody waits.
+    fn begin(&mut self, deadline: Option<Instant>) {
+        let releases = std::mem::take(&mut self.releases);
+        *self = Self {
+            is_led: true,
+            releases,
+            ..Self::default()
+        };
+        self.latest.add(deadline);
+    }
+
+    /// The server said something of the name.
+    fn learned(&mut self, progress: Progress) {
+        self.progress = progress;
+        self.news += 1;
+        self.failure = None;
+    }
+
     fn push(&mut self, waiting: Waiting) {
         if waiting.patience.is_patient() {
             self.latest.add(waiting.deadline);
@@ -200,9 +266,50 @@ impl Queue {
 }
 
 impl Turn {
-    /// The server is being asked anew, or the name is about to be free.
-    pub(crate) fn progress(&self, progress: Progress) {
-        self.change(|queue| queue.progress = progress);
+    /// The last attempt failed, and the server is asked anew.
+    pub(crate) fn attempt_failed(&self, why: &Error) {
+        self.change(|queue| {
+            queue.progress = Progress::Asking;
+            queue.failure = Some(why.clone());
+        });
+    }
+
+    /// The name is about to be free.
+    pub(crate) fn releasing(&self) {
+        self.change(|queue| {
+            queue.progress = Progress::Releasing;
+            queue.news += 1;
+        });
+    }
+
+    /// Counts a release that is not answered yet, for as long as the value lives: the turn may be passed on before.
+    pub(crate) fn release_goes_on(&self) -> Option<UnansweredRelease> {
+        let (queues, name) = self.0.as_ref()?;
+        self.change(|queue| queue.releases.unanswered += 1)?;
+        Some(UnansweredRelease {
+            queues: queues.clone(),
+            name: name.clone(),
+        })
+    }
+
+    /// Whether a release of this process is under way, which a request that is sent now may overtake.
+    pub(crate) fn may_overtake_release(&self) -> bool {
+        self.change(|queue| queue.releases.unanswered > 0).unwrap_or_default()
+    }
+
+    /// Is closed as soon as no release of this process is under way.
+    pub(crate) fn releases_answered(&self) -> oneshot::Receiver<()> {
+        let (sender, receiver) = oneshot::channel();
+        self.change(|queue| match queue.releases.unanswered {
+            0 => drop(sender),
+            _ => queue.releases.refused.push(sender),
+        });
+        receiver
+    }
+
+    /// Whether anything was learned of the name since `news` had been.
+    pub(crate) fn has_news_since(&self, news: u64) -> bool {
+        self.change(|queue| queue.news > news).unwrap_or_default()
     }
 
     /// The place is everybody's who waits: it waits for as long as any of them, and those who come yet prolong it.
@@ -216,7 +323,7 @@ impl Turn {
     /// The server refused: those who do not wait are told.
     pub(crate) fn refused(&self, holder: Option<Arc<str>>) {
         let impatient = self.change(|queue| {
-            queue.progress = Progress::Refused(holder);
+            queue.learned(Progress::Refused(holder));
             queue.waiting.drain_impatient(None)
         });
         for waiting in impatient.unwrap_or_default() {
@@ -228,7 +335,7 @@ impl Turn {
     /// The name is held: those who do not wait are to be told, and those with the hold's re-entry key share in it.
     pub(crate) fn holding(&self, held: &Arc<Held>) -> Vec<Waiting> {
         let chosen = self.change(|queue| {
-            queue.progress = Progress::Holding(Arc::downgrade(held));
+            queue.learned(Progress::Holding(Arc::downgrade(held)));
             queue.place = None;
             queue.waiting.drain_impatient(Some(&held.plan))
         });
@@ -277,6 +384,25 @@ impl Drop for Turn {
                 _ => return,
             }
         }
+    }
+}
+
+impl Drop for UnansweredRelease {
+    fn drop(&mut self) {
+        let mut queues = self.queues.0.lock();
+        let Some(queue) = queues.get_mut(&self.name) else {
+            return;
+        };
+        queue.releases.unanswered -= 1;
+        if queue.releases.unanswered > 0 {
+            return;
+        }
+        let refused = std::mem::take(&mut queue.releases.refused);
+        if !queue.is_led {
+            queues.remove(&self.name);
+        }
+        drop(queues);
+        drop(refused);
     }
 }
 

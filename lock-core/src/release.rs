@@ -22,7 +22,10 @@ use crate::work::{LONGEST_PAUSE, Undo, Work, answer, pauses, until};
 /// when the hold has ended by itself.
 pub(crate) async fn release(held: Arc<Held>) -> Result<()> {
     let span = observe::release_span(&held.plan.name, held.token);
-    pin!(release_within(held)).instrument(span).await
+    let result = pin!(release_within(held.clone())).instrument(span).await;
+    let answered = held.succession().unanswered.take();
+    drop(answered);
+    result
 }
 
 async fn release_within(held: Arc<Held>) -> Result<()> {
@@ -66,6 +69,12 @@ async fn end(held: Arc<Held>) -> Result<()> {
                 held.pass_turn_on();
                 return Err(lost(&held));
             }
+            // Refused: the hold is still ours to release, and the next one has nothing.
+            Err(error) if error.is_not_executed() => {
+                observe::hand_over_unanswered(&held.plan.name, &error);
+                held.release_sent.store(false, Ordering::SeqCst);
+                keep_heir_waiting(&held);
+            }
             // Unknown: the giver is undone first, or a late hand-over could still bring the next one's id to life.
             Err(error) => observe::hand_over_unanswered(&held.plan.name, &error),
         }
@@ -96,6 +105,9 @@ async fn keep_trying(held: Arc<Held>) -> Result<()> {
             }
             Err(error) => error,
         };
+        if error.is_not_executed() && !earlier_unanswered {
+            held.release_sent.store(false, Ordering::SeqCst);
+        }
         if !error.is_retryable() || last_try.is_some_and(|last_try| Instant::now() >= last_try) {
             undo_heir(&held);
             held.lease.finish_release(Ok(()));
@@ -183,6 +195,15 @@ fn inherit(held: &Held, hold: Arc<dyn Hold>, request: &AcquireRequest) {
     drop(unsent);
 }
 
+/// Nothing was handed over: the heir waits on, before all others.
+fn keep_heir_waiting(held: &Held) {
+    let mut succession = held.succession();
+    let waiting = succession.heir.take().and_then(|heir| heir.waiting);
+    if let (Some(turn), Some(waiting)) = (&succession.turn, waiting) {
+        turn.put_first(waiting);
+    }
+}
+
 /// After the giver's release was answered: what may have been handed over is undone, and the heir asks for itself.
 fn undo_heir(held: &Held) {
     let (turn, heir) = {
@@ -198,6 +219,9 @@ fn undo_heir(held: &Held) {
 }
 
 fn abandon(held: &Held, request: AcquireRequest, turn: Option<Turn>) {
+    if !request.was_sent() {
+        return;
+    }
     if let Some(keeper) = held.keeper.upgrade() {
         keeper.push(Work::Undo(Undo {
             backend: held.server.backend.clone(),

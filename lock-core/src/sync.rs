@@ -5,11 +5,11 @@ pub(crate) use std::sync::atomic::Ordering;
 pub(crate) use std::sync::{Arc, Weak};
 
 #[cfg(shuttle)]
-pub(crate) use self::checked::{AtomicBool, AtomicUsize, Handle, MutexGuard, Notify, oneshot, time};
+pub(crate) use self::checked::{AtomicBool, AtomicUsize, Handle, MutexGuard, Notify, RuntimeId, oneshot, time};
 #[cfg(not(shuttle))]
 pub(crate) use std::sync::{MutexGuard, atomic::AtomicBool, atomic::AtomicUsize};
 #[cfg(not(shuttle))]
-pub(crate) use tokio::{runtime::Handle, sync::Notify, sync::oneshot, time};
+pub(crate) use tokio::{runtime::Handle, runtime::Id as RuntimeId, sync::Notify, sync::oneshot, time};
 
 #[cfg(shuttle)]
 use self::checked::Mutex as PlainMutex;

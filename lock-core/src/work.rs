@@ -15,13 +15,14 @@ use crate::held::Held;
 use crate::observe::{self, Asked};
 use crate::queue::Turn;
 use crate::release::release;
+use crate::runtime;
 use crate::sync::time::{Instant, sleep, sleep_until};
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, RuntimeId};
 
 /// Something for the keeper to finish.
 pub(crate) enum Work {
     /// A release that has begun, or is to begin.
-    Release(Arc<Held>, Option<BoxFuture<'static, Result<()>>>),
+    Release(Arc<Held>, Option<Request<()>>),
     /// An acquire that nobody waits for any more.
     Undo(Undo),
 }
@@ -30,7 +31,7 @@ pub(crate) struct Undo {
     pub(crate) backend: Arc<dyn DistributedLock>,
     pub(crate) request: AcquireRequest,
     /// The acquire, where it is still under way.
-    pub(crate) attempt: Option<BoxFuture<'static, Result<Attempt>>>,
+    pub(crate) attempt: Option<Request<Attempt>>,
     pub(crate) turn: Option<Turn>,
 }
 
@@ -68,8 +69,8 @@ impl Work {
         match self {
             Self::Release(held, begun) => {
                 let name = held.plan.name.clone();
-                // One begun on a runtime that has gone may panic: then it is made anew.
-                let begun = match begun {
+                // One that began on another runtime is made anew, and so is one that panicked.
+                let begun = match begun.and_then(Request::into_future_here) {
                     Some(begun) => AssertUnwindSafe(begun).catch_unwind().await.ok(),
                     None => None,
                 };
@@ -96,6 +97,8 @@ impl Work {
 /// A request that outlives its caller; one that panicked is gone.
 pub(crate) struct Request<T> {
     future: Option<BoxFuture<'static, Result<T>>>,
+    /// Where it began: its timers and sockets are that runtime's.
+    runtime: Option<RuntimeId>,
     pub(crate) is_over: bool,
 }
 
@@ -103,7 +106,17 @@ impl<T> Request<T> {
     pub(crate) fn new(future: impl Future<Output = Result<T>> + Send + 'static) -> Self {
         Self {
             future: Some(Box::pin(future)),
+            runtime: runtime::current_id(),
             is_over: false,
+        }
+    }
+
+    /// One that was answered, to leave in the place of another.
+    pub(crate) fn over() -> Self {
+        Self {
+            future: None,
+            runtime: None,
+            is_over: true,
         }
     }
 
@@ -124,8 +137,15 @@ impl<T> Request<T> {
         self.future.is_some()
     }
 
-    pub(crate) fn take(&mut self) -> Option<BoxFuture<'static, Result<T>>> {
-        self.future.take()
+    /// Whether it began on the runtime that we are on.
+    pub(crate) fn is_here(&self) -> bool {
+        self.runtime == runtime::current_id()
+    }
+
+    /// What is left of it, if that can go on here.
+    pub(crate) fn into_future_here(self) -> Option<BoxFuture<'static, Result<T>>> {
+        let is_here = self.is_here();
+        self.future.filter(|_| is_here)
     }
 }
 
@@ -144,10 +164,13 @@ impl Undo {
         let last_try = Instant::now().checked_add(self.request.longest_ttl());
         let turn = Mutex::new(self.turn);
         let undoing = async {
-            if let Some(attempt) = self.attempt
+            if let Some(attempt) = self.attempt.and_then(Request::into_future_here)
                 && let Ok(Attempt::Busy(_)) = answer(attempt).await
                 && self.request.wait() == Wait::No
             {
+                return;
+            }
+            if !self.request.was_sent() {
                 return;
             }
             let mut pauses = pauses();

@@ -57,6 +57,8 @@ struct Record {
     term_end: Option<Time>,
     /// When what carries the hold ends, where it is carried.
     carrier_end: Option<Time>,
+    /// When the latest request was sent whose answer armed it.
+    armed_from: Option<Time>,
     /// The number of the suspicion that no arming has cleared yet.
     suspected: Option<u64>,
     /// Whom to tell of a loss.
@@ -153,6 +155,7 @@ impl Lease {
             phase: Phase::Unarmed,
             term_end: None,
             carrier_end: None,
+            armed_from: None,
             suspected: None,
             watcher: None,
         });
@@ -208,6 +211,7 @@ impl Lease {
             }
             Phase::Lost(cause) => return Err(self.lost(cause).into()),
         }
+        record.armed_from = record.armed_from.max(Some(sent.at));
         drop(record);
         self.0.changed.notify_waiters();
         Ok(Armed(()))
@@ -228,9 +232,19 @@ impl Lease {
 
     /// Marks the hold as suspect until an arming that was sent after now.
     pub fn suspect(&self) {
+        self.suspect_by(|| SUSPICIONS.fetch_add(1, Ordering::SeqCst) + 1);
+    }
+
+    /// Marks the hold as suspect until an arming that was sent no earlier than this request, which is unanswered.
+    pub(crate) fn suspect_unanswered(&self, request: Sent) {
+        self.suspect_by(|| request.suspicions);
+    }
+
+    fn suspect_by(&self, number: impl FnOnce() -> u64) {
         let mut record = self.0.record.lock();
         if record.phase == Phase::Live {
-            let before = record.suspected.replace(SUSPICIONS.fetch_add(1, Ordering::SeqCst) + 1);
+            let before = record.suspected;
+            record.suspected = before.max(Some(number()));
             drop(record);
             if before.is_none() {
                 observe::suspected(&self.0.name);
@@ -340,6 +354,11 @@ impl Lease {
     /// When belief ends by the runtime's clock, for whoever keeps a timer.
     pub(crate) fn end(&self) -> Option<Instant> {
         self.0.record.lock().end().map(Time::by_runtime)
+    }
+
+    /// When the latest request was sent whose answer armed it, by the runtime's clock.
+    pub(crate) fn armed_from(&self) -> Option<Instant> {
+        self.0.record.lock().armed_from.map(Time::by_runtime)
     }
 
     pub(crate) fn is_live(&self) -> bool {

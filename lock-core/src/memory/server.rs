@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
-use crate::backend::{AcquireRequest, Armed, HolderId, HolderStatus, Lease, LockStatus, Sent, rules};
+use crate::backend::{AcquireRequest, Armed, HolderId, HolderStatus, Lease, LockStatus, rules};
 use crate::error::{Error, ErrorKind, LostCause, Result};
 use crate::name::LockName;
 use crate::sync::time::Instant;
@@ -94,10 +94,11 @@ impl Server {
     /// Grants, or says who has it; then takes a place behind the other waiters where `wake` is given.
     ///
     /// The lease is armed under the server's lock, so that nobody can take the hold away before.
-    pub(super) fn acquire(&self, request: &AcquireRequest, sent: Sent, wake: Option<&Arc<Notify>>) -> Result<Answer> {
-        let now = Instant::now();
+    pub(super) fn acquire(&self, request: &AcquireRequest, wake: Option<&Arc<Notify>>) -> Result<Answer> {
         let mut state = self.0.lock();
         state.check_available()?;
+        let sent = request.sending();
+        let now = Instant::now();
         let (name, holder, ttl) = (request.name(), request.holder(), request.ttl());
         if state.tombstones.dead.contains(&holder) {
             return Err(Error::new(ErrorKind::Unexpected, "this request was abandoned").with_name(name));
@@ -182,15 +183,11 @@ impl Server {
     }
 
     /// Passes the giver's hold on; the same answer again to who has got it already. `None` when it was not the giver's.
-    pub(super) fn hand_over(
-        &self,
-        giver: HolderId,
-        next: &AcquireRequest,
-        sent: Sent,
-    ) -> Result<Option<(FencingToken, Armed)>> {
-        let now = Instant::now();
+    pub(super) fn hand_over(&self, giver: HolderId, next: &AcquireRequest) -> Result<Option<(FencingToken, Armed)>> {
         let mut state = self.0.lock();
         state.check_available()?;
+        let sent = next.sending();
+        let now = Instant::now();
         let last_token = state.last_token;
         let is_dead = state.tombstones.dead.contains(&next.holder());
         let entry = state.live_entry(next.name(), now);
@@ -328,10 +325,10 @@ impl State {
     fn check_available(&self) -> Result<()> {
         match self.available {
             true => Ok(()),
-            false => Err(Error::new(
-                ErrorKind::Unavailable,
-                "the memory backend was made unavailable",
-            )),
+            false => {
+                let message = "the memory backend was made unavailable: call `set_available(true)`";
+                Err(Error::new(ErrorKind::Unavailable, message).not_executed())
+            }
         }
     }
 

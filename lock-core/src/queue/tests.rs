@@ -5,7 +5,7 @@ use crate::backend::Capabilities;
 use crate::error::ErrorKind;
 use crate::limits::Limits;
 
-const ONCE: Patience = Patience::Once(Duration::from_secs(5));
+const ONCE: Patience = Patience::Once;
 
 fn name() -> LockName {
     LockName::new("a").unwrap()
@@ -36,7 +36,7 @@ fn first(queues: &Arc<Queues>) -> Turn {
 
 fn enter(queues: &Arc<Queues>, patience: Patience, deadline: Option<Instant>) -> oneshot::Receiver<Answer> {
     match queues.enter(&plan(), patience, deadline) {
-        Ok(Entered::Waiting(receiver)) => receiver,
+        Ok(Entered::Waiting(receiver, _)) => receiver,
         _ => panic!("nobody has the turn, or all is known"),
     }
 }
@@ -79,7 +79,7 @@ fn who_does_not_wait_learns_only_what_is_known() {
     assert_eq!(queues.holder(&name()).as_deref(), Some("elsewhere"));
     assert!(matches!(queues.enter(&plan(), ONCE, None), Ok(Entered::Busy)));
 
-    turn.progress(Progress::Releasing);
+    turn.releasing();
     let mut behind = enter(&queues, ONCE, None);
     assert!(is_idle(&mut behind), "the name is about to be free");
     drop(turn);

@@ -43,12 +43,14 @@ impl Notify {
 #[derive(Clone, Debug)]
 pub(crate) struct Handle;
 
+pub(crate) type RuntimeId = usize;
+
 impl Handle {
     pub(crate) fn try_current() -> Result<Self, NoRuntime> {
         Ok(Self)
     }
 
-    pub(crate) fn id(&self) -> usize {
+    pub(crate) fn id(&self) -> RuntimeId {
         0
     }
 

@@ -1,4 +1,4 @@
-//! Runtimes that go.
+//! Runtimes that go, and runtimes that nobody drives.
 
 use crate::support::*;
 
@@ -148,4 +148,116 @@ fn a_guard_in_a_thread_local_is_released() {
         .unwrap();
     let again = runtime.block_on(locks.lock("a").try_acquire()).unwrap();
     assert!(again.is_some());
+}
+
+/// Of a process's two waiters, the first had its runtime to itself.
+#[test]
+fn a_place_goes_on_without_the_runtime_that_it_began_on() {
+    for first_runtime_lives in [true, false] {
+        let (backend, locks) = hostile();
+        let (first_runtime, main) = (runtime(), driven());
+        main.block_on(locks.lock("warm").acquire()).map(drop).unwrap();
+        backend.0.server.hold_elsewhere("a", seconds(60)).unwrap();
+        let lock = locks.lock("a");
+        let first = first_runtime.spawn({
+            let lock = lock.clone();
+            async move { lock.acquire_within(Duration::from_millis(300)).await.map(drop) }
+        });
+        first_runtime.block_on(async {
+            while backend.places("a").await == 0 {
+                yield_now().await;
+            }
+        });
+        let (waits, is_waiting) = tokio::sync::oneshot::channel();
+        let second = main.spawn(async move {
+            let mut acquire = pin!(lock.acquire());
+            assert!(acquire.as_mut().now_or_never().is_none());
+            waits.send(()).unwrap();
+            acquire.await.map(|guard| guard.token())
+        });
+        main.block_on(is_waiting).unwrap();
+        // Left alone, or dropped with its waiter.
+        let idle = first_runtime_lives.then(|| {
+            first_runtime.block_on(first).unwrap().unwrap_err();
+            first_runtime
+        });
+        backend.0.server.take_away("a").unwrap();
+        let granted = main.block_on(async { timeout(seconds(10), second).await });
+        assert!(granted.is_ok(), "the name is free: {granted:?}");
+        assert_eq!(backend.moved(), 0, "no request goes on where it did not begin");
+        drop(idle);
+    }
+}
+
+#[test]
+fn renewals_go_on_wherever_a_runtime_is_driven() {
+    let (backend, locks) = hostile();
+    let ttl = seconds(3);
+    let locks = locks.with_ttl(ttl);
+    let acquire = |runtime: &tokio::runtime::Runtime, name| runtime.block_on(locks.lock(name).acquire()).unwrap();
+    let (first, mine, third, idle) = (runtime(), driven(), runtime(), runtime());
+    drop(acquire(&first, "first"));
+    let guard = acquire(&mine, "mine");
+    drop((acquire(&third, "third"), acquire(&idle, "idle")));
+    drop((first, third));
+    let lost = mine.block_on(async { timeout(2 * ttl, guard.lost()).await });
+    assert!(lost.is_err(), "its own runtime is driven: {lost:?}");
+    assert_eq!(backend.moved(), 0);
+}
+
+#[test]
+fn an_idle_runtime_keeps_nobody_waiting() {
+    let (backend, locks) = hostile();
+    let ttl = seconds(4);
+    let locks = locks.with_ttl(ttl);
+    let (idle, mine) = (runtime(), runtime());
+    // The idle one has something to do that it does not do.
+    let kept = idle.block_on(locks.lock("kept").acquire()).unwrap();
+    idle.block_on(locks.lock("dropped").acquire()).map(drop).unwrap();
+    mine.block_on(async {
+        let lock = locks.lock("mine");
+        drop(lock.acquire().await.unwrap());
+        let again = timeout(seconds(10), lock.acquire()).await;
+        assert!(
+            again.is_ok(),
+            "the release before it waits for another thread's runtime"
+        );
+        let freed = async {
+            while backend.is_held("dropped").await {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        assert!(timeout(seconds(10), freed).await.is_ok());
+        let lost = timeout(3 * ttl / 2, kept.lost()).await;
+        assert!(lost.is_err(), "renewed wherever it was acquired: {lost:?}");
+    });
+    // It goes on where it was, and finds that all is done.
+    idle.block_on(async {
+        locks.lock("again").acquire().await.unwrap().release().await.unwrap();
+        locks.shutdown().await.unwrap();
+    });
+    assert_eq!(backend.moved(), 0);
+}
+
+#[test]
+fn a_runtime_that_shuts_down_is_refused_by_name() {
+    struct AcquireWhenDropped(Locker, Arc<Mutex<Option<Result<lock_core::Guard>>>>);
+    impl Drop for AcquireWhenDropped {
+        fn drop(&mut self) {
+            let answer = self.0.lock("a").acquire().now_or_never();
+            *self.1.lock().unwrap() = answer;
+        }
+    }
+    let (_, locks) = hostile();
+    let answer = Arc::default();
+    let last = AcquireWhenDropped(locks, Arc::clone(&answer));
+    let runtime = runtime();
+    runtime.spawn(async move {
+        let _last = last;
+        std::future::pending::<()>().await;
+    });
+    runtime.block_on(yield_now());
+    drop(runtime);
+    let answer = answer.lock().unwrap().take().expect("answered at once");
+    assert_eq!(answer.unwrap_err().kind(), ErrorKind::Unavailable);
 }

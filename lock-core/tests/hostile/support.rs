@@ -18,6 +18,7 @@ pub(crate) use lock_core::backend::{
 pub(crate) use lock_core::{
     Ended, Error, ErrorKind, FencingToken, HoldState, LockName, Locker, LostCause, MemoryBackend, Result,
 };
+pub(crate) use tokio::runtime::Handle;
 pub(crate) use tokio::task::yield_now;
 pub(crate) use tokio::time::{sleep, timeout};
 
@@ -52,6 +53,8 @@ pub(crate) struct Script {
     pub(crate) asked: AtomicUsize,
     /// How many were dropped between their first poll and their answer.
     pub(crate) cut: AtomicUsize,
+    /// How many polls came on another runtime than the first one.
+    pub(crate) moved: AtomicUsize,
 }
 
 impl Script {
@@ -59,8 +62,19 @@ impl Script {
         self.acts.lock().unwrap().extend(acts);
     }
 
-    /// Yields before and after the effect, so that a caller can be cut off on either side of it.
     pub(crate) async fn run<T>(&self, effect: impl Future<Output = Result<T>>) -> Result<T> {
+        let here = || Handle::try_current().ok().map(|runtime| runtime.id());
+        let began = here();
+        let mut request = pin!(self.answer(effect));
+        poll_fn(|context| {
+            self.moved.fetch_add(usize::from(here() != began), Ordering::SeqCst);
+            request.as_mut().poll(context)
+        })
+        .await
+    }
+
+    /// Yields before and after the effect, so that a caller can be cut off on either side of it.
+    async fn answer<T>(&self, effect: impl Future<Output = Result<T>>) -> Result<T> {
         struct Cut<'a>(&'a AtomicUsize, bool);
         impl Drop for Cut<'_> {
             fn drop(&mut self) {
@@ -230,6 +244,20 @@ pub(crate) fn hostile() -> (Hostile, Locker) {
 }
 
 impl Hostile {
+    /// How many polls of requests came on another runtime than their first one.
+    pub(crate) fn moved(&self) -> usize {
+        let Parts {
+            acquire,
+            abandon,
+            renew,
+            release,
+            hand_over,
+            ..
+        } = &*self.0;
+        let scripts = [acquire, abandon, renew, release, hand_over];
+        scripts.map(|script| script.moved.load(Ordering::SeqCst)).iter().sum()
+    }
+
     pub(crate) async fn is_held(&self, name: &str) -> bool {
         let name = LockName::new(name).unwrap();
         self.0.server.status(&name).await.unwrap().is_held()
@@ -254,6 +282,13 @@ pub(crate) async fn drop_after<F: Future>(polls: usize, future: F) -> Option<F::
     None
 }
 
+/// One that is driven all the time.
+pub(crate) fn driven() -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(1).enable_all().build().unwrap()
+}
+
+/// One that is driven while something blocks on it.
 pub(crate) fn runtime() -> tokio::runtime::Runtime {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_all().build().unwrap()

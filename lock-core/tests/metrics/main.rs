@@ -199,14 +199,14 @@ fn spans_and_events_say_which_lock() {
     tracing::subscriber::with_default(subscriber, || runtime().block_on(an_eventful_life()));
     let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
     for expected in [
-        "DEBUG acquire{name=a label=\"worker 7\"}: polylock: lock acquired name=a token=1",
-        "DEBUG renew{name=a token=1}: polylock: new",
-        "DEBUG release{name=a token=1}: polylock: hand-over name=a outcome=\"granted\"",
-        "DEBUG acquire{name=b}: polylock: lock is taken name=b holder=\"elsewhere\"",
-        "DEBUG acquire{name=b}: polylock: lock not acquired name=b error=",
-        "DEBUG abandon{name=b}: polylock: new",
-        " INFO polylock: hold suspect name=c",
-        " WARN polylock: hold lost name=c token=4 cause=the server says that it is not ours any more",
+        "DEBUG acquire{name=\"a\" label=\"worker 7\"}: polylock: lock acquired name=\"a\" token=1",
+        "DEBUG renew{name=\"a\" token=1}: polylock: new",
+        "DEBUG release{name=\"a\" token=1}: polylock: hand-over name=\"a\" outcome=\"granted\"",
+        "DEBUG acquire{name=\"b\"}: polylock: lock is taken name=\"b\" holder=\"elsewhere\"",
+        "DEBUG acquire{name=\"b\"}: polylock: lock not acquired name=\"b\" error=",
+        "DEBUG abandon{name=\"b\"}: polylock: new",
+        " INFO polylock: hold suspect name=\"c\"",
+        " WARN polylock: hold lost name=\"c\" token=4 cause=the server says that it is not ours any more",
     ] {
         assert!(
             text.lines().any(|line| line.contains(expected)),

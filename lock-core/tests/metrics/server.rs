@@ -100,6 +100,7 @@ impl DistributedLock for Server {
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
+        request.sending();
         tokio::select! {
             biased;
             answer = self.ask(Request::Acquire) => drop(answer?),
@@ -160,6 +161,7 @@ impl Hold for ServerHold {
     }
 
     async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
+        next.sending();
         let answer = self.server.ask(Request::HandOver).await?;
         if answer.is_some() {
             self.inner.release(ReleaseOptions::default()).await?;

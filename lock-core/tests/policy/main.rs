@@ -6,9 +6,12 @@ use lock_core::Locker;
 
 use self::scripted::Scripted;
 
+mod last_word;
 mod one_caller;
+mod refused;
 mod scripted;
 mod several_callers;
+mod slow_line;
 
 const TTL: Duration = Duration::from_secs(9);
 

@@ -18,9 +18,13 @@ use tokio::time::Instant;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Answer {
     Fail,
+    /// An error that states that nothing was executed.
+    NotExecuted,
     Refuse,
     Hang,
     HangThenFail(Duration),
+    /// Takes effect, and answers, so much later.
+    HangThenDo(Duration),
     DoThenFail,
     DoThenHang,
     DoThenDelay,
@@ -50,6 +54,8 @@ struct Script {
     sent: Mutex<Vec<Sent>>,
     renewed: Mutex<Vec<Duration>>,
     without_hand_over: AtomicBool,
+    fail_before_sending: AtomicBool,
+    last_request: Mutex<Option<AcquireRequest>>,
     abandons: AtomicUsize,
     hung: AtomicUsize,
     let_go: Notify,
@@ -78,6 +84,26 @@ impl Scripted {
         Locker::new(self.clone())
     }
 
+    /// Whether every acquire fails for want of a connection.
+    pub(crate) fn fail_before_sending(&self, fail: bool) {
+        self.0.fail_before_sending.store(fail, Ordering::SeqCst);
+    }
+
+    /// What was acquired with last.
+    pub(crate) fn last_request(&self) -> AcquireRequest {
+        self.0
+            .last_request
+            .lock()
+            .unwrap()
+            .clone()
+            .expect("an acquire came before")
+    }
+
+    /// From here on, acquires are answered as they come.
+    pub(crate) fn clear(&self) {
+        self.0.acquires.lock().unwrap().clear();
+    }
+
     /// All that went to the server since this was asked last.
     pub(crate) fn sent(&self) -> Vec<Sent> {
         std::mem::take(&mut *self.0.sent.lock().unwrap())
@@ -102,7 +128,7 @@ impl Scripted {
         self.0.hung.load(Ordering::SeqCst)
     }
 
-    /// Fails all that hang.
+    /// Ends all that hang.
     pub(crate) fn let_go(&self) {
         self.0.let_go.notify_waiters();
     }
@@ -135,9 +161,16 @@ impl Script {
         match answer {
             None => return act.await,
             Some(Answer::Fail) => {}
+            Some(Answer::NotExecuted) => {
+                return Err(Error::new(ErrorKind::Unavailable, "scripted refusal").not_executed());
+            }
             Some(Answer::Refuse) => return Ok(refusal.expect("a request that can be refused")),
             Some(Answer::Hang) => self.hang().await,
             Some(Answer::HangThenFail(time)) => tokio::time::sleep(time).await,
+            Some(Answer::HangThenDo(time)) => {
+                tokio::time::sleep(time).await;
+                return act.await;
+            }
             Some(Answer::DoThenFail) => drop(act.await?),
             Some(Answer::DoThenDelay) => {
                 let answer = act.await?;
@@ -168,6 +201,11 @@ impl DistributedLock for Scripted {
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
         self.0.started.lock().unwrap().get_or_insert_with(Instant::now);
         self.0.sent(Sent::Acquire);
+        *self.0.last_request.lock().unwrap() = Some(request.clone());
+        if self.0.fail_before_sending.load(Ordering::SeqCst) {
+            return Err(Error::new(ErrorKind::Unavailable, "there is no connection").not_executed());
+        }
+        request.sending();
         let act = async {
             request.note_connected();
             self.0.server.acquire(request).await
@@ -220,6 +258,7 @@ impl Hold for ScriptedHold {
 
     async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
         self.0.sent(Sent::HandOver);
+        next.sending();
         let handed = self
             .0
             .run(&self.0.hand_overs, Some(HandOver::AlreadyLost), self.1.hand_over(next))

@@ -126,6 +126,14 @@ pub(crate) async fn timeout<F: Future>(limit: Duration, future: F) -> Result<F::
     }
 }
 
+pub(crate) async fn timeout_at<F: Future>(end: Instant, future: F) -> Result<F::Output, Elapsed> {
+    tokio::select! {
+        biased;
+        output = future => Ok(output),
+        () = sleep_until(end) => Err(Elapsed),
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Elapsed;
 

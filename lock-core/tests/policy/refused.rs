@@ -1,0 +1,85 @@
+//! Requests that the server refused: they were certainly not executed, and that is no unknown outcome.
+
+use lock_core::{ErrorKind, Release};
+use tokio::time::sleep;
+
+use crate::scripted::{Answer, Sent};
+use crate::{TTL, scripted, seconds};
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_release_excuses_no_loss() {
+    for (answer, is_known) in [(Answer::NotExecuted, true), (Answer::Fail, false)] {
+        let (backend, locks) = scripted();
+        let guard = locks.lock("a").acquire().await.unwrap();
+        // Refused once; then somebody else has it, before the lease has ended.
+        backend.next_releases([answer]);
+        let releasing = tokio::spawn(guard.release());
+        tokio::task::yield_now().await;
+        backend.server().hold_elsewhere("a", seconds(60)).unwrap();
+        match (is_known, releasing.await.unwrap()) {
+            (true, Err(error)) => assert!(error.is_lost(), "{error:?}"),
+            // Its answer may have got lost, and it may have freed the name.
+            (false, Ok(outcome)) => assert_eq!(outcome, Release::Released),
+            (_, unexpected) => panic!("after {answer:?}: {unexpected:?}"),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_after_an_unknown_outcome_leaves_it_unknown() {
+    let (backend, locks) = scripted();
+    let guard = locks.lock("a").acquire().await.unwrap();
+    backend.next_releases([Answer::DoThenFail, Answer::NotExecuted]);
+    assert_eq!(guard.release().await.unwrap(), Release::Released);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_hand_over_is_a_release_and_nothing_to_undo() {
+    let (backend, locks) = scripted();
+    let guard = locks.lock("a").acquire().await.unwrap();
+    let waiting = tokio::spawn({
+        let lock = locks.lock("a");
+        async move { lock.acquire().await }
+    });
+    tokio::task::yield_now().await;
+    backend.sent();
+    backend.next_hand_overs([Answer::NotExecuted]);
+    guard.release().await.unwrap();
+    let next = waiting.await.unwrap().unwrap();
+    assert_eq!(backend.sent(), [Sent::HandOver, Sent::Release, Sent::Acquire]);
+    next.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_hand_over_excuses_no_loss() {
+    let (backend, locks) = scripted();
+    let guard = locks.lock("a").acquire().await.unwrap();
+    let waiting = tokio::spawn({
+        let lock = locks.lock("a");
+        async move { lock.acquire_within(seconds(1)).await }
+    });
+    tokio::task::yield_now().await;
+    backend.next_hand_overs([Answer::NotExecuted]);
+    backend.server().hold_elsewhere("a", 2 * TTL).unwrap();
+    // Lost at once, as the memory backend tells: so the release is the keeper's, and its answer nobody's.
+    let error = guard.release().await.unwrap_err();
+    assert!(error.is_lost());
+    assert_eq!(waiting.await.unwrap().unwrap_err().kind(), ErrorKind::TimedOut);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_never_sent_is_not_undone() {
+    let (backend, locks) = scripted();
+    backend.fail_before_sending(true);
+    for _ in 0..3 {
+        locks.lock("a").acquire_within(seconds(1)).await.unwrap_err();
+        locks.lock("a").try_acquire().await.unwrap_err();
+    }
+    sleep(TTL).await;
+    assert_eq!(backend.abandons(), 0);
+    backend.fail_before_sending(false);
+    backend.next_acquires([Answer::Fail]);
+    locks.lock("a").try_acquire().await.unwrap_err();
+    locks.shutdown().await.unwrap();
+    assert_eq!(backend.abandons(), 1);
+}
