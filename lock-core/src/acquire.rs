@@ -98,6 +98,8 @@ async fn take_part(handle: &Locker, plan: &Plan, patience: Patience) -> Result<A
 }
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+/// Shorter than that of releases: after an outage, somebody waits.
+const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 /// Whoever acquires.
 struct Caller<'a, F> {
@@ -142,7 +144,7 @@ impl<F: Future<Output = Stop>> Caller<'_, F> {
 
     /// Drives the place until the server grants it.
     async fn lead(&mut self, place: &mut Place) -> Result<Led> {
-        let mut pauses = pauses();
+        let mut pauses = pauses(LONGEST_PAUSE);
         let mut last_error = None;
         loop {
             let may_overtake_release = !self.patience.is_patient() && place.may_overtake_release();

@@ -19,13 +19,19 @@ use crate::work::{Request, Work};
 
 /// A lock that is held. It is renewed in the background until it is released, dropped or lost.
 ///
-/// Release it with [`release`](Self::release), which says whether it was held to the end. Dropping it releases it too,
-/// in the background: that never blocks and never panics, wherever it happens, but nobody learns how it went. Outside
-/// a runtime that still runs, the hold ends with its ttl instead.
+/// [`release`](Self::release) ends the hold and reports whether it lasted until then. Dropping the guard releases it in
+/// the background: this never blocks and never panics, but nobody learns how it went.
+///
+/// **When a process exits**, its background work ends with its runtime. A hold whose guard was dropped just before may
+/// then stay at the server until its ttl ends, and on a current-thread runtime it always does. Before `main` returns,
+/// release the guards and await [`Locker::shutdown`](crate::Locker::shutdown).
 ///
 /// A guard knows by its own clock when it was lost, [suspended time](crate#what-is-promised) included; no network is
-/// needed. What it cannot do is stop a process that is paused: whoever wakes up late acts before it looks. Give [`token`](Self::token) to the resource that the lock
-/// protects, and let that refuse smaller ones.
+/// needed. It cannot stop a process that is paused: a process that resumes late may act before it checks. Give
+/// [`token`](Self::token) to the resource that the lock protects, and have that reject smaller ones.
+///
+/// After a fork, a guard belongs to the parent process. In the child, dropping it does nothing and releasing it is an
+/// error.
 #[must_use = "a lock is released when its guard is dropped"]
 pub struct Guard {
     /// `None` once the release has begun.

@@ -22,10 +22,19 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Makes locks of one backend. Cheap to clone; an application keeps one.
 ///
-/// It outlives its runtime: its background task moves on to another one that acquired, or starts anew with the next
-/// acquire. On a runtime that lives but is not driven, such as a current-thread one outside `block_on`, nothing is
-/// renewed.
+/// # Runtimes
+/// It may be used from any number of tokio runtimes, and outlives each of them. Its background work runs on one runtime
+/// that acquired. If that runtime ends, the work moves to another one at once; if nobody drives it (a current-thread
+/// runtime outside `block_on`), within 1.5 s. If none of them is driven, nothing is renewed until the next acquire.
+/// An acquire or release that a task awaits runs in that task: on a runtime that is not driven it stands still, and those
+/// who wait behind it for the same name wait on.
 ///
+/// # Forks
+/// A locker belongs to the process that made it. After a fork, every use of it in the child is an error of the kind
+/// [`ErrorKind::Misconfigured`]: its connections and its background work are the parent's. Make a locker, and a
+/// runtime, in the child.
+///
+/// # Examples
 /// ```
 /// # use std::time::Duration;
 /// # use lock_core::{Locker, MemoryBackend};

@@ -83,7 +83,7 @@ async fn end(held: Arc<Held>) -> Result<()> {
 }
 
 async fn keep_trying(held: Arc<Held>) -> Result<()> {
-    let mut pauses = pauses();
+    let mut pauses = pauses(LONGEST_PAUSE);
     let last_try = held.end().checked_add(held.plan.ttl);
     loop {
         let earlier_unanswered = held.release_sent.swap(true, Ordering::SeqCst);

@@ -173,7 +173,7 @@ impl Undo {
             if !self.request.was_sent() {
                 return;
             }
-            let mut pauses = pauses();
+            let mut pauses = pauses(LONGEST_PAUSE);
             loop {
                 observe::asked(Asked::Abandon);
                 let Err(error) = answer(self.backend.abandon(&self.request)).await else {
@@ -212,11 +212,12 @@ pub(crate) async fn until(time: Option<Instant>) {
 
 pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long to wait before each repetition of a failed request: from 25 ms to 1 s, doubling, with jitter.
-pub(crate) fn pauses() -> impl Iterator<Item = Duration> + Send + use<> {
+/// How long to wait before each repetition of a failed request: from 25 ms to about `longest`, doubling, with jitter,
+/// which adds up to as much again.
+pub(crate) fn pauses(longest: Duration) -> impl Iterator<Item = Duration> + Send + use<> {
     let pauses = ExponentialBuilder::default()
         .with_min_delay(Duration::from_millis(25))
-        .with_max_delay(LONGEST_PAUSE)
+        .with_max_delay(longest)
         .without_max_times();
     // A schedule of shuttle's has to go the same way each time.
     #[cfg(not(shuttle))]

@@ -182,7 +182,10 @@ async fn outages_are_outlasted_once_the_server_was_reached() {
     });
     tokio::time::sleep(seconds(40)).await;
     server.set_available(true);
-    waiting.await.unwrap().unwrap().release().await.unwrap();
+    let back = Instant::now();
+    let guard = waiting.await.unwrap().unwrap();
+    assert!(back.elapsed() <= Duration::from_millis(500), "{:?}", back.elapsed());
+    guard.release().await.unwrap();
 
     server.set_available(false);
     let error = locks.lock("a").acquire_within(seconds(3)).await.unwrap_err();
