@@ -1,99 +1,95 @@
-//! One acquire, from the local queue to the guard.
+//! One acquire, from the local queue to a share in a hold.
 
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use tracing::Instrument;
 
+use self::options::{AcquireOptions, WaitLimit};
+use self::pending::{Caller, Granted, PendingAcquire, Wakeup};
+use self::shared::Shared;
 use crate::backend::{Attempt, Hold};
+use crate::background::call::pauses;
+use crate::background::runner::ensure_running;
+use crate::background::schedule::ScheduledHold;
 use crate::error::{Error, ErrorKind, Result};
-use crate::guard::Guard;
-use crate::locker::{Inner, Locker};
+use crate::hold::{ActiveHold, Share};
 use crate::observe;
-use crate::place::{Granted, Place};
-use crate::plan::{Patience, Plan};
-use crate::queue::{Answer, Entered, LastWord};
-use crate::sync::oneshot;
+use crate::queue::{Admission, Entry, LastWord};
 use crate::sync::time::Instant;
-use crate::sync::{Arc, Ordering};
-use crate::work::{Work, pauses, until};
+use crate::sync::{Arc, oneshot};
+use crate::time::until;
+
+pub(crate) mod limits;
+pub(crate) mod options;
+pub(crate) mod pending;
+pub(crate) mod shared;
 
 /// What an acquire came to.
 pub(crate) enum Acquired {
-    Guard(Guard),
+    Share(Share<Caller>),
     /// To those who ask once.
     Taken,
 }
 
-pub(crate) async fn acquire(handle: &Locker, plan: &Plan, patience: Patience) -> Result<Acquired> {
+pub(crate) async fn acquire(shared: &Arc<Shared>, options: &AcquireOptions, wait: WaitLimit) -> Result<Acquired> {
     let acquiring = async {
-        let mut waiting = observe::Waiting::begin();
-        let result = take_part(handle, plan, patience).await;
-        waiting.ended(&plan.name, &result);
+        let mut timer = observe::AcquireTimer::begin();
+        let result = run(shared, options, wait).await;
+        let told = result.as_ref().map(|acquired| match acquired {
+            Acquired::Share(share) => Some(share.hold().token),
+            Acquired::Taken => None,
+        });
+        timer.ended(&options.name, told);
         result
     };
+    let span = observe::acquire_span(&options.name, options.label.as_deref());
     // Where it is: it is large, and a span takes what it is given.
-    pin!(acquiring).instrument(observe::acquire_span(plan)).await
+    pin!(acquiring).instrument(span).await
 }
 
-async fn take_part(handle: &Locker, plan: &Plan, patience: Patience) -> Result<Acquired> {
-    let locker = handle.inner();
-    locker.keeper.ensure_running()?;
-    let _acquiring = locker.keeper.acquiring();
-    let closing = locker.closing.notified();
+async fn run(shared: &Arc<Shared>, options: &AcquireOptions, wait: WaitLimit) -> Result<Acquired> {
+    ensure_running(&shared.keeper)?;
+    let _in_flight = shared.keeper.in_flight();
+    let closing = shared.closing.notified();
     tokio::pin!(closing);
     closing.as_mut().enable();
-    locker.check_open()?;
-    let limit = plan.time_limit(patience);
+    shared.check_open()?;
+    let limit = options.time_limit(wait);
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     let stopped = async {
         tokio::select! {
             biased;
-            () = closing => Stop::Closing,
-            () = until(deadline) => Stop::TooLate,
+            () = closing => StopReason::Closing,
+            () = until(deadline) => StopReason::TooLate,
         }
     };
     tokio::pin!(stopped);
-    let mut caller = Caller {
-        locker,
-        plan,
-        patience,
+    let mut acquire = Acquire {
+        shared,
+        options,
+        wait,
         deadline,
         news: 0,
         stopped,
     };
-    let mut answer = match locker.queues.enter(plan, patience, deadline)? {
-        Entered::Turn(turn) => Answer::Turn(turn),
-        Entered::Waiting(receiver, news) => {
-            caller.news = news;
-            caller.wait(receiver).await?
-        }
-        Entered::Shared(held) => return Ok(Acquired::Guard(Guard::new(held, locker.keeper.kept()))),
-        Entered::Busy => Answer::Busy,
-    };
+    let mut wakeup = acquire.enter().await?;
     loop {
-        locker.check_open()?;
-        let mut place = match answer {
-            Answer::Turn(turn) => Place::start(locker, plan, patience, deadline, turn),
-            Answer::Place(place) => *place,
-            Answer::Guard(guard) => return Ok(Acquired::Guard(guard)),
-            Answer::Busy => return caller.taken(locker.queues.holder(&plan.name)),
-            Answer::Failed(error) => return Err(error),
-        };
-        let hold = match caller.lead(&mut place).await? {
-            Led::Granted(hold) => hold,
-            Led::Taken(holder) => return caller.taken(holder),
-        };
-        answer = match place.into_guard(plan, (patience, deadline), hold)? {
-            Granted::Guard(guard) => Answer::Guard(guard),
-            Granted::OnOtherTerms(held, receiver) => {
-                // If it was lost meanwhile, the keeper knows.
-                if held.lease.begin_release() {
-                    locker.keeper.push(Work::release(held));
-                }
-                caller.wait(receiver).await?
+        shared.check_open()?;
+        let mut place = match wakeup {
+            Wakeup::Turn(turn) => {
+                PendingAcquire::start((&shared.server, &shared.keeper), options, (wait, deadline), turn)
             }
+            Wakeup::Place(place) => *place,
+            Wakeup::Share(share) => return Ok(Acquired::Share(share)),
+            Wakeup::Busy => return acquire.taken(shared.queues.holder(&options.name)),
+            Wakeup::Failed(error) => return Err(error),
         };
+        let hold = match acquire.drive(&mut place).await? {
+            Driven::Granted(hold) => hold,
+            Driven::Taken(holder) => return acquire.taken(holder),
+        };
+        wakeup = acquire.accept(place.granted(hold)?).await?;
     }
 }
 
@@ -102,10 +98,10 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 /// Whoever acquires.
-struct Caller<'a, F> {
-    locker: &'a Arc<Inner>,
-    plan: &'a Plan,
-    patience: Patience,
+struct Acquire<'a, F> {
+    shared: &'a Arc<Shared>,
+    options: &'a AcquireOptions,
+    wait: WaitLimit,
     deadline: Option<Instant>,
     /// How much had been learned of the name when it came.
     news: u64,
@@ -113,41 +109,111 @@ struct Caller<'a, F> {
 }
 
 /// Why an acquire ends without an answer.
-enum Stop {
+enum StopReason {
     Closing,
     TooLate,
 }
 
 /// What driving a place came to.
-enum Led {
+enum Driven {
     Granted(Arc<dyn Hold>),
     /// To those who ask once.
     Taken(Option<Arc<str>>),
 }
 
-impl<F: Future<Output = Stop>> Caller<'_, F> {
+impl<F: Future<Output = StopReason>> Acquire<'_, F> {
+    /// Enters the local queue, and waits until it is woken.
+    async fn enter(&mut self) -> Result<Wakeup> {
+        let entry = Entry {
+            name: &self.options.name,
+            is_patient: self.wait.is_patient(),
+            deadline: self.deadline,
+        };
+        // Outlives the lock of the queue: it may be the last that keeps the hold.
+        let mut held = None;
+        let admission = self.shared.queues.enter(
+            &entry,
+            |hold| match (&self.options.reentry, hold.upgrade()) {
+                (Some(_), Some(hold)) => held.insert(hold).admit(self.options),
+                _ => Ok(false),
+            },
+            || self.in_line(),
+        )?;
+        match (admission, held) {
+            (Admission::Turn(turn), _) => Ok(Wakeup::Turn(turn)),
+            (Admission::Waiting(receiver, news), _) => {
+                self.news = news;
+                self.sleep(receiver).await
+            }
+            (Admission::Shared, Some(hold)) => Ok(Wakeup::Share(Share::of(hold, &self.shared.keeper))),
+            (Admission::Shared | Admission::Busy, _) => Ok(Wakeup::Busy),
+        }
+    }
+
+    /// This caller as it stands in the local queue.
+    fn in_line(&self) -> (Caller, oneshot::Receiver<Wakeup>) {
+        let (wakeup, receiver) = oneshot::channel();
+        let caller = Caller {
+            options: self.options.clone(),
+            wait: self.wait,
+            deadline: self.deadline,
+            wakeup,
+        };
+        (caller, receiver)
+    }
+
+    /// Takes what was granted, if it is on this caller's terms. Else the hold is handed over to a request of its own.
+    async fn accept(&mut self, granted: Granted) -> Result<Wakeup> {
+        let (options, server, keeper) = (self.options, &self.shared.server, &self.shared.keeper);
+        let Granted {
+            grant, turn, is_fixed, ..
+        } = granted;
+        let as_asked = granted.as_asked && is_fixed == options.fixed;
+        // Where nothing can be handed over, a place in the server's queue is worth more than a label: the first renewal
+        // comes at once, and the ttl with it.
+        let keeps_it = !server.capabilities.hand_over && is_fixed == options.fixed && options.minimum.is_none();
+        if as_asked || keeps_it {
+            let hold = ActiveHold::new(grant, options.clone(), server, Arc::downgrade(keeper), (turn, 0));
+            let share = Share::begin(hold.clone(), keeper);
+            if !as_asked {
+                let scheduled: Arc<dyn ScheduledHold> = hold;
+                keeper.schedule(&scheduled, Instant::now());
+            }
+            return Ok(Wakeup::Share(share));
+        }
+        let (caller, receiver) = self.in_line();
+        // Before the hold is one that may be lost, and the turn be gone.
+        turn.put_first(caller);
+        let hold = ActiveHold::new(grant, options.unused(), server, Arc::downgrade(keeper), (turn, 0));
+        // If it was lost meanwhile, the keeper knows.
+        if hold.lease.begin_release() {
+            keeper.push(hold.release_job());
+        }
+        self.sleep(receiver).await
+    }
+
     /// Waits for the turn, or for what else becomes of a place in the local queue.
-    async fn wait(&mut self, receiver: oneshot::Receiver<Answer>) -> Result<Answer> {
+    async fn sleep(&mut self, receiver: oneshot::Receiver<Wakeup>) -> Result<Wakeup> {
         let stop = tokio::select! {
             biased;
-            answer = receiver => return answer.map_err(|_| self.locker.shut_down()),
+            answer = receiver => return answer.map_err(|_| self.shared.shut_down()),
             stop = &mut self.stopped => stop,
         };
         match stop {
-            Stop::Closing => Err(self.locker.shut_down()),
-            Stop::TooLate => match self.locker.queues.last_word(&self.plan.name, self.news) {
-                LastWord::Taken(_) if self.patience == Patience::Once => Ok(Answer::Busy),
+            StopReason::Closing => Err(self.shared.shut_down()),
+            StopReason::TooLate => match self.shared.queues.last_word(&self.options.name, self.news) {
+                LastWord::Taken(_) if self.wait == WaitLimit::Once => Ok(Wakeup::Busy),
                 word => Err(self.too_late(word)),
             },
         }
     }
 
     /// Drives the place until the server grants it.
-    async fn lead(&mut self, place: &mut Place) -> Result<Led> {
+    async fn drive(&mut self, place: &mut PendingAcquire) -> Result<Driven> {
         let mut pauses = pauses(LONGEST_PAUSE);
         let mut last_error = None;
         loop {
-            let may_overtake_release = !self.patience.is_patient() && place.may_overtake_release();
+            let may_overtake_release = !self.wait.is_patient() && place.may_overtake_release();
             let attempt = tokio::select! {
                 biased;
                 attempt = place.attempt() => attempt,
@@ -155,20 +221,20 @@ impl<F: Future<Output = Stop>> Caller<'_, F> {
             };
             let pause = match attempt {
                 Ok(Attempt::Granted(hold, _armed)) => {
-                    self.locker.reached.store(true, Ordering::Relaxed);
-                    self.locker.check_open()?;
-                    return Ok(Led::Granted(hold));
+                    self.shared.server.note_reached();
+                    self.shared.check_open()?;
+                    return Ok(Driven::Granted(hold));
                 }
                 Ok(Attempt::Busy(busy)) => {
-                    self.locker.reached.store(true, Ordering::Relaxed);
+                    self.shared.server.note_reached();
                     last_error = None;
                     // A backend that says "at once" must not keep us spinning.
                     let pause = busy.ask_again.map(|pause| pause.max(SHORTEST_PAUSE));
                     place.refused(busy);
-                    if !self.patience.is_patient() {
+                    if !self.wait.is_patient() {
                         place.nothing_left();
                         if !may_overtake_release {
-                            return Ok(Led::Taken(place.holder()));
+                            return Ok(Driven::Taken(place.holder()));
                         }
                         // Perhaps taken by this process's own hold, whose release was sent again or had to wait.
                         let answered = place.releases_answered();
@@ -182,7 +248,7 @@ impl<F: Future<Output = Stop>> Caller<'_, F> {
                 }
                 // Granted, and over before we got to know.
                 Err(error) if error.is_lost() => {
-                    place.anew(self.plan, self.patience, self.deadline);
+                    place.anew(self.options, (self.wait, self.deadline));
                     continue;
                 }
                 Err(error) => {
@@ -202,45 +268,36 @@ impl<F: Future<Output = Stop>> Caller<'_, F> {
     }
 
     /// The error, to be tried again; or, as an error, what no trying mends.
-    fn failed(&self, place: &mut Place, error: Error) -> Result<Error> {
-        let error = error.about(&self.plan.name);
+    fn failed(&self, place: &mut PendingAcquire, error: Error) -> Result<Error> {
+        let error = error.about(&self.options.name);
         place.attempt_failed(&error);
-        let reached = self.reached(place);
-        if self.patience.is_patient() && reached && error.is_retryable() {
-            observe::acquire_failed(&self.plan.name, &error);
+        let reached = place.was_reached();
+        if self.wait.is_patient() && reached && error.is_retryable() {
+            observe::acquire_failed(&self.options.name, &error);
             return Ok(error);
         }
         let is_everybodys = match error.kind() {
             // That its own time was up is no news to those who wait for longer.
-            ErrorKind::Unavailable => !reached && !place.request.is_given_up(),
+            ErrorKind::Unavailable => !reached && !place.is_given_up(),
             kind => kind == ErrorKind::Denied,
         };
         place.failed(&error, is_everybodys);
         Err(error)
     }
 
-    /// Whether the server was there once, so that it is worth waiting for. A connection that was cut before the first
-    /// answer counts.
-    fn reached(&self, place: &Place) -> bool {
-        if place.request.was_connected() {
-            self.locker.reached.store(true, Ordering::Relaxed);
-        }
-        self.locker.reached.load(Ordering::Relaxed)
-    }
-
     /// The name is taken: an error to those who gave a limit, were it of zero.
     fn taken(&self, holder: Option<Arc<str>>) -> Result<Acquired> {
-        match self.patience {
-            Patience::Once => Ok(Acquired::Taken),
-            Patience::Within(_) | Patience::Forever => Err(self.too_late(LastWord::Taken(holder))),
+        match self.wait {
+            WaitLimit::Once => Ok(Acquired::Taken),
+            WaitLimit::Within(_) | WaitLimit::Forever => Err(self.too_late(LastWord::Taken(holder))),
         }
     }
 
-    fn stop(&self, stop: &Stop, last_error: Option<Error>, place: &Place) -> Result<Led> {
+    fn stop(&self, stop: &StopReason, last_error: Option<Error>, place: &PendingAcquire) -> Result<Driven> {
         match stop {
-            Stop::Closing => Err(self.locker.shut_down()),
-            Stop::TooLate => match place.last_word(last_error, self.news) {
-                LastWord::Taken(holder) if !self.patience.is_patient() => Ok(Led::Taken(holder)),
+            StopReason::Closing => Err(self.shared.shut_down()),
+            StopReason::TooLate => match place.last_word(last_error, self.news) {
+                LastWord::Taken(holder) if !self.wait.is_patient() => Ok(Driven::Taken(holder)),
                 word => Err(self.too_late(word)),
             },
         }
@@ -248,9 +305,9 @@ impl<F: Future<Output = Stop>> Caller<'_, F> {
 
     /// The error of an acquire whose time is up.
     fn too_late(&self, word: LastWord) -> Error {
-        let limit = match self.patience {
-            Patience::Within(limit) => limit,
-            Patience::Once | Patience::Forever => self.plan.time_limit(self.patience).unwrap_or_default(),
+        let limit = match self.wait {
+            WaitLimit::Within(limit) => limit,
+            WaitLimit::Once | WaitLimit::Forever => self.options.time_limit(self.wait).unwrap_or_default(),
         };
         let error = match word {
             LastWord::Taken(holder) => {
@@ -265,11 +322,11 @@ impl<F: Future<Output = Stop>> Caller<'_, F> {
                 Error::new(ErrorKind::Unavailable, message).with_source(cause)
             }
             LastWord::Nothing => {
-                let limit = self.plan.time_limit(self.patience).unwrap_or_default();
+                let limit = self.options.time_limit(self.wait).unwrap_or_default();
                 let message = format!("the lock server did not answer within {limit:?}: check that it is there");
                 Error::new(ErrorKind::Unavailable, message)
             }
         };
-        error.with_name(&self.plan.name)
+        error.with_name(&self.options.name)
     }
 }

@@ -5,17 +5,17 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
+use crate::acquire::pending::Caller;
 use crate::backend::lease::{Ended, HoldState};
+use crate::background::runner::ensure_running;
 use crate::error::{Error, ErrorKind, Lost, Result};
-use crate::held::{Held, RenewalPlan};
-use crate::keeper::{Keeper, Kept};
+use crate::hold::release::release_share;
+use crate::hold::renewal::RenewedBy;
+use crate::hold::{ActiveHold, Share};
 use crate::name::LockName;
-use crate::release::release;
 use crate::sync::Arc;
-use crate::sync::time::sleep;
 use crate::token::FencingToken;
 use crate::watch::Watch;
-use crate::work::{Request, Work};
 
 /// A lock that is held. It is renewed in the background until it is released, dropped or lost.
 ///
@@ -33,11 +33,7 @@ use crate::work::{Request, Work};
 /// After a fork, a guard belongs to the parent process. In the child, dropping it does nothing and releasing it is an
 /// error.
 #[must_use = "a lock is released when its guard is dropped"]
-pub struct Guard {
-    /// `None` once the release has begun.
-    held: Option<Arc<Held>>,
-    keeper: Kept,
-}
+pub struct Guard(Share<Caller>);
 
 /// What releasing a [`Guard`] came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,33 +46,27 @@ pub enum Release {
 }
 
 impl Guard {
-    /// One share in the hold.
-    pub(crate) fn new(held: Arc<Held>, keeper: Kept) -> Self {
-        Self {
-            held: Some(held),
-            keeper,
-        }
+    pub(crate) fn new(share: Share<Caller>) -> Self {
+        Self(share)
     }
 
-    fn held(&self) -> &Arc<Held> {
-        self.held
-            .as_ref()
-            .expect("only release and drop, which consume the guard, take it")
+    fn hold(&self) -> &Arc<ActiveHold<Caller>> {
+        self.0.hold()
     }
 
     /// What is locked.
     pub fn name(&self) -> &LockName {
-        &self.held().plan.name
+        &self.hold().options.name
     }
 
     /// The hold's fencing token: larger than that of every earlier hold of this name.
     pub fn token(&self) -> FencingToken {
-        self.held().token
+        self.hold().token
     }
 
     /// What is known of the hold now, by this process's clock and without any network.
     pub fn state(&self) -> HoldState {
-        self.held().lease.state()
+        self.hold().lease.state()
     }
 
     /// Whether the lock is still ours, to be asked before each step that must not be done twice.
@@ -84,12 +74,12 @@ impl Guard {
     /// # Errors
     /// [`Lost`], from the moment that it was, for good.
     pub fn check(&self) -> Result<(), Lost> {
-        self.held().check()
+        self.hold().check()
     }
 
     /// How long the hold may still be believed in if nothing renews it; zero when it was lost.
     pub fn valid_for(&self) -> Duration {
-        self.held().lease.valid_for()
+        self.hold().lease.valid_for()
     }
 
     /// Waits until the lock is lost; for ever, if it never is.
@@ -100,7 +90,7 @@ impl Guard {
     /// # Panics
     /// Outside a tokio runtime, for want of a timer.
     pub async fn lost(&self) -> Lost {
-        match self.held().lease.ended().await {
+        match self.hold().lease.ended().await {
             Ended::Lost(lost) => lost,
             Ended::Released => std::future::pending().await,
         }
@@ -108,7 +98,8 @@ impl Guard {
 
     /// A view of this hold for other tasks.
     pub fn watch(&self) -> Watch {
-        Watch::new(self.held())
+        let hold = self.hold();
+        Watch::new(hold.options.name.clone(), hold.token, hold.lease.clone())
     }
 
     /// Runs a future for as long as the lock is held: before each of its polls the lock is checked, so that after a
@@ -164,18 +155,18 @@ impl Guard {
     /// # Panics
     /// Outside a tokio runtime, for want of a timer.
     pub async fn extend(&self, ttl: Duration) -> Result<()> {
-        let held = self.held();
-        if held.renewal == RenewalPlan::Fixed {
+        let hold = self.hold();
+        if hold.renewals.by == RenewedBy::Nobody {
             let message = "a fixed lease is never extended: leave out `fixed_lease`, or take a longer ttl";
-            return Err(Error::new(ErrorKind::Unsupported, message).with_name(&held.plan.name));
+            return Err(Error::new(ErrorKind::Unsupported, message).with_name(&hold.options.name));
         }
-        let limits = held.plan.limits;
-        let refused = |error: Error| error.about(&held.plan.name);
+        let limits = hold.options.limits;
+        let refused = |error: Error| error.about(&hold.options.name);
         limits.check_extend().map_err(refused)?;
         limits.check_ttl(ttl).map_err(refused)?;
-        self.keeper.check_process()?;
-        held.check()?;
-        held.extend(ttl, limits.patience).await
+        self.0.keeper().check_process()?;
+        hold.check()?;
+        hold.extend(ttl, limits.patience).await
     }
 
     /// Releases the lock, and says whether it was held until now. Where a [`ReentryKey`](crate::ReentryKey) is shared,
@@ -190,81 +181,18 @@ impl Guard {
     ///
     /// # Cancel safety
     /// Dropping it lets the release finish in the background.
-    pub async fn release(mut self) -> Result<Release> {
-        self.keeper.ensure_running()?;
-        let Some(held) = self.held.take() else {
-            return Ok(Release::Released);
-        };
-        if !held.unshare() {
-            held.check()?;
-            return Ok(Release::StillShared);
-        }
-        if !self.begin_release(&held) {
-            held.check()?; // the keeper cleans up what was lost
-            return Ok(Release::Released);
-        }
-        // What comes of it, such as a hand-over to one who has gone, is more work: a shutdown waits for that too.
-        let _busy = self.keeper.acquiring();
-        let mut releasing = Releasing {
-            keeper: &self.keeper,
-            begun: Request::new(release(held.clone())),
-            held: &held,
-        };
-        let patience = held.plan.limits.patience;
-        tokio::select! {
-            biased;
-            answer = poll_fn(|context| releasing.begun.poll(context)) => answer.map(|()| Release::Released),
-            () = async { sleep(patience).await } => {
-                let message = format!("the release was not answered within {patience:?}; it goes on in the background");
-                Err(Error::new(ErrorKind::Unavailable, message).with_name(&held.plan.name))
-            }
-        }
-    }
-
-    /// False when there is nothing to release any more. Reads no clock.
-    fn begin_release(&self, held: &Held) -> bool {
-        if !held.lease.begin_release() {
-            return false;
-        }
-        self.keeper.strike_off(held);
-        held.stop_renewal();
-        held.releasing();
-        held.holding.released();
-        true
-    }
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        if let Some(held) = self.held.take()
-            && held.unshare()
-            && self.begin_release(&held)
-        {
-            self.keeper.push(Work::release(held));
-        }
+    pub async fn release(self) -> Result<Release> {
+        ensure_running(self.0.keeper())?;
+        let limit = self.hold().options.limits.patience;
+        Ok(match release_share(self.0, limit).await? {
+            true => Release::StillShared,
+            false => Release::Released,
+        })
     }
 }
 
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guard")
-            .field("held", &self.held)
-            .finish_non_exhaustive()
-    }
-}
-
-/// A release that its caller waits for; when the caller goes, it moves to the background.
-struct Releasing<'a> {
-    keeper: &'a Keeper,
-    held: &'a Arc<Held>,
-    begun: Request<()>,
-}
-
-impl Drop for Releasing<'_> {
-    fn drop(&mut self) {
-        if !self.begun.is_over {
-            let begun = std::mem::replace(&mut self.begun, Request::over());
-            self.keeper.push(Work::Release(self.held.clone(), Some(begun)));
-        }
+        f.debug_struct("Guard").field("hold", &self.0).finish_non_exhaustive()
     }
 }

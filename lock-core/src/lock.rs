@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use crate::acquire::options::{AcquireOptions, WaitLimit};
 use crate::acquire::{Acquired, acquire};
 use crate::backend::LockStatus;
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::locker::Locker;
 use crate::name::LockName;
-use crate::plan::{Patience, Plan};
 use crate::reentry::ReentryKey;
 use crate::sync::Arc;
 
@@ -100,7 +100,7 @@ impl Lock {
     /// # Cancel safety
     /// When it is dropped, nothing stays behind: what was sent is undone in the background.
     pub async fn acquire(&self) -> Result<Guard> {
-        self.wait(Patience::Forever).await
+        self.wait(WaitLimit::Forever).await
     }
 
     /// Waits for the lock for at most `limit`, connecting included. A limit of zero is one try, which the server has the
@@ -118,7 +118,7 @@ impl Lock {
     /// # Cancel safety
     /// When it is dropped, nothing stays behind: what was sent is undone in the background.
     pub async fn acquire_within(&self, limit: Duration) -> Result<Guard> {
-        self.wait(Patience::Within(limit)).await
+        self.wait(WaitLimit::Within(limit)).await
     }
 
     /// Takes the lock if it is free; `None` when it is taken.
@@ -130,8 +130,8 @@ impl Lock {
     /// # Cancel safety
     /// When it is dropped, nothing stays behind: what was sent is undone in the background.
     pub async fn try_acquire(&self) -> Result<Option<Guard>> {
-        match acquire(&self.locker, &self.plan()?, Patience::Once).await? {
-            Acquired::Guard(guard) => Ok(Some(guard)),
+        match acquire(self.locker.shared(), &self.options()?, WaitLimit::Once).await? {
+            Acquired::Share(share) => Ok(Some(Guard::new(share))),
             Acquired::Taken => Ok(None),
         }
     }
@@ -147,15 +147,15 @@ impl Lock {
         self.locker.status(self.name.as_ref().map_err(Error::clone)?).await
     }
 
-    async fn wait(&self, patience: Patience) -> Result<Guard> {
-        match acquire(&self.locker, &self.plan()?, patience).await? {
-            Acquired::Guard(guard) => Ok(guard),
+    async fn wait(&self, limit: WaitLimit) -> Result<Guard> {
+        match acquire(self.locker.shared(), &self.options()?, limit).await? {
+            Acquired::Share(share) => Ok(Guard::new(share)),
             Acquired::Taken => Err(Error::new(ErrorKind::Unexpected, "the backend gave up waiting")),
         }
     }
 
-    fn plan(&self) -> Result<Plan> {
-        let plan = Plan {
+    fn options(&self) -> Result<AcquireOptions> {
+        let options = AcquireOptions {
             name: self.name.clone()?,
             ttl: self.ttl,
             label: self.label.clone(),
@@ -164,7 +164,7 @@ impl Lock {
             reentry: self.reentry.clone(),
             limits: self.locker.limits(),
         };
-        plan.check().map_err(|error| error.about(&plan.name))?;
-        Ok(plan)
+        options.check().map_err(|error| error.about(&options.name))?;
+        Ok(options)
     }
 }

@@ -3,17 +3,18 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::acquire::limits::Limits;
+use crate::acquire::shared::Shared;
 use crate::backend::{Capabilities, DistributedLock, LockStatus};
+use crate::background::runner::ensure_running;
 use crate::error::{Error, ErrorKind, Result};
-use crate::keeper::Keeper;
-use crate::limits::Limits;
 use crate::lock::Lock;
 use crate::name::LockName;
-use crate::observe::{self, Asked};
-use crate::queue::Queues;
+use crate::observe::{self, BackendRequest};
 use crate::runtime;
+use crate::server::Server;
+use crate::sync::Arc;
 use crate::sync::time::timeout;
-use crate::sync::{Arc, AtomicBool, Notify, Ordering};
 
 const DEFAULT_TTL: Duration = Duration::from_secs(30);
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -49,28 +50,11 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 /// ```
 #[derive(Clone)]
 pub struct Locker {
-    inner: Arc<Inner>,
+    shared: Arc<Shared>,
     ttl: Duration,
     label: Option<Arc<str>>,
     connect_timeout: Duration,
     hand_overs: u32,
-}
-
-/// What all clones share.
-pub(crate) struct Inner {
-    pub(crate) server: Arc<Server>,
-    pub(crate) keeper: Arc<Keeper>,
-    pub(crate) queues: Arc<Queues>,
-    /// Whether the server has ever answered.
-    pub(crate) reached: AtomicBool,
-    pub(crate) closing: Notify,
-    closed: AtomicBool,
-}
-
-/// What holds share as well, which may outlive all lockers.
-pub(crate) struct Server {
-    pub(crate) backend: Arc<dyn DistributedLock>,
-    pub(crate) capabilities: Capabilities,
 }
 
 impl Locker {
@@ -81,19 +65,8 @@ impl Locker {
 
     /// A locker over a backend that is shared.
     pub fn from_backend(backend: Arc<dyn DistributedLock>) -> Self {
-        let inner = Inner {
-            server: Arc::new(Server {
-                capabilities: backend.capabilities(),
-                backend,
-            }),
-            keeper: Arc::new(Keeper::new()),
-            queues: Arc::default(),
-            reached: AtomicBool::new(false),
-            closing: Notify::new(),
-            closed: AtomicBool::new(false),
-        };
         Self {
-            inner: Arc::new(inner),
+            shared: Arc::new(Shared::new(Server::new(backend))),
             ttl: DEFAULT_TTL,
             label: None,
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
@@ -135,7 +108,7 @@ impl Locker {
 
     /// What the backend promises beyond the minimum.
     pub fn capabilities(&self) -> Capabilities {
-        self.inner.server.capabilities
+        self.shared.server.capabilities
     }
 
     /// Reaches the server, or says why not. Optional: the first acquire does it as well.
@@ -149,11 +122,11 @@ impl Locker {
     /// # Cancel safety
     /// May be dropped at any point.
     pub async fn connect(&self) -> Result<()> {
-        self.inner.check_open()?;
-        self.inner.keeper.check_process()?;
+        self.shared.check_open()?;
+        self.shared.keeper.check_process()?;
         runtime::current()?;
-        self.inner.server.backend.connect().await?;
-        self.inner.reached.store(true, Ordering::Relaxed);
+        self.shared.server.backend.connect().await?;
+        self.shared.server.note_reached();
         Ok(())
     }
 
@@ -171,17 +144,17 @@ impl Locker {
     /// May be dropped at any point.
     pub async fn status(&self, name: impl AsRef<str>) -> Result<LockStatus> {
         let name = LockName::new(name)?;
-        self.inner.keeper.check_process()?;
+        self.shared.keeper.check_process()?;
         runtime::current()?;
-        observe::asked(Asked::Status);
-        let status = timeout(self.connect_timeout, self.inner.server.backend.status(&name))
+        observe::requested(BackendRequest::Status);
+        let status = timeout(self.connect_timeout, self.shared.server.backend.status(&name))
             .await
             .unwrap_or_else(|_| {
                 let message = format!("the lock server did not answer within {:?}", self.connect_timeout);
                 Err(Error::new(ErrorKind::Unavailable, message))
             });
         let status = status.map_err(|error| error.about(&name))?;
-        self.inner.reached.store(true, Ordering::Relaxed);
+        self.shared.server.note_reached();
         Ok(status)
     }
 
@@ -195,55 +168,35 @@ impl Locker {
     /// # Cancel safety
     /// When it is dropped the locker stays shut down.
     pub async fn shutdown(&self) -> Result<()> {
-        self.inner.closed.store(true, Ordering::SeqCst);
-        self.inner.closing.notify_waiters();
-        self.inner.keeper.ensure_running()?;
-        timeout(SHUTDOWN_TIMEOUT, self.inner.keeper.drained())
+        self.shared.close();
+        ensure_running(&self.shared.keeper)?;
+        timeout(SHUTDOWN_TIMEOUT, self.shared.keeper.drained())
             .await
             .map_err(|_| {
-                let pending = self.inner.keeper.pending();
+                let pending = self.shared.keeper.pending();
                 let message =
                     format!("{pending} locks were not given back within {SHUTDOWN_TIMEOUT:?}; they end with their ttl");
                 Error::new(ErrorKind::Unavailable, message)
             })
     }
 
-    pub(crate) fn inner(&self) -> &Arc<Inner> {
-        &self.inner
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     pub(crate) fn limits(&self) -> Limits {
         Limits {
-            capabilities: self.inner.server.capabilities,
+            capabilities: self.shared.server.capabilities,
             patience: self.connect_timeout,
             hand_overs: self.hand_overs,
         }
     }
 }
 
-impl Inner {
-    pub(crate) fn check_open(&self) -> Result<()> {
-        match self.closed.load(Ordering::SeqCst) {
-            true => Err(self.shut_down()),
-            false => Ok(()),
-        }
-    }
-
-    pub(crate) fn shut_down(&self) -> Error {
-        Error::new(ErrorKind::ShutDown, "this locker was shut down")
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.keeper.close();
-    }
-}
-
 impl fmt::Debug for Locker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Locker")
-            .field("backend", &self.inner.server.backend)
+            .field("backend", &self.shared.server.backend)
             .finish_non_exhaustive()
     }
 }

@@ -3,17 +3,13 @@
 
 use tracing::Span;
 
-use crate::acquire::Acquired;
-use crate::backend::HandOver;
-use crate::backend::lease::HoldState;
 use crate::error::{Error, ErrorKind, LostCause, Result};
 use crate::name::LockName;
-use crate::plan::Plan;
 use crate::token::FencingToken;
 
-/// Requests to the server, by what they ask for.
+/// A request to the backend.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Asked {
+pub(crate) enum BackendRequest {
     Acquire,
     Renew,
     Release,
@@ -24,8 +20,8 @@ pub(crate) enum Asked {
 
 /// What came of a renewal.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Renewed {
-    Prolonged,
+pub(crate) enum RenewalOutcome {
+    Renewed,
     Lost,
     Failed,
     Unanswered,
@@ -33,26 +29,15 @@ pub(crate) enum Renewed {
 
 /// What came of a hand-over.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Handed {
+pub(crate) enum HandOverOutcome {
     Granted,
     Yielded,
     Lost,
     Unknown,
 }
 
-impl Handed {
-    pub(crate) fn of(answer: &Result<HandOver>) -> Self {
-        match answer {
-            Ok(HandOver::Granted(..)) => Self::Granted,
-            Ok(HandOver::Yielded) => Self::Yielded,
-            Ok(HandOver::AlreadyLost) => Self::Lost,
-            Err(_) => Self::Unknown,
-        }
-    }
-}
-
-pub(crate) fn acquire_span(plan: &Plan) -> Span {
-    tracing::debug_span!(target: "polylock", "acquire", name = ?plan.name, label = plan.label.as_deref().map(tracing::field::debug))
+pub(crate) fn acquire_span(name: &LockName, label: Option<&str>) -> Span {
+    tracing::debug_span!(target: "polylock", "acquire", ?name, label = label.map(tracing::field::debug))
 }
 
 pub(crate) fn release_span(name: &LockName, token: FencingToken) -> Span {
@@ -68,18 +53,18 @@ pub(crate) fn abandon_span(name: &LockName) -> Span {
 }
 
 /// A request goes out.
-pub(crate) fn asked(what: Asked) {
+pub(crate) fn requested(request: BackendRequest) {
     #[cfg(feature = "metrics")]
-    metrics::counter!("polylock_requests_total", "request" => match what {
-        Asked::Acquire => "acquire",
-        Asked::Renew => "renew",
-        Asked::Release => "release",
-        Asked::HandOver => "hand_over",
-        Asked::Abandon => "abandon",
-        Asked::Status => "status",
+    metrics::counter!("polylock_requests_total", "request" => match request {
+        BackendRequest::Acquire => "acquire",
+        BackendRequest::Renew => "renew",
+        BackendRequest::Release => "release",
+        BackendRequest::HandOver => "hand_over",
+        BackendRequest::Abandon => "abandon",
+        BackendRequest::Status => "status",
     })
     .increment(1);
-    let _ = what;
+    let _ = request;
 }
 
 /// An acquire found the name taken, and waits.
@@ -97,13 +82,13 @@ pub(crate) fn not_undone(name: &LockName, error: &Error) {
     tracing::warn!(target: "polylock", ?name, %error, "an acquire was not undone; what it left ends by itself");
 }
 
-pub(crate) fn renewed(outcome: Renewed) {
+pub(crate) fn renewed(outcome: RenewalOutcome) {
     #[cfg(feature = "metrics")]
     metrics::counter!("polylock_renewals_total", "outcome" => match outcome {
-        Renewed::Prolonged => "renewed",
-        Renewed::Lost => "lost",
-        Renewed::Failed => "failed",
-        Renewed::Unanswered => "unanswered",
+        RenewalOutcome::Renewed => "renewed",
+        RenewalOutcome::Lost => "lost",
+        RenewalOutcome::Failed => "failed",
+        RenewalOutcome::Unanswered => "unanswered",
     })
     .increment(1);
     let _ = outcome;
@@ -111,12 +96,12 @@ pub(crate) fn renewed(outcome: Renewed) {
 
 pub(crate) fn renewal_failed(name: &LockName, error: &Error) {
     tracing::debug!(target: "polylock", ?name, %error, "renewal failed");
-    renewed(Renewed::Failed);
+    renewed(RenewalOutcome::Failed);
 }
 
 pub(crate) fn renewal_unanswered(name: &LockName) {
     tracing::debug!(target: "polylock", ?name, "renewal unanswered");
-    renewed(Renewed::Unanswered);
+    renewed(RenewalOutcome::Unanswered);
 }
 
 pub(crate) fn renewal_panicked(name: &LockName) {
@@ -129,12 +114,12 @@ pub(crate) fn suspected(name: &LockName) {
     metrics::counter!("polylock_suspicions_total").increment(1);
 }
 
-pub(crate) fn handed_over(name: &LockName, outcome: Handed) {
+pub(crate) fn handed_over(name: &LockName, outcome: HandOverOutcome) {
     let outcome = match outcome {
-        Handed::Granted => "granted",
-        Handed::Yielded => "yielded",
-        Handed::Lost => "lost",
-        Handed::Unknown => "unknown",
+        HandOverOutcome::Granted => "granted",
+        HandOverOutcome::Yielded => "yielded",
+        HandOverOutcome::Lost => "lost",
+        HandOverOutcome::Unknown => "unknown",
     };
     tracing::debug!(target: "polylock", ?name, outcome, "hand-over");
     #[cfg(feature = "metrics")]
@@ -154,19 +139,19 @@ pub(crate) fn release_failed(name: &LockName, error: &Error) {
     tracing::debug!(target: "polylock", ?name, %error, "a release in the background failed; the hold ends by itself");
 }
 
-/// Work of the keeper's.
-pub(crate) fn work_panicked() {
+/// In a job of the keeper's.
+pub(crate) fn job_panicked() {
     tracing::error!(target: "polylock", "the backend panicked in the background");
 }
 
 /// How long an acquire takes, and what comes of it.
-pub(crate) struct Waiting {
+pub(crate) struct AcquireTimer {
     #[cfg(feature = "metrics")]
     since: std::time::Instant,
     outcome: &'static str,
 }
 
-impl Waiting {
+impl AcquireTimer {
     pub(crate) fn begin() -> Self {
         Self {
             #[cfg(feature = "metrics")]
@@ -175,13 +160,14 @@ impl Waiting {
         }
     }
 
-    pub(crate) fn ended(&mut self, name: &LockName, result: &Result<Acquired>) {
+    /// With the token; `None` where the lock is taken and that is no error.
+    pub(crate) fn ended(&mut self, name: &LockName, result: Result<Option<FencingToken>, &Error>) {
         self.outcome = match result {
-            Ok(Acquired::Guard(guard)) => {
-                tracing::debug!(target: "polylock", ?name, token = guard.token().as_u64(), "lock acquired");
+            Ok(Some(token)) => {
+                tracing::debug!(target: "polylock", ?name, token = token.as_u64(), "lock acquired");
                 "acquired"
             }
-            Ok(Acquired::Taken) => "busy",
+            Ok(None) => "busy",
             Err(error) => {
                 tracing::debug!(target: "polylock", ?name, %error, "lock not acquired");
                 match error.kind() {
@@ -194,7 +180,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for AcquireTimer {
     fn drop(&mut self) {
         #[cfg(feature = "metrics")]
         metrics::histogram!("polylock_wait_seconds", "outcome" => self.outcome).record(self.since.elapsed());
@@ -204,12 +190,12 @@ impl Drop for Waiting {
 
 /// How long a hold lasts, and how it ends.
 #[derive(Debug)]
-pub(crate) struct Holding {
+pub(crate) struct HoldTimer {
     #[cfg(feature = "metrics")]
     since: std::time::Instant,
 }
 
-impl Holding {
+impl HoldTimer {
     pub(crate) fn begin() -> Self {
         Self {
             #[cfg(feature = "metrics")]
@@ -223,11 +209,7 @@ impl Holding {
         metrics::histogram!("polylock_hold_seconds", "ended" => "released").record(self.since.elapsed());
     }
 
-    pub(crate) fn lost(&self, name: &LockName, token: FencingToken, state: &HoldState) {
-        let cause = match state {
-            HoldState::Lost(lost) => lost.cause(),
-            _ => LostCause::Expired,
-        };
+    pub(crate) fn lost(&self, name: &LockName, token: FencingToken, cause: LostCause) {
         tracing::warn!(target: "polylock", ?name, token = token.as_u64(), %cause, "hold lost");
         #[cfg(feature = "metrics")]
         {

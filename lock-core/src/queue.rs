@@ -1,5 +1,7 @@
 //! The local queue: of this process's callers, one at a time has the turn to ask the server for a name, and with it
 //! the process's place there. The others wait behind it, and cost the server nothing.
+//!
+//! It knows nothing of who waits and of what is held, but what [`Waiter`] tells.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,27 +11,50 @@ use foldhash::fast::RandomState;
 use self::line::Line;
 use crate::backend::AcquireRequest;
 use crate::error::{Error, Result};
-use crate::guard::Guard;
-use crate::held::Held;
 use crate::name::LockName;
-use crate::place::Place;
-use crate::plan::{Patience, Plan};
+use crate::reentry::ReentryKey;
 use crate::sync::oneshot;
 use crate::sync::time::Instant;
 use crate::sync::{Arc, Mutex, Weak};
 
 mod line;
 
-/// The queues of all names of one locker.
-#[derive(Debug, Default)]
-pub(crate) struct Queues(Mutex<HashMap<LockName, Queue, RandomState>>);
+/// A caller in the queue.
+pub(crate) trait Waiter: fmt::Debug + Send + Sized + 'static {
+    /// What the process holds, in which a waiter may share.
+    type Hold: fmt::Debug + Send + Sync;
 
-#[derive(Debug, Default)]
-struct Queue {
+    /// Whether it waits for a name that is taken. One that does not is told as soon as that is known.
+    fn is_patient(&self) -> bool;
+
+    /// Until when it waits; `None` for ever.
+    fn deadline(&self) -> Option<Instant>;
+
+    fn reentry(&self) -> Option<&ReentryKey>;
+
+    /// Whether nobody listens any more.
+    fn is_gone(&self) -> bool;
+
+    /// Gives it the turn, which comes back where nobody listens any more.
+    fn take_turn(self, turn: Turn<Self>) -> Result<(), Turn<Self>>;
+
+    /// The name is taken.
+    fn refuse(self);
+
+    /// Nobody gets it, as whoever had the turn found out for everybody.
+    fn fail(self, error: Error);
+}
+
+/// The queues of all names of one locker.
+#[derive(Debug)]
+pub(crate) struct Queues<W: Waiter>(Mutex<HashMap<LockName, Queue<W>, RandomState>>);
+
+#[derive(Debug)]
+struct Queue<W: Waiter> {
     /// Whether anybody has the turn. A queue without one is kept for the releases under way.
     is_led: bool,
-    progress: Progress,
-    waiting: Line,
+    leader: LeaderState<W::Hold>,
+    line: Line<W>,
     latest: Latest,
     /// The process's place at the server, or the request that is to have it.
     place: Option<AcquireRequest>,
@@ -40,56 +65,25 @@ struct Queue {
     releases: Releases,
 }
 
+/// How far whoever has the turn has come, which decides what a caller that does not wait is told.
+#[derive(Debug)]
+enum LeaderState<H> {
+    /// Asking the server, which has not answered yet.
+    Asking,
+    /// The server said that somebody else has the name, with this label.
+    Refused(Option<Arc<str>>),
+    /// Holding, with this label. Weak, since the hold has the turn.
+    Holding(Weak<H>, Option<Arc<str>>),
+    /// Giving it back: the name is about to be free.
+    Releasing,
+}
+
 /// This process's releases of a name that passed the turn on before they were answered.
 #[derive(Debug, Default)]
 struct Releases {
     unanswered: usize,
     /// Tries that were refused meanwhile, and ask again when all are answered.
     refused: Vec<oneshot::Sender<()>>,
-}
-
-/// How far whoever has the turn has come, which decides what a caller that does not wait is told.
-#[derive(Clone, Debug, Default)]
-pub(crate) enum Progress {
-    /// Asking the server, which has not answered yet.
-    #[default]
-    Asking,
-    /// The server said that somebody else has the name, with this label.
-    Refused(Option<Arc<str>>),
-    /// Holding. Weak, since the hold has the turn.
-    Holding(Weak<Held>),
-    /// Giving it back: the name is about to be free.
-    Releasing,
-}
-
-impl Progress {
-    fn is_busy(&self) -> bool {
-        matches!(self, Self::Refused(_) | Self::Holding(_))
-    }
-}
-
-/// A caller in the queue.
-#[derive(Debug)]
-pub(crate) struct Waiting {
-    pub(crate) plan: Plan,
-    pub(crate) patience: Patience,
-    pub(crate) deadline: Option<Instant>,
-    pub(crate) answer: oneshot::Sender<Answer>,
-}
-
-/// What a caller in the queue is told.
-#[derive(Debug)]
-pub(crate) enum Answer {
-    /// It is your turn.
-    Turn(Turn),
-    /// It is your turn, and here is the process's place, whose first owner has gone.
-    Place(Box<Place>),
-    /// You have it.
-    Guard(Guard),
-    /// The name is taken; for callers that do not wait.
-    Busy,
-    /// Nobody gets it, as whoever had the turn found out for everybody.
-    Failed(Error),
 }
 
 /// What is known of a name when a caller's time is up.
@@ -103,15 +97,23 @@ pub(crate) enum LastWord {
     Nothing,
 }
 
-/// What comes of entering.
-pub(crate) enum Entered {
+/// What entering comes to.
+pub(crate) enum Admission<W: Waiter, R> {
     /// Nobody is before us.
-    Turn(Turn),
-    /// Dropping the receiver leaves the queue. With the count of what was learned of the name until now.
-    Waiting(oneshot::Receiver<Answer>, u64),
-    /// The hold of the same re-entry key, in which we share now.
-    Shared(Arc<Held>),
+    Turn(Turn<W>),
+    /// In the queue, which dropping the receiver leaves. With the count of what was learned of the name until now.
+    Waiting(R, u64),
+    /// The process's hold is shared.
+    Shared,
+    /// The name is taken, and the caller does not wait.
     Busy,
+}
+
+/// A caller that enters.
+pub(crate) struct Entry<'a> {
+    pub(crate) name: &'a LockName,
+    pub(crate) is_patient: bool,
+    pub(crate) deadline: Option<Instant>,
 }
 
 /// Until when somebody waits. It never becomes earlier when a waiter leaves, which costs nobody anything.
@@ -133,58 +135,52 @@ impl Latest {
 }
 
 /// The right to ask the server for a name, and to hold it. Dropping it passes it on.
-pub(crate) struct Turn(Option<(Arc<Queues>, LockName)>);
+pub(crate) struct Turn<W: Waiter>(Option<(Arc<Queues<W>>, LockName)>);
 
 /// A release that goes on although the turn was passed on. Dropped when it is over.
 #[derive(Debug)]
-pub(crate) struct UnansweredRelease {
-    queues: Arc<Queues>,
+pub(crate) struct UnansweredRelease<W: Waiter> {
+    queues: Arc<Queues<W>>,
     name: LockName,
 }
 
-impl Queues {
-    /// The turn at once, a share in the hold of the same re-entry key, or a place in the queue.
+impl<W: Waiter> Default for Queues<W> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<W: Waiter> Queues<W> {
+    /// The turn at once, a share in what the process holds, or a place in the queue, which `wait` makes.
+    ///
+    /// `share` is asked in one step with entering, so that a hold that begins after that lets us in. It may not drop
+    /// what it upgrades: that may be the last that keeps a hold, and its turn comes back here.
     ///
     /// # Errors
-    /// When the hold of the same key is held on other terms.
-    pub(crate) fn enter(
+    /// Those of `share`.
+    pub(crate) fn enter<R>(
         self: &Arc<Self>,
-        plan: &Plan,
-        patience: Patience,
-        deadline: Option<Instant>,
-    ) -> Result<Entered> {
-        // Dropped after the lock: it may be the last that keeps a hold, and its turn comes back here.
-        let held;
+        entry: &Entry<'_>,
+        share: impl FnOnce(&Weak<W::Hold>) -> Result<bool>,
+        wait: impl FnOnce() -> (W, R),
+    ) -> Result<Admission<W, R>> {
         let mut queues = self.0.lock();
-        let queue = queues.entry(plan.name.clone()).or_default();
+        let queue = queues.entry(entry.name.clone()).or_default();
         if !queue.is_led {
-            queue.begin(deadline);
-            return Ok(Entered::Turn(Turn(Some((self.clone(), plan.name.clone())))));
+            queue.begin(entry.deadline);
+            return Ok(Admission::Turn(Turn(Some((self.clone(), entry.name.clone())))));
         }
-        if let (Progress::Holding(holding), true) = (&queue.progress, plan.reentry.is_some()) {
-            held = holding.upgrade();
-            // In one step with entering: a hold that begins after that lets us in.
-            let shared = held
-                .as_ref()
-                .filter(|held| plan.may_share(&held.plan) && held.is_shared());
-            if let Some(held) = shared {
-                plan.check_shared(&held.plan)?;
-                if held.share() {
-                    return Ok(Entered::Shared(held.clone()));
-                }
-            }
+        if let LeaderState::Holding(hold, _) = &queue.leader
+            && share(hold)?
+        {
+            return Ok(Admission::Shared);
         }
-        if queue.progress.is_busy() && !patience.is_patient() {
-            return Ok(Entered::Busy);
+        if queue.leader.is_busy() && !entry.is_patient {
+            return Ok(Admission::Busy);
         }
-        let (sender, receiver) = oneshot::channel();
-        queue.push(Waiting {
-            plan: plan.clone(),
-            patience,
-            deadline,
-            answer: sender,
-        });
-        Ok(Entered::Waiting(receiver, queue.news))
+        let (waiter, receiver) = wait();
+        queue.push(waiter);
+        Ok(Admission::Waiting(receiver, queue.news))
     }
 
     /// The label of whoever has the name, as far as this process knows.
@@ -197,7 +193,6 @@ impl Queues {
 
     /// What is known of the name now, to a caller that came when `news` had been learned of it.
     pub(crate) fn last_word(&self, name: &LockName, news: u64) -> LastWord {
-        let held;
         let queues = self.0.lock();
         let Some(queue) = queues.get(name) else {
             return LastWord::Nothing;
@@ -206,25 +201,21 @@ impl Queues {
         if let Some(error) = unreachable.or_else(|| queue.failure.clone()) {
             return LastWord::Failed(error);
         }
-        match &queue.progress {
-            Progress::Refused(label) => LastWord::Taken(label.clone()),
-            Progress::Holding(holding) => {
-                held = holding.upgrade();
-                LastWord::Taken(held.as_ref().and_then(|held| held.plan.label.clone()))
-            }
+        match &queue.leader {
+            LeaderState::Refused(label) | LeaderState::Holding(_, label) => LastWord::Taken(label.clone()),
             // It went from one to the next meanwhile: the server answers, and others were before us.
-            Progress::Asking | Progress::Releasing if queue.news > news => LastWord::Taken(None),
-            Progress::Asking | Progress::Releasing => LastWord::Nothing,
+            LeaderState::Asking | LeaderState::Releasing if queue.news > news => LastWord::Taken(None),
+            LeaderState::Asking | LeaderState::Releasing => LastWord::Nothing,
         }
     }
 
     /// The next one to have the turn; without one, and without releases under way, the queue is gone.
-    fn pop(&self, name: &LockName) -> Option<Waiting> {
+    fn pop(&self, name: &LockName) -> Option<W> {
         let mut queues = self.0.lock();
         let queue = queues.get_mut(name)?;
-        queue.progress = Progress::Asking;
+        queue.leader = LeaderState::Asking;
         queue.place = None;
-        let next = queue.waiting.pop_front();
+        let next = queue.line.pop_front();
         if next.is_none() {
             queue.is_led = false;
             if queue.releases.unanswered == 0 {
@@ -235,7 +226,28 @@ impl Queues {
     }
 }
 
-impl Queue {
+impl<H> LeaderState<H> {
+    fn is_busy(&self) -> bool {
+        matches!(self, Self::Refused(_) | Self::Holding(..))
+    }
+}
+
+impl<W: Waiter> Default for Queue<W> {
+    fn default() -> Self {
+        Self {
+            is_led: false,
+            leader: LeaderState::Asking,
+            line: Line::default(),
+            latest: Latest::default(),
+            place: None,
+            news: 0,
+            failure: None,
+            releases: Releases::default(),
+        }
+    }
+}
+
+impl<W: Waiter> Queue<W> {
     /// The first one has the turn, and nobody waits.
     fn begin(&mut self, deadline: Option<Instant>) {
         let releases = std::mem::take(&mut self.releases);
@@ -248,28 +260,28 @@ impl Queue {
     }
 
     /// The server said something of the name.
-    fn learned(&mut self, progress: Progress) {
-        self.progress = progress;
+    fn learned(&mut self, leader: LeaderState<W::Hold>) {
+        self.leader = leader;
         self.news += 1;
         self.failure = None;
     }
 
-    fn push(&mut self, waiting: Waiting) {
-        if waiting.patience.is_patient() {
-            self.latest.add(waiting.deadline);
+    fn push(&mut self, waiter: W) {
+        if waiter.is_patient() {
+            self.latest.add(waiter.deadline());
             if let Some(place) = &self.place {
                 place.wait_until(self.latest.deadline());
             }
         }
-        self.waiting.push_back(waiting);
+        self.line.push_back(waiter);
     }
 }
 
-impl Turn {
+impl<W: Waiter> Turn<W> {
     /// The last attempt failed, and the server is asked anew.
     pub(crate) fn attempt_failed(&self, why: &Error) {
         self.change(|queue| {
-            queue.progress = Progress::Asking;
+            queue.leader = LeaderState::Asking;
             queue.failure = Some(why.clone());
         });
     }
@@ -277,13 +289,13 @@ impl Turn {
     /// The name is about to be free.
     pub(crate) fn releasing(&self) {
         self.change(|queue| {
-            queue.progress = Progress::Releasing;
+            queue.leader = LeaderState::Releasing;
             queue.news += 1;
         });
     }
 
     /// Counts a release that is not answered yet, for as long as the value lives: the turn may be passed on before.
-    pub(crate) fn release_goes_on(&self) -> Option<UnansweredRelease> {
+    pub(crate) fn release_goes_on(&self) -> Option<UnansweredRelease<W>> {
         let (queues, name) = self.0.as_ref()?;
         self.change(|queue| queue.releases.unanswered += 1)?;
         Some(UnansweredRelease {
@@ -323,71 +335,67 @@ impl Turn {
     /// The server refused: those who do not wait are told.
     pub(crate) fn refused(&self, holder: Option<Arc<str>>) {
         let impatient = self.change(|queue| {
-            queue.learned(Progress::Refused(holder));
-            queue.waiting.drain_impatient(None)
+            queue.learned(LeaderState::Refused(holder));
+            queue.line.drain_impatient(None)
         });
-        for waiting in impatient.unwrap_or_default() {
-            // Nobody listens any more where it fails.
-            let _ = waiting.answer.send(Answer::Busy);
-        }
+        impatient.unwrap_or_default().into_iter().for_each(W::refuse);
     }
 
     /// The name is held: those who do not wait are to be told, and those with the hold's re-entry key share in it.
-    pub(crate) fn holding(&self, held: &Arc<Held>) -> Vec<Waiting> {
+    pub(crate) fn holding(&self, hold: &Arc<W::Hold>, label: Option<Arc<str>>, key: Option<&ReentryKey>) -> Vec<W> {
         let chosen = self.change(|queue| {
-            queue.learned(Progress::Holding(Arc::downgrade(held)));
+            queue.learned(LeaderState::Holding(Arc::downgrade(hold), label));
             queue.place = None;
-            queue.waiting.drain_impatient(Some(&held.plan))
+            queue.line.drain_impatient(key)
         });
         chosen.unwrap_or_default()
     }
 
     /// Fails everybody in the queue: they would only find out the same, one after the other.
     pub(crate) fn fail_all(&self, error: &Error) {
-        for waiting in self.change(|queue| queue.waiting.drain()).unwrap_or_default() {
-            let _ = waiting.answer.send(Answer::Failed(error.clone()));
+        for waiter in self.change(|queue| queue.line.drain()).unwrap_or_default() {
+            waiter.fail(error.clone());
         }
     }
 
     /// The first in the queue that is still there, out of it.
-    pub(crate) fn next(&self) -> Option<Waiting> {
-        self.change(|queue| queue.waiting.take_first(|_| true))?
+    pub(crate) fn next(&self) -> Option<W> {
+        self.change(|queue| queue.line.take_first(|_| true))?
     }
 
     /// The first that waits, out of the queue, and until when somebody waits.
-    pub(crate) fn next_patient(&self) -> Option<(Waiting, Option<Instant>)> {
+    pub(crate) fn next_patient(&self) -> Option<(W, Option<Instant>)> {
         self.change(|queue| {
-            let next = queue.waiting.take_first(|waiting| waiting.patience.is_patient())?;
+            let next = queue.line.take_first(W::is_patient)?;
             Some((next, queue.latest.deadline()))
         })?
     }
 
     /// Puts it before all others.
-    pub(crate) fn put_first(&self, waiting: Waiting) {
-        self.change(|queue| queue.waiting.push_front(waiting));
+    pub(crate) fn put_first(&self, waiter: W) {
+        self.change(|queue| queue.line.push_front(waiter));
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut Queue) -> T) -> Option<T> {
+    fn change<T>(&self, change: impl FnOnce(&mut Queue<W>) -> T) -> Option<T> {
         let (queues, name) = self.0.as_ref()?;
         queues.0.lock().get_mut(name).map(change)
     }
 }
 
-impl Drop for Turn {
+impl<W: Waiter> Drop for Turn<W> {
     fn drop(&mut self) {
         let Some((queues, name)) = self.0.take() else { return };
-        while let Some(waiting) = queues.pop(&name) {
-            let turn = Turn(Some((queues.clone(), name.clone())));
-            match waiting.answer.send(Answer::Turn(turn)) {
+        while let Some(waiter) = queues.pop(&name) {
+            match waiter.take_turn(Turn(Some((queues.clone(), name.clone())))) {
                 // It has gone, and its turn must not pass itself on as well.
-                Err(Answer::Turn(mut unused)) => drop(unused.0.take()),
-                _ => return,
+                Err(mut unused) => drop(unused.0.take()),
+                Ok(()) => return,
             }
         }
     }
 }
 
-impl Drop for UnansweredRelease {
+impl<W: Waiter> Drop for UnansweredRelease<W> {
     fn drop(&mut self) {
         let mut queues = self.queues.0.lock();
         let Some(queue) = queues.get_mut(&self.name) else {
@@ -406,7 +414,7 @@ impl Drop for UnansweredRelease {
     }
 }
 
-impl fmt::Debug for Turn {
+impl<W: Waiter> fmt::Debug for Turn<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Turn")
             .field(&self.0.as_ref().map(|(_, name)| name))

@@ -1,4 +1,4 @@
-//! Acquiring again what one holds already.
+//! InFlight again what one holds already.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -5,9 +5,7 @@ use std::time::Duration;
 use crate::backend::Lease;
 use crate::backend::lease::{Ended, HoldState};
 use crate::error::Lost;
-use crate::held::Held;
 use crate::name::LockName;
-use crate::sync::Arc;
 use crate::token::FencingToken;
 
 /// Tells other tasks how a hold fares, and keeps nothing alive: neither the hold nor its renewal.
@@ -31,12 +29,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn new(held: &Arc<Held>) -> Self {
-        Self {
-            name: held.plan.name.clone(),
-            token: held.token,
-            lease: held.lease.clone(),
-        }
+    pub(crate) fn new(name: LockName, token: FencingToken, lease: Lease) -> Self {
+        Self { name, token, lease }
     }
 
     /// What is locked.

@@ -6,13 +6,13 @@ use std::task::Waker;
 use std::time::Duration;
 
 use super::rules;
-use crate::clock::Time;
 use crate::error::{Error, ErrorKind, Lost, LostCause, Result};
 use crate::name::LockName;
 use crate::observe;
 use crate::plant::{Plant, is_planted};
 use crate::sync::time::{Instant, sleep_until};
 use crate::sync::{Arc, AtomicBool, Handle, Mutex, MutexGuard, Notify, Ordering};
+use crate::time::LeaseInstant;
 
 /// How long this process may believe in a hold, by its own monotonic clock.
 ///
@@ -54,11 +54,11 @@ struct Shared {
 struct Record {
     phase: Phase,
     /// When the hold's own term ends, once armed.
-    term_end: Option<Time>,
+    term_end: Option<LeaseInstant>,
     /// When what carries the hold ends, where it is carried.
-    carrier_end: Option<Time>,
+    carrier_end: Option<LeaseInstant>,
     /// When the latest request was sent whose answer armed it.
-    armed_from: Option<Time>,
+    armed_from: Option<LeaseInstant>,
     /// The number of the suspicion that no arming has cleared yet.
     suspected: Option<u64>,
     /// Whom to tell of a loss.
@@ -67,7 +67,7 @@ struct Record {
 
 impl Record {
     /// When belief ends.
-    fn end(&self) -> Option<Time> {
+    fn end(&self) -> Option<LeaseInstant> {
         let term_end = self.term_end?;
         Some(
             self.carrier_end
@@ -92,7 +92,7 @@ enum Phase {
 /// The moment just before a request went out, from which the lease that its answer arms is counted.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
-    at: Time,
+    at: LeaseInstant,
     /// How many suspicions there had been: two events may share one reading of the clock.
     suspicions: u64,
 }
@@ -104,7 +104,7 @@ impl Sent {
     /// Now: for a request that is about to go out for several leases at once, such as a session's heartbeat.
     pub fn now() -> Self {
         Self {
-            at: Time::now_or_earlier(),
+            at: LeaseInstant::now_or_earlier(),
             suspicions: SUSPICIONS.load(Ordering::SeqCst),
         }
     }
@@ -189,7 +189,7 @@ impl Lease {
     /// [`ErrorKind::Unavailable`], retryable, when a first answer comes so late that nothing is left of its lease:
     /// the lease stays unarmed, and the same request may be sent again. [`ErrorKind::Lost`] when the lease is over.
     pub fn arm(&self, sent: Sent, ttl: Duration) -> Result<Armed> {
-        let now = Time::now();
+        let now = LeaseInstant::now();
         let mut record = self.lock(now);
         let end = rules::belief_ends(record.term_end, sent.at, ttl, self.0.fixed);
         match record.phase {
@@ -221,7 +221,7 @@ impl Lease {
     /// longer already; with it the belief ends too. For a fixed lease, whose own end no arming moves. Clears a suspicion
     /// that is older than `sent`. Call it before the lease is armed and whenever the session is known to live on.
     pub fn carry(&self, sent: Sent, ttl: Duration) {
-        let mut record = self.lock(Time::now());
+        let mut record = self.lock(LeaseInstant::now());
         if matches!(record.phase, Phase::Unarmed | Phase::Live) {
             record.carrier_end = Some(rules::belief_ends(record.carrier_end, sent.at, ttl, false));
             record.clear_suspicion(sent);
@@ -263,7 +263,7 @@ impl Lease {
 
     /// What is known of the hold now. A lease that was never armed counts as released.
     pub fn state(&self) -> HoldState {
-        let record = self.lock(Time::now());
+        let record = self.lock(LeaseInstant::now());
         match record.phase {
             Phase::Live if record.suspected.is_some() => HoldState::Suspect,
             Phase::Live => HoldState::Held,
@@ -274,7 +274,7 @@ impl Lease {
 
     /// How long the hold may still be believed in; zero when it has ended.
     pub fn valid_for(&self) -> Duration {
-        let now = Time::now();
+        let now = LeaseInstant::now();
         let record = self.lock(now);
         match (record.phase, record.end()) {
             (Phase::Live, Some(end)) => end.saturating_duration_since(now),
@@ -292,7 +292,7 @@ impl Lease {
             tokio::pin!(changed);
             changed.as_mut().enable();
             let end = {
-                let record = self.lock(Time::now());
+                let record = self.lock(LeaseInstant::now());
                 match record.phase {
                     Phase::Released => return Ended::Released,
                     Phase::Lost(cause) => return Ended::Lost(self.lost(cause)),
@@ -316,7 +316,7 @@ impl Lease {
     /// Looks at the clock within a runtime alone, so that a guard may be dropped anywhere.
     pub(crate) fn begin_release(&self) -> bool {
         let mut record = match Handle::try_current() {
-            Ok(_) => self.lock(Time::now()),
+            Ok(_) => self.lock(LeaseInstant::now()),
             Err(_) => self.0.record.lock(),
         };
         if record.phase != Phase::Live {
@@ -353,16 +353,16 @@ impl Lease {
 
     /// When belief ends by the runtime's clock, for whoever keeps a timer.
     pub(crate) fn end(&self) -> Option<Instant> {
-        self.0.record.lock().end().map(Time::by_runtime)
+        self.0.record.lock().end().map(LeaseInstant::by_runtime)
     }
 
     /// When the latest request was sent whose answer armed it, by the runtime's clock.
     pub(crate) fn armed_from(&self) -> Option<Instant> {
-        self.0.record.lock().armed_from.map(Time::by_runtime)
+        self.0.record.lock().armed_from.map(LeaseInstant::by_runtime)
     }
 
     pub(crate) fn is_live(&self) -> bool {
-        self.lock(Time::now()).phase == Phase::Live
+        self.lock(LeaseInstant::now()).phase == Phase::Live
     }
 
     /// Has everybody who waits for the end look at the clock: the timers that they set may be late.
@@ -375,7 +375,7 @@ impl Lease {
     }
 
     /// The record as it stands at `now`: a lease whose end has passed is over, whether anybody saw it or not.
-    fn lock(&self, now: Time) -> MutexGuard<'_, Record> {
+    fn lock(&self, now: LeaseInstant) -> MutexGuard<'_, Record> {
         let mut record = self.0.record.lock();
         if record.end().is_some_and(|end| rules::has_expired(end, now)) {
             match record.phase {

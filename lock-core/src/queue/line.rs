@@ -3,96 +3,104 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::Waiting;
-use crate::plan::Plan;
+use super::Waiter;
 use crate::reentry::ReentryKey;
 
-#[derive(Debug, Default)]
-pub(super) struct Line {
-    waiting: VecDeque<Waiting>,
+#[derive(Debug)]
+pub(super) struct Line<W> {
+    waiters: VecDeque<W>,
     impatient: usize,
     keys: HashMap<ReentryKey, usize>,
 }
 
-impl Line {
-    pub(super) fn push_back(&mut self, waiting: Waiting) {
-        // Those who have gone are skipped in their turn; here they must not make the queue grow.
-        if self.waiting.len() == self.waiting.capacity() {
-            let mut waiting = std::mem::take(self).waiting;
-            waiting.retain(|waiting| !waiting.answer.is_closed());
-            // Room for as many again, or the next one would look at everybody anew.
-            self.waiting.reserve(2 * waiting.len());
-            waiting.into_iter().for_each(|waiting| self.add(waiting));
+impl<W> Default for Line<W> {
+    fn default() -> Self {
+        Self {
+            waiters: VecDeque::new(),
+            impatient: 0,
+            keys: HashMap::new(),
         }
-        self.add(waiting);
+    }
+}
+
+impl<W: Waiter> Line<W> {
+    pub(super) fn push_back(&mut self, waiter: W) {
+        // Those who have gone are skipped in their turn; here they must not make the queue grow.
+        if self.waiters.len() == self.waiters.capacity() {
+            let mut waiters = std::mem::take(self).waiters;
+            waiters.retain(|waiter| !waiter.is_gone());
+            // Room for as many again, or the next one would look at everybody anew.
+            self.waiters.reserve(2 * waiters.len());
+            waiters.into_iter().for_each(|waiter| self.add(waiter));
+        }
+        self.add(waiter);
     }
 
-    pub(super) fn push_front(&mut self, waiting: Waiting) {
-        self.count(&waiting);
-        self.waiting.push_front(waiting);
+    pub(super) fn push_front(&mut self, waiter: W) {
+        self.count(&waiter);
+        self.waiters.push_front(waiter);
     }
 
-    pub(super) fn pop_front(&mut self) -> Option<Waiting> {
-        let first = self.waiting.pop_front()?;
+    pub(super) fn pop_front(&mut self) -> Option<W> {
+        let first = self.waiters.pop_front()?;
         self.discount(&first);
         Some(first)
     }
 
     /// The first of those whom `who` chooses and who are still there, out of the queue.
-    pub(super) fn take_first(&mut self, who: impl Fn(&Waiting) -> bool) -> Option<Waiting> {
-        while self.waiting.front().is_some_and(|waiting| waiting.answer.is_closed()) {
+    pub(super) fn take_first(&mut self, who: impl Fn(&W) -> bool) -> Option<W> {
+        while self.waiters.front().is_some_and(W::is_gone) {
             self.pop_front();
         }
         let first = self
-            .waiting
+            .waiters
             .iter()
-            .position(|waiting| who(waiting) && !waiting.answer.is_closed())?;
-        let first = self.waiting.remove(first)?;
+            .position(|waiter| who(waiter) && !waiter.is_gone())?;
+        let first = self.waiters.remove(first)?;
         self.discount(&first);
         Some(first)
     }
 
-    /// Those who do not wait, out of the queue; and those who may share in what `plan` holds.
-    pub(super) fn drain_impatient(&mut self, plan: Option<&Plan>) -> Vec<Waiting> {
-        let key = plan.and_then(|plan| plan.reentry.as_ref());
+    /// Those who do not wait, out of the queue; and those who have this key.
+    pub(super) fn drain_impatient(&mut self, key: Option<&ReentryKey>) -> Vec<W> {
         if self.impatient == 0 && key.is_none_or(|key| !self.keys.contains_key(key)) {
             return Vec::new();
         }
         let mut chosen = Vec::new();
-        for waiting in std::mem::take(self).waiting {
-            match !waiting.patience.is_patient() || plan.is_some_and(|plan| waiting.plan.may_share(plan)) {
-                true => chosen.push(waiting),
-                false => self.add(waiting),
+        for waiter in std::mem::take(self).waiters {
+            match !waiter.is_patient() || (key.is_some() && waiter.reentry() == key) {
+                true => chosen.push(waiter),
+                false => self.add(waiter),
             }
         }
         chosen
     }
 
     /// Everybody, out of the queue.
-    pub(super) fn drain(&mut self) -> Vec<Waiting> {
-        std::mem::take(self).waiting.into()
+    pub(super) fn drain(&mut self) -> Vec<W> {
+        std::mem::take(self).waiters.into()
     }
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.waiting.len()
+        self.waiters.len()
     }
 
-    fn add(&mut self, waiting: Waiting) {
-        self.count(&waiting);
-        self.waiting.push_back(waiting);
+    fn add(&mut self, waiter: W) {
+        self.count(&waiter);
+        self.waiters.push_back(waiter);
     }
 
-    fn count(&mut self, waiting: &Waiting) {
-        self.impatient += usize::from(!waiting.patience.is_patient());
-        if let Some(key) = &waiting.plan.reentry {
+    fn count(&mut self, waiter: &W) {
+        self.impatient += usize::from(!waiter.is_patient());
+        if let Some(key) = waiter.reentry() {
             *self.keys.entry(key.clone()).or_default() += 1;
         }
     }
 
-    fn discount(&mut self, waiting: &Waiting) {
-        self.impatient -= usize::from(!waiting.patience.is_patient());
-        if let Some(key) = &waiting.plan.reentry
+    fn discount(&mut self, waiter: &W) {
+        self.impatient -= usize::from(!waiter.is_patient());
+        if let Some(key) = waiter.reentry()
             && let Some(count) = self.keys.get_mut(key)
         {
             *count -= 1;

@@ -1,89 +1,144 @@
 use std::time::Duration;
 
 use super::*;
-use crate::backend::Capabilities;
+use crate::backend::{RequestControl, RequestOptions, Terms};
 use crate::error::ErrorKind;
-use crate::limits::Limits;
 
-const ONCE: Patience = Patience::Once;
+#[derive(Debug)]
+enum Told {
+    Turn(Turn<Caller>),
+    Busy,
+    Failed(Error),
+}
+
+#[derive(Debug)]
+struct Caller {
+    is_patient: bool,
+    deadline: Option<Instant>,
+    told: oneshot::Sender<Told>,
+}
+
+impl Waiter for Caller {
+    type Hold = ();
+
+    fn is_patient(&self) -> bool {
+        self.is_patient
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    fn reentry(&self) -> Option<&ReentryKey> {
+        None
+    }
+
+    fn is_gone(&self) -> bool {
+        self.told.is_closed()
+    }
+
+    fn take_turn(self, turn: Turn<Self>) -> Result<(), Turn<Self>> {
+        match self.told.send(Told::Turn(turn)) {
+            Err(Told::Turn(turn)) => Err(turn),
+            _ => Ok(()),
+        }
+    }
+
+    fn refuse(self) {
+        self.told.send(Told::Busy).unwrap();
+    }
+
+    fn fail(self, error: Error) {
+        self.told.send(Told::Failed(error)).unwrap();
+    }
+}
+
+type Entered = Admission<Caller, oneshot::Receiver<Told>>;
 
 fn name() -> LockName {
     LockName::new("a").unwrap()
 }
 
-fn plan() -> Plan {
-    Plan {
-        name: name(),
-        ttl: Duration::from_secs(10),
-        label: None,
-        fixed: false,
-        minimum: None,
-        reentry: None,
-        limits: Limits {
-            capabilities: Capabilities::default(),
-            patience: Duration::from_secs(5),
-            hand_overs: 16,
-        },
-    }
+fn try_enter(queues: &Arc<Queues<Caller>>, is_patient: bool, deadline: Option<Instant>) -> Entered {
+    let name = name();
+    let entry = Entry {
+        name: &name,
+        is_patient,
+        deadline,
+    };
+    let wait = || {
+        let (told, receiver) = oneshot::channel();
+        let caller = Caller {
+            is_patient,
+            deadline,
+            told,
+        };
+        (caller, receiver)
+    };
+    queues.enter(&entry, |_| Ok(false), wait).unwrap()
 }
 
-fn first(queues: &Arc<Queues>) -> Turn {
-    match queues.enter(&plan(), Patience::Forever, None) {
-        Ok(Entered::Turn(turn)) => turn,
+fn first(queues: &Arc<Queues<Caller>>, deadline: Option<Instant>) -> Turn<Caller> {
+    match try_enter(queues, true, deadline) {
+        Admission::Turn(turn) => turn,
         _ => panic!("somebody is there"),
     }
 }
 
-fn enter(queues: &Arc<Queues>, patience: Patience, deadline: Option<Instant>) -> oneshot::Receiver<Answer> {
-    match queues.enter(&plan(), patience, deadline) {
-        Ok(Entered::Waiting(receiver, _)) => receiver,
+fn enter(queues: &Arc<Queues<Caller>>, is_patient: bool, deadline: Option<Instant>) -> oneshot::Receiver<Told> {
+    match try_enter(queues, is_patient, deadline) {
+        Admission::Waiting(receiver, _) => receiver,
         _ => panic!("nobody has the turn, or all is known"),
     }
 }
 
-fn wait(queues: &Arc<Queues>) -> oneshot::Receiver<Answer> {
-    enter(queues, Patience::Forever, None)
+fn wait(queues: &Arc<Queues<Caller>>) -> oneshot::Receiver<Told> {
+    enter(queues, true, None)
 }
 
-fn is_idle(receiver: &mut oneshot::Receiver<Answer>) -> bool {
+fn is_idle<T>(receiver: &mut oneshot::Receiver<T>) -> bool {
     matches!(receiver.try_recv(), Err(oneshot::error::TryRecvError::Empty))
+}
+
+fn request(deadline: Duration) -> (AcquireRequest, RequestControl) {
+    RequestOptions::new(name(), Terms::new(Duration::from_secs(10)).time_left(deadline)).start()
 }
 
 #[test]
 fn the_turn_goes_round_in_order_and_skips_those_who_left() {
     let queues = Arc::new(Queues::default());
-    let turn = first(&queues);
+    let turn = first(&queues, None);
     let (left, mut second, mut third) = (wait(&queues), wait(&queues), wait(&queues));
     drop(left);
     drop(turn);
     assert!(is_idle(&mut third));
-    let Ok(Answer::Turn(turn)) = second.try_recv() else {
+    let Ok(Told::Turn(turn)) = second.try_recv() else {
         panic!("the second one is next")
     };
     drop(turn);
     // Sent, but never taken: it passes itself on when the receiver is dropped.
     let mut fourth = wait(&queues);
     drop(third);
-    assert!(matches!(fourth.try_recv(), Ok(Answer::Turn(_))));
+    assert!(matches!(fourth.try_recv(), Ok(Told::Turn(_))));
     assert!(queues.0.lock().is_empty(), "nothing stays behind");
 }
 
 #[test]
 fn who_does_not_wait_learns_only_what_is_known() {
     let queues = Arc::new(Queues::default());
-    let turn = first(&queues);
-    let mut asking = enter(&queues, ONCE, None);
+    let turn = first(&queues, None);
+    let mut asking = enter(&queues, false, None);
     assert!(is_idle(&mut asking));
     turn.refused(Some("elsewhere".into()));
-    assert!(matches!(asking.try_recv(), Ok(Answer::Busy)));
+    assert!(matches!(asking.try_recv(), Ok(Told::Busy)));
     assert_eq!(queues.holder(&name()).as_deref(), Some("elsewhere"));
-    assert!(matches!(queues.enter(&plan(), ONCE, None), Ok(Entered::Busy)));
+    assert!(matches!(try_enter(&queues, false, None), Admission::Busy));
 
     turn.releasing();
-    let mut behind = enter(&queues, ONCE, None);
+    let mut behind = enter(&queues, false, None);
     assert!(is_idle(&mut behind), "the name is about to be free");
     drop(turn);
-    assert!(matches!(behind.try_recv(), Ok(Answer::Turn(_))));
+    assert!(matches!(behind.try_recv(), Ok(Told::Turn(_))));
 }
 
 #[tokio::test(start_paused = true)]
@@ -91,43 +146,85 @@ async fn the_place_waits_as_long_as_anybody() {
     let queues = Arc::new(Queues::default());
     let now = Instant::now();
     let second = Duration::from_secs(1);
-    let patience = Patience::Within(second);
-    let Ok(Entered::Turn(turn)) = queues.enter(&plan(), patience, Some(now + second)) else {
-        panic!("nobody is there")
-    };
-    let (place, _control) = plan().request(patience, Some(now + second));
-    let _longer = enter(&queues, patience, Some(now + second * 3));
+    let turn = first(&queues, Some(now + second));
+    let (place, _control) = request(second);
+    let _longer = enter(&queues, true, Some(now + second * 3));
     turn.shares(&place);
     assert_eq!(place.time_left(), Some(second * 3), "whoever came before");
     turn.refused(None);
-    let _longest = enter(&queues, patience, Some(now + second * 5));
-    enter_busy(&queues, Some(now + second * 9));
+    let _longest = enter(&queues, true, Some(now + second * 5));
+    let busy = try_enter(&queues, false, Some(now + second * 9));
+    assert!(matches!(busy, Admission::Busy));
     assert_eq!(place.time_left(), Some(second * 5), "and after it");
     let _forever = wait(&queues);
     assert_eq!(place.time_left(), None);
-    let (waiting, deadline) = turn.next_patient().unwrap();
-    assert_eq!((waiting.deadline, deadline), (Some(now + second * 3), None));
-}
-
-fn enter_busy(queues: &Arc<Queues>, deadline: Option<Instant>) {
-    assert!(matches!(queues.enter(&plan(), ONCE, deadline), Ok(Entered::Busy)));
+    let (waiter, deadline) = turn.next_patient().unwrap();
+    assert_eq!((waiter.deadline, deadline), (Some(now + second * 3), None));
 }
 
 #[test]
 fn one_failure_is_everybodys() {
     let queues = Arc::new(Queues::default());
-    let turn = first(&queues);
+    let turn = first(&queues, None);
     let mut second = wait(&queues);
     turn.fail_all(&Error::new(ErrorKind::Unavailable, "no server"));
-    assert!(matches!(second.try_recv(), Ok(Answer::Failed(error)) if error.kind() == ErrorKind::Unavailable));
+    assert!(matches!(second.try_recv(), Ok(Told::Failed(error)) if error.kind() == ErrorKind::Unavailable));
 }
 
 #[test]
 fn those_who_left_do_not_pile_up() {
     let queues = Arc::new(Queues::default());
-    let _turn = first(&queues);
+    let _turn = first(&queues, None);
     for _ in 0..1000 {
         drop(wait(&queues));
     }
-    assert!(queues.0.lock()[&name()].waiting.len() <= 16);
+    assert!(queues.0.lock()[&name()].line.len() <= 16);
+}
+
+#[test]
+fn the_last_word_is_the_latest() {
+    let queues = Arc::new(Queues::default());
+    let word = |news| queues.last_word(&name(), news);
+    assert!(matches!(word(0), LastWord::Nothing));
+    let turn = first(&queues, None);
+    assert!(matches!(word(0), LastWord::Nothing));
+    turn.attempt_failed(&Error::new(ErrorKind::Unavailable, "no server"));
+    assert!(matches!(word(0), LastWord::Failed(_)));
+    turn.refused(Some("elsewhere".into()));
+    assert!(matches!(word(0), LastWord::Taken(Some(_))));
+    turn.holding(&Arc::new(()), None, None);
+    assert!(matches!(word(0), LastWord::Taken(None)));
+    turn.releasing();
+    // One more thing was learned than the caller knew, or nothing more.
+    assert!(matches!(word(2), LastWord::Taken(None)));
+    assert!(matches!(word(3), LastWord::Nothing));
+    let (place, _control) = request(Duration::from_secs(1));
+    turn.shares(&place);
+    place.note_unreachable(Error::new(ErrorKind::Unavailable, "the line is cut"));
+    assert!(matches!(word(2), LastWord::Failed(_)));
+}
+
+#[test]
+fn a_release_under_way_keeps_the_queue_and_wakes_the_refused() {
+    let queues = Arc::new(Queues::default());
+    let turn = first(&queues, None);
+    let release = turn.release_goes_on();
+    drop(turn);
+    let next = first(&queues, None);
+    assert!(next.may_overtake_release());
+    let mut answered = next.releases_answered();
+    assert!(is_idle(&mut answered));
+    drop(release);
+    assert!(!is_idle(&mut answered) && !next.may_overtake_release());
+    assert!(!is_idle(&mut next.releases_answered()), "at once");
+    drop(next);
+    assert!(queues.0.lock().is_empty(), "nothing stays behind");
+    let (turn, release) = {
+        let turn = first(&queues, None);
+        let release = turn.release_goes_on();
+        (turn, release)
+    };
+    drop(turn);
+    drop(release);
+    assert!(queues.0.lock().is_empty(), "nothing stays behind");
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::clock::tests::suspend;
+use crate::time::tests::suspend;
 
 const TTL: Duration = Duration::from_secs(10);
 

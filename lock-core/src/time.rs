@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use crate::backend::rules::Moment;
-use crate::sync::time::Instant;
+use crate::sync::time::{Instant, sleep_until};
 
 /// A moment of a lease's time.
 ///
 /// The clocks of std and tokio stand still while a machine is suspended, and the server's goes on. Two such moments lie
 /// as far apart here as they do there. On tokio's paused time they are exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Time(Instant);
+pub(crate) struct LeaseInstant(Instant);
 
-impl Time {
+impl LeaseInstant {
     /// Now, whatever has become of the machine until now.
     pub(crate) fn now() -> Self {
         let now = Instant::now();
@@ -34,17 +34,25 @@ impl Time {
     }
 }
 
-impl Moment for Time {
+impl Moment for LeaseInstant {
     fn after(self, time: Duration) -> Option<Self> {
         self.0.checked_add(time).map(Self)
     }
 }
 
+/// For ever, without a time.
+pub(crate) async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Notices that the machine was suspended: timers stood still meanwhile and fire too late.
 #[derive(Debug, Default)]
-pub(crate) struct Lookout(Option<Duration>);
+pub(crate) struct SuspendDetector(Option<Duration>);
 
-impl Lookout {
+impl SuspendDetector {
     /// Whether it was, since this was last asked.
     pub(crate) fn was_suspended(&mut self) -> bool {
         let suspended = suspended(Instant::now());

@@ -9,33 +9,52 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, FutureExt, poll_fn};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use super::{Keeper, Look};
-use crate::held::{Held, RenewalPlan};
-use crate::observe;
+use super::job::Job;
+use super::keeper::{Keeper, Look, Runner};
+use super::schedule::{Care, ScheduledHold};
+use crate::error::{Error, ErrorKind, Result};
+use crate::sync::Arc;
 use crate::sync::time::{Instant, sleep};
-use crate::sync::{Arc, Notify, RuntimeId};
-use crate::work::{Work, until};
+use crate::time::until;
+use crate::{observe, runtime};
 
-/// While there are others, the runner in charge looks what is due at least this often.
-pub(super) const LONGEST_ROUND: Duration = Duration::from_millis(250);
 /// If the runner in charge has not looked for this long, nobody drives its runtime.
 const WATCH: Duration = Duration::from_millis(750);
 
-#[derive(Debug)]
-pub(super) struct Runner {
-    pub(super) number: usize,
-    pub(super) runtime: RuntimeId,
-    pub(super) wake: Notify,
+/// Sees to it that the keeper has a runner on this runtime.
+///
+/// # Errors
+/// Outside a runtime, on one that is shutting down, and in another process than that of the keeper's making.
+pub(crate) fn ensure_running(keeper: &Arc<Keeper>) -> Result<()> {
+    keeper.check_process()?;
+    let runtime = runtime::current()?;
+    let Some(runner) = keeper.enlist(runtime.id()) else {
+        return Ok(());
+    };
+    let number = runner.number;
+    let running = Running {
+        keeper: keeper.clone(),
+        runner,
+    };
+    runtime.spawn(running.run());
+    // A runtime that is shutting down drops the task at once.
+    match keeper.has_runner(number) {
+        true => Ok(()),
+        false => {
+            let message = "the tokio runtime is shutting down: acquire and release before it does";
+            Err(Error::new(ErrorKind::Unavailable, message).not_executed())
+        }
+    }
 }
 
 /// The task is alive as long as this is: a runtime that goes drops it.
-pub(super) struct Running {
-    pub(super) keeper: Arc<Keeper>,
-    pub(super) runner: Arc<Runner>,
+struct Running {
+    keeper: Arc<Keeper>,
+    runner: Arc<Runner>,
 }
 
 impl Running {
-    pub(super) async fn run(self) {
+    async fn run(self) {
         let number = self.runner.number;
         while !self.keeper.is_finished() {
             match self.keeper.is_in_charge(number) {
@@ -49,7 +68,7 @@ impl Running {
     async fn serve(&self) {
         let (keeper, number) = (&self.keeper, self.runner.number);
         keeper.resume(number);
-        let mut serving = pin!(self.look_after());
+        let mut serving = pin!(self.do_what_is_due());
         // Looked at before each poll: a runtime that was not driven for a while must not go on with what another runner
         // has taken over, nor a forked process with what its parent does.
         poll_fn(|context| match keeper.is_in_charge(number) && !keeper.has_forked() {
@@ -59,41 +78,36 @@ impl Running {
         .await;
     }
 
-    async fn look_after(&self) {
+    async fn do_what_is_due(&self) {
         let (keeper, number) = (&self.keeper, self.runner.number);
-        let mut renewals: FuturesUnordered<BoxFuture<'static, (Arc<Held>, Instant)>> = FuturesUnordered::new();
-        let mut under_way: FuturesUnordered<BoxFuture<'static, u64>> = FuturesUnordered::new();
+        let mut renewals: FuturesUnordered<BoxFuture<'static, Renewed>> = FuturesUnordered::new();
+        let mut jobs: FuturesUnordered<BoxFuture<'static, u64>> = FuturesUnordered::new();
         loop {
             let due = keeper.due();
             drop(due.stale);
-            for held in due.holds {
-                if due.resumed {
-                    held.lease.look_again();
-                }
-                if !held.lease.is_live() {
+            for hold in due.holds {
+                let Some(Care { next, renewal }) = hold.clone().look_after(number, due.resumed) else {
                     continue; // its lease has just told us
-                }
+                };
                 // Until the renewal says when: should it die with its runtime, it is made anew.
-                keeper.schedule(&held, held.due_after(Instant::now()));
-                if held.renewal == RenewalPlan::PerHold && !held.is_renewed_by(number) {
-                    renewals.push(Box::pin(renew(held, number)));
+                keeper.schedule(&hold, next);
+                if let Some(renewal) = renewal {
+                    renewals.push(Box::pin(renew(hold, renewal, number)));
                 }
             }
-            for held in due.lost {
-                held.stop_renewal();
-                held.releasing();
-                held.holding.lost(&held.plan.name, held.token, &held.lease.state());
+            for hold in due.lost {
+                hold.end_lost();
             }
-            for (job, work) in due.work {
-                under_way.push(Box::pin(finish(job, work)));
+            for (number, job) in due.jobs {
+                jobs.push(Box::pin(finish(number, job)));
             }
-            if due.finished && renewals.is_empty() && under_way.is_empty() {
+            if due.finished && renewals.is_empty() && jobs.is_empty() {
                 return;
             }
             tokio::select! {
                 biased;
-                Some((held, next)) = renewals.next() => keeper.schedule(&held, next),
-                Some(job) = under_way.next() => keeper.done(job),
+                Some((hold, next)) = renewals.next() => keeper.schedule(&hold, next),
+                Some(number) = jobs.next() => keeper.done(number),
                 () = self.runner.wake.notified() => {}
                 () = until(due.next) => {}
             }
@@ -126,20 +140,22 @@ impl Drop for Running {
     }
 }
 
-async fn renew(held: Arc<Held>, runner: usize) -> (Arc<Held>, Instant) {
-    let next = AssertUnwindSafe(held.clone().renew(runner)).catch_unwind().await;
-    let next = next.unwrap_or_else(|_| {
-        observe::renewal_panicked(&held.plan.name);
-        held.begin_renewing(runner);
-        held.lease.suspect();
-        held.due_after(Instant::now())
-    });
-    (held, next)
+/// A hold, and when to look after it again.
+type Renewed = (Arc<dyn ScheduledHold>, Instant);
+
+async fn renew(hold: Arc<dyn ScheduledHold>, renewal: BoxFuture<'static, Instant>, runner: usize) -> Renewed {
+    let next = AssertUnwindSafe(renewal).catch_unwind().await;
+    let next = next.unwrap_or_else(|_| hold.renewal_panicked(runner));
+    (hold, next)
 }
 
-async fn finish(job: u64, work: Work) -> u64 {
-    if AssertUnwindSafe(work.finish()).catch_unwind().await.is_err() {
-        observe::work_panicked();
+async fn finish(number: u64, job: Box<dyn Job>) -> u64 {
+    if AssertUnwindSafe(async { job.run().await })
+        .catch_unwind()
+        .await
+        .is_err()
+    {
+        observe::job_panicked();
     }
-    job
+    number
 }

@@ -29,21 +29,21 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 #[tokio::test(start_paused = true)]
 async fn paused_time_is_exact_and_suspended_time_is_added() {
-    let start = Time::now();
-    assert_eq!(Time::now(), start);
+    let start = LeaseInstant::now();
+    assert_eq!(LeaseInstant::now(), start);
     tokio::time::advance(HOUR).await;
-    assert_eq!(Time::now().saturating_duration_since(start), HOUR);
+    assert_eq!(LeaseInstant::now().saturating_duration_since(start), HOUR);
     suspend(HOUR);
-    assert_eq!(Time::now().saturating_duration_since(start), 2 * HOUR);
+    assert_eq!(LeaseInstant::now().saturating_duration_since(start), 2 * HOUR);
 }
 
 #[tokio::test(start_paused = true)]
 async fn early_until_somebody_looks() {
-    let start = Time::now();
+    let start = LeaseInstant::now();
     suspend(HOUR);
-    assert_eq!(Time::now_or_earlier(), start);
-    let now = Time::now();
-    assert_eq!(Time::now_or_earlier(), now);
+    assert_eq!(LeaseInstant::now_or_earlier(), start);
+    let now = LeaseInstant::now();
+    assert_eq!(LeaseInstant::now_or_earlier(), now);
     assert_eq!(start.by_runtime(), Instant::now() - HOUR);
     assert_eq!(now.by_runtime(), Instant::now());
 }

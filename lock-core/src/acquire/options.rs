@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use super::limits::Limits;
 use crate::backend::{AcquireRequest, RequestControl, RequestOptions, Terms, Wait};
 use crate::error::{Error, ErrorKind, Result};
-use crate::limits::Limits;
 use crate::name::LockName;
 use crate::reentry::ReentryKey;
 use crate::sync::Arc;
@@ -12,7 +12,7 @@ use crate::sync::time::Instant;
 
 /// What an acquire asks for, checked against what the backend can do.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct AcquireOptions {
     pub(crate) name: LockName,
     pub(crate) ttl: Duration,
     pub(crate) label: Option<Arc<str>>,
@@ -24,7 +24,7 @@ pub(crate) struct Plan {
 
 /// How long an acquire waits for a name that is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
+pub(crate) enum WaitLimit {
     /// Not at all, and that it is taken is no error.
     Once,
     /// So long; zero is one try, and a name that is taken is a timeout.
@@ -32,7 +32,7 @@ pub(crate) enum Patience {
     Forever,
 }
 
-impl Patience {
+impl WaitLimit {
     pub(crate) fn is_patient(self) -> bool {
         match self {
             Self::Once => false,
@@ -42,7 +42,7 @@ impl Patience {
     }
 }
 
-impl Plan {
+impl AcquireOptions {
     pub(crate) fn check(&self) -> Result<()> {
         self.limits.check_ttl(self.ttl)?;
         if let Some(label) = &self.label {
@@ -58,11 +58,11 @@ impl Plan {
     }
 
     /// How long the acquire may take in all: a single try, as long as a server may take to answer.
-    pub(crate) fn time_limit(&self, patience: Patience) -> Option<Duration> {
-        match patience {
-            Patience::Within(limit) if patience.is_patient() => Some(limit),
-            Patience::Once | Patience::Within(_) => Some(self.limits.patience),
-            Patience::Forever => None,
+    pub(crate) fn time_limit(&self, wait: WaitLimit) -> Option<Duration> {
+        match wait {
+            WaitLimit::Within(limit) if wait.is_patient() => Some(limit),
+            WaitLimit::Once | WaitLimit::Within(_) => Some(self.limits.patience),
+            WaitLimit::Forever => None,
         }
     }
 
@@ -81,12 +81,24 @@ impl Plan {
     }
 
     /// A request of its own: patient ones are places that other waiters may share.
-    pub(crate) fn request(&self, patience: Patience, deadline: Option<Instant>) -> (AcquireRequest, RequestControl) {
-        let wait = if patience.is_patient() { Wait::Until } else { Wait::No };
+    pub(crate) fn request(&self, wait: WaitLimit, deadline: Option<Instant>) -> (AcquireRequest, RequestControl) {
+        let wait = if wait.is_patient() { Wait::Until } else { Wait::No };
         RequestOptions::new(self.name.clone(), self.terms(deadline))
             .wait(wait)
             .fixed(self.fixed)
             .start()
+    }
+
+    /// The same for a hold that nobody has had: no minimum has begun, and passing it on is no hand-over to somebody else.
+    pub(crate) fn unused(&self) -> Self {
+        Self {
+            minimum: None,
+            limits: Limits {
+                hand_overs: u32::MAX,
+                ..self.limits
+            },
+            ..self.clone()
+        }
     }
 
     /// Whether this may share the hold of `held`.

@@ -1,0 +1,409 @@
+//! The process's place at the server: a request that the waiters of a name share, one after the other driving it.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use super::options::{AcquireOptions, WaitLimit};
+use crate::backend::{AcquireRequest, Attempt, Busy, Hold, RequestControl};
+use crate::background::call::BackendCall;
+use crate::background::keeper::Keeper;
+use crate::background::undo::UndoJob;
+use crate::error::{Error, ErrorKind, Result};
+use crate::hold::{ActiveHold, Grant, Share, Successor};
+use crate::observe::{self, BackendRequest};
+use crate::plant::{Plant, is_planted};
+use crate::queue::{LastWord, Turn, Waiter};
+use crate::reentry::ReentryKey;
+use crate::server::Server;
+use crate::sync::time::Instant;
+use crate::sync::{Arc, oneshot};
+
+/// Somebody who acquires, in the local queue.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    pub(crate) options: AcquireOptions,
+    pub(crate) wait: WaitLimit,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) wakeup: oneshot::Sender<Wakeup>,
+}
+
+/// What a caller in the queue is told.
+#[derive(Debug)]
+pub(crate) enum Wakeup {
+    /// It is your turn.
+    Turn(Turn<Caller>),
+    /// It is your turn, and here is the process's place, whose first owner has gone.
+    Place(Box<PendingAcquire>),
+    /// You have it.
+    Share(Share<Caller>),
+    /// The name is taken; for callers that do not wait.
+    Busy,
+    /// Nobody gets it, as whoever had the turn found out for everybody.
+    Failed(Error),
+}
+
+impl Waiter for Caller {
+    type Hold = ActiveHold<Self>;
+
+    fn is_patient(&self) -> bool {
+        self.wait.is_patient()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    fn reentry(&self) -> Option<&ReentryKey> {
+        self.options.reentry.as_ref()
+    }
+
+    fn is_gone(&self) -> bool {
+        self.wakeup.is_closed()
+    }
+
+    fn take_turn(self, turn: Turn<Self>) -> Result<(), Turn<Self>> {
+        match self.wakeup.send(Wakeup::Turn(turn)) {
+            Err(Wakeup::Turn(turn)) => Err(turn),
+            _ => Ok(()),
+        }
+    }
+
+    fn refuse(self) {
+        // Nobody listens any more where it fails.
+        let _ = self.wakeup.send(Wakeup::Busy);
+    }
+
+    fn fail(self, error: Error) {
+        let _ = self.wakeup.send(Wakeup::Failed(error));
+    }
+}
+
+impl Successor for Caller {
+    fn options(&self) -> &AcquireOptions {
+        &self.options
+    }
+
+    fn request(&self) -> (AcquireRequest, RequestControl) {
+        self.options.request(self.wait, self.deadline)
+    }
+
+    fn take_share(self, share: Share<Self>) -> Result<(), Share<Self>> {
+        match self.wakeup.send(Wakeup::Share(share)) {
+            Err(Wakeup::Share(share)) => Err(share),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// An acquire at the server. Dropped before it came to something, it is the next local waiter's, as it is: under way,
+/// with its holder id and its place in the server's queue. Without one it is undone in the background.
+pub(crate) struct PendingAcquire {
+    server: Arc<Server>,
+    keeper: Arc<Keeper>,
+    request: AcquireRequest,
+    /// `None` only in a place that was passed on.
+    control: Option<RequestControl>,
+    under_way: Option<BackendCall<Attempt>>,
+    /// `None` once there is nothing to undo.
+    turn: Option<Turn<Caller>>,
+    state: AtServer,
+    /// Whether the next waiter may have it: it waits, and nothing final was said of it.
+    can_pass: bool,
+}
+
+/// What the server may have of an acquire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AtServer {
+    /// Nothing: it was not asked, or what it answered left nothing behind.
+    Nothing,
+    /// It was asked, and what it made of that is not known.
+    Unanswered {
+        /// Whether the server's last word was that the name is taken.
+        taken: bool,
+        /// Whether it may have granted on other terms than those of now.
+        other_terms: bool,
+    },
+    /// It refused, and there may be a place in its queue.
+    Refused,
+}
+
+impl AtServer {
+    /// It is asked, on terms that changed or not since it was asked last.
+    fn asked(self, terms_changed: bool) -> Self {
+        match self {
+            Self::Nothing => Self::Unanswered {
+                taken: false,
+                other_terms: false,
+            },
+            Self::Refused => Self::Unanswered {
+                taken: true,
+                other_terms: false,
+            },
+            Self::Unanswered { taken, other_terms } => Self::Unanswered {
+                taken,
+                other_terms: other_terms || terms_changed,
+            },
+        }
+    }
+
+    /// The server said, while it goes on waiting, that the name is taken; or that is not known any more.
+    fn noted(self, taken: bool) -> Self {
+        match self {
+            Self::Unanswered { other_terms, .. } => Self::Unanswered { taken, other_terms },
+            Self::Nothing | Self::Refused => self,
+        }
+    }
+
+    fn is_taken(self) -> bool {
+        matches!(self, Self::Unanswered { taken: true, .. } | Self::Refused)
+    }
+}
+
+/// What the server granted.
+pub(crate) struct Granted {
+    pub(crate) grant: Grant,
+    pub(crate) turn: Turn<Caller>,
+    pub(crate) is_fixed: bool,
+    /// Whether it is known to be on the terms of now.
+    pub(crate) as_asked: bool,
+}
+
+impl PendingAcquire {
+    pub(crate) fn start(
+        (server, keeper): (&Arc<Server>, &Arc<Keeper>),
+        options: &AcquireOptions,
+        (wait, deadline): (WaitLimit, Option<Instant>),
+        turn: Turn<Caller>,
+    ) -> Self {
+        let (request, control) = options.request(wait, deadline);
+        if wait.is_patient() {
+            // From the start: who comes later may wait for longer, connecting included.
+            turn.shares(&request);
+        }
+        Self {
+            server: server.clone(),
+            keeper: keeper.clone(),
+            request,
+            control: Some(control),
+            under_way: None,
+            turn: Some(turn),
+            state: AtServer::Nothing,
+            can_pass: wait.is_patient(),
+        }
+    }
+
+    /// Another one for the same waiter; this one is undone.
+    pub(crate) fn anew(&mut self, options: &AcquireOptions, wait: (WaitLimit, Option<Instant>)) {
+        if let Some(turn) = self.turn.take() {
+            let (server, keeper) = (self.server.clone(), self.keeper.clone());
+            *self = Self::start((&server, &keeper), options, wait, turn);
+        }
+    }
+
+    /// Asks the server, or goes on waiting for its answer.
+    pub(crate) async fn attempt(&mut self) -> Result<Attempt> {
+        // One that began on another runtime would not wake if nobody drives that, and would panic if it has gone.
+        if !self.under_way.as_ref().is_some_and(BackendCall::is_here) {
+            self.ask();
+        }
+        if !self.state.is_taken() {
+            let request = self.request.clone();
+            tokio::select! {
+                biased;
+                answer = poll_fn(|context| self.poll_attempt(context)) => return answer,
+                () = request.noted_busy() => self.note_taken(self.state.noted(true)),
+            }
+        }
+        poll_fn(|context| self.poll_attempt(context)).await
+    }
+
+    fn ask(&mut self) {
+        self.state = self.state.asked(!self.request.was_read_as_it_stands());
+        let (backend, request) = (self.server.backend.clone(), self.request.clone());
+        // A future of its own, so that it can go on when its caller has gone.
+        self.under_way = Some(BackendCall::new(async move {
+            observe::requested(BackendRequest::Acquire);
+            backend.acquire(&request).await
+        }));
+    }
+
+    fn poll_attempt(&mut self, context: &mut Context<'_>) -> Poll<Result<Attempt>> {
+        let Some(under_way) = &mut self.under_way else {
+            return Poll::Pending;
+        };
+        let answer = under_way.poll(context);
+        if answer.is_ready() {
+            self.under_way = None;
+        }
+        answer
+    }
+
+    fn note_taken(&mut self, state: AtServer) {
+        if !self.state.is_taken() {
+            observe::contended(self.request.name(), self.holder().as_deref());
+        }
+        self.state = state;
+        self.server.note_reached();
+        if let Some(turn) = &self.turn {
+            turn.refused(self.holder());
+        }
+    }
+
+    /// Who has the name, as the server said last.
+    pub(crate) fn holder(&self) -> Option<Arc<str>> {
+        self.request.last_busy().and_then(|busy| busy.holder)
+    }
+
+    /// What is known of the name, to a caller that came when `news` had been learned of it.
+    pub(crate) fn last_word(&self, last_error: Option<Error>, news: u64) -> LastWord {
+        match self.request.unreachable().or(last_error) {
+            Some(error) => LastWord::Failed(error),
+            None if self.state.is_taken() => LastWord::Taken(self.holder()),
+            // It went from one to the next in this process meanwhile: the server answers.
+            None if self.turn.as_ref().is_some_and(|turn| turn.has_news_since(news)) => LastWord::Taken(None),
+            None => LastWord::Nothing,
+        }
+    }
+
+    /// Whether the server was there once. A connection that was cut before the first answer counts.
+    pub(crate) fn was_reached(&self) -> bool {
+        if self.request.was_connected() {
+            self.server.note_reached();
+        }
+        self.server.was_reached()
+    }
+
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.request.is_given_up()
+    }
+
+    /// The server refused.
+    pub(crate) fn refused(&mut self, busy: Busy) {
+        self.request.note_busy(busy);
+        self.note_taken(AtServer::Refused);
+    }
+
+    /// What the server said before may not be true any more.
+    pub(crate) fn attempt_failed(&mut self, why: &Error) {
+        self.request.forget_busy();
+        self.state = self.state.noted(false);
+        if let Some(turn) = &self.turn {
+            turn.attempt_failed(why);
+        }
+    }
+
+    /// Nothing stays behind at the server.
+    pub(crate) fn nothing_left(&mut self) {
+        self.state = AtServer::Nothing;
+    }
+
+    /// It came to nothing, for everybody else in the queue as well where `is_everybodys`.
+    pub(crate) fn failed(&mut self, error: &Error, is_everybodys: bool) {
+        self.can_pass = false;
+        if let Some(turn) = self.turn.take_if(|_| is_everybodys) {
+            turn.fail_all(error);
+        }
+    }
+
+    /// Whether a release of this process is under way, which the next attempt may overtake.
+    pub(crate) fn may_overtake_release(&self) -> bool {
+        self.turn.as_ref().is_some_and(Turn::may_overtake_release)
+    }
+
+    /// Returns as soon as no release of this process is under way.
+    pub(crate) fn releases_answered(&self) -> impl Future<Output = ()> + use<> {
+        let answered = self.turn.as_ref().map(Turn::releases_answered);
+        async {
+            if let Some(answered) = answered {
+                // Only ever closed.
+                let _ = answered.await;
+            }
+        }
+    }
+
+    /// What the server granted.
+    ///
+    /// # Errors
+    /// When the backend did not arm the lease; then the grant is undone.
+    pub(crate) fn granted(mut self, hold: Arc<dyn Hold>) -> Result<Granted> {
+        // Until here it is undone, also when this panics.
+        let token = hold.token();
+        let lease = self.request.lease().clone();
+        let Some(turn) = self.turn.take_if(|_| lease.end().is_some()) else {
+            self.can_pass = false;
+            let message = "the backend granted without arming the lease of the request";
+            return Err(Error::new(ErrorKind::Unexpected, message).with_name(self.request.name()));
+        };
+        let other_terms = matches!(self.state, AtServer::Unanswered { other_terms: true, .. });
+        self.state = AtServer::Nothing;
+        Ok(Granted {
+            grant: Grant { hold, token, lease },
+            turn,
+            is_fixed: self.request.is_fixed(),
+            as_asked: !other_terms && self.request.was_read_as_it_stands(),
+        })
+    }
+
+    /// This place, elsewhere; what stays here is nothing.
+    fn moved(&mut self) -> Box<Self> {
+        Box::new(Self {
+            server: self.server.clone(),
+            keeper: self.keeper.clone(),
+            request: self.request.clone(),
+            control: self.control.take(),
+            // One that panicked is gone, and asked anew.
+            under_way: self.under_way.take().filter(BackendCall::is_alive),
+            turn: self.turn.take(),
+            state: std::mem::replace(&mut self.state, AtServer::Nothing),
+            can_pass: self.can_pass,
+        })
+    }
+
+    /// Whether another waiter has it now.
+    fn pass_on(&mut self) -> bool {
+        while let Some((next, deadline)) = self.turn.as_ref().and_then(Turn::next_patient) {
+            if let Some(control) = &self.control {
+                control.set_terms(next.options.terms(deadline));
+            }
+            match next.wakeup.send(Wakeup::Place(self.moved())) {
+                // It has gone; what was moved comes back.
+                Err(Wakeup::Place(mut place)) => std::mem::swap(self, &mut *place),
+                _ => return true,
+            }
+        }
+        false
+    }
+
+    fn undo(&mut self) {
+        if let Some(control) = self.control.take() {
+            control.give_up();
+        }
+        let (turn, under_way) = (self.turn.take(), self.under_way.take());
+        if under_way.is_none() && !self.request.was_sent() {
+            return; // there is nothing to undo
+        }
+        if let Some(turn) = &turn {
+            turn.releasing();
+        }
+        let undo = UndoJob::new(&self.server.backend, self.request.clone(), under_way, turn);
+        self.keeper.push(Box::new(undo));
+    }
+}
+
+impl Drop for PendingAcquire {
+    fn drop(&mut self) {
+        if is_planted(Plant::LeavesLateGrant) {
+            return;
+        }
+        if self.state != AtServer::Nothing && !(self.can_pass && self.pass_on()) {
+            self.undo();
+        }
+    }
+}
+
+impl fmt::Debug for PendingAcquire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PendingAcquire").field(&self.request).finish()
+    }
+}

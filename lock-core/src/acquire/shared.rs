@@ -1,0 +1,51 @@
+//! What the clones of a locker share.
+
+use super::pending::Caller;
+use crate::background::keeper::Keeper;
+use crate::error::{Error, ErrorKind, Result};
+use crate::queue::Queues;
+use crate::server::Server;
+use crate::sync::{Arc, AtomicBool, Notify, Ordering};
+
+pub(crate) struct Shared {
+    pub(crate) server: Arc<Server>,
+    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) queues: Arc<Queues<Caller>>,
+    pub(crate) closing: Notify,
+    closed: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn new(server: Server) -> Self {
+        Self {
+            server: Arc::new(server),
+            keeper: Arc::new(Keeper::new()),
+            queues: Arc::default(),
+            closing: Notify::new(),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Refuses new acquires and ends those that wait.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        self.closing.notify_waiters();
+    }
+
+    pub(crate) fn check_open(&self) -> Result<()> {
+        match self.closed.load(Ordering::SeqCst) {
+            true => Err(self.shut_down()),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn shut_down(&self) -> Error {
+        Error::new(ErrorKind::ShutDown, "this locker was shut down")
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.keeper.close();
+    }
+}

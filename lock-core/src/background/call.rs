@@ -1,0 +1,91 @@
+//! Calls of the backend: shielded from its panics, and able to outlive their caller.
+
+use std::panic::AssertUnwindSafe;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use backon::{BackoffBuilder, ExponentialBuilder};
+use futures_util::future::{BoxFuture, FutureExt};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::runtime;
+use crate::sync::RuntimeId;
+
+/// A call that outlives its caller, on the runtime on which it began; one that panicked is gone.
+pub(crate) struct BackendCall<T> {
+    future: Option<BoxFuture<'static, Result<T>>>,
+    /// Where it began: its timers and sockets are that runtime's.
+    runtime: Option<RuntimeId>,
+    pub(crate) is_over: bool,
+}
+
+impl<T> BackendCall<T> {
+    pub(crate) fn new(future: impl Future<Output = Result<T>> + Send + 'static) -> Self {
+        Self {
+            future: Some(Box::pin(future)),
+            runtime: runtime::current_id(),
+            is_over: false,
+        }
+    }
+
+    /// One that was answered, to leave in the place of another.
+    pub(crate) fn over() -> Self {
+        Self {
+            future: None,
+            runtime: None,
+            is_over: true,
+        }
+    }
+
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<T>> {
+        // Out of its place while it is polled, so that a panic takes it along.
+        let Some(mut future) = self.future.take() else {
+            return Poll::Pending;
+        };
+        let answer = future.as_mut().poll(context);
+        match answer {
+            Poll::Pending => self.future = Some(future),
+            Poll::Ready(_) => self.is_over = true,
+        }
+        answer
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        self.future.is_some()
+    }
+
+    /// Whether it began on the runtime that we are on.
+    pub(crate) fn is_here(&self) -> bool {
+        self.runtime == runtime::current_id()
+    }
+
+    /// What is left of it, if that can go on here.
+    pub(crate) fn into_future_here(self) -> Option<BoxFuture<'static, Result<T>>> {
+        let is_here = self.is_here();
+        self.future.filter(|_| is_here)
+    }
+}
+
+/// A panic of the backend is one more unknown outcome.
+pub(crate) async fn shielded<T>(call: impl Future<Output = Result<T>>) -> Result<T> {
+    AssertUnwindSafe(call)
+        .catch_unwind()
+        .await
+        .unwrap_or_else(|_| Err(Error::new(ErrorKind::Unexpected, "the backend panicked").retryable(true)))
+}
+
+/// The longest pause before a failed release or undo is repeated.
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long to wait before each repetition of a failed call: from 25 ms to about `longest`, doubling, with jitter, which
+/// adds up to as much again.
+pub(crate) fn pauses(longest: Duration) -> impl Iterator<Item = Duration> + Send + use<> {
+    let pauses = ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(25))
+        .with_max_delay(longest)
+        .without_max_times();
+    // A schedule of shuttle's has to go the same way each time.
+    #[cfg(not(shuttle))]
+    let pauses = pauses.with_jitter();
+    pauses.build()
+}

@@ -1,0 +1,15 @@
+//! Work for the keeper.
+
+use std::fmt;
+
+use futures_util::future::BoxFuture;
+
+/// Something that the keeper brings to its end.
+pub(crate) trait Job: fmt::Debug + Send {
+    /// Brings it to its end.
+    fn run(self: Box<Self>) -> BoxFuture<'static, ()>;
+
+    /// A job that does the same from the start, in case the runtime dies under this one. Everything a job does is
+    /// idempotent.
+    fn restart(&self) -> Box<dyn Job>;
+}

@@ -1,0 +1,358 @@
+//! What the background of a locker has to do: renew holds, notice losses, and finish what nobody waits for.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use super::job::Job;
+use super::schedule::{Schedule, ScheduledHold};
+use crate::error::{Error, ErrorKind, Result};
+use crate::plant::{Plant, is_planted};
+use crate::sync::time::Instant;
+use crate::sync::{Arc, AtomicUsize, Mutex, MutexGuard, Notify, Ordering, RuntimeId};
+use crate::time::SuspendDetector;
+
+/// While there are other runners, the one in charge looks what is due at least this often.
+const LONGEST_ROUND: Duration = Duration::from_millis(250);
+
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    state: Mutex<State>,
+    idle: Notify,
+    /// The number of the runner in charge, or [`NOBODY`].
+    in_charge: AtomicUsize,
+    /// How many acquires, and releases that are waited for, are not over.
+    in_flight: AtomicUsize,
+    /// In which process it was made.
+    process: u32,
+}
+
+const NOBODY: usize = 0;
+
+#[derive(Debug, Default)]
+struct State {
+    schedule: Schedule,
+    /// When the runner in charge wakes by itself. It is left alone while it lies ahead, so that a pair of acquire and
+    /// release wakes nobody.
+    planned: Option<Instant>,
+    lost: Vec<Arc<dyn ScheduledHold>>,
+    jobs: VecDeque<Box<dyn Job>>,
+    suspend_detector: SuspendDetector,
+    /// What is being done, to be done again if the runtime dies under it.
+    under_way: HashMap<u64, Box<dyn Job>>,
+    last_job: u64,
+    /// Guards that may still leave work to the background.
+    guards: usize,
+    closed: bool,
+    /// One for each runtime that acquired and has not gone, the latest last.
+    runners: Vec<Arc<Runner>>,
+    last_runner: usize,
+    /// How often the runner in charge has looked what is due.
+    rounds: u64,
+}
+
+/// The keeper's task on one runtime.
+#[derive(Debug)]
+pub(super) struct Runner {
+    pub(super) number: usize,
+    pub(super) wake: Notify,
+    runtime: RuntimeId,
+}
+
+/// What the runner in charge has to do now.
+pub(super) struct Due {
+    pub(super) holds: Vec<Arc<dyn ScheduledHold>>,
+    pub(super) lost: Vec<Arc<dyn ScheduledHold>>,
+    /// Lost, but released before that: to be dropped outside the lock, like all that may end a backend.
+    pub(super) stale: Vec<Arc<dyn ScheduledHold>>,
+    pub(super) jobs: Vec<(u64, Box<dyn Job>)>,
+    /// When to look again.
+    pub(super) next: Option<Instant>,
+    /// Whether the machine was suspended before, so that all timers are late.
+    pub(super) resumed: bool,
+    pub(super) finished: bool,
+}
+
+/// How far the runner in charge has come, as the others see it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look {
+    rounds: u64,
+    is_busy: bool,
+}
+
+impl Look {
+    /// Whether the runner in charge had something to do all the time, and did nothing.
+    pub(super) fn is_stuck(before: Self, now: Self) -> bool {
+        before.is_busy && now.is_busy && before.rounds == now.rounds
+    }
+}
+
+impl State {
+    fn is_busy(&self) -> bool {
+        !(self.lost.is_empty() && self.jobs.is_empty() && self.under_way.is_empty() && self.schedule.is_empty())
+    }
+
+    fn runner(&self, number: usize) -> Option<Arc<Runner>> {
+        self.runners.iter().find(|runner| runner.number == number).cloned()
+    }
+}
+
+impl Keeper {
+    pub(crate) fn new() -> Self {
+        Self {
+            state: Mutex::default(),
+            idle: Notify::new(),
+            in_charge: AtomicUsize::new(NOBODY),
+            in_flight: AtomicUsize::new(0),
+            process: std::process::id(),
+        }
+    }
+
+    /// # Errors
+    /// In another process than that of its making: its connections are the parent's, and its tasks did not come along.
+    pub(crate) fn check_process(&self) -> Result<()> {
+        match self.has_forked() {
+            false => Ok(()),
+            true => {
+                let message = "this locker was made before the process forked: make one in the child process";
+                Err(Error::new(ErrorKind::Misconfigured, message).not_executed())
+            }
+        }
+    }
+
+    pub(super) fn has_forked(&self) -> bool {
+        std::process::id() != self.process
+    }
+
+    /// Looks after a new hold, or after one that was just looked after, at that time.
+    pub(crate) fn schedule(&self, hold: &Arc<dyn ScheduledHold>, due: Instant) {
+        let mut state = self.state.lock();
+        if state.schedule.put(hold, due) && state.planned.is_none_or(|planned| due < planned) {
+            state.planned = Some(due);
+            self.wake(state);
+        }
+    }
+
+    /// Looks after the hold no more.
+    pub(crate) fn strike_off(&self, hold: &dyn ScheduledHold) {
+        self.state.lock().schedule.strike_off(hold);
+    }
+
+    /// The hold's lease says that it was lost.
+    pub(crate) fn lost(&self, hold: Arc<dyn ScheduledHold>) {
+        let mut state = self.state.lock();
+        state.lost.push(hold);
+        self.wake(state);
+    }
+
+    /// Does this in the background. Safe to call anywhere: without a runtime it waits for the next one.
+    pub(crate) fn push(&self, job: Box<dyn Job>) {
+        let mut state = self.state.lock();
+        state.jobs.push_back(job);
+        self.wake(state);
+    }
+
+    /// Has the runner in charge look what is due.
+    fn wake(&self, state: MutexGuard<'_, State>) {
+        let runner = state.runner(self.in_charge.load(Ordering::SeqCst));
+        drop(state);
+        if let Some(runner) = runner {
+            runner.wake.notify_one();
+        }
+    }
+
+    /// Counts an acquire, or a release that its caller waits for, for as long as the value lives.
+    pub(crate) fn in_flight(self: &Arc<Self>) -> InFlight {
+        self.in_flight.fetch_add(1, Ordering::SeqCst);
+        InFlight(self.clone())
+    }
+
+    /// Keeps the runners from ending for as long as the value lives.
+    pub(crate) fn keep(self: &Arc<Self>) -> KeeperRef {
+        self.state.lock().guards += 1;
+        KeeperRef(self.clone())
+    }
+
+    /// Waits until nothing is left to do but to look after holds.
+    pub(crate) async fn drained(&self) {
+        loop {
+            if is_planted(Plant::LooksBeforeItListens) && self.pending() > 0 {
+                self.idle.notified().await;
+            }
+            let idle = self.idle.notified();
+            tokio::pin!(idle);
+            idle.as_mut().enable();
+            if self.pending() == 0 {
+                return;
+            }
+            idle.await;
+        }
+    }
+
+    /// How many jobs, acquires and releases are not done yet.
+    pub(crate) fn pending(&self) -> usize {
+        let state = self.state.lock();
+        state.lost.len() + state.jobs.len() + state.under_way.len() + self.in_flight.load(Ordering::SeqCst)
+    }
+
+    /// Ends the runners once the last hold has ended and all is done.
+    pub(crate) fn close(&self) {
+        let mut state = self.state.lock();
+        state.closed = true;
+        self.wake(state);
+    }
+}
+
+/// For the runners.
+impl Keeper {
+    /// A runner for this runtime, unless it has one. The first one is in charge.
+    pub(super) fn enlist(&self, runtime: RuntimeId) -> Option<Arc<Runner>> {
+        let mut state = self.state.lock();
+        if state.runners.iter().any(|runner| runner.runtime == runtime) {
+            return None;
+        }
+        state.last_runner += 1;
+        let runner = Arc::new(Runner {
+            number: state.last_runner,
+            wake: Notify::new(),
+            runtime,
+        });
+        state.runners.push(runner.clone());
+        match state.runner(self.in_charge.load(Ordering::SeqCst)) {
+            // It learns that it is watched.
+            Some(_) => self.wake(state),
+            None => self.in_charge.store(runner.number, Ordering::SeqCst),
+        }
+        Some(runner)
+    }
+
+    pub(super) fn has_runner(&self, number: usize) -> bool {
+        self.state.lock().runner(number).is_some()
+    }
+
+    /// The runner's runtime has gone, or it is finished. Another one takes its place.
+    pub(super) fn retire(&self, runner: &Runner) {
+        let mut state = self.state.lock();
+        state.runners.retain(|known| known.number != runner.number);
+        if self.in_charge.load(Ordering::SeqCst) == runner.number {
+            let next = state.runners.last().map_or(NOBODY, |next| next.number);
+            self.in_charge.store(next, Ordering::SeqCst);
+        }
+        self.wake(state);
+    }
+
+    /// The runner in charge is stuck, and this one takes its place.
+    pub(super) fn take_over(&self, number: usize) {
+        let state = self.state.lock();
+        let former = state.runner(self.in_charge.swap(number, Ordering::SeqCst));
+        drop(state);
+        // As soon as its runtime is driven, it lets go of what it was doing.
+        if let Some(former) = former {
+            former.wake.notify_one();
+        }
+    }
+
+    pub(super) fn is_in_charge(&self, number: usize) -> bool {
+        self.in_charge.load(Ordering::SeqCst) == number
+    }
+
+    /// This runner is in charge from here on: what an earlier one was doing is done again.
+    pub(super) fn resume(&self, number: usize) {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        let again = std::mem::take(&mut state.under_way);
+        state.jobs.extend(again.into_values());
+        state.schedule.hasten(number, now);
+        state.planned = None;
+    }
+
+    pub(super) fn look(&self) -> Look {
+        let state = self.state.lock();
+        Look {
+            rounds: state.rounds,
+            is_busy: state.is_busy(),
+        }
+    }
+
+    /// Whether nothing will ever be due again.
+    pub(super) fn is_finished(&self) -> bool {
+        let state = self.state.lock();
+        self.has_forked() || state.closed && state.guards == 0 && !state.is_busy()
+    }
+
+    pub(super) fn due(&self) -> Due {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        state.rounds += 1;
+        let resumed = state.suspend_detector.was_suspended();
+        let holds = state.schedule.take_due((!resumed).then_some(now));
+        // Kept while it lies ahead, also without holds: the next acquire is not to wake the task again.
+        let first_due = state.schedule.first_due();
+        state.planned = state.planned.filter(|planned| *planned > now).or(first_due);
+        let (lost, stale): (Vec<_>, Vec<_>) = std::mem::take(&mut state.lost)
+            .into_iter()
+            .partition(|hold| state.schedule.strike_off(&**hold));
+        // The server may hold the name for a while yet.
+        let releases = lost.iter().map(|hold| hold.clone().release_job());
+        state.jobs.extend(releases);
+        let mut jobs = Vec::new();
+        while let Some(job) = state.jobs.pop_front() {
+            state.last_job += 1;
+            let number = state.last_job;
+            state.under_way.insert(number, job.restart());
+            jobs.push((number, job));
+        }
+        let finished = state.closed && state.guards == 0 && state.schedule.is_empty() && holds.is_empty();
+        let is_watched = state.runners.len() > 1 && (state.is_busy() || !holds.is_empty());
+        let planned = state.planned.map(SuspendDetector::next);
+        let round = is_watched.then(|| now + LONGEST_ROUND);
+        Due {
+            holds,
+            lost,
+            stale,
+            jobs,
+            next: planned.into_iter().chain(round).min(),
+            resumed,
+            finished,
+        }
+    }
+
+    pub(super) fn done(&self, job: u64) {
+        // Dropped outside the lock: it may be the last that keeps a hold or a backend, whose drop may lose leases.
+        let job = self.state.lock().under_way.remove(&job);
+        drop(job);
+        self.idle.notify_waiters();
+    }
+}
+
+/// The keeper, for as long as a guard may need it.
+#[derive(Debug)]
+pub(crate) struct KeeperRef(Arc<Keeper>);
+
+impl std::ops::Deref for KeeperRef {
+    type Target = Arc<Keeper>;
+
+    fn deref(&self) -> &Arc<Keeper> {
+        &self.0
+    }
+}
+
+impl Drop for KeeperRef {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.guards -= 1;
+        if state.closed && state.guards == 0 {
+            self.0.wake(state);
+        }
+    }
+}
+
+/// One acquire or release that is not over yet.
+#[derive(Debug)]
+pub(crate) struct InFlight(Arc<Keeper>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::SeqCst);
+        self.0.idle.notify_waiters();
+    }
+}

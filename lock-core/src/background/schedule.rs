@@ -1,0 +1,113 @@
+//! When which hold is looked after.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use futures_util::future::BoxFuture;
+
+use super::job::Job;
+use crate::sync::time::Instant;
+use crate::sync::{Arc, Mutex};
+
+/// A hold as the keeper sees it.
+pub(crate) trait ScheduledHold: fmt::Debug + Send + Sync {
+    /// Where it stands in the schedule; changed by the schedule alone.
+    fn slot(&self) -> &Mutex<ScheduleSlot>;
+
+    /// It is due: renews it if this is called for, and says when to look after it again. `None` when it has ended.
+    /// After a `resume` of the machine, timers are late.
+    fn look_after(self: Arc<Self>, runner: usize, resumed: bool) -> Option<Care>;
+
+    /// Whether a renewal is under way that another runner than this one polls.
+    fn is_renewed_elsewhere(&self, runner: usize) -> bool;
+
+    /// A renewal panicked.
+    fn renewal_panicked(&self, runner: usize) -> Instant;
+
+    /// It was lost: nothing is renewed any more.
+    fn end_lost(&self);
+
+    /// Ends it at the server.
+    fn release_job(self: Arc<Self>) -> Box<dyn Job>;
+}
+
+/// What a hold that is due asks for.
+pub(crate) struct Care {
+    /// When to look after it again, whatever becomes of the renewal.
+    pub(crate) next: Instant,
+    /// Ends with the time at which to look after it again.
+    pub(crate) renewal: Option<BoxFuture<'static, Instant>>,
+}
+
+/// Where a hold stands in the schedule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ScheduleSlot {
+    /// Nowhere: it is new, or being looked after.
+    #[default]
+    None,
+    /// To be looked after then; the number tells holds of the same moment apart.
+    Due(Instant, u64),
+    /// Struck off: it is being released, or was lost.
+    Gone,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Schedule {
+    holds: BTreeMap<(Instant, u64), Arc<dyn ScheduledHold>>,
+    last_number: u64,
+}
+
+impl Schedule {
+    /// Looks after the hold at that time and no other; false when it was struck off.
+    pub(super) fn put(&mut self, hold: &Arc<dyn ScheduledHold>, due: Instant) -> bool {
+        let mut slot = hold.slot().lock();
+        match *slot {
+            ScheduleSlot::Gone => return false,
+            ScheduleSlot::Due(due, number) => drop(self.holds.remove(&(due, number))),
+            ScheduleSlot::None => {}
+        }
+        self.last_number += 1;
+        *slot = ScheduleSlot::Due(due, self.last_number);
+        self.holds.insert((due, self.last_number), hold.clone());
+        true
+    }
+
+    /// False when the hold was struck off already.
+    pub(super) fn strike_off(&mut self, hold: &dyn ScheduledHold) -> bool {
+        match std::mem::replace(&mut *hold.slot().lock(), ScheduleSlot::Gone) {
+            ScheduleSlot::Due(due, number) => drop(self.holds.remove(&(due, number))),
+            ScheduleSlot::None => {}
+            ScheduleSlot::Gone => return false,
+        }
+        true
+    }
+
+    /// Those that are due by then, out of the schedule; all of them without a time.
+    pub(super) fn take_due(&mut self, by: Option<Instant>) -> Vec<Arc<dyn ScheduledHold>> {
+        let later = match by {
+            Some(by) => self.holds.split_off(&(by, u64::MAX)),
+            None => BTreeMap::new(),
+        };
+        let due: Vec<_> = std::mem::replace(&mut self.holds, later).into_values().collect();
+        for hold in &due {
+            *hold.slot().lock() = ScheduleSlot::None;
+        }
+        due
+    }
+
+    /// Has this runner look now after what another one is renewing.
+    pub(super) fn hasten(&mut self, runner: usize, now: Instant) {
+        let renewing = self.holds.values().filter(|hold| hold.is_renewed_elsewhere(runner));
+        for hold in renewing.cloned().collect::<Vec<_>>() {
+            self.put(&hold, now);
+        }
+    }
+
+    pub(super) fn first_due(&self) -> Option<Instant> {
+        self.holds.keys().next().map(|(due, _)| *due)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.holds.is_empty()
+    }
+}

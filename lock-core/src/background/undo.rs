@@ -1,0 +1,99 @@
+//! Undoing an acquire that nobody waits for any more.
+
+use std::fmt;
+
+use futures_util::future::BoxFuture;
+use tracing::Instrument;
+
+use super::call::{BackendCall, LONGEST_PAUSE, pauses, shielded};
+use super::job::Job;
+use crate::backend::{AcquireRequest, Attempt, DistributedLock, Wait};
+use crate::observe::{self, BackendRequest};
+use crate::queue::{Turn, Waiter};
+use crate::sync::time::{Instant, sleep};
+use crate::sync::{Arc, Mutex};
+use crate::time::until;
+
+pub(crate) struct UndoJob<W: Waiter> {
+    backend: Arc<dyn DistributedLock>,
+    request: AcquireRequest,
+    /// The acquire, where it is still under way.
+    attempt: Option<BackendCall<Attempt>>,
+    turn: Option<Turn<W>>,
+}
+
+impl<W: Waiter> UndoJob<W> {
+    pub(crate) fn new(
+        backend: &Arc<dyn DistributedLock>,
+        request: AcquireRequest,
+        attempt: Option<BackendCall<Attempt>>,
+        turn: Option<Turn<W>>,
+    ) -> Self {
+        Self {
+            backend: backend.clone(),
+            request,
+            attempt,
+            turn,
+        }
+    }
+
+    /// Drives the acquire to its end, then abandons it, trying for as long as a hold of it might live. The name is the
+    /// next local waiter's after that time at the latest.
+    async fn undo(self) {
+        let last_try = Instant::now().checked_add(self.request.longest_ttl());
+        let turn = Mutex::new(self.turn);
+        let undoing = async {
+            if let Some(attempt) = self.attempt.and_then(BackendCall::into_future_here)
+                && let Ok(Attempt::Busy(_)) = shielded(attempt).await
+                && self.request.wait() == Wait::No
+            {
+                return;
+            }
+            if !self.request.was_sent() {
+                return;
+            }
+            let mut pauses = pauses(LONGEST_PAUSE);
+            loop {
+                observe::requested(BackendRequest::Abandon);
+                let Err(error) = shielded(self.backend.abandon(&self.request)).await else {
+                    return;
+                };
+                let passed_on = turn.lock().take();
+                drop(passed_on);
+                if !error.is_retryable() || last_try.is_some_and(|last_try| Instant::now() >= last_try) {
+                    observe::not_undone(self.request.name(), &error);
+                    return;
+                }
+                sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
+            }
+        };
+        let passing_on = async {
+            until(last_try).await;
+            let passed_on = turn.lock().take();
+            drop(passed_on);
+            std::future::pending().await
+        };
+        tokio::select! {
+            biased;
+            () = undoing => {}
+            () = passing_on => {}
+        }
+    }
+}
+
+impl<W: Waiter> Job for UndoJob<W> {
+    fn run(self: Box<Self>) -> BoxFuture<'static, ()> {
+        let span = observe::abandon_span(self.request.name());
+        Box::pin(self.undo().instrument(span))
+    }
+
+    fn restart(&self) -> Box<dyn Job> {
+        Box::new(Self::new(&self.backend, self.request.clone(), None, None))
+    }
+}
+
+impl<W: Waiter> fmt::Debug for UndoJob<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("UndoJob").field(&self.request).finish()
+    }
+}

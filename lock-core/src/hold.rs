@@ -1,0 +1,345 @@
+//! A hold at the server as core keeps it: what its guards, the keeper and its release share.
+
+use std::fmt;
+use std::task::{Wake, Waker};
+use std::time::Duration;
+
+use self::renewal::{Renewals, RenewedBy};
+use crate::acquire::options::AcquireOptions;
+use crate::backend::lease::HoldState;
+use crate::backend::rules::Moment;
+use crate::backend::{AcquireRequest, Hold, Lease, Renewal, RequestControl};
+use crate::background::keeper::{Keeper, KeeperRef};
+use crate::background::schedule::{ScheduleSlot, ScheduledHold};
+use crate::error::{Error, ErrorKind, Lost, LostCause, Result};
+use crate::observe::{self, BackendRequest};
+use crate::plant::{Plant, is_planted};
+use crate::queue::{Turn, UnansweredRelease, Waiter};
+use crate::server::Server;
+use crate::sync::time::{Instant, sleep};
+use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, Weak};
+use crate::time::LeaseInstant;
+use crate::token::FencingToken;
+
+pub(crate) mod release;
+pub(crate) mod renewal;
+
+/// A waiter to whom a hold may be handed over.
+pub(crate) trait Successor: Waiter<Hold = ActiveHold<Self>> {
+    fn options(&self) -> &AcquireOptions;
+
+    /// A request of its own.
+    fn request(&self) -> (AcquireRequest, RequestControl);
+
+    /// Gives it a share in a hold, which comes back where nobody listens any more.
+    fn take_share(self, share: Share<Self>) -> Result<(), Share<Self>>;
+}
+
+/// A hold whose lease was armed, and whose end nobody has answered yet.
+pub(crate) struct ActiveHold<W: Successor> {
+    pub(crate) options: AcquireOptions,
+    pub(crate) hold: Arc<dyn Hold>,
+    pub(crate) lease: Lease,
+    pub(crate) token: FencingToken,
+    pub(crate) renewals: Renewals,
+    pub(crate) server: Arc<Server>,
+    /// Weak, since the keeper's schedule has this.
+    pub(crate) keeper: Weak<Keeper>,
+    slot: Mutex<ScheduleSlot>,
+    /// Until when the name stays taken, whatever happens to the hold.
+    kept_until: Option<LeaseInstant>,
+    /// Whether a release may have been executed whose answer is not known: it got lost, with a runtime or in a panic.
+    release_sent: AtomicBool,
+    shares: AtomicUsize,
+    pub(crate) timer: observe::HoldTimer,
+    /// How many local waiters in a row have had the name before.
+    passes: u32,
+    succession: Mutex<Succession<W>>,
+}
+
+/// Who has the name after this hold.
+struct Succession<W: Successor> {
+    /// The process's right to the name, until the hold has ended.
+    turn: Option<Turn<W>>,
+    /// To whom the hold is being handed over.
+    heir: Option<Heir<W>>,
+    /// Where the turn was passed on before the release was answered, until that is over.
+    unanswered: Option<UnansweredRelease<W>>,
+}
+
+/// Who is to have a hold next.
+struct Heir<W> {
+    /// `None` once it has the turn instead, while the outcome is still unknown.
+    waiter: Option<W>,
+    request: AcquireRequest,
+    _control: RequestControl,
+}
+
+/// What was granted.
+pub(crate) struct Grant {
+    pub(crate) hold: Arc<dyn Hold>,
+    pub(crate) token: FencingToken,
+    /// Armed with the grant.
+    pub(crate) lease: Lease,
+}
+
+impl<W: Successor> ActiveHold<W> {
+    /// `passes`: how many local waiters in a row have had the name before.
+    pub(crate) fn new(
+        grant: Grant,
+        options: AcquireOptions,
+        server: &Arc<Server>,
+        keeper: Weak<Keeper>,
+        (turn, passes): (Turn<W>, u32),
+    ) -> Arc<Self> {
+        let by = match (options.fixed, server.capabilities.session_renewal) {
+            (true, _) => RenewedBy::Nobody,
+            (false, true) => RenewedBy::Session,
+            (false, false) => RenewedBy::Core,
+        };
+        let Grant { hold, token, lease } = grant;
+        let kept_until = options.minimum.and_then(|minimum| LeaseInstant::now().after(minimum));
+        let active = Arc::new(Self {
+            renewals: Renewals::new(&options, &hold, token, &lease, by),
+            options,
+            hold,
+            lease,
+            token,
+            server: server.clone(),
+            keeper,
+            slot: Mutex::default(),
+            kept_until,
+            release_sent: AtomicBool::new(false),
+            shares: AtomicUsize::new(1),
+            timer: observe::HoldTimer::begin(),
+            passes,
+            succession: Mutex::new(Succession {
+                turn: Some(turn),
+                heir: None,
+                unanswered: None,
+            }),
+        });
+        active.lease.tell_of_loss(Waker::from(active.clone()));
+        active
+    }
+
+    /// Whether a caller with these options shares in it now: one share more.
+    ///
+    /// # Errors
+    /// When it has the re-entry key, but cannot have what it asked for.
+    pub(crate) fn admit(&self, options: &AcquireOptions) -> Result<bool> {
+        if !options.may_share(&self.options) || !self.is_shared() {
+            return Ok(false);
+        }
+        options.check_shared(&self.options)?;
+        let one_more = |shares| (shares > 0 || is_planted(Plant::SharesWhatHasEnded)).then_some(shares + 1);
+        let shared = self.shares.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
+        Ok(shared.is_ok())
+    }
+
+    /// Whether anybody has it still, and it is neither lost nor being released.
+    fn is_shared(&self) -> bool {
+        self.shares.load(Ordering::Acquire) > 0 && self.lease.is_live()
+    }
+
+    /// When belief in the hold ends, as of now.
+    fn end(&self) -> Instant {
+        self.renewals.end()
+    }
+
+    /// How much of the minimum hold is left.
+    fn rest_of_minimum(&self) -> Option<Duration> {
+        let rest = self.kept_until?.saturating_duration_since(LeaseInstant::now());
+        Some(rest).filter(|rest| !rest.is_zero())
+    }
+
+    /// Keeps the hold for at least `ttl` from now, if that is answered in time.
+    pub(crate) async fn extend(&self, ttl: Duration, limit: Duration) -> Result<()> {
+        tokio::select! {
+            biased;
+            answer = async {
+                observe::requested(BackendRequest::Renew);
+                self.hold.renew(ttl).await
+            } => match answer {
+                Ok(Renewal::Renewed(_)) => return Ok(()),
+                Ok(Renewal::Lost) => self.lease.lose(LostCause::NotHeld),
+                Err(error) => {
+                    self.lease.suspect();
+                    self.check()?;
+                    return Err(error.about(&self.options.name));
+                }
+            },
+            _ = self.lease.ended() => {}
+            () = sleep(limit) => {
+                self.lease.suspect();
+                let message = format!("the extension was not answered within {limit:?}");
+                return Err(Error::new(ErrorKind::Unavailable, message).with_name(&self.options.name));
+            }
+        }
+        Ok(self.check()?)
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Lost> {
+        match self.lease.state() {
+            HoldState::Lost(lost) => Err(lost),
+            _ => Ok(()),
+        }
+    }
+
+    /// The name is about to be free.
+    fn releasing(&self) {
+        if let Some(turn) = &self.succession.lock().turn {
+            turn.releasing();
+        }
+    }
+
+    fn succession(&self) -> MutexGuard<'_, Succession<W>> {
+        self.succession.lock()
+    }
+
+    /// The name is the next local waiter's now, who asks the server for it. What may have been handed over is still to
+    /// be undone.
+    fn pass_turn_on(&self) {
+        let (turn, waiter) = {
+            let mut succession = self.succession.lock();
+            let waiter = succession.heir.as_mut().and_then(|heir| heir.waiter.take());
+            let turn = succession.turn.take();
+            if let Some(turn) = &turn {
+                succession.unanswered = turn.release_goes_on();
+            }
+            (turn, waiter)
+        };
+        if let (Some(turn), Some(waiter)) = (&turn, waiter) {
+            turn.put_first(waiter);
+        }
+        drop(turn);
+    }
+}
+
+/// A share in a hold. The hold ends with its last share: dropping that releases the hold in the background.
+#[derive(Debug)]
+pub(crate) struct Share<W: Successor> {
+    /// `None` once it was given back.
+    hold: Option<Arc<ActiveHold<W>>>,
+    keeper: KeeperRef,
+}
+
+impl<W: Successor> Share<W> {
+    /// The first share. From here on the hold is looked after; those who may share in it are let in, and those who do not
+    /// wait are told.
+    pub(crate) fn begin(hold: Arc<ActiveHold<W>>, keeper: &Arc<Keeper>) -> Self {
+        let (label, key) = (&hold.options.label, hold.options.reentry.as_ref());
+        let chosen = hold
+            .succession()
+            .turn
+            .as_ref()
+            .map(|turn| turn.holding(&hold, label.clone(), key));
+        for waiter in chosen.unwrap_or_default() {
+            if !waiter.options().may_share(&hold.options) {
+                waiter.refuse();
+                continue;
+            }
+            match waiter.options().check_shared(&hold.options) {
+                Err(error) => waiter.fail(error),
+                Ok(()) => {
+                    hold.shares.fetch_add(1, Ordering::AcqRel);
+                    // Where nobody listens any more, it comes back and lets go.
+                    drop(waiter.take_share(Self::of(hold.clone(), keeper)));
+                }
+            }
+        }
+        let scheduled: Arc<dyn ScheduledHold> = hold.clone();
+        keeper.schedule(&scheduled, hold.renewals.first_due());
+        Self::of(hold, keeper)
+    }
+
+    /// A share that was counted already.
+    pub(crate) fn of(hold: Arc<ActiveHold<W>>, keeper: &Arc<Keeper>) -> Self {
+        Self {
+            hold: Some(hold),
+            keeper: keeper.keep(),
+        }
+    }
+
+    pub(crate) fn hold(&self) -> &Arc<ActiveHold<W>> {
+        self.hold
+            .as_ref()
+            .expect("only give_back and drop, which consume the share, take it")
+    }
+
+    pub(crate) fn keeper(&self) -> &Arc<Keeper> {
+        &self.keeper
+    }
+
+    /// Lets go of it, and leaves what follows to the caller.
+    fn give_back(mut self) -> GivenBack<W> {
+        let hold = self
+            .hold
+            .take()
+            .expect("only this and drop, which consume the share, take it");
+        if !hold.unshare() {
+            GivenBack::StillShared(hold)
+        } else if hold.begin_release(&self.keeper) {
+            GivenBack::ToRelease(hold)
+        } else {
+            GivenBack::Ended(hold)
+        }
+    }
+}
+
+/// What is left after a share was given back.
+enum GivenBack<W: Successor> {
+    StillShared(Arc<ActiveHold<W>>),
+    /// It was the last one: the hold is to be released.
+    ToRelease(Arc<ActiveHold<W>>),
+    /// It was the last one, and the hold had ended before; the keeper cleans up what was lost.
+    Ended(Arc<ActiveHold<W>>),
+}
+
+impl<W: Successor> ActiveHold<W> {
+    /// One share less; whether it was the last.
+    fn unshare(&self) -> bool {
+        self.shares.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// False when there is nothing to release any more. Reads no clock.
+    fn begin_release(&self, keeper: &Keeper) -> bool {
+        if !self.lease.begin_release() {
+            return false;
+        }
+        keeper.strike_off(self);
+        self.renewals.stop();
+        self.releasing();
+        self.timer.released();
+        true
+    }
+}
+
+impl<W: Successor> Drop for Share<W> {
+    fn drop(&mut self) {
+        if let Some(hold) = self.hold.take()
+            && hold.unshare()
+            && hold.begin_release(&self.keeper)
+        {
+            self.keeper.push(hold.release_job());
+        }
+    }
+}
+
+/// What the lease calls when it is lost.
+impl<W: Successor> Wake for ActiveHold<W> {
+    fn wake(self: Arc<Self>) {
+        if let Some(keeper) = self.keeper.upgrade() {
+            keeper.lost(self);
+        }
+    }
+}
+
+impl<W: Successor> fmt::Debug for ActiveHold<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ActiveHold")
+            .field("name", &self.options.name)
+            .field("token", &self.token)
+            .finish_non_exhaustive()
+    }
+}

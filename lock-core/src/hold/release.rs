@@ -1,0 +1,393 @@
+//! The end of a hold: it passes to the next local waiter, or is released.
+
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt, poll_fn};
+use tokio::task::coop;
+use tracing::Instrument;
+
+use super::renewal::RenewedBy;
+use super::{ActiveHold, GivenBack, Grant, Heir, Share, Successor};
+use crate::backend::{AcquireRequest, HandOver, Hold, ReleaseOptions, ReleaseOutcome};
+use crate::background::call::{BackendCall, LONGEST_PAUSE, pauses, shielded};
+use crate::background::job::Job;
+use crate::background::keeper::Keeper;
+use crate::background::schedule::{Care, ScheduleSlot, ScheduledHold};
+use crate::background::undo::UndoJob;
+use crate::error::{Error, ErrorKind, LostCause, Result};
+use crate::observe::{self, BackendRequest, HandOverOutcome};
+use crate::plant::{Plant, is_planted};
+use crate::queue::Turn;
+use crate::sync::time::{Instant, sleep};
+use crate::sync::{Arc, Mutex, Ordering};
+use crate::time::until;
+
+/// Ends the hold with its last share, and waits for the answer for so long; after that, and when this is dropped, the
+/// release goes on in the background. Whether others still share in the hold.
+pub(crate) async fn release_share<W: Successor>(share: Share<W>, limit: Duration) -> Result<bool> {
+    // What is left to the background needs the keeper, though the locker may have gone.
+    let keeper = share.keeper().keep();
+    let hold = match share.give_back() {
+        GivenBack::StillShared(hold) => {
+            hold.check()?;
+            return Ok(true);
+        }
+        GivenBack::Ended(hold) => {
+            hold.check()?;
+            return Ok(false);
+        }
+        GivenBack::ToRelease(hold) => hold,
+    };
+    // What comes of it, such as a hand-over to one who has gone, is more to do: a shutdown waits for that too.
+    let _in_flight = keeper.in_flight();
+    let mut releasing = Releasing {
+        keeper: &keeper,
+        begun: BackendCall::new(release(hold.clone())),
+        hold: &hold,
+    };
+    tokio::select! {
+        biased;
+        answer = poll_fn(|context| releasing.begun.poll(context)) => answer.map(|()| false),
+        () = async { sleep(limit).await } => {
+            let message = format!("the release was not answered within {limit:?}; it goes on in the background");
+            Err(Error::new(ErrorKind::Unavailable, message).with_name(&hold.options.name))
+        }
+    }
+}
+
+/// A release that its caller waits for; when the caller goes, it moves to the background.
+struct Releasing<'a, W: Successor> {
+    keeper: &'a Keeper,
+    hold: &'a Arc<ActiveHold<W>>,
+    begun: BackendCall<()>,
+}
+
+impl<W: Successor> Drop for Releasing<'_, W> {
+    fn drop(&mut self) {
+        if !self.begun.is_over {
+            let begun = std::mem::replace(&mut self.begun, BackendCall::over());
+            self.keeper.push(Box::new(ReleaseJob {
+                hold: self.hold.clone(),
+                begun: Some(begun),
+            }));
+        }
+    }
+}
+
+/// A release in the background.
+struct ReleaseJob<W: Successor> {
+    hold: Arc<ActiveHold<W>>,
+    /// What was begun before.
+    begun: Option<BackendCall<()>>,
+}
+
+impl<W: Successor> Job for ReleaseJob<W> {
+    fn run(self: Box<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let Self { hold, begun } = *self;
+            // One that began on another runtime is made anew, and so is one that panicked.
+            let begun = match begun.and_then(BackendCall::into_future_here) {
+                Some(begun) => AssertUnwindSafe(begun).catch_unwind().await.ok(),
+                None => None,
+            };
+            let result = match begun {
+                Some(result) => result,
+                // A panic in a hand-over leaves it unknown, to be undone by a second one.
+                None => match AssertUnwindSafe(release(hold.clone())).catch_unwind().await {
+                    Ok(result) => result,
+                    Err(_) => release(hold.clone()).await,
+                },
+            };
+            if let Err(error) = result {
+                observe::release_failed(&hold.options.name, &error);
+            }
+        })
+    }
+
+    fn restart(&self) -> Box<dyn Job> {
+        self.hold.clone().release_job()
+    }
+}
+
+/// What the keeper does with a hold.
+impl<W: Successor> ScheduledHold for ActiveHold<W> {
+    fn slot(&self) -> &Mutex<ScheduleSlot> {
+        &self.slot
+    }
+
+    fn look_after(self: Arc<Self>, runner: usize, resumed: bool) -> Option<Care> {
+        if resumed {
+            self.lease.look_again();
+        }
+        if !self.lease.is_live() {
+            return None;
+        }
+        let next = self.renewals.due_after(Instant::now());
+        let is_called_for = self.renewals.by == RenewedBy::Core && !self.renewals.is_under_way_by(runner, true);
+        let renewal: Option<BoxFuture<'static, Instant>> = match is_called_for {
+            true => Some(Box::pin(async move { self.renewals.renew(runner).await })),
+            false => None,
+        };
+        Some(Care { next, renewal })
+    }
+
+    fn is_renewed_elsewhere(&self, runner: usize) -> bool {
+        self.renewals.is_under_way_by(runner, false)
+    }
+
+    fn renewal_panicked(&self, runner: usize) -> Instant {
+        observe::renewal_panicked(&self.options.name);
+        self.renewals.begin(runner);
+        self.lease.suspect();
+        self.renewals.due_after(Instant::now())
+    }
+
+    fn end_lost(&self) {
+        self.renewals.stop();
+        self.releasing();
+        let cause = self.check().err().map_or(LostCause::Expired, |lost| lost.cause());
+        self.timer.lost(&self.options.name, self.token, cause);
+    }
+
+    fn release_job(self: Arc<Self>) -> Box<dyn Job> {
+        Box::new(ReleaseJob {
+            hold: self,
+            begun: None,
+        })
+    }
+}
+
+impl<W: Successor> std::fmt::Debug for ReleaseJob<W> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("ReleaseJob").field(&self.hold).finish()
+    }
+}
+
+/// Ends the hold, trying until its lease is long over. The name is the next local waiter's after the first answer, or
+/// when the hold has ended by itself.
+async fn release<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
+    let span = observe::release_span(&active.options.name, active.token);
+    let result = pin!(release_within(active.clone())).instrument(span).await;
+    let answered = active.succession().unanswered.take();
+    drop(answered);
+    result
+}
+
+async fn release_within<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
+    let ending = end(active.clone());
+    let passing_on = async {
+        let ended = active.end().max(Instant::now()).checked_add(active.options.ttl / 10);
+        until(ended).await;
+        active.pass_turn_on();
+        // The giver has ended by itself. Should its hand-over be answered yet, the next one is undone once more.
+        let tried = active.succession().heir.as_ref().map(|heir| heir.request.clone());
+        if let Some(request) = tried {
+            abandon(&active, request, None);
+        }
+        std::future::pending().await
+    };
+    tokio::select! {
+        biased;
+        result = ending => result,
+        result = passing_on => result,
+    }
+}
+
+async fn end<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
+    if let Some(next) = find_heir(&active) {
+        active.release_sent.store(true, Ordering::SeqCst);
+        observe::requested(BackendRequest::HandOver);
+        let handed = shielded(active.hold.hand_over(&next)).await;
+        observe::handed_over(&active.options.name, outcome(&handed));
+        match handed {
+            Ok(HandOver::Granted(hold, _armed)) => {
+                inherit(&active, hold, &next);
+                active.lease.finish_release(Ok(()));
+                return Ok(());
+            }
+            Ok(HandOver::Yielded) => {
+                active.pass_turn_on();
+                active.lease.finish_release(Ok(()));
+                return Ok(());
+            }
+            Ok(HandOver::AlreadyLost) => {
+                active.pass_turn_on();
+                return Err(lost(&active));
+            }
+            // Refused: the hold is still ours to release, and the next one has nothing.
+            Err(error) if error.is_not_executed() => {
+                observe::hand_over_unanswered(&active.options.name, &error);
+                active.release_sent.store(false, Ordering::SeqCst);
+                keep_heir_waiting(&active);
+            }
+            // Unknown: the giver is undone first, or a late hand-over could still bring the next one's id to life.
+            Err(error) => observe::hand_over_unanswered(&active.options.name, &error),
+        }
+    }
+    keep_trying(active).await
+}
+
+fn outcome(handed: &Result<HandOver>) -> HandOverOutcome {
+    match handed {
+        Ok(HandOver::Granted(..)) => HandOverOutcome::Granted,
+        Ok(HandOver::Yielded) => HandOverOutcome::Yielded,
+        Ok(HandOver::AlreadyLost) => HandOverOutcome::Lost,
+        Err(_) => HandOverOutcome::Unknown,
+    }
+}
+
+async fn keep_trying<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
+    let mut pauses = pauses(LONGEST_PAUSE);
+    let last_try = active.end().checked_add(active.options.ttl);
+    loop {
+        let earlier_unanswered = active.release_sent.swap(true, Ordering::SeqCst);
+        let error = match release_once(&active).await {
+            Ok(ReleaseOutcome::Released) => {
+                undo_heir(&active);
+                active.lease.finish_release(Ok(()));
+                return Ok(());
+            }
+            // The earlier try did it, its answer got lost.
+            Ok(ReleaseOutcome::AlreadyLost) if earlier_unanswered && Instant::now() < active.end() => {
+                undo_heir(&active);
+                active.lease.finish_release(Ok(()));
+                return Ok(());
+            }
+            Ok(ReleaseOutcome::AlreadyLost) => {
+                undo_heir(&active);
+                return Err(lost(&active));
+            }
+            Err(error) => error,
+        };
+        if error.is_not_executed() && !earlier_unanswered {
+            active.release_sent.store(false, Ordering::SeqCst);
+        }
+        if !error.is_retryable() || last_try.is_some_and(|last_try| Instant::now() >= last_try) {
+            undo_heir(&active);
+            active.lease.finish_release(Ok(()));
+            return Err(error.about(&active.options.name));
+        }
+        if active.succession().heir.is_none() {
+            active.pass_turn_on();
+        }
+        observe::release_unanswered(&active.options.name, &error);
+        sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
+    }
+}
+
+async fn release_once<W: Successor>(active: &ActiveHold<W>) -> Result<ReleaseOutcome> {
+    let how = match active.rest_of_minimum() {
+        Some(rest) => ReleaseOptions::default().keep_for(rest),
+        None => ReleaseOptions::default(),
+    };
+    observe::requested(BackendRequest::Release);
+    // Sent by the first poll, also in a task that tokio would rather have wait.
+    let request = coop::unconstrained(shielded(active.hold.release(how)));
+    tokio::pin!(request);
+    let first = poll_fn(|context| Poll::Ready(request.as_mut().poll(context))).await;
+    if let Poll::Ready(answer) = first {
+        return answer;
+    }
+    // What this process sends next takes effect after it, so that the next acquire need not wait for the answer.
+    if active.server.capabilities.ordered && active.succession().heir.is_none() {
+        active.pass_turn_on();
+    }
+    request.await
+}
+
+/// Chooses who is to have the hold next, if it may be passed on within the process.
+fn find_heir<W: Successor>(active: &ActiveHold<W>) -> Option<AcquireRequest> {
+    if active.release_sent.load(Ordering::SeqCst)
+        || active.passes >= active.options.limits.hand_overs
+        || active.rest_of_minimum().is_some()
+    {
+        return None;
+    }
+    let mut succession = active.succession();
+    let waiter = succession.turn.as_ref()?.next()?;
+    let (request, control) = waiter.request();
+    succession.heir = Some(Heir {
+        waiter: Some(waiter),
+        request: request.clone(),
+        _control: control,
+    });
+    Some(request)
+}
+
+/// Gives the heir what it was granted.
+fn inherit<W: Successor>(active: &ActiveHold<W>, hold: Arc<dyn Hold>, request: &AcquireRequest) {
+    let token = hold.token(); // if it panics, all is still undone
+    let (turn, heir) = {
+        let mut succession = active.succession();
+        (succession.turn.take(), succession.heir.take())
+    };
+    let waiter = heir.and_then(|heir| heir.waiter);
+    let (Some(turn), Some(waiter), Some(keeper)) = (turn, waiter, active.keeper.upgrade()) else {
+        // The answer came so late that the next one has gone on without it.
+        return abandon(active, request.clone(), None);
+    };
+    if request.lease().end().is_none() {
+        turn.put_first(waiter);
+        return abandon(active, request.clone(), Some(turn));
+    }
+    let grant = Grant {
+        hold,
+        token,
+        lease: request.lease().clone(),
+    };
+    let next = ActiveHold::new(
+        grant,
+        waiter.options().clone(),
+        &active.server,
+        active.keeper.clone(),
+        (turn, active.passes + 1),
+    );
+    // Whoever has gone gives it back: the hold goes on to the next one, or is released.
+    let unclaimed = waiter.take_share(Share::begin(next, &keeper));
+    if is_planted(Plant::HandsOverToNobody) {
+        return std::mem::forget(unclaimed);
+    }
+    drop(unclaimed);
+}
+
+/// Nothing was handed over: the heir waits on, before all others.
+fn keep_heir_waiting<W: Successor>(active: &ActiveHold<W>) {
+    let mut succession = active.succession();
+    let waiter = succession.heir.take().and_then(|heir| heir.waiter);
+    if let (Some(turn), Some(waiter)) = (&succession.turn, waiter) {
+        turn.put_first(waiter);
+    }
+}
+
+/// After the giver's release was answered: what may have been handed over is undone, and the heir asks for itself.
+fn undo_heir<W: Successor>(active: &ActiveHold<W>) {
+    let (turn, heir) = {
+        let mut succession = active.succession();
+        (succession.turn.take(), succession.heir.take())
+    };
+    if let Some(Heir { waiter, request, .. }) = heir {
+        if let (Some(turn), Some(waiter)) = (&turn, waiter) {
+            turn.put_first(waiter);
+        }
+        abandon(active, request, turn);
+    }
+}
+
+fn abandon<W: Successor>(active: &ActiveHold<W>, request: AcquireRequest, turn: Option<Turn<W>>) {
+    if !request.was_sent() {
+        return;
+    }
+    if let Some(keeper) = active.keeper.upgrade() {
+        keeper.push(Box::new(UndoJob::new(&active.server.backend, request, None, turn)));
+    }
+}
+
+fn lost<W: Successor>(active: &ActiveHold<W>) -> Error {
+    active.lease.finish_release(Err(LostCause::NotHeld));
+    Error::new(ErrorKind::Lost, "the hold had ended before it was released")
+        .with_name(&active.options.name)
+        .with_source(LostCause::NotHeld)
+}

@@ -1,0 +1,245 @@
+//! How a hold is renewed: when, what if an answer is late, and what the answers mean.
+
+use std::collections::VecDeque;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, poll_fn};
+use tracing::Instrument;
+
+use crate::acquire::options::AcquireOptions;
+use crate::backend::{Hold, Lease, Renewal, Sent};
+use crate::error::{LostCause, Result};
+use crate::name::LockName;
+use crate::observe::{self, BackendRequest, RenewalOutcome};
+use crate::plant::{Plant, is_planted};
+use crate::sync::time::{Instant, timeout_at};
+use crate::sync::{Arc, Mutex};
+use crate::token::FencingToken;
+
+/// A hold is renewed after this part of its ttl: two more renewals fit before the lease ends if the first one fails.
+const RENEW_AFTER: u32 = 3;
+/// If a renewal is unanswered for this part of the ttl, the hold is suspect and the next renewal is sent.
+const REPEAT_AFTER: u32 = 6;
+/// After a failed renewal, the next one is sent after this part of the ttl: early enough for several.
+const RETRY_AFTER: u32 = 12;
+
+/// Who prolongs a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RenewedBy {
+    /// Core, one hold at a time.
+    Core,
+    /// The backend's session.
+    Session,
+    /// Nobody: the lease is fixed.
+    Nobody,
+}
+
+/// The renewals of one hold.
+pub(crate) struct Renewals {
+    pub(crate) by: RenewedBy,
+    name: LockName,
+    token: FencingToken,
+    ttl: Duration,
+    hold: Arc<dyn Hold>,
+    lease: Lease,
+    state: Mutex<State>,
+}
+
+/// Those under way live here and not in the keeper, so that a release can drop them on the spot.
+#[derive(Default)]
+struct State {
+    /// In the order in which they were sent.
+    unanswered: VecDeque<Unanswered>,
+    /// The number of the keeper's runner that polls them.
+    runner: usize,
+    waker: Option<Waker>,
+    stopped: bool,
+}
+
+struct Unanswered {
+    asked: Instant,
+    sent: Sent,
+    answer: BoxFuture<'static, Result<Renewal>>,
+}
+
+/// What a single renewal came to, and when it had been asked for.
+type Answered = (Instant, Result<Renewal>);
+
+impl Renewals {
+    pub(super) fn new(
+        options: &AcquireOptions,
+        hold: &Arc<dyn Hold>,
+        token: FencingToken,
+        lease: &Lease,
+        by: RenewedBy,
+    ) -> Self {
+        Self {
+            by,
+            name: options.name.clone(),
+            token,
+            ttl: options.ttl,
+            hold: hold.clone(),
+            lease: lease.clone(),
+            state: Mutex::default(),
+        }
+    }
+
+    /// When belief in the hold ends, as of now.
+    pub(super) fn end(&self) -> Instant {
+        self.lease.end().expect("only an armed lease makes a hold")
+    }
+
+    /// When to look after the hold first. Counted from before the grant was sent, as the lease is: the line may be slow.
+    pub(super) fn first_due(&self) -> Instant {
+        self.due_after(self.lease.armed_from().unwrap_or_else(Instant::now))
+    }
+
+    /// When to look after the hold next, if its last renewal was asked for at `asked`.
+    pub(super) fn due_after(&self, asked: Instant) -> Instant {
+        match self.by {
+            RenewedBy::Core => self.within_lease(asked, RENEW_AFTER),
+            RenewedBy::Session | RenewedBy::Nobody => self.end(),
+        }
+    }
+
+    /// The moment this part of the ttl after `start`, or the end of the lease if that comes first.
+    fn within_lease(&self, start: Instant, part: u32) -> Instant {
+        let moment = start.checked_add(self.ttl / part);
+        moment.map_or(self.end(), |moment| moment.min(self.end()))
+    }
+
+    /// Renews until a renewal is answered and none is unanswered, polled by this runner of the keeper. While one is
+    /// unanswered the next one is sent, and the earlier ones are listened to all the same: a slow line answers late, but
+    /// it answers. What the server says goes to the lease; an error or no answer makes the hold suspect.
+    ///
+    /// Says when to look after the hold next.
+    pub(super) async fn renew(&self, runner: usize) -> Instant {
+        self.begin(runner);
+        let Some(asked) = self.send() else {
+            return Instant::now();
+        };
+        let mut next = self.within_lease(asked, REPEAT_AFTER);
+        loop {
+            match timeout_at(next, poll_fn(|context| self.poll(context))).await {
+                // The release has begun, or another runner has taken over.
+                Ok(None) => return Instant::now(),
+                Ok(Some((asked, Ok(Renewal::Renewed(_))))) => {
+                    observe::renewed(RenewalOutcome::Renewed);
+                    if !self.is_under_way() {
+                        return self.due_after(asked);
+                    }
+                }
+                Ok(Some((_, Ok(Renewal::Lost)))) => {
+                    observe::renewed(RenewalOutcome::Lost);
+                    self.lease.lose(LostCause::NotHeld);
+                    return Instant::now();
+                }
+                Ok(Some((asked, Err(error)))) => {
+                    observe::renewal_failed(&self.name, &error);
+                    self.lease.suspect();
+                    let retry = self.within_lease(Instant::now(), RETRY_AFTER);
+                    if !self.is_under_way() {
+                        return self.due_after(asked).min(retry);
+                    }
+                    next = next.min(retry);
+                }
+                Err(_unanswered) => {
+                    if !self.lease.is_live() {
+                        return Instant::now();
+                    }
+                    if let Some(latest) = self.latest_unanswered() {
+                        observe::renewal_unanswered(&self.name);
+                        self.lease.suspect_unanswered(latest);
+                    }
+                    match self.send() {
+                        Some(asked) => next = self.within_lease(asked, REPEAT_AFTER),
+                        None => return Instant::now(),
+                    }
+                }
+            }
+        }
+    }
+
+    /// From here on this runner polls the renewals. Those under way are given up: their runner's runtime has gone, nobody
+    /// drives it, or one of them panicked.
+    pub(super) fn begin(&self, runner: usize) {
+        let mut state = self.state.lock();
+        state.runner = runner;
+        let given_up = std::mem::take(&mut state.unanswered);
+        drop(state);
+        drop(given_up);
+    }
+
+    /// Asks for one more renewal; when that was. `None` once the release has begun.
+    fn send(&self) -> Option<Instant> {
+        let (hold, ttl) = (self.hold.clone(), self.ttl);
+        let mut state = self.state.lock();
+        if state.stopped && !is_planted(Plant::RenewsAfterRelease) {
+            return None;
+        }
+        let (asked, sent) = (Instant::now(), Sent::now());
+        observe::requested(BackendRequest::Renew);
+        let span = observe::renew_span(&self.name, self.token);
+        state.unanswered.push_back(Unanswered {
+            asked,
+            sent,
+            answer: Box::pin(async move { hold.renew(ttl).await }.instrument(span)),
+        });
+        Some(asked)
+    }
+
+    fn is_under_way(&self) -> bool {
+        !self.state.lock().unanswered.is_empty()
+    }
+
+    /// Whether a renewal is under way that this runner polls, or, with `false`, another one.
+    pub(super) fn is_under_way_by(&self, runner: usize, this: bool) -> bool {
+        let state = self.state.lock();
+        !state.unanswered.is_empty() && (state.runner == runner) == this
+    }
+
+    fn latest_unanswered(&self) -> Option<Sent> {
+        self.state.lock().unanswered.back().map(|renewal| renewal.sent)
+    }
+
+    /// The next answer to any renewal. `None` when nothing is under way any more.
+    fn poll(&self, context: &mut Context<'_>) -> Poll<Option<Answered>> {
+        let mut state = self.state.lock();
+        let mut answered = None;
+        for (index, renewal) in state.unanswered.iter_mut().enumerate() {
+            if let Poll::Ready(answer) = renewal.answer.as_mut().poll(context) {
+                answered = Some((index, renewal.asked, answer));
+                break;
+            }
+        }
+        match answered {
+            Some((index, asked, answer)) => {
+                // One that was sent before a success could only arm for less.
+                let first = if answer.is_ok() { 0 } else { index };
+                let over: Vec<_> = state.unanswered.drain(first..=index).collect();
+                drop(state);
+                drop(over);
+                Poll::Ready(Some((asked, answer)))
+            }
+            None if state.unanswered.is_empty() => Poll::Ready(None),
+            None => {
+                state.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    /// From here on no renewal is sent. Safe to call anywhere: it reads no clock.
+    pub(super) fn stop(&self) {
+        let (unanswered, waker) = {
+            let mut state = self.state.lock();
+            state.stopped = true;
+            (std::mem::take(&mut state.unanswered), state.waker.take())
+        };
+        drop(unanswered);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The lock server as core keeps it.
+
+use crate::backend::{Capabilities, DistributedLock};
+use crate::sync::{Arc, AtomicBool, Ordering};
+
+/// What a locker, its acquires and its holds share. A hold may outlive all lockers.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) backend: Arc<dyn DistributedLock>,
+    pub(crate) capabilities: Capabilities,
+    reached: AtomicBool,
+}
+
+impl Server {
+    pub(crate) fn new(backend: Arc<dyn DistributedLock>) -> Self {
+        Self {
+            capabilities: backend.capabilities(),
+            backend,
+            reached: AtomicBool::new(false),
+        }
+    }
+
+    /// The server has answered, or there was a connection to it.
+    pub(crate) fn note_reached(&self) {
+        self.reached.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was there once, so that it is worth waiting for.
+    pub(crate) fn was_reached(&self) -> bool {
+        self.reached.load(Ordering::Relaxed)
+    }
+}
