@@ -264,7 +264,7 @@ impl<W: Successor> Share<W> {
     pub(crate) fn hold(&self) -> &Arc<ActiveHold<W>> {
         self.hold
             .as_ref()
-            .expect("only give_back and drop, which consume the share, take it")
+            .expect("only release and drop, which consume the share, take it")
     }
 
     pub(crate) fn keeper(&self) -> &Arc<Keeper> {
@@ -272,11 +272,11 @@ impl<W: Successor> Share<W> {
     }
 
     /// Lets go of it, and leaves what follows to the caller.
-    fn give_back(mut self) -> GivenBack<W> {
+    fn give_back(&mut self) -> GivenBack<W> {
         let hold = self
             .hold
             .take()
-            .expect("only this and drop, which consume the share, take it");
+            .expect("only release and drop, which consume the share, take it");
         if !hold.unshare() {
             GivenBack::StillShared(hold)
         } else if hold.begin_release(&self.keeper) {

@@ -27,10 +27,11 @@ use crate::time::until;
 
 /// Ends the hold with its last share, and waits for the answer for so long; after that, and when this is dropped, the
 /// release goes on in the background. Whether others still share in the hold.
-pub(crate) async fn release_share<W: Successor>(share: Share<W>, limit: Duration) -> Result<bool> {
-    // What is left to the background needs the keeper, though the locker may have gone.
-    let keeper = share.keeper().keep();
-    let hold = match share.give_back() {
+pub(crate) async fn release_share<W: Successor>(mut share: Share<W>, limit: Duration) -> Result<bool> {
+    let given_back = share.give_back();
+    // Lives on in the share: what is left to the background needs it, though the locker may have gone.
+    let keeper = share.keeper();
+    let hold = match given_back {
         GivenBack::StillShared(hold) => {
             hold.check()?;
             return Ok(true);
@@ -44,7 +45,7 @@ pub(crate) async fn release_share<W: Successor>(share: Share<W>, limit: Duration
     // What comes of it, such as a hand-over to one who has gone, is more to do: a shutdown waits for that too.
     let _in_flight = keeper.in_flight();
     let mut releasing = Releasing {
-        keeper: &keeper,
+        keeper,
         begun: BackendCall::new(release(hold.clone())),
         hold: &hold,
     };

@@ -105,8 +105,8 @@ impl Renewals {
 
     /// The moment this part of the ttl after `start`, or the end of the lease if that comes first.
     fn within_lease(&self, start: Instant, part: u32) -> Instant {
-        let moment = start.checked_add(self.ttl / part);
-        moment.map_or(self.end(), |moment| moment.min(self.end()))
+        let end = self.end();
+        start.checked_add(self.ttl / part).map_or(end, |moment| moment.min(end))
     }
 
     /// Renews until a renewal is answered and none is unanswered, polled by this runner of the keeper. While one is
