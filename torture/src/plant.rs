@@ -178,7 +178,12 @@ impl DistributedLock for Planted {
             std::mem::forget(std::net::TcpStream::connect(self.raw.address));
         }
         let ttl = request.ttl();
-        let asked = self.other(request).unwrap_or_else(|| request.clone());
+        let other = self.other(request);
+        if other.is_some() {
+            // The backend marks the other one as sent, and core undoes this one only if it is marked too.
+            request.sending();
+        }
+        let asked = other.unwrap_or_else(|| request.clone());
         let (hold, mut armed) = match self.backend.acquire(&asked).await? {
             Attempt::Granted(hold, armed) => (hold, armed),
             other => return Ok(other),
