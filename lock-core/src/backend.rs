@@ -40,8 +40,8 @@ mod status;
 ///   moves only forward, so that late, repeated and reordered requests are harmless.
 /// - **The lease counts from before sending.** Call [`AcquireRequest::sending`] just before each request that may grant
 ///   or leave a place, with the connection at hand, and arm the lease with its result when the answer is there. After
-///   waiting, send a fresh request and arm the lease from that one. Core never abandons a request for which `sending`
-///   was not called.
+///   waiting, send a fresh request and arm the lease from that one. Core does not abandon a request for which `sending`
+///   was never called, if its acquire failed as [not executed](crate::Error::not_executed).
 /// - **Tokens.** Every grant's token is larger than every earlier grant's of that name: also after expiry, release,
 ///   rollback and deletion of the name's state.
 /// - **Unknown outcomes.** A timeout, a reset or a dropped connection may have taken effect: answer an error, never
@@ -92,7 +92,7 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt>;
 
     /// Undoes whatever this request's holder id may have left at the server: a hold, a place, a request under way.
-    /// Idempotent. After it the id is dead. Core calls it only if [`AcquireRequest::sending`] was called.
+    /// Idempotent. After it the id is dead.
     ///
     /// # Errors
     /// When it is not known to be undone; core calls it again until then, or until the hold has ended by itself.

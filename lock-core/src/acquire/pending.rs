@@ -287,7 +287,10 @@ impl PendingAcquire {
     /// What the server said before may not be true any more.
     pub(crate) fn attempt_failed(&mut self, why: &Error) {
         self.request.forget_busy();
-        self.state = self.state.noted(false);
+        self.state = match self.request.was_certainly_not_sent(why) {
+            true => AtServer::Nothing,
+            false => self.state.noted(false),
+        };
         if let Some(turn) = &self.turn {
             turn.attempt_failed(why);
         }
@@ -380,9 +383,6 @@ impl PendingAcquire {
             control.give_up();
         }
         let (turn, under_way) = (self.turn.take(), self.under_way.take());
-        if under_way.is_none() && !self.request.was_sent() {
-            return; // there is nothing to undo
-        }
         if let Some(turn) = &turn {
             turn.releasing();
         }

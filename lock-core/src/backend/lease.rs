@@ -171,7 +171,8 @@ impl Lease {
     /// Marks the moment just before a request goes out whose answer may arm this lease.
     ///
     /// Call it when the connection is there, and before every request that may leave anything of this holder id at the
-    /// server. Core abandons no request for which it was never called.
+    /// server. Core does not abandon a request for which it was never called, if its acquire failed as
+    /// [not executed](crate::Error::not_executed).
     pub fn sending(&self) -> Sent {
         self.0.was_sent.store(true, Ordering::SeqCst);
         Sent::now()

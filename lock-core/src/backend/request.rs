@@ -316,9 +316,9 @@ impl AcquireRequest {
         self.0.state.lock().unreachable.clone()
     }
 
-    /// Whether it may have left anything at the server.
-    pub(crate) fn was_sent(&self) -> bool {
-        self.0.lease.was_sent()
+    /// Whether it left nothing at the server: its acquire failed like that, and says so, before anything was sent.
+    pub(crate) fn was_certainly_not_sent(&self, why: &Error) -> bool {
+        why.is_not_executed() && !self.0.lease.was_sent()
     }
 
     /// For how long whatever it left at the server may live.

@@ -43,14 +43,12 @@ impl<W: Waiter> UndoJob<W> {
         let last_try = Instant::now().checked_add(self.request.longest_ttl());
         let turn = Mutex::new(self.turn);
         let undoing = async {
-            if let Some(attempt) = self.attempt.and_then(BackendCall::into_future_here)
-                && let Ok(Attempt::Busy(_)) = shielded(attempt).await
-                && self.request.wait() == Wait::No
-            {
-                return;
-            }
-            if !self.request.was_sent() {
-                return;
+            if let Some(attempt) = self.attempt.and_then(BackendCall::into_future_here) {
+                match shielded(attempt).await {
+                    Ok(Attempt::Busy(_)) if self.request.wait() == Wait::No => return,
+                    Err(error) if self.request.was_certainly_not_sent(&error) => return,
+                    _ => {}
+                }
             }
             let mut pauses = pauses(LONGEST_PAUSE);
             loop {

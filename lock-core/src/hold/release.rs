@@ -378,9 +378,6 @@ fn undo_heir<W: Successor>(active: &ActiveHold<W>) {
 }
 
 fn abandon<W: Successor>(active: &ActiveHold<W>, request: AcquireRequest, turn: Option<Turn<W>>) {
-    if !request.was_sent() {
-        return;
-    }
     if let Some(keeper) = active.keeper.upgrade() {
         keeper.push(Box::new(UndoJob::new(&active.server.backend, request, None, turn)));
     }
