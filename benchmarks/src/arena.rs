@@ -3,8 +3,6 @@
 use std::sync::Arc;
 
 use benchmarks_load::{self as load, Result};
-use clap::ValueEnum;
-use lock_core::backend::DistributedLock;
 use lock_core::{Locker, MemoryBackend};
 use lock_mysql::{MySqlConfig, RowLockBackend};
 use lock_redis::RedisBackend;
@@ -12,42 +10,12 @@ use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
 use testbed::{MariaDb, Redis, Server, ZooKeeper};
 
 use crate::contender::{Contender, local};
+use crate::entry::{Backend, Entry, Make};
 use crate::peers::Peers;
 use crate::subjects::held::{Held, HeldBare};
 use crate::subjects::polylock::{Polylock, Raw};
 use crate::subjects::{core, memory, mysql, redis, waiters, zookeeper};
 use crate::workload::Workload;
-
-/// Which lock server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Backend {
-    Memory,
-    Redis,
-    Mysql,
-    Zookeeper,
-}
-
-impl Backend {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::Redis => "redis",
-            Self::Mysql => "mysql",
-            Self::Zookeeper => "zookeeper",
-        }
-    }
-}
-
-/// Makes polylock's backend anew, with connections of its own.
-pub(crate) type Make = Arc<dyn Fn() -> lock_core::Result<Arc<dyn DistributedLock>> + Send + Sync>;
-
-/// A subject in a workload, or why it is not.
-pub(crate) struct Entry {
-    pub(crate) subject: String,
-    pub(crate) contender: std::result::Result<Box<dyn Contender>, String>,
-    /// Whether nothing of ours is broken when it does not take part.
-    pub(crate) is_optional: bool,
-}
 
 pub(crate) struct Arena {
     backend: Backend,

@@ -8,11 +8,13 @@ use std::time::{Duration, Instant};
 use benchmarks_load::Result;
 use clap::Parser;
 
-use crate::arena::{Arena, Backend};
+use crate::arena::Arena;
+use crate::entry::Backend;
 use crate::results::Results;
 
 mod arena;
 mod contender;
+mod entry;
 mod goals;
 mod machine;
 mod peers;

@@ -10,8 +10,8 @@ use tokio::sync::Mutex;
 
 use self::build::{Family, Program};
 use self::process::Process;
-use crate::arena::{Backend, Entry};
 use crate::contender::Contender;
+use crate::entry::{Backend, Entry};
 
 mod build;
 mod process;

@@ -6,7 +6,8 @@ use std::time::Duration;
 use benchmarks_load::{Figures, Result};
 use tokio::time::timeout;
 
-use crate::arena::{Arena, Entry};
+use crate::arena::Arena;
+use crate::entry::Entry;
 use crate::machine;
 use crate::results::{LeftOut, Results, Row};
 use crate::workload::{self, Workload};

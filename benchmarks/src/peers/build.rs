@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use tokio::process::Command;
 
-use crate::arena::Backend;
+use crate::entry::Backend;
 
 /// What a peer is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

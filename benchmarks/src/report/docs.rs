@@ -8,7 +8,7 @@ use benchmarks_load::Result;
 use clap::ValueEnum;
 
 use super::{brief, chart, text};
-use crate::arena::Backend;
+use crate::entry::Backend;
 use crate::results::Results;
 
 /// Puts this run's section into the place of the one before, and its chart beside it.

@@ -11,8 +11,8 @@ use rustix::time::ClockId;
 use super::memory::Mutexes;
 use super::polylock::{Polylock, Raw};
 use super::weigh::{apart, cpu, one_thread};
-use crate::arena::Make;
 use crate::contender::Contender;
+use crate::entry::Make;
 
 /// Between two looks at the clock.
 const BATCH: u64 = 1000;

@@ -14,8 +14,8 @@ use tokio::time::{sleep, sleep_until};
 
 use super::redis::Bare;
 use super::weigh::{apart, bytes_each, cpu, one_thread};
-use crate::arena::Make;
 use crate::contender::Contender;
+use crate::entry::Make;
 use crate::workload::MANY;
 
 /// Every lock is renewed once in the time. Where a session keeps them, they may have to live longer.

@@ -10,7 +10,7 @@ use lock_core::{Guard, LockName, Locker};
 use tokio::time::sleep;
 
 use super::{POLL, TTL};
-use crate::arena::Make;
+use crate::entry::Make;
 
 pub(crate) struct Polylock(pub(crate) Make);
 

@@ -13,8 +13,8 @@ use tokio::time::sleep;
 use super::memory::Mutexes;
 use super::polylock::Polylock;
 use super::weigh::{apart, bytes_each, one_thread};
-use crate::arena::Make;
 use crate::contender::Contender;
+use crate::entry::Make;
 use crate::workload::MANY;
 
 pub(crate) fn contenders(make: &Make, with_mutex: bool) -> Vec<(&'static str, Box<dyn Contender>)> {
