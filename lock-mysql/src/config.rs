@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, Result};
 use sqlx::ConnectOptions;
-use sqlx::mysql::{MySqlConnectOptions, MySqlPool};
+use sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlSslMode};
 use url::Url;
 
 /// How to reach a MySQL or MariaDB, and what to use there.
@@ -47,35 +47,38 @@ impl MySqlConfig {
     /// | `socket` | the path of a Unix socket to use instead of TCP |
     ///
     /// # Errors
-    /// [`ErrorKind::Misconfigured`] for anything else in it.
+    /// [`ErrorKind::Misconfigured`] for anything else in it. The error shows no part of the URL: any part may belong to
+    /// a password that is not percent-encoded.
     pub fn from_url(url: &str) -> Result<Self> {
-        // Neither error shows the URL, which may hold a password.
-        let mut url = Url::parse(url).map_err(|error| {
-            misconfigured("this is no URL: write mysql://user:password@host:port/database").with_source(error)
-        })?;
-        if !["mysql", "mariadb"].contains(&url.scheme()) {
-            let message = format!("the URL scheme {:?} is not MySQL's: write mysql://", url.scheme());
-            return Err(misconfigured(message));
+        let mut url = Url::parse(url).map_err(|error| misconfigured(NO_URL).with_source(error))?;
+        if !["mysql", "mariadb"].contains(&url.scheme()) || url.cannot_be_a_base() {
+            return Err(misconfigured(NO_URL));
+        }
+        if ends_within_credentials(&url) {
+            return Err(misconfigured(NOT_ENCODED));
         }
         let (own, drivers): (Vec<_>, Vec<_>) = url
             .query_pairs()
             .into_owned()
             .partition(|(key, _)| PARAMETERS.contains(&key.as_str()));
-        if let Some((unknown, _)) = drivers
+        if drivers
             .iter()
-            .find(|(key, _)| !DRIVER_PARAMETERS.contains(&key.as_str()))
+            .any(|(key, _)| !DRIVER_PARAMETERS.contains(&key.as_str()))
         {
             let known = [&PARAMETERS[..], &DRIVER_PARAMETERS[..]].concat().join(", ");
             return Err(misconfigured(format!(
-                "unknown URL parameter {unknown:?}: the known ones are {known}"
+                "the URL has an unknown parameter: the known ones are {known}; in a password, write ? as %3F and & as %26"
             )));
+        }
+        for (_, mode) in drivers.iter().filter(|(key, _)| key == "ssl-mode") {
+            // The driver's own error shows the value.
+            mode.parse::<MySqlSslMode>().map_err(|_| misconfigured(SSL_MODES))?;
         }
         url.set_query(None);
         if !drivers.is_empty() {
             url.query_pairs_mut().extend_pairs(&drivers);
         }
-        let mut options = MySqlConnectOptions::from_url(&url)
-            .map_err(|error| misconfigured("the URL has a value that the driver does not accept").with_source(error))?;
+        let mut options = MySqlConnectOptions::from_url(&url).map_err(|_| misconfigured(NO_UTF8))?;
         if let Some(address) = url
             .host_str()
             .and_then(|host| host.strip_prefix('[')?.strip_suffix(']'))
@@ -158,10 +161,10 @@ impl MySqlConfig {
     }
 
     fn with_parameter(self, key: &str, value: String) -> Result<Self> {
+        // The parser's own error shows the value.
         let duration = || {
-            humantime::parse_duration(&value).map_err(|error| {
-                misconfigured(format!("URL parameter {key}: write a duration such as 5s or 500ms")).with_source(error)
-            })
+            humantime::parse_duration(&value)
+                .map_err(|_| misconfigured(format!("URL parameter {key}: write a duration such as 5s or 500ms")))
         };
         Ok(match key {
             "connect_timeout" => {
@@ -190,8 +193,9 @@ impl MySqlConfig {
                 .all(|byte| byte.is_ascii_alphanumeric() || b"_$".contains(&byte))
         };
         if !(1..=48).contains(&self.table.len()) || !letters(&self.table) {
-            let message = format!("table {:?}: use 1 to 48 letters, digits, _ or $", self.table);
-            return Err(misconfigured(message));
+            return Err(misconfigured(
+                "the table's name is not allowed: use 1 to 48 letters, digits, _ or $",
+            ));
         }
         if self.options.get_database().is_none_or(str::is_empty) {
             return Err(misconfigured(
@@ -260,6 +264,22 @@ impl fmt::Debug for MySqlConfig {
             .field("max_connections", &self.max_connections)
             .finish_non_exhaustive()
     }
+}
+
+const NO_URL: &str = "this is no MySQL URL: write mysql://user:password@host:port/database";
+
+const NOT_ENCODED: &str = "the URL has a bare #, @ or second / after the host: percent-encode special characters in \
+    user, password, database and parameters; write # as %23, / as %2F, ? as %3F and @ as %40";
+
+const SSL_MODES: &str = "URL parameter ssl-mode: write DISABLED, PREFERRED, REQUIRED, VERIFY_CA or VERIFY_IDENTITY";
+
+const NO_UTF8: &str = "user, password and database must be UTF-8: percent-encode its bytes";
+
+/// Whether the URL's host may be a part of a password instead: an unencoded `/`, `?` or `#` ends the part of a URL that
+/// holds the password, and the `@` before the real host comes after it.
+fn ends_within_credentials(url: &Url) -> bool {
+    let database = url.path().trim_start_matches('/');
+    url.fragment().is_some() || database.contains(['/', '@']) || url.query().is_some_and(|query| query.contains('@'))
 }
 
 fn misconfigured(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
