@@ -123,23 +123,25 @@ impl MySqlConfig {
         self
     }
 
-    /// Sets how long to try to reach the server, and to wait for a free connection of ours. Defaults to 5 s.
+    /// Sets how long to try to reach the server, and to wait for a free connection of ours. Defaults to 5 s. After an
+    /// outage of a server that was reached before, an acquire that waits goes on trying for as long as it waits.
     #[must_use]
     pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// Sets how long the server may take to answer before its connection is given up. A connection that carries a hold
-    /// is never given up before its ttl. Defaults to 5 s.
+    /// Sets how long the server may take to answer before its connection is given up. Defaults to 5 s.
+    ///
+    /// A renewal is waited for until the hold's ttl is over, and never ends its connection before.
     #[must_use]
     pub fn with_response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = timeout;
         self
     }
 
-    /// Sets how many connections there may be, at least 1: each hold and each name that is waited for has one. One
-    /// more is used for housekeeping. Defaults to 64; a MySQL allows 151 to all its clients by default.
+    /// Sets how many connections there may be, at least 1: each hold and each name that is waited for has one. Each
+    /// Tokio runtime uses one more for housekeeping. Defaults to 64; a MySQL allows 151 to all its clients by default.
     #[must_use]
     pub fn with_max_connections(mut self, connections: usize) -> Self {
         self.max_connections = connections;
@@ -148,7 +150,11 @@ impl MySqlConfig {
 
     fn new(options: MySqlConnectOptions) -> Self {
         let options = options
-            .timezone(Some("+00:00".to_owned()))
+            // A round trip less for each connection, which sets all of these itself or does not need them.
+            .timezone(None)
+            .set_names(false)
+            .pipes_as_concat(false)
+            .no_engine_substitution(false)
             // Waiting for a lock is no slow statement, and labels belong in no log.
             .disable_statement_logging();
         Self {

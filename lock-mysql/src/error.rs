@@ -28,9 +28,21 @@ pub(crate) enum SqlError {
     /// The answer has another shape than the statements ask for.
     #[error("the server's answer has no {0}")]
     Shape(&'static str),
+    /// Nobody drives the runtime that the connection runs on: the outcome is unknown.
+    #[error("the tokio runtime that the connection runs on is not driven")]
+    Undriven,
     /// There is nothing that connections could run on.
     #[error("there is no tokio runtime here")]
     NoRuntime,
+    /// The runtime refused the connection's task.
+    #[error("the tokio runtime is shutting down")]
+    ShuttingDown,
+    /// What answers is no MySQL.
+    #[error("the server does not speak MySQL's protocol")]
+    Foreign,
+    /// The driver panicked with this message.
+    #[error("{0}")]
+    Panicked(String),
 }
 
 impl SqlError {
@@ -71,7 +83,22 @@ impl SqlError {
 
     /// Whether what the connection carried is over.
     pub(crate) fn is_end(&self) -> bool {
-        !self.leaves_connection_whole() && !matches!(self, Self::TimedOut(_))
+        !self.leaves_connection_whole() && !self.is_silence()
+    }
+
+    /// Whether the connection broke, so that a new one may do better.
+    pub(crate) fn is_break(&self) -> bool {
+        self.is_end() && !matches!(self, Self::Panicked(_))
+    }
+
+    /// Whether there was no answer, from a connection that may still be there.
+    pub(crate) fn is_silence(&self) -> bool {
+        matches!(self, Self::TimedOut(_) | Self::Undriven)
+    }
+
+    /// Whether nothing was sent.
+    fn is_unsent(&self) -> bool {
+        matches!(self, Self::Gone | Self::NotHeld | Self::NoRuntime | Self::ShuttingDown)
     }
 
     /// The error for a caller on a connection that had been made.
@@ -86,12 +113,13 @@ impl SqlError {
 
     fn told(self, connecting: bool) -> Error {
         let (kind, message) = self.meaning(connecting);
-        let error = Error::new(kind, message);
+        let mut error = Error::new(kind, message);
+        if connecting || self.is_unsent() {
+            error = error.not_executed();
+        }
         match self {
             Self::Driver(source) => error.with_source(source),
-            Self::TimedOut(_) | Self::Ended | Self::Gone | Self::NotHeld | Self::Shape(_) | Self::NoRuntime => {
-                error.with_source(self)
-            }
+            own => error.with_source(own),
         }
     }
 
@@ -111,16 +139,23 @@ impl SqlError {
                 (Unavailable, "the connection to the MySQL server broke".into())
             }
             Self::TimedOut(_) => (Unavailable, "the MySQL server does not answer".into()),
+            Self::Undriven => (
+                Unavailable,
+                "the lock's connection cannot be used: drive the runtime that acquired the lock".into(),
+            ),
+            Self::ShuttingDown => (
+                Unavailable,
+                "there can be no new connection to the MySQL server: the runtime is shutting down".into(),
+            ),
+            Self::Panicked(_) => (Unexpected, "the MySQL driver panicked: please report it".into()),
             Self::NotHeld => (ErrorKind::Lost, "the hold has ended".into()),
             Self::Driver(sqlx::Error::Tls(_)) => (Misconfigured, TLS_FAILS.into()),
             Self::Driver(sqlx::Error::Configuration(_)) => (
                 Misconfigured,
                 "the MySQL driver cannot use these settings; a password that needs RSA needs TLS: set ssl-mode".into(),
             ),
-            Self::Driver(sqlx::Error::Protocol(_)) if connecting => (
-                Misconfigured,
-                "what answers there does not speak MySQL's protocol: check host and port".into(),
-            ),
+            Self::Foreign => (Misconfigured, FOREIGN.into()),
+            Self::Driver(sqlx::Error::Protocol(_)) if connecting => (Misconfigured, FOREIGN.into()),
             Self::NoRuntime => (Misconfigured, "call this within a tokio runtime".into()),
             Self::Driver(_) | Self::Shape(_) => (
                 Unexpected,
@@ -129,6 +164,16 @@ impl SqlError {
         }
     }
 }
+
+/// The error of a step after which nobody knows what the server has executed of the request, although the step itself
+/// was not.
+pub(crate) fn unknown(step: Error) -> Error {
+    Error::new(step.kind(), "nobody knows what the MySQL server has executed")
+        .retryable(step.is_retryable())
+        .with_source(step)
+}
+
+const FOREIGN: &str = "what answers there does not speak MySQL's protocol: check host and port";
 
 const TLS_FAILS: &str = "TLS with the MySQL server fails: check ssl-mode, ssl-ca and the server's certificate";
 
@@ -211,6 +256,19 @@ mod tests {
         let error = SqlError::TimedOut(Duration::from_secs(5)).into_error();
         assert!(error.is_retryable());
         assert!(error.source().unwrap().to_string().contains("5s"));
+    }
+
+    #[test]
+    fn what_was_never_sent_is_known_not_to_be_executed() {
+        for unsent in [SqlError::Gone, SqlError::NotHeld, SqlError::ShuttingDown] {
+            assert!(unsent.into_error().is_not_executed());
+        }
+        for unknown in [SqlError::Ended, SqlError::Undriven, SqlError::TimedOut(Duration::ZERO)] {
+            assert!(!unknown.into_error().is_not_executed());
+        }
+        let refused = || SqlError::Driver(sqlx::Error::Io(io::ErrorKind::ConnectionRefused.into()));
+        assert!(refused().into_connect_error().is_not_executed());
+        assert!(!refused().into_error().is_not_executed());
     }
 
     #[test]

@@ -24,6 +24,14 @@ pub(crate) async fn is_foreign(host: &str, port: u16) {
     }
 }
 
+/// Whether what is there is certainly no MySQL.
+///
+/// # Cancel safety
+/// May be dropped at any point.
+pub(crate) async fn is_foreign_now(host: &str, port: u16) -> bool {
+    matches!(timeout(4 * PATIENCE, looks_foreign(host, port)).await, Ok(Ok(true)))
+}
+
 async fn looks_foreign(host: &str, port: u16) -> Result<bool, io::ErrorKind> {
     let stream = TcpStream::connect((host, port)).await.map_err(|error| error.kind())?;
     let mut first = [0; 5];

@@ -34,7 +34,7 @@
 //!
 //! The ttl is the server's `wait_timeout` of that one connection: the server ends a client that is silent for longer.
 //! It counts whole seconds, so that a ttl of 1.5 s may take 2 s to free a dead machine's lock, and the shortest is 1 s.
-//! A client that is alive looks after its connection twice a second.
+//! A client that is alive looks after its connection twice a second, or once in a round trip where that takes longer.
 //!
 //! # What ends a hold
 //! - Its release, or its ttl when nobody renews it: the connection's task then closes the connection.
@@ -43,6 +43,8 @@
 //! - The end of the connection at the server, for whatever reason: a restart, a `KILL`, an administrator's lower limit,
 //!   a proxy or firewall in between that drops quiet connections. The next holder may come before this one knows: it
 //!   is told within about half a second, and only fencing protects what it does until then.
+//! - The end of the Tokio runtime that acquired the lock, at once: the connection runs on it. While nobody drives that
+//!   runtime, nobody can renew the hold, and it ends with its ttl. It can be released from any runtime.
 //!
 //! A waiter whose machine falls silent keeps its place in the queue. When its turn comes, its hold ends after its own
 //! ttl at the latest: so each such waiter ahead can cost one ttl, though none that merely died costs anything. A
@@ -56,13 +58,21 @@
 //! tokens grow also after crashes and after the tables were lost, unless the clock is then behind the last token.
 //!
 //! # Limits
-//! - Each hold, and each name that is waited for, takes a connection: see [`MySqlConfig::with_max_connections`].
+//! - Each hold, and each name that is waited for, takes a connection: see [`MySqlConfig::with_max_connections`]. If
+//!   none is free, the error says so, whether the limit is this one or the server's.
+//! - A hold survives any round trip below two fifths of its ttl. An acquire or a release fails if a single answer takes
+//!   longer than [the response timeout](MySqlConfig::with_response_timeout), and a new connection takes three round
+//!   trips within [the connect timeout](MySqlConfig::with_connect_timeout), both 5 s by default: raise them for a line
+//!   that is slower than that.
 //! - One server, or one that all writes go to. Row locks are not replicated: a replica, or another node of a Galera
 //!   or group replication cluster, knows nothing of them. After a failover the old server's holders must have ended.
 //! - Pools between client and server that give out a connection per transaction or statement (ProxySQL's multiplexing,
 //!   for one) must not do so for this user.
-//! - A network that falls silent while somebody waits is noticed when the wait's own time and the response timeout have
-//!   passed. A server that crashes is noticed at once.
+//! - A server that crashes is noticed at once. One that falls silent while somebody waits is noticed after about three
+//!   seconds: from then on, an acquire whose time is up fails as unavailable instead of timed out. If a waiter's
+//!   connection alone is lost in silence, it is noticed when the wait's own time and the response timeout have passed.
+//! - A server that cannot be reached is dialled by one connection at a time, at most every 50 ms. If a dial has no
+//!   outcome within a second, the next one begins.
 //! - A row stays for each name that was ever locked: it keeps the token. Rows of names that are not locked may be
 //!   deleted at any time while the server's clock is right.
 //!
@@ -88,6 +98,8 @@ pub use sqlx;
 mod config;
 mod error;
 mod greeting;
+mod last_answer;
+mod permits;
 mod row_lock;
 mod server;
 mod session;

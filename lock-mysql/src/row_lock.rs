@@ -7,5 +7,6 @@ mod hold;
 mod pool;
 mod statements;
 mod table;
+mod wait;
 
 pub use self::backend::RowLockBackend;

@@ -1,79 +1,90 @@
-//! One server: how its connections are made, and the one that looks after the others.
+//! One server: how its connections are made, and those that look after the others.
 
 use std::fmt;
 use std::future::Future;
-use std::io;
-use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use lock_core::backend::{AcquireRequest, Wait};
 use lock_core::{Error, ErrorKind, Result};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use crate::config::MySqlConfig;
 use crate::error::SqlError;
-use crate::greeting;
+use crate::last_answer::LastAnswer;
 use crate::session::{Answer, Commits, Identity, Session, column};
 
-/// How long to wait before trying again to reach a server that was never reached.
-const RETRY: Duration = Duration::from_millis(100);
+use self::control::Controls;
+use self::dial::Dialer;
+
+pub(crate) use self::dial::Failure;
+
+mod control;
+mod dial;
+mod gate;
 
 pub(crate) struct Server {
-    config: MySqlConfig,
-    /// Whether it ever was reached: before, connecting is patient; after, failing fast lets core decide.
-    reached: AtomicBool,
-    /// For what cannot be done on the connection that it is about.
-    control: tokio::sync::Mutex<Option<Arc<Session>>>,
+    dialer: Dialer,
+    controls: Controls,
+    last_answer: Arc<LastAnswer>,
 }
 
 impl Server {
     pub(crate) fn new(config: MySqlConfig) -> Self {
+        let last_answer = Arc::new(LastAnswer::new());
         Self {
-            config,
-            reached: AtomicBool::new(false),
-            control: tokio::sync::Mutex::default(),
+            dialer: Dialer::new(config, last_answer.clone()),
+            controls: Controls::default(),
+            last_answer,
         }
     }
 
     pub(crate) fn config(&self) -> &MySqlConfig {
-        &self.config
+        self.dialer.config()
     }
 
-    /// A new connection. Until the server was reached for the first time it keeps trying until the connect timeout:
-    /// the server may just be starting. Ends early when `given_up` does.
+    /// When it answered last, over any connection.
+    pub(crate) fn last_answer(&self) -> Instant {
+        self.last_answer.at()
+    }
+
+    /// A new connection.
     ///
     /// # Cancel safety
     /// May be dropped at any point.
-    pub(crate) async fn open(&self, commits: Commits, given_up: impl Future<Output = ()>) -> Result<Arc<Session>> {
-        let mut given_up = pin!(given_up);
-        let limit = self.config.connect_timeout();
-        let deadline = Instant::now() + limit;
-        let mut failure = None;
+    pub(crate) async fn open(&self, commits: Commits) -> Result<Arc<Session>, Failure> {
+        self.dialer.open(commits).await
+    }
+
+    /// A connection broke, perhaps with all others.
+    pub(crate) fn doubt(&self) {
+        self.dialer.doubt();
+    }
+
+    /// Calls `open` on behalf of a request: again and again while the request waits and the server, which was there once,
+    /// cannot be reached. Ends early when nobody waits for the request any more.
+    ///
+    /// # Cancel safety
+    /// May be dropped where `open` may.
+    pub(crate) async fn patiently<T, F>(&self, behalf: Option<&AcquireRequest>, open: impl Fn() -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T, Failure>>,
+    {
+        let Some(request) = behalf else {
+            return Ok(open().await?);
+        };
         loop {
-            let rest = deadline.saturating_duration_since(Instant::now());
             let opened = tokio::select! {
-                opened = self.open_once(commits, rest) => opened,
-                () = &mut given_up => return Err(self.unreached(failure, "in the time given")),
+                biased;
+                opened = open() => opened,
+                () = request.given_up() => return Err(self.dialer.unreached("in the time given")),
             };
-            let error = match opened {
-                Ok(session) => {
-                    self.reached.store(true, Ordering::Relaxed);
-                    return Ok(session);
+            match opened {
+                // A dial that failed is followed by a pause.
+                Err(Failure::Passing(error)) if request.wait() != Wait::No && self.dialer.has_reached() => {
+                    request.note_unreachable(error);
                 }
-                Err(error) => error,
-            };
-            if error.kind() != ErrorKind::Unavailable || self.reached.load(Ordering::Relaxed) {
-                return Err(error);
-            }
-            // What an attempt says that had time enough tells more than that the last one had none.
-            failure = failure.filter(|_| rest < RETRY).or(Some(error));
-            if Instant::now() + RETRY >= deadline {
-                return Err(self.unreached(failure, &format!("within {limit:?}")));
-            }
-            tokio::select! {
-                () = sleep(RETRY) => {}
-                () = &mut given_up => return Err(self.unreached(failure, "in the time given")),
+                opened => return Ok(opened?),
             }
         }
     }
@@ -86,25 +97,25 @@ impl Server {
     ///
     /// # Cancel safety
     /// May be dropped at any point.
-    pub(crate) async fn end(&self, identity: Identity) -> Result<bool> {
-        let deadline = Instant::now() + self.config.response_timeout();
+    pub(crate) async fn end(&self, identity: Identity, behalf: Option<&AcquireRequest>) -> Result<bool> {
+        let deadline = Instant::now() + self.config().response_timeout();
         let mut pause = Duration::from_millis(1);
         let mut killed = false;
         loop {
-            let Some(id) = self.find(identity).await? else {
+            let Some(id) = self.find(identity, behalf).await? else {
                 return Ok(killed);
             };
-            if Instant::now() >= deadline {
-                let message = "the MySQL server does not end one of its connections";
-                return Err(Error::new(ErrorKind::Unavailable, message));
-            }
             if killed {
+                if Instant::now() >= deadline {
+                    let message = "the MySQL server does not end one of its connections";
+                    return Err(Error::new(ErrorKind::Unavailable, message));
+                }
                 sleep(pause).await;
                 pause = (pause * 2).min(Duration::from_millis(50));
                 continue;
             }
             killed = true;
-            match self.control(format!("KILL CONNECTION {id}")).await {
+            match self.control(format!("KILL CONNECTION {id}"), behalf).await {
                 // 1094: it has ended meanwhile.
                 Err(error) if error.code() != Some(1094) => return Err(error.into_error()),
                 _ => {}
@@ -113,9 +124,9 @@ impl Server {
     }
 
     /// The number of the connection of this identity, if the server has it.
-    async fn find(&self, identity: Identity) -> Result<Option<u64>> {
+    pub(crate) async fn find(&self, identity: Identity, behalf: Option<&AcquireRequest>) -> Result<Option<u64>> {
         let sql = format!("SELECT CAST(IS_USED_LOCK({identity}) AS UNSIGNED)");
-        let answer = self.control(sql).await.map_err(SqlOrError::into_error)?;
+        let answer = self.control(sql, behalf).await.map_err(SqlOrError::into_error)?;
         let shape = || SqlError::Shape("named lock").into_error();
         let row = answer.row(0).ok_or_else(shape)?;
         column(row, 0, "named lock").map_err(SqlError::into_error)
@@ -126,73 +137,50 @@ impl Server {
     ///
     /// # Cancel safety
     /// May be dropped at any point.
-    pub(crate) async fn control(&self, sql: String) -> Result<Answer, SqlOrError> {
-        let limit = self.config.response_timeout();
-        let Ok(mut control) = timeout(limit, self.control.lock()).await else {
-            return Err(SqlError::TimedOut(limit).into());
+    pub(crate) async fn control(&self, sql: String, behalf: Option<&AcquireRequest>) -> Result<Answer, SqlOrError> {
+        let limit = self.config().response_timeout();
+        let run = |session: Arc<Session>| {
+            let sql = sql.clone();
+            async move { session.run(sql, None, limit).await }
         };
-        // Taken out: if this is dropped half-way, the connection is closed.
-        let kept = control
-            .take()
-            .filter(|session| session.is_here() && !session.has_ended());
-        if let Some(session) = kept {
-            match session.run(sql.clone(), None, limit).await {
-                Err(error) if error.is_end() => {}
+        self.over_control(behalf, run).await
+    }
+
+    /// Waits until the server answers, in one round trip for all who ask at the same time.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point.
+    pub(crate) async fn ping(&self) -> Result<()> {
+        let limit = self.config().response_timeout();
+        let ping = |session: Arc<Session>| async move { session.ping(limit).await };
+        self.over_control(None, ping).await.map_err(SqlOrError::into_error)
+    }
+
+    async fn over_control<T, F>(
+        &self,
+        behalf: Option<&AcquireRequest>,
+        ask: impl Fn(Arc<Session>) -> F,
+    ) -> Result<T, SqlOrError>
+    where
+        F: Future<Output = Result<T, SqlError>>,
+    {
+        let control = self.controls.here().ok_or(SqlError::NoRuntime)?;
+        if let Some(session) = control.live() {
+            match ask(session.clone()).await {
+                Err(error) if error.is_break() => {
+                    control.forget(&session);
+                    self.doubt();
+                }
                 answer => {
                     drop(session.rest());
-                    *control = Some(session);
                     return Ok(answer?);
                 }
             }
         }
-        let session = self.open(Commits::ByItself, std::future::pending()).await?;
-        let answer = session.run(sql, None, limit).await;
+        let session = self.patiently(behalf, || control.session(&self.dialer)).await?;
+        let answer = ask(session.clone()).await;
         drop(session.rest());
-        *control = Some(session);
         Ok(answer?)
-    }
-
-    async fn open_once(&self, commits: Commits, limit: Duration) -> Result<Arc<Session>> {
-        let options = self.config.options();
-        let foreign = async {
-            if options.get_socket().is_some() || self.reached.load(Ordering::Relaxed) {
-                std::future::pending().await
-            }
-            greeting::is_foreign(options.get_host(), options.get_port()).await;
-        };
-        tokio::select! {
-            opened = Session::open(&self.config, commits, limit) => {
-                opened.map_err(|error| match error {
-                    // Without a socket's path, the only files are those for TLS.
-                    SqlError::Driver(sqlx::Error::Io(error))
-                        if error.kind() == io::ErrorKind::NotFound && options.get_socket().is_none() =>
-                    {
-                        let message = "a file that ssl-ca, ssl-cert or ssl-key names does not exist";
-                        Error::new(ErrorKind::Misconfigured, message).with_source(error)
-                    }
-                    error => error.into_connect_error(),
-                })
-            }
-            () = foreign => {
-                let message = format!(
-                    "what answers at {} does not speak MySQL's protocol: check host and port",
-                    self.config.address()
-                );
-                Err(Error::new(ErrorKind::Misconfigured, message))
-            }
-        }
-    }
-
-    fn unreached(&self, failure: Option<Error>, when: &str) -> Error {
-        let message = format!("the MySQL server at {} was not reached {when}", self.config.address());
-        match failure {
-            // It says what to do.
-            Some(failure) => Error::new(ErrorKind::Unavailable, message).with_source(failure),
-            None => {
-                let message = format!("{message}: check that it runs and its address");
-                Error::new(ErrorKind::Unavailable, message)
-            }
-        }
     }
 }
 
@@ -233,7 +221,7 @@ impl From<Error> for SqlOrError {
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server")
-            .field("config", &self.config)
+            .field("config", self.config())
             .finish_non_exhaustive()
     }
 }

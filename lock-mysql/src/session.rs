@@ -1,36 +1,46 @@
 //! A connection of our own, run by a task of its own: whoever waits for an answer may go away without breaking it.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::future::pending;
+use std::sync::Arc;
 use std::time::Duration;
 
+use lock_core::Error;
 use lock_core::backend::{HolderId, Sent};
 use sqlx::mysql::MySqlRow;
 use sqlx::{Decode, MySql, Row, Type};
 use tokio::runtime::{self, Handle};
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::config::MySqlConfig;
 use crate::error::SqlError;
+use crate::last_answer::LastAnswer;
+use crate::permits::{Permit, TakenPermit};
 use crate::sql::seconds_up;
 
+use self::driven::Driven;
 use self::worker::Worker;
 
 mod connection;
+mod driven;
 mod held;
 mod worker;
 
 pub(crate) use self::held::Held;
+
+/// How long a runtime that is driven may take to poll the task of a connection.
+const UNDRIVEN: Duration = Duration::from_secs(1);
 
 /// A handle to a connection. When the last one goes, the connection is closed, and with it what it holds.
 pub(crate) struct Session {
     identity: Identity,
     commands: mpsc::UnboundedSender<Command>,
     task: AbortHandle,
+    driven: Arc<Driven>,
     runtime: runtime::Id,
-    seat: Arc<Seat>,
+    permit: Arc<TakenPermit>,
 }
 
 /// By what a connection is found at the server: a named lock that only it has, and keeps to its end. Its number would
@@ -78,7 +88,7 @@ pub(crate) struct Done {
     pub(crate) id: u64,
 }
 
-type Reply = oneshot::Sender<Result<Answer, SqlError>>;
+type Reply<T> = oneshot::Sender<Result<T, SqlError>>;
 
 enum Command {
     /// Runs statements in one round trip. While the connection is idle after them, the server keeps it for `idle`
@@ -86,63 +96,78 @@ enum Command {
     Run {
         sql: String,
         idle: Option<u64>,
-        reply: Reply,
+        reply: Reply<Answer>,
     },
+    /// Asks the server whether it is there.
+    Ping(Reply<()>),
     /// From now on the connection carries a hold.
     Hold(Held),
-    /// Prolongs this holder's hold to at least `ttl` from now, by statements of its own besides.
-    Keep {
-        holder: HolderId,
-        ttl: Duration,
-        sql: String,
-        reply: Reply,
-    },
-    /// Runs the statements that end this holder's hold.
+    /// Prolongs the hold.
+    Keep(Keep),
+    /// Runs the statements that end this holder's hold. Repeated, it does nothing.
     Release {
         holder: HolderId,
         sql: String,
-        reply: Reply,
+        /// Told when what was under way before has been answered.
+        begun: oneshot::Sender<()>,
+        reply: Reply<()>,
     },
     /// There is nothing to do for the time being: keep the connection open.
     Rest,
 }
 
-/// A permit to have a connection in use; given back when the connection ends, even while somebody keeps its handle.
-#[derive(Debug, Default)]
-pub(crate) struct Seat(Mutex<Option<OwnedSemaphorePermit>>);
+/// Prolongs this holder's hold to at least `ttl` from now, by statements of its own besides.
+struct Keep {
+    holder: HolderId,
+    ttl: Duration,
+    sql: String,
+    /// When the statements that did it were sent; `None` when the hold has ended.
+    reply: oneshot::Sender<Result<Option<Sent>, Error>>,
+}
 
 impl Session {
     /// Connects, within `limit`.
-    pub(crate) async fn open(config: &MySqlConfig, commits: Commits, limit: Duration) -> Result<Arc<Self>, SqlError> {
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point.
+    pub(crate) async fn open(
+        config: &MySqlConfig,
+        commits: Commits,
+        limit: Duration,
+        last_answer: &Arc<LastAnswer>,
+    ) -> Result<Arc<Self>, SqlError> {
         let runtime = Handle::try_current().map_err(|_| SqlError::NoRuntime)?;
-        let seat = Arc::<Seat>::default();
+        let permit = Arc::<TakenPermit>::default();
+        let driven = Arc::<Driven>::default();
         let (commands, receiver) = mpsc::unbounded_channel();
         let (ready, connected) = oneshot::channel();
-        let (options, task_seat) = (config.options().clone(), seat.clone());
         let identity = Identity::random();
-        // Also a panic of the driver's on garbage ends here, and not in the caller.
-        let task = runtime.spawn(async move {
+        let options = config.options().clone();
+        let (task_permit, task_driven, last_answer) = (permit.clone(), driven.clone(), last_answer.clone());
+        let serve = async move {
             match connection::connect(&options, commits, identity).await {
                 Ok(connected) => {
                     if ready.send(Ok(())).is_ok() {
-                        Worker::new(connected, receiver, task_seat).run().await;
+                        Worker::new(connected, receiver, task_permit, last_answer).run().await;
                     }
                 }
                 Err(error) => drop(ready.send(Err(error))),
             }
-        });
+        };
+        let task = runtime.spawn(async move { task_driven.watch(serve).await });
         let task = AbortOnDrop(Some(task.abort_handle()));
         match timeout(limit, connected).await {
             Err(_) => return Err(SqlError::TimedOut(limit)),
-            Ok(Err(_panicked)) => return Err(sqlx::Error::Protocol("the driver cannot read it".into()).into()),
+            Ok(Err(_dropped)) => return Err(SqlError::ShuttingDown),
             Ok(Ok(connected)) => connected?,
         }
         Ok(Arc::new(Self {
             identity,
             commands,
             task: task.keep(),
+            driven,
             runtime: runtime.id(),
-            seat,
+            permit,
         }))
     }
 
@@ -153,15 +178,29 @@ impl Session {
     /// When dropped, the statements run on; nobody may use the session any more unless they are idempotent.
     pub(crate) async fn run(&self, sql: String, idle: Option<Duration>, limit: Duration) -> Result<Answer, SqlError> {
         let idle = idle.map(seconds_up);
-        let answer = self.ask(|reply| Command::Run { sql, idle, reply }, limit).await;
-        if let Err(SqlError::TimedOut(_)) = answer {
+        let answer = self.ask(|reply| Command::Run { sql, idle, reply }, after(limit)).await;
+        if answer.as_ref().is_err_and(SqlError::is_silence) {
             self.abort();
         }
-        answer
+        answer?
     }
 
-    /// Prolongs the hold, running these statements in the same round trip. An unanswered one leaves the connection as
-    /// it is: the server may yet answer.
+    /// Waits until the server answers, in one round trip for all who ask at the same time. If it does not within
+    /// `limit`, the connection is ended.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point.
+    pub(crate) async fn ping(&self, limit: Duration) -> Result<(), SqlError> {
+        let answer = self.ask(Command::Ping, after(limit)).await;
+        if answer.as_ref().is_err_and(SqlError::is_silence) {
+            self.abort();
+        }
+        answer?
+    }
+
+    /// Prolongs the hold, running these statements in the same round trip; returns when they were sent, or `None` when
+    /// the hold has ended. An unanswered one leaves the connection as it is: the server may yet answer. Without a
+    /// `limit` it waits until the hold's time is over.
     ///
     /// # Cancel safety
     /// May be dropped at any point.
@@ -170,29 +209,53 @@ impl Session {
         holder: HolderId,
         ttl: Duration,
         sql: String,
-        limit: Duration,
-    ) -> Result<Answer, SqlError> {
-        self.ask(
-            |reply| Command::Keep {
+        limit: Option<Duration>,
+    ) -> Result<Option<Sent>, Error> {
+        let command = |reply| {
+            Command::Keep(Keep {
                 holder,
                 ttl,
                 sql,
                 reply,
-            },
-            limit,
-        )
-        .await
+            })
+        };
+        let limit = async {
+            match limit {
+                Some(limit) => after(limit).await,
+                None => pending().await,
+            }
+        };
+        match self.ask(command, limit).await {
+            Ok(kept) => kept,
+            // The connection is the hold.
+            Err(error) if error.is_end() => Ok(None),
+            Err(error) => Err(error.into_error()),
+        }
     }
 
-    /// Ends the hold with these statements. An outcome that is not known within `limit` stays unknown: the connection
-    /// is ended.
+    /// Ends the hold with these statements. Once they are answered, a repetition is answered alike without asking the
+    /// server. An outcome that is not known within `limit` stays unknown: the connection is ended. A renewal that is
+    /// under way has the same time before that.
     ///
     /// # Cancel safety
     /// When dropped, the release goes on.
-    pub(crate) async fn release(&self, holder: HolderId, sql: String, limit: Duration) -> Result<Answer, SqlError> {
-        let answer = self.ask(|reply| Command::Release { holder, sql, reply }, limit).await;
+    pub(crate) async fn release(&self, holder: HolderId, sql: String, limit: Duration) -> Result<(), SqlError> {
+        let (begun, has_begun) = oneshot::channel();
+        let command = |reply| Command::Release {
+            holder,
+            sql,
+            begun,
+            reply,
+        };
+        let limit = async {
+            match timeout(limit, has_begun).await {
+                Ok(_) => after(limit).await,
+                Err(_elapsed) => limit,
+            }
+        };
+        let answer = self.ask(command, limit).await.and_then(|answer| answer);
         match answer {
-            Ok(_) | Err(SqlError::NotHeld | SqlError::Gone) => {}
+            Ok(()) | Err(SqlError::NotHeld | SqlError::Gone) => {}
             Err(_) => self.abort(),
         }
         answer
@@ -205,19 +268,24 @@ impl Session {
     }
 
     /// Nothing is under way: the connection stays open for a while. Gives back the permit.
-    pub(crate) fn rest(&self) -> Option<OwnedSemaphorePermit> {
-        let permit = self.seat.lock().take();
+    pub(crate) fn rest(&self) -> Option<Permit> {
+        let permit = self.permit.leave();
         drop(self.commands.send(Command::Rest));
         permit
     }
 
     /// Counts this connection as in use.
-    pub(crate) fn take_seat(&self, permit: OwnedSemaphorePermit) {
-        *self.seat.lock() = Some(permit);
+    pub(crate) fn take_permit(&self, permit: Permit) {
+        self.permit.take(permit);
         // The task may have ended just before, and would not give it back.
         if self.has_ended() {
-            self.seat.leave();
+            self.leave_permit();
         }
+    }
+
+    /// Counts this connection as in use no longer.
+    pub(crate) fn leave_permit(&self) {
+        drop(self.permit.leave());
     }
 
     /// Ends the connection without a word, whatever is under way on it. The server may need to be told otherwise.
@@ -229,24 +297,48 @@ impl Session {
         self.commands.is_closed()
     }
 
-    /// Whether its task runs where the caller does: another runtime may live and yet not be driven.
-    pub(crate) fn is_here(&self) -> bool {
-        Handle::try_current().is_ok_and(|runtime| runtime.id() == self.runtime)
+    /// The runtime that its task runs on. Only there can it be relied on: another runtime may live and yet not be
+    /// driven.
+    pub(crate) fn runtime(&self) -> runtime::Id {
+        self.runtime
     }
 
     pub(crate) fn identity(&self) -> Identity {
         self.identity
     }
 
-    async fn ask(&self, command: impl FnOnce(Reply) -> Command, limit: Duration) -> Result<Answer, SqlError> {
+    async fn ask<T>(
+        &self,
+        command: impl FnOnce(oneshot::Sender<T>) -> Command,
+        limit: impl Future<Output = Duration>,
+    ) -> Result<T, SqlError> {
         let (reply, answer) = oneshot::channel();
         self.commands.send(command(reply)).map_err(|_| SqlError::Gone)?;
-        match timeout(limit, answer).await {
-            Err(_) => Err(SqlError::TimedOut(limit)),
-            Ok(Err(_ended)) => Err(SqlError::Ended),
-            Ok(Ok(answer)) => answer,
+        tokio::select! {
+            biased;
+            answer = answer => answer.map_err(|_| SqlError::Ended),
+            () = self.undriven() => Err(SqlError::Undriven),
+            limit = limit => Err(SqlError::TimedOut(limit)),
         }
     }
+
+    /// Returns only if nobody drives the runtime that the connection runs on.
+    async fn undriven(&self) {
+        if Some(self.runtime) == here() || self.driven.is_polled(UNDRIVEN).await {
+            pending().await
+        }
+    }
+}
+
+/// Waits for the time that a request has.
+async fn after(limit: Duration) -> Duration {
+    sleep(limit).await;
+    limit
+}
+
+/// The runtime of the caller.
+pub(crate) fn here() -> Option<runtime::Id> {
+    Handle::try_current().ok().map(|runtime| runtime.id())
 }
 
 impl Answer {
@@ -262,16 +354,6 @@ where
     T: Decode<'r, MySql> + Type<MySql>,
 {
     row.try_get(index).map_err(|_| SqlError::Shape(what))
-}
-
-impl Seat {
-    fn leave(&self) {
-        self.lock().take();
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<OwnedSemaphorePermit>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl fmt::Debug for Session {

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::backend::{AcquireRequest, Attempt, Busy, Wait};
+use lock_core::backend::{AcquireRequest, Attempt, Busy, Sent, Wait};
 use lock_core::{Error, ErrorKind, Result};
+use tokio::time::Instant;
 
 use super::backend::Shared;
 use super::claims::{Claim, Left};
@@ -12,15 +13,13 @@ use super::hold::RowHold;
 use super::pool::InUse;
 use super::statements::{TakeTerms, Taken, holder, taken};
 use super::table::prepare;
-use crate::error::SqlError;
+use super::wait::Waited;
+use crate::error::{SqlError, unknown};
 use crate::server::SqlOrError;
 use crate::session::{Answer, Held, Session};
 
 /// How many times a statement may fail for reasons that a repetition cures.
 const SETBACKS: u32 = 20;
-
-/// The longest single wait for a row: so long may a waiter that fell silent keep its place in the queue.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// How an attempt on one connection ended, if not with an error.
 enum Outcome {
@@ -39,10 +38,13 @@ impl Shared {
             Ok(Some(attempt)) => Ok(attempt),
             Err(error) => Err(error),
         };
-        if claim.left().is_none() {
-            self.claims.leave(request.holder());
-        }
-        attempt.map_err(|error| error.with_name(request.name()))
+        attempt.map_err(|error| {
+            let error = match claim.left() {
+                Some(_) if error.is_not_executed() => unknown(error),
+                _ => error,
+            };
+            error.with_name(request.name())
+        })
     }
 
     /// Retires the request's holder id.
@@ -51,11 +53,19 @@ impl Shared {
             return Ok(());
         };
         if let Some(session) = claim.abandon() {
-            session.abort();
-            self.server.end(session.identity()).await?;
+            self.end(&session, None).await?;
         }
         self.claims.leave(request.holder());
         Ok(())
+    }
+
+    /// Ends a connection, here and at the server; whether it was still there.
+    pub(super) async fn end(&self, session: &Session, behalf: Option<&AcquireRequest>) -> Result<bool> {
+        session.abort();
+        let was_there = self.server.end(session.identity(), behalf).await?;
+        // Its task may live on: on a runtime that nobody drives, nothing ends.
+        session.leave_permit();
+        Ok(was_there)
     }
 
     /// The same grant once more, if an earlier try came so far. Else that try's connection is ended first, so that
@@ -66,14 +76,13 @@ impl Shared {
         };
         let ttl = request.ttl();
         if let Some(token) = token
-            && let Ok(answer) = self.keep(&session, request, ttl).await
+            && let Ok(Some(sent)) = self.keep(&session, request, ttl, Some(self.response_timeout())).await
         {
-            let armed = request.lease().arm(answer.sent, ttl)?;
+            let armed = request.lease().arm(sent, ttl)?;
             let hold = RowHold::new(self.clone(), request.clone(), session, token);
             return Ok(Some(Attempt::Granted(hold, armed)));
         }
-        session.abort();
-        self.server.end(session.identity()).await?;
+        self.end(&session, Some(request)).await?;
         claim.detach();
         Ok(None)
     }
@@ -97,30 +106,53 @@ impl Shared {
                     return Ok(Attempt::Busy(busy));
                 }
                 Ok(Outcome::GivenUp(busy)) => {
-                    self.end(claim, used).await?;
+                    drop(used);
+                    self.end(&session, None).await?;
+                    claim.detach();
                     return Ok(Attempt::Busy(busy));
                 }
+                // It had ended before anything was sent.
+                Err(SqlOrError::Sql(SqlError::Gone)) if used.used_before => claim.detach(),
                 // The server had closed it while it was idle, and others with it.
-                Err(SqlOrError::Sql(error)) if used.used_before && error.is_end() => {
-                    self.pool.purge();
-                    self.end(claim, used).await?;
+                Err(SqlOrError::Sql(error)) if used.used_before && error.is_break() => {
+                    self.doubt_connections();
+                    if request.wait() != Wait::No {
+                        request.note_unreachable(error.into_error());
+                    }
+                    drop(used);
+                    self.end(&session, Some(request)).await?;
+                    claim.detach();
                 }
-                Err(SqlOrError::Sql(error @ SqlError::TimedOut(_))) => {
-                    self.pool.purge();
-                    return Err(error.into_error());
-                }
-                Err(error) => return Err(error.into_error()),
+                Err(error) => return Err(self.failed(claim, used, error).await),
             }
         }
     }
 
-    /// Ends a connection, here and at the server.
-    async fn end(&self, claim: &Claim, used: InUse) -> Result<()> {
-        let session = used.session().clone();
-        drop(used);
-        self.server.end(session.identity()).await?;
-        claim.detach();
-        Ok(())
+    /// The error of an attempt. If the server refused a statement and nothing else, the connection is cleaned, and
+    /// nothing of the request is left on it.
+    async fn failed(&self, claim: &Claim, used: InUse, error: SqlOrError) -> Error {
+        let cleaning = "ROLLBACK".to_owned();
+        let is_clean = match &error {
+            SqlOrError::Sql(error) if !error.leaves_connection_whole() => false,
+            _ => used
+                .session()
+                .run(cleaning, None, self.response_timeout())
+                .await
+                .is_ok(),
+        };
+        if is_clean {
+            claim.detach();
+            self.pool.give_back(used.keep());
+            return error.into_error().not_executed();
+        }
+        self.doubt_connections();
+        error.into_error()
+    }
+
+    /// A connection broke, perhaps with all others.
+    fn doubt_connections(&self) {
+        self.pool.purge();
+        self.server.doubt();
     }
 
     async fn on(
@@ -150,6 +182,7 @@ impl Shared {
             } else {
                 (self.statements.try_take(name, &terms), 1)
             };
+            request.sending();
             match session.run(sql, Some(ttl), limit).await {
                 Ok(answer) => match taken(&answer, statement)? {
                     Some(taken) => return self.grant(claim, session, request, answer, taken, ttl).await,
@@ -162,15 +195,16 @@ impl Shared {
                     }
                 },
                 Err(error) if error.is_busy() => {
+                    let asked = Instant::now();
                     let busy = self.who(session, request).await?;
+                    let trip = asked.elapsed();
                     if request.wait() == Wait::No || request.is_given_up() {
                         return Ok(Outcome::Busy(busy));
                     }
-                    request.note_busy(busy.clone());
-                    tokio::select! {
-                        biased;
-                        waited = self.wait(session, request) => locked = waited?,
-                        () = request.given_up() => return Ok(Outcome::GivenUp(busy)),
+                    match self.wait(session, request, &busy, trip).await? {
+                        Waited::Locked => locked = true,
+                        Waited::InVain => locked = false,
+                        Waited::GivenUp => return Ok(Outcome::GivenUp(busy)),
                     }
                     setbacks = 0;
                     continue;
@@ -206,8 +240,9 @@ impl Shared {
     ) -> Result<Outcome, SqlOrError> {
         if taken.ahead {
             self.server
-                .control(self.statements.commit_token(request.name(), taken.token))
-                .await?;
+                .control(self.statements.commit_token(request.name(), taken.token), None)
+                .await
+                .map_err(SqlOrError::into_error)?;
             // That the row is still ours must be newer than that.
             answer = session
                 .run("SELECT 1".to_owned(), Some(ttl), self.response_timeout())
@@ -220,34 +255,20 @@ impl Shared {
         Ok(Outcome::Granted(Attempt::Granted(hold, armed)))
     }
 
-    /// Keeps the request's hold for at least `ttl` from now. A fixed lease's end stays.
+    /// Keeps the request's hold for at least `ttl` from now; see [`Session::keep`]. A fixed lease's end stays.
     pub(super) async fn keep(
         &self,
         session: &Session,
         request: &AcquireRequest,
         ttl: Duration,
-    ) -> Result<Answer, SqlError> {
+        limit: Option<Duration>,
+    ) -> Result<Option<Sent>> {
         let sql = if request.is_fixed() {
             String::new()
         } else {
             self.statements.prolong(request.name(), ttl)
         };
-        session.keep(request.holder(), ttl, sql, self.response_timeout()).await
-    }
-
-    /// Waits for the row; whether it is locked now.
-    async fn wait(&self, session: &Session, request: &AcquireRequest) -> Result<bool, SqlError> {
-        let ttl = request.ttl();
-        let seconds = ttl.min(LONGEST_WAIT).as_secs().max(1);
-        let limit = Duration::from_secs(seconds) + self.response_timeout();
-        match session
-            .run(self.statements.wait(request.name(), seconds), Some(ttl), limit)
-            .await
-        {
-            Ok(answer) => Ok(answer.row(1).is_some()),
-            Err(error) if error.is_busy() || error.is_deadlock() => Ok(false),
-            Err(error) => Err(error),
-        }
+        session.keep(request.holder(), ttl, sql, limit).await
     }
 
     /// Who has it. Ends the transaction that the failed statement has left open.

@@ -48,6 +48,11 @@ impl RowLockBackend {
             server: Server::new(config),
         })))
     }
+
+    #[cfg(test)]
+    pub(super) fn claims(&self) -> &Claims {
+        &self.0.claims
+    }
 }
 
 #[async_trait]
@@ -85,7 +90,7 @@ impl DistributedLock for RowLockBackend {
 impl Shared {
     /// Reaches the server, makes the tables and sees whether all that a lock needs is permitted.
     async fn connect(&self) -> Result<()> {
-        let session = self.server.open(Commits::WhenTold, std::future::pending()).await?;
+        let session = self.server.open(Commits::WhenTold).await?;
         let limit = self.response_timeout();
         prepare(&self.statements, &session, limit)
             .await
@@ -100,7 +105,7 @@ impl Shared {
     }
 
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
-        let answer = match self.server.control(self.statements.holder(name)).await {
+        let answer = match self.server.control(self.statements.holder(name), None).await {
             Err(SqlOrError::Sql(error)) if error.is_missing_table() => return Ok(LockStatus::free()),
             answer => answer.map_err(SqlOrError::into_error)?,
         };
@@ -112,7 +117,7 @@ impl Shared {
 
     /// The last token that a release has committed; 0 before the first.
     pub(super) async fn committed_token(&self, name: &LockName) -> Result<Option<u64>> {
-        let answer = self.server.control(self.statements.committed_token(name)).await;
+        let answer = self.server.control(self.statements.committed_token(name), None).await;
         let answer = answer.map_err(SqlOrError::into_error)?;
         let token = answer.row(1).map(|row| column(row, 0, "token")).transpose();
         token.map_err(|error| error.into_error())

@@ -1,6 +1,7 @@
 //! What this process knows of the holder ids that it has sent.
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +20,28 @@ struct Registry {
     claims: HashMap<HolderId, Arc<Claim>>,
     /// At which size to look for those that nobody will ask for again.
     sweep_at: usize,
+}
+
+/// A claim for as long as an acquire runs. Dropped, the id is forgotten unless something of it may be at the server.
+#[derive(Debug)]
+pub(super) struct Entered<'a> {
+    claims: &'a Claims,
+    holder: HolderId,
+    claim: Arc<Claim>,
+}
+
+impl Deref for Entered<'_> {
+    type Target = Claim;
+
+    fn deref(&self) -> &Claim {
+        &self.claim
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        self.claims.forget_unused(self.holder, &self.claim);
+    }
 }
 
 /// One holder id and the connection that it is on.
@@ -45,19 +68,42 @@ pub(super) struct Left {
 
 impl Claims {
     /// The claim of this id, new or from an earlier try.
-    pub(super) fn enter(&self, holder: HolderId) -> Arc<Claim> {
+    pub(super) fn enter(&self, holder: HolderId) -> Entered<'_> {
         let mut registry = lock(&self.0);
         registry.sweep();
-        registry.claims.entry(holder).or_default().clone()
+        let claim = registry.claims.entry(holder).or_default().clone();
+        Entered {
+            claims: self,
+            holder,
+            claim,
+        }
     }
 
     pub(super) fn get(&self, holder: HolderId) -> Option<Arc<Claim>> {
         lock(&self.0).claims.get(&holder).cloned()
     }
 
-    /// Nothing of this id is left at the server.
-    pub(super) fn leave(&self, holder: HolderId) {
-        lock(&self.0).claims.remove(&holder);
+    /// Nothing of this id is left at the server. Returns whether anything was until now.
+    pub(super) fn leave(&self, holder: HolderId) -> bool {
+        let forgotten = lock(&self.0).claims.remove(&holder);
+        // Dropped outside the lock: it may be the last that keeps a connection.
+        forgotten.is_some()
+    }
+
+    fn forget_unused(&self, holder: HolderId, claim: &Arc<Claim>) {
+        let mut registry = lock(&self.0);
+        // Used by the registry and by this call alone: another call for the same id may have begun.
+        let forgotten = match Arc::strong_count(claim) <= 2 && claim.left().is_none() {
+            true => registry.claims.remove(&holder),
+            false => None,
+        };
+        drop(registry);
+        drop(forgotten);
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        lock(&self.0).claims.is_empty()
     }
 }
 
@@ -136,4 +182,67 @@ impl State {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use lock_core::backend::{DistributedLock, RequestOptions, Terms, Wait};
+    use lock_core::{ErrorKind, LockName};
+    use tokio::task::JoinSet;
+    use tokio::time::timeout;
+
+    use super::super::backend::RowLockBackend;
+    use super::*;
+    use crate::config::MySqlConfig;
+
+    fn request(wait: Wait) -> (lock_core::backend::AcquireRequest, lock_core::backend::RequestControl) {
+        let terms = Terms::new(Duration::from_secs(10));
+        RequestOptions::new(LockName::new("a").unwrap(), terms)
+            .wait(wait)
+            .start()
+    }
+
+    /// Nobody listens there.
+    fn nowhere() -> RowLockBackend {
+        let config = MySqlConfig::from_url("mysql://u@127.0.0.1:1/d?connect_timeout=100ms").unwrap();
+        RowLockBackend::new(config).unwrap()
+    }
+
+    #[tokio::test]
+    async fn requests_without_a_connection_are_forgotten() {
+        let backend = nowhere();
+        let mut tries = JoinSet::new();
+        for number in 0..20_000 {
+            let backend = backend.clone();
+            tries.spawn(async move {
+                let (request, _control) = request(if number % 2 == 0 { Wait::No } else { Wait::Forever });
+                let error = backend.acquire(&request).await.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Unavailable);
+                assert!(error.is_not_executed());
+                backend.abandon(&request).await.unwrap();
+            });
+        }
+        tries.join_all().await;
+        assert!(backend.claims().is_empty());
+    }
+
+    #[tokio::test]
+    async fn requests_that_are_dropped_before_they_have_a_connection_are_forgotten() {
+        let backend = nowhere();
+        let (request, _control) = request(Wait::Forever);
+        let dropped = timeout(Duration::ZERO, backend.acquire(&request)).await;
+        assert!(dropped.is_err());
+        assert!(backend.claims().is_empty());
+    }
+
+    #[test]
+    fn another_call_for_the_same_id_keeps_the_claim() {
+        let (claims, holder) = (Claims::default(), HolderId::random());
+        let first = claims.enter(holder);
+        let second = claims.enter(holder);
+        drop(first);
+        assert!(claims.get(holder).is_some());
+        drop(second);
+        assert!(claims.is_empty());
+    }
 }

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::backend::{AcquireRequest, Hold, ReleaseOptions, ReleaseOutcome, Renewal};
-use lock_core::{Error, ErrorKind, FencingToken, HoldState, Result};
+use lock_core::{FencingToken, HoldState, Result};
 
 use super::backend::Shared;
-use crate::error::SqlError;
+use crate::error::{SqlError, unknown};
 use crate::session::Session;
 
 pub(super) struct RowHold {
@@ -23,10 +23,12 @@ pub(super) struct RowHold {
 
 /// No release was tried.
 const HELD: u8 = 0;
-/// One was, and nobody knows how it went.
-const UNKNOWN: u8 = 1;
+/// One has begun; where it is not under way any more, it was dropped half-way.
+const BEGUN: u8 = 1;
+/// One has failed, and nobody knows what it did.
+const UNKNOWN: u8 = 2;
 /// It has ended, and the server knows.
-const ENDED: u8 = 2;
+const ENDED: u8 = 3;
 
 impl RowHold {
     pub(super) fn new(
@@ -43,11 +45,6 @@ impl RowHold {
             release: AtomicU8::new(HELD),
         })
     }
-
-    fn ended(&self) {
-        self.release.store(ENDED, Ordering::Relaxed);
-        self.shared.claims.leave(self.request.holder());
-    }
 }
 
 #[async_trait]
@@ -61,63 +58,79 @@ impl Hold for RowHold {
         if matches!(self.request.lease().state(), HoldState::Lost(_)) {
             return Ok(Renewal::Lost);
         }
-        match self.shared.keep(&self.session, &self.request, ttl).await {
-            Ok(answer) => Ok(Renewal::Renewed(self.request.lease().arm(answer.sent, ttl)?)),
-            // The connection is the hold.
-            Err(error) if error.is_end() => Ok(Renewal::Lost),
-            Err(error) => Err(error.into_error().with_name(self.request.name())),
+        let kept = self.shared.keep(&self.session, &self.request, ttl, None).await;
+        match kept.map_err(|error| error.with_name(self.request.name()))? {
+            Some(sent) => Ok(Renewal::Renewed(self.request.lease().arm(sent, ttl)?)),
+            None => Ok(Renewal::Lost),
         }
     }
 
     async fn release(&self, _how: ReleaseOptions) -> Result<ReleaseOutcome> {
-        let outcome = match self.release.load(Ordering::Relaxed) {
-            HELD => self.release_once().await,
+        let outcome = match self.begin_release() {
+            HELD => self.release_once(false).await,
+            BEGUN => self.release_once(true).await,
             UNKNOWN => {
-                let ended = self.shared.server.end(self.session.identity()).await;
+                let ended = self.shared.end(&self.session, None).await.map_err(unknown);
                 ended.map(|_| ReleaseOutcome::AlreadyLost)
             }
             _ => Ok(ReleaseOutcome::AlreadyLost),
         };
         match outcome {
-            Ok(_) => self.ended(),
-            Err(_) => self.release.store(UNKNOWN, Ordering::Relaxed),
+            Ok(_) => {
+                self.release.store(ENDED, Ordering::Release);
+                self.shared.claims.leave(self.request.holder());
+            }
+            Err(_) => self.release.store(UNKNOWN, Ordering::Release),
         }
         outcome.map_err(|error| error.with_name(self.request.name()))
     }
 }
 
 impl RowHold {
-    async fn release_once(&self) -> Result<ReleaseOutcome> {
+    /// What was known of the release before this one.
+    fn begin_release(&self) -> u8 {
+        let begun = self
+            .release
+            .compare_exchange(HELD, BEGUN, Ordering::AcqRel, Ordering::Acquire);
+        begun.unwrap_or_else(|earlier| earlier)
+    }
+
+    /// `repeated`: an earlier release was dropped half-way, and may have been executed.
+    async fn release_once(&self, repeated: bool) -> Result<ReleaseOutcome> {
         let (shared, name) = (&self.shared, self.request.name());
         let sql = shared.statements.release(name);
         let limit = shared.response_timeout();
         let error = match self.session.release(self.request.holder(), sql, limit).await {
-            Ok(_) => {
-                shared.pool.give_back(self.session.clone());
+            Ok(()) => {
+                // Whoever takes it from the pool must have it alone, however often this was called for the same id.
+                if shared.claims.leave(self.request.holder()) {
+                    shared.pool.give_back(self.session.clone());
+                }
                 return Ok(ReleaseOutcome::Released);
             }
             // It had ended before.
-            Err(SqlError::NotHeld | SqlError::Gone) => return Ok(ReleaseOutcome::AlreadyLost),
+            Err(SqlError::NotHeld) => return Ok(ReleaseOutcome::AlreadyLost),
+            Err(SqlError::Gone) if !repeated => return Ok(ReleaseOutcome::AlreadyLost),
             Err(error) => error,
         };
-        let was_there = shared.server.end(self.session.identity()).await?;
-        let committed = shared.committed_token(name).await?;
-        released(was_there, committed, self.token, &error).ok_or_else(|| {
-            Error::new(ErrorKind::Unavailable, "nobody knows how the release went").with_source(error.into_error())
-        })
+        let was_there = shared.end(&self.session, None).await.map_err(unknown)?;
+        let committed = shared.committed_token(name).await.map_err(unknown)?;
+        // The other side broke the connection, and not we.
+        let broken = !repeated && !error.is_silence();
+        released(was_there, committed, self.token, broken).ok_or_else(|| unknown(error.into_error()))
     }
 }
 
-/// How a release went that was not answered but with this error, after its connection was ended; `None`: nobody knows.
+/// How a release went that was not answered, after its connection was ended; `None`: nobody knows.
 ///
 /// `was_there`: the connection was still at the server. `committed`: the row's last token that a release committed.
-fn released(was_there: bool, committed: Option<u64>, ours: FencingToken, error: &SqlError) -> Option<ReleaseOutcome> {
+/// `broken`: the other side broke the connection.
+fn released(was_there: bool, committed: Option<u64>, ours: FencingToken, broken: bool) -> Option<ReleaseOutcome> {
     // Ours until we ended it, or until our release did.
     if was_there || committed == Some(ours.as_u64()) {
         return Some(ReleaseOutcome::Released);
     }
-    // The other side broke the connection, and our release never came to be: the hold had ended with it.
-    let broken = !matches!(error, SqlError::TimedOut(_));
+    // Our release never came to be: the hold had ended with the connection.
     (broken && committed.is_some_and(|committed| committed < ours.as_u64())).then_some(ReleaseOutcome::AlreadyLost)
 }
 
@@ -139,14 +152,13 @@ mod tests {
     fn what_a_release_without_an_answer_has_done() {
         use ReleaseOutcome::{AlreadyLost, Released};
         let ours = FencingToken::new(5).unwrap();
-        let (broken, silent) = (SqlError::Ended, SqlError::TimedOut(Duration::from_secs(5)));
-        assert_eq!(released(true, Some(4), ours, &silent), Some(Released));
-        assert_eq!(released(false, Some(5), ours, &broken), Some(Released));
-        assert_eq!(released(false, Some(0), ours, &broken), Some(AlreadyLost));
+        assert_eq!(released(true, Some(4), ours, false), Some(Released));
+        assert_eq!(released(false, Some(5), ours, true), Some(Released));
+        assert_eq!(released(false, Some(0), ours, true), Some(AlreadyLost));
         // Our own closing may have ended it.
-        assert_eq!(released(false, Some(4), ours, &silent), None);
+        assert_eq!(released(false, Some(4), ours, false), None);
         // Somebody has released since, and the row tells no more.
-        assert_eq!(released(false, Some(6), ours, &broken), None);
-        assert_eq!(released(false, None, ours, &broken), None);
+        assert_eq!(released(false, Some(6), ours, true), None);
+        assert_eq!(released(false, None, ours, true), None);
     }
 }

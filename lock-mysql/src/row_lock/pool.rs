@@ -3,17 +3,17 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lock_core::backend::AcquireRequest;
+use lock_core::backend::{AcquireRequest, Wait};
 use lock_core::{Error, ErrorKind, Result};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use crate::server::Server;
-use crate::session::{Commits, Session};
+use crate::permits::{Permit, Permits};
+use crate::server::{Failure, Server};
+use crate::session::{Commits, Session, here};
 
 #[derive(Debug)]
 pub(super) struct Pool {
-    seats: Arc<Semaphore>,
+    permits: Arc<Permits>,
     /// The last one used is at the back.
     idle: Mutex<VecDeque<Arc<Session>>>,
 }
@@ -30,36 +30,39 @@ pub(super) struct InUse {
 impl Pool {
     pub(super) fn new(connections: usize) -> Self {
         Self {
-            seats: Arc::new(Semaphore::new(connections)),
+            permits: Permits::new(connections),
             idle: Mutex::default(),
         }
     }
 
-    /// An idle connection or a new one, waiting a bounded time when all are in use.
+    /// An idle connection or a new one, waiting a bounded time when all are in use, and as long as the request does when
+    /// the server cannot be reached any more.
     ///
     /// # Cancel safety
     /// May be dropped at any point.
     pub(super) async fn take(&self, server: &Server, request: &AcquireRequest) -> Result<InUse> {
-        let seat = self.seat(server, request).await?;
-        if let Some(session) = self.pop() {
-            session.take_seat(seat);
-            return Ok(InUse {
-                session: Some(session),
-                used_before: true,
-            });
-        }
-        let session = server.open(Commits::WhenTold, request.given_up()).await?;
-        session.take_seat(seat);
+        server
+            .patiently(Some(request), || self.take_once(server, request))
+            .await
+    }
+
+    async fn take_once(&self, server: &Server, request: &AcquireRequest) -> Result<InUse, Failure> {
+        let permit = self.permit(server, request).await.map_err(Failure::Final)?;
+        let (session, used_before) = match self.pop() {
+            Some(session) => (session, true),
+            None => (server.open(Commits::WhenTold).await?, false),
+        };
+        session.take_permit(permit);
         Ok(InUse {
             session: Some(session),
-            used_before: false,
+            used_before,
         })
     }
 
     /// Keeps a connection on which nothing is under way.
     pub(super) fn give_back(&self, session: Arc<Session>) {
         // Only when it is among the idle ones may somebody else come in, who would open another.
-        let _seat = session.rest();
+        let _permit = session.rest();
         let mut idle = self.idle();
         // Those that were idle for longest end first.
         while idle.front().is_some_and(|session| session.has_ended()) {
@@ -80,30 +83,39 @@ impl Pool {
         self.idle().clear();
     }
 
-    async fn seat(&self, server: &Server, request: &AcquireRequest) -> Result<OwnedSemaphorePermit> {
-        if let Ok(seat) = self.seats.clone().try_acquire_owned() {
-            return Ok(seat);
+    async fn permit(&self, server: &Server, request: &AcquireRequest) -> Result<Permit> {
+        if let Some(permit) = self.permits.try_take() {
+            return Ok(permit);
+        }
+        let message = format!(
+            "all {} connections for locks are in use: raise max_connections",
+            self.permits.all()
+        );
+        let exhausted = Error::new(ErrorKind::Unavailable, message).not_executed();
+        if request.wait() != Wait::No {
+            request.note_unreachable(exhausted.clone());
         }
         let limit = server.config().connect_timeout();
-        let seat = tokio::select! {
-            seat = timeout(limit, self.seats.clone().acquire_owned()) => seat.ok().and_then(|seat| seat.ok()),
-            () = request.given_up() => None,
-        };
-        seat.ok_or_else(|| {
-            let message = format!(
-                "all {} connections for locks are in use: raise max_connections",
-                server.config().max_connections()
-            );
-            Error::new(ErrorKind::Unavailable, message)
-        })
+        tokio::select! {
+            biased;
+            permit = timeout(limit, self.permits.take()) => permit.map_err(|_| exhausted),
+            () = request.given_up() => Err(exhausted),
+        }
     }
 
+    /// The idle connection of this runtime that was used last. If there is none, the oldest ones of other runtimes make
+    /// room for a new one.
     fn pop(&self) -> Option<Arc<Session>> {
+        let here = here();
         let mut idle = self.idle();
-        while let Some(session) = idle.pop_back() {
-            if session.is_here() && !session.has_ended() {
-                return Some(session);
-            }
+        let usable = idle
+            .iter()
+            .rposition(|session| Some(session.runtime()) == here && !session.has_ended());
+        if let Some(at) = usable {
+            return idle.remove(at);
+        }
+        while !idle.is_empty() && idle.len() + self.permits.taken() > self.permits.all() {
+            idle.pop_front();
         }
         None
     }

@@ -1,8 +1,11 @@
 //! What is done on the driver's connection itself.
 
+use std::any::Any;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use futures_util::TryStreamExt;
+use futures_util::{FutureExt, TryStreamExt};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Either};
 
@@ -17,19 +20,19 @@ pub(super) const SPARE_AT_SERVER: Duration = Duration::from_secs(90);
 ///
 /// READ UNCOMMITTED, so that a plain SELECT shows who holds a row in a transaction that is still open; rows are locked
 /// as under READ COMMITTED, without gaps. A statement that waits where none should does so for a second at most. The
-/// SQL mode is ours, whatever the server's default changes in the meaning of statements.
+/// SQL mode and the time zone are ours, whatever the server's defaults change in the meaning of statements.
 pub(super) async fn connect(
     options: &MySqlConnectOptions,
     commits: Commits,
     identity: Identity,
 ) -> Result<MySqlConnection, SqlError> {
-    let mut connection = options.connect().await?;
+    let mut connection = without_panic(async { Ok(options.connect().await?) }).await?;
     let autocommit = u8::from(commits == Commits::ByItself);
     let idle = seconds_up(SPARE_AT_SERVER);
     let sql = format!(
         "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED;\
-         SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', autocommit={autocommit}, \
-         innodb_lock_wait_timeout=1, wait_timeout={idle};\
+         SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone='+00:00', \
+         autocommit={autocommit}, innodb_lock_wait_timeout=1, wait_timeout={idle};\
          SELECT CAST(GET_LOCK({identity},0) AS SIGNED);\
          COMMIT"
     );
@@ -46,17 +49,35 @@ pub(super) async fn connect(
 /// As text, because a prepared statement takes a round trip of its own and, dropped half-way, leaves sqlx's connection
 /// confused. Every literal in it comes from [`crate::sql`].
 pub(super) async fn execute(connection: &mut MySqlConnection, sql: String) -> Result<Vec<Done>, SqlError> {
-    let mut answers = sqlx::raw_sql(AssertSqlSafe(sql)).fetch_many(connection);
-    let (mut done, mut rows) = (Vec::new(), Vec::new());
-    while let Some(answer) = answers.try_next().await? {
-        match answer {
-            Either::Left(result) => done.push(Done {
-                rows: std::mem::take(&mut rows),
-                matched: result.rows_affected(),
-                id: result.last_insert_id(),
-            }),
-            Either::Right(row) => rows.push(row),
+    without_panic(async {
+        let mut answers = sqlx::raw_sql(AssertSqlSafe(sql)).fetch_many(connection);
+        let (mut done, mut rows) = (Vec::new(), Vec::new());
+        while let Some(answer) = answers.try_next().await? {
+            match answer {
+                Either::Left(result) => done.push(Done {
+                    rows: std::mem::take(&mut rows),
+                    matched: result.rows_affected(),
+                    id: result.last_insert_id(),
+                }),
+                Either::Right(row) => rows.push(row),
+            }
         }
-    }
-    Ok(done)
+        Ok(done)
+    })
+    .await
+}
+
+/// A panic of the driver's, which garbage from a server can cause, is an error like any other that ends a connection.
+async fn without_panic<T>(driver: impl Future<Output = Result<T, SqlError>>) -> Result<T, SqlError> {
+    AssertUnwindSafe(driver)
+        .catch_unwind()
+        .await
+        .unwrap_or_else(|panic| Err(SqlError::Panicked(text(&*panic).to_owned())))
+}
+
+/// What a panic said.
+fn text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no text")
 }

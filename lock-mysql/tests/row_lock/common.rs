@@ -142,6 +142,15 @@ impl Observer {
             .count()
     }
 
+    /// The number of a connection that waits for a row of this table.
+    pub(crate) async fn waiting_connection(&mut self) -> u64 {
+        self.number(&format!(
+            "SELECT ID FROM information_schema.PROCESSLIST WHERE INFO LIKE '%{}%FOR UPDATE'",
+            self.table
+        ))
+        .await
+    }
+
     pub(crate) async fn run(&mut self, sql: &str) {
         sqlx::raw_sql(AssertSqlSafe(sql.to_owned()))
             .execute(&mut self.connection)

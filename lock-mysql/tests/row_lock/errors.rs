@@ -1,5 +1,8 @@
 //! Errors that say what to do.
 
+use std::error::Error as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lock_core::ErrorKind;
@@ -130,6 +133,50 @@ async fn something_else_than_a_mysql_is_told_at_once() {
         });
         let error = soon("refused", refusal(&backend(&url(&address)))).await;
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{answer:?}");
+    }
+}
+
+/// A MySQL's greeting, without TLS.
+const GREETING: &[u8] = b"\x4a\x00\x00\x00\x0a8.0.18\0\x19\0\0\0\x114aB0c\x06g\0\xff\xf7\xff\x02\0\xff\xc7\x15\
+    \0\0\0\0\0\0\0\0\0\0tL\x03s\x0f[4\rl4. \0mysql_native_password\0";
+const LOGGED_IN: &[u8] = b"\x07\0\0\x02\0\0\0\x02\0\0\0";
+/// One column, whose definition ends within a string.
+const CUT_SHORT: &[u8] = b"\x01\0\0\x01\x01\x03\0\0\x02\x03de";
+
+#[tokio::test]
+async fn a_panic_of_the_driver_is_an_error_with_its_text_and_not_tried_again() {
+    // A greeting that ends before its time, and an answer that does.
+    let servers: [(&[&[u8]], _); 2] = [
+        (&[b"\x06\0\0\0\x0a8.0\0\x01"], "advance"),
+        (&[GREETING, LOGGED_IN, CUT_SHORT], "split_to"),
+    ];
+    for (says, panics) in servers {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let dials = Arc::<AtomicUsize>::default();
+        let counted = dials.clone();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                counted.fetch_add(1, Ordering::SeqCst);
+                tokio::spawn(async move {
+                    let mut heard = [0; 4096];
+                    for say in says {
+                        stream.write_all(say).await.unwrap();
+                        if !matches!(stream.read(&mut heard).await, Ok(1..)) {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        let url = format!("mysql://u@{address}/d?connect_timeout=1h&ssl-mode=DISABLED");
+        let error = soon("refused", refusal(&backend(&url))).await;
+        assert_eq!(error.kind(), ErrorKind::Unexpected, "{error}");
+        assert!(!error.is_retryable());
+        let text = error.source().unwrap().to_string();
+        assert!(text.contains(panics), "{text}");
+        // Two requests, each with a look whether it is a MySQL.
+        assert!(dials.load(Ordering::SeqCst) <= 4);
     }
 }
 

@@ -103,7 +103,7 @@ async fn the_server_is_told_how_long_to_keep_a_silent_client() {
         granted.hold.renew(secs(30)).await.unwrap(),
         Renewal::Renewed(_)
     ));
-    let mut cut = crate::faults::Cut::of(&bed).await;
+    let cut = crate::cut::Cut::of(&bed).await;
     let through = cut.backend(&bed);
     let silent = grant(&through, "b", secs(2)).await;
     cut.stall();
@@ -231,6 +231,27 @@ async fn a_hold_that_ended_never_touches_its_connections_next_one() {
     assert!(observer.is_locked("b").await);
     assert_eq!(second.state(), HoldState::Held);
     assert_eq!(second.release().await, ReleaseOutcome::Released);
+}
+
+#[tokio::test]
+async fn a_hold_released_twice_at_the_same_time_gives_its_connection_back_once() {
+    let bed = Bed::shared().await;
+    let (backend, mut observer) = (bed.backend(), bed.observer().await);
+    for _ in 0..20 {
+        let first = grant(&backend, "a", secs(60)).await;
+        let Attempt::Granted(copy, _) = backend.acquire(&first.request).await.unwrap() else {
+            panic!("it is ours");
+        };
+        let (one, other) = tokio::join!(
+            first.hold.release(ReleaseOptions::default()),
+            copy.release(ReleaseOptions::default())
+        );
+        assert!([one.unwrap(), other.unwrap()].contains(&ReleaseOutcome::Released));
+        let (b, c) = tokio::join!(grant(&backend, "b", secs(60)), grant(&backend, "c", secs(60)));
+        assert_ne!(observer.holder("b").await, observer.holder("c").await);
+        b.release().await;
+        c.release().await;
+    }
 }
 
 #[tokio::test]

@@ -1,9 +1,14 @@
 //! The row lock on a real MariaDB, watched over a second, independent connection of the raw driver.
 
 mod common;
+mod cut;
 mod errors;
 mod faults;
 mod holds;
 mod names;
+mod outage;
+mod refused;
+mod runtimes;
+mod slow;
 mod tokens;
 mod waiting;

@@ -1,0 +1,289 @@
+//! When the server may be dialled: a server that is down must not be flooded, and is to be found soon when it is back.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+use super::dial::Failure;
+
+/// The shortest time from a dial that failed to the next one.
+pub(super) const SPACING: Duration = Duration::from_millis(50);
+
+/// After this a dial without an outcome does not keep others from dialling: its packets may be lost, or nobody drives
+/// the runtime that it began on.
+const HANGS: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(super) struct Gate {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Whether everybody may dial at once while the server is there.
+    opens: bool,
+    /// Whether the last outcome was a connection, and none broke since.
+    reached: bool,
+    /// How many dials have begun.
+    begun: u64,
+    last_begun: Option<Instant>,
+    /// The dial that the others wait for.
+    probe: Option<u64>,
+    /// The last dial that failed, unless a later one succeeded.
+    failure: Option<(u64, Failure)>,
+}
+
+/// Whose turn it is.
+#[derive(Debug)]
+pub(super) enum Turn<'a, T> {
+    /// The caller's, to dial.
+    Dial(Dialling<'a>),
+    /// Nobody's: there is already what the caller wants.
+    Served(T),
+}
+
+/// A dial under way. Dropped without an outcome, it makes way for another.
+#[derive(Debug)]
+pub(super) struct Dialling<'a> {
+    gate: &'a Gate,
+    number: u64,
+}
+
+#[derive(Debug)]
+enum Step {
+    Dial(u64),
+    Wait(Instant),
+    Failed(Failure),
+}
+
+impl Gate {
+    /// One dial at a time until the server was reached, and again after each failure; else any number.
+    pub(super) fn parallel() -> Self {
+        Self::new(true)
+    }
+
+    /// One dial at a time, always.
+    pub(super) fn serial() -> Self {
+        Self::new(false)
+    }
+
+    fn new(opens: bool) -> Self {
+        let state = State {
+            opens,
+            ..State::default()
+        };
+        Self {
+            state: Mutex::new(state),
+            changed: Notify::new(),
+        }
+    }
+
+    /// Waits until the caller may dial, or is `served` by a dial of somebody else.
+    ///
+    /// # Errors
+    /// The failure of a dial of somebody else that began during this call.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point.
+    pub(super) async fn turn<T>(&self, served: impl Fn() -> Option<T>) -> Result<Turn<'_, T>, Failure> {
+        let before = self.lock().begun;
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if let Some(served) = served() {
+                return Ok(Turn::Served(served));
+            }
+            let step = self.lock().step(before, Instant::now());
+            match step {
+                Step::Dial(number) => return Ok(Turn::Dial(Dialling { gate: self, number })),
+                Step::Failed(failure) => return Err(failure),
+                Step::Wait(until) => tokio::select! {
+                    () = changed => {}
+                    () = sleep_until(until) => {}
+                },
+            }
+        }
+    }
+
+    /// A connection broke, perhaps with all others: the next dial is to find out alone.
+    pub(super) fn doubt(&self) {
+        self.lock().reached = false;
+    }
+
+    /// Why the server was not reached when it was last dialled.
+    pub(super) fn failure(&self) -> Option<Failure> {
+        self.lock().failure.as_ref().map(|(_, failure)| failure.clone())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// What somebody does who has waited since `before` dials had begun.
+    fn step(&mut self, before: u64, now: Instant) -> Step {
+        if let Some((number, failure)) = &self.failure
+            && *number > before
+        {
+            return Step::Failed(failure.clone());
+        }
+        if self.opens && self.reached {
+            return Step::Dial(self.begin(now));
+        }
+        let pause = match (self.probe, &self.failure) {
+            (Some(_), _) => HANGS,
+            (None, Some(_)) => SPACING,
+            (None, None) => Duration::ZERO,
+        };
+        match self.last_begun.map(|begun| begun + pause) {
+            Some(free) if now < free => Step::Wait(free),
+            _ => {
+                let number = self.begin(now);
+                self.probe = Some(number);
+                Step::Dial(number)
+            }
+        }
+    }
+
+    fn begin(&mut self, now: Instant) -> u64 {
+        self.begun += 1;
+        self.last_begun = Some(now);
+        self.begun
+    }
+
+    fn end(&mut self, number: u64, outcome: Option<Result<(), Failure>>) {
+        if self.probe == Some(number) {
+            self.probe = None;
+        }
+        match outcome {
+            None => {}
+            Some(Ok(())) => {
+                self.reached = true;
+                self.failure = None;
+            }
+            Some(Err(failure)) => {
+                self.reached = false;
+                self.failure = Some((number, failure));
+            }
+        }
+    }
+}
+
+impl Dialling<'_> {
+    pub(super) fn ended(self, outcome: Result<(), Failure>) {
+        self.gate.lock().end(self.number, Some(outcome));
+        // Its drop tells the others.
+    }
+}
+
+impl Drop for Dialling<'_> {
+    fn drop(&mut self) {
+        self.gate.lock().end(self.number, None);
+        self.gate.changed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures_util::FutureExt;
+    use lock_core::{Error, ErrorKind};
+
+    use super::*;
+
+    fn failure() -> Failure {
+        Failure::Passing(Error::new(ErrorKind::Unavailable, "down"))
+    }
+
+    fn gate(opens: bool) -> State {
+        State {
+            opens,
+            ..State::default()
+        }
+    }
+
+    fn dialled(step: Step) -> u64 {
+        match step {
+            Step::Dial(number) => number,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn one_dial_at_a_time_until_the_server_was_reached() {
+        let (mut gate, now) = (gate(true), Instant::now());
+        let first = dialled(gate.step(0, now));
+        assert!(matches!(gate.step(0, now), Step::Wait(until) if until == now + HANGS));
+        gate.end(first, Some(Ok(())));
+        dialled(gate.step(1, now));
+        dialled(gate.step(1, now));
+        gate.reached = false;
+        dialled(gate.step(3, now));
+        assert!(matches!(gate.step(3, now), Step::Wait(_)));
+    }
+
+    #[test]
+    fn a_failure_is_for_those_who_came_before_its_dial_and_spaces_the_next() {
+        let (mut gate, now) = (gate(true), Instant::now());
+        let first = dialled(gate.step(0, now));
+        gate.end(first, Some(Err(failure())));
+        assert!(matches!(gate.step(0, now), Step::Failed(_)));
+        // Whoever came later has not asked yet.
+        assert!(matches!(gate.step(first, now), Step::Wait(until) if until == now + SPACING));
+        let second = dialled(gate.step(first, now + SPACING));
+        gate.end(second, Some(Ok(())));
+        dialled(gate.step(second, now + SPACING));
+    }
+
+    #[test]
+    fn a_dial_that_hangs_or_was_dropped_makes_way() {
+        let (mut gate, now) = (gate(true), Instant::now());
+        let hangs = dialled(gate.step(0, now));
+        let second = dialled(gate.step(0, now + HANGS));
+        gate.end(hangs, None);
+        assert!(matches!(gate.step(0, now + HANGS), Step::Wait(_)));
+        gate.end(second, None);
+        dialled(gate.step(0, now + HANGS));
+    }
+
+    #[test]
+    fn a_serial_gate_never_opens() {
+        let (mut gate, now) = (gate(false), Instant::now());
+        let first = dialled(gate.step(0, now));
+        gate.end(first, Some(Ok(())));
+        dialled(gate.step(first, now));
+        assert!(matches!(gate.step(first, now), Step::Wait(_)));
+    }
+
+    #[tokio::test]
+    async fn those_who_wait_share_an_outcome() {
+        let gate = Gate::serial();
+        let nothing = || None::<Infallible>;
+        let Ok(Turn::Dial(dialling)) = gate.turn(nothing).await else {
+            panic!("it is free");
+        };
+        let connection = Mutex::new(None);
+        let waiting = gate.turn(|| *connection.lock().unwrap());
+        tokio::pin!(waiting);
+        assert!(waiting.as_mut().now_or_never().is_none());
+        *connection.lock().unwrap() = Some(7);
+        dialling.ended(Ok(()));
+        assert!(matches!(waiting.await, Ok(Turn::Served(7))));
+
+        let Ok(Turn::Dial(dialling)) = gate.turn(nothing).await else {
+            panic!("it is free");
+        };
+        let waiting = gate.turn(nothing);
+        tokio::pin!(waiting);
+        assert!(waiting.as_mut().now_or_never().is_none());
+        dialling.ended(Err(failure()));
+        // It began before the second came: that one dials itself.
+        assert!(matches!(waiting.await, Ok(Turn::Dial(_))));
+    }
+}

@@ -1,0 +1,145 @@
+//! A way to the server on which things go wrong.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use lock_mysql::{MySqlConfig, RowLockBackend};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
+
+use crate::common::Bed;
+
+/// A proxy that stands for the network. It lives on the runtime that made it.
+#[derive(Clone)]
+pub(crate) struct Cut {
+    address: String,
+    way: Arc<watch::Sender<Way>>,
+    dials: Arc<AtomicUsize>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Way {
+    /// Nothing gets through, and connections stay open.
+    stalled: bool,
+    /// New connections are ended at once.
+    broken: bool,
+    /// How often all connections were ended.
+    breaks: u32,
+    /// Connections up to this number say nothing more, and do not end either.
+    mute: usize,
+    /// How much later everything arrives, either way.
+    delay: Duration,
+}
+
+impl Cut {
+    pub(crate) async fn of(bed: &Bed) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let way = Arc::new(watch::Sender::new(Way::default()));
+        let dials = Arc::<AtomicUsize>::default();
+        let (server, ways, counted) = (bed.server.address().to_owned(), way.clone(), dials.clone());
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
+                if !ways.borrow().broken {
+                    tokio::spawn(serve(number, client, server.clone(), ways.subscribe()));
+                }
+            }
+        });
+        Self { address, way, dials }
+    }
+
+    pub(crate) fn config(&self, bed: &Bed) -> MySqlConfig {
+        MySqlConfig::from_url(&bed.server.url_at(&self.address))
+            .unwrap()
+            .with_table(&bed.table)
+    }
+
+    /// A client that waits 3 s for an answer.
+    pub(crate) fn backend(&self, bed: &Bed) -> RowLockBackend {
+        RowLockBackend::new(self.config(bed).with_response_timeout(Duration::from_secs(3))).unwrap()
+    }
+
+    /// How often clients have dialled.
+    pub(crate) fn dials(&self) -> usize {
+        self.dials.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn stall(&self) {
+        self.way.send_modify(|way| way.stalled = true);
+    }
+
+    /// Loses all connections, as a firewall does that forgets them: nobody is told. New ones are fine.
+    pub(crate) fn lose_connections(&self) {
+        let number = self.dials();
+        self.way.send_modify(|way| way.mute = number);
+    }
+
+    pub(crate) fn delay(&self, delay: Duration) {
+        self.way.send_modify(|way| way.delay = delay);
+    }
+
+    /// Ends all connections and refuses new ones.
+    pub(crate) fn cut(&self) {
+        self.way.send_modify(|way| {
+            way.broken = true;
+            way.breaks += 1;
+        });
+    }
+
+    /// Lets everything through again. Ended connections stay ended.
+    pub(crate) fn heal(&self) {
+        self.way.send_modify(|way| {
+            way.stalled = false;
+            way.broken = false;
+            way.delay = Duration::ZERO;
+        });
+    }
+}
+
+async fn serve(number: usize, client: TcpStream, server: String, mut way: watch::Receiver<Way>) {
+    let Ok(server) = TcpStream::connect(server).await else {
+        return;
+    };
+    let breaks = way.borrow().breaks;
+    let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
+    // When one way has ended, so has the other.
+    tokio::select! {
+        () = pump(number, from_client, to_server, way.clone()) => {}
+        () = pump(number, from_server, to_client, way.clone()) => {}
+        _ = way.wait_for(|way| way.breaks > breaks) => {}
+    }
+}
+
+async fn pump(
+    number: usize,
+    mut from: impl AsyncReadExt + Unpin,
+    mut to: impl AsyncWriteExt + Unpin,
+    mut way: watch::Receiver<Way>,
+) {
+    let (sender, mut arrived) = mpsc::unbounded_channel();
+    let reading = async move {
+        let mut buffer = [0; 4096];
+        while let Ok(read @ 1..) = from.read(&mut buffer).await {
+            if sender.send((Instant::now(), buffer[..read].to_vec())).is_err() {
+                return;
+            }
+        }
+    };
+    let writing = async {
+        while let Some((at, message)) = arrived.recv().await {
+            let delay = way.borrow().delay;
+            sleep_until(at + delay).await;
+            let passes = |way: &Way| !way.stalled && way.mute < number;
+            if way.wait_for(passes).await.is_err() || to.write_all(&message).await.is_err() {
+                return;
+            }
+        }
+        // The end of a connection is one more thing that a mute one does not tell.
+        let _ = way.wait_for(|way| way.mute < number).await;
+    };
+    tokio::join!(reading, writing);
+}

@@ -1,0 +1,238 @@
+//! Servers that are away for a while, and what callers are told meanwhile.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use lock_core::backend::{Attempt, DistributedLock, ReleaseOptions, Wait};
+use lock_core::{Error, ErrorKind, Locker};
+use lock_mysql::RowLockBackend;
+use sqlx::Connection;
+use sqlx::mysql::MySqlConnection;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::common::*;
+use crate::cut::Cut;
+
+/// All that the error's sources say.
+fn causes(error: &Error) -> String {
+    let mut said = String::new();
+    let mut source = error.source();
+    while let Some(error) = source {
+        said += &format!(" <- {error}");
+        source = error.source();
+    }
+    said
+}
+
+/// Waits in a task of its own, until it was told that the lock is taken.
+async fn wait(locks: &Locker, observer: &mut Observer, time: Duration) -> tokio::task::JoinHandle<Result<(), Error>> {
+    let waiters = observer.waiters().await;
+    let lock = locks.lock("a").ttl(secs(30));
+    let waiting = tokio::spawn(async move { lock.acquire_within(time).await.map(drop) });
+    while observer.waiters().await == waiters {
+        tokio::task::yield_now().await;
+    }
+    waiting
+}
+
+#[tokio::test]
+async fn an_outage_is_unavailable_with_its_cause_and_no_lock_that_is_taken() {
+    let bed = Bed::shared().await;
+    let (cut, mut observer) = (Cut::of(&bed).await, bed.observer().await);
+    let _held = grant(&bed.backend(), "a", secs(60)).await;
+    let locks = Locker::new(cut.backend(&bed));
+    let waiting = wait(&locks, &mut observer, secs(2)).await;
+    cut.cut();
+    let within = locks.lock("b").acquire_within(secs(1)).await.unwrap_err();
+    let tried = locks.lock("b").try_acquire().await.unwrap_err();
+    for error in [within, tried, waiting.await.unwrap().unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(error.is_retryable());
+        assert!(causes(&error).contains("expected to read"), "{error}{}", causes(&error));
+    }
+}
+
+#[tokio::test]
+async fn a_waiter_tells_a_silent_server_from_a_lock_that_is_taken() {
+    let bed = Bed::shared().await;
+    let (cut, mut observer) = (Cut::of(&bed).await, bed.observer().await);
+    let _held = grant(&bed.backend(), "a", secs(60)).await;
+    let locks = Locker::new(cut.backend(&bed));
+    for heals in [false, true] {
+        let waiting = wait(&locks, &mut observer, secs(8)).await;
+        cut.stall();
+        if heals {
+            sleep(secs(4)).await;
+            cut.heal();
+        }
+        let error = waiting.await.unwrap().unwrap_err();
+        cut.heal();
+        if heals {
+            assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}{}", causes(&error));
+            assert_eq!(error.holder(), Some("tester"));
+        } else {
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+            assert!(causes(&error).contains("did not answer within"), "{}", causes(&error));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_waiter_whose_connection_vanished_in_an_outage_goes_on_after_it() {
+    let bed = Bed::shared().await;
+    let (cut, mut observer) = (Cut::of(&bed).await, bed.observer().await);
+    let held = grant(&bed.backend(), "a", secs(60)).await;
+    let lock = Locker::new(cut.backend(&bed)).lock("a").ttl(secs(60));
+    let waiting = tokio::spawn(async move { lock.acquire().await.unwrap() });
+    while observer.waiters().await == 0 {
+        tokio::task::yield_now().await;
+    }
+    let id = observer.waiting_connection().await;
+    cut.lose_connections();
+    cut.stall();
+    // The server ends what it waits for; the waiter does not hear of it, not even when the server is back.
+    observer.run(&format!("KILL CONNECTION {id}")).await;
+    held.release().await;
+    sleep(secs(5)).await;
+    cut.heal();
+    let guard = soon("granted", waiting).await.unwrap();
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_used_up_pool_says_so() {
+    let bed = Bed::shared().await;
+    let backend = RowLockBackend::new(bed.config().with_max_connections(1)).unwrap();
+    let locks = Locker::new(backend);
+    let _guard = locks.lock("a").acquire().await.unwrap();
+    let within = locks.lock("b").acquire_within(secs(1)).await.unwrap_err();
+    let tried = locks.lock("b").try_acquire().await.unwrap_err();
+    for error in [within, tried] {
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        let said = format!("{error}{}", causes(&error));
+        assert!(
+            said.contains("all 1 connections") && said.contains("max_connections"),
+            "{said}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_full_server_says_so() {
+    let bed = Bed::own().await;
+    let mut observer = bed.observer().await;
+    observer.run("CREATE USER 'many'@'%' IDENTIFIED BY 's3cret'").await;
+    observer.run("GRANT ALL ON app.* TO 'many'@'%'").await;
+    let url = format!("mysql://many:s3cret@{}/app?table={}", bed.server.address(), bed.table);
+    let locks = Locker::new(RowLockBackend::new(lock_mysql::MySqlConfig::from_url(&url).unwrap()).unwrap());
+    let guard = locks.lock("a").acquire().await.unwrap();
+    observer.run("SET GLOBAL max_connections=10").await;
+    let mut filling = Vec::new();
+    while let Ok(connection) = MySqlConnection::connect(&url).await {
+        filling.push(connection);
+        assert!(filling.len() < 20);
+    }
+    let within = locks.lock("b").acquire_within(secs(1)).await.unwrap_err();
+    let tried = locks.lock("b").try_acquire().await.unwrap_err();
+    for error in [within, tried] {
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        let said = format!("{error}{}", causes(&error));
+        assert!(said.contains("no free connection"), "{said}");
+    }
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_first_try_after_an_outage_asks() {
+    let bed = Bed::own().await;
+    let locks = Locker::new(bed.backend());
+    for _ in 0..3 {
+        // Idle connections, which break as well, and somebody who waits all the time.
+        let spares = [1, 2, 3].map(|number| locks.lock(format!("spare {number}")));
+        let mut guards = Vec::new();
+        for spare in &spares {
+            guards.push(spare.acquire().await.unwrap());
+        }
+        for guard in guards {
+            guard.release().await.unwrap();
+        }
+        let held = locks.lock("held").acquire().await.unwrap();
+        bed.server.kill().unwrap();
+        soon("lost", held.lost()).await;
+        let waiting = tokio::spawn({
+            let lock = locks.lock("waiting");
+            async move { lock.acquire().await.unwrap().release().await }
+        });
+        for _ in 0..20 {
+            let error = locks.lock("a").try_acquire().await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unavailable);
+        }
+        bed.server.restart().await.unwrap();
+        let tried = locks.lock("a").try_acquire().await.unwrap();
+        tried.expect("it is free").release().await.unwrap();
+        soon("granted", waiting).await.unwrap().unwrap();
+        drop(held);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_is_not_flooded_with_dials() {
+    let bed = Bed::shared().await;
+    let cut = Cut::of(&bed).await;
+    let backend = cut.backend(&bed);
+    grant(&backend, "a", secs(10)).await.release().await;
+    cut.cut();
+    let (request, _control) = options("a", secs(10)).wait(Wait::No).start();
+    backend.acquire(&request).await.unwrap_err();
+    let (before, started) = (cut.dials(), Instant::now());
+    let mut asking = JoinSet::new();
+    for number in 0..50 {
+        let backend = backend.clone();
+        let wait = if number % 2 == 0 { Wait::No } else { Wait::Forever };
+        asking.spawn(async move {
+            loop {
+                let (request, _control) = options(&format!("{number}"), secs(10)).wait(wait).start();
+                let asked = timeout(secs(1), backend.acquire(&request)).await;
+                assert!(asked.is_err() || asked.unwrap().is_err());
+                backend.abandon(&request).await.expect("it was never sent");
+            }
+        });
+    }
+    sleep(secs(2)).await;
+    let dials = cut.dials() - before;
+    let spaced = started.elapsed().as_millis() / 50 + 2;
+    assert!(
+        (2..=spaced).contains(&(dials as u128)),
+        "{dials} in {:?}",
+        started.elapsed()
+    );
+    assert!(asking.try_join_next().is_none(), "somebody got another answer");
+}
+
+#[tokio::test]
+async fn a_waiter_that_cannot_reach_its_server_goes_on_as_soon_as_it_is_back() {
+    let bed = Bed::own().await;
+    let (backend, other) = (bed.backend(), bed.backend());
+    for _ in 0..3 {
+        let _held = soon("free", ask(&backend, options("a", secs(60)))).await.unwrap();
+        let (request, _control) = options("a", secs(60)).start();
+        let waiting = tokio::spawn({
+            let (other, request) = (other.clone(), request.clone());
+            async move {
+                for _ in 0..3 {
+                    if let Ok(Attempt::Granted(hold, _)) = other.acquire(&request).await {
+                        return hold;
+                    }
+                }
+                panic!("it does not wait for the server");
+            }
+        });
+        until("told", || async { request.last_busy().is_some() }).await;
+        bed.server.kill().unwrap();
+        sleep(secs(1)).await;
+        bed.server.restart().await.unwrap();
+        let hold = soon("granted", waiting).await.unwrap();
+        hold.release(ReleaseOptions::default()).await.unwrap();
+    }
+}

@@ -1,0 +1,298 @@
+//! Runtimes that end, that nobody drives, and futures that are dropped with them.
+
+use std::future::{Future, pending, poll_fn};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::task::Poll;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use lock_core::backend::{
+    AcquireRequest, Attempt, DistributedLock, Hold, ReleaseOptions, ReleaseOutcome, RequestControl, Wait,
+};
+use lock_mysql::RowLockBackend;
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::coop;
+use tokio::time::{Instant, timeout};
+
+use crate::common::*;
+use crate::cut::Cut;
+
+fn current_thread() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+fn multi_thread() -> Runtime {
+    Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+fn how() -> ReleaseOptions {
+    ReleaseOptions::default()
+}
+
+/// Polls it for a moment, and keeps it.
+fn begin<T>(runtime: &Runtime, future: &mut (impl Future<Output = T> + Unpin)) {
+    runtime.block_on(async {
+        let moment = timeout(Duration::from_millis(100), future).await;
+        assert!(moment.is_err(), "it was to wait");
+    });
+}
+
+#[test]
+fn a_runtime_that_nobody_drives_blocks_nobody() {
+    let (main, idle) = (multi_thread(), current_thread());
+    let (bed, cut) = main.block_on(async {
+        let bed = Bed::shared().await;
+        let cut = Cut::of(&bed).await;
+        (bed, cut)
+    });
+    let (backend, other) = (cut.backend(&bed), bed.backend());
+    let mut observer = main.block_on(bed.observer());
+    let taken = main.block_on(grant(&other, "taken", secs(60)));
+
+    // It leaves a hold, an idle connection, a wait, and a request half-way, all over its own connections.
+    let held = idle.block_on(async {
+        let held = grant(&backend, "held", secs(60)).await;
+        grant(&backend, "spare", secs(60)).await.release().await;
+        held
+    });
+    let (request, _control) = options("taken", secs(60)).start();
+    let mut waiting = Box::pin(backend.acquire(&request));
+    begin(&idle, &mut waiting);
+    cut.stall();
+    let (known, unknown) = (name("held"), name("unknown"));
+    let mut asking = Box::pin(backend.status(&known));
+    let mut trying = Box::pin(backend.status(&unknown));
+    begin(&idle, &mut asking);
+    begin(&idle, &mut trying);
+    cut.heal();
+
+    main.block_on(async {
+        assert!(soon("answered", backend.status(&known)).await.unwrap().is_held());
+        assert!(try_once(&backend, "held").await.is_err());
+        soon("granted", try_once(&backend, "spare"))
+            .await
+            .expect("it is free")
+            .release()
+            .await;
+        let released = soon("released", held.hold.release(how())).await.unwrap();
+        assert_eq!(released, ReleaseOutcome::Released);
+        assert!(!observer.is_locked("held").await);
+        drop(waiting);
+        let again = tokio::spawn({
+            let (backend, request) = (backend.clone(), request.clone());
+            async move { backend.acquire(&request).await.unwrap() }
+        });
+        taken.release().await;
+        assert!(matches!(soon("granted", again).await.unwrap(), Attempt::Granted(..)));
+        soon("undone", backend.abandon(&request)).await.unwrap();
+        assert!(!observer.is_locked("taken").await);
+    });
+    drop((asking, trying));
+}
+
+#[test]
+fn connections_stay_with_their_runtime() {
+    let (main, runtimes) = (multi_thread(), [current_thread(), current_thread()]);
+    let bed = main.block_on(Bed::shared());
+    let mut observer = main.block_on(bed.observer());
+    let backend = bed.backend();
+    let mut used = [const { Vec::new() }; 2];
+    for _ in 0..3 {
+        for (runtime, used) in runtimes.iter().zip(&mut used) {
+            let granted = runtime.block_on(grant(&backend, "a", secs(60)));
+            used.push(main.block_on(observer.holder("a")).unwrap());
+            assert_eq!(runtime.block_on(granted.release()), ReleaseOutcome::Released);
+        }
+    }
+    for used in &mut used {
+        used.dedup();
+        assert_eq!(used.len(), 1, "{used:?}");
+    }
+}
+
+#[test]
+fn idle_connections_of_other_runtimes_make_room() {
+    let (main, runtimes) = (multi_thread(), [current_thread(), current_thread()]);
+    let bed = main.block_on(Bed::shared());
+    let backend = RowLockBackend::new(bed.config().with_max_connections(1)).unwrap();
+    for _ in 0..3 {
+        for runtime in &runtimes {
+            runtime.block_on(async { grant(&backend, "a", secs(60)).await.release().await });
+        }
+    }
+}
+
+#[test]
+fn runtimes_that_come_and_go_fail_nobody() {
+    let main = multi_thread();
+    let bed = main.block_on(Bed::shared());
+    let backend = bed.backend();
+    let stop = Arc::new(AtomicBool::new(false));
+    let others = std::thread::spawn({
+        let (backend, stop) = (backend.clone(), stop.clone());
+        move || {
+            for number in 0.. {
+                if stop.load(Ordering::Relaxed) {
+                    return number;
+                }
+                let runtime = current_thread();
+                let kept = runtime.block_on(async {
+                    let name = format!("other {number}");
+                    grant(&backend, &name, secs(60)).await.release().await;
+                    grant(&backend, &name, secs(60)).await
+                });
+                drop(runtime);
+                drop(kept);
+            }
+            0
+        }
+    });
+    main.block_on(async {
+        let end = Instant::now() + secs(3);
+        while Instant::now() < end {
+            grant(&backend, "mine", secs(60)).await.release().await;
+        }
+    });
+    stop.store(true, Ordering::Relaxed);
+    assert!(others.join().unwrap() > 1);
+}
+
+/// What is asked of a runtime while it shuts down: when it drops this.
+struct LastWords {
+    backend: RowLockBackend,
+    unused: RowLockBackend,
+    hold: Arc<dyn Hold>,
+    waiting: (AcquireRequest, RequestControl),
+    tell: mpsc::Sender<String>,
+}
+
+impl Drop for LastWords {
+    fn drop(&mut self) {
+        polled("release", self.hold.release(how()));
+        polled("abandon", self.backend.abandon(&self.waiting.0));
+        polled("acquire again", self.backend.acquire(&self.waiting.0));
+        let (request, _control) = options("another", secs(60)).start();
+        polled("acquire", self.backend.acquire(&request));
+        let (request, _control) = options("unused", secs(60)).start();
+        let refused = polled("first acquire", self.unused.acquire(&request)).expect("an answer at once");
+        let error = refused.unwrap_err();
+        assert!(error.is_not_executed() && error.is_retryable());
+        self.tell.send(error.to_string()).unwrap();
+    }
+}
+
+/// Its answer, if it has one at once.
+fn polled<T>(what: &str, future: impl Future<Output = T>) -> Option<T> {
+    println!("{what}");
+    let mut future = pin!(coop::unconstrained(future));
+    (0..100).find_map(|_| future.as_mut().now_or_never())
+}
+
+#[test]
+fn a_runtime_that_shuts_down_refuses_at_once() {
+    let main = multi_thread();
+    let bed = main.block_on(Bed::shared());
+    let taken = main.block_on(grant(&bed.backend(), "taken", secs(60)));
+    for new in [current_thread, multi_thread] {
+        for _ in 0..5 {
+            let runtime = new();
+            let (backend, unused) = (bed.backend(), bed.backend());
+            let (tell, told) = mpsc::channel();
+            runtime.block_on(async {
+                let hold = grant(&backend, "held", secs(60)).await.hold;
+                grant(&backend, "spare", secs(60)).await.release().await;
+                let waiting = options("taken", secs(60)).start();
+                let asking = tokio::spawn({
+                    let (backend, request) = (backend.clone(), waiting.0.clone());
+                    async move { backend.acquire(&request).await }
+                });
+                until("told", || async { waiting.0.last_busy().is_some() }).await;
+                let last_words = LastWords {
+                    backend,
+                    unused,
+                    hold,
+                    waiting,
+                    tell,
+                };
+                tokio::spawn(async move {
+                    let _last_words = last_words;
+                    pending::<()>().await;
+                });
+                tokio::task::yield_now().await;
+                drop(asking);
+            });
+            // In a thread of its own: one that spins would never end.
+            let ending = std::thread::spawn(move || drop(runtime));
+            let said = told.recv_timeout(PATIENCE).expect("no end of the runtime");
+            assert!(said.contains("shutting down"), "{said}");
+            ending.join().unwrap();
+        }
+    }
+    main.block_on(taken.release());
+}
+
+/// Polls it so many times; `None` if it was dropped then.
+async fn for_polls<T>(polls: u32, future: impl Future<Output = T>) -> Option<T> {
+    let (mut future, mut polled) = (pin!(future), 0);
+    poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(answer) => Poll::Ready(Some(answer)),
+        Poll::Pending => {
+            polled += 1;
+            if polled == polls {
+                Poll::Ready(None)
+            } else {
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn what_was_dropped_half_way_can_be_called_again() {
+    let bed = Bed::shared().await;
+    let (other, mut observer) = (bed.backend(), bed.observer().await);
+    let used = bed.backend();
+    for polls in 1..=12 {
+        for backend in [bed.backend(), used.clone()] {
+            let (request, _control) = options("a", secs(60)).wait(Wait::No).start();
+            let attempt = match for_polls(polls, backend.acquire(&request)).await {
+                Some(attempt) => attempt,
+                None => backend.acquire(&request).await,
+            };
+            let Attempt::Granted(hold, _) = attempt.unwrap() else {
+                panic!("it is free");
+            };
+            let released = match for_polls(polls, hold.release(how())).await {
+                Some(released) => released,
+                None => hold.release(how()).await,
+            };
+            assert_eq!(released.unwrap(), ReleaseOutcome::Released, "{polls} polls");
+            assert!(!observer.is_locked("a").await);
+        }
+        // A place and its undoing.
+        let taken = grant(&other, "a", secs(60)).await;
+        let (request, _control) = options("a", secs(60)).start();
+        for _ in 0..3 {
+            // Nothing polls one that waits.
+            let polled = timeout(Duration::from_millis(50), for_polls(polls, used.acquire(&request))).await;
+            assert!(polled.ok().flatten().is_none());
+        }
+        let waiting = tokio::spawn({
+            let (used, request) = (used.clone(), request.clone());
+            async move { used.acquire(&request).await.unwrap() }
+        });
+        taken.release().await;
+        assert!(matches!(soon("granted", waiting).await.unwrap(), Attempt::Granted(..)));
+        for_polls(polls, used.abandon(&request)).await;
+        used.abandon(&request).await.unwrap();
+        assert!(!observer.is_locked("a").await);
+        assert_eq!(observer.waiters().await, 0);
+    }
+}

@@ -1,0 +1,100 @@
+//! Lines on which every answer is late.
+
+use std::time::Duration;
+
+use lock_core::backend::{DistributedLock, ReleaseOutcome, Renewal, Wait};
+use lock_core::{HoldState, Locker, LostCause};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::common::*;
+use crate::cut::Cut;
+
+const TTL: Duration = secs(5);
+/// Both ways together just below two fifths of it.
+const DELAY: Duration = Duration::from_millis(950);
+
+#[tokio::test]
+async fn a_hold_survives_round_trips_of_two_fifths_of_its_ttl() {
+    let bed = Bed::shared().await;
+    let cut = Cut::of(&bed).await;
+    let backend = cut.backend(&bed);
+    grant(&backend, "a", TTL).await.release().await;
+    cut.delay(DELAY);
+    let granted = grant(&backend, "a", TTL).await;
+    // As core does while none is answered.
+    let mut renewals = JoinSet::new();
+    let started = Instant::now();
+    while started.elapsed() < 2 * TTL {
+        let hold = granted.hold.clone();
+        renewals.spawn(async move { hold.renew(TTL).await });
+        sleep(TTL / 6).await;
+        assert_eq!(granted.state(), HoldState::Held, "after {:?}", started.elapsed());
+    }
+    while let Some(renewed) = renewals.join_next().await {
+        assert!(matches!(renewed.unwrap().unwrap(), Renewal::Renewed(_)));
+    }
+    assert_eq!(granted.release().await, ReleaseOutcome::Released);
+}
+
+#[tokio::test]
+async fn a_guard_survives_round_trips_of_two_fifths_of_its_ttl() {
+    let bed = Bed::shared().await;
+    let cut = Cut::of(&bed).await;
+    let locks = Locker::new(cut.backend(&bed));
+    locks.connect().await.unwrap();
+    cut.delay(DELAY);
+    let guard = locks.lock("a").ttl(TTL).acquire().await.unwrap();
+    let lost = timeout(2 * TTL, guard.lost()).await;
+    assert!(lost.is_err(), "{lost:?}");
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn pings_on_a_slow_line_end_no_hold_before_its_time() {
+    let bed = Bed::shared().await;
+    let cut = Cut::of(&bed).await;
+    let backend = cut.backend(&bed);
+    grant(&backend, "a", TTL).await.release().await;
+    cut.delay(DELAY);
+    let asked = Instant::now();
+    let fixed = ask(&backend, options("a", TTL).wait(Wait::No).fixed(true))
+        .await
+        .expect("it is free");
+    soon("over", fixed.request.lease().ended()).await;
+    let HoldState::Lost(lost) = fixed.state() else {
+        panic!("{:?}", fixed.state());
+    };
+    assert_eq!(lost.cause(), LostCause::Expired);
+    // As long as core believes in it.
+    assert!(asked.elapsed() >= TTL - TTL / 10, "{:?}", asked.elapsed());
+}
+
+#[tokio::test]
+async fn renewals_that_wait_for_each_other_are_one_statement() {
+    let bed = Bed::own().await;
+    let (cut, mut observer) = (Cut::of(&bed).await, bed.observer().await);
+    let granted = grant(&cut.backend(&bed), "a", secs(60)).await;
+    let updates = "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME='COM_UPDATE'";
+    let before = observer.number(updates).await;
+    cut.stall();
+    let mut renewals = JoinSet::new();
+    for number in 0..50 {
+        let hold = granted.hold.clone();
+        let ttl = secs(if number == 25 { 3000 } else { 60 });
+        renewals.spawn(async move { hold.renew(ttl).await });
+    }
+    let early = timeout(Duration::from_millis(200), renewals.join_next()).await;
+    assert!(early.is_err(), "nothing gets through");
+    let healed = Instant::now();
+    cut.heal();
+    while let Some(renewed) = soon("answered", renewals.join_next()).await {
+        assert!(matches!(renewed.unwrap().unwrap(), Renewal::Renewed(_)));
+    }
+    // One that was under way, and one for all that waited behind it, by the longest ttl.
+    assert!(observer.number(updates).await - before <= 2);
+    let status = bed.backend().status(&name("a")).await.unwrap();
+    assert!(status.holders[0].expires_in > Some(secs(2000)));
+    assert!(granted.request.lease().valid_for() > secs(2000));
+    assert!(granted.request.lease().valid_for() <= secs(2700) + healed.elapsed());
+}
