@@ -74,51 +74,43 @@ impl RedisConfig {
     /// `response_timeout` (default `5s` each), `grace` (default `100ms`), `checks` ([`warn`](Checks::Warn), which is the
     /// default, `refuse` or `off`).
     ///
+    /// Percent-encode special characters of user and password: `/` as `%2F`, `?` as `%3F`, `#` as `%23`, `@` as `%40`.
+    ///
     /// # Errors
     /// [`ErrorKind::Misconfigured`] for anything else, [`ErrorKind::Unsupported`] for `rediss` unless the driver was
-    /// built with TLS. No error shows the URL.
+    /// built with TLS. No error shows any part of the URL: it may be a part of the password.
     pub fn from_url(url: &str) -> Result<Self> {
-        let scheme = url
-            .split_once("://")
-            .map_or("", |(scheme, _)| scheme)
-            .to_ascii_lowercase();
-        let is_unix = match scheme.as_str() {
+        let (scheme, rest) = url.split_once("://").unwrap_or_default();
+        let is_unix = match scheme.to_ascii_lowercase().as_str() {
             "redis" | "valkey" | "rediss" | "valkeys" => false,
             "redis+unix" | "valkey+unix" | "unix" => true,
             _ => {
-                return Err(misconfigured(format!(
-                    "the URL of a Redis begins with redis:// or redis+unix://, not with {scheme:?}"
-                )));
+                return Err(misconfigured(
+                    "the URL of a Redis begins with redis:// or redis+unix://",
+                ));
             }
         };
-        let parsed = redis::parse_redis_url(url)
-            .ok_or_else(|| misconfigured("this is no URL: write redis://user:password@host:port/database"))?;
+        let behind_host = rest.find(['/', '?', '#']).map_or("", |at| &rest[at..]);
+        if !is_unix && behind_host.contains('@') {
+            return Err(misconfigured(format!(
+                "the URL has an '@' behind its host: {ENCODE}, and '@' as %40"
+            )));
+        }
+        let parsed = redis::parse_redis_url(url).ok_or_else(|| misconfigured(format!("this is no URL: {WRITE}")))?;
         if parsed.fragment().is_some() {
-            return Err(misconfigured(
-                "a '#' in the URL has no meaning: encode it as %23, or leave it out",
-            ));
+            return Err(misconfigured(format!("a '#' in the URL has no meaning: {ENCODE}")));
         }
         let mut config = Self::new("", 0);
         for (name, value) in parsed.query_pairs() {
             match (&*name, is_unix) {
                 ("prefix", _) => config.prefix = value.into_owned(),
-                ("connect_timeout", _) => config.connect_timeout = duration(&name, &value)?,
-                ("response_timeout", _) => config.response_timeout = duration(&name, &value)?,
-                ("grace", _) => config.grace = duration(&name, &value)?,
+                ("connect_timeout", _) => config.connect_timeout = duration("connect_timeout", &value)?,
+                ("response_timeout", _) => config.response_timeout = duration("response_timeout", &value)?,
+                ("grace", _) => config.grace = duration("grace", &value)?,
                 ("checks", _) => config.checks = checks(&value)?,
                 ("db" | "user" | "pass", true) => {}
-                (_, true) => {
-                    return Err(unknown(
-                        &name,
-                        "db, user, pass, prefix, connect_timeout, response_timeout, grace, checks",
-                    ));
-                }
-                (_, false) => {
-                    return Err(unknown(
-                        &name,
-                        "prefix, connect_timeout, response_timeout, grace, checks",
-                    ));
-                }
+                (_, true) => return Err(unknown_parameter("db, user, pass, ")),
+                (_, false) => return Err(unknown_parameter("")),
             }
         }
         config.info = parsed.into_connection_info().map_err(|error| {
@@ -126,8 +118,7 @@ impl RedisConfig {
                 let what = "TLS is not compiled in: enable a TLS feature of the redis crate, or use redis://";
                 return Error::new(ErrorKind::Unsupported, what).with_source(error);
             }
-            misconfigured("the URL names no Redis server: write redis://user:password@host:port/database")
-                .with_source(error)
+            misconfigured(format!("the URL names no Redis server: {WRITE}")).with_source(error)
         })?;
         config.check()?;
         Ok(config)
@@ -288,24 +279,35 @@ impl fmt::Debug for RedisConfig {
     }
 }
 
+/// What to do about a URL that is none, or has a character in its password that means something else there.
+const WRITE: &str = "write redis://user:password@host:port/database, with '/', '?' and '#' in user and password \
+     percent-encoded as %2F, %3F and %23";
+const ENCODE: &str = "percent-encode '/', '?' and '#' in user and password as %2F, %3F and %23";
+
 fn checks(value: &str) -> Result<Checks> {
     match value {
         "warn" => Ok(Checks::Warn),
         "refuse" => Ok(Checks::Refuse),
         "off" => Ok(Checks::Off),
-        _ => Err(misconfigured(format!("checks={value:?} is none of warn, refuse, off"))),
+        _ => Err(misconfigured(format!(
+            "the value of checks in the URL is none of warn, refuse, off; {ENCODE}"
+        ))),
     }
 }
 
-fn duration(name: &str, value: &str) -> Result<Duration> {
-    humantime::parse_duration(value).map_err(|error| {
-        misconfigured(format!("{name}={value:?} is no duration: write it like 5s or 500ms")).with_source(error)
+fn duration(name: &'static str, value: &str) -> Result<Duration> {
+    // Its error would show the value.
+    humantime::parse_duration(value).map_err(|_| {
+        misconfigured(format!(
+            "the value of {name} in the URL is no duration: write it like 5s or 500ms; {ENCODE}"
+        ))
     })
 }
 
-fn unknown(name: &str, known: &str) -> Error {
+fn unknown_parameter(more: &str) -> Error {
     misconfigured(format!(
-        "the URL of a Redis has no parameter {name:?}: there are {known}"
+        "the URL of a Redis has an unknown parameter: allowed are {more}prefix, connect_timeout, response_timeout, \
+         grace, checks; {ENCODE}"
     ))
 }
 
