@@ -13,13 +13,22 @@ use tokio::time::Instant;
 
 /// Of acquires that came to no grant.
 #[derive(Debug, Default)]
-pub(crate) struct Doubts(Mutex<HashMap<HolderId, Doubt>>);
+pub(crate) struct Doubts(Mutex<Recent>);
 
-#[derive(Debug)]
+/// Those of the last day or two. They are forgotten a day's worth at a time, so that one more costs the same however many
+/// there are. Core has long stopped to ask for the end of such a hold.
+#[derive(Debug, Default)]
+struct Recent {
+    today: HashMap<HolderId, Doubt>,
+    yesterday: HashMap<HolderId, Doubt>,
+    /// When today began. `None`: nothing was ever recorded.
+    since: Option<Instant>,
+}
+
+#[derive(Debug, Default)]
 struct Doubt {
     /// The connections that an acquire without an answer went over.
     generations: Vec<u64>,
-    since: Instant,
 }
 
 /// An acquire that is about to be sent: in doubt until [`answered`](Self::answered).
@@ -43,14 +52,14 @@ impl Doubts {
 
     /// Whether what is sent over this connection may overtake an acquire of this holder id.
     pub(crate) fn may_overtake(&self, holder: HolderId, generation: u64) -> bool {
-        let doubts = self.lock();
-        let doubt = doubts.get(&holder);
+        let recent = self.lock();
+        let doubt = recent.get(holder);
         doubt.is_some_and(|doubt| doubt.generations.iter().any(|sent| *sent != generation))
     }
 
     /// Whether this holder id may have left anything.
     pub(crate) fn knows(&self, holder: HolderId) -> bool {
-        self.lock().contains_key(&holder)
+        self.lock().get(holder).is_some()
     }
 
     /// This holder id has a place.
@@ -60,18 +69,12 @@ impl Doubts {
 
     /// The server has ended whatever this holder id had, for good.
     pub(crate) fn settle(&self, holder: HolderId) {
-        self.lock().remove(&holder);
+        self.lock().remove(holder);
     }
 
     fn record(&self, holder: HolderId, generation: Option<u64>) {
-        /// Core has long stopped to ask for the end of such a hold.
-        const FORGOTTEN: Duration = Duration::from_secs(24 * 3600);
-        let mut doubts = self.lock();
-        doubts.retain(|_, doubt| doubt.since.elapsed() < FORGOTTEN);
-        let doubt = doubts.entry(holder).or_insert_with(|| Doubt {
-            generations: Vec::new(),
-            since: Instant::now(),
-        });
+        let mut recent = self.lock();
+        let doubt = recent.entry(holder, Instant::now());
         if let Some(generation) = generation
             && !doubt.generations.contains(&generation)
         {
@@ -79,9 +82,39 @@ impl Doubts {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<HolderId, Doubt>> {
+    fn lock(&self) -> MutexGuard<'_, Recent> {
         // Every critical section leaves it whole.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Recent {
+    fn get(&self, holder: HolderId) -> Option<&Doubt> {
+        self.today.get(&holder).or_else(|| self.yesterday.get(&holder))
+    }
+
+    fn entry(&mut self, holder: HolderId, now: Instant) -> &mut Doubt {
+        self.turn_the_page(now);
+        let known = self.yesterday.remove(&holder).unwrap_or_default();
+        self.today.entry(holder).or_insert(known)
+    }
+
+    fn remove(&mut self, holder: HolderId) {
+        if self.today.remove(&holder).is_none() {
+            self.yesterday.remove(&holder);
+        }
+    }
+
+    fn turn_the_page(&mut self, now: Instant) {
+        const DAY: Duration = Duration::from_secs(24 * 3600);
+        let age = now - *self.since.get_or_insert(now);
+        if age >= DAY {
+            self.yesterday = std::mem::take(&mut self.today);
+            self.since = Some(now);
+        }
+        if age >= 2 * DAY {
+            self.yesterday.clear();
+        }
     }
 }
 
@@ -120,13 +153,33 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn doubts_do_not_pile_up() {
-        let doubts = Doubts::default();
-        for _ in 0..100 {
-            drop(doubts.sending(HolderId::random(), 1));
+    async fn doubts_are_forgotten_after_a_day_or_two() {
+        const DAY: Duration = Duration::from_secs(24 * 3600);
+        for (days, known) in [(0, true), (1, true), (2, false)] {
+            let (doubts, holder) = (Doubts::default(), HolderId::random());
+            drop(doubts.sending(holder, 1));
+            tokio::time::advance(days * DAY).await;
+            drop(doubts.sending(HolderId::random(), 2));
+            assert_eq!(doubts.knows(holder), known, "after {days} days");
         }
-        tokio::time::advance(Duration::from_secs(24 * 3600)).await;
-        drop(doubts.sending(HolderId::random(), 2));
-        assert_eq!(doubts.lock().len(), 1);
+        let (doubts, holder) = (Doubts::default(), HolderId::random());
+        for number in 0..3 {
+            drop(doubts.sending(holder, number));
+            tokio::time::advance(DAY).await;
+        }
+        assert!(doubts.may_overtake(holder, 2), "it was recorded again and again");
+        doubts.settle(holder);
+        assert!(!doubts.knows(holder));
+    }
+
+    /// Of acquires that were cancelled while the server was away. Looking through all of them for each one more took
+    /// minutes.
+    #[test]
+    fn many_doubts_cost_no_more_each_than_few() {
+        let (doubts, start) = (Doubts::default(), std::time::Instant::now());
+        for _ in 0..100_000 {
+            doubts.note_place(HolderId::random());
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "{:?}", start.elapsed());
     }
 }
