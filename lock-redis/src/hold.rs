@@ -189,9 +189,28 @@ impl Server {
             .run(&session, &script::END, &keys.all(), &arguments)
             .await;
         let answer = answer.map_err(|error| self.connection.explain(error))?;
-        let had_it = reply::is_yes(&answer).ok_or_else(unexpected)?;
+        let ended = reply::ended(&answer).ok_or_else(unexpected)?;
         self.doubts.settle(holder);
-        Ok(had_it)
+        if ended.more {
+            self.look_on(&session, keys, &id).await;
+        }
+        Ok(ended.had_it)
+    }
+
+    /// Has the server look on for somebody who waits, behind many that are dead. Should it fail, those who wait look by
+    /// themselves when they refresh their places.
+    async fn look_on(&self, session: &Session, keys: &Keys, id: &str) {
+        let arguments = [id, &*self.grace_ms, "", "", "", "more"];
+        loop {
+            let answer = self
+                .connection
+                .run(session, &script::END, &keys.all(), &arguments)
+                .await;
+            let ended = answer.ok().and_then(|answer| reply::ended(&answer));
+            if ended.is_none_or(|ended| !ended.more) {
+                return;
+            }
+        }
     }
 }
 

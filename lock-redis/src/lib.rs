@@ -88,8 +88,8 @@
 //! ACL SETUSER app reset on >PASSWORD
 //!     ~polylock:* ~{polylock:* ~{*}:fence:polylock:* ~{*}:queue:polylock:* &polylock:*
 //!     +del +eval +evalsha +exists +get +pexpire +pexpireat +ping +pttl +publish +pubsub|numsub
-//!     +set +subscribe +time +zadd +zcard +zcount +zrange +zrangebyscore +zrank +zrem +zrevrange
-//!     +zrevrangebyscore +zscore
+//!     +set +subscribe +time +zadd +zcount +zrangebyscore +zrem +zrevrange +zrevrangebyscore
+//!     +zscore
 //! ```
 //!
 //! Also of use: `+script|load`, or the first request of each kind takes two round trips; `+info` and `+config|get`, or

@@ -25,6 +25,15 @@ pub(crate) enum HandedOver {
     Dead,
 }
 
+/// The answer to a release or an abandon.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Ended {
+    /// Whether the hold was the holder's.
+    pub(crate) had_it: bool,
+    /// Whether somebody may wait behind the places that were looked at.
+    pub(crate) more: bool,
+}
+
 /// Who has a name.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Taken {
@@ -90,6 +99,15 @@ pub(crate) fn handed_over(answer: &Value) -> Option<HandedOver> {
         Value::Nil => HandedOver::NotTheGivers,
         Value::Int(0) => HandedOver::Dead,
         answer => HandedOver::Granted(granted(answer)?),
+    })
+}
+
+/// `None`: no answer of our script.
+pub(crate) fn ended(answer: &Value) -> Option<Ended> {
+    let Value::Int(bits @ 0..=3) = *answer else { return None };
+    Some(Ended {
+        had_it: bits & 1 != 0,
+        more: bits & 2 != 0,
     })
 }
 
@@ -241,6 +259,11 @@ mod tests {
     fn other_answers() {
         let yes_or_no = [Value::Int(1), Value::Int(0), Value::Nil].map(|answer| is_yes(&answer));
         assert_eq!(yes_or_no, [Some(true), Some(false), None]);
+
+        let all = [0, 1, 2, 3].map(|bits| ended(&Value::Int(bits)).expect("an answer of ours"));
+        assert_eq!(all.each_ref().map(|ended| ended.had_it), [false, true, false, true]);
+        assert_eq!(all.map(|ended| ended.more), [false, false, true, true]);
+        assert_eq!((ended(&Value::Int(4)), ended(&Value::Nil)), (None, None));
 
         let token = FencingToken::new(5).expect("a token");
         assert_eq!(handed_over(&text("5")), Some(HandedOver::Granted(token)));

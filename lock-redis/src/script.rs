@@ -23,11 +23,12 @@ pub(crate) static HAND_OVER: LazyLock<Script> = LazyLock::new(|| Script::new(inc
 pub(crate) static STATUS: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/status.lua")));
 
 /// What several of them share. Later ones may stand in earlier ones.
-const FRAGMENTS: [(&str, &str); 4] = [
+const FRAGMENTS: [(&str, &str); 5] = [
     ("-- include mint.lua\n", include_str!("scripts/mint.lua")),
     ("-- include fence.lua\n", include_str!("scripts/fence.lua")),
     ("-- include prolong.lua\n", include_str!("scripts/prolong.lua")),
     ("-- include queue.lua\n", include_str!("scripts/queue.lua")),
+    ("-- include places.lua\n", include_str!("scripts/places.lua")),
 ];
 
 /// All of them, to be loaded ahead.

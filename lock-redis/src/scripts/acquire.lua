@@ -57,19 +57,25 @@ end
 value = string.sub(value, 1, 512)
 if not inbox then return {value, left, -1} end
 
-for _, ended in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], 0, now_ms)) do
-  redis.call('ZREM', KEYS[3], ended, string.sub(ended, 2))
-end
+-- include places.lua
+-- Some of those that have ended: if there are many, others clear away the rest.
+local ended = redis.call('ZRANGEBYSCORE', KEYS[3], 0, now_ms, 'LIMIT', 0, 100)
+for i = 1, #ended do table.insert(ended, string.sub(ended[i], 2)) end
+if #ended > 0 then redis.call('ZREM', KEYS[3], unpack(ended)) end
 -- The asker's own. Its end is its own alone; the key's is the latest of all.
-local ahead = redis.call('ZRANK', KEYS[3], place)
 local ends = now_ms + tonumber(ARGV[6])
-if ahead then
-  redis.call('ZADD', KEYS[3], ends, '>' .. place)
-else
-  local newest = redis.call('ZREVRANGEBYSCORE', KEYS[3], '(0', '-inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
-  redis.call('ZADD', KEYS[3], tonumber(newest or '-1000000000000000') + 1, place, ends, '>' .. place)
-  ahead = redis.call('ZCARD', KEYS[3]) / 2 - 1
+local number = redis.call('ZSCORE', KEYS[3], place)
+if not number then
+  local function newest(from, below)
+    return redis.call('ZREVRANGEBYSCORE', KEYS[3], below, from, 'WITHSCORES', 'LIMIT', 0, 1)[2] or FIRST - 1 - ASIDE
+  end
+  number = 1 + math.max(newest(FIRST, '(0'), newest('-inf', '(' .. FIRST) + ASIDE)
+elseif tonumber(number) < FIRST then
+  number = number + ASIDE
 end
+number = string.format('%.0f', number)
+redis.call('ZADD', KEYS[3], number, place, ends, '>' .. place)
+local ahead = redis.call('ZCOUNT', KEYS[3], FIRST, '(' .. number)
 local latest = tonumber(redis.call('ZREVRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2])
 if latest > now_ms + LONGEST_PLACE_MS then
   -- From before the clock was set back.

@@ -3,8 +3,8 @@
 -- is.
 --
 -- KEYS: lock, fence, queue. ARGV: holder, grace in ms, its inbox if it may have a place or "", for how long to keep the
--- name taken in ms or "", "1" to leave a tombstone or "".
--- 1: the hold was the holder's and has ended. 0: it was not.
+-- name taken in ms or "", "1" to leave a tombstone or "", and "more" to look on for somebody who waits.
+-- 1: the hold was the holder's and has ended. 0: it was not. 2 more: call again to look on.
 local holder, grace, place = ARGV[1], tonumber(ARGV[2]), ARGV[1] .. ' ' .. ARGV[3]
 local value = redis.pcall('GET', KEYS[1]) or ''
 if type(value) == 'table' then
@@ -26,7 +26,7 @@ if ARGV[5] == '1' then
   redis.call('SET', KEYS[2], last .. still_standing(tombstones), 'PX', keep_ms(last))
 end
 local keep = ours and tonumber(ARGV[4])
-if not left and not keep then
+if not left and not keep and not ARGV[6] then
   if not ours then return 0 end
   if redis.call('EXISTS', KEYS[3]) == 0 then return 1 end
 end
@@ -36,9 +36,10 @@ local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 -- include queue.lua
 local id, stored, label = string.match(value, '^(%w+) (%d+) %d+(.*)$')
 local kept_until = id and tonumber(string.match(id, '^kept(%d+)$'))
+local live, more
 if keep then
   -- Reserved then for whoever is the first in the queue, as long as there is one.
-  local live = first_live(2)
+  live, more = first_live(2)
   local reserved = string.format('%.0f', keep + grace)
   local kept = 'kept' .. string.format('%028.0f', now_ms + keep) .. ' ' .. stored .. ' ' .. ARGV[4] .. label
   redis.call('SET', KEYS[1], kept, 'PX', live[1] and reserved or ARGV[4])
@@ -46,7 +47,7 @@ if keep then
   tell(live[2], keep + grace)
 elseif ours then
   -- Its place stays until it confirms. The next one is told to look after the grace, should it not.
-  local live = first_live(2)
+  live, more = first_live(2)
   if live[1] then redis.call('SET', KEYS[1], live[1].id .. ' 0 ' .. ARGV[2], 'PX', ARGV[2]) end
   tell(live[1], 0)
   tell(live[2], grace)
@@ -54,7 +55,7 @@ else
   -- Perhaps it was to look next, or after that: whoever is to do so now is told when. A free name is not offered, since
   -- the grace might be wasted on one that let an offer lapse.
   local offered_to = stored == '0' and id
-  local live = first_live(2, offered_to)
+  live, more = first_live(2, offered_to)
   local rest, apart = 0, 0
   if value ~= '' then
     rest, apart = redis.call('PTTL', KEYS[1]), grace
@@ -63,4 +64,4 @@ else
   tell(live[1], math.max(0, rest))
   tell(not offered_to and live[2], math.max(0, rest + apart))
 end
-return ours and 1 or 0
+return (ours and 1 or 0) + (more and 2 or 0)

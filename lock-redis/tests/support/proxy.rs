@@ -6,6 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use tokio::task::AbortHandle;
 
 use super::until;
 
@@ -21,6 +22,8 @@ pub(crate) struct Proxy {
 type Swallowed = Arc<Mutex<Option<String>>>;
 
 struct Connection {
+    /// Forward the two directions.
+    pumps: [AbortHandle; 2],
     /// Whether requests are held back.
     requests: watch::Sender<bool>,
     /// Whether answers are.
@@ -90,6 +93,11 @@ impl Proxy {
         until("the first connection ends", async || *first.borrow()).await;
     }
 
+    /// Ends today's connections. Later ones are not concerned.
+    pub(crate) fn cut(&self) {
+        self.each(|connection| connection.pumps.iter().for_each(AbortHandle::abort));
+    }
+
     pub(crate) fn connections(&self) -> usize {
         self.connections.lock().expect("no panics").len()
     }
@@ -125,15 +133,16 @@ async fn serve(
                 }
             }
         };
+        let there = tokio::spawn(pump(from_client, to_server, hold_requests, see));
+        let back = tokio::spawn(async move {
+            pump(from_server, to_client, hold_answers, |_| {}).await;
+            end.send_replace(true);
+        });
         connections.lock().expect("no panics").push(Connection {
+            pumps: [there.abort_handle(), back.abort_handle()],
             requests,
             answers,
             ended,
-        });
-        tokio::spawn(pump(from_client, to_server, hold_requests, see));
-        tokio::spawn(async move {
-            pump(from_server, to_client, hold_answers, |_| {}).await;
-            end.send_replace(true);
         });
     }
 }

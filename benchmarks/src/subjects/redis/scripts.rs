@@ -17,11 +17,12 @@ macro_rules! file {
 }
 
 /// Later ones may stand in earlier ones.
-const FRAGMENTS: [(&str, &str); 4] = [
+const FRAGMENTS: [(&str, &str); 5] = [
     ("mint", file!("mint")),
     ("fence", file!("fence")),
     ("prolong", file!("prolong")),
     ("queue", file!("queue")),
+    ("places", file!("places")),
 ];
 
 impl Scripts {
