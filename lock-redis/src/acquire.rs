@@ -105,9 +105,10 @@ impl Server {
             &*self.grace_ms,
             if may_have_place { "1" } else { "" },
         ];
-        let arguments = match request.wait() {
-            Wait::No => &arguments[..4],
-            _ => &arguments[..],
+        let (script, arguments) = match request.wait() {
+            Wait::No => (&script::ACQUIRE, &arguments[..4]),
+            _ if may_have_place => (&script::CONFIRM, &arguments[..]),
+            _ => (&script::ACQUIRE, &arguments[..]),
         };
 
         let keys_of_lock = keys.all();
@@ -115,7 +116,7 @@ impl Server {
         let sent = request.sending();
         let answer = tokio::select! {
             biased;
-            answer = self.connection.run(session, &script::ACQUIRE, &keys_of_lock, arguments) => answer,
+            answer = self.connection.run(session, script, &keys_of_lock, arguments) => answer,
             () = request.given_up() => return Err(given_up()),
         };
         if answer.as_ref().err().is_none_or(is_answer) {

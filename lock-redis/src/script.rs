@@ -13,6 +13,12 @@ pub(crate) struct Script {
 
 /// Grants, repeats a grant, or says who has it and keeps a place.
 pub(crate) static ACQUIRE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/acquire.lua")));
+/// The same for one that has a place. It works however full the memory is: what it writes replaces the place or the
+/// offer, so that nothing of it piles up.
+pub(crate) static CONFIRM: LazyLock<Script> = LazyLock::new(|| {
+    let text = concat!("#!lua flags=allow-oom\n", include_str!("scripts/acquire.lua"));
+    Script::new(text)
+});
 /// Moves the end of a hold forward.
 pub(crate) static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/renew.lua")));
 /// Releases or abandons, and passes on.
@@ -32,8 +38,8 @@ const FRAGMENTS: [(&str, &str); 5] = [
 ];
 
 /// All of them, to be loaded ahead.
-pub(crate) fn all() -> [&'static Script; 5] {
-    [&ACQUIRE, &RENEW, &END, &HAND_OVER, &STATUS]
+pub(crate) fn all() -> [&'static Script; 6] {
+    [&ACQUIRE, &CONFIRM, &RENEW, &END, &HAND_OVER, &STATUS]
 }
 
 impl Script {

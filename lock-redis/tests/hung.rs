@@ -277,3 +277,24 @@ async fn when_the_first_leave_a_held_name_those_behind_them_know_when_to_look() 
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_hold_that_an_operator_deletes_is_found_out_by_the_next_refresh() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let ttl = 3 * SECOND;
+    soon_enough(ttl / 2, "it did not look after a third of its ttl", async || {
+        let world = World::new().await;
+        let hold = take(&world.backend(), "a").await;
+        let waiter = Waiter::queued(&world, &world.backend(), "a", ttl).await;
+        let _: i64 = world.raw(&["DEL", &world.lock_key("a")]).await;
+        let start = Instant::now();
+        let next = waiter.granted().await;
+        let waited = start.elapsed();
+        assert!(next.token() > hold.token());
+        assert!(!release(&hold).await && release(&next).await);
+        waited
+    })
+    .await;
+}

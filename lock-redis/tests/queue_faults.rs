@@ -245,9 +245,37 @@ async fn a_release_offers_the_name_however_full_the_memory_is() {
     let keep = ReleaseOptions::default().keep_for(TTL);
     assert!(is_released(kept.release(keep).await.expect("an answer")));
     assert!(world.value("kept").await.starts_with("kept"));
-    until("the offer ends", async || !world.exists("a").await).await;
-    let _: () = world.raw(&["CONFIG", "SET", "maxmemory", "0"]).await;
-    assert!(release(&waiter.granted().await).await);
+    // It is told to look when the offer ends.
+    let granted = waiter.granted().await;
+    assert!(granted.token() > hold.token());
+    assert!(release(&granted).await);
+}
+
+#[tokio::test]
+async fn a_confirm_and_a_hand_over_need_no_memory() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    if world.server.is_external() {
+        return;
+    }
+    let hold = take(&world.backend(), "a").await;
+    let waiter = Waiter::queued(&world, &world.backend(), "a", TTL).await;
+    let _: () = world.raw(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    assert!(release(&hold).await);
+    let granted = waiter.granted().await;
+    assert_eq!(world.queue("a").await, <[String; 0]>::default());
+    let (next, _control) = request("a", TTL);
+    let HandOver::Granted(handed_over, _) = granted.hand_over(&next).await.expect("an answer") else {
+        panic!("it was not handed over");
+    };
+    assert!(release(&handed_over).await);
+    let error = support::refused(&world.backend(), "b").await;
+    assert!(
+        error.to_string().contains("maxmemory"),
+        "a new lock needs some: {error}"
+    );
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
--- Passes a hold on within a process.
+#!lua flags=allow-oom
+-- Passes a hold on within a process, however full the memory is: what it writes replaces what is there.
 --
 -- KEYS: lock, fence, queue. ARGV: the next holder, ttl in ms, " label" or "", token floor or "0", the giver, and the next
 -- one's inbox if it may have a place or "".
