@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use lock_core::backend::{AcquireRequest, Attempt, Busy, Wait};
 use lock_core::{Error, ErrorKind, Result};
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
-use crate::connection::Session;
-use crate::error::is_answer;
+use crate::connection::{Health, Session};
+use crate::error::Failed;
 use crate::hold::{RedisHold, Server, millis, unexpected};
 use crate::inbox::Waiting;
 use crate::keys::Keys;
@@ -22,19 +22,18 @@ impl Server {
         let keys = Keys::new(&self.prefix, request.name());
         let mut may_have_place = self.doubts.knows(request.holder());
         let mut place: Option<Place<'_>> = None;
+        let mut last_busy: Option<Busy> = None;
         let mut foreign = None;
         loop {
             let session = self.connection.session(request.given_up()).await?;
             request.note_connected();
             if request.is_given_up() {
-                return Err(given_up());
+                return given_up(&session, last_busy);
             }
             if let Some(place) = &place {
                 place.waiting.forget();
             }
             let ttl = request.ttl();
-            // One that waits is told when the release comes; a try is not.
-            let may_overtake = request.wait() == Wait::No && self.ends.has(keys.lock());
             let taken = match self.ask(request, ttl, &keys, &session, may_have_place).await? {
                 Asked::Granted(attempt) => {
                     if let Some(place) = place {
@@ -43,6 +42,7 @@ impl Server {
                     return Ok(attempt);
                 }
                 Asked::Taken(taken) => taken,
+                Asked::GivenUp => return given_up(&session, last_busy),
             };
             let (ahead, rest) = (taken.ahead, taken.rest);
             let is_foreign = taken.holder == Holder::Foreign;
@@ -51,19 +51,10 @@ impl Server {
                 None => Busy::new(),
             };
             let Some(ahead) = ahead else {
-                if may_overtake {
-                    tokio::select! {
-                        () = self.ends.over(keys.lock()) => continue,
-                        () = request.given_up() => {}
-                        // Whoever repeats it may have stopped to.
-                        () = sleep(self.connection.connect_timeout()) => {}
-                    }
-                }
                 return Ok(Attempt::Busy(busy));
             };
             may_have_place = true;
             let place = place.get_or_insert_with(|| Place::new(self, request));
-            request.note_busy(busy.clone());
             let mut after = look::look_after(
                 look::place_lasts(ttl, self.grace),
                 rest,
@@ -78,9 +69,15 @@ impl Server {
                 after = after.min(pauses.next().unwrap_or(after));
                 foreign = Some(pauses);
             }
+            last_busy = Some(busy.clone());
             tokio::select! {
                 () = place.waiting.look_at(Instant::now() + after) => {}
-                () = request.given_up() => return Ok(Attempt::Busy(busy)),
+                () = follow(&session, request, &busy) => {}
+                () = request.given_up() => return given_up(&session, last_busy),
+                never = self.connection.attend() => match never {},
+            }
+            if session.is_over() {
+                last_busy = None;
             }
         }
     }
@@ -112,17 +109,17 @@ impl Server {
         };
 
         let keys_of_lock = keys.all();
-        let unanswered = self.doubts.sending(request.holder(), session.generation);
+        let unanswered = self.doubts.sending(request.holder(), session.generation());
         let sent = request.sending();
         let answer = tokio::select! {
             biased;
             answer = self.connection.run(session, script, &keys_of_lock, arguments) => answer,
-            () = request.given_up() => return Err(given_up()),
+            () = request.given_up() => return Ok(Asked::GivenUp),
         };
-        if answer.as_ref().err().is_none_or(is_answer) {
+        if answer.as_ref().err().is_none_or(Failed::is_answer) {
             unanswered.answered();
         }
-        let answer = answer.map_err(|error| self.connection.explain(error))?;
+        let answer = answer.map_err(|failed| self.connection.explain(failed))?;
         match reply::acquired(&answer).ok_or_else(unexpected)? {
             Acquired::Granted(token) => {
                 let armed = request.lease().arm(sent, ttl)?;
@@ -138,6 +135,32 @@ impl Server {
 enum Asked {
     Granted(Attempt),
     Taken(Taken),
+    GivenUp,
+}
+
+/// Reports what is known of the server while a request waits over this session, until that is over.
+async fn follow(session: &Session, request: &AcquireRequest, busy: &Busy) {
+    let mut health = session.health();
+    loop {
+        let now = health.borrow_and_update().clone();
+        match now {
+            Health::Well => request.note_busy(busy.clone()),
+            Health::Silent(why) => request.note_unreachable(why),
+            Health::Over(why) => return request.note_unreachable(why),
+        }
+        // Cannot fail: the session has the sender.
+        let _ = health.changed().await;
+    }
+}
+
+/// Nobody waits any more: the server's last word was that the name is taken, unless there is trouble since.
+fn given_up(session: &Session, last_busy: Option<Busy>) -> Result<Attempt> {
+    let what = "given up before Redis had answered";
+    match (session.trouble(), last_busy) {
+        (Some(why), _) => Err(Error::new(ErrorKind::Unavailable, what).with_source(why)),
+        (None, Some(busy)) => Ok(Attempt::Busy(busy)),
+        (None, None) => Err(Error::new(ErrorKind::Unavailable, what)),
+    }
 }
 
 /// The terms of a request at one moment, as the scripts take them.
@@ -190,8 +213,4 @@ impl Drop for Place<'_> {
 
 pub(crate) fn dead() -> Error {
     Error::new(ErrorKind::Unexpected, "this holder id was abandoned or released before")
-}
-
-fn given_up() -> Error {
-    Error::new(ErrorKind::Unavailable, "given up before Redis had answered")
 }

@@ -35,7 +35,6 @@ impl RedisBackend {
             prefix: config.prefix().into(),
             inbox,
             doubts: Doubts::default(),
-            ends: Arc::default(),
             grace: config.grace(),
             grace_ms: millis(config.grace()),
         })))
@@ -72,7 +71,7 @@ impl RedisBackend {
         let answer = connection
             .run(&session, &script::STATUS, &[keys.lock(), keys.queue()], &[])
             .await;
-        let answer = answer.map_err(|error| connection.explain(error))?;
+        let answer = answer.map_err(|failed| connection.explain(failed))?;
         let status = reply::status(&answer).ok_or_else(unexpected)?;
         let free_or_held = status
             .taken

@@ -4,20 +4,21 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 
-/// The longest wait before connecting again, jitter apart.
-pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// The shortest time between two tries to connect, whoever wants one.
+pub(crate) const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// How long to wait before connecting again after `failures` in a row: not at all after none, then from 20 ms up to
-/// one second, and with jitter up to as much again.
+/// How long to wait before connecting again after `failures` in a row if nobody wants a connection meanwhile: not at all
+/// after none, then from 20 ms up to half a second, and with jitter up to as much again.
 pub(crate) fn reconnect(failures: u32) -> Duration {
     const FIRST: Duration = Duration::from_millis(20);
+    const LONGEST: Duration = Duration::from_millis(500);
     // After so many it is at its longest.
     const STEPS: u32 = 10;
     let Some(earlier) = failures.checked_sub(1) else {
         return Duration::ZERO;
     };
-    let mut pauses = exponential(FIRST, LONGEST_PAUSE).build();
-    pauses.nth(earlier.min(STEPS) as usize).unwrap_or(LONGEST_PAUSE)
+    let mut pauses = exponential(FIRST, LONGEST).build();
+    pauses.nth(earlier.min(STEPS) as usize).unwrap_or(LONGEST)
 }
 
 /// When to ask again who has a name, as long as that is somebody who wakes nobody: from 5 ms up to 50 ms, and with
@@ -43,9 +44,9 @@ mod tests {
     }
 
     #[test]
-    fn reconnects_at_once_and_then_about_every_second() {
+    fn reconnects_at_once_and_then_less_and_less_often() {
         assert_eq!(reconnect(0), ms(0));
-        for (failures, least) in [(1, 20), (2, 39), (4, 159), (7, 999), (u32::MAX, 999)] {
+        for (failures, least) in [(1, 20), (2, 39), (4, 159), (6, 499), (u32::MAX, 499)] {
             let pause = reconnect(failures);
             assert!(
                 (ms(least)..=ms(2 * least + 2)).contains(&pause),

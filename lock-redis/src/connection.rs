@@ -1,46 +1,56 @@
 //! The one connection of a backend, which comes back whatever happens to it.
 //!
 //! A task of its own, the supervisor, connects, watches over the connection, and connects again. It lives in the
-//! runtime of whoever called first; when that runtime goes, the next call starts another one in its own.
+//! runtime of whoever called first. When that runtime has gone, the next call starts another one in its own; when nobody
+//! drives it, so does the first call on another runtime that has waited for a moment.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lock_core::backend::{HolderId, Lease};
 use lock_core::{Error, ErrorKind, Result};
-use redis::aio::MultiplexedConnection;
-use redis::{RedisError, RedisResult, ServerErrorKind, Value};
+use redis::{Cmd, RedisError, ServerErrorKind, Value, cmd};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::backoff;
 use crate::checks::Finding;
 use crate::config::RedisConfig;
-use crate::error::{explain, is_answer, is_final, is_read_only};
+use crate::error::{Failed, explain, is_answer, is_read_only};
 use crate::inbox::Inbox;
 use crate::script::Script;
+use bell::{Bell, MOMENT};
+use dial::{Dial, Dialer};
 use leases::Leases;
+use state::{Phase, State, Supervisor};
+use supervisor::Reign;
 
 pub(crate) use leases::Watched;
+pub(crate) use session::{Health, Session};
 
+mod bell;
 mod dial;
 mod leases;
+mod session;
+mod silence;
+mod state;
 mod supervisor;
-
-/// So many requests in a row without an answer in time, and the connection is replaced.
-const SILENCE: u32 = 2;
+#[cfg(test)]
+mod tests;
 
 /// The connection to the server, for as long as this lives.
 pub(crate) struct Connection(Arc<Shared>);
 
+/// What comes of a request.
+pub(crate) type Answer = Result<Value, Failed>;
+
 /// What callers and supervisor share.
 struct Shared {
-    dialer: dial::Dialer,
+    dialer: Box<dyn Dial>,
     connect_timeout: Duration,
     response_timeout: Duration,
     state: watch::Sender<State>,
@@ -48,109 +58,67 @@ struct Shared {
     inbox: Arc<Inbox>,
 }
 
-struct State {
-    phase: Phase,
-    /// Counts supervisors: only the newest may change the state.
-    reign: u64,
-    supervisor: Option<AbortHandle>,
-    /// Counts connections.
-    generation: u64,
-    /// When the newest connection was made.
-    connected: Option<Instant>,
-    /// When the supervisor last said anything.
-    reported: Instant,
-    /// Failures to connect in a row; a connection that ended at once is one too.
-    failures: u32,
-    /// Until when somebody waits for the first contact.
-    wanted_until: Instant,
-}
-
-enum Phase {
-    /// Nobody connects: nothing was asked yet, the server was not to be had in time, or the runtime has gone.
-    Idle(Option<Error>),
-    /// The first contact, or the first try after a connection ended. With what went wrong so far.
-    Connecting(Option<Error>),
-    Up(Session),
-    /// There was a connection, and the last try to get another one failed.
-    Down(Error),
-}
-
-/// One established connection.
-#[derive(Clone)]
-pub(crate) struct Session {
-    /// Which one it is. What was sent over one generation is executed in that order; but a script that the server has
-    /// forgotten is sent once more, behind what was sent meanwhile.
-    pub(crate) generation: u64,
-    connection: MultiplexedConnection,
-    /// Requests in a row that went unanswered.
-    silent: Arc<AtomicU32>,
-}
-
 impl Connection {
     /// Does no I/O.
     pub(crate) fn new(config: &RedisConfig, inbox: Arc<Inbox>) -> Result<Self> {
-        let state = State {
-            phase: Phase::Idle(None),
-            reign: 0,
-            supervisor: None,
-            generation: 0,
-            connected: None,
-            reported: Instant::now(),
-            failures: 0,
-            wanted_until: Instant::now(),
-        };
-        Ok(Self(Arc::new(Shared {
-            dialer: dial::Dialer::new(config, inbox.clone())?,
+        let dialer = Box::new(Dialer::new(config, inbox.clone())?);
+        Ok(Self::by(dialer, config, inbox))
+    }
+
+    fn by(dialer: Box<dyn Dial>, config: &RedisConfig, inbox: Arc<Inbox>) -> Self {
+        Self(Arc::new(Shared {
+            dialer,
             connect_timeout: config.connect_timeout(),
             response_timeout: config.response_timeout(),
-            state: watch::Sender::new(state),
+            state: watch::Sender::new(State::new()),
             leases: Leases::default(),
             inbox,
-        })))
+        }))
     }
 
     /// The connection as it is, or as soon as there is one, but not later than the connect timeout or `given_up`.
     ///
     /// # Errors
-    /// The last failure to connect: at once where it is final, or where there was a connection before.
+    /// Why there is none: at once where that is final, and where there was a connection before, as soon as a try to
+    /// connect has failed that began after the call. Nothing was sent.
     pub(crate) async fn session(&self, given_up: impl Future<Output = ()>) -> Result<Session> {
-        if let Phase::Up(session) = &self.0.state.borrow().phase {
+        if let Some(session) = self.0.state.borrow().session() {
             return Ok(session.clone());
         }
+        self.next_session(given_up).await.map_err(Error::not_executed)
+    }
+
+    async fn next_session(&self, given_up: impl Future<Output = ()>) -> Result<Session> {
         let deadline = Instant::now() + self.0.connect_timeout;
         let mut states = self.0.state.subscribe();
-        let mut is_watched = false;
-        let mut cause = None;
+        let dial = states.borrow().dials + 1;
+        self.0.want(deadline);
         tokio::pin!(given_up);
         loop {
-            let is_unattended = {
+            {
                 let state = states.borrow_and_update();
-                match &state.phase {
-                    Phase::Up(session) => return Ok(session.clone()),
-                    Phase::Idle(Some(error)) if is_watched && is_final(error) => return Err(error.clone()),
-                    Phase::Down(error) if !self.0.is_unattended(&state) => return Err(error.clone()),
-                    Phase::Idle(_) | Phase::Down(_) => {}
-                    Phase::Connecting(error) => cause.clone_from(error),
+                if let Some(session) = state.session() {
+                    return Ok(session.clone());
                 }
-                self.0.is_unattended(&state)
-            };
-            self.0.want(deadline);
-            if is_unattended {
-                Shared::reign_anew(&self.0, |state| self.0.is_unattended(state))?;
+                if let Some(error) = state.failure(dial) {
+                    return Err(error);
+                }
             }
-            is_watched = true;
+            Shared::reign_anew(&self.0, State::is_unattended)?;
             tokio::select! {
                 // Cannot fail: the sender is ours.
                 _ = states.changed() => {}
-                () = sleep_until(deadline) => return Err(self.0.unreached(cause)),
-                () = &mut given_up => return Err(self.0.unreached(cause)),
+                () = sleep_until(deadline) => return Err(self.0.unreached()),
+                () = &mut given_up => return Err(self.0.unreached()),
+                never = self.0.attend() => match never {},
             }
         }
     }
 
-    /// How long anybody waits for a connection.
-    pub(crate) fn connect_timeout(&self) -> Duration {
-        self.0.connect_timeout
+    /// Sees to it that what the supervisor has to bring about can come about: where nobody drives its runtime, another
+    /// one takes over in the caller's. To be polled by whoever waits for such a thing.
+    pub(crate) async fn attend(&self) -> Infallible {
+        self.0.attend().await
     }
 
     /// Whether there never was a connection, so that nothing was ever sent.
@@ -169,125 +137,169 @@ impl Connection {
     /// Those of [`session`](Self::session), and why it does not serve.
     pub(crate) async fn check(&self) -> Result<()> {
         let session = self.session(std::future::pending()).await?;
-        let pong = dial::ping(&mut session.connection.clone()).await;
-        self.judge(&session, pong.as_ref().err());
-        pong.map_err(|error| self.explain(error))
+        let pong = self.send(&session, &cmd("PING")).await;
+        let is_pong = pong.and_then(|pong| dial::is_pong(&pong).map_err(Failed::Refused));
+        is_pong.map_err(|failed| self.explain(failed))
     }
 
     /// Runs a script; the server learns it if it does not know it.
     ///
-    /// # Errors
-    /// The driver's: tell the server's own answers from unknown outcomes by [`is_answer`].
-    ///
     /// # Cancel safety
     /// Dropped, it may still be executed, in its place in the order.
-    pub(crate) async fn run(&self, on: &Session, script: &Script, keys: &[&str], args: &[&str]) -> RedisResult<Value> {
-        let mut connection = on.connection.clone();
-        let answer = send(&mut connection, &script.run(keys, args)).await;
-        let answer = match answer {
-            Err(error) if error.kind() == ServerErrorKind::NoScript.into() => {
-                send(&mut connection, &script.run_in_full(keys, args)).await
+    pub(crate) async fn run(&self, on: &Session, script: &Script, keys: &[&str], args: &[&str]) -> Answer {
+        match self.send(on, &script.run(keys, args)).await {
+            Err(Failed::Refused(error)) if error.kind() == ServerErrorKind::NoScript.into() => {
+                self.send(on, &script.run_in_full(keys, args)).await
             }
             answer => answer,
+        }
+    }
+
+    /// Sends a command and waits for its answer for as long as the connection lasts.
+    async fn send(&self, on: &Session, command: &Cmd) -> Answer {
+        let answer = tokio::select! {
+            biased;
+            answer = on.send(command) => answer.map_err(Failed::Unanswered)?,
+            never = self.0.attend() => match never {},
         };
-        self.judge(on, answer.as_ref().err());
-        answer
+        answer.map_err(|error| match is_answer(&error) {
+            true => {
+                // Another connection may lead to a server that is none.
+                if is_read_only(&error) {
+                    self.0.end(on, &self.0.explain(error.clone()));
+                }
+                Failed::Refused(error)
+            }
+            false => {
+                let why = self.0.explain(error);
+                self.0.end(on, &why);
+                Failed::Unanswered(why)
+            }
+        })
     }
 
     /// Makes a hold suspect whenever a connection ends, for as long as the value lives; and now, if the connection of
     /// its grant has ended already.
     pub(crate) fn watch_over(&self, holder: HolderId, lease: &Lease, granted_on: &Session) -> Watched {
         let watched = self.0.leases.add(holder, lease);
-        if !self.0.is_up(granted_on) {
+        if granted_on.is_over() {
             lease.suspect();
         }
         watched
     }
 
-    /// For people: what the driver's error means here.
-    pub(crate) fn explain(&self, error: RedisError) -> Error {
-        explain(error, &self.0.dialer)
+    /// For people: why a request failed.
+    pub(crate) fn explain(&self, failed: Failed) -> Error {
+        failed.explain(&self.0.dialer)
     }
-
-    /// Replaces the connection after an error that another one may not have.
-    fn judge(&self, on: &Session, error: Option<&RedisError>) {
-        let is_bad = match error {
-            Some(error) if !is_answer(error) => {
-                !error.is_timeout() || on.silent.fetch_add(1, Ordering::Relaxed) + 1 >= SILENCE
-            }
-            answered => {
-                on.silent.store(0, Ordering::Relaxed);
-                answered.is_some_and(is_read_only)
-            }
-        };
-        if is_bad {
-            // Outside a runtime there is nobody to connect: the next call sees to it.
-            let _ = Shared::reign_anew(&self.0, |state| state.is_up(on));
-        }
-    }
-}
-
-async fn send(connection: &mut MultiplexedConnection, command: &redis::Cmd) -> RedisResult<Value> {
-    connection
-        .send_packed_command(command)
-        .await
-        .and_then(Value::extract_error)
 }
 
 impl Shared {
-    /// Somebody waits for the first contact until then.
+    /// Somebody waits for a connection until then.
     fn want(&self, deadline: Instant) {
         self.state.send_if_modified(|state| {
             state.wanted_until = state.wanted_until.max(deadline);
+            if let Some(supervisor) = &state.supervisor {
+                supervisor.bell.want();
+            }
             false
         });
     }
 
+    /// Nothing more is to be sent over this connection.
+    fn end(&self, session: &Session, why: &Error) {
+        if session.end(why.clone()) {
+            self.leases.suspect();
+        }
+    }
+
     /// Where the state is so, starts a supervisor in the caller's runtime, in place of any other.
+    ///
+    /// # Errors
+    /// Outside a runtime, and in one that is ending.
     fn reign_anew(this: &Arc<Self>, so: impl FnOnce(&State) -> bool) -> Result<()> {
         let runtime = Handle::try_current().map_err(|error| {
             let what = "the Redis backend works inside a tokio runtime only";
             Error::new(ErrorKind::Misconfigured, what).with_source(error)
         })?;
-        let mut former = None;
+        let idle = || {
+            let what = format!(
+                "nobody drove the tokio runtime of the connection to Redis at {}",
+                this.dialer
+            );
+            Error::new(ErrorKind::Unavailable, what)
+        };
+        let (mut is_refused, mut former, mut left) = (false, None, None);
         this.state.send_if_modified(|state| {
             if !so(state) {
                 return false;
             }
+            let (bell, has_begun) = (Arc::new(Bell::default()), Arc::new(AtomicBool::new(false)));
+            bell.want();
+            let task = runtime.spawn(supervisor::supervise(Reign {
+                shared: this.clone(),
+                number: state.reign + 1,
+                bell: bell.clone(),
+                has_begun: has_begun.clone(),
+            }));
+            is_refused = task.is_finished() && !has_begun.load(Ordering::SeqCst);
+            if is_refused {
+                return false;
+            }
             state.reign += 1;
-            state.reported = Instant::now();
-            state.note_end();
-            state.phase = Phase::Connecting(None);
-            let task = runtime.spawn(supervisor::supervise(this.clone(), state.reign));
-            former = state.supervisor.replace(task.abort_handle());
+            left = match state.phase {
+                Phase::Up(_) => state.leave(Phase::Connecting, idle()),
+                _ => None,
+            };
+            state.phase = Phase::Connecting;
+            former = state.supervisor.replace(Supervisor {
+                task: task.abort_handle(),
+                runtime: runtime.id(),
+                bell,
+            });
             true
         });
+        if is_refused {
+            let what = "the tokio runtime is ending, so no connection to Redis can be made in it";
+            return Err(Error::new(ErrorKind::Unavailable, what));
+        }
         if let Some(former) = former {
-            former.abort();
-            this.leases.suspect();
+            former.task.abort();
+        }
+        if let Some(session) = left {
+            this.end(&session, &idle());
         }
         Ok(())
     }
 
-    /// Whether nobody connects: nobody was asked to, or the supervisor was born in a dying runtime and never ran, or it
-    /// lives in one that nobody drives.
-    fn is_unattended(&self, state: &State) -> bool {
-        let is_over = state.supervisor.as_ref().is_none_or(AbortHandle::is_finished);
-        let silence = self.connect_timeout + 3 * backoff::LONGEST_PAUSE;
-        match state.phase {
-            Phase::Idle(_) => true,
-            Phase::Connecting(_) | Phase::Down(_) => is_over || state.reported.elapsed() > silence,
-            Phase::Up(_) => is_over,
+    async fn attend(self: &Arc<Self>) -> Infallible {
+        let here = Handle::try_current().ok().map(|runtime| runtime.id());
+        loop {
+            let elsewhere = {
+                let state = self.state.borrow();
+                let supervisor = state.supervisor.as_ref();
+                let elsewhere = supervisor.filter(|supervisor| Some(supervisor.runtime) != here);
+                elsewhere.map(|supervisor| (state.reign, supervisor.bell.clone()))
+            };
+            let Some((reign, bell)) = elsewhere else {
+                // What it brings about wakes whoever waits for that.
+                return std::future::pending().await;
+            };
+            sleep(MOMENT).await;
+            if !bell.is_answered().await {
+                // Refused in a runtime that is ending, where nobody waits for long.
+                let _ = Self::reign_anew(self, |state| state.reign == reign);
+            }
         }
     }
 
-    fn is_up(&self, session: &Session) -> bool {
-        self.state.borrow().is_up(session)
+    fn explain(&self, error: RedisError) -> Error {
+        explain(error, &self.dialer)
     }
 
-    fn unreached(&self, cause: Option<Error>) -> Error {
+    fn unreached(&self) -> Error {
         let what = format!("Redis at {} was not reached in time", self.dialer);
-        match cause {
+        match self.state.borrow().trouble.clone() {
             // It says what to do.
             Some(cause) => Error::new(ErrorKind::Unavailable, what).with_source(cause),
             None => {
@@ -298,26 +310,10 @@ impl Shared {
     }
 }
 
-impl State {
-    fn is_up(&self, session: &Session) -> bool {
-        matches!(&self.phase, Phase::Up(newest) if newest.generation == session.generation)
-    }
-
-    /// A connection that served for a while ended by chance; one that ended at once will do so again.
-    fn note_end(&mut self) {
-        const A_WHILE: Duration = Duration::from_secs(1);
-        if matches!(self.phase, Phase::Up(_)) {
-            let served = self.connected.is_some_and(|since| since.elapsed() >= A_WHILE);
-            self.failures = if served { 0 } else { self.failures.saturating_add(1) };
-        }
-    }
-}
-
 impl Drop for Connection {
     fn drop(&mut self) {
-        let supervisor = self.0.state.borrow().supervisor.clone();
-        if let Some(supervisor) = supervisor {
-            supervisor.abort();
+        if let Some(supervisor) = &self.0.state.borrow().supervisor {
+            supervisor.task.abort();
         }
     }
 }
@@ -326,10 +322,9 @@ impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.0.state.borrow();
         let phase = match &state.phase {
-            Phase::Idle(_) => "idle",
-            Phase::Connecting(_) => "connecting",
+            Phase::Idle => "idle",
+            Phase::Connecting => "connecting",
             Phase::Up(_) => "up",
-            Phase::Down(_) => "down",
         };
         f.debug_struct("Connection")
             .field("server", &format_args!("{}", self.0.dialer))

@@ -6,6 +6,39 @@ use std::fmt;
 use lock_core::{Error, ErrorKind};
 use redis::{ErrorKind as DriverKind, RedisError, ServerErrorKind};
 
+/// Why a request came to nothing.
+#[derive(Debug)]
+pub(crate) enum Failed {
+    /// The server answered with an error.
+    Refused(RedisError),
+    /// The connection was over before the answer came: why.
+    Unanswered(Error),
+}
+
+impl Failed {
+    /// Whether the server answered the request: then nothing of it is under way any more.
+    pub(crate) fn is_answer(&self) -> bool {
+        matches!(self, Self::Refused(_))
+    }
+
+    /// Whether a key is of another type than ours are: somebody else's.
+    pub(crate) fn is_wrong_type(&self) -> bool {
+        matches!(self, Self::Refused(error) if code(error) == "WRONGTYPE")
+    }
+
+    /// For people: what it means for a request to `server`.
+    pub(crate) fn explain(self, server: &dyn fmt::Display) -> Error {
+        match self {
+            Self::Refused(error) if is_not_executed(&error) => explain(error, server).not_executed(),
+            Self::Refused(error) => explain(error, server),
+            Self::Unanswered(why) => {
+                let what = format!("Redis at {server} did not answer, so that the outcome is unknown");
+                Error::new(ErrorKind::Unavailable, what).with_source(why)
+            }
+        }
+    }
+}
+
 /// Says what happened at `server` and what to do; keeps the driver's error as the source.
 pub(crate) fn explain(error: RedisError, server: &dyn fmt::Display) -> Error {
     explain_of(
@@ -26,14 +59,32 @@ pub(crate) fn is_answer(error: &RedisError) -> bool {
     matches!(error.kind(), DriverKind::Server(_) | DriverKind::Extension)
 }
 
-/// Whether a key is of another type than ours are: somebody else's.
-pub(crate) fn is_wrong_type(error: &RedisError) -> bool {
-    code(error) == "WRONGTYPE"
-}
-
 /// Whether this server is no primary, or not any more: another connection may lead to one that is.
 pub(crate) fn is_read_only(error: &RedisError) -> bool {
     code(error) == "READONLY"
+}
+
+/// Whether the server certainly did nothing for a request to which it answered this.
+///
+/// A server refuses a script as a whole, or the first command of it that writes: it looks at its memory, its disk, its
+/// replicas and its role before that one and never after it. Any other error within a script may come after a write, which
+/// stays: of those, only our own that come before all writes count.
+fn is_not_executed(error: &RedisError) -> bool {
+    match code(error) {
+        "OOM" | "MISCONF" | "NOREPLICAS" | "READONLY" => true,
+        "LOADING" | "MASTERDOWN" | "BUSY" | "NOSCRIPT" | "NOAUTH" | "DENIED" => true,
+        "MOVED" | "ASK" | "CROSSSLOT" | "TRYAGAIN" | "CLUSTERDOWN" => true,
+        "EXHAUSTED" => true,
+        "NOPERM" => !is_within_script(error.detail().unwrap_or_default()),
+        _ => false,
+    }
+}
+
+/// Whether a command within a script failed, as all versions since 7.0 say it.
+fn is_within_script(detail: &str) -> bool {
+    detail.contains("script: ")
+        || detail.contains("executing the script")
+        || detail.starts_with("ACL failure in script")
 }
 
 /// Whether trying to connect again within the connect timeout is pointless.
@@ -247,9 +298,43 @@ mod tests {
         let error = answered(
             "ERR Error running script (call to f_0a1): @user_script:12: WRONGTYPE Operation against a key holding the wrong kind of value",
         );
-        assert!(is_wrong_type(&error));
+        assert!(Failed::Refused(error).is_wrong_type());
         let error = answered("ERR Error running script (call to f_0a1): @user_script:12: -READONLY You can't write");
         assert!(is_read_only(&error));
+    }
+
+    #[test]
+    fn what_the_server_certainly_did_not_do() {
+        let is_not_executed = |line: &str| {
+            let error = Failed::Refused(answered(line)).explain(&"cache:6379");
+            error.is_not_executed()
+        };
+        for line in [
+            "OOM command not allowed when used memory > 'maxmemory'. script: 0a1, on @user_script:9.",
+            "OOM allow-oom flag is not set on the script, can not run it when used memory > 'maxmemory'",
+            "NOREPLICAS Not enough good replicas to write.",
+            "READONLY You can't write against a read only replica. script: 0a1, on @user_script:9.",
+            "MISCONF Redis is configured to save RDB snapshots",
+            "MASTERDOWN Link with MASTER is down",
+            "LOADING Redis is loading the dataset in memory",
+            "BUSY Redis is busy running a script.",
+            "NOSCRIPT No matching script.",
+            "NOPERM User app has no permissions to run the 'evalsha' command",
+            "NOPERM No permissions to access a key",
+            "EXHAUSTED no token is larger than the last",
+        ] {
+            assert!(is_not_executed(line), "{line}");
+        }
+        for line in [
+            "WRONGTYPE Operation against a key holding the wrong kind of value script: 0a1, on @user_script:9.",
+            "ERR The user executing the script can't run this command or subcommand script: 0a1, on @user_script:9.",
+            "ERR ACL failure in script: User app has no permissions to run the 'publish' command script: 0a1, on @user_script:9.",
+            "NOPERM User app has no permissions to run the 'publish' command script: 0a1, on @user_script:9.",
+            "ERR Error running script (call to f_0a1): @user_script:12: killed",
+            "NEW something new",
+        ] {
+            assert!(!is_not_executed(line), "{line}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::future::pending;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,8 +12,6 @@ use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 use crate::acquire::{Terms, dead};
 use crate::connection::{Connection, Session, Watched};
 use crate::doubts::Doubts;
-use crate::ends::{Ending, Ends};
-use crate::error::is_wrong_type;
 use crate::inbox::Inbox;
 use crate::keys::Keys;
 use crate::reply::{self, HandedOver};
@@ -26,7 +24,6 @@ pub(crate) struct Server {
     pub(crate) prefix: String,
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) doubts: Doubts,
-    pub(crate) ends: Arc<Ends>,
     pub(crate) grace: Duration,
     pub(crate) grace_ms: String,
 }
@@ -38,8 +35,6 @@ pub(crate) struct RedisHold {
     holder: HolderId,
     token: FencingToken,
     lease: Lease,
-    /// A release that was not answered, and will be repeated.
-    unanswered: Mutex<Option<Ending>>,
     _watched: Watched,
 }
 
@@ -63,15 +58,8 @@ impl Hold for RedisHold {
     }
 
     async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
-        let ending = self.server.ends.begin(self.keys.lock());
-        let answer = self
-            .server
-            .end(&self.keys, self.holder, End::Release(how.keep_for))
-            .await;
-        let is_over = answer.is_ok();
-        // Until it is repeated and answered, or until this has gone.
-        *self.unanswered.lock().unwrap_or_else(PoisonError::into_inner) = (!is_over).then_some(ending);
-        match answer {
+        let end = End::Release(how.keep_for);
+        match self.server.end(&self.keys, self.holder, end).await {
             Ok(true) => Ok(ReleaseOutcome::Released),
             Ok(false) => Ok(ReleaseOutcome::AlreadyLost),
             Err(error) => Err(error.with_name(&self.name)),
@@ -102,7 +90,6 @@ impl RedisHold {
             token,
             _watched: server.connection.watch_over(holder, &lease, granted_on),
             lease,
-            unanswered: Mutex::default(),
         }
     }
 
@@ -120,8 +107,8 @@ impl RedisHold {
                 Some(false) => Ok(Renewal::Lost),
                 None => Err(unexpected()),
             },
-            Err(error) if is_wrong_type(&error) => Ok(Renewal::Lost),
-            Err(error) => Err(connection.explain(error)),
+            Err(failed) if failed.is_wrong_type() => Ok(Renewal::Lost),
+            Err(failed) => Err(connection.explain(failed)),
         }
     }
 
@@ -130,7 +117,7 @@ impl RedisHold {
         let session = connection.session(pending()).await?;
         // A late acquire of the giver has to find a tombstone, which a release leaves. Whoever had nothing to release may
         // have handed it over before.
-        if server.doubts.may_overtake(self.holder, session.generation)
+        if server.doubts.may_overtake(self.holder, session.generation())
             && server.end(&self.keys, self.holder, End::Release(None)).await?
         {
             return Ok(HandOver::Yielded);
@@ -145,10 +132,7 @@ impl RedisHold {
         let answer = connection
             .run(&session, &script::HAND_OVER, &self.keys.all(), &arguments)
             .await;
-        let answer = match answer {
-            Err(error) if is_wrong_type(&error) => return Ok(HandOver::AlreadyLost),
-            answer => answer.map_err(|error| connection.explain(error))?,
-        };
+        let answer = answer.map_err(|failed| connection.explain(failed))?;
         let handed_over = reply::handed_over(&answer).ok_or_else(unexpected)?;
         if !matches!(handed_over, HandedOver::Dead) {
             server.doubts.settle(self.holder);
@@ -179,7 +163,7 @@ impl Server {
             End::Release(_) => "",
             End::Abandon => self.inbox.channel(),
         };
-        let tombstone = match self.doubts.may_overtake(holder, session.generation) {
+        let tombstone = match self.doubts.may_overtake(holder, session.generation()) {
             true => "1",
             false => "",
         };
@@ -188,7 +172,7 @@ impl Server {
             .connection
             .run(&session, &script::END, &keys.all(), &arguments)
             .await;
-        let answer = answer.map_err(|error| self.connection.explain(error))?;
+        let answer = answer.map_err(|failed| self.connection.explain(failed))?;
         let ended = reply::ended(&answer).ok_or_else(unexpected)?;
         self.doubts.settle(holder);
         if ended.more {

@@ -111,7 +111,6 @@ mod checks;
 mod config;
 mod connection;
 mod doubts;
-mod ends;
 mod error;
 mod fencing;
 mod hold;

@@ -183,60 +183,6 @@ async fn fence_has_tombstone(world: &World) -> bool {
     world.raw::<String>(&["GET", &world.fence_key("a")]).await.contains(' ')
 }
 
-#[test]
-fn a_backend_outlives_its_runtime() {
-    if testbed::skip_offline() {
-        return;
-    }
-    let runtime = || {
-        tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .expect("a runtime")
-    };
-    let servers = runtime();
-    let world = servers.block_on(World::new());
-    let backend = world.backend();
-    let first = runtime();
-    let hold = first.block_on(take(&backend, "a"));
-    drop(first);
-    for _ in 0..3 {
-        let next = runtime();
-        let renewed = next.block_on(hold.renew(TTL)).expect("an answer");
-        assert!(matches!(renewed, Renewal::Renewed(_)));
-    }
-    let last = runtime();
-    assert!(last.block_on(release(&hold)));
-    assert!(!servers.block_on(world.exists("a")));
-}
-
-#[test]
-fn a_runtime_that_nobody_drives_is_left_behind() {
-    if testbed::skip_offline() {
-        return;
-    }
-    let runtime = || {
-        tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .expect("a runtime")
-    };
-    let servers = runtime();
-    let world = servers.block_on(World::new());
-    let config = world.config().with_response_timeout(Duration::from_secs(1));
-    let backend = RedisBackend::new(config).expect("a good configuration");
-    let stuck = runtime();
-    let (wanted, _control) = request("a", TTL);
-    let hold = stuck.block_on(in_the_end_granted(&backend, &wanted));
-    let other = runtime();
-    other.block_on(async {
-        in_the_end(async || hold.renew(TTL).await).await;
-        in_the_end_released(&hold).await;
-    });
-    assert!(!servers.block_on(world.exists("a")));
-    drop(stuck);
-}
-
 #[tokio::test]
 async fn a_server_that_forgot_the_scripts_learns_them_again() {
     if testbed::skip_offline() {

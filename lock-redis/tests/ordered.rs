@@ -7,7 +7,7 @@ use lock_core::backend::{Attempt, DistributedLock, ReleaseOptions};
 use lock_core::{Guard, Locker};
 use lock_redis::RedisBackend;
 use support::proxy::Proxy;
-use support::{AT_MOST, TTL, World, in_the_end, in_the_end_granted, in_the_end_released, request, take};
+use support::{AT_MOST, TTL, World, in_the_end, in_the_end_granted, request, take};
 use tokio::time::timeout;
 
 mod support;
@@ -44,28 +44,25 @@ async fn a_try_follows_a_release_that_waits_for_a_connection() {
         return;
     }
     let world = World::new().await;
-    let backend = world.backend();
-    let mut hold = take(&backend, "a").await;
+    let locks = Locker::new(world.backend());
+    let mut guard = locks.lock("a").ttl(TTL).acquire().await.expect("a grant");
     for _ in 0..5 {
         let listening: i64 = world.raw(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
         assert_eq!(listening, 1, "that is the backend's own connection");
-        let (next, _control) = request("a", TTL);
-        let ((), next) = tokio::join!(in_the_end_released(&hold), in_the_end_granted(&backend, &next));
-        assert!(next.token() > hold.token());
-        hold = next;
+        guard = try_after_a_drop(&locks, guard).await;
     }
-    in_the_end_released(&hold).await;
+    guard.release().await.expect("still ours");
 }
 
 #[tokio::test]
-async fn a_try_does_not_wait_for_ever_for_a_release_that_nobody_repeats() {
+async fn a_try_does_not_wait_for_ever_for_a_release_that_is_never_answered() {
     if testbed::skip_offline() {
         return;
     }
     let world = World::new().await;
     let proxy = Proxy::start(world.server.address()).await;
-    let config = world.config_at(&proxy.address).with_connect_timeout(SECOND);
-    let backend = RedisBackend::new(config.with_response_timeout(SECOND)).expect("a good configuration");
+    let config = world.config_at(&proxy.address).with_response_timeout(SECOND);
+    let backend = RedisBackend::new(config).expect("a good configuration");
     let hold = in_the_end_granted(&backend, &request("a", TTL).0).await;
     proxy.hold_requests();
     hold.release(ReleaseOptions::default())

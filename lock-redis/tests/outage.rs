@@ -96,7 +96,7 @@ async fn a_waiter_outlasts_an_outage_of_minutes() {
     // Far more than a driver's own manager of connections would try.
     door.turns_away(100).await;
     assert!(
-        start.elapsed() >= 90 * SECOND,
+        start.elapsed() >= 20 * SECOND,
         "{:?}: it is hammered on",
         start.elapsed()
     );
@@ -106,6 +106,30 @@ async fn a_waiter_outlasts_an_outage_of_minutes() {
     let guard = waiting.await.expect("no panic").expect("a grant");
     guard.release().await.expect("still ours");
     locks.shutdown().await.expect("nothing is left");
+}
+
+#[tokio::test]
+async fn a_try_right_after_an_outage_does_not_fail_without_asking() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let door = Door::to(world.server.address()).await;
+    let locks = door.locker(&world).await;
+    for lock in ["a", "b", "c"] {
+        door.shut();
+        // By now the supervisor pauses for about as long as all this took.
+        door.turns_away(5).await;
+        locks
+            .lock(lock)
+            .try_acquire()
+            .await
+            .map(drop)
+            .expect_err("the door is shut");
+        door.open();
+        let guard = locks.lock(lock).try_acquire().await.expect("the door is open");
+        guard.expect("it is free").release().await.expect("still ours");
+    }
 }
 
 #[tokio::test]

@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use lock_core::{Error, ErrorKind, Result};
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
@@ -16,23 +18,35 @@ use crate::error::explain;
 use crate::inbox::Inbox;
 use crate::script::{self, Script};
 
-/// Knows how to reach the server. Shows its address.
-pub(crate) struct Dialer {
+/// Makes connections. Shows the server's address.
+#[async_trait]
+pub(super) trait Dial: fmt::Display + Send + Sync + 'static {
+    /// Connects, and makes sure that the server serves, can keep locks, knows the scripts, and tells us whose turn it
+    /// is. Has no time limit of its own.
+    async fn dial(&self) -> Result<Dialed>;
+
+    /// What is known of the server's settings.
+    fn findings(&self) -> Vec<Finding>;
+}
+
+/// Knows how to reach a Redis.
+pub(super) struct Dialer {
     client: redis::Client,
     checker: Checker,
-    response_timeout: Duration,
     inbox: Arc<Inbox>,
 }
 
 /// A connection just made.
-pub(crate) struct Dialed {
-    pub(crate) connection: MultiplexedConnection,
+pub(super) struct Dialed {
+    pub(super) connection: MultiplexedConnection,
     /// Told when it ends.
-    pub(crate) ended: Arc<Notify>,
+    pub(super) ended: Arc<Notify>,
+    /// Set whenever the server says something unasked.
+    pub(super) heard: Arc<AtomicBool>,
 }
 
 impl Dialer {
-    pub(crate) fn new(config: &RedisConfig, inbox: Arc<Inbox>) -> Result<Self> {
+    pub(super) fn new(config: &RedisConfig, inbox: Arc<Inbox>) -> Result<Self> {
         // RESP3, since only there the driver tells when a connection ends.
         let settings = config
             .info()
@@ -53,38 +67,26 @@ impl Dialer {
         Ok(Self {
             client,
             checker: Checker::new(config.checks()),
-            response_timeout: config.response_timeout(),
             inbox,
         })
     }
 
-    /// Connects, and makes sure that the server serves, can keep locks, knows the scripts, and tells us whose turn it
-    /// is. Has no time limit of its own.
-    pub(crate) async fn dial(&self) -> Result<Dialed> {
-        let (mut dialed, answers) = self.connect().await.map_err(|error| explain(error, self))?;
-        self.checker.judge(&answers, self)?;
-        let subscribed = dialed.connection.subscribe(self.inbox.channel()).await;
-        subscribed.map_err(|error| explain(error, self))?;
-        Ok(dialed)
-    }
-
-    /// What is known of the server's settings.
-    pub(crate) fn findings(&self) -> Vec<Finding> {
-        self.checker.findings()
-    }
-
     /// Also gives the answers to what the checker asks.
     async fn connect(&self) -> Result<(Dialed, Vec<Value>), RedisError> {
-        let ended = Arc::new(Notify::new());
-        let (tell, inbox) = (ended.clone(), self.inbox.clone());
+        let (ended, heard) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(true)));
+        let (tell, hear, inbox) = (ended.clone(), heard.clone(), self.inbox.clone());
+        // Without timeouts: the supervisor limits a dial, and ends a connection on which nothing is heard.
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
-            .set_response_timeout(Some(self.response_timeout))
+            .set_response_timeout(None)
             .set_pipeline_buffer_size(1024)
             .set_push_sender(move |push: PushInfo| {
                 match push.kind {
                     PushKind::Disconnection => tell.notify_one(),
-                    _ => inbox.push(&push),
+                    _ => {
+                        hear.store(true, Ordering::Relaxed);
+                        inbox.push(&push);
+                    }
                 }
                 Ok::<(), std::convert::Infallible>(())
             });
@@ -92,7 +94,8 @@ impl Dialer {
             .client
             .get_multiplexed_async_connection_with_config(&config)
             .await?;
-        ping(&mut connection).await?;
+        let pong = connection.send_packed_command(&cmd("PING")).await?;
+        is_pong(&pong.extract_error()?)?;
         let questions = self.checker.questions();
         let asked = questions.len();
         let mut commands = redis::pipe();
@@ -102,13 +105,33 @@ impl Dialer {
         // Refusals are among the answers: where SCRIPT LOAD is not permitted, EVAL does for it.
         let mut answers = connection.send_packed_commands(&commands, 0, commands.len()).await?;
         answers.truncate(asked);
-        Ok((Dialed { connection, ended }, answers))
+        let dialed = Dialed {
+            connection,
+            ended,
+            heard,
+        };
+        Ok((dialed, answers))
     }
 }
 
-/// Whether the server serves.
-pub(crate) async fn ping(connection: &mut MultiplexedConnection) -> Result<(), RedisError> {
-    match connection.send_packed_command(&cmd("PING")).await?.extract_error()? {
+#[async_trait]
+impl Dial for Dialer {
+    async fn dial(&self) -> Result<Dialed> {
+        let (mut dialed, answers) = self.connect().await.map_err(|error| explain(error, self))?;
+        self.checker.judge(&answers, self)?;
+        let subscribed = dialed.connection.subscribe(self.inbox.channel()).await;
+        subscribed.map_err(|error| explain(error, self))?;
+        Ok(dialed)
+    }
+
+    fn findings(&self) -> Vec<Finding> {
+        self.checker.findings()
+    }
+}
+
+/// Whether this is how a server that serves answers a PING.
+pub(super) fn is_pong(answer: &Value) -> Result<(), RedisError> {
+    match answer {
         Value::SimpleString(pong) if pong == "PONG" => Ok(()),
         _ => Err((redis::ErrorKind::Parse, "PING was not answered with PONG").into()),
     }

@@ -1,64 +1,105 @@
 //! The task that connects and reconnects.
 
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use lock_core::{Error, ErrorKind};
-use tokio::time::{Instant, sleep, timeout};
+use redis::{RedisResult, Value, cmd};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until, timeout};
 
-use super::dial::{Dialed, ping};
-use super::{Phase, Session, Shared, State};
+use super::Shared;
+use super::bell::Bell;
+use super::dial::Dialed;
+use super::session::Session;
+use super::silence::{Silence, Verdict};
+use super::state::{Phase, State};
 use crate::backoff;
-use crate::error::is_final;
+use crate::error::{is_answer, is_final};
 
 /// Keeps a connection up until its reign ends. A server that was never reached is given up when nobody waits for it
 /// any more, or when the failure is final; one that was reached once is tried for ever.
-pub(super) async fn supervise(shared: Arc<Shared>, reign: u64) {
-    let reign = Reign { shared, number: reign };
-    loop {
-        sleep(backoff::reconnect(reign.failures())).await;
-        let go_on = match reign.dial().await {
-            Ok(dialed) => match reign.begin(&dialed) {
-                Some(mut session) => {
-                    reign.watch_over(&mut session, &dialed).await;
-                    reign.shared.leases.suspect();
-                    reign.change(|state| {
-                        state.note_end();
-                        state.phase = Phase::Connecting(None);
-                    })
-                }
-                None => false,
-            },
-            Err(error) => reign.note_failure(error),
-        };
-        if !go_on {
-            return;
-        }
+pub(super) async fn supervise(reign: Reign) {
+    reign.has_begun.store(true, Ordering::SeqCst);
+    tokio::select! {
+        () = reign.last() => {}
+        never = reign.bell.answer() => match never {},
     }
 }
 
 /// A supervisor's right to change the state, which a newer one takes away. Left behind by a dying runtime, it says so.
-struct Reign {
-    shared: Arc<Shared>,
-    number: u64,
+pub(super) struct Reign {
+    pub(super) shared: Arc<Shared>,
+    pub(super) number: u64,
+    pub(super) bell: Arc<Bell>,
+    pub(super) has_begun: Arc<AtomicBool>,
 }
 
 impl Reign {
-    async fn dial(&self) -> Result<Dialed, Error> {
-        let limit = {
-            let state = self.shared.state.borrow();
-            match state.connected {
-                Some(_) => self.shared.connect_timeout,
-                None => state.wanted_until.saturating_duration_since(Instant::now()),
+    async fn last(&self) {
+        loop {
+            self.pause().await;
+            let start = Instant::now();
+            let goes_on = match self.dial().await {
+                Ok(dialed) => match self.begin(&dialed) {
+                    Some(session) => {
+                        let why = self.watch_over(&session, &dialed, start.elapsed()).await;
+                        self.shared.end(&session, &why);
+                        self.change(|state| drop(state.leave(Phase::Connecting, why)))
+                    }
+                    None => false,
+                },
+                Err(error) => self.note_failure(error),
+            };
+            if !goes_on {
+                return;
             }
+        }
+    }
+
+    /// Waits after failures, unless somebody wants a connection now; and never tries more often than is good for a server.
+    async fn pause(&self) {
+        let (failures, last_dial) = {
+            let state = self.shared.state.borrow();
+            (state.failures, state.last_dial)
         };
-        timeout(limit, self.shared.dialer.dial())
-            .await
-            .unwrap_or_else(|_elapsed| {
-                let what = format!("Redis at {} did not answer within {limit:?}", self.shared.dialer);
+        tokio::select! {
+            () = sleep(backoff::reconnect(failures)) => {}
+            () = self.bell.wanted() => {}
+        }
+        if let Some(last_dial) = last_dial {
+            sleep_until(last_dial + backoff::SHORTEST_PAUSE).await;
+        }
+    }
+
+    async fn dial(&self) -> Result<Dialed, Error> {
+        let shared = &self.shared;
+        let mut limit = shared.connect_timeout;
+        self.bell.begin_to_serve();
+        self.change(|state| {
+            let now = Instant::now();
+            state.dials += 1;
+            state.last_dial = Some(now);
+            if state.connected.is_none() {
+                limit = state.wanted_until.saturating_duration_since(now);
+            }
+        });
+        let dialing = AssertUnwindSafe(shared.dialer.dial()).catch_unwind();
+        match timeout(limit, dialing).await {
+            Ok(Ok(dialed)) => dialed,
+            Ok(Err(panic)) => {
+                let what = format!("connecting to Redis at {} panicked", shared.dialer);
+                Err(Error::new(ErrorKind::Unexpected, what).with_source(text(&*panic)))
+            }
+            Err(_elapsed) => {
+                let what = format!("Redis at {} did not answer within {limit:?}", shared.dialer);
                 Err(Error::new(ErrorKind::Unavailable, what))
-            })
+            }
+        }
     }
 
     fn begin(&self, dialed: &Dialed) -> Option<Session> {
@@ -66,11 +107,8 @@ impl Reign {
         self.change(|state| {
             state.generation += 1;
             state.connected = Some(Instant::now());
-            let new = Session {
-                generation: state.generation,
-                connection: dialed.connection.clone(),
-                silent: Arc::new(AtomicU32::new(0)),
-            };
+            state.trouble = None;
+            let new = Session::new(state.generation, dialed);
             state.phase = Phase::Up(new.clone());
             session = Some(new);
         });
@@ -78,45 +116,69 @@ impl Reign {
         session
     }
 
-    /// Returns when the connection has ended, or is as good as that: replies come in order, so a heartbeat that goes
-    /// unanswered says that everything does.
-    async fn watch_over(&self, session: &mut Session, dialed: &Dialed) {
-        let pause = (self.shared.response_timeout / 2).max(Duration::from_millis(1));
+    /// Returns when the connection has ended or is as good as that: why. Replies come in order, so a server that was
+    /// asked and says nothing at all answers nobody.
+    async fn watch_over(&self, session: &Session, dialed: &Dialed, dialing: Duration) -> Error {
+        let server = &self.shared.dialer;
+        let mut silence = Silence::new(self.shared.response_timeout, dialing);
+        let mut beats = interval_at(Instant::now() + silence.beat(), silence.beat());
+        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ping: Option<BoxFuture<'_, Result<RedisResult<Value>, Error>>> = None;
         loop {
-            let beat = async {
-                sleep(pause).await;
-                ping(&mut session.connection).await
+            let answered = async {
+                match &mut ping {
+                    Some(ping) => ping.await,
+                    None => std::future::pending().await,
+                }
             };
             tokio::select! {
-                () = dialed.ended.notified() => return,
-                beat = beat => match beat {
-                    Err(error) if !crate::error::is_answer(&error) => return,
-                    _ => {}
-                },
+                () = dialed.ended.notified() => {
+                    let what = format!("Redis at {server} closed the connection");
+                    return Error::new(ErrorKind::Unavailable, what);
+                }
+                why = session.over() => return why,
+                answer = answered => {
+                    ping = None;
+                    match answer {
+                        Ok(Err(error)) if !is_answer(&error) => return self.shared.explain(error),
+                        Ok(_) => {}
+                        Err(why) => return why,
+                    }
+                }
+                _ = beats.tick() => match silence.judge(session.was_heard(), ping.is_some()) {
+                    Verdict::Heard => session.set_silent(None),
+                    Verdict::Quiet if ping.is_none() => {
+                        ping = Some(Box::pin(async { session.send(&cmd("PING")).await }));
+                    }
+                    Verdict::Quiet => {}
+                    Verdict::Trouble => session.set_silent(Some(self.silent("does not answer"))),
+                    Verdict::Over => {
+                        return self.silent(&format!("has not answered for {:?}", silence.lasts()));
+                    }
+                }
             }
         }
     }
 
-    /// False where the supervisor has to end.
-    fn note_failure(&self, error: Error) -> bool {
-        let mut go_on = true;
-        let in_charge = self.change(|state| {
-            state.failures = state.failures.saturating_add(1);
-            if state.connected.is_some() {
-                state.phase = Phase::Down(error);
-            } else if is_final(&error) || state.wanted_until <= Instant::now() {
-                state.phase = Phase::Idle(Some(error));
-                state.failures = 0;
-                go_on = false;
-            } else {
-                state.phase = Phase::Connecting(Some(error));
-            }
-        });
-        in_charge && go_on
+    fn silent(&self, what: &str) -> Error {
+        let what = format!("Redis at {} {what}: is it overloaded or cut off?", self.shared.dialer);
+        Error::new(ErrorKind::Unavailable, what)
     }
 
-    fn failures(&self) -> u32 {
-        self.shared.state.borrow().failures
+    /// False where the supervisor has to end.
+    fn note_failure(&self, error: Error) -> bool {
+        let mut goes_on = true;
+        let in_charge = self.change(|state| {
+            state.failures = state.failures.saturating_add(1);
+            state.failed_dial = state.dials;
+            let is_given_up = is_final(&error) || state.wanted_until <= Instant::now();
+            if state.connected.is_none() && is_given_up {
+                state.phase = Phase::Idle;
+                goes_on = false;
+            }
+            state.trouble = Some(error);
+        });
+        in_charge && goes_on
     }
 
     /// Whether the reign lasts still, and the change was made.
@@ -124,7 +186,6 @@ impl Reign {
         self.shared.state.send_if_modified(|state| {
             let in_charge = state.reign == self.number;
             if in_charge {
-                state.reported = Instant::now();
                 change(state);
             }
             in_charge
@@ -134,10 +195,30 @@ impl Reign {
 
 impl Drop for Reign {
     fn drop(&mut self) {
+        // One that was refused has changed nothing, and is dropped while whoever asked for it holds the state.
+        if !self.has_begun.load(Ordering::SeqCst) {
+            return;
+        }
+        let what = format!(
+            "the tokio runtime of the connection to Redis at {} has ended",
+            self.shared.dialer
+        );
+        let why = Error::new(ErrorKind::Unavailable, what);
+        let mut left = None;
         self.change(|state| {
-            if !matches!(state.phase, Phase::Idle(_)) {
-                state.phase = Phase::Idle(None);
+            if !matches!(state.phase, Phase::Idle) {
+                left = state.leave(Phase::Idle, why.clone());
             }
         });
+        if let Some(session) = left {
+            self.shared.end(&session, &why);
+        }
     }
+}
+
+/// What a panic said.
+fn text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("a panic without a text").to_owned()
 }

@@ -15,6 +15,7 @@ use redis::{AsyncConnectionConfig, FromRedisValue, RedisResult};
 use tokio::time::{Instant, sleep};
 
 pub(crate) mod proxy;
+pub(crate) mod slow;
 pub(crate) mod waiter;
 
 pub(crate) const TTL: Duration = Duration::from_secs(60);

@@ -1,0 +1,137 @@
+//! What an acquire is told whose time is up while it waits: that the lock is taken, or that the server cannot be asked.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use lock_core::{Error, ErrorKind, Guard, Locker};
+use lock_redis::RedisBackend;
+use support::proxy::Proxy;
+use support::{AT_MOST, TTL, World, until};
+use tokio::task::JoinHandle;
+
+mod support;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Somebody else has the lock, and the locker waits for it over a proxy.
+struct Waiting {
+    world: World,
+    proxy: Proxy,
+    locks: Locker,
+    _holder: Guard,
+}
+
+impl Waiting {
+    async fn new() -> Self {
+        let world = World::new().await;
+        let holder = Locker::new(world.backend())
+            .lock("a")
+            .label("holder")
+            .ttl(TTL)
+            .acquire()
+            .await;
+        let proxy = Proxy::start(world.server.address()).await;
+        let locks = Locker::new(RedisBackend::new(world.config_at(&proxy.address)).expect("a good configuration"));
+        locks.connect().await.expect("it is there");
+        Self {
+            world,
+            proxy,
+            locks,
+            _holder: holder.expect("a grant"),
+        }
+    }
+
+    /// How an acquire ends that may take so long, once it waits at the server.
+    async fn within(&self, limit: Duration) -> JoinHandle<Error> {
+        let lock = self.locks.lock("a").ttl(TTL);
+        let waiting = tokio::spawn(async move { lock.acquire_within(limit).await.map(drop).expect_err("it is taken") });
+        until("it waits", async || !self.world.queue("a").await.is_empty()).await;
+        waiting
+    }
+}
+
+/// The error with all that it was caused by.
+fn story(error: &Error) -> String {
+    let mut story = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        story += &format!(": {cause}");
+        source = cause.source();
+    }
+    story
+}
+
+#[tokio::test]
+async fn a_server_that_died_meanwhile_is_unavailable_and_the_cause_is_told() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let waiting = Waiting::new().await;
+    let error = waiting.within(3 * SECOND).await;
+    waiting.proxy.lead_to("127.0.0.1:1");
+    waiting.proxy.cut();
+    let error = error.await.expect("no panic");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{}", story(&error));
+    assert!(story(&error).contains("Redis at"), "{}", story(&error));
+
+    let error = waiting
+        .locks
+        .lock("b")
+        .try_acquire()
+        .await
+        .map(drop)
+        .expect_err("it is dead");
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.source().is_some(), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_fell_silent_meanwhile_is_unavailable() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let waiting = Waiting::new().await;
+    // The connection is not given up before.
+    let error = waiting.within(5 * SECOND).await;
+    waiting.proxy.hold_answers();
+    let error = error.await.expect("no panic");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{}", story(&error));
+    assert!(story(&error).contains("does not answer"), "{}", story(&error));
+    assert_eq!(waiting.proxy.connections(), 1);
+}
+
+#[tokio::test]
+async fn a_server_that_answers_again_finds_the_lock_taken() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let waiting = Waiting::new().await;
+    let error = waiting.within(10 * SECOND).await;
+    waiting.proxy.hold_answers();
+    // It is known to be silent by then.
+    tokio::time::sleep(3 * SECOND).await;
+    waiting.proxy.let_go();
+    let error = error.await.expect("no panic");
+    assert_eq!(error.kind(), ErrorKind::TimedOut, "{}", story(&error));
+    assert_eq!(error.holder(), Some("holder"));
+    waiting
+        .locks
+        .lock("b")
+        .acquire_within(AT_MOST)
+        .await
+        .expect("it is there");
+}
+
+#[tokio::test]
+async fn a_connection_that_came_back_finds_the_lock_taken() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let waiting = Waiting::new().await;
+    let error = waiting.within(4 * SECOND).await;
+    waiting.proxy.cut();
+    let error = error.await.expect("no panic");
+    assert_eq!(error.kind(), ErrorKind::TimedOut, "{}", story(&error));
+    assert_eq!(error.holder(), Some("holder"));
+    assert_eq!(waiting.proxy.connections(), 2);
+}

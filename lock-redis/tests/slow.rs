@@ -1,0 +1,108 @@
+//! Slow lines, and servers that stand still: a late answer is an answer.
+
+use std::time::Duration;
+
+use lock_core::backend::{DistributedLock, Renewal};
+use lock_core::{HoldState, Locker};
+use lock_redis::RedisBackend;
+use support::slow::{Pace, SlowLine};
+use support::{TTL, World, granted, release, request, take, until};
+use tokio::time::{Instant, sleep};
+
+mod support;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[tokio::test]
+async fn requests_wait_for_late_answers_as_long_as_others_come() {
+    if testbed::skip_offline() {
+        return;
+    }
+    const RENEWALS: usize = 60;
+    let world = World::new().await;
+    // An answer to a renewal has four bytes. To connect takes some more.
+    let line = SlowLine::start(world.server.address(), Pace::Trickle(4, SECOND / 20)).await;
+    let config = world.config_at(&line.address).with_response_timeout(SECOND);
+    let config = config
+        .with_checks(lock_redis::Checks::Off)
+        .with_connect_timeout(support::AT_MOST);
+    let backend = RedisBackend::new(config).expect("a good configuration");
+    let hold = take(&backend, "a").await;
+    let start = Instant::now();
+    let renewals: Vec<_> = (0..RENEWALS)
+        .map(|_| {
+            let hold = hold.clone();
+            tokio::spawn(async move { hold.renew(TTL).await })
+        })
+        .collect();
+    for renewal in renewals {
+        let renewed = renewal.await.expect("no panic").expect("an answer");
+        assert!(matches!(renewed, Renewal::Renewed(_)));
+    }
+    assert!(
+        start.elapsed() > 2 * SECOND,
+        "the last ones took longer than a silence may"
+    );
+    assert_eq!(line.connections(), 1);
+}
+
+#[tokio::test]
+async fn a_round_trip_of_four_tenths_of_the_ttl_ends_no_connection_and_renews() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let (ttl, world) = (3 * SECOND, World::new().await);
+    let line = SlowLine::start(world.server.address(), Pace::Late(ttl / 5)).await;
+    let config = world.config_at(&line.address).with_connect_timeout(support::AT_MOST);
+    let backend = RedisBackend::new(config).expect("a good configuration");
+    backend.connect().await.expect("it is there");
+    let (wanted, _control) = request("a", ttl);
+    let hold = granted(&backend, &wanted).await;
+    for _ in 0..5 {
+        // As core does: a third of the ttl after the last one was sent.
+        let renewal = tokio::spawn({
+            let hold = hold.clone();
+            async move { hold.renew(ttl).await }
+        });
+        sleep(ttl / 3).await;
+        let renewed = renewal.await.expect("no panic").expect("an answer");
+        assert!(matches!(renewed, Renewal::Renewed(_)));
+        assert_eq!(wanted.lease().state(), HoldState::Held);
+    }
+    assert!(release(&hold).await);
+    assert_eq!(line.connections(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_holds_outlast_a_server_that_stands_still() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    if world.server.is_external() {
+        return;
+    }
+    let ttl = 9 * SECOND;
+    let locks = Locker::new(world.backend());
+    let acquiring: Vec<_> = (0..1000)
+        .map(|number| {
+            let lock = locks.lock(format!("many-{number}")).ttl(ttl);
+            tokio::spawn(async move { lock.acquire().await.expect("a grant") })
+        })
+        .collect();
+    let mut guards = Vec::new();
+    for guard in acquiring {
+        guards.push(guard.await.expect("no panic"));
+    }
+    world.server.pause().expect("it runs");
+    // For so long a server may stand still.
+    sleep(4 * SECOND).await;
+    world.server.resume().expect("it is stopped");
+    until("all are renewed", async || {
+        guards.iter().all(|guard| guard.state() == HoldState::Held)
+    })
+    .await;
+    assert!(guards.iter().all(|guard| guard.check().is_ok()));
+    drop(guards);
+    locks.shutdown().await.expect("nothing is left");
+}
