@@ -6,7 +6,11 @@
 -- The token: granted. Nothing: the hold was not the giver's. 0: the next holder id is dead.
 local HOUR_MS = 3600000
 local holder, ttl, floor = ARGV[1], ARGV[2], ARGV[4]
-local value = redis.call('GET', KEYS[1]) or ''
+local value = redis.pcall('GET', KEYS[1]) or ''
+if type(value) == 'table' then
+  if not string.find(value.err, 'WRONGTYPE', 1, true) then return value end
+  value = ''
+end
 local id, stored = string.match(value, '^(%w+) (%d+) ')
 if id == holder and stored ~= '0' then
   -- include prolong.lua
