@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::LostCause;
-use lock_core::backend::{AcquireRequest, HolderId, Lease};
+use lock_core::backend::{AcquireRequest, HolderId, Lease, Sent};
 use tokio::time::Instant;
 
 use crate::sql::seconds_up;
@@ -22,6 +22,8 @@ pub(crate) struct Held {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Term {
     end: Instant,
+    /// What was asked for last.
+    ttl: Duration,
     fixed: bool,
 }
 
@@ -30,6 +32,7 @@ impl Held {
     pub(crate) fn new(request: &AcquireRequest, sent: Instant, ttl: Duration) -> Self {
         let term = Term {
             end: sent + ttl,
+            ttl,
             fixed: request.is_fixed(),
         };
         Self {
@@ -55,6 +58,16 @@ impl Held {
     pub(super) fn prolong(&mut self, sent: Instant, ttl: Duration) {
         self.term.prolong(sent, ttl);
     }
+
+    /// A ping that was sent then counts as a renewal: by it, too, the server keeps the hold for [`Term::seconds`].
+    pub(super) fn renewed_by_ping(&self, sent: Sent) {
+        if let Some(lease) = &self.lease
+            && !self.term.fixed
+        {
+            // A lease that is over stays over.
+            let _ = lease.arm(sent, self.term.ttl);
+        }
+    }
 }
 
 impl Drop for Held {
@@ -75,13 +88,15 @@ impl Term {
     fn prolong(&mut self, sent: Instant, ttl: Duration) {
         if !self.fixed {
             self.end = self.end.max(sent + ttl);
+            self.ttl = ttl;
         }
     }
 
-    /// The seconds of silence after which the server is to end it. They count from each statement anew, so they
-    /// shrink as the end draws near.
+    /// The seconds of silence after which the server is to end it: its ttl, or longer if it was extended. They count
+    /// from each statement anew, so those of a fixed one shrink as its end draws near.
     pub(super) fn seconds(self, now: Instant) -> u64 {
-        seconds_up(self.end.saturating_duration_since(now))
+        let rest = self.end.saturating_duration_since(now);
+        seconds_up(if self.fixed { rest } else { rest.max(self.ttl) })
     }
 }
 
@@ -93,13 +108,14 @@ mod tests {
         Duration::from_secs(secs)
     }
 
+    fn term(end: Instant, ttl: Duration, fixed: bool) -> Term {
+        Term { end, ttl, fixed }
+    }
+
     #[test]
-    fn the_rest_is_rounded_up_and_shrinks() {
+    fn the_rest_of_a_fixed_one_is_rounded_up_and_shrinks() {
         let start = Instant::now();
-        let term = Term {
-            end: start + secs(10),
-            fixed: false,
-        };
+        let term = term(start + secs(10), secs(10), true);
         assert_eq!(term.seconds(start), 10);
         assert_eq!(term.seconds(start + Duration::from_millis(500)), 10);
         assert_eq!(term.seconds(start + secs(9)), 1);
@@ -109,12 +125,10 @@ mod tests {
     #[test]
     fn a_shorter_renewal_does_not_shorten() {
         let start = Instant::now();
-        let mut term = Term {
-            end: start + secs(60),
-            fixed: false,
-        };
+        let mut term = term(start + secs(60), secs(60), false);
         term.prolong(start + secs(3), secs(10));
         assert_eq!(term.seconds(start + secs(3)), 57);
+        assert_eq!(term.seconds(start + secs(52)), 10);
         term.prolong(start + secs(55), secs(10));
         assert_eq!(term.end(), start + secs(65));
     }
@@ -122,10 +136,7 @@ mod tests {
     #[test]
     fn a_fixed_term_stays() {
         let start = Instant::now();
-        let mut term = Term {
-            end: start + secs(5),
-            fixed: true,
-        };
+        let mut term = term(start + secs(5), secs(5), true);
         term.prolong(start + secs(4), secs(5));
         assert_eq!(term.end(), start + secs(5));
     }

@@ -18,8 +18,7 @@ use crate::permits::TakenPermit;
 use crate::sql::seconds_up;
 
 /// How often a connection that carries a hold looks whether the server is still there. The driver does not notice by
-/// itself that an idle connection was closed. On a line with longer round trips it waits for one of those, so that a
-/// renewal does not find a ping in its way.
+/// itself that an idle connection was closed.
 const PING: Duration = Duration::from_millis(500);
 /// An unused connection is told to stay after this; before, it may be used again on the terms that it has.
 const REST: Duration = Duration::from_millis(400);
@@ -36,8 +35,6 @@ pub(super) struct Worker {
     phase: Phase,
     /// The session's `wait_timeout`, where it is known.
     idle: Option<u64>,
-    /// How long the last round trip took.
-    trip: Duration,
     last_answer: Arc<LastAnswer>,
     _permit: Leaving,
 }
@@ -75,7 +72,6 @@ impl Worker {
             next: None,
             phase: Phase::Working,
             idle: None,
-            trip: Duration::ZERO,
             last_answer,
             _permit: Leaving(permit),
         }
@@ -127,7 +123,7 @@ impl Worker {
             Command::Hold(held) => {
                 self.phase = Phase::Holding {
                     held,
-                    ping: self.next_ping(),
+                    ping: Instant::now() + PING,
                 };
                 Continue(())
             }
@@ -258,7 +254,21 @@ impl Worker {
         };
         self.idle = None;
         let answer = self.ask(String::new(), Some(idle)).await;
+        if let Ok(answer) = &answer {
+            self.renewed_by_ping(answer.sent);
+        }
         self.go_on_after(&answer)
+    }
+
+    /// A renewal that had to wait behind a ping on a slow line may be answered too late. So the ping counts as one.
+    fn renewed_by_ping(&mut self, sent: Sent) {
+        self.next = self.next.take().or_else(|| self.commands.try_recv().ok());
+        if let Some(Command::Keep(keep)) = &self.next
+            && !keep.reply.is_closed()
+            && let Some(held) = self.phase.hold_of(keep.holder)
+        {
+            held.renewed_by_ping(sent);
+        }
     }
 
     /// Replies. A hold on a connection that broke is lost before anybody hears of it.
@@ -296,10 +306,8 @@ impl Worker {
             Some(end) => timeout_at(end, executed).await.unwrap_or(Err(SqlError::Ended)),
             None => executed.await,
         };
-        self.trip = at.elapsed();
-        let next_ping = self.next_ping();
         if let Phase::Holding { ping, .. } = &mut self.phase {
-            *ping = next_ping;
+            *ping = Instant::now() + PING;
         }
         if executed.as_ref().err().is_none_or(|error| error.code().is_some()) {
             self.last_answer.note();
@@ -310,10 +318,6 @@ impl Worker {
             self.idle = prefix;
         }
         Ok(Answer { sent, at, done })
-    }
-
-    fn next_ping(&self) -> Instant {
-        Instant::now() + PING.max(self.trip)
     }
 
     /// Takes leave, so that the server need not find out; with the connection ends whatever it holds.

@@ -51,6 +51,21 @@ async fn a_guard_survives_round_trips_of_two_fifths_of_its_ttl() {
 }
 
 #[tokio::test]
+async fn a_renewal_behind_a_ping_is_not_too_late() {
+    let bed = Bed::shared().await;
+    let cut = Cut::of(&bed).await;
+    let locks = Locker::new(cut.backend(&bed));
+    locks.connect().await.unwrap();
+    let guard = locks.lock("a").ttl(TTL).acquire().await.unwrap();
+    // The line becomes slow between two pings, of which the second goes out just before the renewal.
+    sleep(Duration::from_millis(1250)).await;
+    cut.delay(DELAY);
+    let lost = timeout(2 * TTL, guard.lost()).await;
+    assert!(lost.is_err(), "{lost:?}");
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
 async fn pings_on_a_slow_line_end_no_hold_before_its_time() {
     let bed = Bed::shared().await;
     let cut = Cut::of(&bed).await;
