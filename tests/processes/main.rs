@@ -1,0 +1,4 @@
+//! What becomes of the locks of a process that ends.
+
+mod child;
+mod ending;
