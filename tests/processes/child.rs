@@ -3,6 +3,7 @@
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child as Process, ChildStdout, Command};
 use tokio::time::timeout;
@@ -13,7 +14,7 @@ const MARK: &str = "@child ";
 /// How long a busy machine may take until a child has done something that has no limit of its own.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Another process. It is killed when this is dropped.
+/// Another process. It is killed when this is dropped, with all that it started.
 #[derive(Debug)]
 pub(crate) struct Child {
     process: Process,
@@ -30,7 +31,8 @@ impl Child {
             .stdout(Stdio::piped())
             // Some of them fail as planned.
             .stderr(Stdio::null())
-            .kill_on_drop(true)
+            // What it starts ends with it.
+            .process_group(0)
             .spawn()
             .expect("a process can be started");
         let output = process.stdout.take().expect("its output is piped");
@@ -66,9 +68,29 @@ impl Child {
     }
 }
 
-/// What this process is to do, if it is a child.
+impl Drop for Child {
+    fn drop(&mut self) {
+        // `None` once it was waited for: then its number may be somebody else's.
+        let group = self.process.id().and_then(|pid| Pid::from_raw(pid.cast_signed()));
+        if let Some(group) = group {
+            // It has ended already where this fails.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+/// What this process is to do, if it is a child. It then ends with its parent.
 pub(crate) fn task() -> Option<String> {
-    std::env::var(TASK).ok()
+    let task = std::env::var(TASK).ok()?;
+    end_with_parent();
+    Some(task)
+}
+
+/// Has the kernel kill this process when the thread that started it ends, however that happens.
+pub(crate) fn end_with_parent() {
+    // Elsewhere it ends by itself, unless the test fails.
+    #[cfg(target_os = "linux")]
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).expect("a signal");
 }
 
 /// Reports to the parent.

@@ -1,4 +1,7 @@
-//! What becomes of the locks of a process that ends.
+//! What becomes of the locks of a process that ends, or forks.
 
 mod child;
 mod ending;
+mod fork;
+mod inherited;
+mod workers;

@@ -1,0 +1,112 @@
+//! What a forked process has of its parent's: every use is refused, and what it drops changes nothing for the parent.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use polylock::{ErrorKind, Guard, HoldState, Locker, Release};
+use tokio::runtime::Builder;
+use tokio::time::{sleep, timeout};
+
+use crate::fork::{FINE, current_thread, fork_off, in_a_process_of_its_own, wait_for};
+
+/// How often a process forks while its other threads use a locker.
+const FORKS: usize = 20;
+/// How long a use of a locker may take to be refused.
+const AT_MOST: Duration = Duration::from_secs(10);
+/// The ttl of what the parent holds meanwhile.
+const TTL: Duration = Duration::from_secs(3);
+
+#[test]
+fn a_forked_process_uses_nothing_of_its_parents_in_memory() {
+    in_a_process_of_its_own("memory:", fork_while_busy, all_refused);
+}
+
+#[cfg(feature = "redis")]
+#[test]
+fn a_forked_process_uses_nothing_of_its_parents_on_redis() {
+    crate::fork::in_a_process_with(testbed::Redis::new().start(), "", fork_while_busy, all_refused);
+}
+
+#[cfg(feature = "mysql")]
+#[test]
+fn a_forked_process_uses_nothing_of_its_parents_on_mysql() {
+    crate::fork::in_a_process_with(testbed::MariaDb::new().start(), "", fork_while_busy, all_refused);
+}
+
+#[cfg(feature = "zookeeper")]
+#[test]
+fn a_forked_process_uses_nothing_of_its_parents_on_zookeeper() {
+    let server = testbed::ZooKeeper::new().tick(TTL / 6).start();
+    crate::fork::in_a_process_with(server, "?session_timeout=3s", fork_while_busy, all_refused);
+}
+
+fn all_refused(reports: Vec<String>) {
+    assert_eq!(reports, vec![FINE; FORKS], "one report of each forked process");
+}
+
+/// A process with two lockers. It holds a lock of each, and forks while its other threads use the first one.
+fn fork_while_busy(url: &str) {
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.expect("a runtime");
+    let locker = || runtime.block_on(polylock::connect(url)).expect("the server answers");
+    let held = |locks: &Locker, name| runtime.block_on(hold(locks, name)).expect("a grant");
+    let (busy, quiet) = (locker(), locker());
+    let mut guards = Some([held(&busy, "held"), held(&quiet, "held by the quiet one")]);
+    let mut quiet = Some(quiet);
+    let working = runtime.spawn(keep_busy(busy.clone()));
+    for _ in 0..FORKS {
+        wait_for(fork_off(|| misuse(&busy, quiet.take(), guards.take())));
+    }
+    runtime.block_on(async {
+        // If a child did anything to the parent's connections, a hold is lost by then.
+        sleep(TTL + TTL / 2).await;
+        assert!(!working.is_finished(), "{:?}", working.await);
+        for guard in guards.into_iter().flatten() {
+            assert_eq!(guard.state(), HoldState::Held);
+            assert_eq!(guard.release().await.expect("still ours"), Release::Released);
+        }
+    });
+}
+
+async fn hold(locks: &Locker, name: &str) -> polylock::Result<Guard> {
+    locks.lock(name).ttl(TTL).acquire().await
+}
+
+async fn keep_busy(locks: Locker) -> polylock::Result<()> {
+    loop {
+        hold(&locks, "busy").await?.release().await?;
+        drop(hold(&locks, "busy").await?);
+    }
+}
+
+/// Uses, and then drops, what is the parent's.
+fn misuse(busy: &Locker, quiet: Option<Locker>, guards: Option<[Guard; 2]>) -> Result<(), String> {
+    let [released, dropped] = guards.expect("nobody else takes them");
+    current_thread().block_on(async {
+        for locks in [Some(busy), quiet.as_ref()].into_iter().flatten() {
+            let lock = locks.lock("free");
+            refused("connect", locks.connect()).await?;
+            refused("status", locks.status("held")).await?;
+            refused("try_acquire", lock.try_acquire()).await?;
+            refused("acquire_within", lock.acquire_within(AT_MOST)).await?;
+            refused("acquire", lock.acquire()).await?;
+            refused("shutdown", locks.shutdown()).await?;
+        }
+        refused("extend", dropped.extend(TTL)).await?;
+        refused("release", released.release()).await
+    })?;
+    drop((dropped, quiet));
+    Ok(())
+}
+
+/// Fails unless the use is refused soon, with the reason.
+async fn refused<T: Debug>(what: &str, using: impl Future<Output = polylock::Result<T>>) -> Result<(), String> {
+    let error = match timeout(AT_MOST, using).await {
+        Ok(Err(error)) => error,
+        other => return Err(format!("{what} in a forked process: {other:?}")),
+    };
+    match error.kind() {
+        ErrorKind::Misconfigured if error.to_string().contains("fork") => Ok(()),
+        _ => Err(format!("{what} in a forked process is refused as {error:?}")),
+    }
+}
