@@ -12,35 +12,43 @@ fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
+/// What a lock or a holder is called, as part of its whole name.
+pub(crate) type Called = fn(&str) -> String;
+
 /// Everything that is counted happens once, or twice.
-pub(crate) async fn an_eventful_life() {
+pub(crate) async fn an_eventful_life(called: Called) {
     let server = MemoryBackend::new();
     let locks = Locker::new(server.clone()).with_ttl(seconds(9));
-    let elsewhere = Locker::new(server.clone()).with_label("elsewhere");
+    let elsewhere = Locker::new(server.clone()).with_label(called("elsewhere"));
 
     // Acquired, renewed once, handed over, released.
-    let first = locks.lock("a").label("worker 7").acquire().await.unwrap();
-    let next = acquire(&locks, "a");
+    let first = locks
+        .lock(called("a"))
+        .label(called("worker 7"))
+        .acquire()
+        .await
+        .unwrap();
+    let next = acquire(&locks, &called("a"));
     sleep(seconds(4)).await;
-    assert!(locks.lock("a").try_acquire().await.unwrap().is_none());
+    assert!(locks.lock(called("a")).try_acquire().await.unwrap().is_none());
     first.release().await.unwrap();
     next.await.unwrap().release().await.unwrap();
 
     // Taken elsewhere: timed out, and its place abandoned.
-    let taken = elsewhere.lock("b").fixed_lease().acquire().await.unwrap();
-    let waited = locks.lock("b").acquire_within(seconds(1)).await;
+    let taken = elsewhere.lock(called("b")).fixed_lease().acquire().await.unwrap();
+    let waited = locks.lock(called("b")).acquire_within(seconds(1)).await;
     assert!(waited.unwrap_err().is_timed_out());
-    while locks.status("b").await.unwrap().waiting != Some(0) {
+    while locks.status(called("b")).await.unwrap().waiting != Some(0) {
         yield_now().await;
     }
     drop(taken);
     elsewhere.shutdown().await.unwrap();
 
     // A renewal fails, and the next one finds the lock taken away.
-    let lost = locks.lock("c").acquire().await.unwrap();
+    let lost = locks.lock(called("c")).acquire().await.unwrap();
     server.set_available(false);
     sleep(Duration::from_millis(3001)).await;
-    server.take_away("c").unwrap();
+    server.take_away(&called("c")).unwrap();
     lost.lost().await;
     yield_now().await;
     server.set_available(true);
@@ -49,25 +57,25 @@ pub(crate) async fn an_eventful_life() {
 }
 
 /// What else can happen, does.
-pub(crate) async fn a_life_of_trouble() {
+pub(crate) async fn a_life_of_trouble(called: Called) {
     let server = Server::default();
     let locks = Locker::new(server.clone()).with_ttl(seconds(9));
-    acquires(&server, &locks).await;
+    acquires(&server, &locks, called).await;
     for answer in [Answer::Yield, Answer::NotHeld, Answer::Fail] {
-        let guard = locks.lock("a").acquire().await.unwrap();
-        let next = acquire(&locks, "a");
+        let guard = locks.lock(called("a")).acquire().await.unwrap();
+        let next = acquire(&locks, &called("a"));
         sleep(seconds(1)).await;
         server.next(Request::HandOver, answer);
         assert_eq!(guard.release().await.is_err(), answer == Answer::NotHeld);
         next.await.unwrap().release().await.unwrap();
     }
-    renewals(&server, &locks).await;
-    releases(&server, &locks).await;
+    renewals(&server, &locks, called).await;
+    releases(&server, &locks, called).await;
     locks.shutdown().await.unwrap();
 }
 
-async fn acquires(server: &Server, locks: &Locker) {
-    let lock = locks.lock("a");
+async fn acquires(server: &Server, locks: &Locker, called: Called) {
+    let lock = locks.lock(called("a"));
     for (answer, kind) in [
         (Answer::Fail, ErrorKind::Unavailable),
         (Answer::Deny, ErrorKind::Denied),
@@ -88,8 +96,8 @@ async fn acquires(server: &Server, locks: &Locker) {
     }
 }
 
-async fn renewals(server: &Server, locks: &Locker) {
-    let lock = locks.lock("b");
+async fn renewals(server: &Server, locks: &Locker, called: Called) {
+    let lock = locks.lock(called("b"));
     server.next(Request::Renew, Answer::Panic);
     let guard = lock.acquire().await.unwrap();
     sleep(seconds(4)).await;
@@ -100,25 +108,25 @@ async fn renewals(server: &Server, locks: &Locker) {
     assert_eq!(guard.lost().await.cause(), LostCause::NotHeld);
 
     (0..4).for_each(|_| server.next(Request::Renew, Answer::Hang));
-    let guard = locks.lock("c").acquire().await.unwrap();
+    let guard = locks.lock(called("c")).acquire().await.unwrap();
     assert_eq!(guard.lost().await.cause(), LostCause::Expired);
 
-    let guard = locks.lock("d").acquire().await.unwrap();
+    let guard = locks.lock(called("d")).acquire().await.unwrap();
     server.disconnect();
     assert_eq!(guard.lost().await.cause(), LostCause::Disconnected);
 }
 
-async fn releases(server: &Server, locks: &Locker) {
-    let guard = locks.lock("e").acquire().await.unwrap();
+async fn releases(server: &Server, locks: &Locker, called: Called) {
+    let guard = locks.lock(called("e")).acquire().await.unwrap();
     server.next(Request::Release, Answer::Fail);
     guard.release().await.unwrap();
-    let guard = locks.lock("e").acquire().await.unwrap();
+    let guard = locks.lock(called("e")).acquire().await.unwrap();
     server.next(Request::Release, Answer::Deny);
     drop(guard);
 }
 
 /// Begins to.
-fn acquire(locks: &Locker, name: &str) -> impl Future<Output = lock_core::Result<Guard>> {
+fn acquire(locks: &Locker, name: &str) -> impl Future<Output = lock_core::Result<Guard>> + use<> {
     let lock = locks.lock(name);
     let acquiring = tokio::spawn(async move { lock.acquire().await });
     async { acquiring.await.unwrap() }

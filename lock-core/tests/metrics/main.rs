@@ -47,7 +47,7 @@ fn measured(life: impl Future<Output = ()>) -> Vec<(CompositeKey, DebugValue)> {
 fn everything_is_counted_when_it_happens() {
     let _alone = alone();
     let mut seen = BTreeMap::new();
-    for (key, value) in measured(an_eventful_life()) {
+    for (key, value) in measured(an_eventful_life(str::to_owned)) {
         let labels: Vec<_> = key.key().labels().map(|label| label.value().to_owned()).collect();
         let name = format!("{} {}", key.key().name(), labels.join(" "));
         let times = match value {
@@ -99,8 +99,8 @@ fn every_metric_and_label_has_its_name_in_the_docs() {
         format!("{kind} {}{}", key.key().name(), labels.collect::<String>())
     };
     let lives = async {
-        an_eventful_life().await;
-        a_life_of_trouble().await;
+        an_eventful_life(str::to_owned).await;
+        a_life_of_trouble(str::to_owned).await;
     };
     let seen: BTreeSet<_> = measured(lives).into_iter().map(named).collect();
     assert_same(&seen, &docs::metrics());
@@ -154,8 +154,8 @@ fn every_span_and_event_has_its_name_in_the_docs() {
     let subscriber = tracing_subscriber::registry().with(seen.clone());
     tracing::subscriber::with_default(subscriber, || {
         runtime().block_on(async {
-            an_eventful_life().await;
-            a_life_of_trouble().await;
+            an_eventful_life(str::to_owned).await;
+            a_life_of_trouble(str::to_owned).await;
         });
     });
     assert_same(&seen.0.lock().unwrap(), &docs::spans_and_events());
@@ -184,9 +184,8 @@ impl io::Write for Lines {
     }
 }
 
-#[test]
-fn spans_and_events_say_which_lock() {
-    let _alone = alone();
+/// What a subscriber that prints lines prints meanwhile.
+fn printed(life: impl Future<Output = ()>) -> String {
     let lines = Lines::default();
     let writer = lines.clone();
     let subscriber = tracing_subscriber::fmt()
@@ -196,8 +195,14 @@ fn spans_and_events_say_which_lock() {
         .without_time()
         .with_writer(move || writer.clone())
         .finish();
-    tracing::subscriber::with_default(subscriber, || runtime().block_on(an_eventful_life()));
-    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    tracing::subscriber::with_default(subscriber, || runtime().block_on(life));
+    String::from_utf8(lines.0.lock().unwrap().clone()).unwrap()
+}
+
+#[test]
+fn spans_and_events_say_which_lock() {
+    let _alone = alone();
+    let text = printed(an_eventful_life(str::to_owned));
     for expected in [
         "DEBUG acquire{name=\"a\" label=\"worker 7\"}: polylock: lock acquired name=\"a\" token=1",
         "DEBUG renew{name=\"a\" token=1}: polylock: new",
@@ -213,4 +218,19 @@ fn spans_and_events_say_which_lock() {
             "{expected:?} in\n{text}"
         );
     }
+}
+
+/// Whatever stands in a name or a label, the lines are the same but for that, and it is escaped.
+#[test]
+fn names_and_labels_forge_no_line() {
+    const FORGED: &str = "\" token=7\r\n WARN polylock: hold lost name=\"payments\" token=7\n";
+    let _alone = alone();
+    let lives = |called| async move {
+        an_eventful_life(called).await;
+        a_life_of_trouble(called).await;
+    };
+    let honest = printed(lives(str::to_owned));
+    let hostile = printed(lives(|called| format!("{called}{FORGED}")));
+    assert!(hostile.len() > honest.len());
+    assert_eq!(honest, hostile.replace(&FORGED.escape_debug().to_string(), ""));
 }
