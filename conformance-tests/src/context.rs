@@ -166,6 +166,12 @@ impl Cx {
         self.observer().await.status(name).await.or_fail("ask for the status")
     }
 
+    /// What the holder of the name calls itself, where the server knows.
+    pub(crate) async fn holder_of(&self, name: &str) -> Result<Option<Arc<str>>, Stop> {
+        let holders = self.status(name).await?.holders;
+        Ok(holders.first().and_then(|holder| holder.label.clone()))
+    }
+
     /// Whether anybody has the name.
     pub(crate) async fn is_held(&self, name: &str) -> Result<bool, Stop> {
         Ok(self.status(name).await?.is_held())
@@ -217,6 +223,16 @@ impl Cx {
             Ok(())
         };
         self.soon("the next one to wait at the server", counted).await?
+    }
+
+    /// Waits until a client whose link is cut knows it.
+    pub(crate) async fn until_cut_off(&self, client: &Arc<dyn Subject>) -> Verdict {
+        let noticed = async {
+            while client.status("anything").await.is_ok() {
+                sleep(LOOK_AGAIN).await;
+            }
+        };
+        self.soon("the client to notice that it is cut off", noticed).await
     }
 
     /// What must be done soon, or the case fails.

@@ -149,4 +149,5 @@ pub mod reference;
 mod run;
 mod subject;
 mod verdict;
+mod watched;
 mod yielding;

@@ -47,6 +47,14 @@ pub enum Direction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken;
 
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the link is broken")
+    }
+}
+
+impl std::error::Error for Broken {}
+
 /// A connection's age: it has ended when connections were broken since.
 #[derive(Clone, Copy, Debug)]
 pub struct Connection(u64);
@@ -123,6 +131,12 @@ impl Link {
     /// Dropping it changes nothing.
     pub async fn swallowed(&self) {
         self.until(|state| state.swallow.is_none().then_some(())).await;
+    }
+
+    /// Whether nothing comes through either way, while connections stay open.
+    pub(crate) fn is_stalled(&self) -> bool {
+        let state = self.lock();
+        state.requests_held && state.replies_left == Some(0)
     }
 
     /// A connection made now, or none while the way is cut.

@@ -1,5 +1,6 @@
 //! A backend within the process, as if it were far away.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,9 @@ pub struct Linked {
     backend: Arc<dyn DistributedLock>,
     link: Link,
 }
+
+/// How often a waiting request looks whether its connection is silent.
+const LISTEN_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 struct LinkedHold {
@@ -53,7 +57,21 @@ where
     T: Send + 'static,
     F: Future<Output = Result<T>> + Send + 'static,
 {
-    let connection = link.connect().map_err(lost)?;
+    let connection = connected(link)?;
+    round_trip_over(link, connection, effect).await
+}
+
+/// A connection to send a request over, or an error that states that nothing was sent.
+pub(crate) fn connected(link: &Link) -> Result<Connection> {
+    link.connect().map_err(|broken| lost(broken).not_executed())
+}
+
+/// The same as [`round_trip`] over a connection that is there.
+pub(crate) async fn round_trip_over<T, F>(link: &Link, connection: Connection, effect: F) -> Result<T>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T>> + Send + 'static,
+{
     let travelling = tokio::spawn(travel(link.clone(), connection, effect));
     tokio::select! {
         answer = travelling => answer.map_err(|panic| Error::new(ErrorKind::Unexpected, panic.to_string()))?,
@@ -70,8 +88,8 @@ async fn travel<T>(link: Link, connection: Connection, effect: impl Future<Outpu
     answer
 }
 
-fn lost(Broken: Broken) -> Error {
-    Error::new(ErrorKind::Unavailable, "the connection to the server has ended")
+fn lost(broken: Broken) -> Error {
+    Error::new(ErrorKind::Unavailable, "the connection to the server has ended").with_source(broken)
 }
 
 #[async_trait]
@@ -95,9 +113,13 @@ impl DistributedLock for Linked {
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
         let (backend, asked) = (self.backend.clone(), request.clone());
-        let asking = round_trip(&self.link, async move { backend.acquire(&asked).await });
+        let connection = connected(&self.link)?;
+        // It may take effect however late it arrives, and whoever asked may have gone by then.
+        let _marked = request.sending();
+        let asking = round_trip_over(&self.link, connection, async move { backend.acquire(&asked).await });
         let attempt = tokio::select! {
             attempt = asking => attempt?,
+            never = listen(&self.link, request) => match never {},
             // A hung acquire ends soon when nobody waits for it any more; it was asked, so the outcome is unknown.
             () = ended_by_nobody(request) => {
                 return Err(Error::new(ErrorKind::Unavailable, "given up before the server answered"));
@@ -126,6 +148,21 @@ impl DistributedLock for Linked {
     }
 }
 
+/// Reports while a request waits at the server whether its connection is silent.
+async fn listen(link: &Link, request: &AcquireRequest) -> Infallible {
+    let mut was_silent = false;
+    loop {
+        tokio::time::sleep(LISTEN_AGAIN).await;
+        let is_silent = link.is_stalled();
+        if is_silent {
+            request.note_unreachable(Error::new(ErrorKind::Unavailable, "the server is silent"));
+        } else if let Some(busy) = request.last_busy().filter(|_| was_silent) {
+            request.note_busy(busy);
+        }
+        was_silent = is_silent;
+    }
+}
+
 /// Leaves the backend some time to answer after the request was given up.
 async fn ended_by_nobody(request: &AcquireRequest) {
     request.given_up().await;
@@ -149,18 +186,19 @@ impl Hold for LinkedHold {
     }
 
     async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
-        let (hold, next) = (self.hold.clone(), next.clone());
-        Ok(
-            match round_trip(&self.link, async move { hold.hand_over(&next).await }).await? {
-                HandOver::Granted(hold, armed) => HandOver::Granted(
-                    Arc::new(LinkedHold {
-                        hold,
-                        link: self.link.clone(),
-                    }),
-                    armed,
-                ),
-                other => other,
-            },
-        )
+        let (hold, heir) = (self.hold.clone(), next.clone());
+        let connection = connected(&self.link)?;
+        let _marked = next.sending();
+        let handing_over = round_trip_over(&self.link, connection, async move { hold.hand_over(&heir).await });
+        Ok(match handing_over.await? {
+            HandOver::Granted(hold, armed) => HandOver::Granted(
+                Arc::new(LinkedHold {
+                    hold,
+                    link: self.link.clone(),
+                }),
+                armed,
+            ),
+            other => other,
+        })
     }
 }

@@ -148,6 +148,27 @@ macro_rules! __for_each_mutant {
             /// Whoever asks when it is free has it, however long others have waited, though order is declared.
             mutant_newcomers_come_first NewcomersComeFirst waiters_are_served_in_order;
 
+            /// A renewal that is not answered within a sixth of its ttl counts as failed, though its answer comes.
+            mutant_renewal_given_up_early RenewalGivenUpEarly a_slow_line_loses_no_hold;
+            /// A request counts as sent, and as executed, from its answer on: without an answer it is never undone.
+            mutant_sent_at_its_answer SentAtItsAnswer an_acquire_is_dropped_before_every_reply;
+            /// A request counts as sent before there is a connection to send it over.
+            mutant_sending_without_a_connection SendingWithoutAConnection nothing_is_undone_that_was_never_sent;
+            /// A dropped acquire counts as under way for ever, so that nobody can repeat it.
+            mutant_dropped_acquire_is_under_way DroppedAcquireIsUnderWay an_acquire_dropped_half_way_can_be_repeated;
+            /// While a waiter's connection is down, its caller still gets the server's last word: the name is taken.
+            mutant_outage_is_not_reported OutageIsNotReported a_wait_ends_in_an_outage;
+            /// For a while after each failed connect, requests fail without asking.
+            mutant_fails_without_asking FailsWithoutAsking a_try_after_an_outage_asks_the_server;
+            /// A release that was never sent counts as one whose answer got lost.
+            mutant_refusal_is_unknown RefusalIsUnknown a_release_that_was_never_sent_is_no_release;
+            /// A release whose answer got lost counts as one that was never sent.
+            mutant_unknown_is_not_executed UnknownIsNotExecuted a_release_whose_reply_is_lost_counts;
+            /// A release is sent a little after its first poll, though order is declared.
+            mutant_release_is_sent_late ReleaseIsSentLate an_acquire_follows_a_release;
+            /// A release is answered when it is sent, and repeated behind its caller's back if it has to be.
+            mutant_release_is_not_awaited ReleaseIsNotAwaited a_try_follows_a_release_that_is_sent_again;
+
             /// A hand-over that nobody declared: core would give up a hold that it takes for released.
             mutant_hand_over_undeclared HandOverUndeclared a_hand_over_passes_the_hold_on;
             /// A hand-over changes the holder's id alone, so that both have the same token.
@@ -206,6 +227,14 @@ macro_rules! __for_each_mutant {
             mutant_try_waits TryWaits a_try_on_a_held_name_is_busy_at_once;
             /// Any failure is told as a timeout.
             mutant_every_error_is_a_timeout EveryErrorIsATimeout no_server_is_unavailable;
+            /// Once its server has answered, an outage is told as a timeout.
+            mutant_outage_is_a_timeout OutageIsATimeout a_server_that_has_gone_is_unavailable;
+            /// An outage is told without what caused it.
+            mutant_outage_without_a_cause OutageWithoutACause a_server_that_has_gone_is_unavailable;
+            /// An acquire with no time to wait does not ask.
+            mutant_wait_of_zero_asks_nobody WaitOfZeroAsksNobody a_wait_of_zero_is_one_try;
+            /// All of a client's work is done on the runtime that first used it, whether anybody drives that or not.
+            mutant_stays_on_its_first_runtime StaysOnItsFirstRuntime an_idle_runtime_keeps_nobody_waiting;
             /// A waiter ends with the first request that fails.
             mutant_waiter_ends_in_an_outage WaiterEndsInAnOutage a_waiter_outlasts_an_outage;
             /// A shutdown does not wait for the releases of dropped guards.

@@ -143,13 +143,23 @@ impl RawCx {
         ttl: Duration,
     ) -> Result<Waiter, Stop> {
         let (request, control) = self.request(name, ttl)?;
+        Ok(self.go_on_waiting(backend, request, control))
+    }
+
+    /// Drives a request in a task of its own, whether it was asked before or not.
+    pub(crate) fn go_on_waiting(
+        &self,
+        backend: &Arc<dyn DistributedLock>,
+        request: AcquireRequest,
+        control: RequestControl,
+    ) -> Waiter {
         let (backend, asked) = (backend.clone(), request.clone());
         let driving = tokio::spawn(async move { drive(&*backend, &asked).await });
-        Ok(Waiter {
+        Waiter {
             request,
             control,
             driving,
-        })
+        }
     }
 }
 

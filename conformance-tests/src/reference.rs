@@ -16,6 +16,7 @@ use crate::mutants::Defect;
 use crate::subject::{LockerSubject, Subject};
 
 mod backend;
+mod line;
 mod server;
 mod state;
 

@@ -1,14 +1,17 @@
 //! An acquire may be dropped anywhere, and leaves nothing.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use lock_core::backend::DistributedLock;
 use tokio::time::{sleep, timeout};
 
 use super::support::{Began, LITTLE, Polls, is_pending};
 use crate::context::{Cx, RawCx};
 use crate::link::Link;
-use crate::subject::Patience;
+use crate::subject::{LockerSubject, Patience, Subject};
 use crate::verdict::{OrFail, Stop, Verdict, ensure};
+use crate::watched::Watched;
 
 /// More polls than any acquire of a free lock takes.
 const MANY: u32 = 1000;
@@ -106,45 +109,56 @@ pub(crate) async fn a_wait_is_dropped_while_it_is_granted(cx: &Cx) -> Verdict {
     Ok(())
 }
 
-/// With each reply of the server held back in turn: what was sent is undone, however late its answer.
+/// With each reply of the server held back in turn: what was sent is undone, whether its answer comes late or never.
 pub(crate) async fn an_acquire_is_dropped_before_every_reply(cx: &Cx) -> Verdict {
-    let ask = cx.ask("a").await;
-    for replies in 0..u64::from(MANY) {
-        let link = Link::new();
-        let client = cx.subject_through(&link).await;
-        link.hold_replies_after(replies);
-        let mut acquiring = Box::pin(client.acquire(&ask));
-        let what = format!("an acquire of which {replies} replies arrive");
-        let done = cx
-            .soon(&what, async {
-                tokio::select! {
-                    biased;
-                    done = &mut acquiring => Some(done),
-                    () = link.holding() => None,
-                }
-            })
-            .await?;
-        if let Some(acquired) = done {
-            link.heal();
-            let guard = acquired
-                .or_fail("acquire")?
-                .ok_or_else(|| Stop::assertion("a free lock was busy"))?;
-            guard.released().await?;
-            println!("an acquire was dropped before each of its first {replies} replies");
-            ensure!(replies >= 1, "no reply was ever held back");
-            return Ok(());
+    for come_late in [true, false] {
+        let mut replies = 0;
+        while !is_done_or_dropped_before_reply(cx, replies, come_late).await? {
+            replies += 1;
+            ensure!(replies < u64::from(MANY), "an acquire takes more than {MANY} replies");
         }
-        // The request has had its effect, wherever it has one.
-        sleep(LITTLE).await;
-        drop(acquiring);
-        sleep(LITTLE).await;
-        link.heal();
-        let dropped = format!("an acquire was dropped before reply {}", replies + 1);
-        cx.until_free("a", cx.patience(), &dropped).await?;
+        println!("an acquire was dropped before each of its first {replies} replies");
+        ensure!(replies >= 1, "no reply was ever held back");
     }
-    Err(Stop::assertion(format!(
-        "an acquire of a free lock takes more than {MANY} replies"
-    )))
+    Ok(())
+}
+
+/// Whether the acquire of a free lock was done when so many replies had arrived. Else it is dropped then, and the others
+/// come late or never.
+async fn is_done_or_dropped_before_reply(cx: &Cx, replies: u64, come_late: bool) -> Result<bool, Stop> {
+    let (link, ask) = (Link::new(), cx.ask("a").await);
+    let client = cx.subject_through(&link).await;
+    link.hold_replies_after(replies);
+    let mut acquiring = Box::pin(client.acquire(&ask));
+    let what = format!("an acquire of which {replies} replies arrive");
+    let done = cx
+        .soon(&what, async {
+            tokio::select! {
+                biased;
+                done = &mut acquiring => Some(done),
+                () = link.holding() => None,
+            }
+        })
+        .await?;
+    if let Some(acquired) = done {
+        link.heal();
+        let guard = acquired
+            .or_fail("acquire")?
+            .ok_or_else(|| Stop::assertion("a free lock was busy"))?;
+        guard.released().await?;
+        return Ok(true);
+    }
+    // The request has had its effect, wherever it has one.
+    sleep(LITTLE).await;
+    drop(acquiring);
+    sleep(LITTLE).await;
+    if !come_late {
+        link.reset();
+    }
+    link.heal();
+    let dropped = format!("an acquire was dropped before reply {}", replies + 1);
+    cx.until_free("a", cx.patience(), &dropped).await?;
+    Ok(false)
 }
 
 /// One that is dropped in the queue of its own client does not stop those behind it.
@@ -190,4 +204,55 @@ pub(crate) async fn a_request_that_arrives_late_is_undone(cx: &RawCx) -> Verdict
         .await?
         .map_err(|panic| Stop::assertion(panic.to_string()))?;
     cx.until_free("a", cx.freed_by(ttl), "its request was abandoned").await
+}
+
+/// What never had a connection has left nothing, and is not undone: an outage leaves no work for the time after it.
+pub(crate) async fn nothing_is_undone_that_was_never_sent(cx: &RawCx) -> Verdict {
+    let link = Link::new();
+    let (nowhere, never_connected) = watched(cx.backend_nowhere().await);
+    let (cut_off, client) = watched(cx.backend_through(&link).await);
+    let ask = cx.ask("a").await;
+    cx.hold(&client, &ask).await?.released().await?;
+    link.cut();
+    cx.until_cut_off(&client).await?;
+    for _ in 0..5 {
+        // It may be sent over a connection of which nobody has noticed yet that it has ended.
+        let tried = cx
+            .soon("a try in an outage", client.acquire(&ask.clone().trying()))
+            .await?;
+        ensure!(tried.is_err(), "acquired, or busy, in an outage: {tried:?}");
+    }
+    cut_off.forget();
+    tokio::try_join!(acquire_in_vain(cx, &never_connected), acquire_in_vain(cx, &client))?;
+    link.heal();
+    for (backend, client) in [(nowhere, never_connected), (cut_off, client)] {
+        let closed = cx.soon("the shutdown", client.shutdown()).await?;
+        let undone = backend.undone();
+        ensure!(
+            closed.is_ok() && undone == 0,
+            "{undone} requests were undone that were never sent; the shutdown answered {closed:?}"
+        );
+    }
+    cx.until_free("a", cx.patience(), "requests that were never sent").await
+}
+
+/// A client of a backend whose requests are watched.
+fn watched(backend: Arc<dyn DistributedLock>) -> (Arc<Watched>, Arc<dyn Subject>) {
+    let watched = Watched::new(backend);
+    (watched.clone(), Arc::new(LockerSubject::new(watched)))
+}
+
+async fn acquire_in_vain(cx: &Cx, client: &Arc<dyn Subject>) -> Verdict {
+    let mut began = Vec::new();
+    for name in ["a", "b", "c"] {
+        let ask = cx.ask(name).await;
+        for ask in [ask.clone().trying(), ask.within(Duration::from_millis(300))] {
+            began.push(Began::acquire(client, &ask).await);
+        }
+    }
+    for acquire in began {
+        let acquired = acquire.end(cx, "an acquire in an outage").await?;
+        ensure!(acquired.is_err(), "acquired, or busy, in an outage: {acquired:?}");
+    }
+    Ok(())
 }

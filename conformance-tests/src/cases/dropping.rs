@@ -1,15 +1,12 @@
 //! Dropping a guard, wherever it happens, and shutting down.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::ErrorKind;
-use tokio::runtime::Builder;
 use tokio::time::sleep;
 
-use super::support::is_pending;
+use super::support::{is_pending, on_a_thread};
 use crate::context::Cx;
-use crate::subject::{Ask, Subject, SubjectGuard};
 use crate::verdict::{OrFail, Stop, Verdict, ensure};
 
 /// A dropped guard's lock is free soon.
@@ -60,46 +57,6 @@ pub(crate) async fn a_guard_dropped_outside_a_runtime_releases(cx: &Cx) -> Verdi
     on_a_thread(move || drop(guard))?;
     cx.until_free("a", cx.patience(), "its guard was dropped outside a runtime")
         .await
-}
-
-/// A guard whose runtime has gone can be dropped, and its lock ends with its ttl at the latest.
-pub(crate) async fn a_guard_that_outlives_its_runtime_ends(cx: &Cx) -> Verdict {
-    let client = cx.subject().await;
-    let ask = cx.brief("a");
-    on_a_thread(move || {
-        let guard = on_a_runtime_of_its_own(&client, &ask)?;
-        drop(guard);
-        drop(client);
-        Ok::<_, Stop>(())
-    })??;
-    cx.until_free("a", cx.freed_by(cx.ttl()), "its guard's runtime had gone")
-        .await
-}
-
-/// A client outlives the runtime that it was first used on.
-pub(crate) async fn a_client_outlives_its_runtime(cx: &Cx) -> Verdict {
-    let client = cx.subject().await;
-    let (used, ask) = (client.clone(), cx.brief("b"));
-    on_a_thread(move || on_a_runtime_of_its_own(&used, &ask).map(drop))??;
-    let guard = cx.hold(&client, &cx.ask("a").await).await?;
-    guard.released().await?;
-    cx.until_free("b", cx.freed_by(cx.ttl()), "its runtime had gone").await
-}
-
-/// Acquires on a runtime that is gone when this returns.
-fn on_a_runtime_of_its_own(client: &Arc<dyn Subject>, ask: &Ask) -> Result<Box<dyn SubjectGuard>, Stop> {
-    let runtime = Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .or_fail("build a runtime")?;
-    let acquired = runtime.block_on(client.acquire(ask)).or_fail("acquire")?;
-    acquired.ok_or_else(|| Stop::assertion("a free lock was busy"))
-}
-
-fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Stop> {
-    std::thread::spawn(work)
-        .join()
-        .map_err(|_| Stop::assertion("dropping a guard panicked"))
 }
 
 /// A guard that is dropped while the client shuts down is released, and the shutdown waits for that.

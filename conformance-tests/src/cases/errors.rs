@@ -1,5 +1,6 @@
 //! What goes wrong is told for what it is, in time.
 
+use std::error::Error as _;
 use std::time::Duration;
 
 use lock_core::{Error, ErrorKind};
@@ -18,6 +19,13 @@ pub(super) fn ensure_unavailable(error: &Error, when: &str) -> Verdict {
         error.is_retryable(),
         "{when}: it may come back, yet {error} is not retryable"
     );
+    Ok(())
+}
+
+/// The error of an outage, with what caused it.
+pub(super) fn ensure_explained(error: &Error, when: &str) -> Verdict {
+    ensure_unavailable(error, when)?;
+    ensure!(error.source().is_some(), "{when}: {error:?} has no source");
     Ok(())
 }
 

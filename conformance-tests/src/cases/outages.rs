@@ -1,12 +1,13 @@
 //! What an outage does to those who hold, wait, try and release.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
-use lock_core::ErrorKind;
-use tokio::time::{Instant, sleep};
+use lock_core::{Error, ErrorKind};
+use tokio::time::{Instant, sleep, timeout};
 
-use super::errors::ensure_unavailable;
-use super::support::is_pending;
+use super::errors::{ensure_explained, ensure_unavailable};
+use super::support::{LITTLE, is_pending};
 use crate::context::{Cx, RawCx};
 use crate::link::Link;
 use crate::verdict::{OrFail, Stop, Verdict, ensure};
@@ -92,34 +93,110 @@ pub(crate) async fn a_waiter_outlasts_an_outage(cx: &Cx) -> Verdict {
     cx.until_free("a", cx.freed_by(cx.ttl()), "the outage").await
 }
 
-/// A wait ends at its deadline, outage or not.
+/// If the connection of a waiter is cut, its wait ends at its deadline as unavailable, not as a lock that is taken.
 pub(crate) async fn a_wait_ends_in_an_outage(cx: &Cx) -> Verdict {
+    let error = a_wait_behind(cx, Duration::from_secs(3), Link::cut).await?;
+    ensure_explained(&error, "a wait whose connection was cut")
+}
+
+/// If the connection of a waiter falls silent for long enough, so does it.
+pub(crate) async fn a_wait_ends_in_a_silence(cx: &Cx) -> Verdict {
+    let error = a_wait_behind(cx, 3 * cx.ttl(), Link::stall).await?;
+    ensure_explained(&error, "a wait whose connection is silent")
+}
+
+/// How a wait for a lock that is taken ends, if its connection fails meanwhile.
+async fn a_wait_behind(cx: &Cx, time: Duration, fail: fn(&Link)) -> Result<Error, Stop> {
     let link = Link::new();
     let (holder, waiter) = (cx.subject().await, cx.subject_through(&link).await);
     let ask = cx.ask("a").await;
     let guard = cx.hold(&holder, &ask).await?;
     cx.ensure_busy(&waiter, &ask).await?;
-    let (time, started) = (Duration::from_secs(3), Instant::now());
-    let limited = ask.clone().within(time);
+    let started = Instant::now();
+    let limited = ask.within(time);
     let mut waiting = Box::pin(waiter.acquire(&limited));
     ensure!(
         is_pending(&mut waiting, Duration::from_millis(100)).await,
         "granted while it was held"
     );
-    link.cut();
-    let Err(error) = cx.soon("a wait in an outage", waiting).await? else {
+    fail(&link);
+    let Err(error) = cx.within(time + cx.patience(), "a wait in an outage", waiting).await? else {
         return Err(Stop::assertion("granted while it was held"));
     };
     let took = started.elapsed();
     ensure!(took >= time, "a wait of {time:?} ended after {took:?}: {error}");
-    ensure!(
-        matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::Unavailable),
-        "a wait in an outage ended as {:?}: {error}",
-        error.kind()
-    );
     link.heal();
     guard.released().await?;
-    cx.until_free("a", cx.freed_by(cx.ttl()), "the outage").await
+    cx.until_free("a", cx.freed_by(cx.ttl()), "the outage").await?;
+    Ok(error)
+}
+
+/// A client that has reached its server tells a server that has gone from a lock that is taken.
+pub(crate) async fn a_server_that_has_gone_is_unavailable(cx: &Cx) -> Verdict {
+    for error in acquires_of_a_free_lock(cx, Link::cut).await? {
+        ensure_explained(&error, "a server that has gone")?;
+    }
+    Ok(())
+}
+
+/// And a server that has fallen silent.
+pub(crate) async fn a_server_that_has_fallen_silent_is_unavailable(cx: &Cx) -> Verdict {
+    for error in acquires_of_a_free_lock(cx, Link::stall).await? {
+        ensure_unavailable(&error, "a server that has fallen silent")?;
+    }
+    Ok(())
+}
+
+/// How a try and a wait end, if the connection of a client has failed before.
+async fn acquires_of_a_free_lock(cx: &Cx, fail: fn(&Link)) -> Result<Vec<Error>, Stop> {
+    let ask = cx.ask("a").await;
+    let mut errors = Vec::new();
+    for limited in [ask.clone().trying(), ask.clone().within(Duration::from_secs(2))] {
+        let link = Link::new();
+        let client = cx.subject_through(&link).await;
+        cx.hold(&client, &ask).await?.released().await?;
+        fail(&link);
+        let Err(error) = cx.soon("an acquire in an outage", client.acquire(&limited)).await? else {
+            let patience = limited.patience;
+            return Err(Stop::assertion(format!("{patience:?} in an outage: busy, or granted")));
+        };
+        errors.push(error);
+        link.heal();
+        cx.until_free("a", cx.patience(), "an acquire in an outage").await?;
+    }
+    Ok(errors)
+}
+
+/// Once the server is back, the first try asks it, however long it was away.
+pub(crate) async fn a_try_after_an_outage_asks_the_server(cx: &Cx) -> Verdict {
+    let link = Link::new();
+    let client = cx.subject_through(&link).await;
+    let ask = cx.ask("a").await;
+    cx.hold(&client, &ask).await?.released().await?;
+    for length in [100, 1000, 3000].map(Duration::from_millis) {
+        link.cut();
+        let outage = async {
+            loop {
+                // What fails again and again is asked for less and less often.
+                let _unavailable = client.acquire(&ask.clone().trying()).await;
+                sleep(LITTLE).await;
+            }
+        };
+        let _ended: Result<Infallible, _> = timeout(length, outage).await;
+        link.heal();
+        match cx
+            .soon("a try after an outage", client.acquire(&ask.clone().trying()))
+            .await?
+        {
+            Ok(Some(guard)) => guard.released().await?,
+            Ok(None) => return Err(Stop::assertion("busy after an outage, but nobody holds it")),
+            Err(error) => {
+                let message = format!("the server is back after {length:?}, and a try failed: {error:?}");
+                return Err(Stop::assertion(message));
+            }
+        }
+    }
+    cx.until_free("a", cx.patience(), "the last release").await
 }
 
 /// Releasing in an outage fails as unavailable; the lock is free when its ttl is over, or before.

@@ -1,15 +1,19 @@
 //! Only the holder releases, and it is told how that went.
 
 use std::task::Poll;
+use std::time::Duration;
 
 use lock_core::ErrorKind;
 use lock_core::backend::{ReleaseOptions, ReleaseOutcome};
+use tokio::time::{sleep, timeout};
 
-use super::support::Polls;
+use super::support::{LITTLE, Polls};
 use crate::context::{Cx, RawCx};
 use crate::link::Link;
 use crate::raw::Grant;
 use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure};
+
+const A_WHILE: Duration = Duration::from_secs(1);
 
 /// When a release has been answered, the name is free.
 pub(crate) async fn a_release_has_freed_the_name(cx: &RawCx) -> Verdict {
@@ -145,7 +149,67 @@ pub(crate) async fn a_release_whose_reply_is_lost_counts(cx: &Cx) -> Verdict {
     let client = cx.subject_through(&link).await;
     let guard = cx.hold(&client, &cx.ask("a").await).await?;
     link.swallow_reply(1);
-    cx.soon("the release", guard.released()).await??;
+    let released = cx.soon("the release", guard.release()).await?;
+    ensure!(released.is_ok(), "it took effect, and answered {released:?}");
+    cx.until_free("a", cx.patience(), "the release").await
+}
+
+/// A release that was never sent excuses nothing: if the hold was taken away meanwhile, it is lost, not released.
+pub(crate) async fn a_release_that_was_never_sent_is_no_release(cx: &Cx) -> Verdict {
+    let link = Link::new();
+    let (client, successor) = (cx.subject_through(&link).await, cx.subject().await);
+    let ask = cx.ask("a").await;
+    let guard = cx.hold(&client, &ask).await?;
+    // Its holder does not learn of it.
+    link.stall();
+    cx.take_away("a").await;
+    let next = cx.hold(&successor, &ask).await?;
+    link.cut();
+    cx.until_cut_off(&client).await?;
+    // Where the connection is the hold, its end is a loss. Before it is noticed, a release may be sent over it.
+    let _lost = timeout(A_WHILE, guard.lost()).await;
+    let releasing = tokio::spawn(guard.release());
+    // Time to fail once, for want of a connection.
+    sleep(A_WHILE).await;
+    link.heal();
+    let released = cx.soon("the release", releasing).await?;
+    match released.map_err(|panic| Stop::assertion(panic.to_string()))? {
+        Err(error) if error.kind() == ErrorKind::Lost => {}
+        other => {
+            let message = format!("a successor holds it, and its release answered {other:?}");
+            return Err(Stop::assertion(message));
+        }
+    }
+    cx.ensure_busy(&client, &ask).await?;
+    next.released().await
+}
+
+/// A try that follows a drop succeeds, also if the release has to be sent once more, or waits for a connection. By
+/// capability.
+pub(crate) async fn a_try_follows_a_release_that_is_sent_again(cx: &Cx) -> Verdict {
+    let link = Link::new();
+    let client = cx.subject_through(&link).await;
+    Capability::Ordered.or_skip(client.capabilities())?;
+    let ask = cx.ask("a").await;
+    let break_down: [fn(&Link); 3] = [Link::reset, |link| link.swallow_reply(1), Link::cut];
+    for fail in break_down {
+        let guard = cx.hold(&client, &ask).await?;
+        fail(&link);
+        drop(guard);
+        let trying = async {
+            loop {
+                // An outage is told; what may not be told is that the name is taken.
+                match client.acquire(&ask.clone().trying()).await {
+                    Ok(Some(guard)) => return guard.released().await,
+                    Ok(None) => return Err(Stop::assertion("busy after the drop, but nobody else holds it")),
+                    Err(_outage) => sleep(LITTLE).await,
+                }
+                link.heal();
+            }
+        };
+        cx.soon("a try after a drop", trying).await??;
+        link.heal();
+    }
     cx.until_free("a", cx.patience(), "the release").await
 }
 

@@ -161,6 +161,29 @@ pub(crate) async fn a_short_silence_is_survived(cx: &Cx) -> Verdict {
     guard.released().await
 }
 
+/// A line on which every answer takes two fifths of the ttl costs no hold: a late answer counts for its request.
+pub(crate) async fn a_slow_line_loses_no_hold(cx: &Cx) -> Verdict {
+    let (link, ttl) = (Link::new(), cx.ttl());
+    let (far, waiter) = (cx.subject_through(&link).await, cx.subject().await);
+    let before = cx.hold(&far, &cx.brief("a")).await?;
+    // A twentieth of it is for what the two machines need.
+    link.delay(ttl * 19 / 100);
+    let meanwhile = cx.hold(&far, &cx.brief("b")).await?;
+    let ask = cx.ask("a").await;
+    let mut waiting = Box::pin(waiter.acquire(&ask));
+    ensure!(
+        is_pending(&mut waiting, 4 * ttl).await,
+        "granted to another while it was held"
+    );
+    for guard in [before, meanwhile] {
+        ensure!(guard.state() != State::Lost, "lost on a line that is slow");
+        guard.released().await?;
+    }
+    let granted = cx.soon("the waiter to be granted", waiting).await?;
+    ensure!(granted.or_fail("wait")?.is_some(), "a waiter was told busy");
+    Ok(())
+}
+
 /// A renewal that is still under way when the lock is released does not bring it back.
 pub(crate) async fn no_renewal_outlives_the_release(cx: &Cx) -> Verdict {
     let (link, ttl) = (Link::new(), cx.ttl());

@@ -149,3 +149,9 @@ pub(crate) fn granted(acquired: Acquired) -> Result<Box<dyn SubjectGuard>, Stop>
 pub(crate) async fn is_pending<F: Future + Unpin>(future: &mut F, time: Duration) -> bool {
     timeout(time, future).await.is_err()
 }
+
+/// Does the work on a thread without a runtime.
+pub(crate) fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Stop> {
+    let done = std::thread::spawn(work).join();
+    done.map_err(|_| Stop::assertion("a thread of the case panicked"))
+}

@@ -145,12 +145,7 @@ pub(crate) async fn a_wait_times_out_naming_the_holder(cx: &Cx) -> Verdict {
         error.kind()
     );
     ensure!(took >= time, "a wait of {time:?} ended after {took:?}");
-    let known = cx
-        .status("a")
-        .await?
-        .holders
-        .first()
-        .and_then(|holder| holder.label.clone());
+    let known = cx.holder_of("a").await?;
     ensure!(
         known.is_none() || error.holder() == known.as_deref(),
         "the server knows the holder as {known:?}, the error says {:?}",
@@ -189,6 +184,37 @@ pub(crate) async fn a_wait_behind_the_own_client_times_out(cx: &Cx) -> Verdict {
     );
     ensure!(took >= time, "a wait of {time:?} ended after {took:?}");
     guard.released().await
+}
+
+/// A wait of no time at all is one try: granted on a free lock, timed out on a taken one, by whomever.
+pub(crate) async fn a_wait_of_zero_is_one_try(cx: &Cx) -> Verdict {
+    let (holder, other) = (cx.subject().await, cx.subject().await);
+    let ask = cx.ask("a").await.within(Duration::ZERO).label("the holder");
+    // Also as the first thing that a client does.
+    let guard = match cx.soon("a wait of zero", holder.acquire(&ask)).await? {
+        Ok(Some(guard)) => guard,
+        other => return Err(Stop::assertion(format!("a wait of zero on a free lock: {other:?}"))),
+    };
+    let known = cx.holder_of("a").await?;
+    for client in [&holder, &other] {
+        let Err(error) = cx.soon("a wait of zero", client.acquire(&ask)).await? else {
+            return Err(Stop::assertion("granted twice, or busy without an error"));
+        };
+        ensure!(
+            error.kind() == ErrorKind::TimedOut,
+            "a wait of zero on a held lock failed as {:?}: {error}",
+            error.kind()
+        );
+        ensure!(
+            known.is_none() || error.holder() == known.as_deref(),
+            "the server knows the holder as {known:?}, the error says {:?}",
+            error.holder()
+        );
+    }
+    guard.released().await?;
+    cx.until_free("a", cx.patience(), "the release, since tries leave no place")
+        .await?;
+    cx.hold(&other, &ask).await?.released().await
 }
 
 /// A waiter that timed out leaves nothing: the lock is free when its holder releases it.
@@ -259,8 +285,7 @@ pub(crate) async fn the_terms_of_the_grant_count(cx: &RawCx) -> Verdict {
     sleep(LITTLE).await;
     grant.release().await?;
     let granted = waiting.grant(cx, cx.patience(), "the waiter to be granted").await?;
-    let status = cx.status("a").await?;
-    let label = status.holders.first().and_then(|holder| holder.label.clone());
+    let label = cx.holder_of("a").await?;
     ensure!(
         label.is_none() || label.as_deref() == Some("the winner"),
         "the label of the grant is {label:?}, not the one that the request had by then"

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::backend::{Capabilities, DistributedLock, LockStatus};
 use lock_core::{Error, ErrorKind, ReentryKey, Result};
+use tokio::runtime::Handle;
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -22,6 +23,10 @@ pub(super) struct Broken {
     backend: Arc<dyn DistributedLock>,
     defect: Defect,
     shut_down: AtomicBool,
+    /// Whether its server has ever answered.
+    reached: AtomicBool,
+    /// The runtime that first used it.
+    home: OnceLock<Handle>,
     keys: Keys,
     /// The only key of one that does not look at keys.
     any_key: ReentryKey,
@@ -43,6 +48,8 @@ impl Broken {
             backend,
             defect,
             shut_down: AtomicBool::new(false),
+            reached: AtomicBool::new(false),
+            home: OnceLock::new(),
             keys: Keys::default(),
             any_key: ReentryKey::new(),
             under_way: Arc::default(),
@@ -69,6 +76,29 @@ impl Broken {
                 ErrorKind::Unavailable => Error::new(ErrorKind::TimedOut, "not acquired").with_source(error),
                 _ => error,
             }),
+            (Defect::OutageIsATimeout, Patience::Within(_)) if self.reached.load(Ordering::SeqCst) => {
+                whole.acquire(&ask).await.map_err(|error| match error.kind() {
+                    ErrorKind::Unavailable => Error::new(ErrorKind::TimedOut, "not acquired").with_source(error),
+                    _ => error,
+                })
+            }
+            (Defect::OutageIsATimeout, _) => {
+                let acquired = whole.acquire(&ask).await;
+                self.reached.fetch_or(acquired.is_ok(), Ordering::SeqCst);
+                acquired
+            }
+            (Defect::OutageWithoutACause, _) => whole.acquire(&ask).await.map_err(|error| match error.kind() {
+                ErrorKind::Unavailable => Error::new(ErrorKind::Unavailable, error.to_string()),
+                _ => error,
+            }),
+            (Defect::WaitOfZeroAsksNobody, Patience::Within(Duration::ZERO)) => {
+                Err(Error::new(ErrorKind::TimedOut, "not acquired in the time given"))
+            }
+            (Defect::StaysOnItsFirstRuntime, _) => {
+                let home = self.home.get_or_init(Handle::current);
+                let acquired = home.spawn(async move { whole.acquire(&ask).await }).await;
+                acquired.unwrap_or_else(|error| Err(Error::new(ErrorKind::Unexpected, error.to_string())))
+            }
             (Defect::NoRenewal, _) => {
                 ask.fixed = true;
                 whole.acquire(&ask).await

@@ -1,42 +1,40 @@
 //! The client: one message for each call, another one after each wait.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::backend::{
     AcquireRequest, Attempt, Busy, Capabilities, DistributedLock, HandOver, Hold, HolderId, Lease, LockStatus,
-    ReleaseOptions, ReleaseOutcome, Renewal, Wait,
+    ReleaseOptions, ReleaseOutcome, Renewal, Sent, Wait,
 };
 use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 use tokio::time::{sleep, timeout};
 
+use super::line::Line;
 use super::server::ReferenceServer;
 use super::state::{Answer, Ask};
 use crate::link::Link;
-use crate::linked::round_trip;
 use crate::mutants::Defect;
 
 /// How long a waiter sleeps at the most, for it may miss being woken.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// How long to wait for an answer before its outcome counts as unknown.
-const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A client of a [`ReferenceServer`].
 #[derive(Debug)]
 pub struct ReferenceBackend {
-    server: Arc<ReferenceServer>,
-    link: Link,
+    line: Line,
     defect: Option<Defect>,
     /// Only the one that has one id per client uses it.
     client: HolderId,
+    /// Only the one that takes a dropped acquire for one under way uses it.
+    under_way: Mutex<HashSet<HolderId>>,
 }
 
 #[derive(Debug)]
 struct ReferenceHold {
-    server: Arc<ReferenceServer>,
-    link: Link,
-    defect: Option<Defect>,
+    line: Line,
     ask: Ask,
     token: FencingToken,
     lease: Lease,
@@ -45,10 +43,10 @@ struct ReferenceHold {
 impl ReferenceBackend {
     pub(super) fn new(server: Arc<ReferenceServer>, link: Link, defect: Option<Defect>) -> Self {
         Self {
-            server,
-            link,
+            line: Line::new(server, link, defect),
             defect,
             client: HolderId::random(),
+            under_way: Mutex::default(),
         }
     }
 
@@ -64,56 +62,45 @@ impl ReferenceBackend {
         }
     }
 
-    /// One question and its answer.
-    async fn ask<T: Send + 'static>(
-        &self,
-        question: impl FnOnce(&ReferenceServer) -> Result<T> + Send + 'static,
-    ) -> Result<T> {
-        put(&self.server, &self.link, question).await
-    }
-}
-
-async fn put<T: Send + 'static>(
-    server: &Arc<ReferenceServer>,
-    link: &Link,
-    question: impl FnOnce(&ReferenceServer) -> Result<T> + Send + 'static,
-) -> Result<T> {
-    let server = server.clone();
-    let answer = timeout(RESPONSE_TIMEOUT, round_trip(link, async move { question(&server) })).await;
-    answer.unwrap_or_else(|_| {
-        let message = format!("the server did not answer within {RESPONSE_TIMEOUT:?}");
-        Err(Error::new(ErrorKind::Unavailable, message))
-    })
-}
-
-#[async_trait]
-impl DistributedLock for ReferenceBackend {
-    fn capabilities(&self) -> Capabilities {
-        let all = Capabilities::default()
-            .extend()
-            .fixed_lease()
-            .fifo()
-            .hand_over()
-            .minimum_hold()
-            .durable_tokens();
-        let mut declared = all;
-        declared.hand_over &= !self.has(Defect::HandOverUndeclared);
-        declared.minimum_hold &= !self.has(Defect::MinimumNotRefused);
-        declared
+    fn is_first(&self, request: &AcquireRequest) -> bool {
+        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        under_way.insert(request.holder())
     }
 
-    async fn connect(&self) -> Result<()> {
-        let anything = LockName::new("anything")?;
-        self.ask(move |server| server.status(anything.as_str())).await.map(drop)
+    fn is_over(&self, request: &AcquireRequest) {
+        let mut under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        under_way.remove(&request.holder());
     }
 
-    async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
+    /// One question, its answer, and the moment just before it was sent.
+    async fn ask_once(&self, request: &AcquireRequest, ask: &Ask) -> Result<(Answer, Sent)> {
+        if self.has(Defect::SendingWithoutAConnection) {
+            let _marked = request.sending();
+        }
+        let connection = self.line.connect()?;
+        let sent_at_its_answer = self.has(Defect::SentAtItsAnswer);
+        let before = (!sent_at_its_answer).then(|| request.sending());
+        let ask = ask.clone();
+        let answer = tokio::select! {
+            answer = self.line.ask(connection, move |server| server.acquire(&ask)) => answer,
+            // It was asked, so the outcome is unknown.
+            () = long_given_up(request) => Err(Error::new(ErrorKind::Unavailable, "given up before the answer")),
+        };
+        let answer = answer.map_err(|error| match sent_at_its_answer {
+            true => error.not_executed(),
+            false => error,
+        })?;
+        let before = before.filter(|_| !self.has(Defect::GrantCountsFromTheReply));
+        Ok((answer, before.unwrap_or_else(|| request.sending())))
+    }
+
+    async fn asked(&self, request: &AcquireRequest) -> Result<Attempt> {
         let first_label = request.label();
         loop {
             if request.is_given_up() && !self.has(Defect::AbandonedIdsComeBack) {
                 return Err(Error::new(ErrorKind::Unavailable, "given up before anything was sent"));
             }
-            let freed = self.server.freed.notified();
+            let freed = self.line.server.freed.notified();
             let ask = Ask {
                 name: request.name().as_str().to_owned(),
                 holder: self.holder(request),
@@ -126,33 +113,23 @@ impl DistributedLock for ReferenceBackend {
                 floor: request.token_floor(),
                 waits: request.wait() != Wait::No,
             };
-            let (asked, sent) = (ask.clone(), request.sending());
-            let answer = tokio::select! {
-                answer = self.ask(move |server| server.acquire(&asked)) => answer,
-                // It was asked, so the outcome is unknown.
-                () = long_given_up(request) => Err(Error::new(ErrorKind::Unavailable, "given up before the answer")),
-            };
-            let (label, expires_in) = match answer {
-                Ok(Answer::Granted(token)) => {
-                    let sent = if self.has(Defect::GrantCountsFromTheReply) {
-                        request.sending()
-                    } else {
-                        sent
-                    };
+            let (label, expires_in) = match self.ask_once(request, &ask).await {
+                Ok((Answer::Granted(token), sent)) => {
                     let armed = request.lease().arm(sent, ask.ttl)?;
-                    let (server, link, lease) = (self.server.clone(), self.link.clone(), request.lease().clone());
                     let hold = ReferenceHold {
-                        server,
-                        link,
-                        defect: self.defect,
+                        line: self.line.clone(),
                         ask,
                         token,
-                        lease,
+                        lease: request.lease().clone(),
                     };
                     return Ok(Attempt::Granted(Arc::new(hold), armed));
                 }
-                Ok(Answer::Busy { label, expires_in }) => (label, expires_in),
+                Ok((Answer::Busy { label, expires_in }, _)) => (label, expires_in),
                 Err(_) if self.has(Defect::UnknownIsBusy) => (None, LOOK_AGAIN),
+                Err(_) if self.has(Defect::OutageIsNotReported) && request.last_busy().is_some() => {
+                    sleep(LOOK_AGAIN).await;
+                    continue;
+                }
                 Err(error) => return Err(error),
             };
             let busy = match label {
@@ -175,15 +152,50 @@ impl DistributedLock for ReferenceBackend {
             }
         }
     }
+}
+
+#[async_trait]
+impl DistributedLock for ReferenceBackend {
+    fn capabilities(&self) -> Capabilities {
+        let all = Capabilities::default()
+            .extend()
+            .fixed_lease()
+            .fifo()
+            .hand_over()
+            .minimum_hold()
+            .ordered()
+            .durable_tokens();
+        let mut declared = all;
+        declared.hand_over &= !self.has(Defect::HandOverUndeclared);
+        declared.minimum_hold &= !self.has(Defect::MinimumNotRefused);
+        declared
+    }
+
+    async fn connect(&self) -> Result<()> {
+        let anything = LockName::new("anything")?;
+        self.status(&anything).await.map(drop)
+    }
+
+    async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
+        if !self.has(Defect::DroppedAcquireIsUnderWay) {
+            return self.asked(request).await;
+        }
+        if !self.is_first(request) {
+            return Err(Error::new(ErrorKind::Unavailable, "this acquire is under way already"));
+        }
+        let attempt = self.asked(request).await;
+        self.is_over(request);
+        attempt
+    }
 
     async fn abandon(&self, request: &AcquireRequest) -> Result<()> {
         let (name, holder) = (request.name().clone(), self.holder(request));
-        self.ask(move |server| server.abandon(name.as_str(), holder)).await
+        self.line.put(move |server| server.abandon(name.as_str(), holder)).await
     }
 
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
         let name = name.clone();
-        self.ask(move |server| server.status(name.as_str())).await
+        self.line.put(move |server| server.status(name.as_str())).await
     }
 }
 
@@ -194,19 +206,15 @@ async fn long_given_up(request: &AcquireRequest) {
 }
 
 impl ReferenceHold {
-    fn has(&self, defect: Defect) -> bool {
-        self.defect == Some(defect)
-    }
-
     /// What is asked for the one that has it next.
     fn next(&self, request: &AcquireRequest) -> Ask {
-        let (ttl, label) = match self.has(Defect::HandOverOnTheGiversTerms) {
+        let (ttl, label) = match self.line.has(Defect::HandOverOnTheGiversTerms) {
             true => (self.ask.ttl, self.ask.label.clone()),
             false => (request.ttl(), request.label()),
         };
         Ask {
             name: self.ask.name.clone(),
-            holder: match self.has(Defect::HolderIdPerClient) {
+            holder: match self.line.has(Defect::HolderIdPerClient) {
                 true => self.ask.holder,
                 false => request.holder(),
             },
@@ -214,7 +222,7 @@ impl ReferenceHold {
             label,
             floor: request
                 .token_floor()
-                .filter(|_| !self.has(Defect::HandOverIgnoresTheFloor)),
+                .filter(|_| !self.line.has(Defect::HandOverIgnoresTheFloor)),
             waits: false,
         }
     }
@@ -232,8 +240,12 @@ impl Hold for ReferenceHold {
             ..self.ask.clone()
         };
         let sent = self.lease.sending();
-        let renewed = put(&self.server, &self.link, move |server| server.renew(&ask)).await?;
-        let late = self.has(Defect::RenewalCountsFromTheReply);
+        let renewing = self.line.put(move |server| server.renew(&ask));
+        let renewed = match self.line.has(Defect::RenewalGivenUpEarly) {
+            true => timeout(ttl / 6, renewing).await.unwrap_or_else(|_| Err(unanswered()))?,
+            false => renewing.await?,
+        };
+        let late = self.line.has(Defect::RenewalCountsFromTheReply);
         let sent = if late { self.lease.sending() } else { sent };
         Ok(match renewed {
             true => Renewal::Renewed(self.lease.arm(sent, ttl)?),
@@ -242,46 +254,84 @@ impl Hold for ReferenceHold {
     }
 
     async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
-        let (name, holder) = (self.ask.name.clone(), self.ask.holder);
-        let releasing = put(&self.server, &self.link, move |server| {
-            server.release(&name, holder, how.keep_for)
-        });
+        let release = Release {
+            line: self.line.clone(),
+            name: self.ask.name.clone(),
+            holder: self.ask.holder,
+            how,
+        };
+        match self.line.defect() {
+            Some(Defect::ReleaseIsSentLate) => {
+                sleep(LOOK_AGAIN).await;
+                release.send().await
+            }
+            Some(Defect::ReleaseIsNotAwaited) => {
+                tokio::spawn(release.repeat());
+                Ok(ReleaseOutcome::Released)
+            }
+            _ => release.send().await,
+        }
+    }
+
+    async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
+        let (giver, ask) = (self.ask.holder, self.next(next));
+        let next_ask = ask.clone();
+        let connection = self.line.connect()?;
+        let sent = next.sending();
+        let handed_over = if self.line.has(Defect::HandOverLetsGo) {
+            self.release(ReleaseOptions::default()).await?;
+            match self.line.put(move |server| server.acquire(&next_ask)).await? {
+                Answer::Granted(token) => Some(token),
+                Answer::Busy { .. } => return Ok(HandOver::Yielded),
+            }
+        } else {
+            let handing_over = self
+                .line
+                .ask(connection, move |server| server.hand_over(giver, &next_ask));
+            handing_over.await?
+        };
+        let Some(token) = handed_over else {
+            return Ok(HandOver::AlreadyLost);
+        };
+        let late = self.line.has(Defect::HandOverCountsFromTheReply);
+        let armed = next.lease().arm(if late { next.sending() } else { sent }, ask.ttl)?;
+        let hold = Self {
+            line: self.line.clone(),
+            ask,
+            token,
+            lease: next.lease().clone(),
+        };
+        Ok(HandOver::Granted(Arc::new(hold), armed))
+    }
+}
+
+/// What a release asks for.
+#[derive(Debug)]
+struct Release {
+    line: Line,
+    name: String,
+    holder: HolderId,
+    how: ReleaseOptions,
+}
+
+impl Release {
+    async fn send(&self) -> Result<ReleaseOutcome> {
+        let (name, holder, keep_for) = (self.name.clone(), self.holder, self.how.keep_for);
+        let releasing = self.line.put(move |server| server.release(&name, holder, keep_for));
         Ok(match releasing.await? {
             true => ReleaseOutcome::Released,
             false => ReleaseOutcome::AlreadyLost,
         })
     }
 
-    async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
-        let (giver, ask, sent) = (self.ask.holder, self.next(next), next.sending());
-        let next_ask = ask.clone();
-        let handed_over = if self.has(Defect::HandOverLetsGo) {
-            self.release(ReleaseOptions::default()).await?;
-            let asking = put(&self.server, &self.link, move |server| server.acquire(&next_ask));
-            match asking.await? {
-                Answer::Granted(token) => Some(token),
-                Answer::Busy { .. } => return Ok(HandOver::Yielded),
-            }
-        } else {
-            put(&self.server, &self.link, move |server| {
-                server.hand_over(giver, &next_ask)
-            })
-            .await?
-        };
-        let Some(token) = handed_over else {
-            return Ok(HandOver::AlreadyLost);
-        };
-        let late = self.has(Defect::HandOverCountsFromTheReply);
-        let armed = next.lease().arm(if late { next.sending() } else { sent }, ask.ttl)?;
-        let (server, link, lease) = (self.server.clone(), self.link.clone(), next.lease().clone());
-        let hold = Self {
-            server,
-            link,
-            defect: self.defect,
-            ask,
-            token,
-            lease,
-        };
-        Ok(HandOver::Granted(Arc::new(hold), armed))
+    /// Sends it until it is answered.
+    async fn repeat(self) {
+        while self.send().await.is_err() {
+            sleep(LOOK_AGAIN).await;
+        }
     }
+}
+
+fn unanswered() -> Error {
+    Error::new(ErrorKind::Unavailable, "not answered in time")
 }

@@ -1,0 +1,87 @@
+//! What a client sends its requests over.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use lock_core::{Error, ErrorKind, Result};
+use tokio::time::{Instant, timeout};
+
+use super::server::ReferenceServer;
+use crate::link::{Connection, Link};
+use crate::linked::{connected, round_trip_over};
+use crate::mutants::Defect;
+
+/// How long to wait for an answer before its outcome counts as unknown.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the one that fails without asking does so.
+const BACK_OFF: Duration = Duration::from_millis(700);
+
+/// The way to a server. Clones are the same client's.
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    pub(super) server: Arc<ReferenceServer>,
+    link: Link,
+    defect: Option<Defect>,
+    /// When it last found no connection; only the one that fails without asking looks at it.
+    failed: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Line {
+    pub(super) fn new(server: Arc<ReferenceServer>, link: Link, defect: Option<Defect>) -> Self {
+        Self {
+            server,
+            link,
+            defect,
+            failed: Arc::default(),
+        }
+    }
+
+    pub(super) fn defect(&self) -> Option<Defect> {
+        self.defect
+    }
+
+    pub(super) fn has(&self, defect: Defect) -> bool {
+        self.defect == Some(defect)
+    }
+
+    /// A connection, or an error that states that nothing was sent.
+    pub(super) fn connect(&self) -> Result<Connection> {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.has(Defect::FailsWithoutAsking) && failed.is_some_and(|failed| failed.elapsed() < BACK_OFF) {
+            return Err(Error::new(ErrorKind::Unavailable, "no connection a moment ago").not_executed());
+        }
+        connected(&self.link).map_err(|error| {
+            *failed = Some(Instant::now());
+            match self.has(Defect::RefusalIsUnknown) {
+                true => Error::new(error.kind(), error.to_string()),
+                false => error,
+            }
+        })
+    }
+
+    /// One question over this connection, and its answer.
+    pub(super) async fn ask<T: Send + 'static>(
+        &self,
+        connection: Connection,
+        question: impl FnOnce(&ReferenceServer) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let server = self.server.clone();
+        let asking = round_trip_over(&self.link, connection, async move { question(&server) });
+        let answer = timeout(RESPONSE_TIMEOUT, asking).await.unwrap_or_else(|_| {
+            let message = format!("the server did not answer within {RESPONSE_TIMEOUT:?}");
+            Err(Error::new(ErrorKind::Unavailable, message))
+        });
+        match self.has(Defect::UnknownIsNotExecuted) {
+            true => answer.map_err(Error::not_executed),
+            false => answer,
+        }
+    }
+
+    /// The same over whatever connection there is.
+    pub(super) async fn put<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&ReferenceServer) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.ask(self.connect()?, question).await
+    }
+}
