@@ -155,6 +155,7 @@ impl Guard {
     /// # Panics
     /// Outside a tokio runtime, for want of a timer.
     pub async fn extend(&self, ttl: Duration) -> Result<()> {
+        self.0.keeper().check_process()?;
         let hold = self.hold();
         if hold.renewals.by == RenewedBy::Nobody {
             let message = "a fixed lease is never extended: leave out `fixed_lease`, or take a longer ttl";
@@ -164,7 +165,6 @@ impl Guard {
         let refused = |error: Error| error.about(&hold.options.name);
         limits.check_extend().map_err(refused)?;
         limits.check_ttl(ttl).map_err(refused)?;
-        self.0.keeper().check_process()?;
         hold.check()?;
         hold.extend(ttl, limits.patience).await
     }

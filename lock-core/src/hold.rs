@@ -317,10 +317,12 @@ impl<W: Successor> ActiveHold<W> {
 
 impl<W: Successor> Drop for Share<W> {
     fn drop(&mut self) {
-        if let Some(hold) = self.hold.take()
-            && hold.unshare()
-            && hold.begin_release(&self.keeper)
-        {
+        let Some(hold) = self.hold.take() else { return };
+        if self.keeper.has_forked() {
+            // It is the parent's, and so are its locks.
+            return std::mem::forget(hold);
+        }
+        if hold.unshare() && hold.begin_release(&self.keeper) {
             self.keeper.push(hold.release_job());
         }
     }

@@ -168,6 +168,7 @@ impl Locker {
     /// # Cancel safety
     /// When it is dropped the locker stays shut down.
     pub async fn shutdown(&self) -> Result<()> {
+        self.shared.keeper.check_process()?;
         self.shared.close();
         ensure_running(&self.shared.keeper)?;
         timeout(SHUTDOWN_TIMEOUT, self.shared.keeper.drained())

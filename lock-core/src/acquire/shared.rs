@@ -46,6 +46,11 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.keeper.close();
+        if self.keeper.has_forked() {
+            // All of it is the parent's: nothing may be taken down, and no lock be taken.
+            std::mem::forget((self.server.clone(), self.keeper.clone(), self.queues.clone()));
+        } else {
+            self.keeper.close();
+        }
     }
 }

@@ -8,7 +8,7 @@ use super::schedule::{Schedule, ScheduledHold};
 use crate::error::{Error, ErrorKind, Result};
 use crate::plant::{Plant, is_planted};
 use crate::sync::time::Instant;
-use crate::sync::{Arc, AtomicUsize, Mutex, MutexGuard, Notify, Ordering, RuntimeId};
+use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, MutexGuard, Notify, Ordering, RuntimeId};
 use crate::time::SuspendDetector;
 
 /// While there are other runners, the one in charge looks what is due at least this often.
@@ -22,6 +22,9 @@ pub(crate) struct Keeper {
     in_charge: AtomicUsize,
     /// How many acquires, and releases that are waited for, are not over.
     in_flight: AtomicUsize,
+    /// Guards that may still leave work to the background.
+    guards: AtomicUsize,
+    closed: AtomicBool,
     /// In which process it was made.
     process: u32,
 }
@@ -40,9 +43,6 @@ struct State {
     /// What is being done, to be done again if the runtime dies under it.
     under_way: HashMap<u64, Box<dyn Job>>,
     last_job: u64,
-    /// Guards that may still leave work to the background.
-    guards: usize,
-    closed: bool,
     /// One for each runtime that acquired and has not gone, the latest last.
     runners: Vec<Arc<Runner>>,
     last_runner: usize,
@@ -103,6 +103,8 @@ impl Keeper {
             idle: Notify::new(),
             in_charge: AtomicUsize::new(NOBODY),
             in_flight: AtomicUsize::new(0),
+            guards: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
             process: std::process::id(),
         }
     }
@@ -119,7 +121,9 @@ impl Keeper {
         }
     }
 
-    pub(super) fn has_forked(&self) -> bool {
+    /// Whether this is another process than that of its making. Then its locks may not be taken: a thread that did not
+    /// come along may have them.
+    pub(crate) fn has_forked(&self) -> bool {
         std::process::id() != self.process
     }
 
@@ -168,7 +172,7 @@ impl Keeper {
 
     /// Keeps the runners from ending for as long as the value lives.
     pub(crate) fn keep(self: &Arc<Self>) -> KeeperRef {
-        self.state.lock().guards += 1;
+        self.guards.fetch_add(1, Ordering::SeqCst);
         KeeperRef(self.clone())
     }
 
@@ -196,9 +200,8 @@ impl Keeper {
 
     /// Ends the runners once the last hold has ended and all is done.
     pub(crate) fn close(&self) {
-        let mut state = self.state.lock();
-        state.closed = true;
-        self.wake(state);
+        self.closed.store(true, Ordering::SeqCst);
+        self.wake(self.state.lock());
     }
 }
 
@@ -275,8 +278,12 @@ impl Keeper {
 
     /// Whether nothing will ever be due again.
     pub(super) fn is_finished(&self) -> bool {
-        let state = self.state.lock();
-        self.has_forked() || state.closed && state.guards == 0 && !state.is_busy()
+        self.has_forked() || self.is_left() && !self.state.lock().is_busy()
+    }
+
+    /// Whether nobody can leave anything to the background any more.
+    fn is_left(&self) -> bool {
+        self.closed.load(Ordering::SeqCst) && self.guards.load(Ordering::SeqCst) == 0
     }
 
     pub(super) fn due(&self) -> Due {
@@ -301,7 +308,7 @@ impl Keeper {
             state.under_way.insert(number, job.restart());
             jobs.push((number, job));
         }
-        let finished = state.closed && state.guards == 0 && state.schedule.is_empty() && holds.is_empty();
+        let finished = self.is_left() && state.schedule.is_empty() && holds.is_empty();
         let is_watched = state.runners.len() > 1 && (state.is_busy() || !holds.is_empty());
         let planned = state.planned.map(SuspendDetector::next);
         let round = is_watched.then(|| now + LONGEST_ROUND);
@@ -338,10 +345,9 @@ impl std::ops::Deref for KeeperRef {
 
 impl Drop for KeeperRef {
     fn drop(&mut self) {
-        let mut state = self.0.state.lock();
-        state.guards -= 1;
-        if state.closed && state.guards == 0 {
-            self.0.wake(state);
+        self.0.guards.fetch_sub(1, Ordering::SeqCst);
+        if self.0.is_left() && !self.0.has_forked() {
+            self.0.wake(self.0.state.lock());
         }
     }
 }

@@ -192,7 +192,7 @@ fn a_place_goes_on_without_the_runtime_that_it_began_on() {
 #[test]
 fn renewals_go_on_wherever_a_runtime_is_driven() {
     let (backend, locks) = hostile();
-    let ttl = seconds(3);
+    let ttl = seconds(6);
     let locks = locks.with_ttl(ttl);
     let acquire = |runtime: &tokio::runtime::Runtime, name| runtime.block_on(locks.lock(name).acquire()).unwrap();
     let (first, mine, third, idle) = (runtime(), driven(), runtime(), runtime());
@@ -208,7 +208,7 @@ fn renewals_go_on_wherever_a_runtime_is_driven() {
 #[test]
 fn an_idle_runtime_keeps_nobody_waiting() {
     let (backend, locks) = hostile();
-    let ttl = seconds(4);
+    let ttl = seconds(8);
     let locks = locks.with_ttl(ttl);
     let (idle, mine) = (runtime(), runtime());
     // The idle one has something to do that it does not do.
