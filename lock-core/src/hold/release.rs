@@ -127,7 +127,7 @@ impl<W: Successor> ScheduledHold for ActiveHold<W> {
             return None;
         }
         let next = self.renewals.due_after(Instant::now());
-        let is_called_for = self.renewals.by == RenewedBy::Core && !self.renewals.is_under_way_by(runner, true);
+        let is_called_for = self.renewals.by == RenewedBy::Core && !self.renewals.is_by(runner);
         let renewal: Option<BoxFuture<'static, Instant>> = match is_called_for {
             true => Some(Box::pin(async move { self.renewals.renew(runner).await })),
             false => None,
@@ -136,12 +136,13 @@ impl<W: Successor> ScheduledHold for ActiveHold<W> {
     }
 
     fn is_renewed_elsewhere(&self, runner: usize) -> bool {
-        self.renewals.is_under_way_by(runner, false)
+        self.renewals.is_by_another(runner)
     }
 
     fn renewal_panicked(&self, runner: usize) -> Instant {
         observe::renewal_panicked(&self.options.name);
         self.renewals.begin(runner);
+        self.renewals.end_by(runner);
         self.lease.suspect();
         self.renewals.due_after(Instant::now())
     }

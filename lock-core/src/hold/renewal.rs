@@ -14,7 +14,7 @@ use crate::name::LockName;
 use crate::observe::{self, BackendRequest, RenewalOutcome};
 use crate::plant::{Plant, is_planted};
 use crate::sync::time::{Instant, timeout_at};
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
 use crate::token::FencingToken;
 
 /// A hold is renewed after this part of its ttl: two more renewals fit before the lease ends if the first one fails.
@@ -43,16 +43,19 @@ pub(crate) struct Renewals {
     ttl: Duration,
     hold: Arc<dyn Hold>,
     lease: Lease,
+    /// The number of the keeper's runner that renews it, or [`NOBODY`]. Not behind the lock, which is held while a renewal
+    /// is polled: the keeper asks for it under its own.
+    runner: AtomicUsize,
     state: Mutex<State>,
 }
+
+const NOBODY: usize = 0;
 
 /// Those under way live here and not in the keeper, so that a release can drop them on the spot.
 #[derive(Default)]
 struct State {
     /// In the order in which they were sent.
     unanswered: VecDeque<Unanswered>,
-    /// The number of the keeper's runner that polls them.
-    runner: usize,
     waker: Option<Waker>,
     stopped: bool,
 }
@@ -81,6 +84,7 @@ impl Renewals {
             ttl: options.ttl,
             hold: hold.clone(),
             lease: lease.clone(),
+            runner: AtomicUsize::new(NOBODY),
             state: Mutex::default(),
         }
     }
@@ -116,12 +120,18 @@ impl Renewals {
     /// Says when to look after the hold next.
     pub(super) async fn renew(&self, runner: usize) -> Instant {
         self.begin(runner);
-        let Some(asked) = self.send() else {
+        let next = self.drive(runner).await;
+        self.end_by(runner);
+        next
+    }
+
+    async fn drive(&self, runner: usize) -> Instant {
+        let Some(asked) = self.send(runner) else {
             return Instant::now();
         };
         let mut next = self.within_lease(asked, REPEAT_AFTER);
         loop {
-            match timeout_at(next, poll_fn(|context| self.poll(context))).await {
+            match timeout_at(next, poll_fn(|context| self.poll(runner, context))).await {
                 // The release has begun, or another runner has taken over.
                 Ok(None) => return Instant::now(),
                 Ok(Some((asked, Ok(Renewal::Renewed(_))))) => {
@@ -152,7 +162,7 @@ impl Renewals {
                         observe::renewal_unanswered(&self.name);
                         self.lease.suspect_unanswered(latest);
                     }
-                    match self.send() {
+                    match self.send(runner) {
                         Some(asked) => next = self.within_lease(asked, REPEAT_AFTER),
                         None => return Instant::now(),
                     }
@@ -165,17 +175,24 @@ impl Renewals {
     /// drives it, or one of them panicked.
     pub(super) fn begin(&self, runner: usize) {
         let mut state = self.state.lock();
-        state.runner = runner;
+        self.runner.store(runner, Ordering::SeqCst);
         let given_up = std::mem::take(&mut state.unanswered);
         drop(state);
         drop(given_up);
     }
 
-    /// Asks for one more renewal; when that was. `None` once the release has begun.
-    fn send(&self) -> Option<Instant> {
+    /// This runner renews it no more, unless another one has taken its place before.
+    pub(super) fn end_by(&self, runner: usize) {
+        let _ = self
+            .runner
+            .compare_exchange(runner, NOBODY, Ordering::SeqCst, Ordering::SeqCst);
+    }
+
+    /// Asks for one more renewal; when that was. `None` once the release has begun or another runner has taken over.
+    fn send(&self, runner: usize) -> Option<Instant> {
         let (hold, ttl) = (self.hold.clone(), self.ttl);
         let mut state = self.state.lock();
-        if state.stopped && !is_planted(Plant::RenewsAfterRelease) {
+        if !self.is_by(runner) || state.stopped && !is_planted(Plant::RenewsAfterRelease) {
             return None;
         }
         let (asked, sent) = (Instant::now(), Sent::now());
@@ -193,19 +210,26 @@ impl Renewals {
         !self.state.lock().unanswered.is_empty()
     }
 
-    /// Whether a renewal is under way that this runner polls, or, with `false`, another one.
-    pub(super) fn is_under_way_by(&self, runner: usize, this: bool) -> bool {
-        let state = self.state.lock();
-        !state.unanswered.is_empty() && (state.runner == runner) == this
+    /// Whether this runner renews it.
+    pub(super) fn is_by(&self, runner: usize) -> bool {
+        self.runner.load(Ordering::SeqCst) == runner
+    }
+
+    /// Whether another runner renews it, or did when it was stopped.
+    pub(super) fn is_by_another(&self, runner: usize) -> bool {
+        !self.is_by(runner) && !self.is_by(NOBODY)
     }
 
     fn latest_unanswered(&self) -> Option<Sent> {
         self.state.lock().unanswered.back().map(|renewal| renewal.sent)
     }
 
-    /// The next answer to any renewal. `None` when nothing is under way any more.
-    fn poll(&self, context: &mut Context<'_>) -> Poll<Option<Answered>> {
+    /// The next answer to any renewal. `None` when nothing of this runner's is under way any more.
+    fn poll(&self, runner: usize, context: &mut Context<'_>) -> Poll<Option<Answered>> {
         let mut state = self.state.lock();
+        if !self.is_by(runner) {
+            return Poll::Ready(None);
+        }
         let mut answered = None;
         for (index, renewal) in state.unanswered.iter_mut().enumerate() {
             if let Poll::Ready(answer) = renewal.answer.as_mut().poll(context) {

@@ -10,3 +10,4 @@ mod reentry;
 mod runtimes;
 mod shutdown;
 mod support;
+mod take_over;

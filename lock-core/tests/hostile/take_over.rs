@@ -1,0 +1,247 @@
+//! One runtime takes the background work over from another, which goes on at the worst of moments. All is on paused time:
+//! each runtime has a thread and a clock of its own, and is driven when the test says so.
+
+use std::collections::HashMap;
+use std::sync::mpsc;
+
+use futures_util::future::BoxFuture;
+use tokio::runtime::{Id, Runtime};
+use tokio::sync::Notify;
+
+use crate::support::*;
+
+/// A runtime on a thread of its own.
+#[derive(Clone)]
+struct Driver(mpsc::Sender<Work>);
+
+type Work = Box<dyn FnOnce(&Runtime) + Send>;
+
+impl Driver {
+    fn new() -> Self {
+        let (sender, receiver) = mpsc::channel::<Work>();
+        std::thread::spawn(move || {
+            let mut runtime = tokio::runtime::Builder::new_current_thread();
+            let runtime = runtime.enable_time().start_paused(true).build().unwrap();
+            receiver.into_iter().for_each(|work| work(&runtime));
+        });
+        Self(sender)
+    }
+
+    /// Drives it until the work is done, which the receiver hears.
+    fn start<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> mpsc::Receiver<T> {
+        let (sender, receiver) = mpsc::channel();
+        let work = move |runtime: &Runtime| drop(sender.send(runtime.block_on(work)));
+        self.0.send(Box::new(work)).expect("the thread lives as long as this");
+        receiver
+    }
+
+    fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
+        let done = self.start(work).recv_timeout(seconds(30));
+        done.expect("the runtime is driven, and nothing blocks it")
+    }
+
+    fn pass(&self, time: Duration) {
+        self.run(async move { sleep(time).await });
+    }
+}
+
+/// Both are driven, and their clocks go together.
+fn pass(time: Duration, drivers: [&Driver; 2]) {
+    const STEP: Duration = Duration::from_millis(50);
+    for _ in 0..time.div_duration_f64(STEP) as u32 {
+        drivers.iter().for_each(|driver| driver.pass(STEP));
+    }
+}
+
+type Hook<T> = Box<dyn FnOnce(Lease) -> BoxFuture<'static, Result<T>> + Send>;
+
+/// A hostile backend whose next renewal or release of a name is the test's.
+#[derive(Clone, Debug, Default)]
+struct Staged(Hostile, Arc<Stage>);
+
+#[derive(Default)]
+struct Stage {
+    renewals: Mutex<HashMap<String, Hook<Renewal>>>,
+    releases: Mutex<HashMap<String, Hook<ReleaseOutcome>>>,
+    /// Where releases were first polled.
+    released_on: Mutex<Vec<Id>>,
+}
+
+impl fmt::Debug for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Stage")
+    }
+}
+
+fn failure() -> Error {
+    Error::new(ErrorKind::Unavailable, "staged failure")
+}
+
+impl Staged {
+    fn next_renewal<F>(&self, name: &str, hook: impl FnOnce(Lease) -> F + Send + 'static)
+    where
+        F: Future<Output = Result<Renewal>> + Send + 'static,
+    {
+        let hook: Hook<Renewal> = Box::new(|lease| Box::pin(hook(lease)));
+        self.1.renewals.lock().unwrap().insert(name.to_owned(), hook);
+    }
+
+    fn parts(&self) -> &Parts {
+        &self.0.0
+    }
+}
+
+#[async_trait]
+impl DistributedLock for Staged {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    async fn connect(&self) -> Result<()> {
+        self.0.connect().await
+    }
+
+    async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
+        Ok(match self.0.acquire(request).await? {
+            Attempt::Granted(hold, armed) => {
+                let (stage, name, lease) = (self.1.clone(), request.name().clone(), request.lease().clone());
+                let hold = StagedHold {
+                    stage,
+                    name,
+                    lease,
+                    hold,
+                };
+                Attempt::Granted(Arc::new(hold), armed)
+            }
+            busy => busy,
+        })
+    }
+
+    async fn abandon(&self, request: &AcquireRequest) -> Result<()> {
+        self.0.abandon(request).await
+    }
+
+    async fn status(&self, name: &LockName) -> Result<LockStatus> {
+        self.0.status(name).await
+    }
+}
+
+#[derive(Debug)]
+struct StagedHold {
+    stage: Arc<Stage>,
+    name: LockName,
+    lease: Lease,
+    hold: Arc<dyn Hold>,
+}
+
+#[async_trait]
+impl Hold for StagedHold {
+    fn token(&self) -> FencingToken {
+        self.hold.token()
+    }
+
+    async fn renew(&self, ttl: Duration) -> Result<Renewal> {
+        let hook = self.stage.renewals.lock().unwrap().remove(self.name.as_str());
+        match hook {
+            Some(hook) => hook(self.lease.clone()).await,
+            None => self.hold.renew(ttl).await,
+        }
+    }
+
+    async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
+        self.stage.released_on.lock().unwrap().push(Handle::current().id());
+        let hook = self.stage.releases.lock().unwrap().remove(self.name.as_str());
+        match hook {
+            Some(hook) => hook(self.lease.clone()).await,
+            None => self.hold.release(how).await,
+        }
+    }
+}
+
+fn staged() -> (Staged, Locker, Driver, Driver) {
+    let backend = Staged::default();
+    let locks = Locker::new(backend.clone()).with_ttl(TTL);
+    // Never closed: a test that fails in a deadlock must not wait for it.
+    std::mem::forget(locks.clone());
+    (backend, locks, Driver::new(), Driver::new())
+}
+
+fn acquire(locks: &Locker, name: &str, driver: &Driver) -> lock_core::Guard {
+    let lock = locks.lock(name);
+    driver.run(async move { lock.acquire().await }).unwrap()
+}
+
+/// Both have a runner, and that of the first one is in charge.
+fn enlist(locks: &Locker, drivers: [&Driver; 2]) {
+    for driver in drivers {
+        let lock = locks.lock("other");
+        driver
+            .run(async move { lock.acquire().await?.release().await })
+            .unwrap();
+    }
+}
+
+/// Held until the end: a test that fails must not wait for its release.
+fn keep(locks: &Locker, name: &str, driver: &Driver) {
+    std::mem::forget(acquire(locks, name, driver));
+}
+
+/// More than the second one needs to see that the first one does nothing.
+const SEES_IT: Duration = Duration::from_secs(3);
+
+impl Driver {
+    /// Goes on for so long, unless it comes to wait for the thread that calls this.
+    fn try_pass(&self, time: Duration) {
+        let passed = self.start(async move { sleep(time).await });
+        let _ = passed.recv_timeout(Duration::from_millis(300));
+    }
+}
+
+#[test]
+fn a_hold_may_be_lost_in_a_renewal_while_another_runner_takes_over() {
+    let (backend, locks, first, second) = staged();
+    enlist(&locks, [&first, &second]);
+    keep(&locks, "slow", &first);
+    backend.next_renewal("slow", {
+        let second = second.clone();
+        |lease| async move {
+            second.try_pass(SEES_IT);
+            lease.lose(LostCause::NotHeld);
+            Err(failure())
+        }
+    });
+    pass(TTL / 3 + seconds(1), [&first, &second]);
+    drop(acquire(&locks, "other", &second));
+}
+
+#[test]
+fn a_runner_that_was_replaced_polls_no_renewal_of_the_next_one() {
+    let (backend, locks, first, second) = staged();
+    enlist(&locks, [&first, &second]);
+    keep(&locks, "renewed twice", &first);
+    pass(seconds(1), [&first, &second]);
+    keep(&locks, "slow", &first);
+    let wake = Arc::new(Notify::new());
+    backend.next_renewal("renewed twice", {
+        let wake = wake.clone();
+        |_| async move {
+            wake.notified().await;
+            Err(failure())
+        }
+    });
+    backend.next_renewal("slow", {
+        let (backend, second) = (backend.clone(), second.clone());
+        |_| async move {
+            wake.notify_waiters();
+            backend.parts().renew.next([Act::Hang]);
+            second.try_pass(SEES_IT);
+            std::future::pending().await
+        }
+    });
+    pass(TTL / 3 + seconds(1), [&first, &second]);
+    assert!(
+        backend.parts().renew.asked.load(Ordering::SeqCst) > 0,
+        "the second one took over"
+    );
+    assert_eq!(backend.0.moved(), 0);
+}
