@@ -286,9 +286,14 @@ impl Keeper {
         self.closed.load(Ordering::SeqCst) && self.guards.load(Ordering::SeqCst) == 0
     }
 
-    pub(super) fn due(&self) -> Due {
+    /// What this runner has to do now; `None` if another one is in charge. One lock decides both: if a runner took work
+    /// after its successor had resumed, nobody would do that work again.
+    pub(super) fn due(&self, runner: usize) -> Option<Due> {
         let now = Instant::now();
         let mut state = self.state.lock();
+        if !self.is_in_charge(runner) {
+            return None;
+        }
         state.rounds += 1;
         let resumed = state.suspend_detector.was_suspended();
         let holds = state.schedule.take_due((!resumed).then_some(now));
@@ -312,7 +317,7 @@ impl Keeper {
         let is_watched = state.runners.len() > 1 && (state.is_busy() || !holds.is_empty());
         let planned = state.planned.map(SuspendDetector::next);
         let round = is_watched.then(|| now + LONGEST_ROUND);
-        Due {
+        Some(Due {
             holds,
             lost,
             stale,
@@ -320,7 +325,7 @@ impl Keeper {
             next: planned.into_iter().chain(round).min(),
             resumed,
             finished,
-        }
+        })
     }
 
     pub(super) fn done(&self, job: u64) {

@@ -82,8 +82,7 @@ impl Running {
         let (keeper, number) = (&self.keeper, self.runner.number);
         let mut renewals: FuturesUnordered<BoxFuture<'static, Renewed>> = FuturesUnordered::new();
         let mut jobs: FuturesUnordered<BoxFuture<'static, u64>> = FuturesUnordered::new();
-        loop {
-            let due = keeper.due();
+        while let Some(due) = keeper.due(number) {
             drop(due.stale);
             for hold in due.holds {
                 let Some(Care { next, renewal }) = hold.clone().look_after(number, due.resumed) else {

@@ -86,8 +86,23 @@ impl Staged {
         self.1.renewals.lock().unwrap().insert(name.to_owned(), hook);
     }
 
+    /// Nothing else goes on on its runtime while the next release of the name does this.
+    fn block_next_release(&self, name: &str, during: impl FnOnce() + Send + 'static) {
+        let release = async {
+            during();
+            Ok(ReleaseOutcome::Released)
+        };
+        let hook: Hook<ReleaseOutcome> = Box::new(|_| Box::pin(release));
+        self.1.releases.lock().unwrap().insert(name.to_owned(), hook);
+    }
+
     fn parts(&self) -> &Parts {
         &self.0.0
+    }
+
+    fn is_held(&self, name: &'static str, driver: &Driver) -> bool {
+        let backend = self.0.clone();
+        driver.run(async move { backend.is_held(name).await })
     }
 }
 
@@ -195,6 +210,29 @@ impl Driver {
         let passed = self.start(async move { sleep(time).await });
         let _ = passed.recv_timeout(Duration::from_millis(300));
     }
+}
+
+#[test]
+fn a_runner_that_was_replaced_takes_no_more_work() {
+    let (backend, locks, first, second) = staged();
+    enlist(&locks, [&first, &second]);
+    let slow = acquire(&locks, "slow", &first);
+    let left = acquire(&locks, "left", &second);
+    let has_taken_over = Arc::new(AtomicBool::new(false));
+    backend.block_next_release("slow", {
+        let (backend, second, has_taken_over) = (backend.clone(), second.clone(), has_taken_over.clone());
+        move || {
+            second.pass(SEES_IT);
+            has_taken_over.store(!backend.is_held("slow", &second), Ordering::SeqCst);
+            // Its new runner does not come to it at once.
+            second.run(async move { drop(left) });
+        }
+    });
+    first.run(async move { drop(slow) });
+    pass(seconds(1), [&first, &second]);
+    assert!(has_taken_over.load(Ordering::SeqCst));
+    assert!(!backend.is_held("left", &second), "somebody releases it");
+    second.run(async move { locks.shutdown().await }).unwrap();
 }
 
 #[test]
