@@ -22,13 +22,11 @@ impl Server {
         let keys = Keys::new(&self.prefix, request.name());
         let mut may_have_place = self.doubts.knows(request.holder());
         let mut place: Option<Place<'_>> = None;
-        let mut last_busy: Option<Busy> = None;
-        let mut foreign = None;
         loop {
             let session = self.connection.session(request.given_up()).await?;
             request.note_connected();
             if request.is_given_up() {
-                return given_up(&session, last_busy);
+                return last_word(&session, place.as_ref()).map_err(Error::not_executed);
             }
             if let Some(place) = &place {
                 place.waiting.forget();
@@ -36,48 +34,22 @@ impl Server {
             let ttl = request.ttl();
             let taken = match self.ask(request, ttl, &keys, &session, may_have_place).await? {
                 Asked::Granted(attempt) => {
-                    if let Some(place) = place {
-                        place.confirmed();
+                    if let Some(place) = &mut place {
+                        place.is_confirmed = true;
                     }
                     return Ok(attempt);
                 }
                 Asked::Taken(taken) => taken,
-                Asked::GivenUp => return given_up(&session, last_busy),
+                Asked::GivenUp => return last_word(&session, place.as_ref()),
             };
-            let (ahead, rest) = (taken.ahead, taken.rest);
-            let is_foreign = taken.holder == Holder::Foreign;
-            let busy = match taken.holder.label() {
-                Some(label) => Busy::new().with_holder(label),
-                None => Busy::new(),
-            };
-            let Some(ahead) = ahead else {
-                return Ok(Attempt::Busy(busy));
+            let Some(ahead) = taken.ahead else {
+                return Ok(Attempt::Busy(taken.busy()));
             };
             may_have_place = true;
             let place = place.get_or_insert_with(|| Place::new(self, request));
-            let mut after = look::look_after(
-                look::place_lasts(ttl, self.grace),
-                rest,
-                ahead,
-                self.grace,
-                rand::random(),
-            );
-            // That one wakes nobody.
-            let pauses = foreign.take().filter(|_| is_foreign);
-            if is_foreign {
-                let mut pauses = pauses.unwrap_or_else(backoff::ask_again);
-                after = after.min(pauses.next().unwrap_or(after));
-                foreign = Some(pauses);
-            }
-            last_busy = Some(busy.clone());
-            tokio::select! {
-                () = place.waiting.look_at(Instant::now() + after) => {}
-                () = follow(&session, request, &busy) => {}
-                () = request.given_up() => return given_up(&session, last_busy),
-                never = self.connection.attend() => match never {},
-            }
-            if session.is_over() {
-                last_busy = None;
+            let after = place.look_after(&taken, ttl, ahead);
+            if !place.wait(&session, taken.busy(), after).await {
+                return last_word(&session, Some(place));
             }
         }
     }
@@ -138,31 +110,6 @@ enum Asked {
     GivenUp,
 }
 
-/// Reports what is known of the server while a request waits over this session, until that is over.
-async fn follow(session: &Session, request: &AcquireRequest, busy: &Busy) {
-    let mut health = session.health();
-    loop {
-        let now = health.borrow_and_update().clone();
-        match now {
-            Health::Well => request.note_busy(busy.clone()),
-            Health::Silent(why) => request.note_unreachable(why),
-            Health::Over(why) => return request.note_unreachable(why),
-        }
-        // Cannot fail: the session has the sender.
-        let _ = health.changed().await;
-    }
-}
-
-/// Nobody waits any more: the server's last word was that the name is taken, unless there is trouble since.
-fn given_up(session: &Session, last_busy: Option<Busy>) -> Result<Attempt> {
-    let what = "given up before Redis had answered";
-    match (session.trouble(), last_busy) {
-        (Some(why), _) => Err(Error::new(ErrorKind::Unavailable, what).with_source(why)),
-        (None, Some(busy)) => Ok(Attempt::Busy(busy)),
-        (None, None) => Err(Error::new(ErrorKind::Unavailable, what)),
-    }
-}
-
 /// The terms of a request at one moment, as the scripts take them.
 pub(crate) struct Terms {
     pub(crate) ttl: String,
@@ -185,7 +132,11 @@ struct Place<'a> {
     server: &'a Server,
     request: &'a AcquireRequest,
     waiting: Waiting<'a>,
-    confirmed: bool,
+    /// The server's last word, unless the connection over which it came has ended.
+    busy: Option<Busy>,
+    /// How soon to ask again as long as the holder wakes nobody.
+    pauses: Option<Box<dyn Iterator<Item = Duration> + Send>>,
+    is_confirmed: bool,
 }
 
 impl<'a> Place<'a> {
@@ -194,23 +145,73 @@ impl<'a> Place<'a> {
             server,
             request,
             waiting: server.inbox.listen(request.holder()),
-            confirmed: false,
+            busy: None,
+            pauses: None,
+            is_confirmed: false,
         }
     }
 
-    fn confirmed(mut self) {
-        self.confirmed = true;
+    fn look_after(&mut self, taken: &Taken, ttl: Duration, ahead: u32) -> Duration {
+        let grace = self.server.grace;
+        let lasts = look::place_lasts(ttl, grace);
+        let after = look::look_after(lasts, taken.rest, ahead, grace, rand::random());
+        if taken.holder != Holder::Foreign {
+            self.pauses = None;
+            return after;
+        }
+        let pauses = self.pauses.get_or_insert_with(|| Box::new(backoff::ask_again()));
+        pauses.next().map_or(after, |pause| pause.min(after))
+    }
+
+    /// Sleeps until it is time to ask again. False when nobody waits any more.
+    async fn wait(&mut self, session: &Session, busy: Busy, longest: Duration) -> bool {
+        let goes_on = tokio::select! {
+            // First, so that core hears of the refusal.
+            biased;
+            () = follow(session, self.request, &busy) => true,
+            () = self.waiting.look_at(Instant::now() + longest) => true,
+            () = self.request.given_up() => false,
+            never = self.server.connection.attend() => match never {},
+        };
+        self.busy = (!session.is_over()).then_some(busy);
+        goes_on
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        if !self.confirmed {
+        if !self.is_confirmed {
             self.server.doubts.note_place(self.request.holder());
         }
     }
 }
 
+/// Reports how a session fares while a request waits over it, until it is over.
+async fn follow(session: &Session, request: &AcquireRequest, busy: &Busy) {
+    let mut health = session.health();
+    loop {
+        let now = health.borrow_and_update().clone();
+        match now {
+            Health::Well => request.note_busy(busy.clone()),
+            Health::Silent(why) => request.note_unreachable(why),
+            Health::Over(why) => return request.note_unreachable(why),
+        }
+        // Cannot fail: the session has the sender.
+        let _ = health.changed().await;
+    }
+}
+
 pub(crate) fn dead() -> Error {
     Error::new(ErrorKind::Unexpected, "this holder id was abandoned or released before")
+}
+
+/// The end of a request that nobody waits for any more: the server's last word was that the name is taken, unless there is
+/// trouble since.
+fn last_word(session: &Session, place: Option<&Place<'_>>) -> Result<Attempt> {
+    let error = || Error::new(ErrorKind::Unavailable, "given up before Redis had answered");
+    match (session.trouble(), place.and_then(|place| place.busy.clone())) {
+        (Some(why), _) => Err(error().with_source(why)),
+        (None, Some(busy)) => Ok(Attempt::Busy(busy)),
+        (None, None) => Err(error()),
+    }
 }

@@ -43,7 +43,7 @@ impl RedisConfig {
     pub const DEFAULT_PREFIX: &'static str = "polylock:";
     /// How long a first contact may take, unless said otherwise.
     pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-    /// How long one answer may take, unless said otherwise.
+    /// How long the connection may be silent, unless said otherwise.
     pub const DEFAULT_RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
     /// How long a name that is released waits for the first waiter to take it, unless said otherwise.
     pub const DEFAULT_GRACE: Duration = Duration::from_millis(100);
@@ -164,9 +164,10 @@ impl RedisConfig {
         self
     }
 
-    /// Sets how long one answer may take before its request fails with an unknown outcome, and how long the
-    /// connection may be silent before it is replaced. From 1 ms to 1 h; it should be far above what a loaded server
-    /// needs. Defaults to [`DEFAULT_RESPONSE_TIMEOUT`](Self::DEFAULT_RESPONSE_TIMEOUT).
+    /// Sets how long the connection may be silent, although the server was asked, before it is replaced. The requests on
+    /// it then fail with an unknown outcome. A request waits longer than that as long as the server answers others. From
+    /// 1 ms to 1 h; it should be far above a round trip and above what a loaded server needs. Defaults to
+    /// [`DEFAULT_RESPONSE_TIMEOUT`](Self::DEFAULT_RESPONSE_TIMEOUT).
     #[must_use]
     pub fn with_response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = timeout;

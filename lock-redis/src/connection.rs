@@ -23,19 +23,19 @@ use crate::config::RedisConfig;
 use crate::error::{Failed, explain, is_answer, is_read_only};
 use crate::inbox::Inbox;
 use crate::script::Script;
-use bell::{Bell, MOMENT};
 use dial::{Dial, Dialer};
 use leases::Leases;
+use signals::{MOMENT, Signals};
 use state::{Phase, State, Supervisor};
 use supervisor::Reign;
 
 pub(crate) use leases::Watched;
 pub(crate) use session::{Health, Session};
 
-mod bell;
 mod dial;
 mod leases;
 mod session;
+mod signals;
 mod silence;
 mod state;
 mod supervisor;
@@ -200,7 +200,7 @@ impl Shared {
         self.state.send_if_modified(|state| {
             state.wanted_until = state.wanted_until.max(deadline);
             if let Some(supervisor) = &state.supervisor {
-                supervisor.bell.want();
+                supervisor.signals.want();
             }
             false
         });
@@ -234,12 +234,12 @@ impl Shared {
             if !so(state) {
                 return false;
             }
-            let (bell, has_begun) = (Arc::new(Bell::default()), Arc::new(AtomicBool::new(false)));
-            bell.want();
+            let (signals, has_begun) = (Arc::new(Signals::default()), Arc::new(AtomicBool::new(false)));
+            signals.want();
             let task = runtime.spawn(supervisor::supervise(Reign {
                 shared: this.clone(),
                 number: state.reign + 1,
-                bell: bell.clone(),
+                signals: signals.clone(),
                 has_begun: has_begun.clone(),
             }));
             is_refused = task.is_finished() && !has_begun.load(Ordering::SeqCst);
@@ -255,7 +255,7 @@ impl Shared {
             former = state.supervisor.replace(Supervisor {
                 task: task.abort_handle(),
                 runtime: runtime.id(),
-                bell,
+                signals,
             });
             true
         });
@@ -273,20 +273,23 @@ impl Shared {
     }
 
     async fn attend(self: &Arc<Self>) -> Infallible {
+        const LONGEST: Duration = Duration::from_secs(1);
         let here = Handle::try_current().ok().map(|runtime| runtime.id());
+        let mut pause = MOMENT;
         loop {
             let elsewhere = {
                 let state = self.state.borrow();
                 let supervisor = state.supervisor.as_ref();
                 let elsewhere = supervisor.filter(|supervisor| Some(supervisor.runtime) != here);
-                elsewhere.map(|supervisor| (state.reign, supervisor.bell.clone()))
+                elsewhere.map(|supervisor| (state.reign, supervisor.signals.clone()))
             };
-            let Some((reign, bell)) = elsewhere else {
+            let Some((reign, signals)) = elsewhere else {
                 // What it brings about wakes whoever waits for that.
                 return std::future::pending().await;
             };
-            sleep(MOMENT).await;
-            if !bell.is_answered().await {
+            sleep(pause).await;
+            pause = LONGEST.min(2 * pause);
+            if !signals.is_answered().await {
                 // Refused in a runtime that is ending, where nobody waits for long.
                 let _ = Self::reign_anew(self, |state| state.reign == reign);
             }

@@ -29,15 +29,22 @@
 //!   the name is whose request comes first, as it is after a holder that is no client of ours.
 //! - **Somebody is always awake.** A place lasts as long as its ttl would, between three graces and 15 s, and is
 //!   refreshed three times in that time; a refresh that finds the name free takes it. A dead waiter is passed over at
-//!   once, one that hangs costs a grace, several in a row one refresh, and a holder that crashed its ttl.
+//!   once, one that hangs costs a grace, several in a row one refresh, and a holder that crashed its ttl. If an operator
+//!   deletes the key of a held lock, its waiters notice at their next refresh: after a third of their ttl, at most 5 s.
 //! - **Retries are safe.** An acquire that is repeated gets the same grant for the full ttl; no request ever shortens a
 //!   hold. What is sent over one connection is executed in that order; a try that overtakes this process's own release,
 //!   because that had to be sent again or to wait for a connection, is asked again after it. When the connection was
 //!   replaced meanwhile, whatever ends a hold leaves a tombstone in the fence key for ten minutes, by which an acquire
 //!   that comes out of the old connection late is refused (a hold that would be handed over is released for it). One
 //!   that is later still is believed by nobody and ends with its ttl.
-//! - **The connection comes back by itself**, however long the outage was; requests fail meanwhile, to be repeated. A
-//!   connection that is silent is replaced after one and a half response timeouts.
+//! - **The connection comes back by itself**, however long the outage was. Requests fail meanwhile, to be repeated. Each
+//!   one has the backend try to connect at once, though not more often than every 50 ms, and fails only after a try that
+//!   began after it. A connection on which nothing is heard for the response timeout, although the server was asked, is
+//!   replaced. A waiter whose time is up is told of an outage that has lasted for two seconds.
+//! - **Any runtime.** The connection lives on the tokio runtime that used it first. If that ends, or nobody drives it, a
+//!   request on another runtime gets a connection there: at once, or after half a second.
+//! - **Full memory.** A server at its `maxmemory` refuses new locks and new waiters. Those that wait already are granted
+//!   the lock, and holds are renewed, handed over and released.
 //!
 //! # What ends a hold
 //! Its release; its ttl, when it is not renewed in time; whoever deletes or overwrites the key; eviction; a server
@@ -67,6 +74,13 @@
 //!   hash tag (and, without a prefix, one that begins with `{`) is written in another way: `a}b` as `{a%7Db}:lock`. The
 //!   fence of a name with a hash tag is `{TAG}:fence:KEY`. Each backend listens on the channel `PREFIXinbox:ID`.
 //! - A process that ends without its destructors leaves a place of at most 15 s, and its hold for the ttl.
+//! - A hold survives any round trip below 0.4 of its ttl, if that is below the response timeout too
+//!   ([5 s](RedisConfig::with_response_timeout)), and if a connection, which takes about five round trips, is made within
+//!   the connect timeout ([5 s](RedisConfig::with_connect_timeout)).
+//! - If nobody drives the runtime of the connection, a hold with a ttl below 2 s may expire before another runtime has
+//!   taken over.
+//! - Behind more than 500 dead places the release looks for a waiter in several steps. A request that comes in between
+//!   may get the lock first.
 //!
 //! # Server settings
 //! They are looked at whenever a connection is made, as far as the user may see them (`INFO`, `CONFIG GET`):

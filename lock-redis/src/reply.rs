@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::FencingToken;
-use lock_core::backend::{HolderId, HolderStatus};
+use lock_core::backend::{Busy, HolderId, HolderStatus};
 use redis::Value;
 
 /// The answer to an acquire.
@@ -160,11 +160,13 @@ impl Holder {
         let label = parts.next().map(Into::into);
         Some(Self::Ours { token, label })
     }
+}
 
-    pub(crate) fn label(self) -> Option<Arc<str>> {
-        match self {
-            Self::Ours { label, .. } => label,
-            Self::Foreign => None,
+impl Taken {
+    pub(crate) fn busy(&self) -> Busy {
+        match &self.holder {
+            Holder::Ours { label: Some(label), .. } => Busy::new().with_holder(label.clone()),
+            _ => Busy::new(),
         }
     }
 }

@@ -148,6 +148,21 @@ async fn a_redis_without_resp3_is_too_old() {
 }
 
 #[tokio::test]
+async fn a_server_that_quotes_what_it_was_told_does_not_have_the_password_shown() {
+    for answer in [
+        b"-ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'default' 'sesame' \r\n-ERR\r\n-ERR\r\n"
+            .as_slice(),
+        b"-WRONGPASS invalid password \"sesame\"\r\n-ERR\r\n-ERR\r\n",
+        b"+sesame\r\n+sesame\r\n+sesame\r\n",
+    ] {
+        let echo = impostor(b"", answer).await;
+        // Looks for it in all that is shown.
+        let error = failure(&backend(&echo, LONG)).await;
+        assert!(!error.is_retryable(), "{error:?}");
+    }
+}
+
+#[tokio::test]
 async fn wrong_credentials_are_told_at_once() {
     if testbed::skip_offline() {
         return;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::Locker;
+use lock_core::{ErrorKind, Locker};
 use lock_redis::RedisBackend;
 use support::{TTL, World, soon_enough, until};
 use tokio::io::copy_bidirectional;
@@ -106,6 +106,29 @@ async fn a_waiter_outlasts_an_outage_of_minutes() {
     let guard = waiting.await.expect("no panic").expect("a grant");
     guard.release().await.expect("still ours");
     locks.shutdown().await.expect("nothing is left");
+}
+
+#[tokio::test]
+async fn tries_during_an_outage_leave_nothing_to_undo() {
+    if testbed::skip_offline() {
+        return;
+    }
+    let world = World::new().await;
+    let door = Door::to(world.server.address()).await;
+    let locks = door.locker(&world).await;
+    door.shut();
+    door.turns_away(1).await;
+    let tries: Vec<_> = (0..200)
+        .map(|number| {
+            let lock = locks.lock(format!("try-{number}"));
+            tokio::spawn(async move { lock.try_acquire().await.map(drop).expect_err("the door is shut") })
+        })
+        .collect();
+    for error in tries {
+        assert_eq!(error.await.expect("no panic").kind(), ErrorKind::Unavailable);
+    }
+    // The door is shut still.
+    locks.shutdown().await.expect("nothing was sent for any of them");
 }
 
 #[tokio::test]

@@ -71,6 +71,22 @@ impl Dialer {
         })
     }
 
+    /// A server that does not know a command, or something in front of it, may quote what it was told, password included.
+    fn explain(&self, error: RedisError) -> Error {
+        let password = self.client.get_connection_info().redis_settings().password();
+        let is_quoted = password
+            .filter(|password| !password.is_empty())
+            .is_some_and(|password| {
+                let words = format!("{error} {error:?}");
+                words.contains(password) || words.contains("with args beginning with")
+            });
+        let explained = explain(error, self);
+        match is_quoted {
+            true => explained.with_source("the server's words quote the password, so they are not shown"),
+            false => explained,
+        }
+    }
+
     /// Also gives the answers to what the checker asks.
     async fn connect(&self) -> Result<(Dialed, Vec<Value>), RedisError> {
         let (ended, heard) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(true)));
@@ -117,10 +133,10 @@ impl Dialer {
 #[async_trait]
 impl Dial for Dialer {
     async fn dial(&self) -> Result<Dialed> {
-        let (mut dialed, answers) = self.connect().await.map_err(|error| explain(error, self))?;
+        let (mut dialed, answers) = self.connect().await.map_err(|error| self.explain(error))?;
         self.checker.judge(&answers, self)?;
         let subscribed = dialed.connection.subscribe(self.inbox.channel()).await;
-        subscribed.map_err(|error| explain(error, self))?;
+        subscribed.map_err(|error| self.explain(error))?;
         Ok(dialed)
     }
 

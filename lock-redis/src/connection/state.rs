@@ -8,8 +8,8 @@ use tokio::runtime::Id;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::bell::Bell;
 use super::session::Session;
+use super::signals::Signals;
 use crate::error::is_final;
 
 pub(super) struct State {
@@ -46,7 +46,7 @@ pub(super) enum Phase {
 pub(super) struct Supervisor {
     pub(super) task: AbortHandle,
     pub(super) runtime: Id,
-    pub(super) bell: Arc<Bell>,
+    pub(super) signals: Arc<Signals>,
 }
 
 impl State {

@@ -13,9 +13,9 @@ use redis::{RedisResult, Value, cmd};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until, timeout};
 
 use super::Shared;
-use super::bell::Bell;
 use super::dial::Dialed;
 use super::session::Session;
+use super::signals::Signals;
 use super::silence::{Silence, Verdict};
 use super::state::{Phase, State};
 use crate::backoff;
@@ -26,8 +26,8 @@ use crate::error::{is_answer, is_final};
 pub(super) async fn supervise(reign: Reign) {
     reign.has_begun.store(true, Ordering::SeqCst);
     tokio::select! {
-        () = reign.last() => {}
-        never = reign.bell.answer() => match never {},
+        () = reign.run() => {}
+        never = reign.signals.answer() => match never {},
     }
 }
 
@@ -35,12 +35,12 @@ pub(super) async fn supervise(reign: Reign) {
 pub(super) struct Reign {
     pub(super) shared: Arc<Shared>,
     pub(super) number: u64,
-    pub(super) bell: Arc<Bell>,
+    pub(super) signals: Arc<Signals>,
     pub(super) has_begun: Arc<AtomicBool>,
 }
 
 impl Reign {
-    async fn last(&self) {
+    async fn run(&self) {
         loop {
             self.pause().await;
             let start = Instant::now();
@@ -69,7 +69,7 @@ impl Reign {
         };
         tokio::select! {
             () = sleep(backoff::reconnect(failures)) => {}
-            () = self.bell.wanted() => {}
+            () = self.signals.wanted() => {}
         }
         if let Some(last_dial) = last_dial {
             sleep_until(last_dial + backoff::SHORTEST_PAUSE).await;
@@ -79,7 +79,7 @@ impl Reign {
     async fn dial(&self) -> Result<Dialed, Error> {
         let shared = &self.shared;
         let mut limit = shared.connect_timeout;
-        self.bell.begin_to_serve();
+        self.signals.begin_to_serve();
         self.change(|state| {
             let now = Instant::now();
             state.dials += 1;
@@ -174,6 +174,7 @@ impl Reign {
             let is_given_up = is_final(&error) || state.wanted_until <= Instant::now();
             if state.connected.is_none() && is_given_up {
                 state.phase = Phase::Idle;
+                state.failures = 0;
                 goes_on = false;
             }
             state.trouble = Some(error);

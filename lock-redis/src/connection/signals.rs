@@ -12,13 +12,13 @@ use tokio::time::sleep;
 pub(super) const MOMENT: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Default)]
-pub(super) struct Bell {
+pub(super) struct Signals {
     wanted: Notify,
     called: Notify,
     answers: AtomicU64,
 }
 
-impl Bell {
+impl Signals {
     /// Somebody waits for a try to connect.
     pub(super) fn want(&self) {
         self.wanted.notify_one();
