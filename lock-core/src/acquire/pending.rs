@@ -396,6 +396,10 @@ impl Drop for PendingAcquire {
         if is_planted(Plant::LeavesLateGrant) {
             return;
         }
+        if self.state != AtServer::Nothing && self.keeper.has_forked() {
+            // It is the parent's, and so are its locks.
+            return std::mem::forget((self.control.take(), self.under_way.take(), self.turn.take()));
+        }
         if self.state != AtServer::Nothing && !(self.can_pass && self.pass_on()) {
             self.undo();
         }
