@@ -80,7 +80,7 @@ impl Running {
 
     async fn do_what_is_due(&self) {
         let (keeper, number) = (&self.keeper, self.runner.number);
-        let mut renewals: FuturesUnordered<BoxFuture<'static, Renewed>> = FuturesUnordered::new();
+        let mut renewals: FuturesUnordered<BoxFuture<'static, ()>> = FuturesUnordered::new();
         let mut jobs: FuturesUnordered<BoxFuture<'static, u64>> = FuturesUnordered::new();
         while let Some(due) = keeper.due(number) {
             drop(due.stale);
@@ -88,10 +88,15 @@ impl Running {
                 let Some(Care { next, renewal }) = hold.clone().look_after(number, due.resumed) else {
                     continue; // its lease has just told us
                 };
-                // Until the renewal says when: should it die with its runtime, it is made anew.
+                // Until the renewal says when.
                 keeper.schedule(&hold, next);
                 if let Some(renewal) = renewal {
-                    renewals.push(Box::pin(renew(hold, renewal, number)));
+                    let renewing = Renewing {
+                        keeper: keeper.clone(),
+                        hold,
+                        next: Instant::now(),
+                    };
+                    renewals.push(Box::pin(renewing.renew(renewal, number)));
                 }
             }
             for hold in due.lost {
@@ -105,7 +110,7 @@ impl Running {
             }
             tokio::select! {
                 biased;
-                Some((hold, next)) = renewals.next() => keeper.schedule(&hold, next),
+                Some(()) = renewals.next() => {}
                 Some(number) = jobs.next() => keeper.done(number),
                 () = self.runner.wake.notified() => {}
                 () = until(due.next) => {}
@@ -139,13 +144,25 @@ impl Drop for Running {
     }
 }
 
-/// A hold, and when to look after it again.
-type Renewed = (Arc<dyn ScheduledHold>, Instant);
+/// A hold under renewal. Its drop schedules the hold: at the time that the renewal gave, or at once if another runner took
+/// over before that.
+struct Renewing {
+    keeper: Arc<Keeper>,
+    hold: Arc<dyn ScheduledHold>,
+    next: Instant,
+}
 
-async fn renew(hold: Arc<dyn ScheduledHold>, renewal: BoxFuture<'static, Instant>, runner: usize) -> Renewed {
-    let next = AssertUnwindSafe(renewal).catch_unwind().await;
-    let next = next.unwrap_or_else(|_| hold.renewal_panicked(runner));
-    (hold, next)
+impl Renewing {
+    async fn renew(mut self, renewal: BoxFuture<'static, Instant>, runner: usize) {
+        let next = AssertUnwindSafe(renewal).catch_unwind().await;
+        self.next = next.unwrap_or_else(|_| self.hold.renewal_panicked(runner));
+    }
+}
+
+impl Drop for Renewing {
+    fn drop(&mut self) {
+        self.keeper.schedule(&self.hold, self.next);
+    }
 }
 
 async fn finish(number: u64, job: Box<dyn Job>) -> u64 {

@@ -253,6 +253,32 @@ fn a_hold_may_be_lost_in_a_renewal_while_another_runner_takes_over() {
 }
 
 #[test]
+fn a_renewal_that_was_not_begun_is_the_next_runners() {
+    let (backend, locks, first, second) = staged();
+    enlist(&locks, [&first, &second]);
+    keep(&locks, "earlier", &first);
+    pass(seconds(1), [&first, &second]);
+    keep(&locks, "slow", &first);
+    let late = acquire(&locks, "late", &first);
+    // Then the two are due at once.
+    backend.next_renewal("earlier", |_| async {
+        tokio::time::advance(TTL / 6).await;
+        Err(failure())
+    });
+    backend.next_renewal("slow", {
+        let second = second.clone();
+        |_| async move {
+            second.try_pass(TTL / 3);
+            Err(failure())
+        }
+    });
+    pass(TTL / 3 - seconds(1), [&first, &second]);
+    first.pass(seconds(1) + TTL / 6);
+    let left = second.run(async move { late.valid_for() });
+    assert!(left > TTL / 2, "renewed by now: {left:?}");
+}
+
+#[test]
 fn a_runner_that_was_replaced_polls_no_renewal_of_the_next_one() {
     let (backend, locks, first, second) = staged();
     enlist(&locks, [&first, &second]);
