@@ -19,7 +19,8 @@ pub(crate) struct UndoJob<W: Waiter> {
     request: AcquireRequest,
     /// The acquire, where it is still under way.
     attempt: Option<BackendCall<Attempt>>,
-    turn: Option<Turn<W>>,
+    /// Shared with those that do the same from the start: the runtime on which this one began may stand still.
+    turn: Arc<Mutex<Option<Turn<W>>>>,
 }
 
 impl<W: Waiter> UndoJob<W> {
@@ -33,7 +34,7 @@ impl<W: Waiter> UndoJob<W> {
             backend: backend.clone(),
             request,
             attempt,
-            turn,
+            turn: Arc::new(Mutex::new(turn)),
         }
     }
 
@@ -41,7 +42,10 @@ impl<W: Waiter> UndoJob<W> {
     /// next local waiter's after that time at the latest.
     async fn undo(self) {
         let last_try = Instant::now().checked_add(self.request.longest_ttl());
-        let turn = Mutex::new(self.turn);
+        let pass_turn_on = || {
+            let turn = self.turn.lock().take();
+            drop(turn);
+        };
         let undoing = async {
             if let Some(attempt) = self.attempt.and_then(BackendCall::into_future_here) {
                 match shielded(attempt).await {
@@ -56,8 +60,7 @@ impl<W: Waiter> UndoJob<W> {
                 let Err(error) = shielded(self.backend.abandon(&self.request)).await else {
                     return;
                 };
-                let passed_on = turn.lock().take();
-                drop(passed_on);
+                pass_turn_on();
                 if !error.is_retryable() || last_try.is_some_and(|last_try| Instant::now() >= last_try) {
                     observe::not_undone(self.request.name(), &error);
                     return;
@@ -67,8 +70,7 @@ impl<W: Waiter> UndoJob<W> {
         };
         let passing_on = async {
             until(last_try).await;
-            let passed_on = turn.lock().take();
-            drop(passed_on);
+            pass_turn_on();
             std::future::pending().await
         };
         tokio::select! {
@@ -76,6 +78,7 @@ impl<W: Waiter> UndoJob<W> {
             () = undoing => {}
             () = passing_on => {}
         }
+        pass_turn_on();
     }
 }
 
@@ -86,7 +89,12 @@ impl<W: Waiter> Job for UndoJob<W> {
     }
 
     fn restart(&self) -> Box<dyn Job> {
-        Box::new(Self::new(&self.backend, self.request.clone(), None, None))
+        Box::new(Self {
+            backend: self.backend.clone(),
+            request: self.request.clone(),
+            attempt: None,
+            turn: self.turn.clone(),
+        })
     }
 }
 

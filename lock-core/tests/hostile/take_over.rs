@@ -213,6 +213,22 @@ impl Driver {
 }
 
 #[test]
+fn whoever_waits_behind_an_undo_does_not_wait_for_its_runtime() {
+    let (backend, locks, idle, driven) = staged();
+    backend.parts().acquire.next([Act::DoThenHang]);
+    let lock = locks.lock("a");
+    idle.run(async move {
+        drop_after(5, lock.acquire()).await;
+        // The undoing begins here, and stands still.
+        yield_now().await;
+        yield_now().await;
+    });
+    let lock = locks.lock("a");
+    let acquired = driven.run(async move { lock.acquire_within(SEES_IT).await });
+    assert!(acquired.is_ok(), "{acquired:?}");
+}
+
+#[test]
 fn a_runner_that_was_replaced_takes_no_more_work() {
     let (backend, locks, first, second) = staged();
     enlist(&locks, [&first, &second]);
