@@ -48,6 +48,9 @@ struct State {
     last_runner: usize,
     /// How often the runner in charge has looked what is due.
     rounds: u64,
+    /// When it looks again by itself, and whether it was woken since it looked last.
+    looks_again: Option<Instant>,
+    woken: bool,
 }
 
 /// The keeper's task on one runtime.
@@ -76,13 +79,13 @@ pub(super) struct Due {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
     rounds: u64,
-    is_busy: bool,
+    is_awaited: bool,
 }
 
 impl Look {
-    /// Whether the runner in charge had something to do all the time, and did nothing.
+    /// Whether the runner in charge had to look all the time, and did not.
     pub(super) fn is_stuck(before: Self, now: Self) -> bool {
-        before.is_busy && now.is_busy && before.rounds == now.rounds
+        before.is_awaited && now.is_awaited && before.rounds == now.rounds
     }
 }
 
@@ -156,7 +159,8 @@ impl Keeper {
     }
 
     /// Has the runner in charge look what is due.
-    fn wake(&self, state: MutexGuard<'_, State>) {
+    fn wake(&self, mut state: MutexGuard<'_, State>) {
+        state.woken = true;
         let runner = state.runner(self.in_charge.load(Ordering::SeqCst));
         drop(state);
         if let Some(runner) = runner {
@@ -269,10 +273,11 @@ impl Keeper {
     }
 
     pub(super) fn look(&self) -> Look {
+        let now = Instant::now();
         let state = self.state.lock();
         Look {
             rounds: state.rounds,
-            is_busy: state.is_busy(),
+            is_awaited: state.woken || state.looks_again.is_some_and(|time| time <= now),
         }
     }
 
@@ -295,6 +300,7 @@ impl Keeper {
             return None;
         }
         state.rounds += 1;
+        state.woken = false;
         let resumed = state.suspend_detector.was_suspended();
         let holds = state.schedule.take_due((!resumed).then_some(now));
         // Kept while it lies ahead, also without holds: the next acquire is not to wake the task again.
@@ -317,12 +323,14 @@ impl Keeper {
         let is_watched = state.runners.len() > 1 && (state.is_busy() || !holds.is_empty());
         let planned = state.planned.map(SuspendDetector::next);
         let round = is_watched.then(|| now + LONGEST_ROUND);
+        let next = planned.into_iter().chain(round).min();
+        state.looks_again = next;
         Some(Due {
             holds,
             lost,
             stale,
             jobs,
-            next: planned.into_iter().chain(round).min(),
+            next,
             resumed,
             finished,
         })

@@ -325,3 +325,22 @@ fn a_runner_that_was_replaced_polls_no_renewal_of_the_next_one() {
     );
     assert_eq!(backend.0.moved(), 0);
 }
+
+/// Whenever the second one looks, and whenever the first one has to.
+#[test]
+fn a_runner_whose_runtime_is_driven_stays_in_charge() {
+    const STEP: Duration = Duration::from_millis(50);
+    for steps in 1..=15 {
+        let (backend, locks, first, second) = staged();
+        enlist(&locks, [&first, &second]);
+        for held in [steps, 18] {
+            let guard = acquire(&locks, "a", &second);
+            pass(held * STEP, [&first, &second]);
+            drop(guard);
+            pass(STEP, [&first, &second]);
+        }
+        let released_on = backend.1.released_on.lock().unwrap().clone();
+        let first = first.run(async { Handle::current().id() });
+        assert_eq!(released_on[2..], [first; 2], "after {steps} steps");
+    }
+}
