@@ -114,12 +114,8 @@ async fn a_server_that_answers_again_finds_the_lock_taken() {
     let error = error.await.expect("no panic");
     assert_eq!(error.kind(), ErrorKind::TimedOut, "{}", story(&error));
     assert_eq!(error.holder(), Some("holder"));
-    waiting
-        .locks
-        .lock("b")
-        .acquire_within(AT_MOST)
-        .await
-        .expect("it is there");
+    let guard = waiting.locks.lock("b").acquire_within(AT_MOST).await;
+    guard.expect("it is there").release().await.expect("still ours");
 }
 
 #[tokio::test]
