@@ -236,9 +236,9 @@ impl Lease {
         self.suspect_by(|| SUSPICIONS.fetch_add(1, Ordering::SeqCst) + 1);
     }
 
-    /// Marks the hold as suspect until an arming that was sent no earlier than this request, which is unanswered.
-    pub(crate) fn suspect_unanswered(&self, request: Sent) {
-        self.suspect_by(|| request.suspicions);
+    /// Marks the hold as suspect until an arming that was sent then or later.
+    pub(crate) fn suspect_since(&self, sent: Sent) {
+        self.suspect_by(|| sent.suspicions);
     }
 
     fn suspect_by(&self, number: impl FnOnce() -> u64) {

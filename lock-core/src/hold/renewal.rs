@@ -60,14 +60,25 @@ struct State {
     stopped: bool,
 }
 
+impl State {
+    fn earliest(&self) -> Option<Sent> {
+        self.unanswered.front().map(|renewal| renewal.sent)
+    }
+}
+
 struct Unanswered {
     asked: Instant,
     sent: Sent,
     answer: BoxFuture<'static, Result<Renewal>>,
 }
 
-/// What a single renewal came to, and when it had been asked for.
-type Answered = (Instant, Result<Renewal>);
+/// The answer to a single renewal.
+struct Answered {
+    asked: Instant,
+    /// When the earliest renewal was sent that had no answer until now.
+    earliest: Sent,
+    answer: Result<Renewal>,
+}
 
 impl Renewals {
     pub(super) fn new(
@@ -134,20 +145,31 @@ impl Renewals {
             match timeout_at(next, poll_fn(|context| self.poll(runner, context))).await {
                 // The release has begun, or another runner has taken over.
                 Ok(None) => return Instant::now(),
-                Ok(Some((asked, Ok(Renewal::Renewed(_))))) => {
+                Ok(Some(Answered {
+                    asked,
+                    answer: Ok(Renewal::Renewed(_)),
+                    ..
+                })) => {
                     observe::renewed(RenewalOutcome::Renewed);
                     if !self.is_under_way() {
                         return self.due_after(asked);
                     }
                 }
-                Ok(Some((_, Ok(Renewal::Lost)))) => {
+                Ok(Some(Answered {
+                    answer: Ok(Renewal::Lost),
+                    ..
+                })) => {
                     observe::renewed(RenewalOutcome::Lost);
                     self.lease.lose(LostCause::NotHeld);
                     return Instant::now();
                 }
-                Ok(Some((asked, Err(error)))) => {
+                Ok(Some(Answered {
+                    asked,
+                    earliest,
+                    answer: Err(error),
+                })) => {
                     observe::renewal_failed(&self.name, &error);
-                    self.lease.suspect();
+                    self.lease.suspect_since(earliest);
                     let retry = self.within_lease(Instant::now(), RETRY_AFTER);
                     if !self.is_under_way() {
                         return self.due_after(asked).min(retry);
@@ -158,9 +180,9 @@ impl Renewals {
                     if !self.lease.is_live() {
                         return Instant::now();
                     }
-                    if let Some(latest) = self.latest_unanswered() {
+                    if let Some(earliest) = self.earliest_unanswered() {
                         observe::renewal_unanswered(&self.name);
-                        self.lease.suspect_unanswered(latest);
+                        self.lease.suspect_since(earliest);
                     }
                     match self.send(runner) {
                         Some(asked) => next = self.within_lease(asked, REPEAT_AFTER),
@@ -220,8 +242,8 @@ impl Renewals {
         !self.is_by(runner) && !self.is_by(NOBODY)
     }
 
-    fn latest_unanswered(&self) -> Option<Sent> {
-        self.state.lock().unanswered.back().map(|renewal| renewal.sent)
+    fn earliest_unanswered(&self) -> Option<Sent> {
+        self.state.lock().earliest()
     }
 
     /// The next answer to any renewal. `None` when nothing of this runner's is under way any more.
@@ -230,6 +252,9 @@ impl Renewals {
         if !self.is_by(runner) {
             return Poll::Ready(None);
         }
+        let Some(earliest) = state.earliest() else {
+            return Poll::Ready(None);
+        };
         let mut answered = None;
         for (index, renewal) in state.unanswered.iter_mut().enumerate() {
             if let Poll::Ready(answer) = renewal.answer.as_mut().poll(context) {
@@ -237,21 +262,20 @@ impl Renewals {
                 break;
             }
         }
-        match answered {
-            Some((index, asked, answer)) => {
-                // One that was sent before a success could only arm for less.
-                let first = if answer.is_ok() { 0 } else { index };
-                let over: Vec<_> = state.unanswered.drain(first..=index).collect();
-                drop(state);
-                drop(over);
-                Poll::Ready(Some((asked, answer)))
-            }
-            None if state.unanswered.is_empty() => Poll::Ready(None),
-            None => {
-                state.waker = Some(context.waker().clone());
-                Poll::Pending
-            }
-        }
+        let Some((index, asked, answer)) = answered else {
+            state.waker = Some(context.waker().clone());
+            return Poll::Pending;
+        };
+        // One that was sent before a success could only arm for less.
+        let first = if answer.is_ok() { 0 } else { index };
+        let over: Vec<_> = state.unanswered.drain(first..=index).collect();
+        drop(state);
+        drop(over);
+        Poll::Ready(Some(Answered {
+            asked,
+            earliest,
+            answer,
+        }))
     }
 
     /// From here on no renewal is sent. Safe to call anywhere: it reads no clock.

@@ -7,6 +7,7 @@ use lock_core::Locker;
 use self::scripted::Scripted;
 
 mod last_word;
+mod late_answers;
 mod one_caller;
 mod refused;
 mod scripted;
