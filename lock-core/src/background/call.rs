@@ -71,7 +71,11 @@ pub(crate) async fn shielded<T>(call: impl Future<Output = Result<T>>) -> Result
     AssertUnwindSafe(call)
         .catch_unwind()
         .await
-        .unwrap_or_else(|_| Err(Error::new(ErrorKind::Unexpected, "the backend panicked").retryable(true)))
+        .unwrap_or_else(|_| Err(panicked()))
+}
+
+pub(crate) fn panicked() -> Error {
+    Error::new(ErrorKind::Unexpected, "the backend panicked").retryable(true)
 }
 
 /// The longest pause before a failed release or undo is repeated.

@@ -96,7 +96,7 @@ impl Running {
                         hold,
                         next: Instant::now(),
                     };
-                    renewals.push(Box::pin(renewing.renew(renewal, number)));
+                    renewals.push(Box::pin(renewing.renew(renewal)));
                 }
             }
             for hold in due.lost {
@@ -153,9 +153,8 @@ struct Renewing {
 }
 
 impl Renewing {
-    async fn renew(mut self, renewal: BoxFuture<'static, Instant>, runner: usize) {
-        let next = AssertUnwindSafe(renewal).catch_unwind().await;
-        self.next = next.unwrap_or_else(|_| self.hold.renewal_panicked(runner));
+    async fn renew(mut self, renewal: BoxFuture<'static, Instant>) {
+        self.next = renewal.await;
     }
 }
 

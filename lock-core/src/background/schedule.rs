@@ -21,9 +21,6 @@ pub(crate) trait ScheduledHold: fmt::Debug + Send + Sync {
     /// Whether a renewal is under way that another runner than this one polls.
     fn is_renewed_elsewhere(&self, runner: usize) -> bool;
 
-    /// A renewal panicked.
-    fn renewal_panicked(&self, runner: usize) -> Instant;
-
     /// It was lost: nothing is renewed any more.
     fn end_lost(&self);
 

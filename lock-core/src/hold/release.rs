@@ -139,14 +139,6 @@ impl<W: Successor> ScheduledHold for ActiveHold<W> {
         self.renewals.is_by_another(runner)
     }
 
-    fn renewal_panicked(&self, runner: usize) -> Instant {
-        observe::renewal_panicked(&self.options.name);
-        self.renewals.begin(runner);
-        self.renewals.end_by(runner);
-        self.lease.suspect();
-        self.renewals.due_after(Instant::now())
-    }
-
     fn end_lost(&self) {
         self.renewals.stop();
         self.releasing();

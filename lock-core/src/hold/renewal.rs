@@ -1,14 +1,16 @@
 //! How a hold is renewed: when, what if an answer is late, and what the answers mean.
 
 use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, poll_fn};
+use futures_util::future::{BoxFuture, FutureExt, poll_fn};
 use tracing::Instrument;
 
 use crate::acquire::options::AcquireOptions;
 use crate::backend::{Hold, Lease, Renewal, Sent};
+use crate::background::call::panicked;
 use crate::error::{LostCause, Result};
 use crate::name::LockName;
 use crate::observe::{self, BackendRequest, RenewalOutcome};
@@ -193,8 +195,8 @@ impl Renewals {
         }
     }
 
-    /// From here on this runner polls the renewals. Those under way are given up: their runner's runtime has gone, nobody
-    /// drives it, or one of them panicked.
+    /// From here on this runner polls the renewals. Those under way are given up: their runner's runtime has gone, or nobody
+    /// drives it.
     pub(super) fn begin(&self, runner: usize) {
         let mut state = self.state.lock();
         self.runner.store(runner, Ordering::SeqCst);
@@ -204,7 +206,7 @@ impl Renewals {
     }
 
     /// This runner renews it no more, unless another one has taken its place before.
-    pub(super) fn end_by(&self, runner: usize) {
+    fn end_by(&self, runner: usize) {
         let _ = self
             .runner
             .compare_exchange(runner, NOBODY, Ordering::SeqCst, Ordering::SeqCst);
@@ -212,7 +214,14 @@ impl Renewals {
 
     /// Asks for one more renewal; when that was. `None` once the release has begun or another runner has taken over.
     fn send(&self, runner: usize) -> Option<Instant> {
-        let (hold, ttl) = (self.hold.clone(), self.ttl);
+        let (hold, ttl, name) = (self.hold.clone(), self.ttl, self.name.clone());
+        let renewal = AssertUnwindSafe(async move { hold.renew(ttl).await }).catch_unwind();
+        let answer = renewal.map(move |answer| {
+            answer.unwrap_or_else(|_| {
+                observe::renewal_panicked(&name);
+                Err(panicked())
+            })
+        });
         let mut state = self.state.lock();
         if !self.is_by(runner) || state.stopped && !is_planted(Plant::RenewsAfterRelease) {
             return None;
@@ -223,7 +232,7 @@ impl Renewals {
         state.unanswered.push_back(Unanswered {
             asked,
             sent,
-            answer: Box::pin(async move { hold.renew(ttl).await }.instrument(span)),
+            answer: Box::pin(answer.instrument(span)),
         });
         Some(asked)
     }

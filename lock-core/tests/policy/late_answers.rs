@@ -19,6 +19,7 @@ use crate::{TTL, seconds};
 enum Late {
     Answered(Duration),
     Fails(Duration),
+    Panics,
 }
 
 /// The memory backend, whose renewals are answered late.
@@ -80,6 +81,7 @@ impl Hold for LateHold {
                 sleep(time).await;
                 Err(Error::new(ErrorKind::Unavailable, "scripted failure"))
             }
+            Late::Panics => panic!("planned"),
         }
     }
 
@@ -106,5 +108,17 @@ async fn the_success_after_a_failure_ends_the_suspicion() {
     assert_eq!(
         (guard.state(), guard.valid_for()),
         (HoldState::Held, TTL * 9 / 10 - TTL / 6)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_panics_takes_no_other_along() {
+    // Sent after 3, 4.5, 5.25 and 6.75 seconds; answered after 7, if anybody listens.
+    let unanswered = Late::Fails(seconds(60));
+    let guard = held([Late::Answered(seconds(4)), Late::Panics, unanswered, unanswered]).await;
+    sleep(Duration::from_millis(7_100)).await;
+    assert_eq!(
+        guard.valid_for(),
+        seconds(3) + TTL * 9 / 10 - Duration::from_millis(7_100)
     );
 }
