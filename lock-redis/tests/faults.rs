@@ -1,6 +1,5 @@
 //! What happens to holds and requests when server or connection do not behave.
 
-
 use lock_core::backend::{DistributedLock, Renewal};
 use lock_core::{ErrorKind, HoldState};
 use lock_redis::RedisBackend;

@@ -48,7 +48,7 @@ pub(crate) async fn an_eventful_life(called: Called) {
     let lost = locks.lock(called("c")).acquire().await.unwrap();
     server.set_available(false);
     sleep(Duration::from_millis(3001)).await;
-    server.take_away(&called("c")).unwrap();
+    server.take_away(called("c")).unwrap();
     lost.lost().await;
     yield_now().await;
     server.set_available(true);
