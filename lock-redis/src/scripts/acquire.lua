@@ -66,16 +66,17 @@ if #ended > 0 then redis.call('ZREM', KEYS[3], unpack(ended)) end
 local ends = now_ms + tonumber(ARGV[6])
 local number = redis.call('ZSCORE', KEYS[3], place)
 if not number then
-  local function newest(from, below)
-    return redis.call('ZREVRANGEBYSCORE', KEYS[3], below, from, 'WITHSCORES', 'LIMIT', 0, 1)[2] or FIRST - 1 - ASIDE
+  local function newest(from, to)
+    return redis.call('ZREVRANGEBYSCORE', KEYS[3], to, from, 'WITHSCORES', 'LIMIT', 0, 1)[2] or FIRST - 1 - ASIDE
   end
   number = 1 + math.max(newest(FIRST, '(0'), newest('-inf', '(' .. FIRST) + ASIDE)
 elseif tonumber(number) < FIRST then
   number = number + ASIDE
 end
-number = string.format('%.0f', number)
-redis.call('ZADD', KEYS[3], number, place, ends, '>' .. place)
-local ahead = redis.call('ZCOUNT', KEYS[3], FIRST, '(' .. number)
+local function below(number) return '(' .. string.format('%.0f', number) end
+redis.call('ZADD', KEYS[3], string.format('%.0f', number), place, ends, '>' .. place)
+local ahead = redis.call('ZCOUNT', KEYS[3], FIRST, below(number))
+  + redis.call('ZCOUNT', KEYS[3], '-inf', below(number - ASIDE))
 local latest = tonumber(redis.call('ZREVRANGE', KEYS[3], 0, 0, 'WITHSCORES')[2])
 if latest > now_ms + LONGEST_PLACE_MS then
   -- From before the clock was set back.

@@ -30,7 +30,7 @@ enum Step {
     Keep(usize, u64),
     Abandon(usize),
     HandOver(usize),
-    /// The client's inbox gets a subscriber, or has none any more.
+    /// The client's inbox gets a subscriber, and the client asks again if it waits; or it has none any more.
     Hear(usize, bool),
     /// The server's clock moves by so many seconds.
     Move(i64),
@@ -164,7 +164,14 @@ impl Pair {
             Step::Hear(client, true) => {
                 scripts.hear(&inbox(client)).await;
                 self.model.deaf.remove(Id::new(client, 0));
-                return Ok(());
+                return match self.clients[client] {
+                    Client {
+                        asked: true,
+                        holds: false,
+                        ..
+                    } => Box::pin(self.take(scripts, Step::Ask(client))).await,
+                    _ => Ok(()),
+                };
             }
             Step::Hear(client, false) => {
                 scripts.stop_hearing(&inbox(client)).await;

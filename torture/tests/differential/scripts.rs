@@ -20,12 +20,17 @@ pub(crate) const HAND_OVER: &str = script!("hand_over");
 pub(crate) const RENEW: &str = script!("renew");
 
 /// Later ones may stand in earlier ones.
-const FRAGMENTS: [(&str, &str); 4] = [
+const FRAGMENTS: [(&str, &str); 5] = [
     ("mint", script!("mint")),
     ("fence", script!("fence")),
     ("prolong", script!("prolong")),
     ("queue", script!("queue")),
+    ("places", script!("places")),
 ];
+
+/// The number of the first place of a queue, and how far below its number the score of one lies that is set aside.
+const FIRST: f64 = -1e15;
+const ASIDE: f64 = 2e15;
 
 /// What is published when all that was told before has been heard.
 const END_OF_NEWS: &str = "end of news";
@@ -121,7 +126,7 @@ impl Scripts {
         told
     }
 
-    /// Places and when they end, in their order, of those that have not ended.
+    /// Places and when they end, in their order, of those that have not ended, set aside or not.
     pub(crate) async fn places(&self, queue: &str, now: Duration) -> Vec<(String, Duration)> {
         let mut range = redis::cmd("ZRANGE");
         range.arg(queue).arg(0).arg(-1).arg("WITHSCORES");
@@ -130,8 +135,14 @@ impl Scripts {
             .iter()
             .filter_map(|(member, end)| Some((member.strip_prefix('>')?, *end)))
             .collect();
-        let places = members.iter().filter(|(member, _)| !member.starts_with('>'));
+        let mut places: Vec<_> = members
+            .iter()
+            .filter(|(member, _)| !member.starts_with('>'))
+            .map(|(place, score)| (place, if *score < FIRST { score + ASIDE } else { *score }))
+            .collect();
+        places.sort_by(|(_, one), (_, other)| one.total_cmp(other));
         places
+            .into_iter()
             .map(|(place, _)| {
                 let id = place.split(' ').next().unwrap_or_default().to_owned();
                 let end = format!("{:.0}", ends[&**place]).parse().expect("milliseconds");
