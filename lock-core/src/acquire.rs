@@ -230,19 +230,24 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
                     last_error = None;
                     // A backend that says "at once" must not keep us spinning.
                     let pause = busy.ask_again.map(|pause| pause.max(SHORTEST_PAUSE));
+                    let holder = busy.holder.clone();
+                    if may_overtake_release {
+                        // Perhaps taken by this process's own hold, whose release was sent again or had to wait. Until that
+                        // is known, nobody else in the queue is refused.
+                        place.nothing_left();
+                        tokio::select! {
+                            biased;
+                            () = place.releases_answered() => continue,
+                            stop = &mut self.stopped => return match stop {
+                                StopReason::Closing => Err(self.shared.shut_down()),
+                                StopReason::TooLate => Ok(Driven::Taken(holder)),
+                            },
+                        }
+                    }
                     place.refused(busy);
                     if !self.wait.is_patient() {
                         place.nothing_left();
-                        if !may_overtake_release {
-                            return Ok(Driven::Taken(place.holder()));
-                        }
-                        // Perhaps taken by this process's own hold, whose release was sent again or had to wait.
-                        let answered = place.releases_answered();
-                        tokio::select! {
-                            biased;
-                            _ = answered => continue,
-                            stop = &mut self.stopped => return self.stop(&stop, None, place),
-                        }
+                        return Ok(Driven::Taken(holder));
                     }
                     pause
                 }

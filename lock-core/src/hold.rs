@@ -216,6 +216,14 @@ impl<W: Successor> ActiveHold<W> {
     }
 }
 
+impl<W: Successor> ActiveHold<W> {
+    /// Whether the release is answered or not, no try waits for it any more.
+    fn release_answered(&self) {
+        let answered = self.succession().unanswered.take();
+        drop(answered);
+    }
+}
+
 /// A share in a hold. The hold ends with its last share: dropping that releases the hold in the background.
 #[derive(Debug)]
 pub(crate) struct Share<W: Successor> {

@@ -296,8 +296,9 @@ impl PendingAcquire {
         }
     }
 
-    /// Nothing stays behind at the server.
+    /// Nothing stays behind at the server, and what it said is over.
     pub(crate) fn nothing_left(&mut self) {
+        self.request.forget_busy();
         self.state = AtServer::Nothing;
     }
 

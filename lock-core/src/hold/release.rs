@@ -165,8 +165,7 @@ impl<W: Successor> std::fmt::Debug for ReleaseJob<W> {
 async fn release<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
     let span = observe::release_span(&active.options.name, active.token);
     let result = pin!(release_within(active.clone())).instrument(span).await;
-    let answered = active.succession().unanswered.take();
-    drop(answered);
+    active.release_answered();
     result
 }
 
@@ -176,6 +175,8 @@ async fn release_within<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> 
         let ended = active.end().max(Instant::now()).checked_add(active.options.ttl / 10);
         until(ended).await;
         active.pass_turn_on();
+        // Nothing that is sent now can overtake what frees the name.
+        active.release_answered();
         // The giver has ended by itself. Should its hand-over be answered yet, the next one is undone once more.
         let tried = active.succession().heir.as_ref().map(|heir| heir.request.clone());
         if let Some(request) = tried {

@@ -13,6 +13,7 @@ mod refused;
 mod scripted;
 mod several_callers;
 mod slow_line;
+mod tries;
 
 const TTL: Duration = Duration::from_secs(9);
 

@@ -1,0 +1,56 @@
+//! A try beside other work of its process on the same lock.
+
+use std::time::Duration;
+
+use lock_core::ErrorKind;
+use tokio::time::{Instant, sleep};
+
+use crate::scripted::Answer;
+use crate::{TTL, scripted, seconds};
+
+const NOW: Answer = Answer::HangThenDo(Duration::ZERO);
+
+#[tokio::test(start_paused = true)]
+async fn every_try_waits_for_the_release_before_it() {
+    let (backend, locks) = scripted();
+    let lock = locks.lock("a");
+    // The release reaches the server after both tries.
+    backend.next_releases([Answer::HangThenDo(seconds(1))]);
+    drop(lock.acquire().await.unwrap());
+    sleep(Duration::from_millis(100)).await;
+    let try_it = || {
+        let lock = lock.clone();
+        tokio::spawn(async move { lock.try_acquire().await })
+    };
+    let first = try_it();
+    sleep(Duration::from_millis(100)).await;
+    let second = try_it();
+    sleep(Duration::from_millis(100)).await;
+    first.abort();
+    assert!(second.await.unwrap().unwrap().is_some(), "nobody else wants it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_that_asks_again_forgets_the_first_answer() {
+    let (backend, locks) = scripted();
+    let lock = locks.lock("a");
+    backend.next_releases([Answer::HangThenDo(seconds(1))]);
+    drop(lock.acquire().await.unwrap());
+    sleep(Duration::from_millis(100)).await;
+    backend.next_acquires([NOW, Answer::Hang]);
+    let error = lock.try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "the server did not answer it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_never_answered_delays_no_try_after_its_lease() {
+    let (backend, locks) = scripted();
+    let lock = locks.lock("a");
+    backend.next_releases([Answer::Hang]);
+    drop(lock.acquire().await.unwrap());
+    sleep(TTL).await;
+    backend.server().hold_elsewhere("a", seconds(60)).unwrap();
+    let started = Instant::now();
+    assert!(lock.try_acquire().await.unwrap().is_none());
+    assert_eq!(started.elapsed(), Duration::ZERO);
+}
