@@ -15,7 +15,8 @@ use crate::background::schedule::ScheduledHold;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::{ActiveHold, Share};
 use crate::observe;
-use crate::queue::{Admission, Entry, LastWord};
+use crate::queue::last_word::{LastWord, Since};
+use crate::queue::{Admission, Entry};
 use crate::sync::time::Instant;
 use crate::sync::{Arc, oneshot};
 use crate::time::until;
@@ -201,7 +202,7 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
         };
         match stop {
             StopReason::Closing => Err(self.shared.shut_down()),
-            StopReason::TooLate => match self.shared.queues.last_word(&self.options.name, self.news) {
+            StopReason::TooLate => match self.shared.queues.last_word(&self.options.name, self.since()) {
                 LastWord::Taken(_) if self.wait == WaitLimit::Once => Ok(Wakeup::Busy),
                 word => Err(self.too_late(word)),
             },
@@ -224,6 +225,11 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
                     self.shared.server.note_reached();
                     self.shared.check_open()?;
                     return Ok(Driven::Granted(hold));
+                }
+                // The backend has given up, whatever the server would have said.
+                Ok(Attempt::Busy(_)) if place.is_given_up() => {
+                    let stop = (&mut self.stopped).await;
+                    return self.stop(&stop, last_error, place);
                 }
                 Ok(Attempt::Busy(busy)) => {
                     self.shared.server.note_reached();
@@ -301,10 +307,22 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
     fn stop(&self, stop: &StopReason, last_error: Option<Error>, place: &PendingAcquire) -> Result<Driven> {
         match stop {
             StopReason::Closing => Err(self.shared.shut_down()),
-            StopReason::TooLate => match place.last_word(last_error, self.news) {
+            StopReason::TooLate => match place.last_word(last_error, self.since()) {
                 LastWord::Taken(holder) if !self.wait.is_patient() => Ok(Driven::Taken(holder)),
                 word => Err(self.too_late(word)),
             },
+        }
+    }
+
+    fn since(&self) -> Since {
+        let limit = self.options.time_limit(self.wait);
+        let half_time = self
+            .deadline
+            .zip(limit)
+            .and_then(|(deadline, limit)| deadline.checked_sub(limit / 2));
+        Since {
+            news: self.news,
+            half_time,
         }
     }
 

@@ -8,6 +8,7 @@ use std::fmt;
 
 use foldhash::fast::RandomState;
 
+use self::last_word::{LastWord, Since};
 use self::line::Line;
 use crate::backend::AcquireRequest;
 use crate::error::{Error, Result};
@@ -17,6 +18,7 @@ use crate::sync::oneshot;
 use crate::sync::time::Instant;
 use crate::sync::{Arc, Mutex, Weak};
 
+pub(crate) mod last_word;
 mod line;
 
 /// A caller in the queue.
@@ -84,17 +86,6 @@ struct Releases {
     unanswered: usize,
     /// Tries that were refused meanwhile, and ask again when all are answered.
     refused: Vec<oneshot::Sender<()>>,
-}
-
-/// What is known of a name when a caller's time is up.
-#[derive(Debug)]
-pub(crate) enum LastWord {
-    /// It is taken, by a holder of this label.
-    Taken(Option<Arc<str>>),
-    /// The server could not be asked, for this reason.
-    Failed(Error),
-    /// Nothing was learned since the caller came.
-    Nothing,
 }
 
 /// What entering comes to.
@@ -185,14 +176,14 @@ impl<W: Waiter> Queues<W> {
 
     /// The label of whoever has the name, as far as this process knows.
     pub(crate) fn holder(&self, name: &LockName) -> Option<Arc<str>> {
-        match self.last_word(name, 0) {
-            LastWord::Taken(label) => label,
-            LastWord::Failed(_) | LastWord::Nothing => None,
+        match &self.0.lock().get(name)?.leader {
+            LeaderState::Refused(label) | LeaderState::Holding(_, label) => label.clone(),
+            LeaderState::Asking | LeaderState::Releasing => None,
         }
     }
 
-    /// What is known of the name now, to a caller that came when `news` had been learned of it.
-    pub(crate) fn last_word(&self, name: &LockName, news: u64) -> LastWord {
+    /// What is known of the name now, to this caller whose time is up.
+    pub(crate) fn last_word(&self, name: &LockName, since: Since) -> LastWord {
         let queues = self.0.lock();
         let Some(queue) = queues.get(name) else {
             return LastWord::Nothing;
@@ -204,7 +195,9 @@ impl<W: Waiter> Queues<W> {
         match &queue.leader {
             LeaderState::Refused(label) | LeaderState::Holding(_, label) => LastWord::Taken(label.clone()),
             // It went from one to the next meanwhile: the server answers, and others were before us.
-            LeaderState::Asking | LeaderState::Releasing if queue.news > news => LastWord::Taken(None),
+            LeaderState::Asking | LeaderState::Releasing if since.has_news(queue.news, queue.place.as_ref()) => {
+                LastWord::Taken(None)
+            }
             LeaderState::Asking | LeaderState::Releasing => LastWord::Nothing,
         }
     }
@@ -289,8 +282,9 @@ impl<W: Waiter> Turn<W> {
     /// The name is about to be free.
     pub(crate) fn releasing(&self) {
         self.change(|queue| {
+            // What the server never answered is no news.
+            queue.news += u64::from(queue.leader.is_busy());
             queue.leader = LeaderState::Releasing;
-            queue.news += 1;
         });
     }
 
@@ -319,9 +313,15 @@ impl<W: Waiter> Turn<W> {
         receiver
     }
 
-    /// Whether anything was learned of the name since `news` had been.
-    pub(crate) fn has_news_since(&self, news: u64) -> bool {
-        self.change(|queue| queue.news > news).unwrap_or_default()
+    /// Whether the server answered somebody since this caller came, whose request is unanswered.
+    pub(crate) fn has_news(&self, since: Since, request: &AcquireRequest) -> bool {
+        self.change(|queue| since.has_news(queue.news, Some(request)))
+            .unwrap_or_default()
+    }
+
+    /// This request of the next one in the queue asks for the name.
+    pub(crate) fn asks(&self, request: &AcquireRequest) {
+        self.change(|queue| queue.place = Some(request.clone()));
     }
 
     /// The place is everybody's who waits: it waits for as long as any of them, and those who come yet prolong it.

@@ -13,7 +13,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::hold::{ActiveHold, Grant, Share, Successor};
 use crate::observe::{self, BackendRequest};
 use crate::plant::{Plant, is_planted};
-use crate::queue::{LastWord, Turn, Waiter};
+use crate::queue::last_word::{LastWord, Since};
+use crate::queue::{Turn, Waiter};
 use crate::reentry::ReentryKey;
 use crate::server::Server;
 use crate::sync::time::Instant;
@@ -207,15 +208,17 @@ impl PendingAcquire {
         if !self.under_way.as_ref().is_some_and(BackendCall::is_here) {
             self.ask();
         }
-        if !self.state.is_taken() {
-            let request = self.request.clone();
+        loop {
+            let (request, was_taken) = (self.request.clone(), self.state.is_taken());
             tokio::select! {
                 biased;
                 answer = poll_fn(|context| self.poll_attempt(context)) => return answer,
-                () = request.noted_busy() => self.note_taken(self.state.noted(true)),
+                () = request.noted(!was_taken) => match was_taken {
+                    false => self.note_taken(self.state.noted(true)),
+                    true => self.note_unreachable(),
+                }
             }
         }
-        poll_fn(|context| self.poll_attempt(context)).await
     }
 
     fn ask(&mut self) {
@@ -250,19 +253,30 @@ impl PendingAcquire {
         }
     }
 
+    /// That the name is taken is not the last word any more.
+    fn note_unreachable(&mut self) {
+        self.state = self.state.noted(false);
+        if let (Some(turn), Some(why)) = (&self.turn, self.request.unreachable()) {
+            turn.attempt_failed(&why);
+        }
+    }
+
     /// Who has the name, as the server said last.
     pub(crate) fn holder(&self) -> Option<Arc<str>> {
         self.request.last_busy().and_then(|busy| busy.holder)
     }
 
-    /// What is known of the name, to a caller that came when `news` had been learned of it.
-    pub(crate) fn last_word(&self, last_error: Option<Error>, news: u64) -> LastWord {
-        match self.request.unreachable().or(last_error) {
+    /// What is known of the name, to this caller whose time is up.
+    pub(crate) fn last_word(&self, last_error: Option<Error>, since: Since) -> LastWord {
+        let is_taken = self.state.is_taken();
+        // What an attempt failed with is older than an answer to the next one.
+        match self.request.unreachable().or(last_error.filter(|_| !is_taken)) {
             Some(error) => LastWord::Failed(error),
-            None if self.state.is_taken() => LastWord::Taken(self.holder()),
-            // It went from one to the next in this process meanwhile: the server answers.
-            None if self.turn.as_ref().is_some_and(|turn| turn.has_news_since(news)) => LastWord::Taken(None),
-            None => LastWord::Nothing,
+            None if is_taken => LastWord::Taken(self.holder()),
+            None => match &self.turn {
+                Some(turn) if turn.has_news(since, &self.request) => LastWord::Taken(None),
+                _ => LastWord::Nothing,
+            },
         }
     }
 

@@ -33,6 +33,7 @@ struct Shared {
     wait: Wait,
     token_floor: Option<FencingToken>,
     lease: Lease,
+    made: Instant,
     state: Mutex<State>,
     changed: Notify,
     connected: AtomicBool,
@@ -50,6 +51,13 @@ struct State {
     /// Why the server cannot be asked at the moment, as the backend reported it after the last answer.
     unreachable: Option<Error>,
     given_up: bool,
+}
+
+impl State {
+    /// Whether the last word is that the name is taken.
+    fn is_taken(&self) -> bool {
+        self.busy.is_some() && self.unreachable.is_none()
+    }
 }
 
 /// How long an acquire waits when the lock is taken.
@@ -167,6 +175,7 @@ impl RequestOptions {
             wait: self.wait,
             token_floor: self.token_floor,
             lease,
+            made: Instant::now(),
             state: Mutex::new(State {
                 longest_ttl: self.terms.ttl,
                 terms: self.terms,
@@ -306,6 +315,11 @@ impl AcquireRequest {
         self.0.state.lock().busy.clone()
     }
 
+    /// When it was made.
+    pub(crate) fn made(&self) -> Instant {
+        self.0.made
+    }
+
     /// Whether there was ever a connection to send it over.
     pub(crate) fn was_connected(&self) -> bool {
         self.0.connected.load(Ordering::Relaxed)
@@ -351,13 +365,13 @@ impl AcquireRequest {
         self.0.state.lock().busy = None;
     }
 
-    /// Waits until the server has found the name taken.
-    pub(crate) async fn noted_busy(&self) {
+    /// Waits until the last word is that the name is taken, or, with `false`, until it is not that.
+    pub(crate) async fn noted(&self, taken: bool) {
         loop {
             let changed = self.0.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            if self.0.state.lock().busy.is_some() {
+            if self.0.state.lock().is_taken() == taken {
                 return;
             }
             changed.await;

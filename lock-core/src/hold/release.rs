@@ -302,8 +302,10 @@ fn find_heir<W: Successor>(active: &ActiveHold<W>) -> Option<AcquireRequest> {
         return None;
     }
     let mut succession = active.succession();
-    let waiter = succession.turn.as_ref()?.next()?;
+    let turn = succession.turn.as_ref()?;
+    let waiter = turn.next()?;
     let (request, control) = waiter.request();
+    turn.asks(&request);
     succession.heir = Some(Heir {
         waiter: Some(waiter),
         request: request.clone(),

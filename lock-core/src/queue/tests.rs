@@ -184,7 +184,8 @@ fn those_who_left_do_not_pile_up() {
 #[test]
 fn the_last_word_is_the_latest() {
     let queues = Arc::new(Queues::default());
-    let word = |news| queues.last_word(&name(), news);
+    let late = |news, half_time| queues.last_word(&name(), Since { news, half_time });
+    let word = |news| late(news, None);
     assert!(matches!(word(0), LastWord::Nothing));
     let turn = first(&queues, None);
     assert!(matches!(word(0), LastWord::Nothing));
@@ -200,6 +201,9 @@ fn the_last_word_is_the_latest() {
     assert!(matches!(word(3), LastWord::Nothing));
     let (place, _control) = request(Duration::from_secs(1));
     turn.shares(&place);
+    assert!(matches!(word(2), LastWord::Taken(None)));
+    let later = Instant::now() + Duration::from_secs(1);
+    assert!(matches!(late(2, Some(later)), LastWord::Nothing), "silent since");
     place.note_unreachable(Error::new(ErrorKind::Unavailable, "the line is cut"));
     assert!(matches!(word(2), LastWord::Failed(_)));
 }

@@ -12,6 +12,7 @@ mod one_caller;
 mod refused;
 mod scripted;
 mod several_callers;
+mod silent_server;
 mod slow_line;
 mod tries;
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lock_core::ErrorKind;
+use lock_core::backend::Busy;
+use lock_core::{Error, ErrorKind};
 use tokio::time::{Instant, sleep};
 
 use crate::scripted::Answer;
@@ -53,4 +54,29 @@ async fn a_release_that_is_never_answered_delays_no_try_after_its_lease() {
     let started = Instant::now();
     assert!(lock.try_acquire().await.unwrap().is_none());
     assert_eq!(started.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_beside_a_waiter_knows_that_the_connection_is_down() {
+    let (backend, locks) = scripted();
+    backend.server().hold_elsewhere("a", seconds(600)).unwrap();
+    let lock = locks.lock("a");
+    let waiting = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.acquire().await.map(drop) }
+    });
+    sleep(seconds(1)).await;
+    let request = backend.last_request();
+    request.note_unreachable(Error::new(ErrorKind::Unavailable, "the line is cut"));
+    tokio::task::yield_now().await;
+    let error = lock.try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    // As soon as the server has answered again, so is a try that came before.
+    let tried = tokio::spawn(async move { lock.try_acquire().await });
+    sleep(seconds(1)).await;
+    let started = Instant::now();
+    request.note_busy(Busy::new().with_holder("elsewhere"));
+    assert!(tried.await.unwrap().unwrap().is_none());
+    assert_eq!(started.elapsed(), Duration::ZERO);
+    waiting.abort();
 }
