@@ -132,7 +132,7 @@ struct Place<'a> {
     server: &'a Server,
     request: &'a AcquireRequest,
     waiting: Waiting<'a>,
-    /// The server's last word, unless the connection over which it came has ended.
+    /// The server's last answer, unless its connection has ended since.
     busy: Option<Busy>,
     /// How soon to ask again as long as the holder wakes nobody.
     pauses: Option<Box<dyn Iterator<Item = Duration> + Send>>,
@@ -166,7 +166,7 @@ impl<'a> Place<'a> {
     /// Sleeps until it is time to ask again. False when nobody waits any more.
     async fn wait(&mut self, session: &Session, busy: Busy, longest: Duration) -> bool {
         let goes_on = tokio::select! {
-            // First, so that core hears of the refusal.
+            // First, so that core always learns of the refusal.
             biased;
             () = follow(session, self.request, &busy) => true,
             () = self.waiting.look_at(Instant::now() + longest) => true,
@@ -186,7 +186,7 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Reports how a session fares while a request waits over it, until it is over.
+/// Reports to core whether the server can be asked while a request waits over this session. Returns when that is over.
 async fn follow(session: &Session, request: &AcquireRequest, busy: &Busy) {
     let mut health = session.health();
     loop {
@@ -205,8 +205,8 @@ pub(crate) fn dead() -> Error {
     Error::new(ErrorKind::Unexpected, "this holder id was abandoned or released before")
 }
 
-/// The end of a request that nobody waits for any more: the server's last word was that the name is taken, unless there is
-/// trouble since.
+/// The answer to a request that nobody waits for any more: busy if that was the server's last word and there is no trouble
+/// with the connection since.
 fn last_word(session: &Session, place: Option<&Place<'_>>) -> Result<Attempt> {
     let error = || Error::new(ErrorKind::Unavailable, "given up before Redis had answered");
     match (session.trouble(), place.and_then(|place| place.busy.clone())) {

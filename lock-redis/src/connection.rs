@@ -1,8 +1,8 @@
 //! The one connection of a backend, which comes back whatever happens to it.
 //!
 //! A task of its own, the supervisor, connects, watches over the connection, and connects again. It lives in the
-//! runtime of whoever called first. When that runtime has gone, the next call starts another one in its own; when nobody
-//! drives it, so does the first call on another runtime that has waited for a moment.
+//! runtime of the first caller. If that runtime has ended, the next call starts another supervisor in its own runtime. If
+//! nobody drives it, a call on another runtime does so after half a second.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -79,8 +79,8 @@ impl Connection {
     /// The connection as it is, or as soon as there is one, but not later than the connect timeout or `given_up`.
     ///
     /// # Errors
-    /// Why there is none: at once where that is final, and where there was a connection before, as soon as a try to
-    /// connect has failed that began after the call. Nothing was sent.
+    /// The reason why there is none, as not executed. If there was a connection before, or if the reason is final, this
+    /// returns as soon as a try to connect has failed that began after the call.
     pub(crate) async fn session(&self, given_up: impl Future<Output = ()>) -> Result<Session> {
         if let Some(session) = self.0.state.borrow().session() {
             return Ok(session.clone());
@@ -115,8 +115,8 @@ impl Connection {
         }
     }
 
-    /// Sees to it that what the supervisor has to bring about can come about: where nobody drives its runtime, another
-    /// one takes over in the caller's. To be polled by whoever waits for such a thing.
+    /// Watches the supervisor: if nobody drives its runtime, another one takes over in the caller's runtime. To be polled
+    /// by a caller that waits for something that the server says.
     pub(crate) async fn attend(&self) -> Infallible {
         self.0.attend().await
     }
@@ -164,7 +164,7 @@ impl Connection {
         };
         answer.map_err(|error| match is_answer(&error) {
             true => {
-                // Another connection may lead to a server that is none.
+                // Another connection may lead to the primary.
                 if is_read_only(&error) {
                     self.0.end(on, &self.0.explain(error.clone()));
                 }
@@ -213,10 +213,10 @@ impl Shared {
         }
     }
 
-    /// Where the state is so, starts a supervisor in the caller's runtime, in place of any other.
+    /// Starts a supervisor in the caller's runtime, in place of any other, if the state is `so`.
     ///
     /// # Errors
-    /// Outside a runtime, and in one that is ending.
+    /// Outside a runtime, and in one that is ending: it would cancel the task at once.
     fn reign_anew(this: &Arc<Self>, so: impl FnOnce(&State) -> bool) -> Result<()> {
         let runtime = Handle::try_current().map_err(|error| {
             let what = "the Redis backend works inside a tokio runtime only";
@@ -284,13 +284,13 @@ impl Shared {
                 elsewhere.map(|supervisor| (state.reign, supervisor.signals.clone()))
             };
             let Some((reign, signals)) = elsewhere else {
-                // What it brings about wakes whoever waits for that.
+                // As long as this runtime is driven, the supervisor is.
                 return std::future::pending().await;
             };
             sleep(pause).await;
             pause = LONGEST.min(2 * pause);
             if !signals.is_answered().await {
-                // Refused in a runtime that is ending, where nobody waits for long.
+                // Fails in a runtime that is ending, where nobody waits for long.
                 let _ = Self::reign_anew(self, |state| state.reign == reign);
             }
         }
@@ -315,8 +315,12 @@ impl Shared {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        if let Some(supervisor) = &self.0.state.borrow().supervisor {
-            supervisor.task.abort();
+        let task = {
+            let state = self.0.state.borrow();
+            state.supervisor.as_ref().map(|supervisor| supervisor.task.clone())
+        };
+        if let Some(task) = task {
+            task.abort();
         }
     }
 }

@@ -41,7 +41,7 @@ pub(super) struct Dialed {
     pub(super) connection: MultiplexedConnection,
     /// Told when it ends.
     pub(super) ended: Arc<Notify>,
-    /// Set whenever the server says something unasked.
+    /// Set whenever the server sends something unasked.
     pub(super) heard: Arc<AtomicBool>,
 }
 
@@ -71,7 +71,7 @@ impl Dialer {
         })
     }
 
-    /// A server that does not know a command, or something in front of it, may quote what it was told, password included.
+    /// Hides an error that may quote the password, as a server does that does not know the command for it.
     fn explain(&self, error: RedisError) -> Error {
         let password = self.client.get_connection_info().redis_settings().password();
         let is_quoted = password

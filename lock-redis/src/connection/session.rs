@@ -28,9 +28,9 @@ struct Inner {
 #[derive(Clone, Debug)]
 pub(crate) enum Health {
     Well,
-    /// The server has not answered for a while: why whoever waits over it cannot be sure of anything.
+    /// The server was asked and has not answered for a while, as the error says.
     Silent(Error),
-    /// It has ended, or nothing more is to be sent over it: why.
+    /// It has ended, or nothing more is to be sent over it, for this reason.
     Over(Error),
 }
 
@@ -50,12 +50,12 @@ impl Session {
         self.0.generation
     }
 
-    /// How it fares, and what becomes of it.
+    /// Its health, now and later.
     pub(crate) fn health(&self) -> watch::Receiver<Health> {
         self.0.health.subscribe()
     }
 
-    /// Why it is silent or over, if it is.
+    /// The reason why it is silent or over, if it is.
     pub(crate) fn trouble(&self) -> Option<Error> {
         match &*self.0.health.borrow() {
             Health::Well => None,
@@ -67,7 +67,7 @@ impl Session {
         matches!(*self.0.health.borrow(), Health::Over(_))
     }
 
-    /// Returns as soon as it is over: why.
+    /// Waits until it is over, and returns the reason.
     pub(super) async fn over(&self) -> Error {
         let mut health = self.health();
         loop {
@@ -79,12 +79,12 @@ impl Session {
         }
     }
 
-    /// False where it was over already.
+    /// Marks it as over. False if it was over already.
     pub(super) fn end(&self, why: Error) -> bool {
         self.change(Health::Over(why))
     }
 
-    /// Tells those who wait over it that the server does not answer, or that it does again.
+    /// Reports to its waiters that the server does not answer, or that it answers again.
     pub(super) fn set_silent(&self, why: Option<Error>) {
         self.change(why.map_or(Health::Well, Health::Silent));
     }
@@ -99,7 +99,7 @@ impl Session {
         })
     }
 
-    /// Whether anything came from the server since this was last asked.
+    /// Whether anything came from the server since the last call.
     pub(super) fn was_heard(&self) -> bool {
         self.0.heard.swap(false, Ordering::Relaxed)
     }
@@ -107,7 +107,8 @@ impl Session {
     /// Sends a command and waits for its answer, however long that takes.
     ///
     /// # Errors
-    /// Why the connection was over first. The driver's errors are answers here: tell the server's own by [`is_answer`].
+    /// The reason why the connection was over before the answer came. The driver's errors are inside the `Ok`; those that
+    /// the server sent are told by [`is_answer`].
     ///
     /// # Cancel safety
     /// Dropped, it may still be executed, in its place in the order.

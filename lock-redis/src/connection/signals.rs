@@ -1,4 +1,4 @@
-//! What callers say to a supervisor, perhaps on another runtime: that they want a connection, or whether it is there.
+//! Signals between callers and a supervisor, which may be on different runtimes.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-/// So soon a supervisor answers, unless nobody drives its runtime.
+/// A supervisor that has not answered after this time is not driven.
 pub(super) const MOMENT: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Default)]
@@ -19,23 +19,23 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Somebody waits for a try to connect.
+    /// Asks for a try to connect.
     pub(super) fn want(&self) {
         self.wanted.notify_one();
     }
 
-    /// Returns as soon as somebody waits for a try to connect.
+    /// Waits until somebody asks for a try to connect.
     pub(super) async fn wanted(&self) {
         self.wanted.notified().await;
     }
 
-    /// Whoever waited until now is served by the try that begins now.
+    /// Forgets who asked until now: the try that begins now is theirs.
     pub(super) fn begin_to_serve(&self) {
         pin!(self.wanted.notified()).enable();
     }
 
-    /// Whether the supervisor is there. It may have been kept from answering while this process stood still, so it is
-    /// the caller's own time that counts.
+    /// Whether the supervisor answers. The caller waits on its own timer, so that a pause of the whole process does not
+    /// count.
     pub(super) async fn is_answered(&self) -> bool {
         let before = self.answers.load(Ordering::SeqCst);
         self.called.notify_one();
@@ -43,7 +43,7 @@ impl Signals {
         self.answers.load(Ordering::SeqCst) != before
     }
 
-    /// Answers for as long as it is polled.
+    /// Answers every caller. The supervisor polls it all the time.
     pub(super) async fn answer(&self) -> Infallible {
         loop {
             self.called.notified().await;

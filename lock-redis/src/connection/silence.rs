@@ -1,14 +1,14 @@
-//! When silence is taken for trouble, and when for an end.
+//! When a silent connection is in trouble, and when it is over.
 
 use std::time::Duration;
 
-/// So many beats without a word from a server that was asked end a connection.
+/// The longest silence has this many beats, or more.
 const BEATS: u32 = 10;
-/// Often enough that whoever waits soon knows of an outage.
+/// A waiter is to know of an outage within two seconds.
 const LONGEST_BEAT: Duration = Duration::from_millis(500);
 
-/// Counts the beats in which nothing was heard from a server that was asked. By beats and not by the clock, since a
-/// process that stood still has heard nothing either.
+/// Counts the beats in which nothing was heard from a server that was asked. It counts beats and does not read the clock,
+/// since a process that stood still has heard nothing either.
 #[derive(Debug)]
 pub(super) struct Silence {
     beat: Duration,
@@ -22,17 +22,17 @@ pub(super) struct Silence {
 pub(super) enum Verdict {
     /// The server has just said something.
     Heard,
-    /// Nothing to worry about, but it should be asked.
+    /// Nothing was heard. The server should be asked, if it is not.
     Quiet,
-    /// Unanswered for so long that whoever waits should know.
+    /// Waiters should know that the server does not answer.
     Trouble,
-    /// As good as ended.
+    /// The connection should be replaced.
     Over,
 }
 
 impl Silence {
-    /// `longest` is how long a connection may be silent, `dialing` how long it took to make it, which is about five
-    /// round trips: on a slow line nobody expects an answer sooner than that.
+    /// `longest` is how long a connection may be silent. `dialing` is how long it took to make it, about five round trips:
+    /// on a slow line an answer is not late before twice a round trip.
     pub(super) fn new(longest: Duration, dialing: Duration) -> Self {
         let beat = (longest / BEATS).clamp(Duration::from_millis(1), LONGEST_BEAT);
         let beats = |time: Duration| u32::try_from(time.as_nanos().div_ceil(beat.as_nanos())).unwrap_or(u32::MAX);
@@ -62,7 +62,7 @@ impl Silence {
         }
     }
 
-    /// For how long nothing was heard.
+    /// How long nothing was heard.
     pub(super) fn lasts(&self) -> Duration {
         self.beat * self.quiet
     }

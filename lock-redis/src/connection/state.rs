@@ -1,4 +1,4 @@
-//! What callers and supervisor know of the connection.
+//! The state of the connection that callers and the supervisor share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,17 +80,17 @@ impl State {
         matches!(self.phase, Phase::Idle) || self.supervisor.as_ref().is_none_or(is_over)
     }
 
-    /// Why whoever waits for a connection need not wait any longer, if the try to connect of this number is the first that
-    /// began after it came.
+    /// The error for a caller that waits for a connection, if it need not wait any longer. `dial` is the number of the first
+    /// try to connect that begins after the caller came.
     pub(super) fn failure(&self, dial: u64) -> Option<Error> {
         let error = self.trouble.as_ref().filter(|_| self.failed_dial >= dial)?;
         // A server that may be just starting is waited for.
         (self.connected.is_some() || is_final(error)).then(|| error.clone())
     }
 
-    /// The connection has ended, or its supervisor has gone; the connection, if there was one.
+    /// Leaves the connection, if there is one, and returns it: it has ended, or its supervisor has gone.
     ///
-    /// One that served for a while ended by chance; one that ended at once will do so again.
+    /// A connection that ended at once counts as a failure to connect, since the next one is likely to do the same.
     pub(super) fn leave(&mut self, next: Phase, why: Error) -> Option<Session> {
         const A_WHILE: Duration = Duration::from_secs(1);
         self.trouble = Some(why);

@@ -31,7 +31,7 @@ pub(super) async fn supervise(reign: Reign) {
     }
 }
 
-/// A supervisor's right to change the state, which a newer one takes away. Left behind by a dying runtime, it says so.
+/// A supervisor's right to change the state, which a newer one takes away. If a runtime ends under it, it says so.
 pub(super) struct Reign {
     pub(super) shared: Arc<Shared>,
     pub(super) number: u64,
@@ -61,7 +61,7 @@ impl Reign {
         }
     }
 
-    /// Waits after failures, unless somebody wants a connection now; and never tries more often than is good for a server.
+    /// Waits after failures until somebody wants a connection. Two tries to connect have a shortest distance all the same.
     async fn pause(&self) {
         let (failures, last_dial) = {
             let state = self.shared.state.borrow();
@@ -116,8 +116,8 @@ impl Reign {
         session
     }
 
-    /// Returns when the connection has ended or is as good as that: why. Replies come in order, so a server that was
-    /// asked and says nothing at all answers nobody.
+    /// Waits until the connection has ended or is to be replaced, and returns the reason. Replies come in order, so a server
+    /// that was asked and says nothing at all answers nobody.
     async fn watch_over(&self, session: &Session, dialed: &Dialed, dialing: Duration) -> Error {
         let server = &self.shared.dialer;
         let mut silence = Silence::new(self.shared.response_timeout, dialing);
@@ -196,7 +196,7 @@ impl Reign {
 
 impl Drop for Reign {
     fn drop(&mut self) {
-        // One that was refused has changed nothing, and is dropped while whoever asked for it holds the state.
+        // A runtime that is ending drops it inside `spawn`, while the caller holds the lock of the state.
         if !self.has_begun.load(Ordering::SeqCst) {
             return;
         }
@@ -217,7 +217,7 @@ impl Drop for Reign {
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
