@@ -260,7 +260,8 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
                 // Granted, and over before we got to know.
                 Err(error) if error.is_lost() => {
                     place.anew(self.options, (self.wait, self.deadline));
-                    continue;
+                    last_error = Some(error.about(&self.options.name));
+                    None
                 }
                 Err(error) => {
                     last_error = Some(self.failed(place, error)?);

@@ -1,5 +1,6 @@
 //! What an acquire says of a server that has fallen silent, or never spoke.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -47,6 +48,8 @@ async fn what_was_heard_before_the_silence_is_no_last_word() {
 enum Useless {
     /// Ends with its caller's time.
     GivesUp,
+    /// Each grant has ended before it is answered.
+    Loses(AtomicUsize),
 }
 
 #[async_trait]
@@ -64,6 +67,10 @@ impl DistributedLock for Useless {
             Self::GivesUp => {
                 request.given_up().await;
                 Ok(Attempt::Busy(Busy::new()))
+            }
+            Self::Loses(asked) => {
+                assert!(asked.fetch_add(1, Ordering::SeqCst) < 100, "asked without a pause");
+                Err(Error::new(ErrorKind::Lost, "it was granted, and is over"))
             }
         }
     }
@@ -87,5 +94,13 @@ async fn an_answer_to_one_who_has_given_up_is_no_last_word() {
         assert_eq!(error.kind(), ErrorKind::Unavailable, "within {limit:?}");
     }
     let error = lock.try_acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+}
+
+#[tokio::test(start_paused = true)]
+async fn grants_that_are_over_are_asked_for_with_pauses() {
+    let locks = Locker::new(Useless::Loses(AtomicUsize::new(0)));
+    locks.connect().await.unwrap();
+    let error = locks.lock("a").acquire_within(seconds(2)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
 }
