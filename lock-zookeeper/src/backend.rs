@@ -1,12 +1,13 @@
 //! The backend: what core asks, brought to the task that works on it.
 
-use std::future::Future;
+use std::future::{Future, pending};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, HolderStatus, LockStatus};
+use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, HolderStatus, LockStatus, Wait};
 use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 use zookeeper_client::Error as Driver;
 
 use crate::claim::{Claim, Claims, Held, Outcome, Stage};
@@ -34,7 +35,7 @@ pub struct ZooKeeperBackend {
 pub(crate) struct Shared {
     pub(crate) config: Arc<ZooKeeperConfig>,
     pub(crate) claims: Arc<Claims>,
-    supervisor: Supervisor,
+    pub(crate) supervisor: Supervisor,
 }
 
 impl ZooKeeperBackend {
@@ -71,7 +72,10 @@ impl DistributedLock for ZooKeeperBackend {
     async fn connect(&self) -> Result<()> {
         let session = self.shared.supervisor.session().await?;
         self.shared
-            .within_limit(async { session.sync().await.map_err(error::from_driver) })
+            .within_limit(&session, async {
+                let connection = session.connected().await?;
+                session.sync(&connection).await.map_err(error::from_driver)
+            })
             .await
     }
 
@@ -92,43 +96,99 @@ impl DistributedLock for ZooKeeperBackend {
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
         let status = async {
             let session = self.shared.supervisor.session().await?;
-            self.shared.within_limit(self.shared.status(&session, name)).await
+            self.shared
+                .within_limit(&session, self.shared.status(&session, name))
+                .await
         };
         status.await.map_err(|error| error.with_name(name))
     }
 }
 
+/// Between two reports to a request of why there is no session.
+const REPORT: Duration = Duration::from_millis(100);
+
+enum Answer {
+    Attempt(Attempt),
+    SessionEnded(Error),
+}
+
 impl Shared {
     async fn acquire(self: &Arc<Self>, request: &AcquireRequest) -> Result<Attempt> {
+        let began = Instant::now();
+        // Core repeats only those that wait.
+        let may_repeat = || request.wait() == Wait::No && began.elapsed() < self.config.connect_timeout();
+        loop {
+            match self.ask(request).await? {
+                Answer::Attempt(attempt) => return Ok(attempt),
+                Answer::SessionEnded(_) if may_repeat() && !request.is_given_up() => {}
+                Answer::SessionEnded(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn ask(self: &Arc<Self>, request: &AcquireRequest) -> Result<Answer> {
+        let holder = request.holder();
+        if self.claims.is_retired(holder) {
+            return Err(retired());
+        }
+        if let Some(claim) = self.claims.get(holder)
+            && let Stage::Held(held) = claim.stage()
+        {
+            return self.grant_again(&claim, held).await.map(Answer::Attempt);
+        }
+        // Before there is a session, nothing of the request stays in memory.
+        let session = self.reach(request).await?;
         let directory = || name::directory(self.config.root(), request.name());
         let claim = self.claims.open(request, directory).ok_or_else(retired)?;
-        let again = match &*claim.stage.borrow() {
-            Stage::Held(held) => Some(held.clone()),
-            _ => None,
-        };
-        if let Some(held) = again {
-            return self.grant_again(&claim, held).await;
-        }
-        let session = tokio::select! {
-            session = self.supervisor.session() => session?,
-            () = request.given_up() => {
-                return Err(Error::new(ErrorKind::Unavailable, "given up before ZooKeeper was reached"));
+        worker::start(&self.claims, &claim, &session, &self.config);
+        let session = claim.session().unwrap_or(session);
+        let limit = self.config.connect_timeout();
+        let stage = tokio::select! {
+            biased;
+            stage = claim.answer(limit) => stage,
+            () = self.supervisor.forsaken(&session) => {
+                claim.forsake(&session);
+                Some(claim.stage())
             }
         };
-        worker::start(&self.claims, &claim, &session, &self.config);
-        let limit = self.config.connect_timeout();
-        match claim.answer(limit).await {
+        let attempt = match stage {
             Some(Stage::Held(held)) => {
                 let hold = ZooKeeperHold::new(self.clone(), claim.clone(), held);
                 let armed = hold.arm()?;
-                Ok(Attempt::Granted(Arc::new(hold), armed))
+                Attempt::Granted(Arc::new(hold), armed)
             }
-            Some(Stage::Over(Outcome::Busy(busy))) => Ok(Attempt::Busy(busy)),
-            Some(Stage::Over(Outcome::Failed(error))) => Err(error),
-            Some(Stage::Over(Outcome::SessionEnded)) => Err(error::session_ended()),
-            Some(_) => Err(retired()),
-            None => Err(error::no_answer(limit)),
-        }
+            Some(Stage::Over(Outcome::Busy(busy))) => Attempt::Busy(busy),
+            Some(Stage::Over(Outcome::Failed(error))) => return Err(error),
+            Some(Stage::Over(Outcome::Released | Outcome::Undone | Outcome::NotOurs)) => return Err(retired()),
+            Some(Stage::Over(Outcome::SessionEnded) | Stage::Idle | Stage::Asking | Stage::Queued) => {
+                return Ok(Answer::SessionEnded(error::session_ended(session.outage())));
+            }
+            None => return Err(error::no_answer(limit, session.outage())),
+        };
+        Ok(Answer::Attempt(attempt))
+    }
+
+    /// A session to send the request over. The request learns meanwhile why there is none.
+    async fn reach(&self, request: &AcquireRequest) -> Result<Arc<Session>> {
+        let reporting = async {
+            loop {
+                if let Some(why) = self.supervisor.why() {
+                    request.note_unreachable(why);
+                }
+                sleep(REPORT).await;
+            }
+        };
+        let reached = tokio::select! {
+            biased;
+            session = self.supervisor.session() => session,
+            () = request.given_up() => Err(error::given_up(self.supervisor.why())),
+            never = reporting => never,
+        };
+        reached.map_err(|error| match self.claims.get(request.holder()) {
+            // An earlier call may have sent it.
+            Some(claim) if claim.has_residue() => error,
+            _ => error.not_executed(),
+        })
     }
 
     async fn grant_again(self: &Arc<Self>, claim: &Arc<Claim>, held: Arc<Held>) -> Result<Attempt> {
@@ -146,28 +206,50 @@ impl Shared {
             return Ok(());
         };
         claim.undo.send_replace(true);
-        let limit = self.config.connect_timeout();
-        claim.outcome(limit).await.ok_or_else(|| error::no_answer(limit))?;
+        self.outcome(&claim).await?;
         if claim.has_residue() {
             // Its session has ended: another one looks for what is left.
             let session = self.supervisor.session().await?;
             worker::start(&self.claims, &claim, &session, &self.config);
-            match claim.outcome(limit).await {
-                None => return Err(error::no_answer(limit)),
-                Some(Outcome::Failed(error)) if claim.has_residue() => return Err(error),
-                Some(_) if claim.has_residue() => return Err(error::session_ended()),
-                Some(_) => {}
+            match self.outcome(&claim).await? {
+                Outcome::Failed(error) if claim.has_residue() => return Err(error),
+                _ if claim.has_residue() => return Err(error::session_ended(session.outage())),
+                _ => {}
             }
         }
         self.claims.retire(holder);
         Ok(())
     }
 
+    /// How the task that works on a claim ends.
+    pub(crate) async fn outcome(&self, claim: &Claim) -> Result<Outcome> {
+        let limit = self.config.connect_timeout();
+        let session = claim.session();
+        let forsaken = async {
+            match &session {
+                Some(session) => {
+                    self.supervisor.forsaken(session).await;
+                    claim.forsake(session);
+                }
+                // It has ended.
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            outcome = claim.outcome(limit) => outcome.ok_or_else(|| {
+                error::no_answer(limit, session.as_ref().and_then(|session| session.outage()))
+            }),
+            () = forsaken => Ok(Outcome::SessionEnded),
+        }
+    }
+
     async fn status(&self, session: &Session, name: &LockName) -> Result<LockStatus> {
         let directory = name::directory(self.config.root(), name);
         loop {
-            let sync = session.sync();
-            let list = session.client.get_children(&directory);
+            let connection = session.connected().await?;
+            let sync = session.sync(&connection);
+            let list = connection.client.get_children(&directory);
             let (children, stat) = match tokio::join!(sync, list) {
                 (Ok(()), Ok(listed)) => listed,
                 (Ok(()), Err(Driver::NoNode)) => return Ok(LockStatus::free()),
@@ -176,7 +258,7 @@ impl Shared {
             let Some((first, waiting)) = queue::holder(&children) else {
                 return Ok(LockStatus::free());
             };
-            let (data, node) = match session.client.get_data(&format!("{directory}/{first}")).await {
+            let (data, node) = match connection.client.get_data(&format!("{directory}/{first}")).await {
                 Ok(found) => found,
                 Err(Driver::NoNode) => continue,
                 Err(error) => return Err(error::from_driver(error)),
@@ -193,11 +275,11 @@ impl Shared {
         }
     }
 
-    async fn within_limit<T>(&self, ask: impl Future<Output = Result<T>>) -> Result<T> {
+    async fn within_limit<T>(&self, session: &Session, ask: impl Future<Output = Result<T>>) -> Result<T> {
         let limit = self.config.connect_timeout();
         timeout(limit, ask)
             .await
-            .unwrap_or_else(|_| Err(error::no_answer(limit)))
+            .unwrap_or_else(|_| Err(error::no_answer(limit, session.outage())))
     }
 }
 
@@ -206,4 +288,34 @@ fn retired() -> Error {
         ErrorKind::Unexpected,
         "this holder id was released or abandoned: start a new request",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::future::join_all;
+    use lock_core::backend::{RequestOptions, Terms};
+
+    use super::*;
+
+    /// However long an outage is, and however many ask meanwhile.
+    #[tokio::test]
+    async fn requests_that_never_had_a_session_leave_nothing_in_memory() {
+        const TRIES: usize = 2000;
+        let nobody = std::net::TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
+        let config = ZooKeeperConfig::new([nobody.to_string()]).unwrap();
+        let backend = ZooKeeperBackend::new(config.with_connect_timeout(Duration::from_millis(300)).unwrap());
+        let name = LockName::new("a").unwrap();
+        let failed = join_all((0..TRIES).map(async |_| {
+            let terms = Terms::new(Duration::from_secs(10));
+            let (request, _control) = RequestOptions::new(name.clone(), terms).wait(Wait::No).start();
+            backend.acquire(&request).await.unwrap_err()
+        }));
+        for error in failed.await {
+            assert!(error.is_not_executed(), "{error}");
+        }
+        assert!(backend.shared.claims.is_empty());
+    }
 }

@@ -25,6 +25,9 @@ const RETIRED: usize = 1024;
 /// A delete that was sent already.
 pub(crate) type Delete = Pin<Box<dyn Future<Output = Result<(), Driver>> + Send>>;
 
+/// Which of a claim's tasks, one after the other, works on it.
+pub(crate) type TaskNumber = u64;
+
 /// How far an acquisition is.
 #[derive(Clone, Debug)]
 pub(crate) enum Stage {
@@ -94,7 +97,7 @@ impl Held {
     /// Sends the delete, at once, so that whatever this process sends afterwards comes after it.
     pub(crate) fn begin_release(&self) {
         if !self.releasing.swap(true, Ordering::SeqCst) {
-            let delete = Box::pin(self.session.client.delete(&self.path, None));
+            let delete = self.session.delete(&self.path);
             // Where nobody receives it, the hold has ended already.
             let _ = self.releases.send(delete);
         }
@@ -106,13 +109,28 @@ impl Held {
 pub(crate) struct Claim {
     pub(crate) request: AcquireRequest,
     pub(crate) directory: String,
-    pub(crate) stage: watch::Sender<Stage>,
+    progress: watch::Sender<Progress>,
     /// Set once nothing of it may stay.
     pub(crate) undo: watch::Sender<bool>,
-    /// Whether a node of it may be at the server.
-    residue: AtomicBool,
     /// How many of its holds are in somebody's hands.
     handles: AtomicUsize,
+}
+
+/// Changed by its last task alone: an earlier one may wake up on a runtime that stood still.
+#[derive(Debug)]
+struct Progress {
+    task: TaskNumber,
+    /// What that task works for.
+    session: Option<Arc<Session>>,
+    stage: Stage,
+    /// Whether a node of it may be at the server.
+    residue: bool,
+}
+
+impl Progress {
+    fn rests(&self) -> bool {
+        matches!(self.stage, Stage::Idle | Stage::Over(_))
+    }
 }
 
 impl Claim {
@@ -120,9 +138,13 @@ impl Claim {
         Self {
             request,
             directory,
-            stage: watch::Sender::new(Stage::Idle),
+            progress: watch::Sender::new(Progress {
+                task: 0,
+                session: None,
+                stage: Stage::Idle,
+                residue: false,
+            }),
             undo: watch::Sender::new(false),
-            residue: AtomicBool::new(false),
             handles: AtomicUsize::new(0),
         }
     }
@@ -131,12 +153,18 @@ impl Claim {
         self.request.holder()
     }
 
-    pub(crate) fn has_residue(&self) -> bool {
-        self.residue.load(Ordering::SeqCst)
+    pub(crate) fn stage(&self) -> Stage {
+        self.progress.borrow().stage.clone()
     }
 
-    pub(crate) fn set_residue(&self, residue: bool) {
-        self.residue.store(residue, Ordering::SeqCst);
+    /// Whether a node of it may be at the server.
+    pub(crate) fn has_residue(&self) -> bool {
+        self.progress.borrow().residue
+    }
+
+    /// The session of the task that works on it, if one does.
+    pub(crate) fn session(&self) -> Option<Arc<Session>> {
+        self.progress.borrow().session.clone()
     }
 
     pub(crate) fn has_handles(&self) -> bool {
@@ -155,9 +183,9 @@ impl Claim {
     /// The first stage that answers, or `None` when none does: `limit` after the task began to ask, or after the
     /// request was given up, for a node in the queue may take any time.
     pub(crate) async fn answer(&self, limit: Duration) -> Option<Stage> {
-        let mut stages = self.stage.subscribe();
+        let mut progress = self.progress.subscribe();
         loop {
-            let stage = stages.borrow_and_update().clone();
+            let stage = progress.borrow_and_update().stage.clone();
             let queued = match stage {
                 Stage::Held(_) | Stage::Over(_) => return Some(stage),
                 Stage::Queued => true,
@@ -171,7 +199,7 @@ impl Claim {
             };
             tokio::select! {
                 // The sender lives as long as `self`.
-                _ = stages.changed() => {}
+                _ = progress.changed() => {}
                 () = overdue => return None,
             }
         }
@@ -179,10 +207,9 @@ impl Claim {
 
     /// How the task ended, or `None` when it has not within `limit`.
     pub(crate) async fn outcome(&self, limit: Duration) -> Option<Outcome> {
-        let mut stages = self.stage.subscribe();
-        let over = stages.wait_for(|stage| matches!(stage, Stage::Over(_) | Stage::Idle));
-        match timeout(limit, over).await {
-            Ok(Ok(stage)) => match &*stage {
+        let mut progress = self.progress.subscribe();
+        match timeout(limit, progress.wait_for(Progress::rests)).await {
+            Ok(Ok(progress)) => match &progress.stage {
                 Stage::Over(outcome) => Some(outcome.clone()),
                 _ => Some(Outcome::Undone),
             },
@@ -190,15 +217,56 @@ impl Claim {
         }
     }
 
-    /// Whether the caller is to start the task.
-    pub(crate) fn begin(&self) -> bool {
-        self.stage.send_if_modified(|stage| {
-            let rests = matches!(stage, Stage::Idle | Stage::Over(_));
-            if rests {
-                *stage = Stage::Asking;
+    /// The number of the task that the caller is to start on this session, unless one works already.
+    pub(crate) fn begin(&self, session: &Arc<Session>) -> Option<TaskNumber> {
+        let mut number = None;
+        self.progress.send_if_modified(|progress| {
+            if progress.rests() {
+                progress.task += 1;
+                progress.session = Some(session.clone());
+                progress.stage = Stage::Asking;
+                number = Some(progress.task);
             }
-            rests
+            number.is_some()
+        });
+        number
+    }
+
+    /// Tells how far a task is. False where another one works now.
+    pub(crate) fn advance(&self, task: TaskNumber, stage: Stage) -> bool {
+        self.progress.send_if_modified(|progress| {
+            let is_last = progress.task == task;
+            if is_last {
+                progress.stage = stage;
+                if progress.rests() {
+                    progress.session = None;
+                }
+            }
+            is_last
         })
+    }
+
+    pub(crate) fn set_residue(&self, task: TaskNumber, residue: bool) {
+        self.progress.send_if_modified(|progress| {
+            if progress.task == task {
+                progress.residue = residue;
+            }
+            // Nobody waits for it.
+            false
+        });
+    }
+
+    /// The task on this session is not heard of again, or too late.
+    pub(crate) fn forsake(&self, session: &Arc<Session>) {
+        self.progress.send_if_modified(|progress| {
+            let is_of_it = progress.session.as_ref().is_some_and(|own| Arc::ptr_eq(own, session));
+            if is_of_it {
+                progress.task += 1;
+                progress.session = None;
+                progress.stage = Stage::Over(Outcome::SessionEnded);
+            }
+            is_of_it
+        });
     }
 }
 
@@ -213,6 +281,11 @@ struct Book {
 }
 
 impl Claims {
+    /// Whether nothing may begin under this id any more.
+    pub(crate) fn is_retired(&self, holder: HolderId) -> bool {
+        self.book().retired.contains(&holder)
+    }
+
     /// The claim of this request, a new one if need be; `None` when its id is retired.
     pub(crate) fn open(&self, request: &AcquireRequest, directory: impl FnOnce() -> String) -> Option<Arc<Claim>> {
         let mut book = self.book();
@@ -244,6 +317,12 @@ impl Claims {
             }
             book.retired.push_back(holder);
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        let book = self.book();
+        book.open.is_empty() && book.retired.is_empty()
     }
 
     /// Every critical section leaves its data whole.

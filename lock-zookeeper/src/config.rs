@@ -45,7 +45,8 @@ impl ZooKeeperConfig {
     pub fn new<S: AsRef<str>>(servers: impl IntoIterator<Item = S>) -> Result<Self> {
         let servers = servers
             .into_iter()
-            .map(|server| parse_server(server.as_ref()))
+            .enumerate()
+            .map(|(index, server)| parse_server(index + 1, server.as_ref()))
             .collect::<Result<Vec<_>>>()?;
         if servers.is_empty() {
             return Err(misconfigured(
@@ -61,20 +62,28 @@ impl ZooKeeperConfig {
         })
     }
 
-    /// Reads a URL. The user, the password and the root path may be percent-encoded; the parameters are
-    /// `session_timeout` and `connect_timeout`, each a number with a unit such as `10s` or `1500ms`.
+    /// Reads a URL. The user, the password and the root path may be percent-encoded, and have to be where they hold one
+    /// of `/?#@%`. The parameters are `session_timeout` and `connect_timeout`, each a number with a unit such as `10s`
+    /// or `1500ms`.
     ///
     /// # Errors
-    /// [`ErrorKind::Misconfigured`], saying which part is wrong and what it may be.
+    /// [`ErrorKind::Misconfigured`], saying which part is wrong and what it may be. It never repeats the part, which may
+    /// be a piece of a password.
     pub fn from_url(url: &str) -> Result<Self> {
         let rest = url
             .strip_prefix(SCHEME)
             .ok_or_else(|| misconfigured(format!("a ZooKeeper URL begins with {SCHEME}")))?;
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (authority, path) = match rest.find('/') {
-            Some(slash) => rest.split_at(slash),
+        let (authority, path_and_query) = match rest.find(['/', '?', '#']) {
+            Some(end) => rest.split_at(end),
             None => (rest, ""),
         };
+        if path_and_query.contains(['@', '#']) {
+            return Err(misconfigured(
+                "the URL has an @ or a # in its path or its parameters: write /, ?, #, @ and % as %2F, %3F, %23, %40 and %25 in the \
+                 user, the password and the root path",
+            ));
+        }
+        let (path, query) = path_and_query.split_once('?').unwrap_or((path_and_query, ""));
         let (credentials, servers) = match authority.rsplit_once('@') {
             Some((credentials, servers)) => (Some(credentials), servers),
             None => (None, authority),
@@ -95,8 +104,10 @@ impl ZooKeeperConfig {
                 "session_timeout" => config.with_session_timeout(parse_duration(key, value)?)?,
                 "connect_timeout" => config.with_connect_timeout(parse_duration(key, value)?)?,
                 _ => {
-                    let message = format!("unknown parameter {key:?}: there are session_timeout and connect_timeout");
-                    return Err(misconfigured(message));
+                    return Err(misconfigured(
+                        "the URL has an unknown parameter: there are session_timeout and connect_timeout; write a ? in a \
+                         password as %3F",
+                    ));
                 }
             };
         }
@@ -118,8 +129,9 @@ impl ZooKeeperConfig {
         };
         let components = root.strip_prefix('/').map(|path| path.split('/'));
         if !components.is_some_and(|mut components| components.all(legal)) {
-            let message = format!("{root:?} is no root path: write /like/this, without control characters, . and ..");
-            return Err(misconfigured(message));
+            return Err(misconfigured(
+                "the root path is not valid: write /like/this, without empty parts, control characters, . and ..",
+            ));
         }
         if root == "/zookeeper" || root.starts_with("/zookeeper/") {
             return Err(misconfigured(
@@ -225,9 +237,13 @@ fn is_reserved(c: char) -> bool {
     matches!(u32::from(c), 0xd800..=0xf8ff | 0xfff0..=0xffff)
 }
 
-/// `host:port`, or `[address]:port`.
-fn parse_server(server: &str) -> Result<String> {
-    let wrong = || misconfigured(format!("{server:?} is no server: write host:port or [address]:port"));
+/// `host:port`, or `[address]:port`. `number` says in an error which server it is.
+fn parse_server(number: usize, server: &str) -> Result<String> {
+    let wrong = || {
+        misconfigured(format!(
+            "server {number} is not valid: write host:port or [address]:port"
+        ))
+    };
     let (host, port) = match server.strip_prefix('[') {
         Some(bracketed) => {
             let (host, rest) = bracketed.split_once(']').ok_or_else(wrong)?;
@@ -242,7 +258,7 @@ fn parse_server(server: &str) -> Result<String> {
         },
     };
     let port = port.map_or(Ok(DEFAULT_PORT), str::parse).map_err(|_| wrong())?;
-    let strange = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '/' | ',' | '[' | ']' | '@');
+    let strange = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '/' | '?' | '#' | ',' | '[' | ']' | '@');
     if host.is_empty() || port == 0 || host.contains(strange) {
         return Err(wrong());
     }
@@ -254,8 +270,11 @@ fn parse_server(server: &str) -> Result<String> {
 }
 
 fn parse_duration(key: &str, value: &str) -> Result<Duration> {
-    humantime::parse_duration(value).map_err(|error| {
-        misconfigured(format!("{key}={value:?} is no duration: write 10s or 1500ms")).with_source(error)
+    // Neither the value nor the parser's error, which repeats a part of it.
+    humantime::parse_duration(value).map_err(|_| {
+        misconfigured(format!(
+            "{key} is no duration: write 10s or 1500ms, and a ? in a password as %3F"
+        ))
     })
 }
 
@@ -327,13 +346,62 @@ mod tests {
         let config = ZooKeeperConfig::from_url("zookeeper://me:s3cret@zk").unwrap();
         let shown = format!("{config:?}");
         assert!(shown.contains("\"me\"") && !shown.contains("s3cret"), "{shown}");
-        for wrong in [
+        for url in [
             "zookeeper://me:s3cret%ff@zk",
             "zookeeper://me:s3cret@zk:x",
             "zookeeper://s3cret@zk",
+            "zookeeper://me:123?s3cret@zk",
+            "zookeeper://me:123?s3cret=x@zk",
+            "zookeeper://me:123?session_timeout=s3cret@zk",
+            "zookeeper://me:123?s3cret",
+            "zookeeper://me:123?s3cret=1",
+            "zookeeper://me:123?session_timeout=s3cret",
+            "zookeeper://me:123?session_timeout=1s3cret",
+            "zookeeper://me:123/s3cret@zk",
+            "zookeeper://me:123#s3cret@zk",
+            "zookeeper://me:1@2/s3cret@zk",
+            "zookeeper://me:s3cret/@zk",
+            "zookeeper://me:s3cret",
+            "zookeeper://me:s3cret@",
+            "zookeeper://me:s3cret@@zk:x",
+            "zookeeper://me:1/s3cret/../x",
+            "zookeeper://me:1/s3cret/%ff",
+            "zookeeper://me:12@zk,s3cret]",
+            "zookeeper:me:s3cret@zk",
+            "me:s3cret@zk",
+            "s3cret",
         ] {
-            let error = ZooKeeperConfig::from_url(wrong).unwrap_err();
-            assert!(!format!("{error} {error:?}").contains("s3cret"), "{wrong}");
+            let error = ZooKeeperConfig::from_url(url).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Misconfigured, "{url}");
+            let source = std::error::Error::source(&error);
+            assert!(
+                !format!("{error} {error:?} {source:?}").contains("s3cret"),
+                "{url}: {error:?}"
+            );
         }
+    }
+
+    #[test]
+    fn a_password_that_has_to_be_encoded_is_hinted_at() {
+        let all = "/?#@%:";
+        let encoded = "zookeeper://me:%2F%3F%23%40%25:@zk";
+        assert_eq!(
+            ZooKeeperConfig::from_url(encoded).unwrap().credentials(),
+            Some(&*format!("me:{all}"))
+        );
+        let config = ZooKeeperConfig::new(["zk"]).unwrap();
+        assert_eq!(
+            config.with_credentials("me", all).unwrap().credentials(),
+            Some(&*format!("me:{all}"))
+        );
+        for character in ["/", "?", "#"] {
+            let error = ZooKeeperConfig::from_url(&format!("zookeeper://me:12{character}3@zk")).unwrap_err();
+            for code in ["%2F", "%3F", "%23", "%40"] {
+                assert!(error.to_string().contains(code), "{character}: {error}");
+            }
+        }
+        // The last one ends it.
+        let config = ZooKeeperConfig::from_url("zookeeper://me:12@3@zk").unwrap();
+        assert_eq!(config.credentials(), Some("me:12@3"));
     }
 }

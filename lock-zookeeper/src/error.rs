@@ -78,15 +78,30 @@ pub(crate) fn from_driver(error: Driver) -> Error {
     Error::new(kind, message).with_source(error)
 }
 
-pub(crate) fn session_ended() -> Error {
-    Error::new(ErrorKind::Unavailable, "the ZooKeeper session ended")
+/// An error for the caller of a request that `error` certainly kept from being executed.
+pub(crate) fn refused(error: Driver) -> Error {
+    from_driver(error).not_executed()
 }
 
-pub(crate) fn no_answer(after: Duration) -> Error {
-    Error::new(
-        ErrorKind::Unavailable,
-        format!("ZooKeeper gave no answer within {after:?}"),
-    )
+pub(crate) fn session_ended(why: Option<Error>) -> Error {
+    let error = Error::new(ErrorKind::Unavailable, "the ZooKeeper session ended");
+    caused(error, why)
+}
+
+pub(crate) fn no_answer(after: Duration, why: Option<Error>) -> Error {
+    let message = format!("ZooKeeper gave no answer within {after:?}");
+    caused(Error::new(ErrorKind::Unavailable, message), why)
+}
+
+/// The time of a request was up before anything was known.
+pub(crate) fn given_up(why: Option<Error>) -> Error {
+    let error = Error::new(ErrorKind::Unavailable, "given up before ZooKeeper answered");
+    caused(error, why)
+}
+
+pub(crate) fn runtime_ends() -> Error {
+    let message = "this tokio runtime is shutting down and runs no task that could keep a ZooKeeper session";
+    Error::new(ErrorKind::Unavailable, message).not_executed()
 }
 
 pub(crate) fn unreachable(servers: &[String], after: Duration, cause: Option<Error>) -> Error {
@@ -94,7 +109,10 @@ pub(crate) fn unreachable(servers: &[String], after: Duration, cause: Option<Err
         "no session with ZooKeeper at {} within {after:?}: is it running?",
         servers.join(",")
     );
-    let error = Error::new(ErrorKind::Unavailable, message);
+    caused(Error::new(ErrorKind::Unavailable, message), cause)
+}
+
+fn caused(error: Error, cause: Option<Error>) -> Error {
     match cause {
         Some(cause) => error.with_source(cause),
         None => error,

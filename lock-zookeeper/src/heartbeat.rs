@@ -1,4 +1,4 @@
-//! What a session's acknowledged heartbeats prove about its life at the server. No I/O.
+//! What a session's acknowledged heartbeats prove about its life at the server, and when to send them. No I/O.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -6,7 +6,8 @@ use std::time::Duration;
 use lock_core::backend::Sent;
 use tokio::time::Instant;
 
-/// Heartbeats in a session timeout: so many that a slow way costs little more than its delay.
+/// Heartbeats in a session timeout, while each is answered before half of the time to the next one is over. On a slower
+/// line there are twice as many: the more often they are sent, the slower it may be.
 const PER_TIMEOUT: u32 = 12;
 
 /// Half a tick is not more than this part of a session timeout of three ticks or more.
@@ -29,13 +30,25 @@ impl Beat {
     }
 }
 
+/// Who answers the heartbeats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answerer {
+    /// A member of an ensemble, or a server that did not say what it is.
+    PerhapsFollower,
+    /// A server without an ensemble: it counts every request as a sign of life.
+    Standalone,
+}
+
 /// The record of a session's heartbeats.
 ///
 /// A `sync` that a follower answered proves that the follower was connected to its leader, but does not prolong the
 /// session: the follower's next answer to the leader's ping does, which comes every half tick. So an answer proves
 /// that an *earlier* heartbeat has prolonged it, if half a tick lies between that one's answer and this one's sending;
 /// between both sendings is not enough, since both may have been held up on their way together. A sixth of the
-/// session timeout is half a tick or more where the timeout is three ticks or more; a single server needs none of it.
+/// session timeout is half a tick or more where the timeout is three ticks or more.
+///
+/// A standalone server prolongs the session by itself when the heartbeat arrives, so that an answer counts from its own
+/// sending.
 #[derive(Debug)]
 pub(crate) struct Heartbeats {
     timeout: Duration,
@@ -61,27 +74,28 @@ impl Heartbeats {
         }
     }
 
-    /// The time between two heartbeats.
-    pub(crate) fn interval(&self) -> Duration {
-        self.timeout / PER_TIMEOUT
-    }
-
     /// Records a heartbeat that was answered `now`. True when the base has moved.
-    pub(crate) fn acknowledge(&mut self, beat: Beat, now: Instant) -> bool {
+    pub(crate) fn acknowledge(&mut self, beat: Beat, now: Instant, by: Answerer) -> bool {
         let half_tick = self.timeout / HALF_TICK;
-        let mut moved = false;
+        let before = self.base.at;
+        if by == Answerer::Standalone {
+            self.move_base(beat);
+        }
         while let Some(earlier) = self.answered.pop_front_if(|earlier| earlier.at + half_tick <= beat.at) {
-            if earlier.beat.at > self.base.at {
-                self.base = earlier.beat;
-                moved = true;
-            }
+            self.move_base(earlier.beat);
         }
         // Grants add many of them: an eighth of that is exact enough.
         let newest = self.answered.back();
         if newest.is_none_or(|newest| newest.beat.at + half_tick / 8 <= beat.at) {
             self.answered.push_back(Answered { beat, at: now });
         }
-        moved
+        self.base.at > before
+    }
+
+    fn move_base(&mut self, beat: Beat) {
+        if beat.at > self.base.at {
+            self.base = beat;
+        }
     }
 
     /// From when on the session is known to have lived for a whole timeout.
@@ -93,6 +107,38 @@ impl Heartbeats {
     pub(crate) fn is_fresh(&self, now: Instant) -> bool {
         now < self.base.at + self.timeout * 5 / 6
     }
+}
+
+/// The time between two heartbeats that are answered at once.
+pub(crate) fn interval(timeout: Duration) -> Duration {
+    // Whatever timeout a server grants, nobody asks it all the time.
+    (timeout / PER_TIMEOUT).max(Duration::from_millis(1))
+}
+
+/// When to send the next heartbeat after the one that went out at `sent` and was answered at `answered`, if it was.
+///
+/// Counted from the answer, every heartbeat proves the one before the last: counted from the sending, it would have been
+/// sent too early for that by the time that an answer takes.
+pub(crate) fn next(timeout: Duration, sent: Instant, answered: Option<Instant>) -> Instant {
+    let interval = interval(timeout);
+    match answered {
+        Some(answered) => answered + interval,
+        None => sent + interval / 2,
+    }
+}
+
+/// How long a heartbeat may be unanswered before the connection counts as silent: longer than on a line that is slow,
+/// but keeps holds.
+pub(crate) fn patience(timeout: Duration) -> Duration {
+    timeout / 2
+}
+
+/// How long a connection may bring nothing at all before it is given up.
+///
+/// Longer than the time between two answers when a line that was fast becomes one with a round trip of 0.4 timeouts; and
+/// so short that a new connection to an ensemble is there before the holds are lost.
+pub(crate) fn silence(timeout: Duration) -> Duration {
+    timeout * 11 / 20
 }
 
 #[cfg(test)]
@@ -115,7 +161,7 @@ mod tests {
     /// Sent so many milliseconds after the start, and answered so many later.
     fn acknowledge(heartbeats: &mut Heartbeats, start: Instant, sent: u64, later: u64) -> bool {
         let now = start + Duration::from_millis(sent + later);
-        heartbeats.acknowledge(beat(start, sent), now)
+        heartbeats.acknowledge(beat(start, sent), now, Answerer::PerhapsFollower)
     }
 
     fn heartbeats(start: Instant) -> Heartbeats {
@@ -165,6 +211,55 @@ mod tests {
         assert!(heartbeats.answered.len() <= 9, "{}", heartbeats.answered.len());
         assert!(acknowledge(&mut heartbeats, start, 1200, 0));
         assert!(base(&heartbeats, start) <= 200);
+    }
+
+    #[test]
+    fn an_answer_of_a_standalone_server_proves_itself() {
+        let start = Instant::now();
+        let mut heartbeats = heartbeats(start);
+        let late = start + Duration::from_millis(3500);
+        assert!(heartbeats.acknowledge(beat(start, 1000), late, Answerer::Standalone));
+        assert_eq!(base(&heartbeats, start), 1000);
+        // What it proved stays proven when the next answer may be a follower's, and that one proves nothing yet.
+        assert!(!acknowledge(&mut heartbeats, start, 3000, 1000));
+        assert_eq!(base(&heartbeats, start), 1000);
+    }
+
+    /// How little is left of the belief in a session, in milliseconds, at the worst moment of ten session timeouts: on a
+    /// line whose round trip is none until one timeout has passed, and `round_trip` from then on. Negative when it ends.
+    fn least_left(round_trip: u64, by: Answerer) -> i128 {
+        let start = Instant::now();
+        let mut heartbeats = heartbeats(start);
+        let (mut under_way, mut due) = (VecDeque::new(), start);
+        let (mut last, mut least) = (None, i128::MAX);
+        for millis in 0..10 * TIMEOUT.as_millis() as u64 {
+            let now = start + Duration::from_millis(millis);
+            while let Some((sent, _)) = under_way.pop_front_if(|(_, answered)| *answered <= now) {
+                heartbeats.acknowledge(beat(start, sent), now, by);
+                if Some(sent) == last {
+                    due = next(TIMEOUT, beat(start, sent).at, Some(now));
+                }
+            }
+            if due <= now {
+                let slow = millis >= TIMEOUT.as_millis() as u64;
+                under_way.push_back((millis, now + Duration::from_millis(if slow { round_trip } else { 0 })));
+                last = Some(millis);
+                due = next(TIMEOUT, now, None);
+            }
+            let believed_until = base(&heartbeats, start) + TIMEOUT.as_millis() * 9 / 10;
+            least = least.min(believed_until as i128 - i128::from(millis));
+        }
+        least
+    }
+
+    #[test]
+    fn a_slow_line_keeps_the_session() {
+        let part = |thousandths: u64| TIMEOUT.as_millis() as u64 * thousandths / 1000;
+        assert!(least_left(part(0), Answerer::PerhapsFollower) > 3000);
+        assert!(least_left(part(300), Answerer::PerhapsFollower) > 0);
+        // What is proven of an earlier heartbeat costs two round trips and half a tick.
+        assert!(least_left(part(370), Answerer::PerhapsFollower) < 0);
+        assert!(least_left(part(400), Answerer::Standalone) > 2000);
     }
 
     /// The client stalls, is answered once and then cut off: the answer does not prolong the session by itself.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use lock_core::backend::{Armed, Hold, LostCause, ReleaseOptions, ReleaseOutcome, Renewal};
 use lock_core::{Error, FencingToken, Result};
-use tokio::time::timeout;
+use tokio::time::sleep;
 use zookeeper_client::Error as Driver;
 
 use crate::backend::Shared;
@@ -38,11 +38,11 @@ impl ZooKeeperHold {
     pub(crate) async fn confirm(&self) -> Result<Option<Armed>> {
         let session = &self.held.session;
         let ask = async {
-            if session.connected().await.is_err() {
+            let Ok(connection) = session.connected().await else {
                 return Ok(None);
-            }
-            let sync = session.sync();
-            let node = session.client.get_data(&self.held.path);
+            };
+            let sync = session.sync(&connection);
+            let node = connection.client.get_data(&self.held.path);
             let found = match tokio::join!(sync, node) {
                 (Ok(()), found) => found,
                 (Err(error), _) => Err(error),
@@ -61,9 +61,12 @@ impl ZooKeeperHold {
             }
         };
         let limit = self.shared.config.connect_timeout();
-        timeout(limit, ask)
-            .await
-            .unwrap_or_else(|_| Err(error::no_answer(limit)))
+        tokio::select! {
+            biased;
+            answer = ask => answer,
+            () = self.shared.supervisor.forsaken(session) => Ok(None),
+            () = sleep(limit) => Err(error::no_answer(limit, session.outage())),
+        }
     }
 
     fn named(&self, error: Error) -> Error {
@@ -88,12 +91,14 @@ impl Hold for ZooKeeperHold {
 
     async fn release(&self, _how: ReleaseOptions) -> Result<ReleaseOutcome> {
         self.held.begin_release();
-        let limit = self.shared.config.connect_timeout();
-        match self.claim.outcome(limit).await {
-            Some(Outcome::Released) if self.held.report_release() => Ok(ReleaseOutcome::Released),
-            Some(Outcome::Failed(error)) if self.held.report_release() => Err(self.named(error)),
-            Some(_) => Ok(ReleaseOutcome::AlreadyLost),
-            None => Err(self.named(error::no_answer(limit))),
+        match self.shared.outcome(&self.claim).await {
+            Ok(Outcome::Released) if self.held.report_release() => Ok(ReleaseOutcome::Released),
+            // One that was refused is still there.
+            Ok(Outcome::Failed(error)) if self.held.report_release() || error.is_not_executed() => {
+                Err(self.named(error))
+            }
+            Ok(_) => Ok(ReleaseOutcome::AlreadyLost),
+            Err(error) => Err(self.named(error)),
         }
     }
 }
@@ -106,7 +111,7 @@ impl Drop for ZooKeeperHold {
             if !self.claim.request.is_fixed() {
                 self.held.session.forget(holder);
             }
-            if matches!(*self.claim.stage.borrow(), Stage::Over(_)) {
+            if matches!(self.claim.stage(), Stage::Over(_)) {
                 self.shared.claims.close(holder);
             }
         }

@@ -1,47 +1,48 @@
-//! One ZooKeeper session: its heartbeats, the leases that live by it, and its end.
+//! One ZooKeeper session: the leases that live by it, its connection, and its end.
 
 use std::collections::HashMap;
-use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use lock_core::backend::{Armed, HolderId, Lease, LostCause, Sent};
 use lock_core::{Error, Result};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
-use zookeeper_client::{Client, Error as Driver, SessionState};
+use tokio::time::Instant;
+use zookeeper_client::{Error as Driver, SessionInfo, Stat};
 
+use crate::claim::Delete;
+use crate::connection::Connection;
 use crate::error;
-use crate::heartbeat::{Beat, Heartbeats};
+use crate::heartbeat::{self, Answerer, Beat, Heartbeats};
+use crate::pulse::Pulse;
 
-/// The driver restores its watches after a reconnect in one request of up to 128 KiB of paths; a second one would
-/// carry the same number, and the answer to it ends the connection, again and again until the session expires.
-const WATCHED_BYTES: usize = 120 * 1024;
+mod keep_alive;
 
-/// A session, shared by all that lives by it. The driver closes it when the last one is dropped.
+/// A session, shared by all that lives by it.
 pub(crate) struct Session {
-    pub(crate) client: Client,
+    pub(crate) info: SessionInfo,
     /// The session timeout that the server granted.
     pub(crate) timeout: Duration,
-    /// Where the driver's task runs. Whatever must not outlive the session's answers runs there too.
+    /// Where the driver's tasks run. Whatever must not outlive the session's answers runs there too.
     pub(crate) runtime: Handle,
+    /// Asks whether that runtime is driven.
+    pub(crate) pulse: Arc<Pulse>,
     root: String,
     vital: Mutex<Vital>,
+    /// `None` while there is none, and after the session's end.
+    connection: watch::Sender<Option<Arc<Connection>>>,
     over: watch::Sender<bool>,
     beats: watch::Sender<()>,
-    watched_bytes: AtomicUsize,
+    /// Why the server cannot be asked at the moment, if so.
+    outage: watch::Sender<Option<Error>>,
 }
 
 struct Vital {
     heartbeats: Heartbeats,
     leases: HashMap<HolderId, Lease>,
-    connected: bool,
     over: bool,
 }
 
@@ -51,28 +52,29 @@ pub(crate) struct Over;
 
 impl Session {
     /// A session that was asked for at `connect`.
-    pub(crate) fn new(client: Client, connect: Beat, root: String) -> Self {
-        let timeout = client.session_timeout();
+    pub(crate) fn new(connection: Connection, connect: Beat, root: String, pulse: Arc<Pulse>) -> Self {
+        let timeout = connection.client.session_timeout();
         Self {
-            client,
+            info: connection.client.session().clone(),
             timeout,
             runtime: Handle::current(),
+            pulse,
             root,
             vital: Mutex::new(Vital {
                 heartbeats: Heartbeats::new(connect, Instant::now(), timeout),
                 leases: HashMap::new(),
-                connected: true,
                 over: false,
             }),
+            connection: watch::Sender::new(Some(Arc::new(connection))),
             over: watch::Sender::new(false),
             beats: watch::Sender::new(()),
-            watched_bytes: AtomicUsize::new(0),
+            outage: watch::Sender::new(None),
         }
     }
 
     /// Whether this session owns a node.
-    pub(crate) fn owns(&self, stat: &zookeeper_client::Stat) -> bool {
-        stat.ephemeral_owner == self.client.session_id().0
+    pub(crate) fn owns(&self, stat: &Stat) -> bool {
+        stat.ephemeral_owner == self.info.id().0
     }
 
     /// Counts a lease among those that the heartbeats arm, and arms it: for the session timeout from what the
@@ -80,13 +82,13 @@ impl Session {
     pub(crate) fn admit(&self, holder: HolderId, lease: &Lease, fixed: Option<(Sent, Duration)>) -> Result<Armed> {
         let mut vital = self.vital();
         if vital.over {
-            return Err(error::session_ended());
+            return Err(error::session_ended(None));
         }
         let session = (vital.heartbeats.base().sent, self.timeout);
         lease.carry(session.0, session.1);
         let (sent, ttl) = fixed.unwrap_or(session);
         let armed = lease.arm(sent, ttl)?;
-        if !vital.connected {
+        if self.connection.borrow().is_none() {
             lease.suspect();
         }
         vital.leases.insert(holder, lease.clone());
@@ -98,20 +100,25 @@ impl Session {
         self.vital().leases.remove(&holder);
     }
 
-    /// Waits until requests can be sent. The driver would queue them without bound.
-    pub(crate) async fn connected(&self) -> Result<(), Over> {
-        if self.is_over() {
-            return Err(Over);
-        }
-        let mut states = self.client.state_watcher();
-        if states.state() == SessionState::SyncConnected {
-            return Ok(());
-        }
-        let connected = async { while states.changed().await != SessionState::SyncConnected {} };
+    /// Waits for a connection to send requests over.
+    pub(crate) async fn connected(&self) -> Result<Arc<Connection>, Over> {
+        let mut connection = self.connection.subscribe();
         tokio::select! {
-            () = connected => Ok(()),
+            biased;
             () = self.over() => Err(Over),
+            // The sender lives as long as `self`.
+            found = connection.wait_for(Option::is_some) => found.ok().and_then(|found| found.clone()).ok_or(Over),
         }
+    }
+
+    /// Why the server cannot be asked at the moment: its connection has ended, or brings no answers.
+    pub(crate) fn outage(&self) -> Option<Error> {
+        self.outage.borrow().clone()
+    }
+
+    /// The same, as it changes.
+    pub(crate) fn outages(&self) -> watch::Receiver<Option<Error>> {
+        self.outage.subscribe()
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -148,57 +155,37 @@ impl Session {
         }
     }
 
-    /// Sends a `sync`, at once, whose answer counts as a heartbeat. What is read on this session after it is not
+    /// Sends a `sync`, at once, whose answer counts as a heartbeat. What is read over this connection after it is not
     /// older than what the leader had.
-    pub(crate) fn sync(&self) -> impl Future<Output = Result<(), Driver>> + Send + '_ {
+    pub(crate) fn sync<'a>(
+        &'a self,
+        connection: &'a Connection,
+    ) -> impl Future<Output = Result<(), Driver>> + Send + use<'a> {
         let beat = Beat::now();
-        let sync = self.client.sync(&self.root);
+        let sync = connection.client.sync(&self.root);
         async move {
             sync.await?;
-            self.acknowledge(beat);
+            self.acknowledge(beat, Answerer::PerhapsFollower);
             Ok(())
         }
     }
 
-    /// Room for one more watch on a path of so many bytes, if there is.
-    pub(crate) fn reserve_watch(self: &Arc<Self>, bytes: usize) -> Option<WatchRoom> {
-        self.reserve(bytes, WATCHED_BYTES)
-    }
-
-    /// The same for a node of our own: half of the room is for waiters, who need it more.
-    pub(crate) fn reserve_own_watch(self: &Arc<Self>, bytes: usize) -> Option<WatchRoom> {
-        self.reserve(bytes, WATCHED_BYTES / 2)
-    }
-
-    fn reserve(self: &Arc<Self>, bytes: usize, limit: usize) -> Option<WatchRoom> {
-        let add = |used: usize| Some(used + bytes).filter(|used| *used <= limit);
-        let reserved = self
-            .watched_bytes
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
-        reserved.ok().map(|_| WatchRoom(self.clone(), bytes))
+    /// Deletes a node: at once where there is a connection, so that whatever this process sends afterwards comes after
+    /// it.
+    pub(crate) fn delete(self: &Arc<Self>, path: &str) -> Delete {
+        if let Some(connection) = &*self.connection.borrow() {
+            return Box::pin(connection.client.delete(path, None));
+        }
+        let (session, path) = (self.clone(), path.to_owned());
+        Box::pin(async move {
+            let connection = session.connected().await.map_err(|Over| Driver::SessionExpired)?;
+            connection.client.delete(&path, None).await
+        })
     }
 
     /// The time between two heartbeats.
     pub(crate) fn interval(&self) -> Duration {
-        self.vital().heartbeats.interval()
-    }
-
-    /// Sends heartbeats, arms and suspects leases, until the session has ended; says how.
-    pub(crate) async fn keep_alive(&self) -> SessionState {
-        let mut states = self.client.state_watcher();
-        let mut state = states.state();
-        loop {
-            if state.is_terminated() {
-                return state;
-            }
-            let connected = state == SessionState::SyncConnected;
-            self.vital().connected = connected;
-            state = tokio::select! {
-                state = states.changed() => state,
-                never = self.beat(), if connected => match never {},
-            };
-            self.suspect();
-        }
+        heartbeat::interval(self.timeout)
     }
 
     /// The session has ended, or nobody keeps it any more.
@@ -210,34 +197,19 @@ impl Session {
         }
         drop(vital);
         self.over.send_replace(true);
+        self.connection.send_replace(None);
     }
 
-    /// Sends them at their times, whether the last ones are answered or not: a slow way takes nothing from a lease but
-    /// its delay.
-    async fn beat(&self) -> Infallible {
-        let mut unanswered = FuturesUnordered::new();
-        let mut next = Instant::now();
-        loop {
-            tokio::select! {
-                () = sleep_until(next) => {
-                    if unanswered.len() >= 4 {
-                        self.suspect();
-                    }
-                    next = Instant::now() + self.interval();
-                    unanswered.push(self.sync());
-                }
-                Some(answer) = unanswered.next() => {
-                    if answer.is_err() {
-                        self.suspect();
-                    }
-                }
-            }
+    /// Ends its connection, and whatever was not sent yet with it.
+    pub(crate) fn cut(&self) {
+        if let Some(connection) = self.connection.send_replace(None) {
+            connection.cut();
         }
     }
 
-    fn acknowledge(&self, beat: Beat) {
+    fn acknowledge(&self, beat: Beat, by: Answerer) {
         let mut vital = self.vital();
-        if vital.over || !vital.heartbeats.acknowledge(beat, Instant::now()) {
+        if vital.over || !vital.heartbeats.acknowledge(beat, Instant::now(), by) {
             return;
         }
         let base = vital.heartbeats.base();
@@ -265,25 +237,15 @@ impl Session {
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Session")
-            .field("id", &self.client.session_id())
+            .field("id", &self.info.id())
             .field("timeout", &self.timeout)
             .field("over", &self.is_over())
             .finish_non_exhaustive()
     }
 }
 
-/// A watch's share of what the driver can restore.
-#[derive(Debug)]
-pub(crate) struct WatchRoom(Arc<Session>, usize);
-
-impl Drop for WatchRoom {
-    fn drop(&mut self) {
-        self.0.watched_bytes.fetch_sub(self.1, Ordering::Relaxed);
-    }
-}
-
 impl From<Over> for Error {
     fn from(Over: Over) -> Self {
-        error::session_ended()
+        error::session_ended(None)
     }
 }

@@ -1,37 +1,50 @@
 //! Keeps a session: makes a new one when one has ended, for as long as the backend lives.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBuilder};
 use futures_util::future::join_all;
 use lock_core::{Error, ErrorKind, Result};
-use tokio::sync::{oneshot, watch};
-use tokio::time::{sleep, timeout};
-use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error as Driver, SessionState};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, timeout};
+use zookeeper_client::SessionInfo;
 
+use self::connect::{close, connect};
 use crate::config::ZooKeeperConfig;
 use crate::error;
-use crate::heartbeat::Beat;
-use crate::probe::probe;
+use crate::panics;
+use crate::pulse::Pulse;
 use crate::session::Session;
+use crate::wanted::{self, LONGEST, SHORTEST, Wanted};
 
-/// How long the driver may take to connect before we look what answers.
-const PROBE_AFTER: Duration = Duration::from_millis(300);
+pub(crate) mod connect;
 
-/// Gives out the session, and starts the task that keeps it: at first use, after an error that ended it, and when
-/// its runtime has gone.
+/// Gives out the session, and starts the task that keeps it: at first use, some time after it failed, and when its
+/// runtime has ended or nobody drives it.
 #[derive(Debug)]
 pub(crate) struct Supervisor {
     config: Arc<ZooKeeperConfig>,
-    task: Mutex<Option<Task>>,
+    state: Mutex<State>,
 }
 
+#[derive(Debug, Default)]
+struct State {
+    task: Option<Arc<Task>>,
+    /// How many tasks in a row have failed.
+    failures: u32,
+    /// Sessions whose runtime has gone, for the next task to close.
+    left: Vec<SessionInfo>,
+}
+
+/// What the task that keeps a session and those who ask for one share.
 #[derive(Debug)]
 struct Task {
-    news: watch::Receiver<News>,
-    /// Dropping it ends the task, and with it the session unless holds still live by it.
-    _stop: oneshot::Sender<()>,
+    news: watch::Sender<News>,
+    wanted: Wanted,
+    pulse: Arc<Pulse>,
+    stop: Notify,
+    had_session: AtomicBool,
 }
 
 #[derive(Clone, Debug)]
@@ -39,64 +52,196 @@ enum News {
     /// Not yet, for this reason.
     Connecting(Option<Error>),
     Up(Arc<Session>),
-    /// It makes no sense to go on. The task has ended.
+    /// It makes no sense to go on. The task ended then.
+    Failed(Error, Instant),
+    /// The task's runtime has dropped it, and this session stays behind.
+    Gone(Option<SessionInfo>),
+}
+
+/// What becomes of a request for a session.
+enum Found {
+    Session(Arc<Session>),
     Failed(Error),
+    Gone,
+    /// Nobody drives the task's runtime.
+    Undriven,
 }
 
 impl Supervisor {
     pub(crate) fn new(config: Arc<ZooKeeperConfig>) -> Self {
         Self {
             config,
-            task: Mutex::new(None),
+            state: Mutex::default(),
         }
     }
 
     /// A connected session, within the connect timeout.
+    ///
+    /// # Errors
+    /// Nothing was sent.
     pub(crate) async fn session(&self) -> Result<Arc<Session>> {
         let limit = self.config.connect_timeout();
-        let mut cause = None;
-        let found = timeout(limit, self.wait_for_session(&mut cause)).await;
-        found.unwrap_or_else(|_| Err(error::unreachable(self.config.servers(), limit, cause)))
+        let found = timeout(limit, self.wait_for_session()).await;
+        found.unwrap_or_else(|_| Err(error::unreachable(self.config.servers(), limit, self.why())))
     }
 
-    async fn wait_for_session(&self, cause: &mut Option<Error>) -> Result<Arc<Session>> {
-        let mut news = self.news();
+    async fn wait_for_session(&self) -> Result<Arc<Session>> {
+        loop {
+            let (task, is_new) = self.task()?;
+            match task.session().await {
+                Found::Session(session) => return Ok(session),
+                Found::Failed(error) => return Err(error),
+                // The caller's own runtime is about to end: another task would fare no better.
+                Found::Gone if is_new => return Err(error::runtime_ends()),
+                Found::Gone => {}
+                Found::Undriven => self.give_up(&task),
+            }
+        }
+    }
+
+    /// Why there is no session to send requests over, where that is known.
+    pub(crate) fn why(&self) -> Option<Error> {
+        let task = self.state().task.clone()?;
+        let news = task.news.borrow();
+        match &*news {
+            News::Connecting(why) => why.clone(),
+            News::Up(session) => session.outage(),
+            News::Failed(error, _) => Some(error.clone()),
+            News::Gone(_) => None,
+        }
+    }
+
+    /// Returns when nobody works for this session any more: it has ended, and whoever could has noticed; or its runtime
+    /// is not driven, and it is given up.
+    pub(crate) async fn forsaken(&self, session: &Session) {
+        tokio::select! {
+            () = session.over() => {}
+            () = session.pulse.stopped() => {
+                let task = self.state().task.clone();
+                if let Some(task) = task.filter(|task| Arc::ptr_eq(&task.pulse, &session.pulse)) {
+                    self.give_up(&task);
+                }
+                return;
+            }
+        }
+        session.pulse.stopped().await;
+    }
+
+    /// The task that runs, or a new one on the caller's runtime; and whether it is a new one.
+    fn task(&self) -> Result<(Arc<Task>, bool)> {
+        let mut state = self.state();
+        if let Some(task) = state.task.take() {
+            let news = task.news.borrow().clone();
+            match news {
+                News::Connecting(_) | News::Up(_) => {
+                    state.task = Some(task.clone());
+                    return Ok((task, false));
+                }
+                News::Failed(error, at) => {
+                    let earlier = if task.had_session.load(Ordering::SeqCst) {
+                        0
+                    } else {
+                        state.failures
+                    };
+                    if at.elapsed() < rest_after(earlier) {
+                        state.task = Some(task);
+                        return Err(error);
+                    }
+                    state.failures = earlier.saturating_add(1);
+                }
+                News::Gone(session) => state.left.extend(session),
+            }
+        }
+        let task = Arc::new(Task {
+            news: watch::Sender::new(News::Connecting(None)),
+            wanted: Wanted::default(),
+            pulse: Arc::new(Pulse::new()),
+            stop: Notify::new(),
+            had_session: AtomicBool::new(false),
+        });
+        state.task = Some(task.clone());
+        let left = std::mem::take(&mut state.left);
+        // Where the runtime refuses it, it is dropped at once.
+        tokio::spawn(supervise(self.config.clone(), Tenure(task.clone()), left));
+        Ok((task, true))
+    }
+
+    /// Ends a task, and with it its session: the next request starts another one.
+    fn give_up(&self, task: &Arc<Task>) {
+        let mut state = self.state();
+        if let Some(task) = state.task.take_if(|current| Arc::ptr_eq(current, task)) {
+            task.stop.notify_one();
+            if let News::Up(session) = &*task.news.borrow() {
+                session.cut();
+                session.end();
+                state.left.push(session.info.clone());
+            }
+        }
+    }
+
+    /// Every critical section leaves its data whole.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        if let Some(task) = self.state().task.take() {
+            task.stop.notify_one();
+        }
+    }
+}
+
+impl Task {
+    async fn session(&self) -> Found {
+        let _waiting = self.wanted.wait();
+        // Asked first: the session of a runtime that stands still looks as good as any.
+        if !self.pulse.is_there().await {
+            return Found::Undriven;
+        }
+        tokio::select! {
+            biased;
+            found = self.wait_for_session() => found,
+            () = self.pulse.stopped() => Found::Undriven,
+        }
+    }
+
+    async fn wait_for_session(&self) -> Found {
+        let mut news = self.news.subscribe();
         loop {
             let latest = news.borrow_and_update().clone();
             match latest {
-                News::Up(session) if session.connected().await.is_ok() => return Ok(session),
-                News::Up(_) => {}
-                News::Connecting(latest) => *cause = latest.or(cause.take()),
-                News::Failed(error) => return Err(error),
+                News::Up(session) if session.connected().await.is_ok() => return Found::Session(session),
+                News::Up(_) | News::Connecting(_) => {}
+                News::Failed(error, _) => return Found::Failed(error),
+                News::Gone(_) => return Found::Gone,
             }
-            if news.changed().await.is_err() && !matches!(*news.borrow(), News::Failed(_)) {
-                news = self.news();
-            }
+            // The sender lives as long as `self`.
+            let _ = news.changed().await;
         }
     }
 
-    fn news(&self) -> watch::Receiver<News> {
-        let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(task) = &*task
-            && task.news.has_changed().is_ok()
-        {
-            return task.news.clone();
-        }
-        let (publish, news) = watch::channel(News::Connecting(None));
-        let (stop, stopped) = oneshot::channel();
-        let config = self.config.clone();
-        tokio::spawn(async move {
-            tokio::select! {
-                () = supervise(&config, publish) => {}
-                // Errs when the backend has gone: that is the signal.
-                _ = stopped => {}
-            }
+    fn publish(&self, news: News) {
+        self.news.send_replace(news);
+    }
+}
+
+/// The time for which a task keeps the session; says when it is over, also when its runtime drops the task.
+struct Tenure(Arc<Task>);
+
+impl Drop for Tenure {
+    fn drop(&mut self) {
+        self.0.news.send_modify(|news| {
+            let session = match news {
+                News::Failed(..) => return,
+                News::Up(session) => Some(session.info.clone()),
+                News::Connecting(_) | News::Gone(_) => None,
+            };
+            *news = News::Gone(session);
         });
-        *task = Some(Task {
-            news: news.clone(),
-            _stop: stop,
-        });
-        news
+        // Nobody need wait for an answer any more.
+        self.0.pulse.answer_now();
     }
 }
 
@@ -109,110 +254,64 @@ impl Drop for Keep {
     }
 }
 
-async fn supervise(config: &ZooKeeperConfig, publish: watch::Sender<News>) {
-    let patience = ExponentialBuilder::default()
-        .with_min_delay(Duration::from_millis(50))
-        .with_max_delay(Duration::from_secs(2))
-        .with_jitter()
-        .without_max_times();
-    let mut delays = patience.build();
+async fn supervise(config: Arc<ZooKeeperConfig>, tenure: Tenure, left: Vec<SessionInfo>) {
+    let task = &tenure.0;
+    let closing = async {
+        join_all(left.into_iter().map(|session| close(&config, session))).await;
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        biased;
+        () = task.stop.notified() => {}
+        error = panics::caught(keep_sessions(&config, task)) => {
+            let error = error.unwrap_or_else(|panic| panic);
+            task.publish(News::Failed(error, Instant::now()));
+        }
+        never = task.pulse.answer() => match never {},
+        () = closing => {}
+    }
+}
+
+/// Keeps a session, one after the other, until an error that no trying mends.
+async fn keep_sessions(config: &ZooKeeperConfig, task: &Task) -> Error {
+    let mut rests = wanted::rests(LONGEST);
     loop {
-        let error = match attempt(config).await {
+        let began = Instant::now();
+        let say_why = |why| task.publish(News::Connecting(Some(why)));
+        let error = match connect(config, &task.pulse, say_why).await {
             Ok(session) => {
                 let keep = Keep(Arc::new(session));
-                publish.send_replace(News::Up(keep.0.clone()));
-                let end = keep.0.keep_alive().await;
-                drop(keep);
-                delays = patience.build();
-                match end {
-                    SessionState::AuthFailed => error::from_driver(Driver::AuthFailed),
-                    _ => error::session_ended(),
-                }
+                task.had_session.store(true, Ordering::SeqCst);
+                task.publish(News::Up(keep.0.clone()));
+                rests = wanted::rests(LONGEST);
+                error::from_driver(keep.0.keep_alive(config, &task.wanted).await)
             }
             Err(error) => error,
         };
         if error.kind() != ErrorKind::Unavailable {
-            publish.send_replace(News::Failed(error));
-            return;
+            return error;
         }
-        publish.send_replace(News::Connecting(Some(error)));
-        // It never ends, having no limit.
-        sleep(delays.next().unwrap_or(Duration::from_secs(2))).await;
+        task.publish(News::Connecting(Some(error)));
+        task.wanted.rest(began, rests.next().unwrap_or(LONGEST)).await;
     }
 }
 
-/// One attempt at a session on which the root path is there and ours.
-async fn attempt(config: &ZooKeeperConfig) -> Result<Session> {
-    let mut connector = Client::connector()
-        .with_session_timeout(config.session_timeout())
-        .with_fail_eagerly();
-    if let Some(credentials) = config.credentials() {
-        connector = connector.with_auth("digest", credentials.as_bytes());
-    }
-    let servers = config.servers().join(",");
-    let beat = Beat::now();
-    let connecting = connector.connect(&servers);
-    tokio::pin!(connecting);
-    let mut cause = None;
-    let connected = tokio::select! {
-        connected = &mut connecting => connected,
-        found = async { sleep(PROBE_AFTER).await; diagnose(config).await } => match found {
-            Some(error) if error.kind() != ErrorKind::Unavailable => return Err(error),
-            found => {
-                cause = found;
-                connecting.await
-            }
-        },
-    };
-    let client = match connected {
-        Ok(client) => client,
-        Err(Driver::AuthFailed) => return Err(error::from_driver(Driver::AuthFailed)),
-        Err(error) => {
-            let cause = match cause {
-                None => diagnose(config).await,
-                found => found,
-            };
-            let silent = || Error::new(ErrorKind::Unavailable, "ZooKeeper gave no session").with_source(error);
-            return Err(cause.unwrap_or_else(silent));
-        }
-    };
-    ensure_root(&client, config).await?;
-    Ok(Session::new(client, beat, config.root().to_owned()))
+/// How long a failed task is not followed by another one.
+fn rest_after(earlier_failures: u32) -> Duration {
+    // Doubled six times, it is the longest.
+    (SHORTEST * 2_u32.pow(earlier_failures.min(6))).min(LONGEST)
 }
 
-/// What the servers' addresses say: the worst of it.
-async fn diagnose(config: &ZooKeeperConfig) -> Option<Error> {
-    let found = join_all(config.servers().iter().map(|server| probe(server))).await;
-    let mut found: Vec<_> = found.into_iter().flatten().collect();
-    let worst = found.iter().position(|error| error.kind() != ErrorKind::Unavailable);
-    match worst {
-        Some(worst) => Some(found.swap_remove(worst)),
-        None => found.pop(),
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Makes the root path, unless it is there, and checks that we may use it.
-pub(crate) async fn ensure_root(client: &Client, config: &ZooKeeperConfig) -> Result<()> {
-    loop {
-        match client.get_data(config.root()).await {
-            Ok(_) => return Ok(()),
-            Err(Driver::NoNode) => {}
-            Err(error) => return Err(error::from_driver(error)),
-        }
-        let options = create_options(config, CreateMode::Persistent);
-        match client.mkdir(config.root(), &options).await {
-            // Or it was removed again at the same time.
-            Ok(()) | Err(Driver::NoNode) => {}
-            Err(error) => return Err(error::from_driver(error)),
-        }
+    #[test]
+    fn failures_in_a_row_are_tried_again_ever_later() {
+        assert_eq!(rest_after(0), SHORTEST);
+        assert_eq!(rest_after(1), 2 * SHORTEST);
+        assert!(rest_after(5) < LONGEST);
+        assert_eq!(rest_after(6), LONGEST);
+        assert_eq!(rest_after(u32::MAX), LONGEST);
     }
-}
-
-/// With the access that the configuration asks for.
-pub(crate) fn create_options(config: &ZooKeeperConfig, mode: CreateMode) -> CreateOptions<'static> {
-    let acls = match config.credentials() {
-        Some(_) => Acls::creator_all(),
-        None => Acls::anyone_all(),
-    };
-    mode.with_acls(acls)
 }

@@ -7,14 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::Error;
-use lock_core::backend::Busy;
+use lock_core::backend::{Busy, LostCause};
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 use zookeeper_client::Error as Driver;
 
-use crate::claim::{Claim, Claims, Delete, Outcome, Stage};
+use crate::claim::{Claim, Claims, Delete, Held, Outcome, Stage, TaskNumber};
 use crate::config::ZooKeeperConfig;
 use crate::error::{self, Fate};
+use crate::panics;
 use crate::queue;
 use crate::session::{Over, Session};
 
@@ -26,6 +27,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 pub(crate) struct Worker {
     claim: Arc<Claim>,
+    number: TaskNumber,
     session: Arc<Session>,
     config: Arc<ZooKeeperConfig>,
     /// What precedes the sequence in our node's name.
@@ -58,28 +60,24 @@ type Step<T> = Result<T, Stop>;
 
 /// Starts the task, unless one works on this claim already.
 pub(crate) fn start(claims: &Arc<Claims>, claim: &Arc<Claim>, session: &Arc<Session>, config: &Arc<ZooKeeperConfig>) {
-    if !claim.begin() {
+    let Some(number) = claim.begin(session) else {
         return;
-    }
-    let (release, releases) = mpsc::unbounded_channel();
-    let worker = Worker {
-        claim: claim.clone(),
-        session: session.clone(),
-        config: config.clone(),
-        prefix: queue::prefix(claim.holder()),
-        node: None,
-        directory_missing: false,
-        undo: claim.undo.subscribe(),
-        release,
-        releases,
     };
+    let worker = Worker::new(claim, number, session, config);
     let mut end = End {
         claims: claims.clone(),
         claim: claim.clone(),
+        number,
         outcome: Outcome::SessionEnded,
+        session: session.clone(),
+        config: config.clone(),
     };
+    // Where the runtime refuses it, it is dropped at once.
     session.runtime.spawn(async move {
-        let outcome = worker.run().await;
+        let outcome = match panics::caught(worker.run()).await {
+            Ok(outcome) => outcome,
+            Err(panic) => end.clean_up(panic).await,
+        };
         end.note(outcome);
     });
 }
@@ -88,20 +86,36 @@ pub(crate) fn start(claims: &Arc<Claims>, claim: &Arc<Claim>, session: &Arc<Sess
 struct End {
     claims: Arc<Claims>,
     claim: Arc<Claim>,
+    number: TaskNumber,
     outcome: Outcome,
+    session: Arc<Session>,
+    config: Arc<ZooKeeperConfig>,
 }
 
 impl End {
     fn note(&mut self, outcome: Outcome) {
         self.outcome = outcome;
     }
+
+    /// After a panic: leaves nothing behind that nobody looks after.
+    async fn clean_up(&self, panic: Error) -> Outcome {
+        self.session.forget(self.claim.holder());
+        self.claim.request.lease().lose(LostCause::NotHeld);
+        let mut worker = Worker::new(&self.claim, self.number, &self.session, &self.config);
+        // Should that panic as well, the session's end does it.
+        let _ = panics::caught(worker.leave()).await;
+        Outcome::Failed(panic)
+    }
 }
 
 impl Drop for End {
     fn drop(&mut self) {
         let holder = self.claim.holder();
-        let was_held = matches!(*self.claim.stage.borrow(), Stage::Held(_));
-        self.claim.stage.send_replace(Stage::Over(self.outcome.clone()));
+        let was_held = matches!(self.claim.stage(), Stage::Held(_));
+        if !self.claim.advance(self.number, Stage::Over(self.outcome.clone())) {
+            // Another task has taken over.
+            return;
+        }
         match self.outcome {
             Outcome::Undone | Outcome::Released | Outcome::NotOurs => self.claims.retire(holder),
             // What is left of it ends with its session.
@@ -114,8 +128,24 @@ impl Drop for End {
 }
 
 impl Worker {
+    fn new(claim: &Arc<Claim>, number: TaskNumber, session: &Arc<Session>, config: &Arc<ZooKeeperConfig>) -> Self {
+        let (release, releases) = mpsc::unbounded_channel();
+        Self {
+            claim: claim.clone(),
+            number,
+            session: session.clone(),
+            config: config.clone(),
+            prefix: queue::prefix(claim.holder()),
+            node: None,
+            directory_missing: false,
+            undo: claim.undo.subscribe(),
+            release,
+            releases,
+        }
+    }
+
     async fn run(mut self) -> Outcome {
-        let stop = match self.enter().await {
+        let stop = match self.queue().await {
             Ok(held) => return self.keep(held).await,
             Err(stop) => stop,
         };
@@ -125,14 +155,33 @@ impl Worker {
         }
     }
 
+    /// Queues until the grant, and reports meanwhile when the server cannot be asked.
+    async fn queue(&mut self) -> Step<Arc<Held>> {
+        let (session, request) = (self.session.clone(), self.claim.request.clone());
+        let reporting = async {
+            let mut outages = session.outages();
+            loop {
+                let outage = outages.borrow_and_update().clone();
+                outage.into_iter().for_each(|why| request.note_unreachable(why));
+                if outages.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            }
+        };
+        tokio::select! {
+            entered = self.enter() => entered,
+            never = reporting => never,
+        }
+    }
+
     /// Deletes our node, until it is known to be gone.
     async fn leave(&mut self) -> Step<()> {
         if self.node.is_none() && self.claim.has_residue() {
             self.find().await?;
         }
         while let Some(node) = &self.node {
-            self.session.connected().await?;
-            match self.session.client.delete(&node.path, None).await {
+            let connection = self.session.connected().await?;
+            match connection.client.delete(&node.path, None).await {
                 Ok(()) | Err(Driver::NoNode) => self.forget_node(),
                 Err(error) => self.bear(error).await?,
             }
@@ -148,9 +197,10 @@ impl Worker {
     /// behind whatever the leader has accepted.
     async fn find(&mut self) -> Step<()> {
         'again: loop {
-            self.session.connected().await?;
-            let sync = self.session.sync();
-            let list = self.session.client.list_children(&self.claim.directory);
+            let connection = self.session.connected().await?;
+            let client = &connection.client;
+            let sync = self.session.sync(&connection);
+            let list = client.list_children(&self.claim.directory);
             let children = match tokio::join!(sync, list) {
                 (Ok(()), Ok(children)) => children,
                 (Ok(()), Err(Driver::NoNode)) => Vec::new(),
@@ -162,7 +212,7 @@ impl Worker {
             self.node = None;
             for name in children.into_iter().filter(|child| child.starts_with(&self.prefix)) {
                 let path = format!("{}/{name}", self.claim.directory);
-                let done = match self.session.client.get_data(&path).await {
+                let done = match client.get_data(&path).await {
                     Ok((data, stat)) if self.session.owns(&stat) && self.node.is_none() => {
                         let czxid = stat.czxid;
                         self.node = Some(Node {
@@ -173,7 +223,7 @@ impl Worker {
                         });
                         Ok(())
                     }
-                    Ok(_) => self.session.client.delete(&path, None).await,
+                    Ok(_) => client.delete(&path, None).await,
                     Err(error) => Err(error),
                 };
                 match done {
@@ -184,26 +234,30 @@ impl Worker {
                     }
                 }
             }
-            self.claim.set_residue(self.node.is_some());
+            self.set_residue(self.node.is_some());
             return Ok(());
         }
     }
 
-    /// After a request failed without a known outcome: waits until it makes sense to go on.
+    /// After a request failed without a known outcome: waits before it is repeated.
     async fn bear(&self, error: Driver) -> Step<()> {
         match error::fate(&error) {
             Fate::Refused => Err(Stop::Failed(error::from_driver(error))),
             Fate::SessionEnded => Err(Stop::Over),
             Fate::Unknown => {
                 sleep(PAUSE).await;
-                Ok(self.session.connected().await?)
+                Ok(())
             }
         }
     }
 
+    fn set_residue(&self, residue: bool) {
+        self.claim.set_residue(self.number, residue);
+    }
+
     fn forget_node(&mut self) {
         self.node = None;
-        self.claim.set_residue(false);
+        self.set_residue(false);
     }
 }
 

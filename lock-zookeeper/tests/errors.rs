@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use common::*;
-use lock_core::backend::{DistributedLock, RequestOptions, Terms, Wait};
+use lock_core::backend::{DistributedLock, ReleaseOptions, RequestOptions, Terms, Wait};
 use lock_core::{Error, ErrorKind};
 use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
 use testbed::{Redis, ZooKeeper};
@@ -192,4 +192,43 @@ async fn a_request_given_up_before_the_server_was_reached_ends_soon() {
     let error = backend.acquire(&request).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(started.elapsed() < GENEROUS);
+}
+
+/// Somebody has taken the permission away meanwhile.
+#[tokio::test]
+async fn a_release_that_is_refused_was_not_executed_however_often_it_is_asked() {
+    let (server, root) = (shared_server().await, fresh_root());
+    let (backend, client) = (backend(server, &root), observer(server).await);
+    let (hold, ..) = hold(&backend, "a").await;
+    let directory = format!("{root}/a");
+    let nobody_deletes = zookeeper_client::Acl::new(
+        zookeeper_client::Permission::READ | zookeeper_client::Permission::ADMIN,
+        zookeeper_client::AuthId::anyone(),
+    );
+    client.set_acl(&directory, &[nobody_deletes], None).await.unwrap();
+    for _ in 0..2 {
+        let error = within(hold.release(ReleaseOptions::default())).await.unwrap_err();
+        assert_eq!(
+            (error.kind(), error.is_not_executed()),
+            (ErrorKind::Denied, true),
+            "{error}"
+        );
+    }
+    assert_eq!(client.list_children(&directory).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn an_acquire_that_is_refused_was_not_executed() {
+    let (server, root) = (shared_server().await, fresh_root());
+    let (backend, client) = (backend(server, &root), observer(server).await);
+    backend.connect().await.unwrap();
+    let read_only = zookeeper_client::Acl::new(zookeeper_client::Permission::READ, zookeeper_client::AuthId::anyone());
+    client.set_acl(&root, &[read_only], None).await.unwrap();
+    let (request, _control) = waiting("a");
+    let error = within(backend.acquire(&request)).await.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.is_not_executed()),
+        (ErrorKind::Denied, true),
+        "{error}"
+    );
 }

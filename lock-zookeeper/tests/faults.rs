@@ -1,4 +1,4 @@
-//! Servers that go away, sessions that expire, runtimes that end, bytes that come late.
+//! Servers that go away, sessions that expire, bytes that come late.
 
 mod common;
 
@@ -6,13 +6,14 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
+use common::line::Line;
 use common::*;
 use lock_core::backend::{DistributedLock, Lease, ReleaseOptions, ReleaseOutcome, RequestOptions, Terms};
 use lock_core::{Ended, ErrorKind, HoldState, LostCause};
 use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
-use tokio::runtime::Runtime;
 use tokio::time::{Instant, sleep};
 
 /// A session timeout that outlasts a restart of the server on a busy machine.
@@ -93,15 +94,7 @@ async fn a_server_that_is_silent_for_too_long_ends_the_hold_by_our_clock() {
     server.resume().unwrap();
     // Whether the session has outlived it or not: the name is free again, and the hold stays lost.
     let (again, _control) = waiting("a");
-    let next = within(async {
-        loop {
-            match backend.acquire(&again).await {
-                Err(error) if error.is_retryable() => {}
-                attempt => return granted(attempt),
-            }
-        }
-    })
-    .await;
+    let next = acquire(&backend, &again).await;
     assert!(next.token() > hold.token());
     assert!(matches!(request.lease().state(), HoldState::Lost(_)));
     within(backend.abandon(&other)).await.unwrap();
@@ -131,37 +124,54 @@ async fn a_fixed_lease_does_not_outlive_its_session() {
 /// Waiters are told of a session's end, and asking again gets them a new place on a new session.
 #[tokio::test]
 async fn an_expired_session_is_replaced() {
-    let server = own_server().await;
-    let backend = backend(&server, "/test");
+    let (server, root) = (shared_server().await, fresh_root());
+    let line = Line::to(server.address());
+    let config = ZooKeeperConfig::new([&line.address]).unwrap().with_root(&root).unwrap();
+    let backend = ZooKeeperBackend::new(config.with_session_timeout(SESSION).unwrap());
     let (_hold, first, _control) = hold(&backend, "a").await;
     let (request, _control) = waiting("a");
     let waiting = tokio::spawn({
         let (backend, request) = (backend.clone(), request.clone());
         async move { backend.acquire(&request).await }
     });
-    let client = observer(&server).await;
-    let before = children_until(&client, "/test/a", |children| children.len() == 2).await;
-    server.kill().unwrap();
-    // The driver gives the session up after 7/5 of its timeout.
+    let client = observer(server).await;
+    let directory = format!("{root}/a");
+    let before = children_until(&client, &directory, |children| children.len() == 2).await;
+    line.cut();
+    children_until(&client, &directory, <[String]>::is_empty).await;
+    assert!(matches!(first.lease().state(), HoldState::Lost(_)));
+    line.heal();
     let error = within(waiting).await.unwrap().unwrap_err();
     assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Unavailable, true));
-    assert!(matches!(first.lease().state(), HoldState::Lost(_)));
-    server.restart().await.unwrap();
-    let attempt = within(async {
-        loop {
-            match backend.acquire(&request).await {
-                Err(error) if error.is_retryable() => {}
-                attempt => return attempt,
-            }
-        }
-    });
-    // Its own node of the old session is in nobody's way, and the old hold ends with that session.
-    let hold = granted(attempt.await);
-    let client = observer(&server).await;
-    let after = client.list_children("/test/a").await.unwrap();
+    let hold = acquire(&backend, &request).await;
+    let after = client.list_children(&directory).await.unwrap();
     assert_eq!(after.len(), 1, "{after:?}");
     assert!(!before.contains(&after[0]));
     hold.release(ReleaseOptions::default()).await.unwrap();
+}
+
+/// It counts its sessions anew: whoever waited keeps its place.
+#[tokio::test]
+async fn a_place_survives_a_server_that_was_away_for_longer_than_the_session_timeout() {
+    let server = own_server().await;
+    let (holder, backend) = (backend(&server, "/test"), backend(&server, "/test"));
+    let (_hold, first, _control) = hold(&holder, "a").await;
+    let (request, _control) = waiting("a");
+    let waiting = tokio::spawn({
+        let (backend, request) = (backend.clone(), request.clone());
+        async move { acquire(&backend, &request).await }
+    });
+    let client = observer(&server).await;
+    let before = children_until(&client, "/test/a", |children| children.len() == 2).await;
+    server.kill().unwrap();
+    within(first.lease().ended()).await;
+    sleep(SESSION).await;
+    server.restart().await.unwrap();
+    // The hold is over, and its node deleted: the next in turn is granted its own.
+    within(waiting).await.unwrap();
+    let client = observer(&server).await;
+    let after = children_until(&client, "/test/a", |children| children.len() == 1).await;
+    assert!(before.contains(&after[0]), "{before:?} {after:?}");
 }
 
 #[tokio::test]
@@ -172,46 +182,7 @@ async fn a_server_that_lost_its_data_serves_again() {
     server.restart_without_data().await.unwrap();
     assert!(matches!(within(request.lease().ended()).await, Ended::Lost(_)));
     let (again, _control) = waiting("a");
-    within(async {
-        loop {
-            match backend.acquire(&again).await {
-                Err(error) if error.is_retryable() => {}
-                attempt => return granted(attempt),
-            }
-        }
-    })
-    .await;
-}
-
-#[test]
-fn a_backend_outlives_its_runtime() {
-    let (one, two) = (Runtime::new().unwrap(), Runtime::new().unwrap());
-    let server = two.block_on(own_server());
-    let backend = backend(&server, "/test");
-    let (hold, request, _control) = one.block_on(hold(&backend, "a"));
-    let (queued, _queued_control) = waiting("a");
-    let task = one.spawn({
-        let (backend, queued) = (backend.clone(), queued.clone());
-        async move { backend.acquire(&queued).await.is_ok() }
-    });
-    let client = two.block_on(observer(&server));
-    two.block_on(children_until(&client, "/test/a", |children| children.len() == 2));
-    drop(one);
-    two.block_on(async {
-        within(task).await.unwrap_err();
-        let HoldState::Lost(lost) = request.lease().state() else {
-            panic!("{:?}", request.lease().state())
-        };
-        assert_eq!(lost.cause(), LostCause::Disconnected);
-        assert_eq!(
-            within(hold.release(ReleaseOptions::default())).await.unwrap(),
-            ReleaseOutcome::AlreadyLost
-        );
-        // The same request, on a new session; the old one's nodes are gone when the server expires it.
-        let next = granted(within(backend.acquire(&queued)).await);
-        assert!(next.token() > hold.token());
-        assert_eq!(client.list_children("/test/a").await.unwrap().len(), 1);
-    });
+    acquire(&backend, &again).await;
 }
 
 #[tokio::test]
@@ -460,4 +431,28 @@ async fn a_create_that_arrives_late_has_no_effect() {
     );
     assert!(client.list_children("/test/b").await.unwrap().is_empty());
     assert!(!matches!(first.lease().state(), HoldState::Lost(_)));
+}
+
+/// Whoever is to be woken by it panics, and the task that does it with it.
+#[tokio::test]
+async fn a_panic_of_the_task_that_works_on_a_hold_leaves_nothing() {
+    struct Bomb(AtomicBool);
+    impl Wake for Bomb {
+        fn wake(self: Arc<Self>) {
+            assert!(self.0.swap(true, Ordering::SeqCst), "planted");
+        }
+    }
+    let (server, root) = (shared_server().await, fresh_root());
+    let (backend, client) = (backend(server, &root), observer(server).await);
+    backend.connect().await.unwrap();
+    let (request, _control) = waiting("a");
+    let mut acquiring = backend.acquire(&request);
+    let bomb = Waker::from(Arc::new(Bomb(AtomicBool::new(false))));
+    assert!(acquiring.as_mut().poll(&mut Context::from_waker(&bomb)).is_pending());
+    // The grant wakes the one that waits for it.
+    assert!(matches!(within(request.lease().ended()).await, Ended::Lost(_)));
+    drop(acquiring);
+    children_until(&client, &format!("{root}/a"), <[String]>::is_empty).await;
+    let (other, _control) = waiting("a");
+    granted(within(backend.acquire(&other)).await);
 }

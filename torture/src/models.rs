@@ -7,7 +7,7 @@
 //! | [`lease`] | pauses, expiry, late, lost, repeated and overtaking messages, clocks that lag or are set back, a server that forgets, the protected resource | waiting |
 //! | [`queue`] | places, offers, confirms, the stand-by, waiters that hang, die, leave or are cut off, lost wake-ups, hand-overs, names that are kept, a clock that is set back | late requests |
 //! | [`hand_over`] | a hand-over of unknown outcome that both sides give up | tombstones |
-//! | [`session`] | a ZooKeeper session at a follower that is cut off from its leader | more than one client |
+//! | [`session`] | a ZooKeeper session at a follower that is cut off from its leader; a standalone server that becomes a follower | more than one client |
 //! | [`tokens`] | tokens by zxid, and tokens in a row that may be rolled back | time |
 //!
 //! The first three share one [`server`]; what holds in all of them is named in [`properties`]. A model that shows

@@ -115,8 +115,10 @@ models! {
         broken by [HandsOverForEver, HandOverKeepsToken];
     model_unknown_hand_over: HandOverModel { until: 30, asks: 2, repeats: 1, flaw: None },
         broken by [UndoneInWrongOrder];
-    model_zookeeper_session: SessionModel { until: 90, flaw: None },
+    model_zookeeper_session: SessionModel { until: 90, joins: false, flaw: None },
         broken by [BeatProvesItself, BeatsSpacedBySending];
+    model_zookeeper_standalone: SessionModel { until: 90, joins: true, flaw: None },
+        broken by [StandaloneForEver];
     model_zookeeper_tokens: TokenModel { by: By::Zookeeper, holds: 6, flaw: None },
         broken by [ZookeeperCreatedOnly, ZookeeperReadsOnly];
     model_row_lock_tokens: TokenModel { by: By::RowLock, holds: 6, flaw: None }, broken by [RolledBackToken];

@@ -32,10 +32,10 @@ fn no_renewal_follows_a_release() {
 
 #[test]
 fn a_renewal_after_the_release_is_found() {
-    is_found(Plant::RenewsAfterRelease, race, 8);
+    is_found(Plant::RenewsAfterRelease, race, 20);
 }
 
 #[test]
 fn an_answer_that_revives_is_found() {
-    is_found(Plant::AnswerRevives, race, 80);
+    is_found(Plant::AnswerRevives, race, 4);
 }

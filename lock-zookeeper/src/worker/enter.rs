@@ -5,14 +5,14 @@ use std::sync::Arc;
 use futures_util::future::OptionFuture;
 use lock_core::backend::{AcquireRequest, Busy, Sent, Wait};
 use lock_core::{Error, ErrorKind, FencingToken};
-use tokio::time::sleep;
 use zookeeper_client::{CreateMode, Error as Driver, EventType};
 
 use super::{Node, Step, Stop, Worker};
 use crate::claim::{Held, Stage};
+use crate::connection::Connection;
 use crate::error::{self, Fate};
 use crate::queue::{self, Turn};
-use crate::supervisor::{create_options, ensure_root};
+use crate::supervisor::connect::{create_options, ensure_root};
 
 /// How many writes may be spent to get past a token floor.
 const WRITES: i64 = 64;
@@ -37,7 +37,7 @@ impl Worker {
                 return Err(Stop::Undo);
             }
             if self.claim.request.is_given_up() {
-                return Err(given_up(&self.claim.request));
+                return Err(self.given_up());
             }
             let view = match self.node {
                 Some(_) => self.look().await?,
@@ -51,7 +51,7 @@ impl Worker {
                 Turn::Missing => self.find().await?,
                 Turn::Mine => {
                     if let Some(held) = self.grant(&view).await? {
-                        self.claim.stage.send_replace(Stage::Held(held.clone()));
+                        self.advance(Stage::Held(held.clone()))?;
                         return Ok(held);
                     }
                 }
@@ -61,9 +61,9 @@ impl Worker {
                     if self.claim.request.wait() == Wait::No {
                         return Err(self.give_way(&holder).await);
                     }
-                    self.claim.stage.send_replace(Stage::Queued);
+                    self.advance(Stage::Queued)?;
                     self.wait(&predecessor, &holder).await?;
-                    self.claim.stage.send_replace(Stage::Asking);
+                    self.advance(Stage::Asking)?;
                 }
             }
         }
@@ -72,16 +72,20 @@ impl Worker {
     /// Creates our node, and the directory if it is missing, and lists it, in one round trip. `None` when all of it has
     /// to be asked again.
     async fn enqueue(&mut self) -> Step<Option<View>> {
-        self.session.connected().await?;
+        let connection = self.session.connected().await?;
         self.claim.request.note_connected();
-        let client = &self.session.client;
+        let client = &connection.client;
         let directory = &self.claim.directory;
-        let sent = self.claim.request.sending();
         let data = label(&self.claim.request);
         let path = format!("{directory}/{}", self.prefix);
         let options = create_options(&self.config, CreateMode::EphemeralSequential);
         let container = create_options(&self.config, CreateMode::Container);
-        self.claim.set_residue(true);
+        let sent = self.claim.request.sending();
+        // Asked after it: whoever gave it up before this saw that nothing was sent, and undoes nothing.
+        if self.claim.request.is_given_up() {
+            return Err(self.given_up());
+        }
+        self.set_residue(true);
         // The server removes a container some time after its last node.
         let make = self
             .directory_missing
@@ -99,19 +103,23 @@ impl Worker {
                 });
             }
             Err(Driver::NoNode) => {
-                self.claim.set_residue(false);
+                self.set_residue(false);
                 self.directory_missing = true;
                 match made {
-                    Some(Err(Driver::NoNode)) => self.make_root().await?,
-                    Some(Err(error)) if error != Driver::NodeExists => self.bear(error).await?,
-                    _ => {}
+                    Some(Err(Driver::NoNode)) => self.make_root(&connection).await?,
+                    Some(Err(Driver::NodeExists) | Ok(_)) | None => {}
+                    Some(Err(error)) if error::fate(&error) == Fate::Refused => {
+                        return Err(Stop::Failed(error::refused(error)));
+                    }
+                    Some(Err(error)) => self.bear(error).await?,
                 }
                 return Ok(None);
             }
+            Err(error) if error::fate(&error) == Fate::Refused => {
+                self.set_residue(false);
+                return Err(Stop::Failed(error::refused(error)));
+            }
             Err(error) => {
-                if error::fate(&error) == Fate::Refused {
-                    self.claim.set_residue(false);
-                }
                 self.bear(error).await?;
                 self.find().await?;
                 return Ok(None);
@@ -122,10 +130,10 @@ impl Worker {
 
     /// Lists the directory again, as the leader has it: what also confirms that the session lives.
     async fn look(&mut self) -> Step<Option<View>> {
-        self.session.connected().await?;
+        let connection = self.session.connected().await?;
         let sent = self.claim.request.sending();
-        let sync = self.session.sync();
-        let list = self.session.client.get_children(&self.claim.directory);
+        let sync = self.session.sync(&connection);
+        let list = connection.client.get_children(&self.claim.directory);
         match tokio::join!(sync, list) {
             (Ok(()), listed) => self.view(sent, listed).await,
             (Err(error), _) => {
@@ -152,8 +160,8 @@ impl Worker {
         Ok(Some(View { sent, children, mzxid }))
     }
 
-    async fn make_root(&self) -> Step<()> {
-        match ensure_root(&self.session.client, &self.config).await {
+    async fn make_root(&self, connection: &Connection) -> Step<()> {
+        match ensure_root(&connection.client, &self.config).await {
             // Whoever asks again waits for the connection.
             Err(error) if !error.is_retryable() => Err(Stop::Failed(error)),
             _ => Ok(()),
@@ -173,7 +181,8 @@ impl Worker {
             return Ok(None);
         };
         if data != node.data {
-            match self.session.client.set_data(&node.path, &data, None).await {
+            let connection = self.session.connected().await?;
+            match connection.client.set_data(&node.path, &data, None).await {
                 Ok(_) => node.data = data,
                 Err(Driver::NoNode) => return Ok(None),
                 Err(error) => {
@@ -203,7 +212,8 @@ impl Worker {
         let floor = request.token_floor().map_or(0, |floor| floor.as_u64().cast_signed());
         let mut number = queue::token(node.czxid, view.mzxid, floor);
         while number.is_none() {
-            match self.session.client.set_data(&self.claim.directory, b"", None).await {
+            let connection = self.session.connected().await?;
+            match connection.client.set_data(&self.claim.directory, b"", None).await {
                 Ok(stat) if stat.mzxid > floor => number = Some(stat.mzxid),
                 Ok(stat) if floor - stat.mzxid <= WRITES => {}
                 Ok(stat) => {
@@ -229,20 +239,23 @@ impl Worker {
 
     /// Leaves the queue, and says who has the lock.
     async fn give_way(&mut self, holder: &str) -> Stop {
-        let label = self.session.client.get_data(holder);
+        let session = self.session.clone();
+        let label = async {
+            let connection = session.connected().await.ok()?;
+            connection.client.get_data(holder).await.ok()
+        };
         match tokio::join!(label, self.leave()) {
             (_, Err(stop)) => stop,
-            (Ok((data, _)), Ok(())) => Stop::Busy(busy(&data)),
-            (Err(_), Ok(())) => Stop::Busy(Busy::new()),
+            (Some((data, _)), Ok(())) => Stop::Busy(busy(&data)),
+            (None, Ok(())) => Stop::Busy(Busy::new()),
         }
     }
 
     /// Waits until the predecessor has gone.
     async fn wait(&mut self, predecessor: &str, holder: &str) -> Step<()> {
-        let request = &self.claim.request;
         tokio::select! {
             gone = self.gone(predecessor, holder) => gone,
-            () = request.given_up() => Err(given_up(request)),
+            () = self.claim.request.given_up() => Err(self.given_up()),
             // The sender lives as long as the claim.
             _ = async { self.undo.clone().wait_for(|undo| *undo).await.map(drop) } => Err(Stop::Undo),
             () = self.session.over() => Err(Stop::Over),
@@ -250,40 +263,56 @@ impl Worker {
     }
 
     async fn gone(&self, predecessor: &str, holder: &str) -> Step<()> {
-        let client = &self.session.client;
-        if holder != predecessor
-            && let Ok((data, _)) = client.get_data(holder).await
-        {
-            self.claim.request.note_busy(busy(&data));
-        }
         loop {
-            self.session.connected().await?;
-            let found = match self.session.reserve_watch(predecessor.len()) {
-                Some(room) => client
-                    .get_and_watch_data(predecessor)
-                    .await
-                    .map(|(data, _, watch)| (data, Some((watch, room)))),
-                None => client.get_data(predecessor).await.map(|(data, _)| (data, None)),
-            };
-            let (data, watch) = match found {
-                Ok(found) => found,
-                Err(Driver::NoNode) => return Ok(()),
-                Err(error) => {
+            let connection = self.session.connected().await?;
+            let label = OptionFuture::from((holder != predecessor).then(|| connection.client.get_data(holder)));
+            let watched = connection.client.get_and_watch_data(predecessor);
+            let (data, watch) = match tokio::join!(label, watched) {
+                (Some(Ok((data, _))), Ok((_, _, watch))) => (Some(data), watch),
+                (Some(Err(_)), Ok((_, _, watch))) => (None, watch),
+                (None, Ok((data, _, watch))) => (Some(data), watch),
+                (_, Err(Driver::NoNode)) => return Ok(()),
+                (_, Err(error)) => {
                     self.bear(error).await?;
                     continue;
                 }
             };
-            if holder == predecessor {
+            if let Some(data) = data {
                 self.claim.request.note_busy(busy(&data));
             }
-            let Some((watch, _room)) = watch else {
-                sleep(self.session.interval()).await;
-                continue;
-            };
-            // A one-shot watch: a change of the data uses it up.
-            if watch.changed().await.event_type != EventType::NodeDataChanged {
-                return Ok(());
+            tokio::select! {
+                // A one-shot watch: a change of the data uses it up, and the connection's end ends it.
+                event = connection.watched(watch) => match event.map(|event| event.event_type) {
+                    None | Some(EventType::NodeDataChanged | EventType::Session) => {}
+                    Some(_) => return Ok(()),
+                },
+                // Asked again who has the lock: that the outage is over does not say that it is taken.
+                () = self.outage() => {}
             }
+        }
+    }
+
+    /// Waits for an outage, and for its end.
+    async fn outage(&self) {
+        let mut outages = self.session.outages();
+        // The senders live as long as the session.
+        let _ = outages.wait_for(Option::is_some).await;
+        let _ = outages.wait_for(Option::is_none).await;
+    }
+
+    /// Tells how far it is. Stops where another task works on the claim, since this one's session was given up.
+    fn advance(&self, stage: Stage) -> Step<()> {
+        match self.claim.advance(self.number, stage) {
+            true => Ok(()),
+            false => Err(Stop::Over),
+        }
+    }
+
+    /// Busy if that is the last that the server said; else nobody knows.
+    fn given_up(&self) -> Stop {
+        match (self.session.outage(), self.claim.request.last_busy()) {
+            (None, Some(busy)) => Stop::Busy(busy),
+            (why, _) => Stop::Failed(error::given_up(why)),
         }
     }
 
@@ -304,13 +333,5 @@ fn busy(data: &[u8]) -> Busy {
     match data {
         [] => Busy::new(),
         _ => Busy::new().with_holder(String::from_utf8_lossy(data)),
-    }
-}
-
-/// Busy if the server said so; else nobody knows.
-fn given_up(request: &AcquireRequest) -> Stop {
-    match request.last_busy() {
-        Some(busy) => Stop::Busy(busy),
-        None => Stop::Failed(Error::new(ErrorKind::Unavailable, "given up before ZooKeeper answered")),
     }
 }

@@ -86,19 +86,16 @@ impl Worker {
                 Err(error) => error,
             };
             match error::fate(&error) {
-                Fate::Refused => return Outcome::Failed(error::from_driver(error)),
+                Fate::Refused if unsure => return Outcome::Failed(error::from_driver(error)),
+                Fate::Refused => return Outcome::Failed(error::refused(error)),
                 // It may have been released: the caller is not told that it was lost before asking again.
-                Fate::SessionEnded => return Outcome::Failed(error::session_ended()),
-                Fate::Unknown if unsure => {
+                Fate::SessionEnded => return Outcome::Failed(error::session_ended(self.session.outage())),
+                Fate::Unknown => {
+                    unsure = true;
                     sleep(PAUSE).await;
-                    if self.session.connected().await.is_err() {
-                        return Outcome::Failed(error::session_ended());
-                    }
                 }
-                // At once, so that no create that waits for the connection overtakes it.
-                Fate::Unknown => unsure = true,
             }
-            delete = Box::pin(self.session.client.delete(path, None));
+            delete = self.session.delete(path);
         }
         self.forget_node();
         Outcome::Released
@@ -108,30 +105,20 @@ impl Worker {
 /// Waits until our node has gone without us. Only holds that last are watched: for a short one it is not worth a
 /// request.
 async fn taken_away(session: &Arc<Session>, path: &str) {
-    sleep(session.interval()).await;
     loop {
-        if session.connected().await.is_err() {
+        sleep(session.interval()).await;
+        let Ok(connection) = session.connected().await else {
             return pending().await;
-        }
-        let room = session.reserve_own_watch(path.len());
-        let found = match &room {
-            Some(_) => session
-                .client
-                .get_and_watch_data(path)
-                .await
-                .map(|(_, stat, watch)| (stat, Some(watch))),
-            None => session.client.get_data(path).await.map(|(_, stat)| (stat, None)),
         };
-        match found {
+        let watch = match connection.client.get_and_watch_data(path).await {
             Err(Driver::NoNode) => return,
-            Ok((stat, _)) if !session.owns(&stat) => return,
-            Ok((_, Some(watch))) => match watch.changed().await.event_type {
-                EventType::NodeDeleted => return,
-                EventType::Session => return pending().await,
-                _ => {}
-            },
-            Ok((_, None)) => sleep(session.timeout / 3).await,
-            Err(_) => sleep(PAUSE).await,
+            Ok((_, stat, _)) if !session.owns(&stat) => return,
+            Ok((_, _, watch)) => watch,
+            Err(_) => continue,
+        };
+        let event = connection.watched(watch).await;
+        if event.is_some_and(|event| event.event_type == EventType::NodeDeleted) {
+            return;
         }
     }
 }

@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 #![allow(unreachable_pub, reason = "a module of several test binaries")]
 
+pub mod line;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -103,6 +105,19 @@ pub async fn hold(backend: &ZooKeeperBackend, lock: &str) -> (Arc<dyn Hold>, Acq
     let (request, control) = waiting(lock);
     let hold = granted(within(backend.acquire(&request)).await);
     (hold, request, control)
+}
+
+/// Acquires as core does: again and again while that may help.
+pub async fn acquire(backend: &ZooKeeperBackend, request: &AcquireRequest) -> Arc<dyn Hold> {
+    within(async {
+        loop {
+            match backend.acquire(request).await {
+                Err(error) if error.is_retryable() => sleep(Duration::from_millis(50)).await,
+                attempt => return granted(attempt),
+            }
+        }
+    })
+    .await
 }
 
 /// Whether the process may still believe in it: on a busy machine it may be suspect for a moment.

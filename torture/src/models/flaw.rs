@@ -94,6 +94,8 @@ flaws! {
     BeatProvesItself breaks ONE_BELIEVER,
     /// An answered heartbeat is taken to prove one that was sent half a tick before, whenever that was answered.
     BeatsSpacedBySending breaks ONE_BELIEVER,
+    /// A server that was a standalone one is taken for one, although the connection has ended since.
+    StandaloneForEver breaks ONE_BELIEVER,
     // Of tokens that the server itself numbers or may roll back.
     /// ZooKeeper: a waiter's token is the zxid of its node, although a hand-over has taken a later one since.
     ZookeeperCreatedOnly breaks TOKENS_INCREASE,

@@ -1,4 +1,4 @@
-//! A ZooKeeper session at a follower: what an answered heartbeat proves of how long the leader keeps the session.
+//! A ZooKeeper session: what an answered heartbeat proves of how long it is kept.
 //!
 //! The leader alone ends sessions. It learns of a client's requests from its followers' answers to its pings, which
 //! come every half tick; a `sync` that passes through it prolongs nothing. So the answer to a heartbeat proves that the
@@ -6,6 +6,9 @@
 //! ping came in between. One is sure to where half a tick lies between the earlier one's *answer* and the later one's
 //! sending. Half a tick between both sendings is not enough: the two may have been held up together, and arrive
 //! between the same two pings.
+//!
+//! A standalone server prolongs the session by each request that arrives, so that an answer proves its own heartbeat.
+//! It may be made a follower by a restart, which ends the connection, and with it what the client knew of the server.
 
 use lock_core::backend::rules;
 use stateright::{Model, Property};
@@ -23,6 +26,8 @@ const TIMEOUT: u16 = 6 * STEP;
 pub struct SessionModel {
     /// When time ends.
     pub until: u16,
+    /// Whether the server is a standalone one at first, which may join an ensemble.
+    pub joins: bool,
     /// What is wrong.
     pub flaw: Option<Flaw>,
 }
@@ -37,6 +42,8 @@ pub struct State {
     heard: bool,
     /// Whether the follower is cut off from the leader.
     cut: bool,
+    /// Whether the server belongs to no ensemble.
+    standalone: bool,
     /// Heartbeats on their way to the follower, by when they were sent.
     sent: Vec<Time>,
     /// Answers on their way back.
@@ -60,6 +67,8 @@ pub enum Action {
     Answer,
     /// The follower is cut off from the leader.
     Cut,
+    /// The standalone server is restarted as a follower.
+    Join,
 }
 
 impl Model for SessionModel {
@@ -73,6 +82,7 @@ impl Model for SessionModel {
             expires: rules::prolonged(now, now, timeout),
             heard: false,
             cut: false,
+            standalone: self.joins,
             sent: Vec::new(),
             answers: Vec::new(),
             answered: vec![(now, now)],
@@ -93,7 +103,9 @@ impl Model for SessionModel {
         if !state.answers.is_empty() {
             actions.push(Action::Answer);
         }
-        if !state.cut {
+        if state.standalone {
+            actions.push(Action::Join);
+        } else if !state.cut {
             actions.push(Action::Cut);
         }
     }
@@ -112,7 +124,11 @@ impl Model for SessionModel {
             Action::Beat => state.sent.push(state.now),
             Action::Arrive => {
                 let beat = state.sent.remove(0);
-                state.heard = true;
+                if state.standalone {
+                    state.expires = rules::prolonged(state.expires, state.now, units(TIMEOUT));
+                } else {
+                    state.heard = true;
+                }
                 if !state.cut {
                     state.answers.push(beat);
                 }
@@ -122,6 +138,13 @@ impl Model for SessionModel {
                 self.answered(&mut state, beat);
             }
             Action::Cut => state.cut = true,
+            Action::Join => {
+                state.standalone = false;
+                // The connection has ended; a restarted server counts sessions anew.
+                state.sent.clear();
+                state.answers.clear();
+                state.expires = rules::prolonged(state.expires, state.now, units(TIMEOUT));
+            }
         }
         Some(state)
     }
@@ -139,12 +162,15 @@ impl Model for SessionModel {
 
     fn format_action(&self, action: &Action) -> String {
         match action {
+            Action::Tick if self.joins => "half a tick passes".into(),
             // A ping that does not arrive, once they are cut off.
             Action::Tick => "half a tick passes, and ends with a ping of the follower".into(),
             Action::Beat => "the client sends a heartbeat".into(),
+            Action::Arrive if self.joins => "the heartbeat arrives at the server".into(),
             Action::Arrive => "the heartbeat arrives at the follower, and its sync at the leader".into(),
             Action::Answer => "the answer arrives".into(),
             Action::Cut => "the follower is cut off from the leader".into(),
+            Action::Join => "the standalone server is restarted as a follower".into(),
         }
     }
 }
@@ -153,10 +179,11 @@ impl SessionModel {
     /// Belief counts from the last heartbeat that this answer proves to have prolonged the session.
     fn answered(&self, state: &mut State, beat: Time) {
         state.answered.push((beat, state.now));
+        let is_standalone = state.standalone;
         let proves = |(sent, answered): (Time, Time)| match self.flaw {
-            Some(Flaw::BeatProvesItself) => true,
+            Some(Flaw::BeatProvesItself | Flaw::StandaloneForEver) => true,
             Some(Flaw::BeatsSpacedBySending) => sent.next() <= beat,
-            _ => answered.next() <= beat,
+            _ => is_standalone || answered.next() <= beat,
         };
         let Some(index) = state.answered.iter().rposition(|earlier| proves(*earlier)) else {
             return;

@@ -1,0 +1,141 @@
+//! A line to the server that can be slow, be cut, and keep a secret.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Runtime;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
+
+/// Lives on a runtime of its own, so that a test may leave its runtimes alone.
+pub struct Line {
+    pub address: String,
+    state: watch::Sender<State>,
+    dials: Arc<Mutex<Vec<Instant>>>,
+    runtime: Option<Runtime>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct State {
+    /// Each way.
+    delay: Duration,
+    cut: bool,
+    /// Whether the server may not say what it is.
+    is_discreet: bool,
+}
+
+impl Line {
+    pub fn to(server: &str) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let server = server.parse().unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (state, dials) = (watch::Sender::new(State::default()), Arc::default());
+        runtime.spawn(serve(listener, server, state.subscribe(), Arc::clone(&dials)));
+        Self {
+            address,
+            state,
+            dials,
+            runtime: Some(runtime),
+        }
+    }
+
+    /// Makes every answer come so much later after its request.
+    pub fn set_round_trip(&self, time: Duration) {
+        self.state.send_modify(|state| state.delay = time / 2);
+    }
+
+    /// Ends all connections; new ones are ended at once.
+    pub fn cut(&self) {
+        self.state.send_modify(|state| state.cut = true);
+    }
+
+    pub fn heal(&self) {
+        self.state.send_modify(|state| state.cut = false);
+    }
+
+    /// The server refuses to say what it is.
+    pub fn be_discreet(&self) {
+        self.state.send_modify(|state| state.is_discreet = true);
+    }
+
+    /// When somebody connected.
+    pub fn dials(&self) -> Vec<Instant> {
+        self.dials.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        // A test's own runtime must not wait for it.
+        self.runtime.take().unwrap().shutdown_background();
+    }
+}
+
+async fn serve(
+    listener: std::net::TcpListener,
+    server: SocketAddr,
+    state: watch::Receiver<State>,
+    dials: Arc<Mutex<Vec<Instant>>>,
+) {
+    let listener = TcpListener::from_std(listener).unwrap();
+    loop {
+        let (client, _) = listener.accept().await.unwrap();
+        dials.lock().unwrap().push(Instant::now());
+        if !state.borrow().cut {
+            tokio::spawn(carry(client, server, state.clone()));
+        }
+    }
+}
+
+async fn carry(mut client: TcpStream, server: SocketAddr, state: watch::Receiver<State>) {
+    if state.borrow().is_discreet {
+        let mut first = [0; 4];
+        if client.peek(&mut first).await.is_ok() && &first == b"srvr" {
+            let _ = client
+                .write_all(b"srvr is not executed because it is not in the whitelist.\n")
+                .await;
+            return;
+        }
+    }
+    let Ok(server) = TcpStream::connect(server).await else {
+        return;
+    };
+    client.set_nodelay(true).unwrap();
+    server.set_nodelay(true).unwrap();
+    let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
+    let mut cut = state.clone();
+    tokio::select! {
+        () = pump(from_client, to_server, state.clone()) => {}
+        () = pump(from_server, to_client, state) => {}
+        _ = cut.wait_for(|state| state.cut) => {}
+    }
+}
+
+async fn pump(mut from: impl AsyncReadExt + Unpin, mut to: impl AsyncWriteExt + Unpin, state: watch::Receiver<State>) {
+    let (sender, mut arrived) = mpsc::unbounded_channel();
+    let reading = async move {
+        let mut buffer = vec![0; 64 * 1024];
+        while let Ok(length @ 1..) = from.read(&mut buffer).await {
+            let _ = sender.send((Instant::now(), buffer[..length].to_vec()));
+        }
+    };
+    let writing = async {
+        while let Some((at, bytes)) = arrived.recv().await {
+            let delay = state.borrow().delay;
+            sleep_until(at + delay).await;
+            if to.write_all(&bytes).await.is_err() {
+                return;
+            }
+        }
+    };
+    tokio::join!(reading, writing);
+}

@@ -1,0 +1,251 @@
+//! Servers that cannot be asked: what callers learn of it, and that they are served again soon.
+
+mod common;
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use common::line::Line;
+use common::*;
+use lock_core::backend::{
+    AcquireRequest, Attempt, DistributedLock, ReleaseOptions, RequestControl, RequestOptions, Terms, Wait,
+};
+use lock_core::{Error, ErrorKind, Guard, Locker, Result};
+use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+/// A session timeout that outlasts the outages of these tests.
+const LONG: Duration = Duration::from_secs(40);
+const LIMIT: Duration = Duration::from_secs(2);
+
+fn backend_at(address: &str, root: &str) -> ZooKeeperBackend {
+    let config = ZooKeeperConfig::new([address]).unwrap().with_root(root).unwrap();
+    let config = config.with_session_timeout(LONG).unwrap();
+    ZooKeeperBackend::new(config.with_connect_timeout(LIMIT).unwrap())
+}
+
+fn long(lock: &str, wait: Wait) -> (AcquireRequest, RequestControl) {
+    RequestOptions::new(name(lock), Terms::new(2 * LONG).label("holder"))
+        .wait(wait)
+        .start()
+}
+
+fn is_caused_by_refusal(error: &Error) -> bool {
+    let mut source = error.source();
+    while let Some(cause) = source {
+        if cause.to_string().contains("refused") {
+            return true;
+        }
+        source = cause.source();
+    }
+    false
+}
+
+async fn shared_address() -> &'static str {
+    shared_server().await.address()
+}
+
+#[tokio::test]
+async fn a_try_at_a_server_that_died_is_unavailable_with_the_cause() {
+    let server = own_server().await;
+    let backend = backend_at(server.address(), "/test");
+    let (first, _control) = long("a", Wait::Forever);
+    let _hold = granted(within(backend.acquire(&first)).await);
+    server.kill().unwrap();
+    let (request, _control) = long("b", Wait::No);
+    let error = within(backend.acquire(&request)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(is_caused_by_refusal(&error), "{error:?}");
+    // The same for what only reads.
+    for error in [
+        within(backend.status(&name("b"))).await.unwrap_err(),
+        within(backend.connect()).await.unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(is_caused_by_refusal(&error), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_never_sent_was_not_executed() {
+    let line = Line::to(shared_address().await);
+    line.cut();
+    let backend = backend_at(&line.address, &fresh_root());
+    let (request, _control) = long("a", Wait::No);
+    let error = within(backend.acquire(&request)).await.unwrap_err();
+    assert_eq!((error.kind(), error.is_not_executed()), (ErrorKind::Unavailable, true));
+    line.heal();
+    granted(within(backend.acquire(&request)).await);
+}
+
+fn wait_on(locks: &Locker, limit: Duration) -> JoinHandle<Result<Guard>> {
+    let lock = locks.lock("a").ttl(2 * LONG);
+    tokio::spawn(async move { lock.acquire_within(limit).await })
+}
+
+#[tokio::test]
+async fn a_waiter_learns_whether_the_lock_is_taken_or_the_server_away() {
+    let (root, line) = (fresh_root(), Line::to(shared_address().await));
+    let holder = backend_at(shared_address().await, &root);
+    let (request, _control) = long("a", Wait::Forever);
+    let hold = granted(within(holder.acquire(&request)).await);
+    let locks = Locker::new(backend_at(&line.address, &root));
+    let client = observer(shared_server().await).await;
+    let directory = format!("{root}/a");
+    let nodes = |count| {
+        let (client, directory) = (&client, &directory);
+        async move { children_until(client, directory, |children| children.len() == count).await }
+    };
+
+    let waiter = wait_on(&locks, LIMIT);
+    let error = within(waiter).await.unwrap().unwrap_err();
+    assert_eq!((error.kind(), error.holder()), (ErrorKind::TimedOut, Some("holder")));
+    nodes(1).await;
+
+    let waiter = wait_on(&locks, LIMIT);
+    nodes(2).await;
+    line.cut();
+    let error = within(waiter).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.source().is_some(), "{error:?}");
+    line.heal();
+    nodes(1).await;
+
+    // The outage was over before its time was.
+    let waiter = wait_on(&locks, 5 * LIMIT);
+    nodes(2).await;
+    line.cut();
+    sleep(LIMIT).await;
+    line.heal();
+    let error = within(waiter).await.unwrap().unwrap_err();
+    assert_eq!((error.kind(), error.holder()), (ErrorKind::TimedOut, Some("holder")));
+    drop(hold);
+}
+
+/// A server that hangs is known by its silence.
+#[tokio::test]
+async fn a_waiter_learns_that_the_server_is_silent() {
+    let server = own_server().await;
+    let config = config(&server, "/test").with_session_timeout(SESSION).unwrap();
+    let (holder, locks) = (
+        ZooKeeperBackend::new(config.clone()),
+        Locker::new(ZooKeeperBackend::new(config)),
+    );
+    let (_hold, ..) = hold(&holder, "a").await;
+    let waiter = wait_on(&locks, SESSION * 4 / 5);
+    let client = observer(&server).await;
+    children_until(&client, "/test/a", |children| children.len() == 2).await;
+    server.pause().unwrap();
+    let error = within(waiter).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.source().is_some(), "{error:?}");
+    server.resume().unwrap();
+}
+
+#[tokio::test]
+async fn who_gives_up_in_an_outage_is_not_told_that_the_lock_is_taken() {
+    let (root, line) = (fresh_root(), Line::to(shared_address().await));
+    let holder = backend_at(shared_address().await, &root);
+    let (first, _control) = long("a", Wait::Forever);
+    let _hold = granted(within(holder.acquire(&first)).await);
+    let backend = backend_at(&line.address, &root);
+    let terms = Terms::new(2 * LONG).time_left(LIMIT);
+    let (request, _control) = RequestOptions::new(name("a"), terms).wait(Wait::Until).start();
+    let waiting = tokio::spawn({
+        let (backend, request) = (backend.clone(), request.clone());
+        async move { backend.acquire(&request).await }
+    });
+    let client = observer(shared_server().await).await;
+    children_until(&client, &format!("{root}/a"), |children| children.len() == 2).await;
+    line.cut();
+    within(request.given_up()).await;
+    sleep(Duration::from_millis(100)).await;
+    line.heal();
+    let error = match within(waiting).await.unwrap() {
+        Ok(Attempt::Busy(_)) => panic!("nobody knows whether it is taken"),
+        answer => answer.unwrap_err(),
+    };
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.source().is_some(), "{error:?}");
+}
+
+/// With a hold and a place that live by the session, which goes on.
+#[tokio::test]
+async fn a_client_is_served_soon_after_a_long_outage() {
+    let (root, line) = (fresh_root(), Line::to(shared_address().await));
+    let (stranger, backend) = (
+        backend_at(shared_address().await, &root),
+        backend_at(&line.address, &root),
+    );
+    let (first, _control) = long("a", Wait::Forever);
+    let _hold = granted(within(backend.acquire(&first)).await);
+    let (second, _control) = long("b", Wait::Forever);
+    let taken = granted(within(stranger.acquire(&second)).await);
+    let (third, _control) = long("b", Wait::Forever);
+    let waiting = tokio::spawn({
+        let (backend, third) = (backend.clone(), third.clone());
+        async move { acquire(&backend, &third).await }
+    });
+    let client = observer(shared_server().await).await;
+    let directory = format!("{root}/b");
+    let places = children_until(&client, &directory, |children| children.len() == 2).await;
+    line.cut();
+    // So long that the driver would try again after more than the connect timeout.
+    sleep(Duration::from_millis(7500)).await;
+    line.heal();
+    let (other, _control) = long("c", Wait::No);
+    granted(within(backend.acquire(&other)).await);
+    assert_eq!(children_until(&client, &directory, |_| true).await.len(), places.len());
+    taken.release(ReleaseOptions::default()).await.unwrap();
+    within(waiting).await.unwrap();
+    assert!(is_believed(first.lease()) && is_believed(third.lease()));
+}
+
+#[tokio::test]
+async fn requests_shorten_the_rest_between_attempts_but_not_below_50_ms() {
+    let line = Line::to(shared_address().await);
+    line.cut();
+    let backend = backend_at(&line.address, &fresh_root());
+    // Each attempt connects once, and once more to find out why it failed.
+    let attempts = || line.dials().len() / 2;
+    // One that waits.
+    let (request, _control) = long("a", Wait::Forever);
+    let before = attempts();
+    let _ = timeout(3 * LIMIT, async { while backend.acquire(&request).await.is_err() {} }).await;
+    let while_one_waited = attempts() - before;
+    assert!(while_one_waited >= 12, "{while_one_waited} attempts in {:?}", 3 * LIMIT);
+    // Many.
+    let asking: Vec<_> = (0..20)
+        .map(|number| {
+            let backend = backend.clone();
+            tokio::spawn(async move {
+                loop {
+                    let (request, _control) = long(&format!("b{number}"), Wait::No);
+                    let _ = timeout(Duration::from_millis(5), backend.acquire(&request)).await;
+                }
+            })
+        })
+        .collect();
+    let (started, before) = (Instant::now(), attempts());
+    sleep(LIMIT).await;
+    let (took, made) = (started.elapsed(), attempts() - before);
+    for asking in asking {
+        asking.abort();
+    }
+    let most = took.as_millis() as usize / 50 + 2;
+    assert!(made <= most, "{made} attempts in {took:?}");
+    line.heal();
+    granted(within(backend.acquire(&request)).await);
+}
+
+/// The process stood still for longer than its session lived, and does not know it yet.
+#[tokio::test]
+async fn a_try_on_a_session_that_has_expired_is_asked_on_another_one() {
+    let server = own_server().await;
+    let backend = backend(&server, "/test");
+    let (_hold, ..) = hold(&backend, "a").await;
+    std::thread::sleep(2 * SESSION);
+    let (request, _control) = trying("b");
+    granted(within(backend.acquire(&request)).await);
+}

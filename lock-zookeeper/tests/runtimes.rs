@@ -1,0 +1,252 @@
+//! Runtimes that end, or that nobody drives.
+
+mod common;
+
+use std::future::{Future, pending};
+use std::pin::pin;
+use std::sync::mpsc;
+use std::task::{Context, Poll, Waker};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use common::*;
+use lock_core::backend::{
+    AcquireRequest, DistributedLock, ReleaseOptions, ReleaseOutcome, RequestControl, RequestOptions, Terms,
+};
+use lock_core::{Error, ErrorKind, HoldState, LostCause};
+use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
+use tokio::task::coop::unconstrained;
+use tokio::time::sleep;
+
+/// A session timeout for which nobody waits: whatever is free before that was freed by somebody.
+const LONG: Duration = Duration::from_secs(50);
+
+fn long_backend(address: &str, root: &str) -> ZooKeeperBackend {
+    let config = ZooKeeperConfig::new([address]).unwrap().with_root(root).unwrap();
+    ZooKeeperBackend::new(config.with_session_timeout(LONG).unwrap())
+}
+
+fn long(lock: &str) -> (AcquireRequest, RequestControl) {
+    RequestOptions::new(name(lock), Terms::new(2 * LONG)).start()
+}
+
+fn current_thread() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// A runtime that is driven until somebody stops that.
+struct Driven {
+    handle: tokio::runtime::Handle,
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<Runtime>,
+}
+
+impl Driven {
+    fn start() -> Self {
+        let runtime = current_thread();
+        let handle = runtime.handle().clone();
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::spawn(move || {
+            let _ = runtime.block_on(stopped);
+            runtime
+        });
+        Self { handle, stop, thread }
+    }
+
+    /// It lives on, and nothing on it goes on.
+    fn stop(self) -> Runtime {
+        drop(self.stop);
+        self.thread.join().unwrap()
+    }
+}
+
+async fn abandon(backend: &ZooKeeperBackend, request: &AcquireRequest) {
+    within(async {
+        while backend.abandon(request).await.is_err() {
+            sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+}
+
+/// Its session runs on the first runtime, by a request that left nothing.
+async fn connect_on(runtime: &Driven, backend: &ZooKeeperBackend) {
+    let backend = backend.clone();
+    runtime
+        .handle
+        .spawn(async move { backend.connect().await.unwrap() })
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_session_on_a_runtime_that_nobody_drives_is_replaced() {
+    let (server, root) = (shared_server().await, fresh_root());
+    let first = Driven::start();
+    let backend = long_backend(server.address(), &root);
+    connect_on(&first, &backend).await;
+    let (request, _control) = long("a");
+    let _hold = acquire(&backend, &request).await;
+    let idle = first.stop();
+    let (other, _control) = long("b");
+    let _other = acquire(&backend, &other).await;
+    // The old session was ended: its holds are lost, and their names free.
+    assert!(matches!(request.lease().state(), HoldState::Lost(_)));
+    let (again, _control) = long("a");
+    let _again = acquire(&backend, &again).await;
+    // Should the old runtime go on, nothing of the old session comes back.
+    let idle = std::thread::spawn(move || {
+        idle.block_on(async { sleep(Duration::from_secs(1)).await });
+        idle
+    });
+    tokio::task::spawn_blocking(|| idle.join().unwrap())
+        .await
+        .unwrap()
+        .shutdown_background();
+    assert!(is_believed(again.lease()) && is_believed(other.lease()));
+    let client = observer(server).await;
+    assert_eq!(client.list_children(&format!("{root}/a")).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_place_that_nobody_drives_is_taken_anew() {
+    let (server, root) = (shared_server().await, fresh_root());
+    let (holder, backend) = (
+        long_backend(server.address(), &root),
+        long_backend(server.address(), &root),
+    );
+    let (first, _control) = long("a");
+    let hold = acquire(&holder, &first).await;
+    let runtime = Driven::start();
+    connect_on(&runtime, &backend).await;
+    let (request, _control) = long("a");
+    let waiting = tokio::spawn({
+        let (backend, request) = (backend.clone(), request.clone());
+        async move { acquire(&backend, &request).await }
+    });
+    let client = observer(server).await;
+    children_until(&client, &format!("{root}/a"), |children| children.len() == 2).await;
+    let idle = runtime.stop();
+    hold.release(ReleaseOptions::default()).await.unwrap();
+    let next = within(waiting).await.unwrap();
+    assert!(next.token() > hold.token());
+    assert!(is_believed(request.lease()), "{:?}", request.lease().state());
+    idle.shutdown_background();
+}
+
+#[tokio::test]
+async fn what_nobody_drives_can_be_released_and_abandoned() {
+    let (server, root) = (shared_server().await, fresh_root());
+    let (stranger, backend) = (
+        long_backend(server.address(), &root),
+        long_backend(server.address(), &root),
+    );
+    let runtime = Driven::start();
+    connect_on(&runtime, &backend).await;
+    let (first, _control) = long("a");
+    let hold = acquire(&backend, &first).await;
+    let (second, _control) = long("b");
+    let _held = acquire(&backend, &second).await;
+    let (third, _control) = long("c");
+    let _taken = acquire(&stranger, &third).await;
+    let (queued, _control) = long("c");
+    let waiting = tokio::spawn({
+        let (backend, queued) = (backend.clone(), queued.clone());
+        async move { backend.acquire(&queued).await.is_err() }
+    });
+    let client = observer(server).await;
+    children_until(&client, &format!("{root}/c"), |children| children.len() == 2).await;
+    let idle = runtime.stop();
+    let outcome = within(hold.release(ReleaseOptions::default())).await;
+    assert_ne!(outcome.unwrap(), ReleaseOutcome::Released);
+    abandon(&backend, &second).await;
+    abandon(&backend, &queued).await;
+    assert!(within(waiting).await.unwrap());
+    for lock in ["a", "b"] {
+        let (request, _control) = long(lock);
+        acquire(&stranger, &request)
+            .await
+            .release(ReleaseOptions::default())
+            .await
+            .unwrap();
+    }
+    children_until(&client, &format!("{root}/c"), |children| children.len() == 1).await;
+    idle.shutdown_background();
+}
+
+/// A poll that a runtime's end does not interrupt, as core polls releases.
+#[test]
+fn a_poll_while_the_runtime_ends_returns() {
+    let server = current_thread().block_on(own_server());
+    type Ask = fn(ZooKeeperBackend) -> std::pin::Pin<Box<dyn Future<Output = Option<Error>> + Send>>;
+    let connect: Ask = |backend| Box::pin(async move { backend.connect().await.err() });
+    let acquire: Ask = |backend| Box::pin(async move { backend.acquire(&trying("a").0).await.err() });
+    let status: Ask = |backend| Box::pin(async move { backend.status(&name("a")).await.err() });
+    for ask in [connect, acquire, status] {
+        for is_connected in [false, true] {
+            let backend = backend(&server, "/test");
+            let runtime = Builder::new_multi_thread()
+                .worker_threads(2)
+                .enable_all()
+                .build()
+                .unwrap();
+            if is_connected {
+                runtime.block_on(backend.connect()).unwrap();
+            }
+            let (report_start, started) = mpsc::channel();
+            let (report, polled) = mpsc::channel();
+            runtime.spawn(async move {
+                let _ = report_start.send(());
+                while !tokio::spawn(pending::<()>()).is_finished() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                let mut asked = pin!(unconstrained(ask(backend)));
+                let answer = asked.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                let _ = report.send(answer);
+            });
+            started.recv().unwrap();
+            runtime.shutdown_background();
+            let answer = polled.recv_timeout(GENEROUS).expect("it spins");
+            if !is_connected {
+                let Poll::Ready(Some(error)) = answer else {
+                    panic!("a task that was refused is an error at once: {answer:?}");
+                };
+                assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+                assert!(error.to_string().contains("shutting down"), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_backend_outlives_its_runtime() {
+    let (one, two) = (Runtime::new().unwrap(), Runtime::new().unwrap());
+    let server = two.block_on(own_server());
+    let backend = backend(&server, "/test");
+    let (hold, request, _control) = one.block_on(hold(&backend, "a"));
+    let (queued, _queued_control) = waiting("a");
+    let task = one.spawn({
+        let (backend, queued) = (backend.clone(), queued.clone());
+        async move { backend.acquire(&queued).await.is_ok() }
+    });
+    let client = two.block_on(observer(&server));
+    two.block_on(children_until(&client, "/test/a", |children| children.len() == 2));
+    drop(one);
+    two.block_on(async {
+        within(task).await.unwrap_err();
+        let HoldState::Lost(lost) = request.lease().state() else {
+            panic!("{:?}", request.lease().state())
+        };
+        assert_eq!(lost.cause(), LostCause::Disconnected);
+        assert_eq!(
+            within(hold.release(ReleaseOptions::default())).await.unwrap(),
+            ReleaseOutcome::AlreadyLost
+        );
+        // The same request, on a new session; the old one's nodes are gone when the server expires it.
+        let next = granted(within(backend.acquire(&queued)).await);
+        assert!(next.token() > hold.token());
+        assert_eq!(client.list_children("/test/a").await.unwrap().len(), 1);
+    });
+}
