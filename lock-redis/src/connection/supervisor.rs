@@ -80,13 +80,17 @@ impl Reign {
         let shared = &self.shared;
         let mut limit = shared.connect_timeout;
         self.signals.begin_to_serve();
-        self.change(|state| {
-            let now = Instant::now();
-            state.dials += 1;
-            state.last_dial = Some(now);
-            if state.connected.is_none() {
-                limit = state.wanted_until.saturating_duration_since(now);
+        shared.state.send_if_modified(|state| {
+            if state.reign == self.number {
+                let now = Instant::now();
+                state.dials += 1;
+                state.last_dial = Some(now);
+                if state.connected.is_none() {
+                    limit = state.wanted_until.saturating_duration_since(now);
+                }
             }
+            // Nobody waits for its beginning.
+            false
         });
         let dialing = AssertUnwindSafe(shared.dialer.dial()).catch_unwind();
         match timeout(limit, dialing).await {
