@@ -15,6 +15,7 @@ use crate::background::schedule::ScheduledHold;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::{ActiveHold, Share};
 use crate::observe;
+use crate::plant::{Plant, is_planted};
 use crate::queue::last_word::{LastWord, Since};
 use crate::queue::{Admission, Entry};
 use crate::sync::time::Instant;
@@ -214,7 +215,8 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
         let mut pauses = pauses(LONGEST_PAUSE);
         let mut last_error = None;
         loop {
-            let may_overtake_release = !self.wait.is_patient() && place.may_overtake_release();
+            let may_overtake_release =
+                !self.wait.is_patient() && place.may_overtake_release() && !is_planted(Plant::AsksOnce);
             let attempt = tokio::select! {
                 biased;
                 attempt = place.attempt() => attempt,

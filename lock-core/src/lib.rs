@@ -89,6 +89,7 @@ pub use watch::Watch;
 #[doc(hidden)]
 pub mod races {
     pub use crate::plant::{Plant, plant};
+    pub use crate::sync::checked::on_runtime;
     pub use crate::sync::checked::time::{begin, pass};
 }
 

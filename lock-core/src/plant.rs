@@ -22,6 +22,10 @@ pub enum Plant {
     SharesWhatHasEnded,
     /// An acquire that came too late leaves what was granted in that moment.
     LeavesLateGrant,
+    /// A runner that another one has replaced takes work.
+    WorksWhenReplaced,
+    /// A try that is refused while a release is under way does not ask again.
+    AsksOnce,
 }
 
 #[cfg(not(shuttle))]

@@ -1,6 +1,9 @@
 //! What shuttle decides about: before each operation, another task may go on.
 
+use std::cell::Cell;
 use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::time::Duration;
 
 pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicUsize};
@@ -39,23 +42,40 @@ impl Notify {
     }
 }
 
-/// There is one runtime, and we are always on it.
+thread_local! {
+    /// Shuttle runs all tasks of a test on one thread.
+    static RUNTIME: Cell<RuntimeId> = const { Cell::new(0) };
+}
+
+/// Runs the task on this runtime, and what it spawns there; others run on runtime 0.
+pub async fn on_runtime<F: Future>(runtime: usize, task: F) -> F::Output {
+    let mut task = pin!(task);
+    poll_fn(|context| {
+        let before = RUNTIME.replace(runtime);
+        let polled = task.as_mut().poll(context);
+        RUNTIME.set(before);
+        polled
+    })
+    .await
+}
+
+/// We are always on a runtime.
 #[derive(Clone, Debug)]
-pub(crate) struct Handle;
+pub(crate) struct Handle(RuntimeId);
 
 pub(crate) type RuntimeId = usize;
 
 impl Handle {
     pub(crate) fn try_current() -> Result<Self, NoRuntime> {
-        Ok(Self)
+        Ok(Self(RUNTIME.get()))
     }
 
     pub(crate) fn id(&self) -> RuntimeId {
-        0
+        self.0
     }
 
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        drop(shuttle::future::spawn(task));
+        drop(shuttle::future::spawn(on_runtime(self.0, task)));
     }
 }
 

@@ -11,4 +11,6 @@ mod hand_over_against_cancel;
 mod re_entry_against_release;
 mod renewal_against_release;
 mod server;
+mod take_over_against_release;
 mod timeout_against_grant;
+mod try_against_release;
