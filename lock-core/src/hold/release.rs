@@ -193,7 +193,6 @@ async fn release_within<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> 
 
 async fn end<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
     if let Some(next) = find_heir(&active) {
-        active.release_sent.store(true, Ordering::SeqCst);
         observe::requested(BackendRequest::HandOver);
         let handed = shielded(active.hold.hand_over(&next)).await;
         observe::handed_over(&active.options.name, outcome(&handed));
@@ -295,16 +294,18 @@ async fn release_once<W: Successor>(active: &ActiveHold<W>) -> Result<ReleaseOut
 
 /// Chooses who is to have the hold next, if it may be passed on within the process.
 fn find_heir<W: Successor>(active: &ActiveHold<W>) -> Option<AcquireRequest> {
+    // In one step with choosing: another runner may be doing the same, and an heir that is replaced is woken by nobody.
+    let mut succession = active.succession();
     if active.release_sent.load(Ordering::SeqCst)
         || active.passes >= active.options.limits.hand_overs
         || active.rest_of_minimum().is_some()
     {
         return None;
     }
-    let mut succession = active.succession();
     let turn = succession.turn.as_ref()?;
     let waiter = turn.next()?;
     let (request, control) = waiter.request();
+    active.release_sent.store(true, Ordering::SeqCst);
     turn.asks(&request);
     succession.heir = Some(Heir {
         waiter: Some(waiter),
