@@ -10,10 +10,9 @@ use lock_core::backend::{
 use lock_core::{ErrorKind, Locker};
 use lock_redis::RedisBackend;
 use support::proxy::Proxy;
-use support::waiter::{Hung, Waiter};
+use support::waiter::Waiter;
 use support::{
-    AT_MOST, TTL, World, granted, in_the_end, in_the_end_granted, in_the_end_released, name, release, request, take,
-    until,
+    AT_MOST, TTL, World, in_the_end, in_the_end_granted, in_the_end_released, name, release, request, take, until,
 };
 use tokio::time::timeout;
 
