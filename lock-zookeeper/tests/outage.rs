@@ -239,6 +239,25 @@ async fn requests_shorten_the_rest_between_attempts_but_not_below_50_ms() {
     granted(within(backend.acquire(&request)).await);
 }
 
+#[tokio::test]
+async fn a_session_whose_connections_end_at_once_is_not_dialed_without_a_rest() {
+    const TIME: Duration = Duration::from_secs(2);
+    let line = Line::to(shared_address().await);
+    let backend = backend_at(&line.address, &fresh_root());
+    let (request, _control) = long("a", Wait::Forever);
+    let _hold = granted(within(backend.acquire(&request)).await);
+    let (started, before) = (Instant::now(), line.dials().len());
+    while started.elapsed() < TIME {
+        if within(backend.status(&name("a"))).await.is_ok() {
+            line.reset();
+        }
+    }
+    // Each comes with one that asks what kind of server there is, and one that the driver begins before it is ended.
+    let most = 3 * (started.elapsed().as_millis() as usize / 50 + 2);
+    let made = line.dials().len() - before;
+    assert!(made <= most, "{made} connections in {:?}", started.elapsed());
+}
+
 /// The process stood still for longer than its session lived, and does not know it yet.
 #[tokio::test]
 async fn a_try_on_a_session_that_has_expired_is_asked_on_another_one() {

@@ -17,7 +17,7 @@ use crate::connection::Connection;
 use crate::error;
 use crate::heartbeat::{self, Answerer, Beat};
 use crate::probe::{diagnose, is_standalone};
-use crate::wanted::{Wanted, rests};
+use crate::wanted::{LONGEST, SHORTEST, Wanted, rests};
 
 /// How long there may be no connection before we look why.
 const PROBE_AFTER: Duration = Duration::from_millis(300);
@@ -27,6 +27,7 @@ const PROBE_AGAIN: Duration = Duration::from_secs(1);
 impl Session {
     /// Sends heartbeats, arms and suspects leases, and connects again, until the session has ended; says why.
     pub(crate) async fn keep_alive(&self, config: &ZooKeeperConfig, wanted: &Wanted) -> Driver {
+        let mut dialed = Instant::now();
         loop {
             let Ok(connection) = self.connected().await else {
                 return Driver::ClientClosed;
@@ -46,7 +47,7 @@ impl Session {
                 _ => {}
             }
             let connected = tokio::select! {
-                connected = self.connect_again(config, wanted) => connected,
+                connected = self.connect_again(config, wanted, &mut dialed) => connected,
                 never = self.explain(config.servers()) => match never {},
             };
             match connected {
@@ -59,10 +60,19 @@ impl Session {
 
     /// A new connection, on which nothing is older than what this session has seen. Fails when the server says that the
     /// session has ended.
-    async fn connect_again(&self, config: &ZooKeeperConfig, wanted: &Wanted) -> Result<Connection, Driver> {
+    ///
+    /// `dialed` is when the last attempt began.
+    async fn connect_again(
+        &self,
+        config: &ZooKeeperConfig,
+        wanted: &Wanted,
+        dialed: &mut Instant,
+    ) -> Result<Connection, Driver> {
         let mut rests = rests(self.interval());
+        // At once, unless its connections end as soon as they begin.
+        sleep_until(*dialed + SHORTEST).await;
         loop {
-            let began = Instant::now();
+            *dialed = Instant::now();
             let failure = match Connection::dial(config, Some(&self.info)).await {
                 Ok(connection) => match self.sync(&connection).await {
                     Ok(()) => return Ok(connection),
@@ -78,7 +88,7 @@ impl Session {
             if matches!(failure, Driver::SessionExpired | Driver::AuthFailed) {
                 return Err(failure);
             }
-            wanted.rest(began, rests.next().unwrap_or_default()).await;
+            wanted.rest(*dialed, rests.next().unwrap_or(LONGEST)).await;
         }
     }
 

@@ -23,6 +23,8 @@ struct State {
     /// Each way.
     delay: Duration,
     cut: bool,
+    /// How often all connections were ended.
+    resets: u32,
     /// Whether the server may not say what it is.
     is_discreet: bool,
 }
@@ -55,7 +57,13 @@ impl Line {
 
     /// Ends all connections; new ones are ended at once.
     pub fn cut(&self) {
+        self.reset();
         self.state.send_modify(|state| state.cut = true);
+    }
+
+    /// Ends all connections.
+    pub fn reset(&self) {
+        self.state.send_modify(|state| state.resets += 1);
     }
 
     pub fn heal(&self) {
@@ -112,11 +120,12 @@ async fn carry(mut client: TcpStream, server: SocketAddr, state: watch::Receiver
     client.set_nodelay(true).unwrap();
     server.set_nodelay(true).unwrap();
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
-    let mut cut = state.clone();
+    let mut reset = state.clone();
+    let resets = state.borrow().resets;
     tokio::select! {
         () = pump(from_client, to_server, state.clone()) => {}
         () = pump(from_server, to_client, state) => {}
-        _ = cut.wait_for(|state| state.cut) => {}
+        _ = reset.wait_for(|state| state.resets > resets) => {}
     }
 }
 
