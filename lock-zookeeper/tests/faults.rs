@@ -1,9 +1,7 @@
-//! Servers that go away, sessions that expire, bytes that come late.
+//! Servers that go away, sessions that expire, tasks that panic.
 
 mod common;
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
@@ -329,108 +327,6 @@ async fn many_waiters_with_long_names_survive_a_reconnect() {
     for waiter in waiters {
         within(waiter).await.unwrap();
     }
-}
-
-/// A way to the server on which what its first connection sends can be kept back and delivered after the end of that
-/// connection, as a kernel does that goes on retransmitting.
-#[derive(Clone, Default)]
-struct LateWay {
-    keeping: Arc<AtomicBool>,
-    kept: Arc<Mutex<Option<Kept>>>,
-}
-
-/// The connection to the server, and what it has not got yet.
-type Kept = (TcpStream, Vec<u8>);
-
-impl LateWay {
-    fn open(&self, server: SocketAddr) -> SocketAddr {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let way = self.clone();
-        std::thread::spawn(move || {
-            for (number, client) in listener.incoming().enumerate() {
-                let (client, way) = (client.unwrap(), way.clone());
-                let Ok(upstream) = TcpStream::connect(server) else {
-                    continue;
-                };
-                let (mut down, mut up) = (client.try_clone().unwrap(), upstream.try_clone().unwrap());
-                std::thread::spawn(move || std::io::copy(&mut up, &mut down));
-                std::thread::spawn(move || way.carry(client, upstream, number == 0));
-            }
-        });
-        address
-    }
-
-    fn carry(&self, mut client: TcpStream, mut server: TcpStream, first: bool) {
-        let mut buffer = [0; 4096];
-        let mut kept = Vec::new();
-        while let Ok(length @ 1..) = client.read(&mut buffer) {
-            if first && self.keeping.load(Ordering::SeqCst) {
-                kept.extend_from_slice(&buffer[..length]);
-            } else if server.write_all(&buffer[..length]).is_err() {
-                return;
-            }
-        }
-        match kept.is_empty() {
-            true => drop(server.shutdown(Shutdown::Both)),
-            false => *self.kept.lock().unwrap() = Some((server, kept)),
-        }
-    }
-
-    /// Delivers what was kept back, and waits until the server has ended that connection.
-    fn deliver(&self) {
-        if let Some((mut server, kept)) = self.kept.lock().unwrap().take() {
-            // Fails where the server has ended it already.
-            let _ = server.write_all(&kept);
-            let _ = server.shutdown(Shutdown::Write);
-            while let Ok(1..) = server.read(&mut [0; 4096]) {}
-        }
-    }
-}
-
-/// The server gets a create long after its session has gone on over another connection: had it an effect, the node
-/// would belong to a session that lives, and to nobody.
-#[tokio::test]
-async fn a_create_that_arrives_late_has_no_effect() {
-    let server = own_server().await;
-    let way = LateWay::default();
-    let address = way.open(server.address().parse().unwrap());
-    let config = ZooKeeperConfig::new([address.to_string()])
-        .unwrap()
-        .with_root("/test")
-        .unwrap();
-    let backend = ZooKeeperBackend::new(config.with_session_timeout(3 * SESSION).unwrap());
-    let (first, _control) = long_options("a").start();
-    let _hold = granted(within(backend.acquire(&first)).await);
-    way.keeping.store(true, Ordering::SeqCst);
-    let (request, _control) = long_options("b").start();
-    let acquiring = tokio::spawn({
-        let (backend, request) = (backend.clone(), request.clone());
-        async move { backend.acquire(&request).await }
-    });
-    // The driver gives the connection up.
-    within(async {
-        while way.kept.lock().unwrap().is_none() {
-            sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
-    let hold = match within(acquiring).await.unwrap() {
-        Err(error) if error.is_retryable() => granted(within(backend.acquire(&request)).await),
-        attempt => granted(attempt),
-    };
-    let client = observer(&server).await;
-    let own = client.list_children("/test/b").await.unwrap();
-    assert_eq!(own.len(), 1);
-    let late = way.clone();
-    tokio::task::spawn_blocking(move || late.deliver()).await.unwrap();
-    assert_eq!(client.list_children("/test/b").await.unwrap(), own);
-    assert_eq!(
-        within(hold.release(ReleaseOptions::default())).await.unwrap(),
-        ReleaseOutcome::Released
-    );
-    assert!(client.list_children("/test/b").await.unwrap().is_empty());
-    assert!(!matches!(first.lease().state(), HoldState::Lost(_)));
 }
 
 /// Whoever is to be woken by it panics, and the task that does it with it.

@@ -18,7 +18,7 @@ use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::coop::unconstrained;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 /// A session timeout for which nobody waits: whatever is free before that was freed by somebody.
 const LONG: Duration = Duration::from_secs(50);
@@ -249,4 +249,27 @@ fn a_backend_outlives_its_runtime() {
         assert!(next.token() > hold.token());
         assert_eq!(client.list_children("/test/a").await.unwrap().len(), 1);
     });
+}
+
+/// At any moment, as when another runtime takes over.
+#[tokio::test]
+async fn futures_that_were_dropped_half_way_can_be_asked_again() {
+    let (server, root) = (shared_server().await, fresh_root());
+    let (backend, client) = (backend(server, &root), observer(server).await);
+    backend.connect().await.unwrap();
+    let directory = format!("{root}/a");
+    for step in 0..25 {
+        let time = Duration::from_micros(100 * step);
+        let (request, _control) = waiting("a");
+        let _ = timeout(time, backend.acquire(&request)).await;
+        let hold = acquire(&backend, &request).await;
+        assert_eq!(client.list_children(&directory).await.unwrap().len(), 1);
+        let _ = timeout(time, hold.release(ReleaseOptions::default())).await;
+        within(hold.release(ReleaseOptions::default())).await.unwrap();
+        let (request, _control) = waiting("a");
+        let _ = timeout(time, backend.acquire(&request)).await;
+        let _ = timeout(time, backend.abandon(&request)).await;
+        within(backend.abandon(&request)).await.unwrap();
+        assert!(client.list_children(&directory).await.unwrap().is_empty());
+    }
 }
