@@ -52,6 +52,7 @@ const SUITE_LOSS: &str = "conformance-tests/src/cases/loss.rs";
 const SUITE_NAMES: &str = "conformance-tests/src/cases/names.rs";
 const SUITE_CANCEL: &str = "conformance-tests/src/cases/cancel.rs";
 const SUITE_DROPPING: &str = "conformance-tests/src/cases/dropping.rs";
+const SUITE_RUNTIMES: &str = "conformance-tests/src/cases/runtimes.rs";
 const REDIS_ERRORS: &str = "lock-redis/tests/errors.rs";
 const REDIS_FAULTS: &str = "lock-redis/tests/faults.rs";
 const REDIS_LATE: &str = "lock-redis/tests/late.rs";
@@ -220,8 +221,8 @@ pub(crate) const ALL: [Acceptance; 34] = [
         "runtime_drop",
         Ci,
         &[
-            Test(SUITE_DROPPING, "a_guard_that_outlives_its_runtime_ends"),
-            Test(SUITE_DROPPING, "a_client_outlives_its_runtime"),
+            Test(SUITE_RUNTIMES, "a_guard_that_outlives_its_runtime_ends"),
+            Test(SUITE_RUNTIMES, "a_client_outlives_its_runtime"),
         ],
     ),
     entry(
