@@ -8,14 +8,14 @@ use tracing::Instrument;
 use self::options::{AcquireOptions, WaitLimit};
 use self::pending::{Caller, Granted, PendingAcquire, Wakeup};
 use self::shared::Shared;
-use crate::backend::{Attempt, Hold};
+use crate::backend::{Armed, Attempt, Hold};
 use crate::background::call::pauses;
 use crate::background::runner::ensure_running;
 use crate::background::schedule::ScheduledHold;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::{ActiveHold, Share};
+use crate::mutant::{Mutant, is_active};
 use crate::observe;
-use crate::plant::{Plant, is_planted};
 use crate::queue::last_word::{LastWord, Since};
 use crate::queue::{Admission, Entry};
 use crate::sync::time::Instant;
@@ -87,11 +87,10 @@ async fn run(shared: &Arc<Shared>, options: &AcquireOptions, wait: WaitLimit) ->
             Wakeup::Busy => return acquire.taken(shared.queues.holder(&options.name)),
             Wakeup::Failed(error) => return Err(error),
         };
-        let hold = match acquire.drive(&mut place).await? {
-            Driven::Granted(hold) => hold,
+        wakeup = match acquire.drive(&mut place).await? {
+            Driven::Granted(hold, armed) => acquire.accept(place.granted(hold, &armed)?).await?,
             Driven::Taken(holder) => return acquire.taken(holder),
         };
-        wakeup = acquire.accept(place.granted(hold)?).await?;
     }
 }
 
@@ -118,7 +117,7 @@ enum StopReason {
 
 /// What driving a place came to.
 enum Driven {
-    Granted(Arc<dyn Hold>),
+    Granted(Arc<dyn Hold>, Armed),
     /// To those who ask once.
     Taken(Option<Arc<str>>),
 }
@@ -216,17 +215,17 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
         let mut last_error = None;
         loop {
             let may_overtake_release =
-                !self.wait.is_patient() && place.may_overtake_release() && !is_planted(Plant::AsksOnce);
+                !self.wait.is_patient() && place.may_overtake_release() && !is_active(Mutant::AsksOnce);
             let attempt = tokio::select! {
                 biased;
                 attempt = place.attempt() => attempt,
                 stop = &mut self.stopped => return self.stop(&stop, last_error, place),
             };
             let pause = match attempt {
-                Ok(Attempt::Granted(hold, _armed)) => {
+                Ok(Attempt::Granted(hold, armed)) => {
                     self.shared.server.note_reached();
                     self.shared.check_open()?;
-                    return Ok(Driven::Granted(hold));
+                    return Ok(Driven::Granted(hold, armed));
                 }
                 // The backend has given up, whatever the server would have said.
                 Ok(Attempt::Busy(_)) if place.is_given_up() => {

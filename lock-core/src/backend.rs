@@ -17,7 +17,7 @@ use async_trait::async_trait;
 
 pub use self::capabilities::Capabilities;
 pub use self::holder::HolderId;
-pub use self::lease::{Armed, Lease, Sent};
+pub use self::lease::{Armed, Lease, SentAt};
 pub use self::request::{AcquireRequest, RequestControl, RequestOptions, Terms, Wait};
 pub use self::status::{HolderStatus, LockStatus};
 pub use crate::error::LostCause;

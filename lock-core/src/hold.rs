@@ -8,12 +8,12 @@ use self::renewal::{Renewals, RenewedBy};
 use crate::acquire::options::AcquireOptions;
 use crate::backend::lease::HoldState;
 use crate::backend::rules::Moment;
-use crate::backend::{AcquireRequest, Hold, Lease, Renewal, RequestControl};
+use crate::backend::{AcquireRequest, Armed, Hold, Lease, Renewal, RequestControl};
 use crate::background::keeper::{Keeper, KeeperRef};
 use crate::background::schedule::{ScheduleSlot, ScheduledHold};
 use crate::error::{Error, ErrorKind, Lost, LostCause, Result};
+use crate::mutant::{Mutant, is_active};
 use crate::observe::{self, BackendRequest};
-use crate::plant::{Plant, is_planted};
 use crate::queue::{Turn, UnansweredRelease, Waiter};
 use crate::server::Server;
 use crate::sync::time::{Instant, sleep};
@@ -77,10 +77,25 @@ struct Heir<W> {
 
 /// What was granted.
 pub(crate) struct Grant {
-    pub(crate) hold: Arc<dyn Hold>,
-    pub(crate) token: FencingToken,
-    /// Armed with the grant.
-    pub(crate) lease: Lease,
+    hold: Arc<dyn Hold>,
+    token: FencingToken,
+    lease: Lease,
+}
+
+impl Grant {
+    /// What the server granted to this request.
+    ///
+    /// # Errors
+    /// When the backend armed another lease than the request's.
+    pub(crate) fn new(request: &AcquireRequest, hold: Arc<dyn Hold>, armed: &Armed) -> Result<Self> {
+        let lease = request.lease().clone();
+        if !lease.is_proved_by(armed) {
+            let message = "the backend armed another lease than that of the request";
+            return Err(Error::new(ErrorKind::Unexpected, message).with_name(request.name()));
+        }
+        let token = hold.token();
+        Ok(Self { hold, token, lease })
+    }
 }
 
 impl<W: Successor> ActiveHold<W> {
@@ -132,7 +147,7 @@ impl<W: Successor> ActiveHold<W> {
             return Ok(false);
         }
         options.check_shared(&self.options)?;
-        let one_more = |shares| (shares > 0 || is_planted(Plant::SharesWhatHasEnded)).then_some(shares + 1);
+        let one_more = |shares| (shares > 0 || is_active(Mutant::SharesWhatHasEnded)).then_some(shares + 1);
         let shared = self.shares.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
         Ok(shared.is_ok())
     }

@@ -88,7 +88,7 @@ pub use watch::Watch;
 #[cfg(shuttle)]
 #[doc(hidden)]
 pub mod races {
-    pub use crate::plant::{Plant, plant};
+    pub use crate::mutant::{Mutant, activate};
     pub use crate::sync::checked::on_runtime;
     pub use crate::sync::checked::time::{begin, pass};
 }
@@ -102,9 +102,9 @@ mod hold;
 mod lock;
 mod locker;
 mod memory;
+mod mutant;
 mod name;
 mod observe;
-mod plant;
 mod queue;
 mod reentry;
 mod runtime;

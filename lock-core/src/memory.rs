@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use self::server::{Answer, Server};
 use crate::backend::{
     AcquireRequest, Attempt, Busy, Capabilities, DistributedLock, HandOver, Hold, HolderId, Lease, LockStatus,
-    ReleaseOptions, ReleaseOutcome, Renewal, Wait,
+    ReleaseOptions, ReleaseOutcome, Renewal, SentAt, Wait,
 };
 use crate::error::Result;
 use crate::name::LockName;
@@ -220,7 +220,7 @@ impl Hold for MemoryHold {
     }
 
     async fn renew(&self, ttl: Duration) -> Result<Renewal> {
-        let sent = self.lease.sending();
+        let sent = SentAt::now();
         Ok(match self.server.renew(&self.name, self.holder, ttl)? {
             true => Renewal::Renewed(self.lease.arm(sent, ttl)?),
             false => Renewal::Lost,

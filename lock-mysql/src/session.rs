@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::Error;
-use lock_core::backend::{HolderId, Sent};
+use lock_core::backend::{HolderId, SentAt};
 use sqlx::mysql::MySqlRow;
 use sqlx::{Decode, MySql, Row, Type};
 use tokio::runtime::{self, Handle};
@@ -70,7 +70,7 @@ pub(crate) enum Commits {
 /// What the server answered to some statements.
 pub(crate) struct Answer {
     /// Just before they were sent.
-    pub(crate) sent: Sent,
+    pub(crate) sent: SentAt,
     /// The same for arithmetic.
     pub(crate) at: Instant,
     /// What each statement did.
@@ -122,7 +122,7 @@ struct Keep {
     ttl: Duration,
     sql: String,
     /// When the statements that did it were sent; `None` when the hold has ended.
-    reply: oneshot::Sender<Result<Option<Sent>, Error>>,
+    reply: oneshot::Sender<Result<Option<SentAt>, Error>>,
 }
 
 impl Session {
@@ -210,7 +210,7 @@ impl Session {
         ttl: Duration,
         sql: String,
         limit: Option<Duration>,
-    ) -> Result<Option<Sent>, Error> {
+    ) -> Result<Option<SentAt>, Error> {
         let command = |reply| {
             Command::Keep(Keep {
                 holder,

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::backend::{AcquireRequest, HandOver, Hold, HolderId, Lease, ReleaseOptions, ReleaseOutcome, Renewal};
+use lock_core::backend::{
+    AcquireRequest, HandOver, Hold, HolderId, Lease, ReleaseOptions, ReleaseOutcome, Renewal, SentAt,
+};
 use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 
 use crate::acquire::{Terms, dead};
@@ -97,7 +99,7 @@ impl RedisHold {
         let connection = &self.server.connection;
         let session = connection.session(pending()).await?;
         let arguments = [&*self.holder.to_string(), &*millis(ttl)];
-        let sent = self.lease.sending();
+        let sent = SentAt::now();
         match connection
             .run(&session, &script::RENEW, &[self.keys.lock()], &arguments)
             .await

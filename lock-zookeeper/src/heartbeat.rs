@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use lock_core::backend::Sent;
+use lock_core::backend::SentAt;
 use tokio::time::Instant;
 
 /// Heartbeats in a session timeout, while each is answered before half of the time to the next one is over. On a slower
@@ -16,13 +16,13 @@ const HALF_TICK: u32 = 6;
 /// The moment before a heartbeat went out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Beat {
-    pub(crate) sent: Sent,
+    pub(crate) sent: SentAt,
     pub(crate) at: Instant,
 }
 
 impl Beat {
     pub(crate) fn now() -> Self {
-        let sent = Sent::now();
+        let sent = SentAt::now();
         Self {
             sent,
             at: Instant::now(),
@@ -149,7 +149,7 @@ mod tests {
 
     fn beat(start: Instant, millis: u64) -> Beat {
         Beat {
-            sent: Sent::now(),
+            sent: SentAt::now(),
             at: start + Duration::from_millis(millis),
         }
     }

@@ -6,7 +6,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lock_core::backend::{Armed, HolderId, Lease, LostCause, Sent};
+use lock_core::backend::{Armed, HolderId, Lease, LostCause, SentAt};
 use lock_core::{Error, Result};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -79,13 +79,13 @@ impl Session {
 
     /// Counts a lease among those that the heartbeats arm, and arms it: for the session timeout from what the
     /// heartbeats have proven, or, if it is fixed, for its own term.
-    pub(crate) fn admit(&self, holder: HolderId, lease: &Lease, fixed: Option<(Sent, Duration)>) -> Result<Armed> {
+    pub(crate) fn admit(&self, holder: HolderId, lease: &Lease, fixed: Option<(SentAt, Duration)>) -> Result<Armed> {
         let mut vital = self.vital();
         if vital.over {
             return Err(error::session_ended(None));
         }
         let session = (vital.heartbeats.base().sent, self.timeout);
-        lease.carry(session.0, session.1);
+        lease.bind_to_session(session.0, session.1);
         let (sent, ttl) = fixed.unwrap_or(session);
         let armed = lease.arm(sent, ttl)?;
         if self.connection.borrow().is_none() {
@@ -214,7 +214,7 @@ impl Session {
         }
         let base = vital.heartbeats.base();
         for lease in vital.leases.values() {
-            lease.carry(base.sent, self.timeout);
+            lease.bind_to_session(base.sent, self.timeout);
             // One that has ended stays ended: its owner takes the node away.
             let _ = lease.arm(base.sent, self.timeout);
         }

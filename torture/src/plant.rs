@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use clap::ValueEnum;
 use lock_core::backend::{
     AcquireRequest, Attempt, Capabilities, DistributedLock, HandOver, Hold, HolderId, Lease, LockStatus,
-    ReleaseOptions, ReleaseOutcome, Renewal, RequestControl, RequestOptions, Terms,
+    ReleaseOptions, ReleaseOutcome, Renewal, RequestControl, RequestOptions, SentAt, Terms,
 };
 use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 use lock_redis::redis::{self, Cmd, FromRedisValue};
@@ -249,12 +249,12 @@ impl Hold for PlantedHold {
     async fn renew(&self, ttl: Duration) -> Result<Renewal> {
         match self.plant {
             Plant::RenewalThatShortens => return self.renew_and_shorten(ttl).await,
-            Plant::RenewalUnanswered => _ = self.lease.arm(self.lease.sending(), ttl)?,
+            Plant::RenewalUnanswered => _ = self.lease.arm(SentAt::now(), ttl)?,
             _ => {}
         }
         let renewal = self.hold.renew(ttl).await?;
         if self.plant == Plant::LeaseFromReply && matches!(renewal, Renewal::Renewed(_)) {
-            return Ok(Renewal::Renewed(self.lease.arm(self.lease.sending(), ttl)?));
+            return Ok(Renewal::Renewed(self.lease.arm(SentAt::now(), ttl)?));
         }
         Ok(renewal)
     }
@@ -311,7 +311,7 @@ impl PlantedHold {
     async fn renew_and_shorten(&self, ttl: Duration) -> Result<Renewal> {
         const RENEW: &str = "if redis.call('GETRANGE', KEYS[1], 0, 31) ~= ARGV[1] then return 0 end \
                              return redis.call('PEXPIRE', KEYS[1], ARGV[2])";
-        let sent = self.lease.sending();
+        let sent = SentAt::now();
         let mut renew = redis::cmd("EVAL");
         renew
             .arg(RENEW)

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lock_core::backend::{
     AcquireRequest, Attempt, Busy, Capabilities, DistributedLock, HandOver, Hold, HolderId, Lease, LockStatus,
-    ReleaseOptions, ReleaseOutcome, Renewal, Sent, Wait,
+    ReleaseOptions, ReleaseOutcome, Renewal, SentAt, Wait,
 };
 use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 use tokio::time::{sleep, timeout};
@@ -73,7 +73,7 @@ impl ReferenceBackend {
     }
 
     /// One question, its answer, and the moment just before it was sent.
-    async fn ask_once(&self, request: &AcquireRequest, ask: &Ask) -> Result<(Answer, Sent)> {
+    async fn ask_once(&self, request: &AcquireRequest, ask: &Ask) -> Result<(Answer, SentAt)> {
         if self.has(Defect::SendingWithoutAConnection) {
             let _marked = request.sending();
         }
@@ -239,14 +239,14 @@ impl Hold for ReferenceHold {
             ttl,
             ..self.ask.clone()
         };
-        let sent = self.lease.sending();
+        let sent = SentAt::now();
         let renewing = self.line.put(move |server| server.renew(&ask));
         let renewed = match self.line.has(Defect::RenewalGivenUpEarly) {
             true => timeout(ttl / 6, renewing).await.unwrap_or_else(|_| Err(unanswered()))?,
             false => renewing.await?,
         };
         let late = self.line.has(Defect::RenewalCountsFromTheReply);
-        let sent = if late { self.lease.sending() } else { sent };
+        let sent = if late { SentAt::now() } else { sent };
         Ok(match renewed {
             true => Renewal::Renewed(self.lease.arm(sent, ttl)?),
             false => Renewal::Lost,

@@ -5,14 +5,14 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use super::options::{AcquireOptions, WaitLimit};
-use crate::backend::{AcquireRequest, Attempt, Busy, Hold, RequestControl};
+use crate::backend::{AcquireRequest, Armed, Attempt, Busy, Hold, RequestControl};
 use crate::background::call::BackendCall;
 use crate::background::keeper::Keeper;
 use crate::background::undo::UndoJob;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::hold::{ActiveHold, Grant, Share, Successor};
+use crate::mutant::{Mutant, is_active};
 use crate::observe::{self, BackendRequest};
-use crate::plant::{Plant, is_planted};
 use crate::queue::last_word::{LastWord, Since};
 use crate::queue::{Turn, Waiter};
 use crate::reentry::ReentryKey;
@@ -343,20 +343,15 @@ impl PendingAcquire {
     /// What the server granted.
     ///
     /// # Errors
-    /// When the backend did not arm the lease; then the grant is undone.
-    pub(crate) fn granted(mut self, hold: Arc<dyn Hold>) -> Result<Granted> {
+    /// When the backend armed another lease; then the grant is undone.
+    pub(crate) fn granted(mut self, hold: Arc<dyn Hold>, armed: &Armed) -> Result<Granted> {
         // Until here it is undone, also when this panics.
-        let token = hold.token();
-        let lease = self.request.lease().clone();
-        let Some(turn) = self.turn.take_if(|_| lease.end().is_some()) else {
-            self.can_pass = false;
-            let message = "the backend granted without arming the lease of the request";
-            return Err(Error::new(ErrorKind::Unexpected, message).with_name(self.request.name()));
-        };
+        let grant = Grant::new(&self.request, hold, armed).inspect_err(|_| self.can_pass = false)?;
+        let turn = self.turn.take().expect("whoever drives an acquire has the turn");
         let other_terms = matches!(self.state, AtServer::Unanswered { other_terms: true, .. });
         self.state = AtServer::Nothing;
         Ok(Granted {
-            grant: Grant { hold, token, lease },
+            grant,
             turn,
             is_fixed: self.request.is_fixed(),
             as_asked: !other_terms && self.request.was_read_as_it_stands(),
@@ -408,7 +403,7 @@ impl PendingAcquire {
 
 impl Drop for PendingAcquire {
     fn drop(&mut self) {
-        if is_planted(Plant::LeavesLateGrant) {
+        if is_active(Mutant::LeavesLateGrant) {
             return;
         }
         if self.state != AtServer::Nothing && self.keeper.has_forked() {

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use super::rules;
 use crate::error::{Error, ErrorKind, Lost, LostCause, Result};
+use crate::mutant::{Mutant, is_active};
 use crate::name::LockName;
 use crate::observe;
-use crate::plant::{Plant, is_planted};
 use crate::sync::time::{Instant, sleep_until};
-use crate::sync::{Arc, AtomicBool, Handle, Mutex, MutexGuard, Notify, Ordering};
+use crate::sync::{Arc, Handle, Mutex, MutexGuard, Notify, Ordering};
 use crate::time::LeaseInstant;
 
 /// How long this process may believe in a hold, by its own monotonic clock.
@@ -22,14 +22,14 @@ use crate::time::LeaseInstant;
 /// ```
 /// # use std::time::Duration;
 /// # use lock_core::LockName;
-/// # use lock_core::backend::Lease;
+/// # use lock_core::backend::{Lease, SentAt};
 /// # fn send_and_await_the_answer() {}
 /// # fn main() -> Result<(), lock_core::Error> {
 /// # let lease = Lease::new(LockName::new("a")?);
 /// let ttl = Duration::from_secs(10);
-/// let sent = lease.sending(); // before sending, never after
+/// let sent = SentAt::now(); // before sending, never after
 /// send_and_await_the_answer();
-/// let armed = lease.arm(sent, ttl)?; // what a grant or a renewal must carry
+/// let armed = lease.arm(sent, ttl)?; // the proof that a grant or a renewal needs
 /// # drop(armed); Ok(()) }
 /// ```
 ///
@@ -47,16 +47,14 @@ struct Shared {
     fixed: bool,
     record: Mutex<Record>,
     changed: Notify,
-    /// Whether [`Lease::sending`] was ever called.
-    was_sent: AtomicBool,
 }
 
 struct Record {
     phase: Phase,
     /// When the hold's own term ends, once armed.
     term_end: Option<LeaseInstant>,
-    /// When what carries the hold ends, where it is carried.
-    carrier_end: Option<LeaseInstant>,
+    /// When the session ends to which the hold is bound, if it is.
+    session_end: Option<LeaseInstant>,
     /// When the latest request was sent whose answer armed it.
     armed_from: Option<LeaseInstant>,
     /// The number of the suspicion that no arming has cleared yet.
@@ -70,12 +68,12 @@ impl Record {
     fn end(&self) -> Option<LeaseInstant> {
         let term_end = self.term_end?;
         Some(
-            self.carrier_end
-                .map_or(term_end, |carrier_end| carrier_end.min(term_end)),
+            self.session_end
+                .map_or(term_end, |session_end| session_end.min(term_end)),
         )
     }
 
-    fn clear_suspicion(&mut self, sent: Sent) {
+    fn clear_suspicion(&mut self, sent: SentAt) {
         self.suspected = self.suspected.filter(|suspicion| *suspicion > sent.suspicions);
     }
 }
@@ -91,17 +89,18 @@ enum Phase {
 
 /// The moment just before a request went out, from which the lease that its answer arms is counted.
 #[derive(Clone, Copy, Debug)]
-pub struct Sent {
+pub struct SentAt {
     at: LeaseInstant,
     /// How many suspicions there had been: two events may share one reading of the clock.
     suspicions: u64,
 }
 
-/// All suspicions of this process, so that one `Sent` can arm every lease of a session.
+/// All suspicions of this process, so that one `SentAt` can arm every lease of a session.
 static SUSPICIONS: AtomicU64 = AtomicU64::new(0);
 
-impl Sent {
-    /// Now: for a request that is about to go out for several leases at once, such as a session's heartbeat.
+impl SentAt {
+    /// Takes the time just before a renewal or a session's heartbeat is sent. An acquire takes it by
+    /// [`AcquireRequest::sending`](super::AcquireRequest::sending).
     pub fn now() -> Self {
         Self {
             at: LeaseInstant::now_or_earlier(),
@@ -110,9 +109,10 @@ impl Sent {
     }
 }
 
-/// The proof that a lease was armed, without which there is no grant and no renewal.
+/// The proof that a lease was armed, without which there is no grant and no renewal. Core refuses a grant with the proof
+/// of another lease than the request's.
 #[derive(Debug)]
-pub struct Armed(());
+pub struct Armed(Lease);
 
 /// What a guard knows of its hold at this moment, by its own clock and without any network.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,7 +154,7 @@ impl Lease {
         let record = Mutex::new(Record {
             phase: Phase::Unarmed,
             term_end: None,
-            carrier_end: None,
+            session_end: None,
             armed_from: None,
             suspected: None,
             watcher: None,
@@ -164,23 +164,7 @@ impl Lease {
             fixed,
             record,
             changed: Notify::new(),
-            was_sent: AtomicBool::new(false),
         }))
-    }
-
-    /// Marks the moment just before a request goes out whose answer may arm this lease.
-    ///
-    /// Call it when the connection is there, and before every request that may leave anything of this holder id at the
-    /// server. Core does not abandon a request for which it was never called, if its acquire failed as
-    /// [not executed](crate::Error::not_executed).
-    pub fn sending(&self) -> Sent {
-        self.0.was_sent.store(true, Ordering::SeqCst);
-        Sent::now()
-    }
-
-    /// Whether any request of this lease's holder id may have reached the server.
-    pub(crate) fn was_sent(&self) -> bool {
-        self.0.was_sent.load(Ordering::SeqCst)
     }
 
     /// Believes in the hold until `ttl`, less a tenth, after `sent`, unless that is earlier than what is believed
@@ -189,12 +173,14 @@ impl Lease {
     /// # Errors
     /// [`ErrorKind::Unavailable`], retryable, when a first answer comes so late that nothing is left of its lease:
     /// the lease stays unarmed, and the same request may be sent again. [`ErrorKind::Lost`] when the lease is over.
-    pub fn arm(&self, sent: Sent, ttl: Duration) -> Result<Armed> {
+    pub fn arm(&self, sent: SentAt, ttl: Duration) -> Result<Armed> {
         let now = LeaseInstant::now();
         let mut record = self.lock(now);
         let end = rules::belief_ends(record.term_end, sent.at, ttl, self.0.fixed);
         match record.phase {
-            Phase::Unarmed if rules::has_expired(record.carrier_end.map_or(end, |carrier| carrier.min(end)), now) => {
+            Phase::Unarmed
+                if rules::has_expired(record.session_end.map_or(end, |session_end| session_end.min(end)), now) =>
+            {
                 let message = format!("the server's answer took longer than the lease of {ttl:?}");
                 return Err(Error::new(ErrorKind::Unavailable, message).with_name(&self.0.name));
             }
@@ -206,7 +192,7 @@ impl Lease {
                 record.term_end = Some(end);
                 record.clear_suspicion(sent);
             }
-            Phase::Releasing if is_planted(Plant::AnswerRevives) => record.phase = Phase::Live,
+            Phase::Releasing if is_active(Mutant::AnswerRevives) => record.phase = Phase::Live,
             Phase::Releasing | Phase::Released => {
                 return Err(Error::new(ErrorKind::Lost, "the hold was released meanwhile").with_name(&self.0.name));
             }
@@ -215,16 +201,17 @@ impl Lease {
         record.armed_from = record.armed_from.max(Some(sent.at));
         drop(record);
         self.0.changed.notify_waiters();
-        Ok(Armed(()))
+        Ok(Armed(self.clone()))
     }
 
-    /// What carries the hold, a session, lives until `ttl`, less a tenth, after `sent`, unless it is known to live for
-    /// longer already; with it the belief ends too. For a fixed lease, whose own end no arming moves. Clears a suspicion
-    /// that is older than `sent`. Call it before the lease is armed and whenever the session is known to live on.
-    pub fn carry(&self, sent: Sent, ttl: Duration) {
+    /// Records that the session to which the hold is bound lives until `ttl`, less a tenth, after `sent`, unless it is
+    /// known to live longer already. The belief ends with the session at the latest. For a fixed lease, whose own end no
+    /// arming moves. Clears a suspicion that is older than `sent`. Call it before the lease is armed and whenever the
+    /// session is known to live on.
+    pub fn bind_to_session(&self, sent: SentAt, ttl: Duration) {
         let mut record = self.lock(LeaseInstant::now());
         if matches!(record.phase, Phase::Unarmed | Phase::Live) {
-            record.carrier_end = Some(rules::belief_ends(record.carrier_end, sent.at, ttl, false));
+            record.session_end = Some(rules::belief_ends(record.session_end, sent.at, ttl, false));
             record.clear_suspicion(sent);
             drop(record);
             self.0.changed.notify_waiters();
@@ -237,7 +224,7 @@ impl Lease {
     }
 
     /// Marks the hold as suspect until an arming that was sent then or later.
-    pub(crate) fn suspect_since(&self, sent: Sent) {
+    pub(crate) fn suspect_since(&self, sent: SentAt) {
         self.suspect_by(|| sent.suspicions);
     }
 
@@ -360,6 +347,11 @@ impl Lease {
     /// When the latest request was sent whose answer armed it, by the runtime's clock.
     pub(crate) fn armed_from(&self) -> Option<Instant> {
         self.0.record.lock().armed_from.map(LeaseInstant::by_runtime)
+    }
+
+    /// Whether it is this lease, and not another one, that was armed.
+    pub(crate) fn is_proved_by(&self, armed: &Armed) -> bool {
+        Arc::ptr_eq(&self.0, &armed.0.0)
     }
 
     pub(crate) fn is_live(&self) -> bool {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::holder::HolderId;
-use super::lease::{Lease, Sent};
+use super::lease::{Lease, SentAt};
 use super::{Busy, Mode};
 use crate::error::Error;
 use crate::name::LockName;
@@ -37,6 +37,8 @@ struct Shared {
     state: Mutex<State>,
     changed: Notify,
     connected: AtomicBool,
+    /// Whether any request of this holder id may have reached the server.
+    was_sent: AtomicBool,
 }
 
 struct State {
@@ -188,6 +190,7 @@ impl RequestOptions {
             }),
             changed: Notify::new(),
             connected: AtomicBool::new(false),
+            was_sent: AtomicBool::new(false),
         }));
         (request.clone(), RequestControl(request))
     }
@@ -229,9 +232,14 @@ impl AcquireRequest {
         &self.0.lease
     }
 
-    /// Marks the moment just before this request goes out: short for the lease's [`Lease::sending`].
-    pub fn sending(&self) -> Sent {
-        self.0.lease.sending()
+    /// Marks the moment just before this request goes out, from which the lease that a grant arms is counted.
+    ///
+    /// Call it when the connection is there, and before every request that may leave anything of this holder id at the
+    /// server. Core does not abandon a request for which it was never called, if its acquire failed as
+    /// [not executed](crate::Error::not_executed).
+    pub fn sending(&self) -> SentAt {
+        self.0.was_sent.store(true, Ordering::SeqCst);
+        SentAt::now()
     }
 
     /// Reports that there is a connection to a server that serves. If it is cut before the first answer, an acquire that
@@ -332,7 +340,7 @@ impl AcquireRequest {
 
     /// Whether it left nothing at the server: its acquire failed like that, and says so, before anything was sent.
     pub(crate) fn was_certainly_not_sent(&self, why: &Error) -> bool {
-        why.is_not_executed() && !self.0.lease.was_sent()
+        why.is_not_executed() && !self.0.was_sent.load(Ordering::SeqCst)
     }
 
     /// For how long whatever it left at the server may live.

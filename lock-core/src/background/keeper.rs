@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::job::Job;
 use super::schedule::{Schedule, ScheduledHold};
 use crate::error::{Error, ErrorKind, Result};
-use crate::plant::{Plant, is_planted};
+use crate::mutant::{Mutant, is_active};
 use crate::sync::time::Instant;
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, MutexGuard, Notify, Ordering, RuntimeId};
 use crate::time::SuspendDetector;
@@ -183,7 +183,7 @@ impl Keeper {
     /// Waits until nothing is left to do but to look after holds.
     pub(crate) async fn drained(&self) {
         loop {
-            if is_planted(Plant::LooksBeforeItListens) && self.pending() > 0 {
+            if is_active(Mutant::LooksBeforeItListens) && self.pending() > 0 {
                 self.idle.notified().await;
             }
             let idle = self.idle.notified();
@@ -296,7 +296,7 @@ impl Keeper {
     pub(super) fn due(&self, runner: usize) -> Option<Due> {
         let now = Instant::now();
         let mut state = self.state.lock();
-        if !self.is_in_charge(runner) && !is_planted(Plant::WorksWhenReplaced) {
+        if !self.is_in_charge(runner) && !is_active(Mutant::WorksWhenReplaced) {
             return None;
         }
         state.rounds += 1;

@@ -11,15 +11,15 @@ use tracing::Instrument;
 
 use super::renewal::RenewedBy;
 use super::{ActiveHold, GivenBack, Grant, Heir, Share, Successor};
-use crate::backend::{AcquireRequest, HandOver, Hold, ReleaseOptions, ReleaseOutcome};
+use crate::backend::{AcquireRequest, HandOver, ReleaseOptions, ReleaseOutcome};
 use crate::background::call::{BackendCall, LONGEST_PAUSE, pauses, shielded};
 use crate::background::job::Job;
 use crate::background::keeper::Keeper;
 use crate::background::schedule::{Care, ScheduleSlot, ScheduledHold};
 use crate::background::undo::UndoJob;
 use crate::error::{Error, ErrorKind, LostCause, Result};
+use crate::mutant::{Mutant, is_active};
 use crate::observe::{self, BackendRequest, HandOverOutcome};
-use crate::plant::{Plant, is_planted};
 use crate::queue::Turn;
 use crate::sync::time::{Instant, sleep};
 use crate::sync::{Arc, Mutex, Ordering};
@@ -197,8 +197,8 @@ async fn end<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
         let handed = shielded(active.hold.hand_over(&next)).await;
         observe::handed_over(&active.options.name, outcome(&handed));
         match handed {
-            Ok(HandOver::Granted(hold, _armed)) => {
-                inherit(&active, hold, &next);
+            Ok(HandOver::Granted(hold, armed)) => {
+                inherit(&active, &next, Grant::new(&next, hold, &armed));
                 active.lease.finish_release(Ok(()));
                 return Ok(());
             }
@@ -316,8 +316,7 @@ fn find_heir<W: Successor>(active: &ActiveHold<W>) -> Option<AcquireRequest> {
 }
 
 /// Gives the heir what it was granted.
-fn inherit<W: Successor>(active: &ActiveHold<W>, hold: Arc<dyn Hold>, request: &AcquireRequest) {
-    let token = hold.token(); // if it panics, all is still undone
+fn inherit<W: Successor>(active: &ActiveHold<W>, request: &AcquireRequest, grant: Result<Grant>) {
     let (turn, heir) = {
         let mut succession = active.succession();
         (succession.turn.take(), succession.heir.take())
@@ -327,14 +326,9 @@ fn inherit<W: Successor>(active: &ActiveHold<W>, hold: Arc<dyn Hold>, request: &
         // The answer came so late that the next one has gone on without it.
         return abandon(active, request.clone(), None);
     };
-    if request.lease().end().is_none() {
+    let Ok(grant) = grant else {
         turn.put_first(waiter);
         return abandon(active, request.clone(), Some(turn));
-    }
-    let grant = Grant {
-        hold,
-        token,
-        lease: request.lease().clone(),
     };
     let next = ActiveHold::new(
         grant,
@@ -345,7 +339,7 @@ fn inherit<W: Successor>(active: &ActiveHold<W>, hold: Arc<dyn Hold>, request: &
     );
     // Whoever has gone gives it back: the hold goes on to the next one, or is released.
     let unclaimed = waiter.take_share(Share::begin(next, &keeper));
-    if is_planted(Plant::HandsOverToNobody) {
+    if is_active(Mutant::HandsOverToNobody) {
         return std::mem::forget(unclaimed);
     }
     drop(unclaimed);

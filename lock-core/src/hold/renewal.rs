@@ -9,12 +9,12 @@ use futures_util::future::{BoxFuture, FutureExt, poll_fn};
 use tracing::Instrument;
 
 use crate::acquire::options::AcquireOptions;
-use crate::backend::{Hold, Lease, Renewal, Sent};
+use crate::backend::{Hold, Lease, Renewal, SentAt};
 use crate::background::call::panicked;
 use crate::error::{LostCause, Result};
+use crate::mutant::{Mutant, is_active};
 use crate::name::LockName;
 use crate::observe::{self, BackendRequest, RenewalOutcome};
-use crate::plant::{Plant, is_planted};
 use crate::sync::time::{Instant, timeout_at};
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
 use crate::token::FencingToken;
@@ -63,14 +63,14 @@ struct State {
 }
 
 impl State {
-    fn earliest(&self) -> Option<Sent> {
+    fn earliest(&self) -> Option<SentAt> {
         self.unanswered.front().map(|renewal| renewal.sent)
     }
 }
 
 struct Unanswered {
     asked: Instant,
-    sent: Sent,
+    sent: SentAt,
     answer: BoxFuture<'static, Result<Renewal>>,
 }
 
@@ -78,7 +78,7 @@ struct Unanswered {
 struct Answered {
     asked: Instant,
     /// When the earliest renewal was sent that had no answer until now.
-    earliest: Sent,
+    earliest: SentAt,
     answer: Result<Renewal>,
 }
 
@@ -223,10 +223,10 @@ impl Renewals {
             })
         });
         let mut state = self.state.lock();
-        if !self.is_by(runner) || state.stopped && !is_planted(Plant::RenewsAfterRelease) {
+        if !self.is_by(runner) || state.stopped && !is_active(Mutant::RenewsAfterRelease) {
             return None;
         }
-        let (asked, sent) = (Instant::now(), Sent::now());
+        let (asked, sent) = (Instant::now(), SentAt::now());
         observe::requested(BackendRequest::Renew);
         let span = observe::renew_span(&self.name, self.token);
         state.unanswered.push_back(Unanswered {
@@ -251,7 +251,7 @@ impl Renewals {
         !self.is_by(runner) && !self.is_by(NOBODY)
     }
 
-    fn earliest_unanswered(&self) -> Option<Sent> {
+    fn earliest_unanswered(&self) -> Option<SentAt> {
         self.state.lock().earliest()
     }
 

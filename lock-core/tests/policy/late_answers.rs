@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lock_core::backend::{
     AcquireRequest, Attempt, Capabilities, DistributedLock, Hold, Lease, LockStatus, ReleaseOptions, ReleaseOutcome,
-    Renewal,
+    Renewal, SentAt,
 };
 use lock_core::{Error, ErrorKind, FencingToken, HoldState, LockName, Locker, MemoryBackend, Result};
 use tokio::time::sleep;
@@ -70,7 +70,7 @@ impl Hold for LateHold {
     }
 
     async fn renew(&self, ttl: Duration) -> Result<Renewal> {
-        let sent = self.lease.sending();
+        let sent = SentAt::now();
         let late = self.renewals.lock().unwrap().pop_front();
         match late.unwrap_or(Late::Answered(Duration::ZERO)) {
             Late::Answered(time) => {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lock_core::backend::{
     AcquireRequest, Attempt, Capabilities, DistributedLock, Hold, Lease, LockStatus, ReleaseOptions, ReleaseOutcome,
-    Renewal, RequestOptions, Terms,
+    Renewal, RequestOptions, SentAt, Terms,
 };
 use lock_core::{Error, FencingToken, HoldState, LockName, Locker, MemoryBackend, Result};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -77,7 +77,7 @@ impl Hold for SlowHold {
     }
 
     async fn renew(&self, ttl: Duration) -> Result<Renewal> {
-        let sent = self.lease.sending();
+        let sent = SentAt::now();
         match self.line.carry(self.hold.renew(ttl)).await? {
             Renewal::Renewed(_armed) => Ok(Renewal::Renewed(self.lease.arm(sent, ttl)?)),
             lost => Ok(lost),

@@ -1,5 +1,5 @@
 use lock_core::ErrorKind;
-use lock_core::races::Plant;
+use lock_core::races::Mutant;
 use shuttle::future::spawn;
 
 use crate::explore::{goes_well, is_found};
@@ -32,5 +32,5 @@ fn nothing_is_left() {
 
 #[test]
 fn a_shutdown_that_looks_before_it_listens_is_found() {
-    is_found(Plant::LooksBeforeItListens, race, 623);
+    is_found(Mutant::LooksBeforeItListens, race, 623);
 }

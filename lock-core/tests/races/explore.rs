@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use lock_core::races::{Plant, begin, pass, plant};
+use lock_core::races::{Mutant, activate, begin, pass};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt, SeedableRng};
@@ -28,13 +28,13 @@ pub(crate) fn goes_well<F: Future<Output = ()> + 'static>(race: fn() -> F) {
     }
 }
 
-/// With this bug, the schedule of the seed that was kept goes wrong. Any change of core makes all schedules new, and a
+/// With this mutant, the schedule of the seed that was kept goes wrong. Any change of core makes all schedules new, and a
 /// seed may be stale then: this fails, and says which one to keep instead.
-pub(crate) fn is_found<F: Future<Output = ()> + 'static>(bug: Plant, race: fn() -> F, kept: u64) {
-    if find(race, Some(bug), kept..kept + 1).is_none() {
-        match find(race, Some(bug), 0..SCHEDULES) {
-            Some(seed) => panic!("{bug:?} is not found by seed {kept} any more, but by {seed}: keep that one"),
-            None => panic!("{bug:?} is not found by any of {SCHEDULES} seeds"),
+pub(crate) fn is_found<F: Future<Output = ()> + 'static>(mutant: Mutant, race: fn() -> F, kept: u64) {
+    if find(race, Some(mutant), kept..kept + 1).is_none() {
+        match find(race, Some(mutant), 0..SCHEDULES) {
+            Some(seed) => panic!("{mutant:?} is not found by seed {kept} any more, but by {seed}: keep that one"),
+            None => panic!("{mutant:?} is not found by any of {SCHEDULES} seeds"),
         }
     }
 }
@@ -54,7 +54,7 @@ pub(crate) async fn soon<T>(task: JoinHandle<T>) -> Result<T, JoinError> {
 }
 
 /// The first seed whose schedule goes wrong.
-fn find<F: Future<Output = ()> + 'static>(race: fn() -> F, bug: Option<Plant>, seeds: Range<u64>) -> Option<u64> {
+fn find<F: Future<Output = ()> + 'static>(race: fn() -> F, mutant: Option<Mutant>, seeds: Range<u64>) -> Option<u64> {
     let mut config = Config::new();
     config.stack_size = 0x4_0000;
     config.failure_persistence = FailurePersistence::None;
@@ -69,7 +69,7 @@ fn find<F: Future<Output = ()> + 'static>(race: fn() -> F, bug: Option<Plant>, s
     let run = || {
         Runner::new(scheduler, config).run(move || {
             begin();
-            plant(bug);
+            activate(mutant);
             block_on(async {
                 race().await;
                 // Shuttle drops the tasks that are left, and they must not wait for each other's locks then.

@@ -1,5 +1,5 @@
 //! Core's own keeper, queue and guard, under every order of events that shuttle thinks of: each test is one race, run
-//! in thousands of schedules, and again with a bug planted that it has to find.
+//! in thousands of schedules, and again with a mutant that it has to find.
 //!
 //! `cargo xtask test` runs them; by hand, in a target directory of their own:
 //! `RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/races cargo test --package lock-core --test races`.

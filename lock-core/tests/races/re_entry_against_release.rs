@@ -1,5 +1,5 @@
 use lock_core::ReentryKey;
-use lock_core::races::Plant;
+use lock_core::races::Mutant;
 use shuttle::future::spawn;
 
 use crate::explore::{goes_well, is_found, soon};
@@ -44,5 +44,5 @@ fn nobody_shares_what_has_ended() {
 
 #[test]
 fn a_share_in_what_has_ended_is_found() {
-    is_found(Plant::SharesWhatHasEnded, race, 2);
+    is_found(Mutant::SharesWhatHasEnded, race, 2);
 }

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use lock_core::ErrorKind;
-use lock_core::races::{Plant, pass};
+use lock_core::races::{Mutant, pass};
 use shuttle::future::spawn;
 
 use crate::explore::{goes_well, is_found, soon};
@@ -52,5 +52,5 @@ fn who_waits_behind_the_one_who_was_too_late_has_it() {
 
 #[test]
 fn a_late_grant_that_is_left_is_found() {
-    is_found(Plant::LeavesLateGrant, race, 1);
+    is_found(Mutant::LeavesLateGrant, race, 1);
 }

@@ -1,4 +1,4 @@
-use lock_core::races::Plant;
+use lock_core::races::Mutant;
 use shuttle::future::spawn;
 
 use crate::explore::{goes_well, is_found, soon};
@@ -30,5 +30,5 @@ fn one_of_two_tries_finds_it_free() {
 
 #[test]
 fn a_try_that_asks_once_is_found() {
-    is_found(Plant::AsksOnce, race, 21);
+    is_found(Mutant::AsksOnce, race, 21);
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::backend::{AcquireRequest, Attempt, Busy, Sent, Wait};
+use lock_core::backend::{AcquireRequest, Attempt, Busy, SentAt, Wait};
 use lock_core::{Error, ErrorKind, Result};
 use tokio::time::Instant;
 
@@ -262,7 +262,7 @@ impl Shared {
         request: &AcquireRequest,
         ttl: Duration,
         limit: Option<Duration>,
-    ) -> Result<Option<Sent>> {
+    ) -> Result<Option<SentAt>> {
         let sql = if request.is_fixed() {
             String::new()
         } else {

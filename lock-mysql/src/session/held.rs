@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::LostCause;
-use lock_core::backend::{AcquireRequest, HolderId, Lease, Sent};
+use lock_core::backend::{AcquireRequest, HolderId, Lease, SentAt};
 use tokio::time::Instant;
 
 use crate::sql::seconds_up;
@@ -60,7 +60,7 @@ impl Held {
     }
 
     /// A ping that was sent then counts as a renewal: by it, too, the server keeps the hold for [`Term::seconds`].
-    pub(super) fn renewed_by_ping(&self, sent: Sent) {
+    pub(super) fn renewed_by_ping(&self, sent: SentAt) {
         if let Some(lease) = &self.lease
             && !self.term.fixed
         {

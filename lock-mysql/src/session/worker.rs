@@ -4,7 +4,7 @@ use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::backend::{HolderId, Sent};
+use lock_core::backend::{HolderId, SentAt};
 use sqlx::Connection;
 use sqlx::mysql::MySqlConnection;
 use tokio::sync::mpsc;
@@ -261,7 +261,7 @@ impl Worker {
     }
 
     /// A renewal that had to wait behind a ping on a slow line may be answered too late. So the ping counts as one.
-    fn renewed_by_ping(&mut self, sent: Sent) {
+    fn renewed_by_ping(&mut self, sent: SentAt) {
         self.next = self.next.take().or_else(|| self.commands.try_recv().ok());
         if let Some(Command::Keep(keep)) = &self.next
             && !keep.reply.is_closed()
@@ -299,7 +299,7 @@ impl Worker {
             sql = format!("SET SESSION wait_timeout={seconds};{sql}");
         }
         let sql = sql.trim_end_matches(';').to_owned();
-        let (sent, at) = (Sent::now(), Instant::now());
+        let (sent, at) = (SentAt::now(), Instant::now());
         let end = self.phase.end();
         let executed = execute(&mut self.connection, sql);
         let executed = match end {

@@ -68,6 +68,7 @@ impl fmt::Debug for Watched {
 mod tests {
     use std::time::Duration;
 
+    use lock_core::backend::SentAt;
     use lock_core::{HoldState, LockName};
 
     use super::*;
@@ -76,7 +77,7 @@ mod tests {
     fn as_long_as_any_hold_of_it_lives() {
         let (leases, holder) = (Leases::default(), HolderId::random());
         let lease = Lease::new(LockName::new("a").unwrap());
-        lease.arm(lease.sending(), Duration::from_secs(60)).unwrap();
+        lease.arm(SentAt::now(), Duration::from_secs(60)).unwrap();
         let (first, second) = (leases.add(holder, &lease), leases.add(holder, &lease));
         drop(first);
         leases.suspect();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::OptionFuture;
-use lock_core::backend::{AcquireRequest, Busy, Sent, Wait};
+use lock_core::backend::{AcquireRequest, Busy, SentAt, Wait};
 use lock_core::{Error, ErrorKind, FencingToken};
 use zookeeper_client::{CreateMode, Error as Driver, EventType};
 
@@ -20,7 +20,7 @@ const WRITES: i64 = 64;
 /// What the directory looked like.
 struct View {
     /// Before it was asked for.
-    sent: Sent,
+    sent: SentAt,
     children: Vec<String>,
     mzxid: i64,
 }
@@ -145,7 +145,7 @@ impl Worker {
 
     async fn view(
         &self,
-        sent: Sent,
+        sent: SentAt,
         listed: Result<(Vec<String>, zookeeper_client::Stat), Driver>,
     ) -> Step<Option<View>> {
         let (children, mzxid) = match listed {

@@ -18,7 +18,7 @@ fn is_expired(lease: &Lease) -> bool {
 #[tokio::test(start_paused = true)]
 async fn counts_from_before_sending_less_a_tenth() {
     let lease = lease();
-    let sent = lease.sending();
+    let sent = SentAt::now();
     pass(4).await;
     lease.arm(sent, TTL).unwrap();
     assert_eq!(lease.valid_for(), Duration::from_secs(5));
@@ -29,22 +29,22 @@ async fn counts_from_before_sending_less_a_tenth() {
 #[tokio::test(start_paused = true)]
 async fn a_late_first_answer_leaves_it_unarmed_for_another_try() {
     let lease = lease();
-    let sent = lease.sending();
+    let sent = SentAt::now();
     pass(9).await;
     let error = lease.arm(sent, TTL).unwrap_err();
     assert!(error.is_retryable());
     lease.lose(LostCause::NotHeld);
-    lease.arm(lease.sending(), TTL).unwrap();
+    lease.arm(SentAt::now(), TTL).unwrap();
     assert_eq!(lease.state(), HoldState::Held);
 }
 
 #[tokio::test(start_paused = true)]
 async fn never_moves_backward_and_never_revives() {
     let lease = lease();
-    lease.arm(lease.sending(), TTL).unwrap();
-    lease.arm(lease.sending(), Duration::from_secs(1)).unwrap();
+    lease.arm(SentAt::now(), TTL).unwrap();
+    lease.arm(SentAt::now(), Duration::from_secs(1)).unwrap();
     assert_eq!(lease.valid_for(), Duration::from_secs(9));
-    let sent = lease.sending();
+    let sent = SentAt::now();
     pass(9).await;
     assert!(
         lease.arm(sent, 2 * TTL).unwrap_err().is_lost(),
@@ -56,9 +56,9 @@ async fn never_moves_backward_and_never_revives() {
 #[tokio::test(start_paused = true)]
 async fn a_fixed_end_stays() {
     let lease = Lease::fixed(LockName::new("a").unwrap());
-    lease.arm(lease.sending(), TTL).unwrap();
+    lease.arm(SentAt::now(), TTL).unwrap();
     pass(5).await;
-    lease.arm(lease.sending(), TTL).unwrap();
+    lease.arm(SentAt::now(), TTL).unwrap();
     assert_eq!(lease.valid_for(), Duration::from_secs(4));
 }
 
@@ -66,39 +66,39 @@ async fn a_fixed_end_stays() {
 async fn a_fixed_lease_ends_with_what_carries_it() {
     let session = Duration::from_secs(4);
     let lease = Lease::fixed(LockName::new("a").unwrap());
-    lease.carry(lease.sending(), session);
-    lease.arm(lease.sending(), TTL).unwrap();
+    lease.bind_to_session(SentAt::now(), session);
+    lease.arm(SentAt::now(), TTL).unwrap();
     assert_eq!(lease.valid_for(), Duration::from_millis(3600));
     pass(3).await;
     lease.suspect();
-    lease.carry(lease.sending(), session);
+    lease.bind_to_session(SentAt::now(), session);
     assert_eq!(lease.state(), HoldState::Held);
     assert_eq!(lease.valid_for(), Duration::from_millis(3600));
     pass(4).await;
     assert!(is_expired(&lease), "the session was not heard of in time");
-    lease.carry(lease.sending(), session);
+    lease.bind_to_session(SentAt::now(), session);
     assert!(is_expired(&lease));
 }
 
 #[tokio::test(start_paused = true)]
 async fn only_what_was_sent_after_a_suspicion_clears_it() {
     let lease = lease();
-    lease.arm(lease.sending(), TTL).unwrap();
-    let before = lease.sending();
+    lease.arm(SentAt::now(), TTL).unwrap();
+    let before = SentAt::now();
     lease.suspect();
     lease.arm(before, TTL).unwrap();
     assert_eq!(lease.state(), HoldState::Suspect);
-    lease.arm(lease.sending(), TTL).unwrap();
+    lease.arm(SentAt::now(), TTL).unwrap();
     assert_eq!(lease.state(), HoldState::Held);
 }
 
 #[tokio::test(start_paused = true)]
 async fn release_is_not_loss_and_nothing_arms_after_it() {
     let lease = lease();
-    lease.arm(lease.sending(), TTL).unwrap();
+    lease.arm(SentAt::now(), TTL).unwrap();
     assert!(lease.begin_release());
     lease.lose(LostCause::Disconnected);
-    assert!(lease.arm(lease.sending(), TTL).is_err());
+    assert!(lease.arm(SentAt::now(), TTL).is_err());
     lease.finish_release(Ok(()));
     assert_eq!(lease.ended().await, Ended::Released);
     assert!(!lease.begin_release());
@@ -107,14 +107,14 @@ async fn release_is_not_loss_and_nothing_arms_after_it() {
 #[tokio::test(start_paused = true)]
 async fn ended_follows_the_end_as_it_moves() {
     let lease = lease();
-    lease.arm(lease.sending(), TTL).unwrap();
+    lease.arm(SentAt::now(), TTL).unwrap();
     let started = Instant::now();
     let waiting = tokio::spawn({
         let lease = lease.clone();
         async move { lease.ended().await }
     });
     pass(5).await;
-    lease.arm(lease.sending(), TTL).unwrap();
+    lease.arm(SentAt::now(), TTL).unwrap();
     assert!(matches!(waiting.await.unwrap(), Ended::Lost(_)));
     assert_eq!(started.elapsed(), Duration::from_secs(14));
 }
@@ -122,11 +122,11 @@ async fn ended_follows_the_end_as_it_moves() {
 #[tokio::test(start_paused = true)]
 async fn suspended_time_counts_as_soon_as_anybody_looks() {
     let lease = lease();
-    lease.arm(lease.sending(), TTL).unwrap();
+    lease.arm(SentAt::now(), TTL).unwrap();
     suspend(Duration::from_secs(5));
     assert_eq!(lease.state(), HoldState::Held);
     assert_eq!(lease.valid_for(), Duration::from_secs(4));
-    let sent = lease.sending();
+    let sent = SentAt::now();
     suspend(Duration::from_secs(4));
     assert!(
         lease.arm(sent, TTL).unwrap_err().is_lost(),
@@ -139,24 +139,24 @@ async fn suspended_time_counts_as_soon_as_anybody_looks() {
 #[tokio::test(start_paused = true)]
 async fn a_term_counts_from_before_the_suspension_in_which_its_answer_came() {
     let lease = lease();
-    let sent = lease.sending();
+    let sent = SentAt::now();
     suspend(Duration::from_secs(5));
     lease.arm(sent, TTL).unwrap();
     assert_eq!(lease.valid_for(), Duration::from_secs(4));
     suspend(Duration::from_secs(3));
     // Nobody has looked since: the sending counts as earlier than it was, never as later.
-    lease.arm(lease.sending(), TTL).unwrap();
+    lease.arm(SentAt::now(), TTL).unwrap();
     assert_eq!(lease.valid_for(), Duration::from_secs(6));
-    lease.arm(lease.sending(), TTL).unwrap();
+    lease.arm(SentAt::now(), TTL).unwrap();
     assert_eq!(lease.valid_for(), Duration::from_secs(9));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_session_s_term_counts_suspended_time() {
     let lease = Lease::fixed(LockName::new("a").unwrap());
-    lease.carry(lease.sending(), TTL);
-    lease.arm(lease.sending(), 2 * TTL).unwrap();
+    lease.bind_to_session(SentAt::now(), TTL);
+    lease.arm(SentAt::now(), 2 * TTL).unwrap();
     suspend(Duration::from_secs(9));
-    lease.carry(lease.sending(), TTL);
+    lease.bind_to_session(SentAt::now(), TTL);
     assert!(is_expired(&lease));
 }

@@ -1,15 +1,15 @@
-//! Bugs, one for each race, that the tests of races have to find: without them nobody knows whether they find any. In
-//! every other build than theirs there are none.
+//! Mutants of core: one deliberate bug for each race, which the tests of races must find. They show that the tests can
+//! fail. Every other build has none of them.
 
 #[cfg(shuttle)]
-pub(crate) use self::planted::is_planted;
+pub use self::active::activate;
 #[cfg(shuttle)]
-pub use self::planted::plant;
+pub(crate) use self::active::is_active;
 
-/// A planted bug.
+/// A deliberate bug.
 #[cfg_attr(not(shuttle), expect(unreachable_pub, reason = "the tests of races see it"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Plant {
+pub enum Mutant {
     /// A renewal does not ask whether the release has begun.
     RenewsAfterRelease,
     /// An answer that comes after the release has begun brings the lease back to life.
@@ -29,27 +29,27 @@ pub enum Plant {
 }
 
 #[cfg(not(shuttle))]
-pub(crate) const fn is_planted(_: Plant) -> bool {
+pub(crate) const fn is_active(_: Mutant) -> bool {
     false
 }
 
 #[cfg(shuttle)]
-mod planted {
+mod active {
     use std::cell::Cell;
 
-    use super::Plant;
+    use super::Mutant;
 
     thread_local! {
         /// Shuttle runs all tasks of a test on one thread.
-        static PLANTED: Cell<Option<Plant>> = const { Cell::new(None) };
+        static ACTIVE: Cell<Option<Mutant>> = const { Cell::new(None) };
     }
 
-    /// From here on, this bug is there, and no other.
-    pub fn plant(plant: Option<Plant>) {
-        PLANTED.set(plant);
+    /// Makes this the one mutant that is active from here on.
+    pub fn activate(mutant: Option<Mutant>) {
+        ACTIVE.set(mutant);
     }
 
-    pub(crate) fn is_planted(plant: Plant) -> bool {
-        PLANTED.get() == Some(plant)
+    pub(crate) fn is_active(mutant: Mutant) -> bool {
+        ACTIVE.get() == Some(mutant)
     }
 }
