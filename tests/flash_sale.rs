@@ -93,25 +93,19 @@ fn four_processes_on(server: Result<testbed::Server, testbed::Error>, path: &str
 }
 
 #[cfg(feature = "redis")]
-#[tokio::test]
+#[testbed::test]
 async fn four_processes_on_a_redis() {
-    if !testbed::skip_offline() {
-        four_processes_on(testbed::Redis::new().start().await, "");
-    }
+    four_processes_on(testbed::Redis::new().start().await, "");
 }
 
 #[cfg(feature = "mysql")]
-#[tokio::test]
+#[testbed::test]
 async fn four_processes_on_a_mariadb() {
-    if !testbed::skip_offline() {
-        four_processes_on(testbed::MariaDb::new().start().await, "");
-    }
+    four_processes_on(testbed::MariaDb::new().start().await, "");
 }
 
 #[cfg(feature = "zookeeper")]
-#[tokio::test]
+#[testbed::test]
 async fn four_processes_on_a_zookeeper() {
-    if !testbed::skip_offline() {
-        four_processes_on(testbed::ZooKeeper::new().start().await, "/sale");
-    }
+    four_processes_on(testbed::ZooKeeper::new().start().await, "/sale");
 }

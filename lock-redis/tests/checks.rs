@@ -32,11 +32,8 @@ async fn careless() -> World {
     World::of(server).await
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn each_run_of_a_server_is_warned_of_once() {
-    if testbed::skip_offline() {
-        return;
-    }
     let told = Told::default();
     let _listening = tracing::subscriber::set_default(told.clone());
     let mut world = careless().await;
@@ -80,11 +77,8 @@ fn clients_killed(backend: &RedisBackend) -> bool {
     shown.contains("generation: 2") && shown.contains("phase: \"up\"")
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn settings_may_be_refused() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = careless().await;
     if world.server.is_external() {
         return;
@@ -121,11 +115,8 @@ async fn settings_may_be_refused() {
     assert_eq!(backend.findings(), []);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn without_checks_nothing_is_asked() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = careless().await;
     if world.server.is_external() {
         return;
@@ -142,11 +133,8 @@ async fn without_checks_nothing_is_asked() {
     }
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_user_who_may_not_ask_is_left_in_peace() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = careless().await;
     if world.server.is_external() {
         return;
@@ -177,11 +165,8 @@ async fn a_user_who_may_not_ask_is_left_in_peace() {
     strict.connect().await.expect("appendfsync is not known");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_node_of_a_cluster_is_refused_at_once() {
-    if testbed::skip_offline() {
-        return;
-    }
     let server = testbed::Redis::new().setting("cluster-enabled", ["yes"]);
     let server = server.start().await.expect("a Redis");
     if server.is_external() {
@@ -209,11 +194,8 @@ async fn old_servers_and_sentinels_are_refused_at_once() {
     assert!(error.to_string().contains("is a Sentinel"), "{error}");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_replica_is_refused_until_it_is_a_primary() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     if world.server.is_external() {
         return;
@@ -241,11 +223,8 @@ async fn a_replica_is_refused_until_it_is_a_primary() {
     connecting.await.expect("no panic").expect("it is a primary now");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_demoted_primary_is_left_for_the_server_that_its_name_leads_to() {
-    if testbed::skip_offline() {
-        return;
-    }
     let (old, new) = (World::new().await, World::new().await);
     if old.server.is_external() {
         return;

@@ -20,11 +20,8 @@ async fn world_with_a_clock() -> Option<(World, testbed::Clock)> {
     (!world.server.is_external()).then_some((world, clock))
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_clock_set_back_lengthens_no_hold_and_whoever_asks_shortens_none() {
-    if testbed::skip_offline() {
-        return;
-    }
     let Some((world, clock)) = world_with_a_clock().await else {
         return;
     };
@@ -49,11 +46,8 @@ async fn a_clock_set_back_lengthens_no_hold_and_whoever_asks_shortens_none() {
     assert!(release(&next).await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn the_longest_term_that_a_holder_asked_for_is_remembered() {
-    if testbed::skip_offline() {
-        return;
-    }
     let Some((world, clock)) = world_with_a_clock().await else {
         return;
     };
@@ -71,11 +65,8 @@ async fn the_longest_term_that_a_holder_asked_for_is_remembered() {
     assert!(release(&hold).await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_clock_set_back_keeps_no_name_for_longer_than_its_minimum() {
-    if testbed::skip_offline() {
-        return;
-    }
     let Some((world, clock)) = world_with_a_clock().await else {
         return;
     };
@@ -95,11 +86,8 @@ async fn a_clock_set_back_keeps_no_name_for_longer_than_its_minimum() {
     assert!(release(&second.granted().await).await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_clock_set_back_keeps_no_name_for_the_grace_as_well() {
-    if testbed::skip_offline() {
-        return;
-    }
     let Some((world, clock)) = world_with_a_clock().await else {
         return;
     };
@@ -126,11 +114,8 @@ async fn a_clock_set_back_keeps_no_name_for_the_grace_as_well() {
     assert!(world.rest("a").await <= keep, "nobody waits for it");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn places_from_before_a_step_back_end_in_time() {
-    if testbed::skip_offline() {
-        return;
-    }
     let Some((world, clock)) = world_with_a_clock().await else {
         return;
     };
@@ -145,11 +130,8 @@ async fn places_from_before_a_step_back_end_in_time() {
     assert!(release(&waiter.granted().await).await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_step_forward_ends_holds_and_places_and_waiters_come_back() {
-    if testbed::skip_offline() {
-        return;
-    }
     let Some((world, clock)) = world_with_a_clock().await else {
         return;
     };

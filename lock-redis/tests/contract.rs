@@ -11,11 +11,8 @@ mod support;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-#[tokio::test]
+#[testbed::test]
 async fn a_hold_from_beginning_to_end() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let backend = world.backend();
     let terms = Terms::new(TTL).label("worker 3 at 10:00");
@@ -55,11 +52,8 @@ async fn a_hold_from_beginning_to_end() {
     );
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn one_round_trip_each() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let backend = world.backend();
     backend.connect().await.expect("it is there");
@@ -79,11 +73,8 @@ async fn one_round_trip_each() {
     assert_eq!(commands().await - before, 2);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_taken_name_is_busy_and_untouched() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let terms = Terms::new(TTL).label("first");
     let first = granted(&world.backend(), &RequestOptions::new(name("a"), terms).start().0).await;
@@ -105,11 +96,8 @@ async fn a_taken_name_is_busy_and_untouched() {
     assert!(granted(&other, &request("a", TTL).0).await.token() > first.token());
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_repeated_acquire_is_the_same_grant_for_the_full_ttl() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let backend = world.backend();
     let (request, control) = request("a", TTL);
@@ -131,11 +119,8 @@ async fn a_repeated_acquire_is_the_same_grant_for_the_full_ttl() {
     assert!(!release(&first).await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_renewal_only_moves_the_end_forward() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let hold = take(&world.backend(), "a").await;
     for ttl in [10 * TTL, TTL, SECOND] {
@@ -144,11 +129,8 @@ async fn a_renewal_only_moves_the_end_forward() {
     }
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_hold_that_somebody_ended_is_lost() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let backend = world.backend();
     let hold = take(&backend, "a").await;
@@ -164,11 +146,8 @@ async fn a_hold_that_somebody_ended_is_lost() {
     assert!(release(&successor).await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_hold_expires_after_its_ttl_and_not_before() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let backend = world.backend();
     let ttl = 2 * SECOND;
@@ -189,11 +168,8 @@ async fn a_hold_expires_after_its_ttl_and_not_before() {
     assert!(take(&backend, "a").await.token() > hold.token());
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn abandon_ends_what_is_there_and_nothing_else() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let backend = world.backend();
     let (first, _control) = request("a", TTL);
@@ -214,11 +190,8 @@ async fn abandon_ends_what_is_there_and_nothing_else() {
     assert!(release(&hold).await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn other_clients_and_we_exclude_each_other() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let backend = world.backend();
     let key = world.lock_key("a");
@@ -245,11 +218,8 @@ async fn other_clients_and_we_exclude_each_other() {
     assert_eq!(world.raw::<String>(&["GET", &key]).await, "theirs");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_key_of_another_type_is_somebody_else_s() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let backend = world.backend();
     let hold = take(&backend, "a").await;
@@ -271,11 +241,8 @@ async fn a_key_of_another_type_is_somebody_else_s() {
     assert!(!world.exists("b").await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn labels_are_any_text() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let backend = world.backend();
     let long = "é".repeat(127);
@@ -292,11 +259,8 @@ async fn labels_are_any_text() {
     }
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn lockers_take_turns() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..4 {

@@ -46,11 +46,8 @@ async fn number(world: &World, name: &str, id: &str) -> Option<i64> {
         .map(|(_, number)| number)
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn many_dead_places_are_asked_for_together_once_and_not_in_one_go() {
-    if testbed::skip_offline() {
-        return;
-    }
     const COUNT: usize = 3000;
     let world = World::new().await;
     let hold = take(&world.backend(), "a").await;
@@ -73,11 +70,8 @@ async fn many_dead_places_are_asked_for_together_once_and_not_in_one_go() {
     assert!(!world.exists("a").await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_process_that_was_away_for_a_moment_has_its_place_again() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let proxy = Proxy::start(world.server.address()).await;
     let away = RedisBackend::new(world.config_at(&proxy.address)).expect("a good configuration");
@@ -110,11 +104,8 @@ async fn a_process_that_was_away_for_a_moment_has_its_place_again() {
     assert!(release(&third.granted().await).await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn dead_places_are_cleared_away_when_their_time_is_up() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let hold = take(&world.backend(), "a").await;
     let place = format!("{} {}inbox:x", HolderId::random(), world.prefix);

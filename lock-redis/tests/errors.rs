@@ -162,11 +162,8 @@ async fn a_server_that_quotes_what_it_was_told_does_not_have_the_password_shown(
     }
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn wrong_credentials_are_told_at_once() {
-    if testbed::skip_offline() {
-        return;
-    }
     let server = testbed::Redis::new().password("s3cret").start().await.expect("a Redis");
     if server.is_external() {
         return;
@@ -186,11 +183,8 @@ async fn wrong_credentials_are_told_at_once() {
     assert!(!format!("{right:?}").contains("s3cret"));
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn out_of_memory_is_unavailable_and_can_still_release() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     if world.server.is_external() {
         return;
@@ -207,11 +201,8 @@ async fn out_of_memory_is_unavailable_and_can_still_release() {
     take(&backend, "b").await;
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_replica_is_unavailable_until_it_is_a_primary() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     if world.server.is_external() {
         return;

@@ -12,11 +12,8 @@ use tokio::time::Instant;
 
 mod support;
 
-#[tokio::test]
+#[testbed::test]
 async fn a_server_that_is_just_starting_is_waited_for() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     if world.server.is_external() {
         return;
@@ -32,11 +29,8 @@ async fn a_server_that_is_just_starting_is_waited_for() {
     connecting.await.expect("no panic").expect("it is there now");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn an_outage_is_outlived_and_so_are_holds() {
-    if testbed::skip_offline() {
-        return;
-    }
     let mut world = World::new().await;
     if world.server.is_external() {
         return;
@@ -82,11 +76,8 @@ async fn ours(world: &World) -> Vec<String> {
     list.lines().filter(is_ours).map(id).collect()
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_killed_connection_comes_back_by_itself() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let backend = world.backend();
     let hold = take(&backend, "a").await;
@@ -103,11 +94,8 @@ async fn a_killed_connection_comes_back_by_itself() {
     assert!(release(&hold).await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn plain_load_is_not_taken_for_silence() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let backend = world.backend();
     backend.connect().await.expect("it is there");
@@ -124,11 +112,8 @@ async fn plain_load_is_not_taken_for_silence() {
     assert_eq!(ours(&world).await, before, "over one connection");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_stopped_server_is_an_unknown_outcome_that_abandon_undoes() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     if world.server.is_external() {
         return;
@@ -148,11 +133,8 @@ async fn a_stopped_server_is_an_unknown_outcome_that_abandon_undoes() {
     assert!(!world.exists("a").await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_request_that_was_given_up_ends_soon() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     if world.server.is_external() {
         return;
@@ -181,11 +163,8 @@ async fn fence_has_tombstone(world: &World) -> bool {
     world.raw::<String>(&["GET", &world.fence_key("a")]).await.contains(' ')
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_server_that_forgot_the_scripts_learns_them_again() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let backend = world.backend();
     for _ in 0..5 {
@@ -198,11 +177,8 @@ async fn a_server_that_forgot_the_scripts_learns_them_again() {
     }
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn nothing_runs_on_when_the_last_user_has_gone() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let proxy = Proxy::start(world.server.address()).await;
     let backend = RedisBackend::new(world.config_at(&proxy.address)).expect("a good configuration");

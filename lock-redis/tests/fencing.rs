@@ -29,11 +29,8 @@ fn stale(error: &Error) -> Stale {
         .expect("it says why")
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn the_update_of_a_holder_that_was_paused_is_refused() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let (connection, backend) = (connect(&world.server.url()).await, world.backend());
     let stock = format!("{}stock", world.prefix);
@@ -103,11 +100,8 @@ fn orders(clients: usize, steps: &[Step]) -> Vec<Vec<(usize, Step)>> {
     orders
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn no_order_of_steps_loses_an_update() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let connection = connect(&world.server.url()).await;
     let counter = format!("{}counter", world.prefix);
@@ -141,7 +135,7 @@ async fn no_order_of_steps_loses_an_update() {
 }
 
 /// What the test above would find of a fence that looks at writes alone.
-#[tokio::test]
+#[testbed::test]
 async fn a_fence_on_writes_alone_loses_updates() {
     const WRITE: &str = "
         local newest = tonumber(redis.call('GET', KEYS[1]) or '0')
@@ -149,9 +143,6 @@ async fn a_fence_on_writes_alone_loses_updates() {
         redis.call('SET', KEYS[1], ARGV[1])
         redis.call('SET', KEYS[2], ARGV[2])
         return 1";
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let (counter, newest) = (format!("{}counter", world.prefix), format!("{}newest", world.prefix));
     let mut lost = Vec::new();
@@ -180,11 +171,8 @@ async fn a_fence_on_writes_alone_loses_updates() {
     assert_eq!(lost, reads.map(|reads| [reads, ends].concat()));
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn entering_again_is_no_harm_and_newer_tokens_win() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let connection = connect(&world.server.url()).await;
     // Of different lengths, and beyond what Lua's numbers can tell apart.
@@ -207,11 +195,8 @@ async fn entering_again_is_no_harm_and_newer_tokens_win() {
     }
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn any_command_and_any_bytes() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let connection = connect(&world.server.url()).await;
     let cart = format!("{{{}7}}:cart", world.prefix);
@@ -254,11 +239,8 @@ async fn any_command_and_any_bytes() {
     assert!(world.raw::<bool>(&["HEXISTS", &cart, "item"]).await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_fence_that_was_deleted_trusts_nobody() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let connection = connect(&world.server.url()).await;
     let key = format!("{}a", world.prefix);
@@ -286,11 +268,8 @@ async fn a_fence_that_was_deleted_trusts_nobody() {
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:?}");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn it_needs_few_permissions_and_names_those_it_lacks() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let (key, app) = (
         format!("{}a", world.prefix),
@@ -321,11 +300,8 @@ async fn it_needs_few_permissions_and_names_those_it_lacks() {
     let _: i64 = world.raw(&["ACL", "DELUSER", &app]).await;
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_command_is_as_long_as_a_script_can_take_and_no_longer() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let stock = format!("{}stock", world.prefix);
     let fenced = fence(&connect(&world.server.url()).await, &stock);

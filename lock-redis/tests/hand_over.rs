@@ -31,11 +31,8 @@ async fn kept(hold: &Arc<dyn Hold>, time: Duration) -> ReleaseOutcome {
     hold.release(how).await.expect("an answer")
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_hold_passes_on_in_one_request_on_the_next_one_s_terms() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let backend = world.backend();
     let giver = take(&backend, "a").await;
@@ -77,11 +74,8 @@ async fn a_hold_passes_on_in_one_request_on_the_next_one_s_terms() {
     assert!(release(&last).await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn one_that_waits_is_handed_over_to_and_leaves_the_queue() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let backend = world.backend();
     let giver = take(&backend, "a").await;
@@ -94,11 +88,8 @@ async fn one_that_waits_is_handed_over_to_and_leaves_the_queue() {
     waiter.leave().await;
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn of_an_unknown_hand_over_the_giver_is_undone_first_and_then_the_next_is_dead() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let proxy = support::proxy::Proxy::start(world.server.address()).await;
     let config = world.config_at(&proxy.address).with_response_timeout(2 * SECOND);
@@ -120,11 +111,8 @@ async fn of_an_unknown_hand_over_the_giver_is_undone_first_and_then_the_next_is_
     assert!(!world.exists("a").await, "a dead id came back");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_kept_name_is_nobodys_until_the_time_is_over_and_no_longer() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let backend = world.backend();
     let terms = Terms::new(TTL).label("was here");
@@ -156,11 +144,8 @@ async fn a_kept_name_is_nobodys_until_the_time_is_over_and_no_longer() {
     assert!(world.keys().await.len() == 2, "lock and fence");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_kept_name_is_reserved_for_the_first_that_waits_then() {
-    if testbed::skip_offline() {
-        return;
-    }
     soon_enough(4 * SECOND, "nobody was told", async || {
         let world = World::new().await;
         let grace = SECOND;
@@ -187,11 +172,8 @@ async fn a_kept_name_is_reserved_for_the_first_that_waits_then() {
     .await;
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn who_comes_first_while_a_name_is_kept_has_it_before_a_stranger() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     // So long that the first one is there in time.
     let backend = lock_redis::RedisBackend::new(world.config().with_grace(5 * SECOND)).expect("a good configuration");
@@ -218,11 +200,8 @@ async fn who_comes_first_while_a_name_is_kept_has_it_before_a_stranger() {
     assert!(release(&second.granted().await).await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn who_comes_when_a_kept_name_is_reserved_for_one_that_hangs_waits_for_the_grace_alone() {
-    if testbed::skip_offline() {
-        return;
-    }
     let (keep, grace) = (Duration::from_millis(300), 2 * SECOND);
     soon_enough(keep + 2 * grace, "it looked a grace too late", async || {
         let world = World::new().await;
@@ -244,11 +223,8 @@ async fn who_comes_when_a_kept_name_is_reserved_for_one_that_hangs_waits_for_the
     .await;
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn waiters_of_different_graces_do_not_keep_a_name_for_each_other() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let hold = take(&world.backend(), "a").await;
     let patient = lock_redis::RedisBackend::new(world.config().with_grace(3 * SECOND)).expect("a good configuration");

@@ -19,11 +19,8 @@ fn with_grace(world: &World, grace: Duration) -> RedisBackend {
     RedisBackend::new(world.config().with_grace(grace)).expect("a good configuration")
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_hung_waiter_costs_the_grace_and_no_more() {
-    if testbed::skip_offline() {
-        return;
-    }
     soon_enough(FIRST_REFRESH, "the stand-by was not told", async || {
         let world = World::new().await;
         let grace = Duration::from_millis(300);
@@ -59,11 +56,8 @@ async fn behind_hung(stopped: usize) -> Duration {
     asked.elapsed()
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_live_waiter_behind_stopped_ones_gets_the_name_within_a_refresh_and_a_grace() {
-    if testbed::skip_offline() {
-        return;
-    }
     // A place lasts 15 s, so its refresh comes after 5 s at the latest, and a grace is 0.1 s. Two refreshes in its life
     // instead of three would take 6 s at least.
     let bound = 6 * SECOND;
@@ -74,11 +68,8 @@ async fn a_live_waiter_behind_stopped_ones_gets_the_name_within_a_refresh_and_a_
     .await;
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_late_confirm_after_the_name_went_to_another_is_harmless() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let hold = take(&world.backend(), "a").await;
     let hung = Hung::queued(&world, "a", TTL).await;
@@ -98,11 +89,8 @@ async fn a_late_confirm_after_the_name_went_to_another_is_harmless() {
     assert!(release(&third).await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_late_confirm_that_finds_the_name_free_is_a_grant() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let hold = take(&world.backend(), "a").await;
     let hung = Hung::queued(&world, "a", TTL).await;
@@ -115,11 +103,8 @@ async fn a_late_confirm_that_finds_the_name_free_is_a_grant() {
     assert!(release(&second).await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_stand_by_that_leaves_is_relieved() {
-    if testbed::skip_offline() {
-        return;
-    }
     soon_enough(FIRST_REFRESH, "nobody told the third one", async || {
         let world = World::new().await;
         let hold = take(&with_grace(&world, SECOND), "a").await;
@@ -141,11 +126,8 @@ async fn a_stand_by_that_leaves_is_relieved() {
     .await;
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn whoever_leaves_a_free_name_tells_the_next_two() {
-    if testbed::skip_offline() {
-        return;
-    }
     soon_enough(FIRST_REFRESH, "nobody told the third one", async || {
         let world = World::new().await;
         let hold = take(&world.backend(), "a").await;
@@ -169,11 +151,8 @@ async fn whoever_leaves_a_free_name_tells_the_next_two() {
     .await;
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn an_offer_that_is_abandoned_passes_on_at_once() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let hold = take(&with_grace(&world, 5 * SECOND), "a").await;
     let hung = Hung::queued(&world, "a", TTL).await;
@@ -187,11 +166,8 @@ async fn an_offer_that_is_abandoned_passes_on_at_once() {
     assert!(!world.exists("a").await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_crashed_holder_s_name_goes_to_the_first_when_its_time_is_up() {
-    if testbed::skip_offline() {
-        return;
-    }
     soon_enough(FIRST_REFRESH, "it did not know when", async || {
         let world = World::new().await;
         let ttl = 2 * SECOND;
@@ -216,11 +192,8 @@ async fn a_crashed_holder_s_name_goes_to_the_first_when_its_time_is_up() {
     .await;
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn what_is_said_while_a_connection_is_down_is_asked_for_after_it() {
-    if testbed::skip_offline() {
-        return;
-    }
     soon_enough(FIRST_REFRESH, "it waited for its refresh", async || {
         let world = World::new().await;
         let grace = Duration::from_millis(50);
@@ -247,11 +220,8 @@ async fn what_is_said_while_a_connection_is_down_is_asked_for_after_it() {
     .await;
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn when_the_first_leave_a_held_name_those_behind_them_know_when_to_look() {
-    if testbed::skip_offline() {
-        return;
-    }
     soon_enough(FIRST_REFRESH, "it looked a grace too late", async || {
         let world = World::new().await;
         let ttl = 2 * SECOND;
@@ -278,11 +248,8 @@ async fn when_the_first_leave_a_held_name_those_behind_them_know_when_to_look() 
     .await;
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_hold_that_an_operator_deletes_is_found_out_by_the_next_refresh() {
-    if testbed::skip_offline() {
-        return;
-    }
     let ttl = 3 * SECOND;
     soon_enough(ttl / 2, "it did not look after a third of its ttl", async || {
         let world = World::new().await;

@@ -61,11 +61,8 @@ impl Python {
     }
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn what_we_hold_redis_py_does_not_get() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let Some(mut python) = Python::start(&world).await else {
         return;
@@ -83,11 +80,8 @@ async fn what_we_hold_redis_py_does_not_get() {
     assert_eq!(python.ask(&format!("drop {key}")).await, "released");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn what_redis_py_holds_we_do_not_get() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let Some(mut python) = Python::start(&world).await else {
         return;
@@ -116,11 +110,8 @@ async fn what_redis_py_holds_we_do_not_get() {
     }
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_late_release_of_redis_pys_does_not_end_our_hold() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let Some(mut python) = Python::start(&world).await else {
         return;
@@ -140,11 +131,8 @@ async fn a_late_release_of_redis_pys_does_not_end_our_hold() {
     guard.release().await.expect("it was ours all the time");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn our_late_release_does_not_end_redis_pys_hold() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let Some(mut python) = Python::start(&world).await else {
         return;
@@ -164,12 +152,9 @@ async fn our_late_release_does_not_end_redis_pys_hold() {
     assert_eq!(python.ask(&format!("drop {key}")).await, "released");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn no_update_is_lost_between_us() {
     const TIMES: u32 = 100;
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let Some(mut python) = Python::start(&world).await else {
         return;

@@ -61,11 +61,8 @@ fn story(error: &Error) -> String {
     story
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_server_that_died_meanwhile_is_unavailable_and_the_cause_is_told() {
-    if testbed::skip_offline() {
-        return;
-    }
     let waiting = Waiting::new().await;
     let error = waiting.within(3 * SECOND).await;
     waiting.proxy.lead_to("127.0.0.1:1");
@@ -85,11 +82,8 @@ async fn a_server_that_died_meanwhile_is_unavailable_and_the_cause_is_told() {
     assert!(error.source().is_some(), "{error:?}");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_server_that_fell_silent_meanwhile_is_unavailable() {
-    if testbed::skip_offline() {
-        return;
-    }
     let waiting = Waiting::new().await;
     // The connection is not given up before.
     let error = waiting.within(5 * SECOND).await;
@@ -100,11 +94,8 @@ async fn a_server_that_fell_silent_meanwhile_is_unavailable() {
     assert_eq!(waiting.proxy.connections(), 1);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_server_that_answers_again_finds_the_lock_taken() {
-    if testbed::skip_offline() {
-        return;
-    }
     let waiting = Waiting::new().await;
     let error = waiting.within(10 * SECOND).await;
     waiting.proxy.hold_answers();
@@ -118,11 +109,8 @@ async fn a_server_that_answers_again_finds_the_lock_taken() {
     guard.expect("it is there").release().await.expect("still ours");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_connection_that_came_back_finds_the_lock_taken() {
-    if testbed::skip_offline() {
-        return;
-    }
     let waiting = Waiting::new().await;
     let error = waiting.within(4 * SECOND).await;
     waiting.proxy.cut();

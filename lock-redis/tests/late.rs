@@ -45,11 +45,8 @@ async fn reconnected(backend: &RedisBackend, proxy: &Proxy) {
     .await;
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn an_acquire_that_arrives_after_its_abandon_takes_nothing() {
-    if testbed::skip_offline() {
-        return;
-    }
     let Line { world, proxy, backend } = Line::new().await;
     let (late, _control) = request("a", TTL);
     proxy.hold_requests();
@@ -79,11 +76,8 @@ async fn an_acquire_that_arrives_after_its_abandon_takes_nothing() {
     assert_eq!(error.kind(), ErrorKind::Unexpected, "{error:?}");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn an_acquire_that_arrives_after_its_retry_was_released_takes_nothing() {
-    if testbed::skip_offline() {
-        return;
-    }
     let Line { world, proxy, backend } = Line::new().await;
     let (request, _control) = request("a", TTL);
     proxy.hold_requests();
@@ -105,11 +99,8 @@ async fn passed_on(backend: &RedisBackend, giver: &Arc<dyn Hold>) -> Arc<dyn Hol
     }
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn an_acquire_that_arrives_after_its_retry_was_handed_over_takes_nothing() {
-    if testbed::skip_offline() {
-        return;
-    }
     let Line { world, proxy, backend } = Line::new().await;
     let (giver, _control) = request("a", TTL);
     proxy.hold_requests();
@@ -124,11 +115,8 @@ async fn an_acquire_that_arrives_after_its_retry_was_handed_over_takes_nothing()
     assert!(!world.exists("a").await, "a dead holder id came back");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_waiter_that_arrives_after_its_retry_was_handed_over_takes_no_place() {
-    if testbed::skip_offline() {
-        return;
-    }
     let Line { world, proxy, backend } = Line::new().await;
     proxy.hold_requests();
     let waiter = Waiter::start(&backend, "a", TTL);
@@ -141,11 +129,8 @@ async fn a_waiter_that_arrives_after_its_retry_was_handed_over_takes_no_place() 
     assert!(!world.exists("a").await, "it was offered to a dead one");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_grant_whose_answer_was_lost_is_given_again() {
-    if testbed::skip_offline() {
-        return;
-    }
     let Line { world, proxy, backend } = Line::new().await;
     let (request, _control) = request("a", TTL);
     proxy.hold_answers();
@@ -160,11 +145,8 @@ async fn a_grant_whose_answer_was_lost_is_given_again() {
     assert!(!world.exists("a").await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn old_tombstones_are_cleared_away() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let (old, young) = ("0".repeat(32), "1".repeat(32));
     let seconds: u64 = world.raw::<(u64, u64)>(&["TIME"]).await.0;

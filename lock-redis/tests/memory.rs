@@ -9,11 +9,8 @@ use support::{TTL, World, granted, release, request, take};
 
 mod support;
 
-#[tokio::test]
+#[testbed::test]
 async fn a_release_offers_the_name_however_full_the_memory_is() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     if world.server.is_external() {
         return;
@@ -39,11 +36,8 @@ async fn a_release_offers_the_name_however_full_the_memory_is() {
     assert!(release(&granted).await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_confirm_and_a_hand_over_need_no_memory() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     if world.server.is_external() {
         return;
@@ -66,11 +60,8 @@ async fn a_confirm_and_a_hand_over_need_no_memory() {
     );
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_renewal_and_an_abandon_need_no_memory() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     if world.server.is_external() {
         return;

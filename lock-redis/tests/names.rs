@@ -87,11 +87,8 @@ fn hostile(prefix: &str) -> Vec<String> {
     names
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn distinct_names_never_conflict_and_equal_ones_always_do() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let (backend, other) = (world.backend(), world.backend());
     let names = hostile(&world.prefix);
@@ -109,11 +106,8 @@ async fn distinct_names_never_conflict_and_equal_ones_always_do() {
     }
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_prefix_separates_applications() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let with_prefix = |prefix: &str| {
         let prefix = format!("{}{prefix}", world.prefix);
@@ -126,11 +120,8 @@ async fn a_prefix_separates_applications() {
     busy(&with_prefix("one:"), &request("a", TTL).0).await;
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn databases_separate_too() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let there = RedisBackend::new(world.config().with_database(1)).expect("a good configuration");
     take(&there, "a").await;

@@ -21,11 +21,8 @@ async fn try_after_a_drop(locks: &Locker, guard: Guard) -> Guard {
     tried.expect("nobody else ever had it")
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_try_follows_a_release_of_which_the_server_has_forgotten_the_script() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let (locks, other) = (Locker::new(world.backend()), world.backend());
     let mut guard = locks.lock("a").ttl(TTL).acquire().await.expect("a grant");
@@ -38,11 +35,8 @@ async fn a_try_follows_a_release_of_which_the_server_has_forgotten_the_script() 
     guard.release().await.expect("still ours");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_try_follows_a_release_that_waits_for_a_connection() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let locks = Locker::new(world.backend());
     let mut guard = locks.lock("a").ttl(TTL).acquire().await.expect("a grant");
@@ -54,11 +48,8 @@ async fn a_try_follows_a_release_that_waits_for_a_connection() {
     guard.release().await.expect("still ours");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_try_does_not_wait_for_ever_for_a_release_that_is_never_answered() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let proxy = Proxy::start(world.server.address()).await;
     let config = world.config_at(&proxy.address).with_response_timeout(SECOND);

@@ -77,11 +77,8 @@ impl Door {
     }
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_waiter_outlasts_an_outage_of_minutes() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let door = Door::to(world.server.address()).await;
     let locks = door.locker(&world).await;
@@ -108,11 +105,8 @@ async fn a_waiter_outlasts_an_outage_of_minutes() {
     locks.shutdown().await.expect("nothing is left");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn tries_during_an_outage_leave_nothing_to_undo() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let door = Door::to(world.server.address()).await;
     let locks = door.locker(&world).await;
@@ -131,11 +125,8 @@ async fn tries_during_an_outage_leave_nothing_to_undo() {
     locks.shutdown().await.expect("nothing was sent for any of them");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_try_right_after_an_outage_does_not_fail_without_asking() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let door = Door::to(world.server.address()).await;
     let locks = door.locker(&world).await;
@@ -155,11 +146,8 @@ async fn a_try_right_after_an_outage_does_not_fail_without_asking() {
     }
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_waiter_whose_refresh_fell_into_an_outage_asks_again_soon_after_it() {
-    if testbed::skip_offline() {
-        return;
-    }
     // Sooner than the refresh of its place, which comes after 4 s at least.
     soon_enough(4 * SECOND, "it waited for its refresh", async || {
         let world = World::new().await;

@@ -80,11 +80,8 @@ fn hold(attempt: Attempt) -> Arc<dyn Hold> {
 /// Each kind of key.
 const NAMES: [&str; 4] = ["a", "a{b}c", "a}b", "{a}"];
 
-#[tokio::test]
+#[testbed::test]
 async fn the_documented_permissions_are_enough_and_all_needed() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let rules = world.config().acl_rules();
     let app = format!("app-{}", world.prefix.trim_end_matches(':'));
@@ -124,11 +121,8 @@ async fn clear(world: &World) {
     }
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_permission_that_is_taken_away_is_told() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let app = format!("app-{}", world.prefix.trim_end_matches(':'));
     user(&world, &app, &world.config().acl_rules()).await;
@@ -148,11 +142,8 @@ async fn a_permission_that_is_taken_away_is_told() {
     let _: i64 = world.raw(&["ACL", "DELUSER", &app]).await;
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_user_reaches_no_other_prefix() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let app = format!("app-{}", world.prefix.trim_end_matches(':'));
     let mut rules = world.config().acl_rules();
@@ -172,11 +163,8 @@ async fn a_user_reaches_no_other_prefix() {
     let _: i64 = world.raw(&["ACL", "DELUSER", &app]).await;
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_database_of_its_own() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let app = format!("app-{}", world.prefix.trim_end_matches(':'));
     let config = world.config().with_database(3).with_user(&app).with_password(PASSWORD);
@@ -197,11 +185,8 @@ async fn a_database_of_its_own() {
     let _: i64 = world.raw(&["ACL", "DELUSER", &app]).await;
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn over_a_unix_socket() {
-    if testbed::skip_offline() {
-        return;
-    }
     let directory = tempfile::tempdir().expect("a directory");
     let socket = directory.path().join("redis.sock");
     let path = socket.to_str().expect("it is text");
@@ -234,11 +219,8 @@ async fn over_a_unix_socket() {
     assert!(release(&plain).await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_wrong_password_is_told_without_it() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let app = format!("app-{}", world.prefix.trim_end_matches(':'));
     user(&world, &app, &world.config().acl_rules()).await;

@@ -19,11 +19,8 @@ fn with_long_grace(world: &World) -> RedisBackend {
     RedisBackend::new(world.config().with_grace(5 * SECOND)).expect("a good configuration")
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_release_passes_to_who_came_first_of_all_clients() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let clients = [world.backend(), world.backend(), world.backend()];
     let first = take(&world.backend(), "a").await;
@@ -56,11 +53,8 @@ async fn a_release_passes_to_who_came_first_of_all_clients() {
     );
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_refused_acquire_takes_its_place_in_the_same_script() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let (ours, other) = (world.backend(), world.backend());
     let hold = take(&other, "a").await;
@@ -80,11 +74,8 @@ async fn a_refused_acquire_takes_its_place_in_the_same_script() {
     assert!(release(&hold).await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn three_requests_for_each_contended_acquisition_however_many_wait() {
-    if testbed::skip_offline() {
-        return;
-    }
     for clients in [2_u64, 8, 32] {
         let world = World::new().await;
         // Long enough that no stand-by looks.
@@ -129,11 +120,8 @@ async fn three_requests_for_each_contended_acquisition_however_many_wait() {
     }
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_dead_waiter_is_passed_over_at_once_even_when_a_stranger_listens_to_everything() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let (pushed, mut heard) = tokio::sync::mpsc::unbounded_channel::<PushInfo>();
     let settings = support::patient().set_push_sender(pushed);
@@ -179,11 +167,8 @@ async fn a_dead_waiter_is_passed_over_at_once_even_when_a_stranger_listens_to_ev
     .await;
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_name_that_only_the_dead_wait_for_is_free() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let hold = take(&with_long_grace(&world), "a").await;
     let seconds: u64 = world.raw::<(u64, u64)>(&["TIME"]).await.0;
@@ -207,11 +192,8 @@ async fn a_name_that_only_the_dead_wait_for_is_free() {
     assert!(release(&take(&world.backend(), "a").await).await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_place_ends_by_itself_and_one_that_ends_soon_takes_no_other_along() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let hold = take(&world.backend(), "a").await;
     let backend = with_long_grace(&world);
@@ -239,11 +221,8 @@ async fn a_place_ends_by_itself_and_one_that_ends_soon_takes_no_other_along() {
     assert!(release(&third.granted().await).await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn places_outlive_a_hold_that_is_renewed() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     // In three of which a place is refreshed every second.
     let ttl = 3 * SECOND;
@@ -261,11 +240,8 @@ async fn places_outlive_a_hold_that_is_renewed() {
     assert!(release(&waiter.granted().await).await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_foreign_holder_is_asked_for_until_it_has_gone() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let key = world.lock_key("a");
     // Without an end.
@@ -286,11 +262,8 @@ async fn a_foreign_holder_is_asked_for_until_it_has_gone() {
     assert!(release(&hold).await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_name_on_offer_is_nobody_elses() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let hold = take(&with_long_grace(&world), "a").await;
     let hung = support::waiter::Hung::queued(&world, "a", TTL).await;
@@ -308,11 +281,8 @@ async fn a_name_on_offer_is_nobody_elses() {
     assert!(release(&hung.waiter.granted().await).await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn grace_is_an_option() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let url = format!("{}?grace=4s", world.server.url());
     let config = RedisConfig::from_url(&url)

@@ -48,11 +48,8 @@ fn is_unknown<T: std::fmt::Debug>(answer: lock_core::Result<T>) {
     assert!(error.is_retryable());
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_reply_swallowed_on_an_acquire_or_a_renewal_is_made_up_for() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let client = Client::new(&world).await;
     let (wanted, _control) = request("a", TTL);
@@ -73,11 +70,8 @@ async fn a_reply_swallowed_on_an_acquire_or_a_renewal_is_made_up_for() {
     assert!(!world.exists("a").await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_reply_swallowed_on_a_hand_over_or_a_release_is_made_up_for() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let client = Client::new(&world).await;
     let hold = in_the_end_granted(&client.backend, &request("a", TTL).0).await;
@@ -98,11 +92,8 @@ async fn a_reply_swallowed_on_a_hand_over_or_a_release_is_made_up_for() {
     assert!(!in_the_end(async || second.release(ReleaseOptions::default()).await.map(is_released)).await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_reply_swallowed_on_a_release_that_keeps_the_name_is_made_up_for() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let client = Client::new(&world).await;
     let (wanted, _control) = request("a", TTL);
@@ -120,11 +111,8 @@ fn is_released(outcome: ReleaseOutcome) -> bool {
     outcome == ReleaseOutcome::Released
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_reply_swallowed_on_the_first_request_of_a_locker_is_outlasted() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let client = Client::new(&world).await;
     client.swallow_next(&world.lock_key("a"));
@@ -135,11 +123,8 @@ async fn a_reply_swallowed_on_the_first_request_of_a_locker_is_outlasted() {
     assert_eq!(world.keys().await, [world.fence_key("a")]);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_reply_swallowed_while_waiting_is_made_up_for() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let client = Client::new(&world).await;
     let hold = take(&world.backend(), "a").await;
@@ -173,11 +158,8 @@ async fn a_reply_swallowed_while_waiting_is_made_up_for() {
     assert!(!world.exists("a").await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_grant_that_comes_late_ends_the_place_that_was_taken_meanwhile() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let client = Client::new(&world).await;
     // Its first request, which knows of no place, is still under way when the next one takes one.
@@ -201,11 +183,8 @@ async fn a_grant_that_comes_late_ends_the_place_that_was_taken_meanwhile() {
     assert!(!world.exists("a").await, "it was offered to itself");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_place_that_is_asked_for_late_is_not_taken_for_the_dead() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let client = Client::new(&world).await;
     let hold = take(&world.backend(), "a").await;
@@ -221,11 +200,8 @@ async fn a_place_that_is_asked_for_late_is_not_taken_for_the_dead() {
     assert!(!world.exists("a").await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_tombstone_is_left_however_full_the_memory_is() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     if world.server.is_external() {
         return;
@@ -290,22 +266,16 @@ async fn turmoil(world: &World, harm: impl AsyncFn()) -> Vec<u32> {
     had
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn scripts_that_are_forgotten_again_and_again_disturb_nobody() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let had = turmoil(&world, async || world.raw::<()>(&["SCRIPT", "FLUSH"]).await).await;
     assert!(had.iter().all(|had| *had > 0), "{had:?}");
     assert_eq!(world.keys().await, [world.fence_key("a")]);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn connections_that_are_killed_again_and_again_keep_nobody_from_a_turn() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let kill = async || {
         let list: String = world.raw(&["CLIENT", "LIST"]).await;
@@ -323,11 +293,8 @@ async fn connections_that_are_killed_again_and_again_keep_nobody_from_a_turn() {
     .await;
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_server_that_lost_its_data_has_its_waiters_back() {
-    if testbed::skip_offline() {
-        return;
-    }
     let mut world = World::new().await;
     if world.server.is_external() {
         return;

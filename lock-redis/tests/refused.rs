@@ -30,11 +30,8 @@ async fn all_refused(world: &World, backend: &RedisBackend, hold: &dyn Hold) {
     assert_eq!(world.value("a").await, value, "the hold is as it was");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_server_that_writes_nothing_at_the_moment_did_nothing() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     if world.server.is_external() {
         return;
@@ -47,11 +44,8 @@ async fn a_server_that_writes_nothing_at_the_moment_did_nothing() {
     assert!(support::release(&hold).await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_busy_server_did_nothing() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     if world.server.is_external() {
         return;
@@ -76,11 +70,8 @@ async fn a_busy_server_did_nothing() {
     assert!(support::release(&hold).await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn what_was_never_sent_was_not_executed() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let proxy = Proxy::start(world.server.address()).await;
     let backend = RedisBackend::new(world.config_at(&proxy.address)).expect("a good configuration");
@@ -95,11 +86,8 @@ async fn what_was_never_sent_was_not_executed() {
     all_refused(&world, &backend, &*hold).await;
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn what_was_not_answered_may_have_been_executed() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let proxy = Proxy::start(world.server.address()).await;
     let config = world.config_at(&proxy.address).with_response_timeout(QUICK);
@@ -112,11 +100,8 @@ async fn what_was_not_answered_may_have_been_executed() {
     in_the_end(async || backend.connect().await).await;
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_script_that_failed_half_way_has_done_its_first_half() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     if world.server.is_external() {
         return;
@@ -146,11 +131,8 @@ async fn a_script_that_failed_half_way_has_done_its_first_half() {
 }
 
 /// The hold has gone and somebody else has the lock, and the server refuses the first release.
-#[tokio::test]
+#[testbed::test]
 async fn a_refused_release_does_not_excuse_that_somebody_else_has_the_lock() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     if world.server.is_external() {
         return;

@@ -31,11 +31,8 @@ fn driven() -> Runtime {
     builder.worker_threads(1).enable_all().build().expect("a runtime")
 }
 
-#[test]
+#[testbed::test]
 fn a_backend_outlives_its_runtime() {
-    if testbed::skip_offline() {
-        return;
-    }
     let servers = driven();
     let world = servers.block_on(World::new());
     let backend = world.backend();
@@ -52,11 +49,8 @@ fn a_backend_outlives_its_runtime() {
     assert!(!servers.block_on(world.exists("a")));
 }
 
-#[test]
+#[testbed::test]
 fn a_connection_whose_runtime_idles_is_replaced_soon() {
-    if testbed::skip_offline() {
-        return;
-    }
     let servers = driven();
     let world = servers.block_on(World::new());
     // Far below the time for which a connection may be silent.
@@ -81,11 +75,8 @@ fn a_connection_whose_runtime_idles_is_replaced_soon() {
     }));
 }
 
-#[test]
+#[testbed::test]
 fn any_number_of_runtimes_may_end_or_idle() {
-    if testbed::skip_offline() {
-        return;
-    }
     let servers = driven();
     let world = servers.block_on(World::new());
     let backend = RedisBackend::new(world.config().with_response_timeout(AT_MOST)).expect("a good configuration");
@@ -112,11 +103,8 @@ fn any_number_of_runtimes_may_end_or_idle() {
     assert!(!servers.block_on(world.exists("a")));
 }
 
-#[test]
+#[testbed::test]
 fn a_waiter_gets_its_turn_though_the_runtime_of_its_connection_idles_since() {
-    if testbed::skip_offline() {
-        return;
-    }
     let servers = driven();
     // Long before the refresh of its place, which comes after 4 s at least.
     let bound = Duration::from_secs(4);
@@ -155,11 +143,8 @@ fn a_waiter_gets_its_turn_though_the_runtime_of_its_connection_idles_since() {
     }));
 }
 
-#[test]
+#[testbed::test]
 fn what_was_sent_over_the_connection_of_an_idle_runtime_takes_nothing_after_its_abandon() {
-    if testbed::skip_offline() {
-        return;
-    }
     let servers = driven();
     let (world, proxy) = servers.block_on(async {
         let world = World::new().await;

@@ -13,11 +13,8 @@ mod support;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-#[tokio::test]
+#[testbed::test]
 async fn requests_wait_for_late_answers_as_long_as_others_come() {
-    if testbed::skip_offline() {
-        return;
-    }
     const RENEWALS: usize = 60;
     let world = World::new().await;
     // An answer to a renewal has four bytes. To connect takes some more.
@@ -46,11 +43,8 @@ async fn requests_wait_for_late_answers_as_long_as_others_come() {
     assert_eq!(line.connections(), 1);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_slow_line_ends_no_connection_and_no_request() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     // A round trip of more than a second, and a dial of six.
     let line = SlowLine::start(world.server.address(), Pace::Late(6 * SECOND / 10)).await;
@@ -68,11 +62,8 @@ async fn a_slow_line_ends_no_connection_and_no_request() {
     assert_eq!(line.connections(), 1);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[testbed::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_holds_outlast_a_server_that_stands_still() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     if world.server.is_external() {
         return;

@@ -17,11 +17,8 @@ async fn server_micros(world: &World) -> u64 {
     seconds * 1_000_000 + micros
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn after_release_expiry_and_every_deletion() {
-    if testbed::skip_offline() {
-        return;
-    }
     let mut world = World::new().await;
     let backend = world.backend();
     let mut last = FencingToken::new(1).expect("a token");
@@ -62,11 +59,8 @@ async fn after_release_expiry_and_every_deletion() {
     );
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_stored_token_ahead_of_the_clock_counts_and_outlives_the_clock_s_passing_it() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let backend = world.backend();
     let ahead = server_micros(&world).await + 2 * HOUR_MICROS;
@@ -86,11 +80,8 @@ async fn a_stored_token_ahead_of_the_clock_counts_and_outlives_the_clock_s_passi
     }
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_tombstone_leaves_a_token_ahead_of_the_clock_its_time() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let proxy = Proxy::start(world.server.address()).await;
     let config = world.config_at(&proxy.address);
@@ -116,22 +107,16 @@ async fn a_tombstone_leaves_a_token_ahead_of_the_clock_its_time() {
     );
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn the_fence_is_kept_for_an_hour() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     take(&world.backend(), "a").await;
     let kept: u64 = world.raw(&["PTTL", &world.fence_key("a")]).await;
     assert!((3_500_000..=3_600_000).contains(&kept), "{kept}");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn every_token_has_a_successor_beyond_what_a_double_can_count() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let backend = world.backend();
     for stored in [
@@ -153,11 +138,8 @@ async fn every_token_has_a_successor_beyond_what_a_double_can_count() {
     assert!(!world.exists("a").await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_request_s_floor_is_honoured() {
-    if testbed::skip_offline() {
-        return;
-    }
     let world = World::new().await;
     let backend = world.backend();
     let now = server_micros(&world).await;

@@ -4,14 +4,18 @@ use std::io::Write;
 
 use crate::Error;
 
-/// Whether `POLYLOCK_OFFLINE=1` tells this test to do without servers; its first line is then
-/// `if testbed::skip_offline() { return; }`.
+/// Whether tests have to do without servers: `POLYLOCK_OFFLINE` is set, and not to `0`.
+pub fn is_offline() -> bool {
+    std::env::var_os("POLYLOCK_OFFLINE").is_some_and(|value| !value.is_empty() && value != "0")
+}
+
+/// Whether this test has to do without servers; then it is skipped. [`macro@crate::test`] asks this.
 ///
-/// So that it does not look passed, the line `SKIP name-of-the-test: reason` goes to standard error itself, past the
+/// So that the test does not look passed, the line `SKIP name-of-the-test: reason` goes to standard error itself, past the
 /// test harness's capture; `cargo xtask test` counts these lines. Call it on the test's own thread, whose name is the
 /// test's.
 pub fn skip_offline() -> bool {
-    let offline = std::env::var_os("POLYLOCK_OFFLINE").is_some_and(|value| !value.is_empty() && value != "0");
+    let offline = is_offline();
     if offline {
         skip("POLYLOCK_OFFLINE is set");
     }

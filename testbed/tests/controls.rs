@@ -4,35 +4,26 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use sqlx::{Connection, Executor, MySqlConnection};
-use testbed::{Error, MariaDb, Redis, Server, ZooKeeper, skip_offline};
+use testbed::{Error, MariaDb, Redis, Server, ZooKeeper};
 use tokio::time::timeout;
 
 /// Longer than anything takes on an overloaded machine.
 const AT_MOST: Duration = Duration::from_secs(60);
 
-#[tokio::test]
+#[testbed::test]
 async fn redis_keeps_what_it_acknowledged() {
-    if skip_offline() {
-        return;
-    }
     let server = Redis::new().start().await.expect("it starts");
     every_control(&server, Kind::Redis).await;
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn mariadb_keeps_what_it_acknowledged() {
-    if skip_offline() {
-        return;
-    }
     let server = MariaDb::new().start().await.expect("it starts");
     every_control(&server, Kind::MariaDb).await;
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn zookeeper_keeps_what_it_acknowledged() {
-    if skip_offline() {
-        return;
-    }
     let server = ZooKeeper::new().start().await.expect("it starts");
     every_control(&server, Kind::ZooKeeper).await;
 }
@@ -72,22 +63,16 @@ async fn every_control(server: &Server, kind: Kind) {
     assert!(!is_closed(other.port()), "it lives as long as any clone");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn dropping_the_last_clone_ends_it() {
-    if skip_offline() {
-        return;
-    }
     let server = Redis::new().start().await.expect("it starts");
     let port = server.port();
     drop(server);
     assert!(is_closed(port));
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn credentials_are_asked_for() {
-    if skip_offline() {
-        return;
-    }
     let server = Redis::new().password("p@ss word").start().await.expect("it starts");
     Kind::Redis.write(&server).await;
     let wrong = format!("redis://:wrong@{}", server.address());
@@ -110,11 +95,8 @@ async fn credentials_are_asked_for() {
     assert!(error.to_string().contains("Access denied"), "{error}");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn many_start_at_once() {
-    if skip_offline() {
-        return;
-    }
     let starts: Vec<_> = (0..8).map(|_| tokio::spawn(Redis::new().start())).collect();
     let mut servers = Vec::new();
     for start in starts {
@@ -126,11 +108,8 @@ async fn many_start_at_once() {
     assert_eq!(ports.len(), 8);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_port_taken_while_it_was_down_is_an_error_and_no_confusion() {
-    if skip_offline() {
-        return;
-    }
     let server = Redis::new().start().await.expect("it starts");
     server.kill().expect("it is ours");
     let thief = TcpListener::bind((Ipv4Addr::LOCALHOST, server.port())).expect("the server is gone");

@@ -8,15 +8,12 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use testbed::{Redis, skip_offline};
+use testbed::Redis;
 
 const KINDS: [&str; 3] = ["redis", "mariadb", "zookeeper"];
 
-#[test]
+#[testbed::test]
 fn a_killed_process_takes_its_servers_along() {
-    if skip_offline() {
-        return;
-    }
     let mut test = Program::start(&KINDS, &[]);
     let ports: Vec<u16> = KINDS.iter().map(|_| test.port()).collect();
     let dirs = test.data_dirs();
@@ -34,11 +31,8 @@ fn a_killed_process_takes_its_servers_along() {
     eventually(|| dirs.iter().all(|dir| !dir.exists()));
 }
 
-#[test]
+#[testbed::test]
 fn a_killed_process_takes_along_what_it_restarted() {
-    if skip_offline() {
-        return;
-    }
     let mut test = Program::start(&["redis"], &[]);
     let port = test.port();
     let dirs = test.data_dirs();
@@ -49,14 +43,11 @@ fn a_killed_process_takes_along_what_it_restarted() {
     eventually(|| is_closed(port) && !dirs[0].exists());
 }
 
-#[test]
+#[testbed::test]
 fn a_server_in_a_static_ends_with_a_panicking_process() {
     const CHILD: &str = "TESTBED_CHILD";
     if std::env::var_os(CHILD).is_some() {
         return panic_with_a_server();
-    }
-    if skip_offline() {
-        return;
     }
     // This same test, as the only one of a process.
     let child = Command::new(std::env::current_exe().expect("it has a path"))
@@ -84,11 +75,8 @@ fn panic_with_a_server() {
     panic!("as planned");
 }
 
-#[test]
+#[testbed::test]
 fn a_server_that_ran_already_is_not_touched() {
-    if skip_offline() {
-        return;
-    }
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let server = runtime.block_on(Redis::new().start()).expect("it starts");
     let mut test = Program::start(&["redis"], &[("POLYLOCK_REDIS_URL", &server.url())]);

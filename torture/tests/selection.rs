@@ -54,11 +54,8 @@ fn counted(printed: &str, what: &str) -> u64 {
         .unwrap_or_else(|| panic!("no {what} in {result:?}"))
 }
 
-#[test]
+#[testbed::test]
 fn redis() {
-    if testbed::skip_offline() {
-        return;
-    }
     for cell in ["redis/stop", "redis/kill", "redis/gap", "redis/script-flush"] {
         kept(cell);
     }
@@ -79,28 +76,19 @@ fn redis() {
     );
 }
 
-#[test]
+#[testbed::test]
 fn mysql_row() {
-    if testbed::skip_offline() {
-        return;
-    }
     kept_under(&["--backend", "mysql-row", "--nemesis", "stop,kill,hole"]);
 }
 
-#[test]
+#[testbed::test]
 fn zookeeper() {
-    if testbed::skip_offline() {
-        return;
-    }
     kept_under(&["--backend", "zookeeper", "--nemesis", "stop,kill,hole"]);
 }
 
 /// The fence alone protects those who do not look at their guard.
-#[test]
+#[testbed::test]
 fn without_checks_only_the_fence_protects() {
-    if testbed::skip_offline() {
-        return;
-    }
     let lost_some = SEEDS.iter().any(|seed| {
         let printed = kept_with(seed, &["--nemesis", "stop", "--no-deadline-checks"]);
         assert_eq!(counted(&printed, "lost_fenced"), 0, "{printed}");
@@ -110,11 +98,8 @@ fn without_checks_only_the_fence_protects() {
 }
 
 /// Every bug that is put in is caught, by its own check; and the same run without it is kept.
-#[test]
+#[testbed::test]
 fn plants_are_caught() {
-    if testbed::skip_offline() {
-        return;
-    }
     let (plants, code) = torture(&["plants"]);
     assert_eq!(code, 0);
     assert!(plants.lines().count() >= 6, "{plants}");
@@ -167,11 +152,8 @@ fn a_server_that_does_not_start_exits_with_2() {
 }
 
 /// A run can be judged again from what it left.
-#[test]
+#[testbed::test]
 fn a_history_is_judged_alone() {
-    if testbed::skip_offline() {
-        return;
-    }
     let dir = tempfile::tempdir().expect("a temporary directory");
     let path = dir.path().to_str().expect("its name is plain");
     let ran = kept_under(&["--nemesis", "stop", "--dir", path]);

@@ -14,7 +14,7 @@ pub(crate) async fn server_for<F: Future<Output = Result<Server, Error>>>(
     shared: &'static OnceCell<Server>,
     start: impl FnOnce() -> F,
 ) -> Result<Server, NoServer> {
-    if std::env::var_os("POLYLOCK_OFFLINE").is_some_and(|offline| offline == "1") {
+    if testbed::is_offline() {
         return Err(NoServer::Offline("POLYLOCK_OFFLINE asks for no server".to_owned()));
     }
     let started = match wanted {

@@ -48,19 +48,13 @@ async fn memory_decides_by_the_rules() {
     examine(&subjects::Memory::default(), None, 500, 40).await;
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn redis_scripts_decide_by_the_rules() {
-    if testbed::skip_offline() {
-        return;
-    }
     examine(&subjects::Redis::start().await, None, 100, 40).await;
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn mysql_row_lock_statements_decide_by_the_rules() {
-    if testbed::skip_offline() {
-        return;
-    }
     examine(&subjects::MySqlRow::start().await, None, 30, 25).await;
 }
 

@@ -36,11 +36,8 @@ enum Step {
     Move(i64),
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn the_queue_s_scripts_decide_as_the_model() {
-    if testbed::skip_offline() {
-        return;
-    }
     let mut scripts = Scripts::start().await;
     if scripts.is_external() {
         return;
@@ -58,11 +55,8 @@ async fn the_queue_s_scripts_decide_as_the_model() {
 }
 
 /// A model that is not as the scripts are is found out.
-#[tokio::test]
+#[testbed::test]
 async fn a_model_of_another_queue_is_caught() {
-    if testbed::skip_offline() {
-        return;
-    }
     let mut scripts = Scripts::start().await;
     if scripts.is_external() {
         return;

@@ -75,11 +75,8 @@ mod tests {
         rows.iter().map(|row| row.get(0)).collect()
     }
 
-    #[tokio::test]
+    #[testbed::test]
     async fn sends_what_polylock_sends() {
-        if testbed::skip_offline() {
-            return;
-        }
         let server = testbed::MariaDb::new().start().await.unwrap();
         let locker = Locker::new(RowLockBackend::new(MySqlConfig::from_url(&server.url()).unwrap()).unwrap());
         let lock = locker.lock("same").ttl(TTL);

@@ -101,11 +101,8 @@ mod tests {
         }
     }
 
-    #[tokio::test]
+    #[testbed::test]
     async fn sends_what_polylock_sends() {
-        if testbed::skip_offline() {
-            return;
-        }
         let server = testbed::Redis::new().start().await.unwrap();
         let config = RedisConfig::from_url(&server.url()).unwrap().with_prefix("bare:");
         let lock = Locker::new(RedisBackend::new(config).unwrap()).lock("same").ttl(TTL);

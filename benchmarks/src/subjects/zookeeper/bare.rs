@@ -94,11 +94,8 @@ mod tests {
         }
     }
 
-    #[tokio::test]
+    #[testbed::test]
     async fn sends_what_polylock_sends() {
-        if testbed::skip_offline() {
-            return;
-        }
         let server = testbed::ZooKeeper::new().start().await.unwrap();
         let locker = |address: &str| {
             let config = ZooKeeperConfig::new([address]).unwrap().with_root("/bare").unwrap();
