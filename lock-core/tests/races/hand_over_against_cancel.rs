@@ -64,5 +64,5 @@ fn who_waits_behind_the_one_who_gave_up_has_it_in_bad_weather() {
 
 #[test]
 fn a_hand_over_to_nobody_is_found() {
-    is_found(Mutant::HandsOverToNobody, race, 341);
+    is_found(Mutant::HandsOverToNobody, race);
 }

@@ -10,6 +10,9 @@ mod explore;
 mod hand_over_against_cancel;
 mod re_entry_against_release;
 mod renewal_against_release;
+#[path = "../all/scripted/mod.rs"]
+#[expect(dead_code, reason = "these tests use a part of it")]
+mod scripted;
 mod server;
 mod take_over_against_release;
 mod timeout_against_grant;

@@ -44,5 +44,5 @@ fn nobody_shares_what_has_ended() {
 
 #[test]
 fn a_share_in_what_has_ended_is_found() {
-    is_found(Mutant::SharesWhatHasEnded, race, 2);
+    is_found(Mutant::SharesWhatHasEnded, race);
 }

@@ -32,10 +32,10 @@ fn no_renewal_follows_a_release() {
 
 #[test]
 fn a_renewal_after_the_release_is_found() {
-    is_found(Mutant::RenewsAfterRelease, race, 20);
+    is_found(Mutant::RenewsAfterRelease, race);
 }
 
 #[test]
 fn an_answer_that_revives_is_found() {
-    is_found(Mutant::AnswerRevives, race, 4);
+    is_found(Mutant::AnswerRevives, race);
 }

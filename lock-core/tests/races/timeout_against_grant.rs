@@ -52,5 +52,5 @@ fn who_waits_behind_the_one_who_was_too_late_has_it() {
 
 #[test]
 fn a_late_grant_that_is_left_is_found() {
-    is_found(Mutant::LeavesLateGrant, race, 1);
+    is_found(Mutant::LeavesLateGrant, race);
 }

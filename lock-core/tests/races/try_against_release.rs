@@ -30,5 +30,5 @@ fn one_of_two_tries_finds_it_free() {
 
 #[test]
 fn a_try_that_asks_once_is_found() {
-    is_found(Mutant::AsksOnce, race, 21);
+    is_found(Mutant::AsksOnce, race);
 }

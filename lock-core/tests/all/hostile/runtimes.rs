@@ -1,16 +1,16 @@
 //! Runtimes that go, and runtimes that nobody drives.
 
-use crate::support::*;
+use super::support::*;
 
 #[test]
 fn a_renewal_under_way_when_its_runtime_goes_is_made_on_the_next() {
     let (backend, locks) = hostile();
     let locks = locks.with_ttl(seconds(18));
     let first = runtime();
-    backend.0.renew.next([Act::Hang]);
+    backend.next(Request::Renew, [Answer::Hang]);
     let guard = first.block_on(async {
         let guard = locks.lock("a").acquire().await.unwrap();
-        while backend.0.renew.asked.load(Ordering::SeqCst) == 0 {
+        while backend.count(Request::Renew) == 0 {
             sleep(Duration::from_millis(5)).await;
         }
         guard
@@ -76,11 +76,11 @@ fn a_release_that_was_trying_when_its_runtime_went_is_made_on_the_next() {
     let (backend, locks) = hostile();
     let locks = locks.with_ttl(seconds(60));
     let first = runtime();
-    backend.0.release.next([Act::Fail; 4]);
+    backend.next(Request::Release, [Answer::Fail; 4]);
     first.block_on(async {
         let guard = locks.lock("a").acquire().await.unwrap();
         let release = tokio::spawn(guard.release());
-        while backend.0.release.asked.load(Ordering::SeqCst) < 2 {
+        while backend.count(Request::Release) < 2 {
             sleep(Duration::from_millis(1)).await;
         }
         drop(release);
@@ -101,7 +101,7 @@ fn a_release_that_was_trying_when_its_runtime_went_is_made_on_the_next() {
 fn a_background_release_that_took_effect_before_its_runtime_went_is_no_loss() {
     let (backend, locks) = hostile();
     let first = runtime();
-    backend.0.release.next([Act::DoThenHang]);
+    backend.next(Request::Release, [Answer::DoThenHang]);
     let watch = first.block_on(async {
         let guard = locks.lock("a").acquire().await.unwrap();
         let watch = guard.watch();
@@ -122,7 +122,7 @@ fn a_background_release_that_took_effect_before_its_runtime_went_is_no_loss() {
 fn a_release_outside_any_runtime_is_an_error_and_no_panic() {
     let (backend, locks) = hostile();
     let guard = runtime().block_on(locks.lock("a").acquire()).unwrap();
-    backend.0.release.next([Act::Fail]);
+    backend.next(Request::Release, [Answer::Fail]);
     let release = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let mut release = Box::pin(guard.release());
         for _ in 0..10 {
@@ -157,14 +157,14 @@ fn a_place_goes_on_without_the_runtime_that_it_began_on() {
         let (backend, locks) = hostile();
         let (first_runtime, main) = (runtime(), driven());
         main.block_on(locks.lock("warm").acquire()).map(drop).unwrap();
-        backend.0.server.hold_elsewhere("a", seconds(60)).unwrap();
+        backend.server().hold_elsewhere("a", seconds(60)).unwrap();
         let lock = locks.lock("a");
         let first = first_runtime.spawn({
             let lock = lock.clone();
             async move { lock.acquire_within(Duration::from_millis(300)).await.map(drop) }
         });
         first_runtime.block_on(async {
-            while backend.places("a").await == 0 {
+            while backend.waiting("a").await == 0 {
                 yield_now().await;
             }
         });
@@ -181,7 +181,7 @@ fn a_place_goes_on_without_the_runtime_that_it_began_on() {
             first_runtime.block_on(first).unwrap().unwrap_err();
             first_runtime
         });
-        backend.0.server.take_away("a").unwrap();
+        backend.server().take_away("a").unwrap();
         let granted = main.block_on(async { timeout(seconds(10), second).await });
         assert!(granted.is_ok(), "the name is free: {granted:?}");
         assert_eq!(backend.moved(), 0, "no request goes on where it did not begin");

@@ -1,12 +1,12 @@
 //! The local queue.
 
-use crate::support::*;
+use super::support::*;
 
 #[tokio::test(start_paused = true)]
 async fn many_tries_at_once_are_busy_and_not_unavailable() {
     let (backend, locks) = hostile();
-    backend.0.server.hold_elsewhere("a", seconds(600)).unwrap();
-    backend.0.acquire.next([Act::DoThenWait(seconds(1)); 20]);
+    backend.server().hold_elsewhere("a", seconds(600)).unwrap();
+    backend.next(Request::Acquire, [Answer::DoThenWait(seconds(1)); 20]);
     let tries: Vec<_> = (0..10)
         .map(|_| {
             let lock = locks.lock("a");
@@ -25,12 +25,12 @@ async fn many_tries_at_once_are_busy_and_not_unavailable() {
 #[tokio::test(start_paused = true)]
 async fn a_try_beside_a_waiter_says_unavailable_when_the_server_is_down() {
     let (backend, locks) = hostile();
-    backend.0.server.hold_elsewhere("a", seconds(600)).unwrap();
+    backend.server().hold_elsewhere("a", seconds(600)).unwrap();
     let lock = locks.lock("a");
     let waiting = tokio::spawn(async move { lock.acquire().await });
     sleep(seconds(1)).await;
     assert!(locks.lock("a").try_acquire().await.unwrap().is_none());
-    backend.0.server.set_available(false);
+    backend.server().set_available(false);
     sleep(seconds(60)).await;
     let tried = locks.lock("a").try_acquire().await;
     assert_eq!(tried.expect_err("the server is down").kind(), ErrorKind::Unavailable);
@@ -40,7 +40,7 @@ async fn a_try_beside_a_waiter_says_unavailable_when_the_server_is_down() {
 #[tokio::test(start_paused = true)]
 async fn the_second_waiters_time_out_names_the_holder_too() {
     let (backend, locks) = hostile();
-    backend.0.server.hold_elsewhere("a", seconds(600)).unwrap();
+    backend.server().hold_elsewhere("a", seconds(600)).unwrap();
     let lock = locks.lock("a");
     let first = tokio::spawn(async move { lock.acquire().await });
     sleep(seconds(1)).await;

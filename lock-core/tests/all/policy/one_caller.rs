@@ -7,8 +7,8 @@ use lock_core::{Ended, ErrorKind, HoldState, Locker, LostCause, MemoryBackend};
 use static_assertions::assert_impl_all;
 use tokio::time::Instant;
 
-use crate::scripted::{Answer, Sent};
-use crate::{TTL, scripted, seconds};
+use super::{TTL, scripted, seconds};
+use crate::scripted::{Answer, Request};
 
 assert_impl_all!(Locker: Send, Sync, Clone);
 assert_impl_all!(lock_core::Lock: Send, Sync, Clone);
@@ -61,7 +61,7 @@ async fn a_fixed_lease_is_never_renewed_and_is_given_back_at_its_end() {
 async fn a_failed_renewal_makes_it_suspect_until_the_next_success() {
     let (backend, locks) = scripted();
     let guard = locks.lock("a").acquire().await.unwrap();
-    backend.next_renewals([Answer::Fail]);
+    backend.next(Request::Renew, [Answer::Fail]);
     tokio::time::sleep(Duration::from_millis(3001)).await;
     assert_eq!(guard.state(), HoldState::Suspect);
     tokio::time::sleep(Duration::from_millis(750)).await;
@@ -74,7 +74,7 @@ async fn unanswered_renewals_lose_it_at_nine_tenths() {
     let (backend, locks) = scripted();
     let started = Instant::now();
     let guard = locks.lock("a").acquire().await.unwrap();
-    backend.next_renewals([Answer::Hang; 10]);
+    backend.next(Request::Renew, [Answer::Hang; 10]);
     tokio::time::sleep(Duration::from_millis(4501)).await;
     assert_eq!(guard.state(), HoldState::Suspect);
     let lost = guard.lost().await;
@@ -91,7 +91,7 @@ async fn a_server_that_says_no_loses_it_at_once() {
     let (backend, locks) = scripted();
     let guard = locks.lock("a").acquire().await.unwrap();
     let watch = guard.watch();
-    backend.next_renewals([Answer::Refuse]);
+    backend.next(Request::Renew, [Answer::NotHeld]);
     let started = Instant::now();
     assert!(matches!(watch.ended().await, Ended::Lost(lost) if lost.cause() == LostCause::NotHeld));
     assert_eq!(started.elapsed(), seconds(3));
@@ -102,7 +102,7 @@ async fn a_server_that_says_no_loses_it_at_once() {
 async fn release_does_not_wait_for_a_hung_renewal() {
     let (backend, locks) = scripted();
     let guard = locks.lock("a").acquire().await.unwrap();
-    backend.next_renewals([Answer::Hang]);
+    backend.next(Request::Renew, [Answer::Hang]);
     tokio::time::sleep(Duration::from_millis(3100)).await;
     let started = Instant::now();
     guard.release().await.unwrap();
@@ -115,7 +115,7 @@ async fn a_release_whose_answer_got_lost_counts_as_released() {
     let (backend, locks) = scripted();
     let guard = locks.lock("a").acquire().await.unwrap();
     let watch = guard.watch();
-    backend.next_releases([Answer::DoThenFail]);
+    backend.next(Request::Release, [Answer::DoThenFail]);
     guard.release().await.unwrap();
     assert_eq!(watch.ended().await, Ended::Released);
 }
@@ -124,7 +124,7 @@ async fn a_release_whose_answer_got_lost_counts_as_released() {
 async fn a_release_without_an_answer_goes_on_in_the_background() {
     let (backend, locks) = scripted();
     let guard = locks.lock("a").ttl(seconds(60)).acquire().await.unwrap();
-    backend.next_releases([Answer::Fail; 12]);
+    backend.next(Request::Release, [Answer::Fail; 12]);
     let started = Instant::now();
     let error = guard.release().await.unwrap_err();
     assert_eq!((error.kind(), started.elapsed()), (ErrorKind::Unavailable, seconds(5)));
@@ -152,7 +152,7 @@ async fn a_lock_lost_meanwhile_is_an_error_to_the_user() {
 #[tokio::test(start_paused = true)]
 async fn an_acquire_that_ends_without_a_grant_is_undone() {
     let (backend, locks) = scripted();
-    backend.next_acquires([Answer::DoThenHang]);
+    backend.next(Request::Acquire, [Answer::DoThenHang]);
     let lock = locks.lock("a");
     let error = lock.acquire_within(seconds(2)).await.unwrap_err();
     assert_eq!(
@@ -162,7 +162,7 @@ async fn an_acquire_that_ends_without_a_grant_is_undone() {
     );
     backend.let_go();
     let guard = lock.acquire_within(seconds(1)).await.unwrap();
-    assert_eq!(backend.abandons(), 1);
+    assert_eq!(backend.count(Request::Abandon), 1);
     guard.release().await.unwrap();
 }
 
@@ -202,13 +202,13 @@ async fn outages_are_outlasted_once_the_server_was_reached() {
 #[tokio::test(start_paused = true)]
 async fn a_connection_cut_before_the_first_answer_is_outlasted() {
     let (backend, locks) = scripted();
-    backend.next_acquires([Answer::DoThenFail]);
+    backend.next(Request::Acquire, [Answer::DoThenFail]);
     let guard = locks.lock("a").acquire_within(seconds(60)).await.unwrap();
-    assert_eq!(backend.sent(), [Sent::Acquire, Sent::Acquire]);
+    assert_eq!(backend.sent(), [Request::Acquire, Request::Acquire]);
     guard.release().await.unwrap();
 
     let (backend, locks) = scripted();
-    backend.next_acquires([Answer::DoThenFail]);
+    backend.next(Request::Acquire, [Answer::DoThenFail]);
     let error = locks.lock("a").try_acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "it asks once");
 }
@@ -216,7 +216,7 @@ async fn a_connection_cut_before_the_first_answer_is_outlasted() {
 #[tokio::test(start_paused = true)]
 async fn one_failed_leader_fails_the_queue() {
     let (backend, locks) = scripted();
-    backend.next_acquires([Answer::HangThenFail(seconds(5)); 1]);
+    backend.next(Request::Acquire, [Answer::FailAfter(seconds(5)); 1]);
     let started = Instant::now();
     let waiting: Vec<_> = (0..50)
         .map(|_| {

@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use lock_core::Locker;
 
-use self::scripted::Scripted;
+use crate::scripted::Scripted;
 
 mod last_word;
 mod late_answers;
 mod one_caller;
 mod refused;
-mod scripted;
 mod several_callers;
 mod silent_server;
 mod slow_line;

@@ -3,8 +3,8 @@
 use lock_core::{ErrorKind, Release};
 use tokio::time::sleep;
 
-use crate::scripted::{Answer, Sent};
-use crate::{TTL, scripted, seconds};
+use super::{TTL, scripted, seconds};
+use crate::scripted::{Answer, Request};
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_release_excuses_no_loss() {
@@ -12,7 +12,7 @@ async fn a_refused_release_excuses_no_loss() {
         let (backend, locks) = scripted();
         let guard = locks.lock("a").acquire().await.unwrap();
         // Refused once; then somebody else has it, before the lease has ended.
-        backend.next_releases([answer]);
+        backend.next(Request::Release, [answer]);
         let releasing = tokio::spawn(guard.release());
         tokio::task::yield_now().await;
         backend.server().hold_elsewhere("a", seconds(60)).unwrap();
@@ -29,7 +29,7 @@ async fn a_refused_release_excuses_no_loss() {
 async fn a_refusal_after_an_unknown_outcome_leaves_it_unknown() {
     let (backend, locks) = scripted();
     let guard = locks.lock("a").acquire().await.unwrap();
-    backend.next_releases([Answer::DoThenFail, Answer::NotExecuted]);
+    backend.next(Request::Release, [Answer::DoThenFail, Answer::NotExecuted]);
     assert_eq!(guard.release().await.unwrap(), Release::Released);
 }
 
@@ -43,10 +43,10 @@ async fn a_refused_hand_over_is_a_release_and_nothing_to_undo() {
     });
     tokio::task::yield_now().await;
     backend.sent();
-    backend.next_hand_overs([Answer::NotExecuted]);
+    backend.next(Request::HandOver, [Answer::NotExecuted]);
     guard.release().await.unwrap();
     let next = waiting.await.unwrap().unwrap();
-    assert_eq!(backend.sent(), [Sent::HandOver, Sent::Release, Sent::Acquire]);
+    assert_eq!(backend.sent(), [Request::HandOver, Request::Release, Request::Acquire]);
     next.release().await.unwrap();
 }
 
@@ -59,7 +59,7 @@ async fn a_refused_hand_over_excuses_no_loss() {
         async move { lock.acquire_within(seconds(1)).await }
     });
     tokio::task::yield_now().await;
-    backend.next_hand_overs([Answer::NotExecuted]);
+    backend.next(Request::HandOver, [Answer::NotExecuted]);
     backend.server().hold_elsewhere("a", 2 * TTL).unwrap();
     // Lost at once, as the memory backend tells: so the release is the keeper's, and its answer nobody's.
     let error = guard.release().await.unwrap_err();
@@ -70,16 +70,16 @@ async fn a_refused_hand_over_excuses_no_loss() {
 #[tokio::test(start_paused = true)]
 async fn what_was_never_sent_is_not_undone() {
     let (backend, locks) = scripted();
-    backend.fail_before_sending(true);
+    backend.next(Request::Acquire, [Answer::NotSent; 1000]);
     for _ in 0..3 {
         locks.lock("a").acquire_within(seconds(1)).await.unwrap_err();
         locks.lock("a").try_acquire().await.unwrap_err();
     }
     sleep(TTL).await;
-    assert_eq!(backend.abandons(), 0);
-    backend.fail_before_sending(false);
-    backend.next_acquires([Answer::Fail]);
+    assert_eq!(backend.count(Request::Abandon), 0);
+    backend.clear();
+    backend.next(Request::Acquire, [Answer::Fail]);
     locks.lock("a").try_acquire().await.unwrap_err();
     locks.shutdown().await.unwrap();
-    assert_eq!(backend.abandons(), 1);
+    assert_eq!(backend.count(Request::Abandon), 1);
 }

@@ -1,8 +1,6 @@
 //! Places that waiters share.
 
-use lock_core::backend::Wait;
-
-use crate::support::*;
+use super::support::*;
 
 fn waiting(lock: lock_core::Lock) -> tokio::task::JoinHandle<Result<lock_core::Guard>> {
     tokio::spawn(async move { lock.acquire().await })
@@ -16,9 +14,9 @@ async fn settle() {
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_in_the_first_waiter_s_acquire_does_not_leave_the_others_waiting() {
-    for act in [Act::PanicBefore, Act::DoThenPanic] {
+    for act in [Answer::Panic, Answer::DoThenPanic] {
         let (backend, locks) = hostile();
-        backend.0.acquire.next([act]);
+        backend.next(Request::Acquire, [act]);
         let first = waiting(locks.lock("a"));
         let second = waiting(locks.lock("a"));
         assert!(first.await.unwrap_err().is_panic());
@@ -30,11 +28,11 @@ async fn a_panic_in_the_first_waiter_s_acquire_does_not_leave_the_others_waiting
 #[test]
 fn a_place_outlives_the_runtime_of_its_first_waiter() {
     let (backend, locks) = hostile();
-    backend.0.server.hold_elsewhere("a", seconds(1)).unwrap();
+    backend.server().hold_elsewhere("a", seconds(1)).unwrap();
     let (first, second) = (runtime(), runtime());
     first.block_on(async {
         drop(waiting(locks.lock("a")));
-        while backend.places("a").await == 0 {
+        while backend.waiting("a").await == 0 {
             yield_now().await;
         }
     });
@@ -53,7 +51,7 @@ fn a_place_outlives_the_runtime_of_its_first_waiter() {
 #[tokio::test(start_paused = true)]
 async fn a_minimum_hold_begins_with_the_hold_and_not_with_the_terms_of_one_who_left() {
     let (backend, locks) = hostile();
-    backend.0.acquire.next([Act::DoThenWait(seconds(1))]);
+    backend.next(Request::Acquire, [Answer::DoThenWait(seconds(1))]);
     let first = waiting(locks.lock("a"));
     settle().await;
     let second = waiting(locks.lock("a").hold_at_least(seconds(600)));
@@ -67,7 +65,7 @@ async fn a_minimum_hold_begins_with_the_hold_and_not_with_the_terms_of_one_who_l
 async fn a_change_of_terms_keeps_the_position_without_hand_overs_too() {
     let (backend, locks) = hostile();
     let locks = locks.with_hand_overs(0);
-    backend.0.acquire.next([Act::DoThenWait(seconds(1))]);
+    backend.next(Request::Acquire, [Answer::DoThenWait(seconds(1))]);
     let first = waiting(locks.lock("a"));
     settle().await;
     let second = waiting(locks.lock("a").ttl(seconds(20)));
@@ -134,43 +132,14 @@ async fn a_try_whose_time_is_up_while_connecting_does_not_fail_those_who_wait() 
     assert!(long.is_ok(), "it waits for ever, and connecting takes 3 s: {long:?}");
 }
 
-/// Grants, but its answer gets lost; then the server says that it is the asker's already.
-#[derive(Clone, Debug)]
-struct LosesAnAnswer(MemoryBackend, Arc<AtomicUsize>);
-
-#[async_trait]
-impl DistributedLock for LosesAnAnswer {
-    fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
-    }
-    async fn connect(&self) -> Result<()> {
-        Ok(())
-    }
-    async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
-        assert_ne!(request.wait(), Wait::No);
-        let _ = request.label(); // sent each time, though the server does not change it
-        let answer = self.0.acquire(request).await?;
-        match self.1.fetch_add(1, Ordering::SeqCst) {
-            0 => Err(Error::new(ErrorKind::Unavailable, "the answer got lost")),
-            _ => Ok(answer),
-        }
-    }
-    async fn abandon(&self, request: &AcquireRequest) -> Result<()> {
-        self.0.abandon(request).await
-    }
-    async fn status(&self, name: &LockName) -> Result<LockStatus> {
-        self.0.status(name).await
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn the_terms_of_one_who_left_do_not_stay_with_a_hold_whose_grant_got_lost() {
-    let backend = LosesAnAnswer(MemoryBackend::new(), Arc::default());
-    let locks = Locker::new(backend.clone());
+    let (backend, locks) = hostile();
     locks.connect().await.unwrap();
+    backend.next(Request::Acquire, [Answer::DoThenFail]);
     let first = waiting(locks.lock("a").ttl(seconds(3600)).label("first"));
     let second = waiting(locks.lock("a").ttl(seconds(9)).label("second"));
-    while backend.1.load(Ordering::SeqCst) == 0 {
+    while !backend.is_held("a").await {
         yield_now().await;
     }
     first.abort();
@@ -185,7 +154,7 @@ async fn the_terms_of_one_who_left_do_not_stay_with_a_hold_whose_grant_got_lost(
 async fn an_acquire_is_undone_for_as_long_as_any_terms_of_it_may_live() {
     let (backend, locks) = hostile();
     locks.connect().await.unwrap();
-    backend.0.acquire.next([Act::DoThenWait(seconds(1))]);
+    backend.next(Request::Acquire, [Answer::DoThenWait(seconds(1))]);
     let first = waiting(locks.lock("a").ttl(seconds(3600)));
     settle().await;
     let second = waiting(locks.lock("a").ttl(seconds(2)));
@@ -194,9 +163,9 @@ async fn an_acquire_is_undone_for_as_long_as_any_terms_of_it_may_live() {
     settle().await;
     second.abort();
     settle().await;
-    backend.0.server.set_available(false);
+    backend.server().set_available(false);
     sleep(seconds(20)).await;
-    backend.0.server.set_available(true);
+    backend.server().set_available(true);
     sleep(seconds(5)).await;
     assert!(!backend.is_held("a").await, "left for an hour");
 }
@@ -204,7 +173,7 @@ async fn an_acquire_is_undone_for_as_long_as_any_terms_of_it_may_live() {
 #[tokio::test(start_paused = true)]
 async fn twenty_thousand_waiters_leave_and_cost_one_place() {
     let (backend, locks) = hostile();
-    backend.0.server.hold_elsewhere("a", seconds(600)).unwrap();
+    backend.server().hold_elsewhere("a", seconds(600)).unwrap();
     let lock = locks.lock("a");
     for dropped_in_order in [true, false] {
         let mut waiters: VecDeque<_> = (0..20_000).map(|_| Box::pin(lock.acquire())).collect();
@@ -215,7 +184,7 @@ async fn twenty_thousand_waiters_leave_and_cost_one_place() {
             let _ = waiters[0].as_mut().now_or_never();
             yield_now().await;
         }
-        assert_eq!(backend.places("a").await, 1);
+        assert_eq!(backend.waiting("a").await, 1);
         while let Some(waiter) = match dropped_in_order {
             true => waiters.pop_front(),
             false => waiters.pop_back(),
@@ -223,7 +192,7 @@ async fn twenty_thousand_waiters_leave_and_cost_one_place() {
             drop(waiter);
         }
         sleep(seconds(1)).await;
-        assert_eq!(backend.places("a").await, 0);
+        assert_eq!(backend.waiting("a").await, 0);
     }
     // All at once, by their deadline.
     let waiters = (0..20_000).map(|_| lock.acquire_within(seconds(1)));
@@ -231,7 +200,7 @@ async fn twenty_thousand_waiters_leave_and_cost_one_place() {
         assert_eq!(answer.unwrap_err().kind(), ErrorKind::TimedOut);
     }
     locks.shutdown().await.unwrap();
-    assert_eq!(backend.places("a").await, 0);
+    assert_eq!(backend.waiting("a").await, 0);
 }
 
 /// How long this thread has worked, whatever else the machine does.

@@ -6,7 +6,7 @@ use lock_core::{ErrorKind, Guard, Locker, LostCause, MemoryBackend};
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
-use crate::server::{Answer, Request, Server};
+use crate::scripted::{Answer, Request, Scripted};
 
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -58,14 +58,14 @@ pub(crate) async fn an_eventful_life(called: Called) {
 
 /// What else can happen, does.
 pub(crate) async fn a_life_of_trouble(called: Called) {
-    let server = Server::default();
+    let server = Scripted::default();
     let locks = Locker::new(server.clone()).with_ttl(seconds(9));
     acquires(&server, &locks, called).await;
     for answer in [Answer::Yield, Answer::NotHeld, Answer::Fail] {
         let guard = locks.lock(called("a")).acquire().await.unwrap();
         let next = acquire(&locks, &called("a"));
         sleep(seconds(1)).await;
-        server.next(Request::HandOver, answer);
+        server.next(Request::HandOver, [answer]);
         assert_eq!(guard.release().await.is_err(), answer == Answer::NotHeld);
         next.await.unwrap().release().await.unwrap();
     }
@@ -74,54 +74,54 @@ pub(crate) async fn a_life_of_trouble(called: Called) {
     locks.shutdown().await.unwrap();
 }
 
-async fn acquires(server: &Server, locks: &Locker, called: Called) {
+async fn acquires(server: &Scripted, locks: &Locker, called: Called) {
     let lock = locks.lock(called("a"));
     for (answer, kind) in [
         (Answer::Fail, ErrorKind::Unavailable),
         (Answer::Deny, ErrorKind::Denied),
     ] {
-        server.next(Request::Acquire, answer);
+        server.next(Request::Acquire, [answer]);
         assert_eq!(lock.acquire().await.unwrap_err().kind(), kind);
     }
     // The server has answered by now.
     let guard = lock.acquire().await.unwrap();
     guard.release().await.unwrap();
-    server.next(Request::Acquire, Answer::Fail);
+    server.next(Request::Acquire, [Answer::Fail]);
     lock.acquire().await.unwrap().release().await.unwrap();
     // Cancelled, and not undone.
     for answer in [Answer::Deny, Answer::PanicAtOnce] {
-        server.next(Request::Acquire, Answer::Hang);
+        server.next(Request::Acquire, [Answer::FailAfter(seconds(2))]);
         assert!(timeout(seconds(1), lock.acquire()).await.is_err());
-        server.next(Request::Abandon, answer);
+        server.next(Request::Abandon, [answer]);
     }
 }
 
-async fn renewals(server: &Server, locks: &Locker, called: Called) {
+async fn renewals(server: &Scripted, locks: &Locker, called: Called) {
     let lock = locks.lock(called("b"));
-    server.next(Request::Renew, Answer::Panic);
+    server.next(Request::Renew, [Answer::Panic]);
     let guard = lock.acquire().await.unwrap();
     sleep(seconds(4)).await;
     guard.release().await.unwrap();
 
-    server.next(Request::Renew, Answer::NotHeld);
+    server.next(Request::Renew, [Answer::NotHeld]);
     let guard = lock.acquire().await.unwrap();
     assert_eq!(guard.lost().await.cause(), LostCause::NotHeld);
 
-    (0..4).for_each(|_| server.next(Request::Renew, Answer::Hang));
+    server.next(Request::Renew, [Answer::Hang; 4]);
     let guard = locks.lock(called("c")).acquire().await.unwrap();
     assert_eq!(guard.lost().await.cause(), LostCause::Expired);
 
     let guard = locks.lock(called("d")).acquire().await.unwrap();
-    server.disconnect();
+    server.last_request().lease().lose(LostCause::Disconnected);
     assert_eq!(guard.lost().await.cause(), LostCause::Disconnected);
 }
 
-async fn releases(server: &Server, locks: &Locker, called: Called) {
+async fn releases(server: &Scripted, locks: &Locker, called: Called) {
     let guard = locks.lock(called("e")).acquire().await.unwrap();
-    server.next(Request::Release, Answer::Fail);
+    server.next(Request::Release, [Answer::Fail]);
     guard.release().await.unwrap();
     let guard = locks.lock(called("e")).acquire().await.unwrap();
-    server.next(Request::Release, Answer::Deny);
+    server.next(Request::Release, [Answer::Deny]);
     drop(guard);
 }
 

@@ -1,6 +1,6 @@
 //! Hand-overs that go wrong.
 
-use crate::support::*;
+use super::support::*;
 
 fn waiting(lock: lock_core::Lock) -> tokio::task::JoinHandle<Result<lock_core::Guard>> {
     tokio::spawn(async move { lock.acquire().await })
@@ -8,7 +8,7 @@ fn waiting(lock: lock_core::Lock) -> tokio::task::JoinHandle<Result<lock_core::G
 
 #[tokio::test(start_paused = true)]
 async fn a_hand_over_goes_to_the_next_or_is_undone_whatever_becomes_of_it() {
-    for act in [Act::Fail, Act::DoThenFail, Act::PanicBefore, Act::DoThenPanic] {
+    for act in [Answer::Fail, Answer::DoThenFail, Answer::Panic, Answer::DoThenPanic] {
         for in_background in [false, true] {
             let (backend, locks) = hostile();
             let guard = locks.lock("a").acquire().await.unwrap();
@@ -16,7 +16,7 @@ async fn a_hand_over_goes_to_the_next_or_is_undone_whatever_becomes_of_it() {
             let next = waiting(locks.lock("a").ttl(seconds(600)));
             let after = waiting(locks.lock("a"));
             yield_now().await;
-            backend.0.hand_over.next([act]);
+            backend.next(Request::HandOver, [act]);
             match in_background {
                 true => drop(guard),
                 false => drop(guard.release().await.unwrap()),
@@ -27,8 +27,8 @@ async fn a_hand_over_goes_to_the_next_or_is_undone_whatever_becomes_of_it() {
             after.await.unwrap().unwrap().release().await.unwrap();
             locks.shutdown().await.unwrap();
             assert!(!backend.is_held("a").await, "{act:?}");
-            assert_eq!(backend.0.alive.load(Ordering::SeqCst), 0, "{act:?}");
-            assert_eq!(backend.0.hand_over.cut.load(Ordering::SeqCst), 0, "never half-way");
+            assert_eq!(backend.alive(), 0, "{act:?}");
+            assert_eq!(backend.cut(Request::HandOver), 0, "never half-way");
         }
     }
 }
@@ -39,8 +39,8 @@ async fn an_unanswered_hand_over_is_undone_when_the_outage_outlasts_the_lease() 
     let guard = locks.lock("a").acquire().await.unwrap();
     let next = waiting(locks.lock("a").ttl(seconds(3600)));
     yield_now().await;
-    backend.0.hand_over.next([Act::DoThenFail]);
-    backend.0.release.next([Act::Fail; 16]); // until the lease of 9 s is over
+    backend.next(Request::HandOver, [Answer::DoThenFail]);
+    backend.next(Request::Release, [Answer::Fail; 16]); // until the lease of 9 s is over
     drop(guard);
     let next = timeout(seconds(60), next).await;
     assert!(
@@ -55,7 +55,7 @@ async fn a_hung_hand_over_is_undone_when_the_giver_s_lease_is_over() {
     let guard = locks.lock("a").acquire().await.unwrap();
     let next = waiting(locks.lock("a").ttl(seconds(3600)));
     yield_now().await;
-    backend.0.hand_over.next([Act::DoThenHang]);
+    backend.next(Request::HandOver, [Answer::DoThenHang]);
     assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Unavailable);
     let next = timeout(seconds(60), next).await;
     assert!(
@@ -70,7 +70,7 @@ async fn shutdown_waits_for_a_release_that_its_caller_waits_for() {
     let guard = locks.lock("a").acquire().await.unwrap();
     let next = waiting(locks.lock("a"));
     yield_now().await;
-    backend.0.hand_over.next([Act::DoThenWait(seconds(1))]);
+    backend.next(Request::HandOver, [Answer::DoThenWait(seconds(1))]);
     let (shut, released) = tokio::join!(
         async {
             yield_now().await;
@@ -94,7 +94,7 @@ async fn nobody_is_told_of_a_shutdown_when_the_backend_panics_with_what_it_hande
         let guard = locks.lock("a").acquire().await.unwrap();
         let next = waiting(locks.lock("a"));
         yield_now().await;
-        backend.0.panic_in_token.store(true, Ordering::SeqCst);
+        backend.panic_in_token();
         match in_background {
             true => drop(guard),
             false => drop(tokio::spawn(guard.release()).await),
@@ -109,7 +109,7 @@ async fn nobody_is_told_of_a_shutdown_when_the_backend_panics_with_what_it_hande
 
 #[test]
 fn a_hand_over_under_way_when_its_runtime_goes_is_undone_on_the_next() {
-    for act in [Act::Hang, Act::DoThenHang] {
+    for act in [Answer::Hang, Answer::DoThenHang] {
         for in_background in [false, true] {
             let (backend, locks) = hostile();
             let (first, second) = (runtime(), runtime());
@@ -117,13 +117,13 @@ fn a_hand_over_under_way_when_its_runtime_goes_is_undone_on_the_next() {
             let lock = locks.lock("a").ttl(seconds(600));
             let next = second.spawn(async move { lock.acquire().await });
             second.block_on(yield_now());
-            backend.0.hand_over.next([act]);
+            backend.next(Request::HandOver, [act]);
             first.block_on(async {
                 match in_background {
                     true => drop(guard),
                     false => drop(tokio::spawn(guard.release())),
                 }
-                while backend.0.hand_over.asked.load(Ordering::SeqCst) == 0 {
+                while backend.count(Request::HandOver) == 0 {
                     yield_now().await;
                 }
                 for _ in 0..10 {
@@ -184,7 +184,7 @@ async fn hand_overs_cuts_and_unknown_outcomes_race_without_loss() {
     let trouble = tokio::spawn({
         let (backend, stop, last) = (backend.clone(), stop.clone(), last.clone());
         async move {
-            let acts = [Act::Fail, Act::DoThenFail, Act::DoThenPanic, Act::PanicBefore];
+            let answers = [Answer::Fail, Answer::DoThenFail, Answer::DoThenPanic, Answer::Panic];
             let (mut number, mut seen) = (0, 1);
             while !stop.load(Ordering::SeqCst) {
                 sleep(Duration::from_millis(3)).await;
@@ -194,15 +194,15 @@ async fn hand_overs_cuts_and_unknown_outcomes_race_without_loss() {
                 }
                 seen = last.load(Ordering::SeqCst);
                 number += 1;
-                for (script, every, among) in [
-                    (&backend.0.hand_over, 1, 4),
-                    (&backend.0.release, 7, 2),
-                    (&backend.0.acquire, 9, 2),
-                    (&backend.0.abandon, 3, 2),
+                for (request, every, among) in [
+                    (Request::HandOver, 1, 4),
+                    (Request::Release, 7, 2),
+                    (Request::Acquire, 9, 2),
+                    (Request::Abandon, 3, 2),
                 ] {
                     // No faster than they are used up.
-                    if number % every == 0 && script.acts.lock().unwrap().is_empty() {
-                        script.next([acts[number % among]]);
+                    if number % every == 0 && !backend.is_scripted(request) {
+                        backend.next(request, [answers[number % among]]);
                     }
                 }
             }
@@ -243,17 +243,10 @@ async fn hand_overs_cuts_and_unknown_outcomes_race_without_loss() {
     }
     stop.store(true, Ordering::SeqCst);
     trouble.await.unwrap();
-    for script in [
-        &backend.0.acquire,
-        &backend.0.abandon,
-        &backend.0.release,
-        &backend.0.hand_over,
-    ] {
-        script.acts.lock().unwrap().clear();
-    }
+    backend.clear();
     locks.shutdown().await.unwrap();
     other.shutdown().await.unwrap();
     assert!(!backend.is_held("a").await);
-    assert_eq!(backend.places("a").await, 0);
-    assert_eq!(backend.0.alive.load(Ordering::SeqCst), 0);
+    assert_eq!(backend.waiting("a").await, 0);
+    assert_eq!(backend.alive(), 0);
 }

@@ -1,6 +1,6 @@
 //! Requests, callers and workers that are cut off.
 
-use crate::support::*;
+use super::support::*;
 
 #[tokio::test(start_paused = true)]
 async fn nothing_stays_behind_an_acquire_that_is_dropped_at_any_poll() {
@@ -9,7 +9,7 @@ async fn nothing_stays_behind_an_acquire_that_is_dropped_at_any_poll() {
             for polls in 0.. {
                 let (backend, locks) = hostile();
                 if taken {
-                    backend.0.server.hold_elsewhere("a", seconds(600)).unwrap();
+                    backend.server().hold_elsewhere("a", seconds(600)).unwrap();
                 }
                 let lock = locks.lock("a");
                 let done = match kind {
@@ -19,10 +19,10 @@ async fn nothing_stays_behind_an_acquire_that_is_dropped_at_any_poll() {
                 };
                 locks.shutdown().await.unwrap();
                 assert_eq!(backend.is_held("a").await, taken, "kind {kind}, {polls} polls");
-                assert_eq!(backend.places("a").await, 0, "kind {kind}, {polls} polls");
-                assert_eq!(backend.0.alive.load(Ordering::SeqCst), 0);
-                assert_eq!(backend.0.acquire.cut.load(Ordering::SeqCst), 0, "never half-way");
-                assert_eq!(backend.0.abandon.cut.load(Ordering::SeqCst), 0, "never half-way");
+                assert_eq!(backend.waiting("a").await, 0, "kind {kind}, {polls} polls");
+                assert_eq!(backend.alive(), 0);
+                assert_eq!(backend.cut(Request::Acquire), 0, "never half-way");
+                assert_eq!(backend.cut(Request::Abandon), 0, "never half-way");
                 if done || polls > 40 {
                     assert!(polls >= 3);
                     break;
@@ -49,13 +49,9 @@ async fn release_extend_run_and_the_others_may_be_dropped_at_any_poll() {
         drop_after(polls, locks.shutdown()).await;
         locks.shutdown().await.unwrap();
         assert!(!backend.is_held("a").await);
-        assert_eq!(
-            backend.0.release.asked.load(Ordering::SeqCst),
-            1,
-            "one release is enough"
-        );
-        assert_eq!(backend.0.release.cut.load(Ordering::SeqCst), 0);
-        assert_eq!(backend.0.alive.load(Ordering::SeqCst), 0);
+        assert_eq!(backend.count(Request::Release), 1, "one release is enough");
+        assert_eq!(backend.cut(Request::Release), 0);
+        assert_eq!(backend.alive(), 0);
     }
 }
 
@@ -95,8 +91,8 @@ async fn two_workers_exclude_each_other_through_cuts_and_drops() {
     locks.shutdown().await.unwrap();
     other.shutdown().await.unwrap();
     assert!(!backend.is_held("a").await);
-    assert_eq!(backend.places("a").await, 0);
-    assert_eq!(backend.0.alive.load(Ordering::SeqCst), 0);
+    assert_eq!(backend.waiting("a").await, 0);
+    assert_eq!(backend.alive(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -112,11 +108,7 @@ async fn a_panic_beside_an_acquire_does_not_cut_it_half_way() {
     assert!(both.await.unwrap_err().is_panic());
     locks.shutdown().await.unwrap();
     assert!(!backend.is_held("a").await);
-    assert_eq!(
-        backend.0.acquire.cut.load(Ordering::SeqCst),
-        0,
-        "never dropped half-way"
-    );
+    assert_eq!(backend.cut(Request::Acquire), 0, "never dropped half-way");
 }
 
 #[tokio::test(start_paused = true)]
@@ -124,7 +116,7 @@ async fn a_panic_beside_a_release_does_not_make_it_a_loss() {
     let (backend, locks) = hostile();
     let guard = locks.lock("a").acquire().await.unwrap();
     let watch = guard.watch();
-    backend.0.release.next([Act::DoThenHang]);
+    backend.next(Request::Release, [Answer::DoThenHang]);
     let both = tokio::spawn(async move {
         tokio::join!(guard.release(), async {
             for _ in 0..5 {
@@ -142,7 +134,7 @@ async fn a_release_that_panics_after_its_effect_is_no_loss() {
     let (backend, locks) = hostile();
     let guard = locks.lock("a").acquire().await.unwrap();
     let watch = guard.watch();
-    backend.0.release.next([Act::DoThenPanic]);
+    backend.next(Request::Release, [Answer::DoThenPanic]);
     let release = tokio::spawn(guard.release());
     let _ = release.await; // that the caller panics with it would do, too
     assert_eq!(watch.ended().await, Ended::Released, "releasing never fires lost");
@@ -154,7 +146,7 @@ async fn losses_releases_and_renewals_race_without_a_hang() {
     let locks = locks.with_ttl(Duration::from_millis(20));
     let stop = Arc::new(AtomicBool::new(false));
     let taking = std::thread::spawn({
-        let (server, stop) = (backend.0.server.clone(), stop.clone());
+        let (server, stop) = (backend.server().clone(), stop.clone());
         move || {
             while !stop.load(Ordering::SeqCst) {
                 server.take_away("a").unwrap();
@@ -185,5 +177,5 @@ async fn losses_releases_and_renewals_race_without_a_hang() {
     stop.store(true, Ordering::SeqCst);
     taking.join().unwrap();
     locks.shutdown().await.unwrap();
-    assert_eq!(backend.0.alive.load(Ordering::SeqCst), 0);
+    assert_eq!(backend.alive(), 0);
 }

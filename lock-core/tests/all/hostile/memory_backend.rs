@@ -1,6 +1,6 @@
 //! The memory backend.
 
-use crate::support::*;
+use super::support::*;
 
 #[tokio::test(start_paused = true)]
 async fn held_elsewhere_for_ever_is_held() {

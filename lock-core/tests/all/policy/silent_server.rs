@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use lock_core::backend::{AcquireRequest, Attempt, Busy, Capabilities, DistributedLock, LockStatus};
 use lock_core::{Error, ErrorKind, LockName, Locker, MemoryBackend, Result};
 
-use crate::scripted::Answer;
-use crate::{scripted, seconds};
+use super::{scripted, seconds};
+use crate::scripted::{Answer, Request};
 
 #[tokio::test(start_paused = true)]
 async fn a_try_that_was_not_answered_is_no_news() {
@@ -16,7 +16,7 @@ async fn a_try_that_was_not_answered_is_no_news() {
     locks.connect().await.unwrap();
     let lock = locks.lock("a");
     // The waiter is behind the try, and behind its undoing.
-    backend.next_acquires([Answer::Hang; 2]);
+    backend.next(Request::Acquire, [Answer::Hang; 2]);
     let (tried, waited) = tokio::join!(lock.try_acquire(), lock.acquire_within(seconds(6)));
     assert_eq!(tried.unwrap_err().kind(), ErrorKind::Unavailable);
     assert_eq!(waited.unwrap_err().kind(), ErrorKind::Unavailable);
@@ -34,9 +34,9 @@ async fn what_was_heard_before_the_silence_is_no_last_word() {
     let (next, last) = (wait(seconds(20)), wait(seconds(8)));
     tokio::task::yield_now().await;
     // Passed on while the server lived; then it does not answer the one who has the turn, nor who waits behind it.
-    backend.next_hand_overs([Answer::Hang]);
-    backend.next_releases([Answer::Hang]);
-    backend.next_acquires([Answer::Hang; 2]);
+    backend.next(Request::HandOver, [Answer::Hang]);
+    backend.next(Request::Release, [Answer::Hang]);
+    backend.next(Request::Acquire, [Answer::Hang; 2]);
     guard.release().await.unwrap_err();
     for waiter in [last, next] {
         assert_eq!(waiter.await.unwrap().unwrap_err().kind(), ErrorKind::Unavailable);

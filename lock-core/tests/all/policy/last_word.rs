@@ -7,8 +7,8 @@ use lock_core::backend::Busy;
 use lock_core::{Error, ErrorKind, MemoryBackend, Result};
 use tokio::time::{Instant, sleep};
 
-use crate::scripted::{Answer, Sent};
-use crate::{scripted, seconds};
+use super::{scripted, seconds};
+use crate::scripted::{Answer, Request};
 
 fn kind<T>(result: &Result<T>) -> Option<ErrorKind> {
     result.as_ref().err().map(Error::kind)
@@ -27,9 +27,9 @@ async fn a_limit_of_zero_is_one_try() {
     backend.sent();
     let error = lock.acquire_within(Duration::ZERO).await.unwrap_err();
     assert_eq!((error.kind(), error.holder()), (ErrorKind::TimedOut, Some("elsewhere")));
-    assert_eq!(backend.sent(), [Sent::Acquire]);
+    assert_eq!(backend.sent(), [Request::Acquire]);
     // The server has the connect timeout to answer it.
-    backend.next_acquires([Answer::Hang]);
+    backend.next(Request::Acquire, [Answer::Hang]);
     let started = Instant::now();
     let error = lock.acquire_within(Duration::ZERO).await.unwrap_err();
     assert_eq!((error.kind(), started.elapsed()), (ErrorKind::Unavailable, seconds(5)));
@@ -41,19 +41,19 @@ async fn the_last_attempt_decides_between_taken_and_unavailable() {
     locks.connect().await.unwrap();
     let lock = locks.lock("a");
     // It failed.
-    backend.next_acquires([Answer::Fail; 100]);
+    backend.next(Request::Acquire, [Answer::Fail; 100]);
     let error = lock.acquire_within(seconds(3)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert_eq!(error.source().unwrap().to_string(), r#"lock "a": scripted failure"#);
     backend.clear();
     // It is unanswered.
-    backend.next_acquires([Answer::Hang]);
+    backend.next(Request::Acquire, [Answer::Hang]);
     let error = lock.acquire_within(seconds(3)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     backend.let_go();
     // It was refused, after one that had failed.
     backend.server().hold_elsewhere("a", seconds(60)).unwrap();
-    backend.next_acquires([Answer::Fail]);
+    backend.next(Request::Acquire, [Answer::Fail]);
     let error = lock.acquire_within(seconds(3)).await.unwrap_err();
     assert_eq!((error.kind(), error.holder()), (ErrorKind::TimedOut, Some("elsewhere")));
 }
@@ -67,7 +67,7 @@ async fn those_who_wait_behind_another_know_what_it_knows() {
         let lock = locks.lock("a");
         tokio::spawn(async move { lock.acquire_within(limit).await.map(drop) })
     };
-    backend.next_acquires([Answer::Fail; 100]);
+    backend.next(Request::Acquire, [Answer::Fail; 100]);
     let (_first, second) = (wait(seconds(5)), wait(seconds(3)));
     let error = second.await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
@@ -83,7 +83,7 @@ async fn those_who_wait_behind_another_know_what_it_knows() {
 async fn a_waiter_behind_a_silent_server_is_not_told_that_it_is_taken() {
     let (backend, locks) = scripted();
     locks.connect().await.unwrap();
-    backend.next_acquires([Answer::Hang]);
+    backend.next(Request::Acquire, [Answer::Hang]);
     let lock = locks.lock("a");
     let (first, second) = tokio::join!(lock.acquire_within(seconds(2)), lock.acquire_within(seconds(1)));
     assert_eq!(kind(&first), Some(ErrorKind::Unavailable));
@@ -138,16 +138,16 @@ async fn a_try_refused_during_a_release_asks_again_after_it() {
     let (backend, locks) = scripted();
     let lock = locks.lock("a");
     drop(lock.acquire().await.unwrap());
-    backend.next_releases([Answer::HangThenDo(seconds(2))]);
+    backend.next(Request::Release, [Answer::DoAfter(seconds(2))]);
     tokio::task::yield_now().await;
     backend.sent();
     let started = Instant::now();
     let guard = lock.try_acquire().await.unwrap().expect("free after the release");
     assert_eq!(started.elapsed(), seconds(2));
-    assert_eq!(backend.sent(), [Sent::Acquire, Sent::Acquire]);
+    assert_eq!(backend.sent(), [Request::Acquire, Request::Acquire]);
     // Taken after all, and the release is not answered in time.
     drop(guard);
-    backend.next_releases([Answer::HangThenDo(seconds(20))]);
+    backend.next(Request::Release, [Answer::DoAfter(seconds(20))]);
     tokio::task::yield_now().await;
     assert!(lock.try_acquire().await.unwrap().is_none());
 }

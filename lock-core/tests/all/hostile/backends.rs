@@ -1,12 +1,12 @@
 //! Backends that hang or panic.
 
-use crate::support::*;
+use super::support::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_release_without_any_answer_does_not_keep_the_name_from_this_process() {
     let (backend, locks) = hostile();
     let guard = locks.lock("a").acquire().await.unwrap();
-    backend.0.release.next([Act::Hang]);
+    backend.next(Request::Release, [Answer::Hang]);
     assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Unavailable);
     let other = Locker::new(backend.clone()).with_ttl(TTL);
     let elsewhere = other.lock("a").acquire_within(seconds(10)).await.unwrap();
@@ -19,8 +19,8 @@ async fn a_release_without_any_answer_does_not_keep_the_name_from_this_process()
 async fn a_lost_hold_is_not_busy() {
     let (backend, locks) = hostile();
     let guard = locks.lock("a").acquire().await.unwrap();
-    backend.0.release.next([Act::Hang]);
-    backend.0.server.take_away("a").unwrap();
+    backend.next(Request::Release, [Answer::Hang]);
+    backend.server().take_away("a").unwrap();
     assert!(guard.check().is_err());
     sleep(seconds(1)).await;
     let tried = locks.lock("a").try_acquire().await;
@@ -33,8 +33,8 @@ async fn a_lost_hold_is_not_busy() {
 #[tokio::test(start_paused = true)]
 async fn an_abandon_that_panics_is_tried_again() {
     let (backend, locks) = hostile();
-    backend.0.acquire.next([Act::DoThenWait(seconds(1))]);
-    backend.0.abandon.next([Act::PanicBefore]);
+    backend.next(Request::Acquire, [Answer::DoThenWait(seconds(1))]);
+    backend.next(Request::Abandon, [Answer::Panic]);
     assert!(
         timeout(Duration::from_millis(500), locks.lock("a").acquire())
             .await
@@ -47,7 +47,7 @@ async fn an_abandon_that_panics_is_tried_again() {
 #[tokio::test(start_paused = true)]
 async fn a_release_that_panics_in_the_background_is_tried_again() {
     let (backend, locks) = hostile();
-    backend.0.release.next([Act::PanicBefore]);
+    backend.next(Request::Release, [Answer::Panic]);
     drop(locks.lock("a").acquire().await.unwrap());
     sleep(seconds(3)).await;
     assert!(!backend.is_held("a").await, "released, and not left to its ttl");
@@ -56,7 +56,7 @@ async fn a_release_that_panics_in_the_background_is_tried_again() {
 #[tokio::test(start_paused = true)]
 async fn a_renewal_that_panics_makes_it_suspect_until_the_next_one() {
     let (backend, locks) = hostile();
-    backend.0.renew.next([Act::PanicBefore]);
+    backend.next(Request::Renew, [Answer::Panic]);
     let guard = locks.lock("a").acquire().await.unwrap();
     sleep(Duration::from_millis(3001)).await;
     assert_eq!(guard.state(), HoldState::Suspect);
@@ -67,9 +67,9 @@ async fn a_renewal_that_panics_makes_it_suspect_until_the_next_one() {
 
 #[tokio::test(start_paused = true)]
 async fn an_acquire_that_panics_is_undone() {
-    for act in [Act::PanicBefore, Act::DoThenPanic] {
+    for act in [Answer::Panic, Answer::DoThenPanic] {
         let (backend, locks) = hostile();
-        backend.0.acquire.next([act]);
+        backend.next(Request::Acquire, [act]);
         let lock = locks.lock("a");
         let acquire = tokio::spawn(async move { lock.acquire().await });
         assert!(acquire.await.unwrap_err().is_panic());
@@ -82,12 +82,32 @@ async fn a_grant_that_failed_and_expired_is_asked_for_anew() {
     let (backend, locks) = hostile();
     locks.connect().await.unwrap();
     // Granted and armed, then the backend's next step fails; when it is asked again the lease is over.
-    backend.0.acquire.next([Act::DoThenFailLate]);
+    backend.next(Request::Acquire, [Answer::DoThenFailAfter(TTL)]);
     let guard = locks.lock("a").acquire_within(seconds(60)).await;
     assert!(
         guard.is_ok(),
         "an acquire that was never answered cannot be lost: {guard:?}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_with_the_proof_of_another_lease_is_refused_and_undone() {
+    let (backend, locks) = hostile();
+    backend.next(Request::Acquire, [Answer::ArmsAnotherLease]);
+    let error = locks.lock("a").acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unexpected, "{error}");
+    let guard = locks.lock("a").acquire().await.unwrap();
+    // Nor is it handed over: the next one asks for itself.
+    let lock = locks.lock("a");
+    let next = tokio::spawn(async move { lock.acquire().await });
+    yield_now().await;
+    backend.next(Request::HandOver, [Answer::ArmsAnotherLease]);
+    guard.release().await.unwrap();
+    let next = next.await.unwrap().unwrap();
+    assert_eq!(next.state(), HoldState::Held);
+    next.release().await.unwrap();
+    locks.shutdown().await.unwrap();
+    assert_eq!((backend.is_held("a").await, backend.alive()), (false, 0));
 }
 
 #[test]
@@ -111,10 +131,8 @@ fn a_lease_that_had_ended_is_lost_even_when_its_guard_is_dropped_first() {
 #[tokio::test(start_paused = true)]
 async fn an_endless_ttl_is_undone_like_any_other() {
     let longest = Duration::from_secs(i64::MAX as u64 - 1_000_000_000);
-    let backend = Hostile(Arc::new(Parts {
-        capabilities: Capabilities::default().ttl_between(Duration::from_millis(1), Duration::MAX),
-        ..Parts::default()
-    }));
+    let any_ttl = Capabilities::default().ttl_between(Duration::from_millis(1), Duration::MAX);
+    let backend = Scripted::new(any_ttl, 1);
     let locks = Locker::new(backend.clone()).with_ttl(longest);
     drop_after(3, locks.lock("a").acquire()).await;
     locks.shutdown().await.unwrap();
@@ -125,7 +143,7 @@ async fn an_endless_ttl_is_undone_like_any_other() {
     assert!(!backend.is_held("a").await, "dropped guard");
 }
 
-fn locks_again(backend: &Hostile, ttl: Duration) -> Locker {
+fn locks_again(backend: &Scripted, ttl: Duration) -> Locker {
     Locker::new(backend.clone()).with_ttl(ttl)
 }
 
@@ -139,8 +157,8 @@ async fn nothing_grows_with_acquires_and_releases() {
             1 => drop(guard),
             _ => drop(drop_after(1, guard.release()).await),
         }
-        assert!(backend.0.alive.load(Ordering::SeqCst) <= 2);
+        assert!(backend.alive() <= 2);
     }
     locks.shutdown().await.unwrap();
-    assert_eq!(backend.0.alive.load(Ordering::SeqCst), 0);
+    assert_eq!(backend.alive(), 0);
 }

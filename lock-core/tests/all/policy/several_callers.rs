@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use lock_core::backend::{DistributedLock, LockStatus};
-use lock_core::{ErrorKind, Guard, HoldState, LockName, Locker, ReentryKey, Release, Result};
+use lock_core::{ErrorKind, Guard, HoldState, Locker, MemoryBackend, ReentryKey, Release, Result};
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, sleep};
 
-use crate::scripted::{Answer, Scripted, Sent};
-use crate::{TTL, scripted, seconds};
+use super::{TTL, scripted, seconds};
+use crate::scripted::{Answer, Request, Scripted};
 
 async fn status(backend: &Scripted) -> LockStatus {
-    backend.server().status(&LockName::new("a").unwrap()).await.unwrap()
+    backend.status_of("a").await
 }
 
 async fn label(backend: &Scripted) -> Option<String> {
@@ -53,7 +53,7 @@ async fn local_waiters_share_one_place() {
         tasks.push(waiting(acquire(&locks, "us")).await);
     }
     assert_eq!(status(&backend).await.waiting, Some(1));
-    assert_eq!(backend.sent(), [Sent::Acquire]);
+    assert_eq!(backend.sent(), [Request::Acquire]);
     held.release().await.unwrap();
     let mut last = None;
     for task in tasks {
@@ -77,7 +77,7 @@ async fn a_place_outlives_its_first_owner() {
     cancelled.abort();
     settle().await;
     assert_eq!(status(&backend).await.waiting, Some(2));
-    assert_eq!(backend.sent(), [Sent::Acquire], "the same request goes on");
+    assert_eq!(backend.sent(), [Request::Acquire], "the same request goes on");
 
     held.release().await.unwrap();
     let guard = heir.await.unwrap().unwrap();
@@ -90,7 +90,7 @@ async fn a_place_outlives_its_first_owner() {
 #[tokio::test(start_paused = true)]
 async fn a_grant_on_the_terms_of_one_who_left_is_handed_over() {
     let (backend, locks) = scripted();
-    backend.next_acquires([Answer::DoThenDelay]);
+    backend.next(Request::Acquire, [Answer::DoThenHold]);
     let gone = waiting(acquire(&locks, "gone")).await;
     let heir = waiting(acquire(&locks, "heir")).await;
     gone.abort();
@@ -98,7 +98,7 @@ async fn a_grant_on_the_terms_of_one_who_left_is_handed_over() {
     assert_eq!(label(&backend).await.as_deref(), Some("gone"));
     backend.let_go();
     let guard = heir.await.unwrap().unwrap();
-    assert_eq!(backend.sent(), [Sent::Acquire, Sent::HandOver]);
+    assert_eq!(backend.sent(), [Request::Acquire, Request::HandOver]);
     assert_eq!(label(&backend).await.as_deref(), Some("heir"));
     guard.release().await.unwrap();
     assert!(!status(&backend).await.is_held());
@@ -106,9 +106,11 @@ async fn a_grant_on_the_terms_of_one_who_left_is_handed_over() {
 
 #[tokio::test(start_paused = true)]
 async fn a_place_is_worth_more_than_a_label_where_nothing_can_be_handed_over() {
-    let backend = Scripted::default();
-    let locks = backend.without_hand_over().with_ttl(TTL);
-    backend.next_acquires([Answer::DoThenDelay]);
+    let mut capabilities = MemoryBackend::new().capabilities();
+    capabilities.hand_over = false;
+    let backend = Scripted::new(capabilities, 0);
+    let locks = Locker::new(backend.clone()).with_ttl(TTL);
+    backend.next(Request::Acquire, [Answer::DoThenHold]);
     let gone = waiting(acquire(&locks, "gone")).await;
     let lock = locks.lock("a").ttl(TTL * 2).label("heir");
     let heir = waiting(async move { lock.acquire().await }).await;
@@ -117,7 +119,7 @@ async fn a_place_is_worth_more_than_a_label_where_nothing_can_be_handed_over() {
     backend.let_go();
     let guard = heir.await.unwrap().unwrap();
     settle().await;
-    assert_eq!(backend.sent(), [Sent::Acquire, Sent::Renew]);
+    assert_eq!(backend.sent(), [Request::Acquire, Request::Renew]);
     assert_eq!(label(&backend).await.as_deref(), Some("gone"));
     assert_eq!(guard.valid_for(), (TTL * 2).mul_f64(0.9), "its own ttl");
 }
@@ -135,7 +137,7 @@ async fn of_many_releases_each_is_sent_before_the_next_acquire() {
             guards.push(lock.acquire().await.unwrap());
             next.push(waiting(async move { lock.acquire().await }).await);
         }
-        assert_eq!(backend.sent(), [Sent::Acquire; 100]);
+        assert_eq!(backend.sent(), [Request::Acquire; 100]);
         drop(guards);
         for next in next {
             drop(next.await.unwrap().unwrap());
@@ -145,8 +147,8 @@ async fn of_many_releases_each_is_sent_before_the_next_acquire() {
     let (mut released, mut acquired) = (0, 0);
     for sent in on_the_worker.await.unwrap() {
         match sent {
-            Sent::Release => released += 1,
-            Sent::Acquire => acquired += 1,
+            Request::Release => released += 1,
+            Request::Acquire => acquired += 1,
             other => panic!("{other:?}"),
         }
         assert!(acquired <= released, "an acquire has overtaken a release");
@@ -164,7 +166,7 @@ async fn a_place_without_waiters_is_undone() {
     assert!(second.await.unwrap().unwrap_err().is_timed_out());
     settle().await;
     assert_eq!(status(&backend).await.waiting, Some(0));
-    assert_eq!(backend.sent(), [Sent::Acquire, Sent::Abandon]);
+    assert_eq!(backend.sent(), [Request::Acquire, Request::Abandon]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -175,7 +177,7 @@ async fn a_release_hands_over_in_one_request() {
     backend.sent();
     assert_eq!(guard.release().await.unwrap(), Release::Released);
     let next = next.await.unwrap().unwrap();
-    assert_eq!(backend.sent(), [Sent::HandOver]);
+    assert_eq!(backend.sent(), [Request::HandOver]);
     assert_eq!(label(&backend).await.as_deref(), Some("next"));
     assert_eq!(next.valid_for(), TTL.mul_f64(0.9));
     sleep(seconds(60)).await;
@@ -191,14 +193,14 @@ async fn a_dropped_guard_is_handed_over_to_whoever_comes_before_its_release_is_s
     drop(guard);
     let next = acquire(&locks, "next").await.unwrap();
     assert!(next.token() > token);
-    assert_eq!(backend.sent(), [Sent::HandOver]);
+    assert_eq!(backend.sent(), [Request::HandOver]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_acquire_follows_its_process_s_release_at_once() {
     let (backend, locks) = scripted();
     let guard = acquire(&locks, "first").await.unwrap();
-    backend.next_releases([Answer::DoThenDelay]);
+    backend.next(Request::Release, [Answer::DoThenHold]);
     let releasing = tokio::spawn(guard.release());
     settle().await;
     assert_eq!(backend.hung(), 1);
@@ -239,14 +241,14 @@ async fn an_unknown_hand_over_is_undone_the_giver_first() {
         let guard = acquire(&locks, "first").await.unwrap();
         let next = waiting(acquire(&locks, "next")).await;
         backend.sent();
-        backend.next_hand_overs([unknown]);
+        backend.next(Request::HandOver, [unknown]);
         guard.release().await.unwrap();
         let next = next.await.unwrap().unwrap();
         assert_eq!(next.state(), HoldState::Held);
         let sent = backend.sent();
         assert_eq!(
             sent,
-            [Sent::HandOver, Sent::Release, Sent::Abandon, Sent::Acquire],
+            [Request::HandOver, Request::Release, Request::Abandon, Request::Acquire],
             "{unknown:?}"
         );
         next.release().await.unwrap();
@@ -259,7 +261,7 @@ async fn a_hand_over_without_an_answer_keeps_nobody_waiting_for_longer_than_the_
     let (backend, locks) = scripted();
     let guard = acquire(&locks, "first").await.unwrap();
     let next = waiting(acquire(&locks, "next")).await;
-    backend.next_hand_overs([Answer::Hang]);
+    backend.next(Request::HandOver, [Answer::Hang]);
     let started = Instant::now();
     drop(guard);
     let next = next.await.unwrap().unwrap();
@@ -277,7 +279,7 @@ async fn a_hand_over_to_one_who_left_goes_on_to_the_next() {
     let guard = acquire(&locks, "first").await.unwrap();
     let left = waiting(acquire(&locks, "left")).await;
     let next = waiting(acquire(&locks, "next")).await;
-    backend.next_hand_overs([Answer::DoThenDelay]);
+    backend.next(Request::HandOver, [Answer::DoThenHold]);
     drop(guard);
     settle().await;
     left.abort();
@@ -313,7 +315,7 @@ async fn a_re_entry_while_suspect_does_not_wait_for_itself() {
     let (backend, locks) = scripted();
     let lock = locks.lock("a").reentrant(&ReentryKey::new());
     let outer = lock.acquire().await.unwrap();
-    backend.next_renewals([Answer::Fail]);
+    backend.next(Request::Renew, [Answer::Fail]);
     sleep(Duration::from_millis(3001)).await;
     assert_eq!(outer.state(), HoldState::Suspect);
     let inner = lock.acquire().await.unwrap();
@@ -327,7 +329,7 @@ async fn two_acquires_with_one_key_do_not_wait_for_each_other() {
     let (one, other) = tokio::join!(lock.acquire(), lock.acquire());
     let (one, other) = (one.unwrap(), other.unwrap());
     assert_eq!(one.token(), other.token());
-    assert_eq!(backend.sent(), [Sent::Acquire]);
+    assert_eq!(backend.sent(), [Request::Acquire]);
     drop((one, other));
     locks.shutdown().await.unwrap();
     assert!(!status(&backend).await.is_held());
@@ -398,7 +400,7 @@ async fn a_minimum_hold_is_not_handed_over_before_its_end() {
     drop(guard);
     assert!(next.await.unwrap().is_ok());
     assert_eq!(started.elapsed(), seconds(20));
-    assert_eq!(backend.sent(), [Sent::Release, Sent::Acquire]);
+    assert_eq!(backend.sent(), [Request::Release, Request::Acquire]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -410,7 +412,7 @@ async fn a_minimum_hold_that_was_waited_out_is_handed_over() {
     backend.sent();
     drop(guard);
     assert!(next.await.unwrap().is_ok());
-    assert_eq!(backend.sent(), [Sent::HandOver]);
+    assert_eq!(backend.sent(), [Request::HandOver]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -418,7 +420,7 @@ async fn a_retried_release_keeps_the_minimum() {
     let (backend, locks) = scripted();
     let started = Instant::now();
     let guard = locks.lock("a").hold_at_least(seconds(20)).acquire().await.unwrap();
-    backend.next_releases([Answer::Fail, Answer::DoThenFail]);
+    backend.next(Request::Release, [Answer::Fail, Answer::DoThenFail]);
     guard.release().await.unwrap();
     let _next = locks.lock("a").acquire().await.unwrap();
     assert!(started.elapsed() >= seconds(20));

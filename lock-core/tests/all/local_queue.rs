@@ -2,7 +2,6 @@
 //! a place at the server, and how often the hold was passed on. On paused time, each step to its end.
 //!
 //! The cases are the same each time; others: `PROPTEST_RNG_SEED=7 PROPTEST_CASES=10000`.
-#![cfg(not(shuttle))]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

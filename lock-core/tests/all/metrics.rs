@@ -2,23 +2,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use metrics_util::{CompositeKey, MetricKind};
 use tokio::runtime::{Builder, Runtime};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id};
-use tracing::{Event, Metadata, Subscriber};
+use tracing::{Dispatch, Event, Metadata, Subscriber};
 use tracing_subscriber::fmt::format::FmtSpan;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::lives::{a_life_of_trouble, an_eventful_life};
+use self::lives::{a_life_of_trouble, an_eventful_life};
 
 mod docs;
 mod lives;
-mod server;
 
 fn runtime() -> Runtime {
     Builder::new_current_thread()
@@ -28,11 +27,14 @@ fn runtime() -> Runtime {
         .unwrap()
 }
 
-/// One test at a time: where the first that comes to an event is a thread without a subscriber, tracing may take it
-/// that no other thread has one either.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+/// What happens meanwhile goes to this subscriber.
+///
+/// With only one subscriber in the process, tracing asks that of the thread that comes to an event first whether anybody
+/// wants such events, and takes the answer for all threads: that thread may be one of another test. With two it asks all.
+fn subscribed(subscriber: impl Subscriber + Send + Sync + 'static, life: impl Future<Output = ()>) {
+    static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(tracing_subscriber::registry()));
+    LazyLock::force(&SECOND);
+    tracing::subscriber::with_default(subscriber, || runtime().block_on(life));
 }
 
 /// All that was measured meanwhile.
@@ -45,7 +47,6 @@ fn measured(life: impl Future<Output = ()>) -> Vec<(CompositeKey, DebugValue)> {
 
 #[test]
 fn everything_is_counted_when_it_happens() {
-    let _alone = alone();
     let mut seen = BTreeMap::new();
     for (key, value) in measured(an_eventful_life(str::to_owned)) {
         let labels: Vec<_> = key.key().labels().map(|label| label.value().to_owned()).collect();
@@ -85,7 +86,6 @@ fn everything_is_counted_when_it_happens() {
 
 #[test]
 fn every_metric_and_label_has_its_name_in_the_docs() {
-    let _alone = alone();
     let named = |(key, _): (CompositeKey, DebugValue)| {
         let kind = match key.kind() {
             MetricKind::Counter => "counter",
@@ -149,14 +149,11 @@ impl Visit for Message {
 
 #[test]
 fn every_span_and_event_has_its_name_in_the_docs() {
-    let _alone = alone();
     let seen = Rows::default();
     let subscriber = tracing_subscriber::registry().with(seen.clone());
-    tracing::subscriber::with_default(subscriber, || {
-        runtime().block_on(async {
-            an_eventful_life(str::to_owned).await;
-            a_life_of_trouble(str::to_owned).await;
-        });
+    subscribed(subscriber, async {
+        an_eventful_life(str::to_owned).await;
+        a_life_of_trouble(str::to_owned).await;
     });
     assert_same(&seen.0.lock().unwrap(), &docs::spans_and_events());
 }
@@ -195,13 +192,12 @@ fn printed(life: impl Future<Output = ()>) -> String {
         .without_time()
         .with_writer(move || writer.clone())
         .finish();
-    tracing::subscriber::with_default(subscriber, || runtime().block_on(life));
+    subscribed(subscriber, life);
     String::from_utf8(lines.0.lock().unwrap().clone()).unwrap()
 }
 
 #[test]
 fn spans_and_events_say_which_lock() {
-    let _alone = alone();
     let text = printed(an_eventful_life(str::to_owned));
     for expected in [
         "DEBUG acquire{name=\"a\" label=\"worker 7\"}: polylock: lock acquired name=\"a\" token=1",
@@ -224,7 +220,6 @@ fn spans_and_events_say_which_lock() {
 #[test]
 fn names_and_labels_forge_no_line() {
     const FORGED: &str = "\" token=7\r\n WARN polylock: hold lost name=\"payments\" token=7\n";
-    let _alone = alone();
     let lives = |called| async move {
         an_eventful_life(called).await;
         a_life_of_trouble(called).await;

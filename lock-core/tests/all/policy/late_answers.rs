@@ -12,7 +12,7 @@ use lock_core::backend::{
 use lock_core::{Error, ErrorKind, FencingToken, HoldState, LockName, Locker, MemoryBackend, Result};
 use tokio::time::sleep;
 
-use crate::{TTL, seconds};
+use super::{TTL, seconds};
 
 /// What becomes of a renewal, counted from when it is sent.
 #[derive(Clone, Copy, Debug)]

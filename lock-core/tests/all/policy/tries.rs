@@ -6,17 +6,17 @@ use lock_core::backend::Busy;
 use lock_core::{Error, ErrorKind};
 use tokio::time::{Instant, sleep};
 
-use crate::scripted::Answer;
-use crate::{TTL, scripted, seconds};
+use super::{TTL, scripted, seconds};
+use crate::scripted::{Answer, Request};
 
-const NOW: Answer = Answer::HangThenDo(Duration::ZERO);
+const NOW: Answer = Answer::DoAfter(Duration::ZERO);
 
 #[tokio::test(start_paused = true)]
 async fn every_try_waits_for_the_release_before_it() {
     let (backend, locks) = scripted();
     let lock = locks.lock("a");
     // The release reaches the server after both tries.
-    backend.next_releases([Answer::HangThenDo(seconds(1))]);
+    backend.next(Request::Release, [Answer::DoAfter(seconds(1))]);
     drop(lock.acquire().await.unwrap());
     sleep(Duration::from_millis(100)).await;
     let try_it = || {
@@ -35,10 +35,10 @@ async fn every_try_waits_for_the_release_before_it() {
 async fn a_try_that_asks_again_forgets_the_first_answer() {
     let (backend, locks) = scripted();
     let lock = locks.lock("a");
-    backend.next_releases([Answer::HangThenDo(seconds(1))]);
+    backend.next(Request::Release, [Answer::DoAfter(seconds(1))]);
     drop(lock.acquire().await.unwrap());
     sleep(Duration::from_millis(100)).await;
-    backend.next_acquires([NOW, Answer::Hang]);
+    backend.next(Request::Acquire, [NOW, Answer::Hang]);
     let error = lock.try_acquire().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "the server did not answer it");
 }
@@ -47,7 +47,7 @@ async fn a_try_that_asks_again_forgets_the_first_answer() {
 async fn a_release_that_is_never_answered_delays_no_try_after_its_lease() {
     let (backend, locks) = scripted();
     let lock = locks.lock("a");
-    backend.next_releases([Answer::Hang]);
+    backend.next(Request::Release, [Answer::Hang]);
     drop(lock.acquire().await.unwrap());
     sleep(TTL).await;
     backend.server().hold_elsewhere("a", seconds(60)).unwrap();

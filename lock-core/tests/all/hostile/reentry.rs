@@ -2,14 +2,14 @@
 
 use lock_core::{ReentryKey, Release};
 
-use crate::support::*;
+use super::support::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_hold_contradicts_nobody() {
     let (backend, locks) = hostile();
     let key = ReentryKey::new();
     let guard = locks.lock("a").reentrant(&key).acquire().await.unwrap();
-    backend.0.server.take_away("a").unwrap();
+    backend.server().take_away("a").unwrap();
     assert!(guard.check().is_err());
     let again = locks.lock("a").ttl(seconds(20)).reentrant(&key).acquire().await;
     assert!(again.is_ok(), "a hold that is lost is not shared: {again:?}");
@@ -19,7 +19,7 @@ async fn a_lost_hold_contradicts_nobody() {
 async fn a_suspect_hold_is_shared() {
     let (backend, locks) = hostile();
     let key = ReentryKey::new();
-    backend.0.renew.next([Act::Fail; 100]);
+    backend.next(Request::Renew, [Answer::Fail; 100]);
     let guard = locks.lock("a").reentrant(&key).acquire().await.unwrap();
     sleep(seconds(4)).await;
     assert_eq!(guard.state(), HoldState::Suspect);
@@ -46,7 +46,7 @@ async fn those_of_one_key_come_in_with_the_first_however_it_is_granted() {
         match heir {
             true => drop(guard.release().await.unwrap()),
             false => {
-                backend.0.hand_over.next([Act::Fail]);
+                backend.next(Request::HandOver, [Answer::Fail]);
                 guard.release().await.unwrap();
             }
         }
@@ -91,5 +91,5 @@ async fn sharing_races_with_the_last_release() {
     }
     locks.shutdown().await.unwrap();
     assert!(!backend.is_held("a").await);
-    assert_eq!(backend.0.alive.load(Ordering::SeqCst), 0);
+    assert_eq!(backend.alive(), 0);
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-const DOCS: &str = include_str!("../../src/lib.rs");
+const DOCS: &str = include_str!("../../../src/lib.rs");
 
 /// Every span and event, as its row of the table.
 pub(crate) fn spans_and_events() -> BTreeSet<String> {

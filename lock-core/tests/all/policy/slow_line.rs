@@ -12,8 +12,8 @@ use lock_core::backend::{
 use lock_core::{Error, FencingToken, HoldState, LockName, Locker, MemoryBackend, Result};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::scripted::Answer;
-use crate::{TTL, scripted, seconds};
+use super::{TTL, scripted, seconds};
+use crate::scripted::{Answer, Request};
 
 /// The memory backend at the other end of a slow line.
 #[derive(Clone, Debug)]
@@ -139,7 +139,7 @@ async fn a_late_answer_counts_from_when_its_renewal_was_sent() {
 async fn all_renewals_end_with_the_release() {
     let (backend, locks) = scripted();
     let guard = locks.lock("a").acquire().await.unwrap();
-    backend.next_renewals([Answer::Hang, Answer::Hang]);
+    backend.next(Request::Renew, [Answer::Hang, Answer::Hang]);
     sleep(TTL / 3 + TTL / 6 + seconds(1)).await;
     assert_eq!(backend.hung(), 2);
     guard.release().await.unwrap();
@@ -152,7 +152,7 @@ async fn all_renewals_end_with_the_release() {
 async fn without_any_answer_the_hold_is_lost_when_its_lease_ends() {
     let (backend, locks) = scripted();
     let guard = locks.lock("a").acquire().await.unwrap();
-    backend.next_renewals([Answer::Hang; 10]);
+    backend.next(Request::Renew, [Answer::Hang; 10]);
     let started = Instant::now();
     guard.lost().await;
     assert_eq!(started.elapsed(), TTL - TTL / 10);

@@ -2,7 +2,7 @@
 
 use tokio::sync::Notify;
 
-use crate::support::*;
+use super::support::*;
 
 #[tokio::test(start_paused = true)]
 async fn nobody_gets_a_lock_after_shutdown_began() {
@@ -25,7 +25,7 @@ async fn a_release_outlives_its_locker() {
     let guard = locks.lock("a").acquire().await.unwrap();
     drop(locks);
     // The pauses between them add up to 3.5 s at least and 7.2 s at most.
-    backend.0.release.next([Act::Fail; 8]);
+    backend.next(Request::Release, [Answer::Fail; 8]);
     let error = timeout(Duration::from_millis(3200), guard.release()).await;
     assert!(error.is_err());
     sleep(seconds(5)).await; // 8.2 s after the grant

@@ -1,14 +1,12 @@
 //! One runtime takes the background work over from another, which goes on at the worst of moments. All is on paused time:
 //! each runtime has a thread and a clock of its own, and is driven when the test says so.
 
-use std::collections::HashMap;
 use std::sync::mpsc;
 
-use futures_util::future::BoxFuture;
-use tokio::runtime::{Id, Runtime};
+use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 
-use crate::support::*;
+use super::support::*;
 
 /// A runtime on a thread of its own.
 #[derive(Clone)]
@@ -53,129 +51,17 @@ fn pass(time: Duration, drivers: [&Driver; 2]) {
     }
 }
 
-type Hook<T> = Box<dyn FnOnce(Lease) -> BoxFuture<'static, Result<T>> + Send>;
-
-/// A hostile backend whose next renewal or release of a name is the test's.
-#[derive(Clone, Debug, Default)]
-struct Staged(Hostile, Arc<Stage>);
-
-#[derive(Default)]
-struct Stage {
-    renewals: Mutex<HashMap<String, Hook<Renewal>>>,
-    releases: Mutex<HashMap<String, Hook<ReleaseOutcome>>>,
-    /// Where releases were first polled.
-    released_on: Mutex<Vec<Id>>,
-}
-
-impl fmt::Debug for Stage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Stage")
-    }
-}
-
 fn failure() -> Error {
     Error::new(ErrorKind::Unavailable, "staged failure")
 }
 
-impl Staged {
-    fn next_renewal<F>(&self, name: &str, hook: impl FnOnce(Lease) -> F + Send + 'static)
-    where
-        F: Future<Output = Result<Renewal>> + Send + 'static,
-    {
-        let hook: Hook<Renewal> = Box::new(|lease| Box::pin(hook(lease)));
-        self.1.renewals.lock().unwrap().insert(name.to_owned(), hook);
-    }
-
-    /// Nothing else goes on on its runtime while the next release of the name does this.
-    fn block_next_release(&self, name: &str, during: impl FnOnce() + Send + 'static) {
-        let release = async {
-            during();
-            Ok(ReleaseOutcome::Released)
-        };
-        let hook: Hook<ReleaseOutcome> = Box::new(|_| Box::pin(release));
-        self.1.releases.lock().unwrap().insert(name.to_owned(), hook);
-    }
-
-    fn parts(&self) -> &Parts {
-        &self.0.0
-    }
-
-    fn is_held(&self, name: &'static str, driver: &Driver) -> bool {
-        let backend = self.0.clone();
-        driver.run(async move { backend.is_held(name).await })
-    }
+fn is_held(backend: &Scripted, name: &'static str, driver: &Driver) -> bool {
+    let backend = backend.clone();
+    driver.run(async move { backend.is_held(name).await })
 }
 
-#[async_trait]
-impl DistributedLock for Staged {
-    fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
-    }
-
-    async fn connect(&self) -> Result<()> {
-        self.0.connect().await
-    }
-
-    async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
-        Ok(match self.0.acquire(request).await? {
-            Attempt::Granted(hold, armed) => {
-                let (stage, name, lease) = (self.1.clone(), request.name().clone(), request.lease().clone());
-                let hold = StagedHold {
-                    stage,
-                    name,
-                    lease,
-                    hold,
-                };
-                Attempt::Granted(Arc::new(hold), armed)
-            }
-            busy => busy,
-        })
-    }
-
-    async fn abandon(&self, request: &AcquireRequest) -> Result<()> {
-        self.0.abandon(request).await
-    }
-
-    async fn status(&self, name: &LockName) -> Result<LockStatus> {
-        self.0.status(name).await
-    }
-}
-
-#[derive(Debug)]
-struct StagedHold {
-    stage: Arc<Stage>,
-    name: LockName,
-    lease: Lease,
-    hold: Arc<dyn Hold>,
-}
-
-#[async_trait]
-impl Hold for StagedHold {
-    fn token(&self) -> FencingToken {
-        self.hold.token()
-    }
-
-    async fn renew(&self, ttl: Duration) -> Result<Renewal> {
-        let hook = self.stage.renewals.lock().unwrap().remove(self.name.as_str());
-        match hook {
-            Some(hook) => hook(self.lease.clone()).await,
-            None => self.hold.renew(ttl).await,
-        }
-    }
-
-    async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
-        self.stage.released_on.lock().unwrap().push(Handle::current().id());
-        let hook = self.stage.releases.lock().unwrap().remove(self.name.as_str());
-        match hook {
-            Some(hook) => hook(self.lease.clone()).await,
-            None => self.hold.release(how).await,
-        }
-    }
-}
-
-fn staged() -> (Staged, Locker, Driver, Driver) {
-    let backend = Staged::default();
-    let locks = Locker::new(backend.clone()).with_ttl(TTL);
+fn staged() -> (Scripted, Locker, Driver, Driver) {
+    let (backend, locks) = hostile();
     // Never closed: a test that fails in a deadlock must not wait for it.
     std::mem::forget(locks.clone());
     (backend, locks, Driver::new(), Driver::new())
@@ -215,7 +101,7 @@ impl Driver {
 #[test]
 fn whoever_waits_behind_an_undo_does_not_wait_for_its_runtime() {
     let (backend, locks, idle, driven) = staged();
-    backend.parts().acquire.next([Act::DoThenHang]);
+    backend.next(Request::Acquire, [Answer::DoThenHang]);
     let lock = locks.lock("a");
     idle.run(async move {
         drop_after(5, lock.acquire()).await;
@@ -235,19 +121,21 @@ fn a_runner_that_was_replaced_takes_no_more_work() {
     let slow = acquire(&locks, "slow", &first);
     let left = acquire(&locks, "left", &second);
     let has_taken_over = Arc::new(AtomicBool::new(false));
-    backend.block_next_release("slow", {
+    backend.before(Request::Release, "slow", {
         let (backend, second, has_taken_over) = (backend.clone(), second.clone(), has_taken_over.clone());
-        move || {
+        // Nothing else goes on on its runtime meanwhile.
+        |_| async move {
             second.pass(SEES_IT);
-            has_taken_over.store(!backend.is_held("slow", &second), Ordering::SeqCst);
+            has_taken_over.store(!is_held(&backend, "slow", &second), Ordering::SeqCst);
             // Its new runner does not come to it at once.
             second.run(async move { drop(left) });
+            Ok(())
         }
     });
     first.run(async move { drop(slow) });
     pass(seconds(1), [&first, &second]);
     assert!(has_taken_over.load(Ordering::SeqCst));
-    assert!(!backend.is_held("left", &second), "somebody releases it");
+    assert!(!is_held(&backend, "left", &second), "somebody releases it");
     second.run(async move { locks.shutdown().await }).unwrap();
 }
 
@@ -256,7 +144,7 @@ fn a_hold_may_be_lost_in_a_renewal_while_another_runner_takes_over() {
     let (backend, locks, first, second) = staged();
     enlist(&locks, [&first, &second]);
     keep(&locks, "slow", &first);
-    backend.next_renewal("slow", {
+    backend.before(Request::Renew, "slow", {
         let second = second.clone();
         |lease| async move {
             second.try_pass(SEES_IT);
@@ -277,11 +165,11 @@ fn a_renewal_that_was_not_begun_is_the_next_runners() {
     keep(&locks, "slow", &first);
     let late = acquire(&locks, "late", &first);
     // Then the two are due at once.
-    backend.next_renewal("earlier", |_| async {
+    backend.before(Request::Renew, "earlier", |_| async {
         tokio::time::advance(TTL / 6).await;
         Err(failure())
     });
-    backend.next_renewal("slow", {
+    backend.before(Request::Renew, "slow", {
         let second = second.clone();
         |_| async move {
             second.try_pass(TTL / 3);
@@ -302,28 +190,25 @@ fn a_runner_that_was_replaced_polls_no_renewal_of_the_next_one() {
     pass(seconds(1), [&first, &second]);
     keep(&locks, "slow", &first);
     let wake = Arc::new(Notify::new());
-    backend.next_renewal("renewed twice", {
+    backend.before(Request::Renew, "renewed twice", {
         let wake = wake.clone();
         |_| async move {
             wake.notified().await;
             Err(failure())
         }
     });
-    backend.next_renewal("slow", {
+    backend.before(Request::Renew, "slow", {
         let (backend, second) = (backend.clone(), second.clone());
         |_| async move {
             wake.notify_waiters();
-            backend.parts().renew.next([Act::Hang]);
+            backend.next(Request::Renew, [Answer::Hang]);
             second.try_pass(SEES_IT);
             std::future::pending().await
         }
     });
     pass(TTL / 3 + seconds(1), [&first, &second]);
-    assert!(
-        backend.parts().renew.asked.load(Ordering::SeqCst) > 0,
-        "the second one took over"
-    );
-    assert_eq!(backend.0.moved(), 0);
+    assert!(backend.count(Request::Renew) > 0, "the second one took over");
+    assert_eq!(backend.moved(), 0);
 }
 
 /// Whenever the second one looks, and whenever the first one has to.
@@ -339,7 +224,7 @@ fn a_runner_whose_runtime_is_driven_stays_in_charge() {
             drop(guard);
             pass(STEP, [&first, &second]);
         }
-        let released_on = backend.1.released_on.lock().unwrap().clone();
+        let released_on = backend.released_on();
         let first = first.run(async { Handle::current().id() });
         assert_eq!(released_on[2..], [first; 2], "after {steps} steps");
     }
