@@ -22,6 +22,7 @@ use crate::sync::time::Instant;
 use crate::sync::{Arc, oneshot};
 use crate::time::until;
 
+mod at_server;
 pub(crate) mod limits;
 pub(crate) mod options;
 pub(crate) mod pending;
@@ -78,17 +79,17 @@ async fn run(shared: &Arc<Shared>, options: &AcquireOptions, wait: WaitLimit) ->
     let mut wakeup = acquire.enter().await?;
     loop {
         shared.check_open()?;
-        let mut place = match wakeup {
+        let mut pending = match wakeup {
             Wakeup::Turn(turn) => {
-                PendingAcquire::start((&shared.server, &shared.keeper), options, (wait, deadline), turn)
+                PendingAcquire::start((&shared.backend, &shared.keeper), options, (wait, deadline), turn)
             }
-            Wakeup::Place(place) => *place,
+            Wakeup::Pending(pending) => *pending,
             Wakeup::Share(share) => return Ok(Acquired::Share(share)),
             Wakeup::Busy => return acquire.taken(shared.queues.holder(&options.name)),
             Wakeup::Failed(error) => return Err(error),
         };
-        wakeup = match acquire.drive(&mut place).await? {
-            Driven::Granted(hold, armed) => acquire.accept(place.granted(hold, &armed)?).await?,
+        wakeup = match acquire.drive(&mut pending).await? {
+            Driven::Granted(hold, armed) => acquire.accept(pending.granted(hold, &armed)?).await?,
             Driven::Taken(holder) => return acquire.taken(holder),
         };
     }
@@ -115,7 +116,7 @@ enum StopReason {
     TooLate,
 }
 
-/// What driving a place came to.
+/// The outcome of a pending acquire.
 enum Driven {
     Granted(Arc<dyn Hold>, Armed),
     /// To those who ask once.
@@ -165,16 +166,16 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
 
     /// Takes what was granted, if it is on this caller's terms. Else the hold is handed over to a request of its own.
     async fn accept(&mut self, granted: Granted) -> Result<Wakeup> {
-        let (options, server, keeper) = (self.options, &self.shared.server, &self.shared.keeper);
+        let (options, backend, keeper) = (self.options, &self.shared.backend, &self.shared.keeper);
         let Granted {
             grant, turn, is_fixed, ..
         } = granted;
         let as_asked = granted.as_asked && is_fixed == options.fixed;
-        // Where nothing can be handed over, a place in the server's queue is worth more than a label: the first renewal
+        // Where nothing can be handed over, an entry in the server's queue is worth more than a label: the first renewal
         // comes at once, and the ttl with it.
-        let keeps_it = !server.capabilities.hand_over && is_fixed == options.fixed && options.minimum.is_none();
+        let keeps_it = !backend.capabilities.hand_over && is_fixed == options.fixed && options.minimum.is_none();
         if as_asked || keeps_it {
-            let hold = ActiveHold::new(grant, options.clone(), server, Arc::downgrade(keeper), (turn, 0));
+            let hold = ActiveHold::new(grant, options.clone(), backend, Arc::downgrade(keeper), (turn, 0));
             let share = Share::begin(hold.clone(), keeper);
             if !as_asked {
                 let scheduled: Arc<dyn ScheduledHold> = hold;
@@ -185,7 +186,7 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
         let (caller, receiver) = self.in_line();
         // Before the hold is one that may be lost, and the turn be gone.
         turn.put_first(caller);
-        let hold = ActiveHold::new(grant, options.unused(), server, Arc::downgrade(keeper), (turn, 0));
+        let hold = ActiveHold::new(grant, options.unused(), backend, Arc::downgrade(keeper), (turn, 0));
         // If it was lost meanwhile, the keeper knows.
         if hold.lease.begin_release() {
             keeper.push(hold.release_job());
@@ -193,7 +194,7 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
         self.sleep(receiver).await
     }
 
-    /// Waits for the turn, or for what else becomes of a place in the local queue.
+    /// Waits for the turn, or for what else becomes of an entry in the local queue.
     async fn sleep(&mut self, receiver: oneshot::Receiver<Wakeup>) -> Result<Wakeup> {
         let stop = tokio::select! {
             biased;
@@ -209,31 +210,31 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
         }
     }
 
-    /// Drives the place until the server grants it.
-    async fn drive(&mut self, place: &mut PendingAcquire) -> Result<Driven> {
+    /// Polls the pending acquire until the server grants it.
+    async fn drive(&mut self, pending: &mut PendingAcquire) -> Result<Driven> {
         let mut pauses = pauses(LONGEST_PAUSE);
         let mut last_error = None;
         loop {
             let may_overtake_release =
-                !self.wait.is_patient() && place.may_overtake_release() && !is_active(Mutant::AsksOnce);
+                !self.wait.is_patient() && pending.may_overtake_release() && !is_active(Mutant::AsksOnce);
             let attempt = tokio::select! {
                 biased;
-                attempt = place.attempt() => attempt,
-                stop = &mut self.stopped => return self.stop(&stop, last_error, place),
+                attempt = pending.attempt() => attempt,
+                stop = &mut self.stopped => return self.stop(&stop, last_error, pending),
             };
             let pause = match attempt {
                 Ok(Attempt::Granted(hold, armed)) => {
-                    self.shared.server.note_reached();
+                    self.shared.backend.note_reached();
                     self.shared.check_open()?;
                     return Ok(Driven::Granted(hold, armed));
                 }
                 // The backend has given up, whatever the server would have said.
-                Ok(Attempt::Busy(_)) if place.is_given_up() => {
+                Ok(Attempt::Busy(_)) if pending.is_given_up() => {
                     let stop = (&mut self.stopped).await;
-                    return self.stop(&stop, last_error, place);
+                    return self.stop(&stop, last_error, pending);
                 }
                 Ok(Attempt::Busy(busy)) => {
-                    self.shared.server.note_reached();
+                    self.shared.backend.note_reached();
                     last_error = None;
                     // A backend that says "at once" must not keep us spinning.
                     let pause = busy.ask_again.map(|pause| pause.max(SHORTEST_PAUSE));
@@ -241,31 +242,31 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
                     if may_overtake_release {
                         // Perhaps taken by this process's own hold, whose release was sent again or had to wait. Until that
                         // is known, nobody else in the queue is refused.
-                        place.nothing_left();
+                        pending.nothing_left();
                         tokio::select! {
                             biased;
-                            () = place.releases_answered() => continue,
+                            () = pending.releases_answered() => continue,
                             stop = &mut self.stopped => return match stop {
                                 StopReason::Closing => Err(self.shared.shut_down()),
                                 StopReason::TooLate => Ok(Driven::Taken(holder)),
                             },
                         }
                     }
-                    place.refused(busy);
+                    pending.refused(busy);
                     if !self.wait.is_patient() {
-                        place.nothing_left();
+                        pending.nothing_left();
                         return Ok(Driven::Taken(holder));
                     }
                     pause
                 }
                 // Granted, and over before we got to know.
                 Err(error) if error.is_lost() => {
-                    place.anew(self.options, (self.wait, self.deadline));
+                    pending.anew(self.options, (self.wait, self.deadline));
                     last_error = Some(error.about(&self.options.name));
                     None
                 }
                 Err(error) => {
-                    last_error = Some(self.failed(place, error)?);
+                    last_error = Some(self.failed(pending, error)?);
                     None
                 }
             };
@@ -274,27 +275,27 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
                 .and_then(|pause| Instant::now().checked_add(pause));
             tokio::select! {
                 biased;
-                stop = &mut self.stopped => return self.stop(&stop, last_error, place),
+                stop = &mut self.stopped => return self.stop(&stop, last_error, pending),
                 () = until(pause) => {}
             }
         }
     }
 
     /// The error, to be tried again; or, as an error, what no trying mends.
-    fn failed(&self, place: &mut PendingAcquire, error: Error) -> Result<Error> {
+    fn failed(&self, pending: &mut PendingAcquire, error: Error) -> Result<Error> {
         let error = error.about(&self.options.name);
-        place.attempt_failed(&error);
-        let reached = place.was_reached();
+        pending.attempt_failed(&error);
+        let reached = pending.was_reached();
         if self.wait.is_patient() && reached && error.is_retryable() {
             observe::acquire_failed(&self.options.name, &error);
             return Ok(error);
         }
         let is_everybodys = match error.kind() {
             // That its own time was up is no news to those who wait for longer.
-            ErrorKind::Unavailable => !reached && !place.is_given_up(),
+            ErrorKind::Unavailable => !reached && !pending.is_given_up(),
             kind => kind == ErrorKind::Denied,
         };
-        place.failed(&error, is_everybodys);
+        pending.failed(&error, is_everybodys);
         Err(error)
     }
 
@@ -306,10 +307,10 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
         }
     }
 
-    fn stop(&self, stop: &StopReason, last_error: Option<Error>, place: &PendingAcquire) -> Result<Driven> {
+    fn stop(&self, stop: &StopReason, last_error: Option<Error>, pending: &PendingAcquire) -> Result<Driven> {
         match stop {
             StopReason::Closing => Err(self.shared.shut_down()),
-            StopReason::TooLate => match place.last_word(last_error, self.since()) {
+            StopReason::TooLate => match pending.last_word(last_error, self.since()) {
                 LastWord::Taken(holder) if !self.wait.is_patient() => Ok(Driven::Taken(holder)),
                 word => Err(self.too_late(word)),
             },

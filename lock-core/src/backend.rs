@@ -17,8 +17,9 @@ use async_trait::async_trait;
 
 pub use self::capabilities::Capabilities;
 pub use self::holder::HolderId;
-pub use self::lease::{Armed, Lease, SentAt};
+pub use self::lease::{Armed, Lease};
 pub use self::request::{AcquireRequest, RequestControl, RequestOptions, Terms, Wait};
+pub use self::sent_at::SentAt;
 pub use self::status::{HolderStatus, LockStatus};
 pub use crate::error::LostCause;
 
@@ -31,6 +32,7 @@ mod holder;
 pub(crate) mod lease;
 mod request;
 pub mod rules;
+mod sent_at;
 mod status;
 
 /// A lock server, seen from one process.
@@ -39,7 +41,7 @@ mod status;
 /// - **Exclusion.** At most one holder id has a name at a time. No request ever shortens a hold at the server: expiry
 ///   moves only forward, so that late, repeated and reordered requests are harmless.
 /// - **The lease counts from before sending.** Call [`AcquireRequest::sending`] just before each request that may grant
-///   or leave a place, with the connection at hand, and arm the lease with its result when the answer is there. After
+///   or leave a queue entry, with the connection at hand, and arm the lease with its result when the answer is there. After
 ///   waiting, send a fresh request and arm the lease from that one. Core does not abandon a request for which `sending`
 ///   was never called, if its acquire failed as [not executed](crate::Error::not_executed).
 /// - **Tokens.** Every grant's token is larger than every earlier grant's of that name: also after expiry, release,
@@ -74,9 +76,9 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
 
     /// Acquires, or says that the name is taken.
     ///
-    /// With [`Wait::No`] it never waits and leaves no place. Otherwise it waits at the server where the server can
+    /// With [`Wait::No`] it never waits and leaves no queue entry. Otherwise it waits at the server where the server can
     /// wake it, telling core of it by [`AcquireRequest::note_busy`]; where the server cannot, it answers
-    /// [`Busy`] with the time after which to ask again, and the place it has, if any, is kept. It is driven to its end
+    /// [`Busy`] with the time after which to ask again, and its queue entry, if any, is kept. It is driven to its end
     /// even when nobody waits for it any more: then [`AcquireRequest::given_up`] fires, and it ends soon, with
     /// whatever answer. May be called again with the same request after an error or [`Busy`], or after an earlier call
     /// was dropped because another runtime took over; when the holder id has
@@ -91,7 +93,7 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// Never dropped half-way while the runtime on which it began is driven; called again after that.
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt>;
 
-    /// Undoes whatever this request's holder id may have left at the server: a hold, a place, a request under way.
+    /// Undoes whatever this request's holder id may have left at the server: a hold, a queue entry, a request under way.
     /// Idempotent. After it the id is dead.
     ///
     /// # Errors

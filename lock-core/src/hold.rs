@@ -9,13 +9,13 @@ use crate::acquire::options::AcquireOptions;
 use crate::backend::lease::HoldState;
 use crate::backend::rules::Moment;
 use crate::backend::{AcquireRequest, Armed, Hold, Lease, Renewal, RequestControl};
+use crate::backend_state::BackendState;
 use crate::background::keeper::{Keeper, KeeperRef};
 use crate::background::schedule::{ScheduleSlot, ScheduledHold};
 use crate::error::{Error, ErrorKind, Lost, LostCause, Result};
 use crate::mutant::{Mutant, is_active};
 use crate::observe::{self, BackendRequest};
 use crate::queue::{Turn, UnansweredRelease, Waiter};
-use crate::server::Server;
 use crate::sync::time::{Instant, sleep};
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, Weak};
 use crate::time::LeaseInstant;
@@ -42,7 +42,7 @@ pub(crate) struct ActiveHold<W: Successor> {
     pub(crate) lease: Lease,
     pub(crate) token: FencingToken,
     pub(crate) renewals: Renewals,
-    pub(crate) server: Arc<Server>,
+    pub(crate) backend: Arc<BackendState>,
     /// Weak, since the keeper's schedule has this.
     pub(crate) keeper: Weak<Keeper>,
     slot: Mutex<ScheduleSlot>,
@@ -62,13 +62,13 @@ struct Succession<W: Successor> {
     /// The process's right to the name, until the hold has ended.
     turn: Option<Turn<W>>,
     /// To whom the hold is being handed over.
-    heir: Option<Heir<W>>,
+    next: Option<NextHolder<W>>,
     /// Where the turn was passed on before the release was answered, until that is over.
     unanswered: Option<UnansweredRelease<W>>,
 }
 
 /// Who is to have a hold next.
-struct Heir<W> {
+struct NextHolder<W> {
     /// `None` once it has the turn instead, while the outcome is still unknown.
     waiter: Option<W>,
     request: AcquireRequest,
@@ -103,11 +103,11 @@ impl<W: Successor> ActiveHold<W> {
     pub(crate) fn new(
         grant: Grant,
         options: AcquireOptions,
-        server: &Arc<Server>,
+        backend: &Arc<BackendState>,
         keeper: Weak<Keeper>,
         (turn, passes): (Turn<W>, u32),
     ) -> Arc<Self> {
-        let by = match (options.fixed, server.capabilities.session_renewal) {
+        let by = match (options.fixed, backend.capabilities.session_renewal) {
             (true, _) => RenewedBy::Nobody,
             (false, true) => RenewedBy::Session,
             (false, false) => RenewedBy::Core,
@@ -120,7 +120,7 @@ impl<W: Successor> ActiveHold<W> {
             hold,
             lease,
             token,
-            server: server.clone(),
+            backend: backend.clone(),
             keeper,
             slot: Mutex::default(),
             kept_until,
@@ -130,7 +130,7 @@ impl<W: Successor> ActiveHold<W> {
             passes,
             succession: Mutex::new(Succession {
                 turn: Some(turn),
-                heir: None,
+                next: None,
                 unanswered: None,
             }),
         });
@@ -217,7 +217,7 @@ impl<W: Successor> ActiveHold<W> {
     fn pass_turn_on(&self) {
         let (turn, waiter) = {
             let mut succession = self.succession.lock();
-            let waiter = succession.heir.as_mut().and_then(|heir| heir.waiter.take());
+            let waiter = succession.next.as_mut().and_then(|next| next.waiter.take());
             let turn = succession.turn.take();
             if let Some(turn) = &turn {
                 succession.unanswered = turn.release_goes_on();

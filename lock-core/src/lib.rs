@@ -64,7 +64,7 @@
 //! |---|---|---|
 //! | `polylock_wait_seconds` | histogram: an acquire, from its call to its end | `outcome`: `acquired`, `busy`, `timed_out`, `unavailable`, `failed`, `cancelled` |
 //! | `polylock_hold_seconds` | histogram: a hold, from its grant to its end | `ended`: `released`, `lost` |
-//! | `polylock_contended_total` | places at the server that found the name taken | |
+//! | `polylock_contended_total` | requests at the server that found the name taken | |
 //! | `polylock_renewals_total` | renewals | `outcome`: `renewed`, `lost`, `failed`, `unanswered` |
 //! | `polylock_suspicions_total` | holds that became suspect | |
 //! | `polylock_losses_total` | holds that were lost | `cause`: `expired`, `not_held`, `disconnected` |
@@ -95,6 +95,7 @@ pub mod races {
 
 mod acquire;
 pub mod backend;
+mod backend_state;
 mod background;
 mod error;
 mod guard;
@@ -108,7 +109,6 @@ mod observe;
 mod queue;
 mod reentry;
 mod runtime;
-mod server;
 mod sync;
 mod time;
 mod token;

@@ -17,7 +17,7 @@ use crate::sync::Arc;
 /// Every acquire is a hold of its own: two guards of one `Lock` exclude each other, unless they share a
 /// [`ReentryKey`].
 ///
-/// An acquire that is neither polled nor dropped keeps its place in this process's queue: do not hold on to one while
+/// An acquire that is neither polled nor dropped keeps its entry in this process's queue: do not hold on to one while
 /// awaiting something else.
 #[derive(Clone, Debug)]
 pub struct Lock {

@@ -6,13 +6,13 @@ use std::time::Duration;
 use crate::acquire::limits::Limits;
 use crate::acquire::shared::Shared;
 use crate::backend::{Capabilities, DistributedLock, LockStatus};
+use crate::backend_state::BackendState;
 use crate::background::runner::ensure_running;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::Lock;
 use crate::name::LockName;
 use crate::observe::{self, BackendRequest};
 use crate::runtime;
-use crate::server::Server;
 use crate::sync::Arc;
 use crate::sync::time::timeout;
 
@@ -66,7 +66,7 @@ impl Locker {
     /// A locker over a backend that is shared.
     pub fn from_backend(backend: Arc<dyn DistributedLock>) -> Self {
         Self {
-            shared: Arc::new(Shared::new(Server::new(backend))),
+            shared: Arc::new(Shared::new(BackendState::new(backend))),
             ttl: DEFAULT_TTL,
             label: None,
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
@@ -108,7 +108,7 @@ impl Locker {
 
     /// What the backend promises beyond the minimum.
     pub fn capabilities(&self) -> Capabilities {
-        self.shared.server.capabilities
+        self.shared.backend.capabilities
     }
 
     /// Reaches the server, or says why not. Optional: the first acquire does it as well.
@@ -125,8 +125,8 @@ impl Locker {
         self.shared.check_open()?;
         self.shared.keeper.check_process()?;
         runtime::current()?;
-        self.shared.server.backend.connect().await?;
-        self.shared.server.note_reached();
+        self.shared.backend.lock.connect().await?;
+        self.shared.backend.note_reached();
         Ok(())
     }
 
@@ -147,14 +147,14 @@ impl Locker {
         self.shared.keeper.check_process()?;
         runtime::current()?;
         observe::requested(BackendRequest::Status);
-        let status = timeout(self.connect_timeout, self.shared.server.backend.status(&name))
+        let status = timeout(self.connect_timeout, self.shared.backend.lock.status(&name))
             .await
             .unwrap_or_else(|_| {
                 let message = format!("the lock server did not answer within {:?}", self.connect_timeout);
                 Err(Error::new(ErrorKind::Unavailable, message))
             });
         let status = status.map_err(|error| error.about(&name))?;
-        self.shared.server.note_reached();
+        self.shared.backend.note_reached();
         Ok(status)
     }
 
@@ -187,7 +187,7 @@ impl Locker {
 
     pub(crate) fn limits(&self) -> Limits {
         Limits {
-            capabilities: self.shared.server.capabilities,
+            capabilities: self.shared.backend.capabilities,
             patience: self.connect_timeout,
             hand_overs: self.hand_overs,
         }
@@ -197,7 +197,7 @@ impl Locker {
 impl fmt::Debug for Locker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Locker")
-            .field("backend", &self.shared.server.backend)
+            .field("backend", &self.shared.backend.lock)
             .finish_non_exhaustive()
     }
 }

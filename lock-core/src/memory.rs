@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use self::server::{Answer, Server};
+use self::server::{Answer, MemoryServer};
 use crate::backend::{
     AcquireRequest, Attempt, Busy, Capabilities, DistributedLock, HandOver, Hold, HolderId, Lease, LockStatus,
     ReleaseOptions, ReleaseOutcome, Renewal, SentAt, Wait,
@@ -48,14 +48,14 @@ mod server;
 ///
 /// A waiter whose turn it is takes the lock when it is polled next: keep polling an acquire, or drop it.
 #[derive(Clone)]
-pub struct MemoryBackend(Arc<Server>);
+pub struct MemoryBackend(Arc<MemoryServer>);
 
-static SHARED: LazyLock<Mutex<HashMap<String, Weak<Server>>>> = LazyLock::new(Mutex::default);
+static SHARED: LazyLock<Mutex<HashMap<String, Weak<MemoryServer>>>> = LazyLock::new(Mutex::default);
 
 impl MemoryBackend {
     /// A server of its own.
     pub fn new() -> Self {
-        Self(Arc::new(Server::new()))
+        Self(Arc::new(MemoryServer::new()))
     }
 
     /// The server of this name, shared by all of this process that ask for it, as long as anybody uses it.
@@ -65,7 +65,7 @@ impl MemoryBackend {
             return Self(server);
         }
         servers.retain(|_, server| server.strong_count() > 0);
-        let server = Arc::new(Server::new());
+        let server = Arc::new(MemoryServer::new());
         servers.insert(name.to_owned(), Arc::downgrade(&server));
         Self(server)
     }
@@ -121,9 +121,9 @@ impl DistributedLock for MemoryBackend {
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
-        let mut place: Option<Place> = None;
+        let mut queued: Option<QueueEntry> = None;
         loop {
-            let taken = match self.0.acquire(request, place.as_ref().map(|place| &place.wake))? {
+            let taken = match self.0.acquire(request, queued.as_ref().map(|entry| &entry.wake))? {
                 Answer::Granted(token, armed) => {
                     let hold = MemoryHold::new(&self.0, request, token);
                     return Ok(Attempt::Granted(Arc::new(hold), armed));
@@ -138,14 +138,14 @@ impl DistributedLock for MemoryBackend {
                 return Ok(Attempt::Busy(busy));
             }
             request.note_busy(busy);
-            let Some(place) = &place else {
-                // Asked once more with a place to take, so that no release falls between the two.
-                place = Some(Place::new(self.0.clone(), request));
+            let Some(entry) = &queued else {
+                // Asked once more with an entry for the queue, so that no release falls between the two.
+                queued = Some(QueueEntry::new(self.0.clone(), request));
                 continue;
             };
             tokio::select! {
                 biased;
-                () = place.wake.notified() => {}
+                () = entry.wake.notified() => {}
                 () = until(taken.expires) => {}
                 () = request.given_up() => {}
             }
@@ -168,16 +168,16 @@ async fn until(expires: Option<Instant>) {
     }
 }
 
-/// A waiter's place in the queue; leaves it when dropped.
-struct Place {
-    server: Arc<Server>,
+/// A waiter's entry in the server's queue; leaves it when dropped.
+struct QueueEntry {
+    server: Arc<MemoryServer>,
     name: LockName,
     holder: HolderId,
     wake: Arc<Notify>,
 }
 
-impl Place {
-    fn new(server: Arc<Server>, request: &AcquireRequest) -> Self {
+impl QueueEntry {
+    fn new(server: Arc<MemoryServer>, request: &AcquireRequest) -> Self {
         Self {
             server,
             name: request.name().clone(),
@@ -187,14 +187,14 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for QueueEntry {
     fn drop(&mut self) {
         self.server.leave(&self.name, self.holder);
     }
 }
 
 struct MemoryHold {
-    server: Arc<Server>,
+    server: Arc<MemoryServer>,
     name: LockName,
     holder: HolderId,
     token: FencingToken,
@@ -202,7 +202,7 @@ struct MemoryHold {
 }
 
 impl MemoryHold {
-    fn new(server: &Arc<Server>, request: &AcquireRequest, token: FencingToken) -> Self {
+    fn new(server: &Arc<MemoryServer>, request: &AcquireRequest, token: FencingToken) -> Self {
         Self {
             server: server.clone(),
             name: request.name().clone(),

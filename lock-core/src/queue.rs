@@ -1,5 +1,5 @@
 //! The local queue: of this process's callers, one at a time has the turn to ask the server for a name, and with it
-//! the process's place there. The others wait behind it, and cost the server nothing.
+//! the process's request there. The others wait behind it, and cost the server nothing.
 //!
 //! It knows nothing of who waits and of what is held, but what [`Waiter`] tells.
 
@@ -9,7 +9,8 @@ use std::fmt;
 use foldhash::fast::RandomState;
 
 use self::last_word::{LastWord, Since};
-use self::line::Line;
+use self::state::{LeaderState, Queue};
+pub(crate) use self::waiter::Waiter;
 use crate::backend::AcquireRequest;
 use crate::error::{Error, Result};
 use crate::name::LockName;
@@ -20,73 +21,12 @@ use crate::sync::{Arc, Mutex, Weak};
 
 pub(crate) mod last_word;
 mod line;
-
-/// A caller in the queue.
-pub(crate) trait Waiter: fmt::Debug + Send + Sized + 'static {
-    /// What the process holds, in which a waiter may share.
-    type Hold: fmt::Debug + Send + Sync;
-
-    /// Whether it waits for a name that is taken. One that does not is told as soon as that is known.
-    fn is_patient(&self) -> bool;
-
-    /// Until when it waits; `None` for ever.
-    fn deadline(&self) -> Option<Instant>;
-
-    fn reentry(&self) -> Option<&ReentryKey>;
-
-    /// Whether nobody listens any more.
-    fn is_gone(&self) -> bool;
-
-    /// Gives it the turn, which comes back where nobody listens any more.
-    fn take_turn(self, turn: Turn<Self>) -> Result<(), Turn<Self>>;
-
-    /// The name is taken.
-    fn refuse(self);
-
-    /// Nobody gets it, as whoever had the turn found out for everybody.
-    fn fail(self, error: Error);
-}
+mod state;
+mod waiter;
 
 /// The queues of all names of one locker.
 #[derive(Debug)]
 pub(crate) struct Queues<W: Waiter>(Mutex<HashMap<LockName, Queue<W>, RandomState>>);
-
-#[derive(Debug)]
-struct Queue<W: Waiter> {
-    /// Whether anybody has the turn. A queue without one is kept for the releases under way.
-    is_led: bool,
-    leader: LeaderState<W::Hold>,
-    line: Line<W>,
-    latest: Latest,
-    /// The process's place at the server, or the request that is to have it.
-    place: Option<AcquireRequest>,
-    /// Counts what was learned of the name, so that a waiter can tell whether anything was since it came.
-    news: u64,
-    /// Why the last attempt failed, if it did.
-    failure: Option<Error>,
-    releases: Releases,
-}
-
-/// How far whoever has the turn has come, which decides what a caller that does not wait is told.
-#[derive(Debug)]
-enum LeaderState<H> {
-    /// Asking the server, which has not answered yet.
-    Asking,
-    /// The server said that somebody else has the name, with this label.
-    Refused(Option<Arc<str>>),
-    /// Holding, with this label. Weak, since the hold has the turn.
-    Holding(Weak<H>, Option<Arc<str>>),
-    /// Giving it back: the name is about to be free.
-    Releasing,
-}
-
-/// This process's releases of a name that passed the turn on before they were answered.
-#[derive(Debug, Default)]
-struct Releases {
-    unanswered: usize,
-    /// Tries that were refused meanwhile, and ask again when all are answered.
-    refused: Vec<oneshot::Sender<()>>,
-}
 
 /// What entering comes to.
 pub(crate) enum Admission<W: Waiter, R> {
@@ -107,24 +47,6 @@ pub(crate) struct Entry<'a> {
     pub(crate) deadline: Option<Instant>,
 }
 
-/// Until when somebody waits. It never becomes earlier when a waiter leaves, which costs nobody anything.
-#[derive(Clone, Copy, Debug, Default)]
-struct Latest {
-    forever: bool,
-    deadline: Option<Instant>,
-}
-
-impl Latest {
-    fn add(&mut self, deadline: Option<Instant>) {
-        self.forever |= deadline.is_none();
-        self.deadline = self.deadline.max(deadline);
-    }
-
-    fn deadline(self) -> Option<Instant> {
-        self.deadline.filter(|_| !self.forever)
-    }
-}
-
 /// The right to ask the server for a name, and to hold it. Dropping it passes it on.
 pub(crate) struct Turn<W: Waiter>(Option<(Arc<Queues<W>>, LockName)>);
 
@@ -142,7 +64,7 @@ impl<W: Waiter> Default for Queues<W> {
 }
 
 impl<W: Waiter> Queues<W> {
-    /// The turn at once, a share in what the process holds, or a place in the queue, which `wait` makes.
+    /// The turn at once, a share in what the process holds, or an entry in the queue, which `wait` makes.
     ///
     /// `share` is asked in one step with entering, so that a hold that begins after that lets us in. It may not drop
     /// what it upgrades: that may be the last that keeps a hold, and its turn comes back here.
@@ -188,14 +110,14 @@ impl<W: Waiter> Queues<W> {
         let Some(queue) = queues.get(name) else {
             return LastWord::Nothing;
         };
-        let unreachable = queue.place.as_ref().and_then(AcquireRequest::unreachable);
+        let unreachable = queue.request.as_ref().and_then(AcquireRequest::unreachable);
         if let Some(error) = unreachable.or_else(|| queue.failure.clone()) {
             return LastWord::Failed(error);
         }
         match &queue.leader {
             LeaderState::Refused(label) | LeaderState::Holding(_, label) => LastWord::Taken(label.clone()),
             // It went from one to the next meanwhile: the server answers, and others were before us.
-            LeaderState::Asking | LeaderState::Releasing if since.has_news(queue.news, queue.place.as_ref()) => {
+            LeaderState::Asking | LeaderState::Releasing if since.has_news(queue.news, queue.request.as_ref()) => {
                 LastWord::Taken(None)
             }
             LeaderState::Asking | LeaderState::Releasing => LastWord::Nothing,
@@ -207,7 +129,7 @@ impl<W: Waiter> Queues<W> {
         let mut queues = self.0.lock();
         let queue = queues.get_mut(name)?;
         queue.leader = LeaderState::Asking;
-        queue.place = None;
+        queue.request = None;
         let next = queue.line.pop_front();
         if next.is_none() {
             queue.is_led = false;
@@ -216,57 +138,6 @@ impl<W: Waiter> Queues<W> {
             }
         }
         next
-    }
-}
-
-impl<H> LeaderState<H> {
-    fn is_busy(&self) -> bool {
-        matches!(self, Self::Refused(_) | Self::Holding(..))
-    }
-}
-
-impl<W: Waiter> Default for Queue<W> {
-    fn default() -> Self {
-        Self {
-            is_led: false,
-            leader: LeaderState::Asking,
-            line: Line::default(),
-            latest: Latest::default(),
-            place: None,
-            news: 0,
-            failure: None,
-            releases: Releases::default(),
-        }
-    }
-}
-
-impl<W: Waiter> Queue<W> {
-    /// The first one has the turn, and nobody waits.
-    fn begin(&mut self, deadline: Option<Instant>) {
-        let releases = std::mem::take(&mut self.releases);
-        *self = Self {
-            is_led: true,
-            releases,
-            ..Self::default()
-        };
-        self.latest.add(deadline);
-    }
-
-    /// The server said something of the name.
-    fn learned(&mut self, leader: LeaderState<W::Hold>) {
-        self.leader = leader;
-        self.news += 1;
-        self.failure = None;
-    }
-
-    fn push(&mut self, waiter: W) {
-        if waiter.is_patient() {
-            self.latest.add(waiter.deadline());
-            if let Some(place) = &self.place {
-                place.wait_until(self.latest.deadline());
-            }
-        }
-        self.line.push_back(waiter);
     }
 }
 
@@ -321,14 +192,14 @@ impl<W: Waiter> Turn<W> {
 
     /// This request of the next one in the queue asks for the name.
     pub(crate) fn asks(&self, request: &AcquireRequest) {
-        self.change(|queue| queue.place = Some(request.clone()));
+        self.change(|queue| queue.request = Some(request.clone()));
     }
 
-    /// The place is everybody's who waits: it waits for as long as any of them, and those who come yet prolong it.
-    pub(crate) fn shares(&self, place: &AcquireRequest) {
+    /// The request is shared by all who wait: it waits for as long as any of them, and those who come yet prolong it.
+    pub(crate) fn shares(&self, request: &AcquireRequest) {
         self.change(|queue| {
-            place.wait_until(queue.latest.deadline());
-            queue.place = Some(place.clone());
+            request.wait_until(queue.latest.deadline());
+            queue.request = Some(request.clone());
         });
     }
 
@@ -345,7 +216,7 @@ impl<W: Waiter> Turn<W> {
     pub(crate) fn holding(&self, hold: &Arc<W::Hold>, label: Option<Arc<str>>, key: Option<&ReentryKey>) -> Vec<W> {
         let chosen = self.change(|queue| {
             queue.learned(LeaderState::Holding(Arc::downgrade(hold), label));
-            queue.place = None;
+            queue.request = None;
             queue.line.drain_impatient(key)
         });
         chosen.unwrap_or_default()

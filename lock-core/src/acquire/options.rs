@@ -80,7 +80,7 @@ impl AcquireOptions {
         }
     }
 
-    /// A request of its own: patient ones are places that other waiters may share.
+    /// A request of its own. Other waiters may share it if it waits.
     pub(crate) fn request(&self, wait: WaitLimit, deadline: Option<Instant>) -> (AcquireRequest, RequestControl) {
         let wait = if wait.is_patient() { Wait::Until } else { Wait::No };
         RequestOptions::new(self.name.clone(), self.terms(deadline))

@@ -1,11 +1,13 @@
-//! The process's place at the server: a request that the waiters of a name share, one after the other driving it.
+//! The process's request at the server, which the waiters of a name share: one after the other polls it.
 
 use std::fmt;
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 
+use super::at_server::AtServer;
 use super::options::{AcquireOptions, WaitLimit};
 use crate::backend::{AcquireRequest, Armed, Attempt, Busy, Hold, RequestControl};
+use crate::backend_state::BackendState;
 use crate::background::call::BackendCall;
 use crate::background::keeper::Keeper;
 use crate::background::undo::UndoJob;
@@ -16,7 +18,6 @@ use crate::observe::{self, BackendRequest};
 use crate::queue::last_word::{LastWord, Since};
 use crate::queue::{Turn, Waiter};
 use crate::reentry::ReentryKey;
-use crate::server::Server;
 use crate::sync::time::Instant;
 use crate::sync::{Arc, oneshot};
 
@@ -34,8 +35,8 @@ pub(crate) struct Caller {
 pub(crate) enum Wakeup {
     /// It is your turn.
     Turn(Turn<Caller>),
-    /// It is your turn, and here is the process's place, whose first owner has gone.
-    Place(Box<PendingAcquire>),
+    /// It is your turn, and here is the process's request, whose first owner has gone.
+    Pending(Box<PendingAcquire>),
     /// You have it.
     Share(Share<Caller>),
     /// The name is taken; for callers that do not wait.
@@ -98,12 +99,12 @@ impl Successor for Caller {
 }
 
 /// An acquire at the server. Dropped before it came to something, it is the next local waiter's, as it is: under way,
-/// with its holder id and its place in the server's queue. Without one it is undone in the background.
+/// with its holder id and its entry in the server's queue. Without one it is undone in the background.
 pub(crate) struct PendingAcquire {
-    server: Arc<Server>,
+    backend: Arc<BackendState>,
     keeper: Arc<Keeper>,
     request: AcquireRequest,
-    /// `None` only in a place that was passed on.
+    /// `None` only in one that was passed on.
     control: Option<RequestControl>,
     under_way: Option<BackendCall<Attempt>>,
     /// `None` once there is nothing to undo.
@@ -111,54 +112,6 @@ pub(crate) struct PendingAcquire {
     state: AtServer,
     /// Whether the next waiter may have it: it waits, and nothing final was said of it.
     can_pass: bool,
-}
-
-/// What the server may have of an acquire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum AtServer {
-    /// Nothing: it was not asked, or what it answered left nothing behind.
-    Nothing,
-    /// It was asked, and what it made of that is not known.
-    Unanswered {
-        /// Whether the server's last word was that the name is taken.
-        taken: bool,
-        /// Whether it may have granted on other terms than those of now.
-        other_terms: bool,
-    },
-    /// It refused, and there may be a place in its queue.
-    Refused,
-}
-
-impl AtServer {
-    /// It is asked, on terms that changed or not since it was asked last.
-    fn asked(self, terms_changed: bool) -> Self {
-        match self {
-            Self::Nothing => Self::Unanswered {
-                taken: false,
-                other_terms: false,
-            },
-            Self::Refused => Self::Unanswered {
-                taken: true,
-                other_terms: false,
-            },
-            Self::Unanswered { taken, other_terms } => Self::Unanswered {
-                taken,
-                other_terms: other_terms || terms_changed,
-            },
-        }
-    }
-
-    /// The server said, while it goes on waiting, that the name is taken; or that is not known any more.
-    fn noted(self, taken: bool) -> Self {
-        match self {
-            Self::Unanswered { other_terms, .. } => Self::Unanswered { taken, other_terms },
-            Self::Nothing | Self::Refused => self,
-        }
-    }
-
-    fn is_taken(self) -> bool {
-        matches!(self, Self::Unanswered { taken: true, .. } | Self::Refused)
-    }
 }
 
 /// What the server granted.
@@ -172,7 +125,7 @@ pub(crate) struct Granted {
 
 impl PendingAcquire {
     pub(crate) fn start(
-        (server, keeper): (&Arc<Server>, &Arc<Keeper>),
+        (backend, keeper): (&Arc<BackendState>, &Arc<Keeper>),
         options: &AcquireOptions,
         (wait, deadline): (WaitLimit, Option<Instant>),
         turn: Turn<Caller>,
@@ -183,7 +136,7 @@ impl PendingAcquire {
             turn.shares(&request);
         }
         Self {
-            server: server.clone(),
+            backend: backend.clone(),
             keeper: keeper.clone(),
             request,
             control: Some(control),
@@ -197,8 +150,8 @@ impl PendingAcquire {
     /// Another one for the same waiter; this one is undone.
     pub(crate) fn anew(&mut self, options: &AcquireOptions, wait: (WaitLimit, Option<Instant>)) {
         if let Some(turn) = self.turn.take() {
-            let (server, keeper) = (self.server.clone(), self.keeper.clone());
-            *self = Self::start((&server, &keeper), options, wait, turn);
+            let (backend, keeper) = (self.backend.clone(), self.keeper.clone());
+            *self = Self::start((&backend, &keeper), options, wait, turn);
         }
     }
 
@@ -223,7 +176,7 @@ impl PendingAcquire {
 
     fn ask(&mut self) {
         self.state = self.state.asked(!self.request.was_read_as_it_stands());
-        let (backend, request) = (self.server.backend.clone(), self.request.clone());
+        let (backend, request) = (self.backend.lock.clone(), self.request.clone());
         // A future of its own, so that it can go on when its caller has gone.
         self.under_way = Some(BackendCall::new(async move {
             observe::requested(BackendRequest::Acquire);
@@ -247,7 +200,7 @@ impl PendingAcquire {
             observe::contended(self.request.name(), self.holder().as_deref());
         }
         self.state = state;
-        self.server.note_reached();
+        self.backend.note_reached();
         if let Some(turn) = &self.turn {
             turn.refused(self.holder());
         }
@@ -283,9 +236,9 @@ impl PendingAcquire {
     /// Whether the server was there once. A connection that was cut before the first answer counts.
     pub(crate) fn was_reached(&self) -> bool {
         if self.request.was_connected() {
-            self.server.note_reached();
+            self.backend.note_reached();
         }
-        self.server.was_reached()
+        self.backend.was_reached()
     }
 
     pub(crate) fn is_given_up(&self) -> bool {
@@ -358,10 +311,10 @@ impl PendingAcquire {
         })
     }
 
-    /// This place, elsewhere; what stays here is nothing.
+    /// This acquire, elsewhere; what stays here is nothing.
     fn moved(&mut self) -> Box<Self> {
         Box::new(Self {
-            server: self.server.clone(),
+            backend: self.backend.clone(),
             keeper: self.keeper.clone(),
             request: self.request.clone(),
             control: self.control.take(),
@@ -379,9 +332,9 @@ impl PendingAcquire {
             if let Some(control) = &self.control {
                 control.set_terms(next.options.terms(deadline));
             }
-            match next.wakeup.send(Wakeup::Place(self.moved())) {
+            match next.wakeup.send(Wakeup::Pending(self.moved())) {
                 // It has gone; what was moved comes back.
-                Err(Wakeup::Place(mut place)) => std::mem::swap(self, &mut *place),
+                Err(Wakeup::Pending(mut pending)) => std::mem::swap(self, &mut *pending),
                 _ => return true,
             }
         }
@@ -396,7 +349,7 @@ impl PendingAcquire {
         if let Some(turn) = &turn {
             turn.releasing();
         }
-        let undo = UndoJob::new(&self.server.backend, self.request.clone(), under_way, turn);
+        let undo = UndoJob::new(&self.backend.lock, self.request.clone(), under_way, turn);
         self.keeper.push(Box::new(undo));
     }
 }

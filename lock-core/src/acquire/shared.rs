@@ -1,14 +1,14 @@
 //! What the clones of a locker share.
 
 use super::pending::Caller;
+use crate::backend_state::BackendState;
 use crate::background::keeper::Keeper;
 use crate::error::{Error, ErrorKind, Result};
 use crate::queue::Queues;
-use crate::server::Server;
 use crate::sync::{Arc, AtomicBool, Notify, Ordering};
 
 pub(crate) struct Shared {
-    pub(crate) server: Arc<Server>,
+    pub(crate) backend: Arc<BackendState>,
     pub(crate) keeper: Arc<Keeper>,
     pub(crate) queues: Arc<Queues<Caller>>,
     pub(crate) closing: Notify,
@@ -16,9 +16,9 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(server: Server) -> Self {
+    pub(crate) fn new(backend: BackendState) -> Self {
         Self {
-            server: Arc::new(server),
+            backend: Arc::new(backend),
             keeper: Arc::new(Keeper::new()),
             queues: Arc::default(),
             closing: Notify::new(),
@@ -48,7 +48,7 @@ impl Drop for Shared {
     fn drop(&mut self) {
         if self.keeper.has_forked() {
             // All of it is the parent's: nothing may be taken down, and no lock be taken.
-            std::mem::forget((self.server.clone(), self.keeper.clone(), self.queues.clone()));
+            std::mem::forget((self.backend.clone(), self.keeper.clone(), self.queues.clone()));
         } else {
             self.keeper.close();
         }

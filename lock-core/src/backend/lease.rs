@@ -1,17 +1,17 @@
 //! The local record of how long a hold may still be believed in.
 
 use std::fmt;
-use std::sync::atomic::AtomicU64;
 use std::task::Waker;
 use std::time::Duration;
 
 use super::rules;
+use super::sent_at::{self, SentAt};
 use crate::error::{Error, ErrorKind, Lost, LostCause, Result};
 use crate::mutant::{Mutant, is_active};
 use crate::name::LockName;
 use crate::observe;
 use crate::sync::time::{Instant, sleep_until};
-use crate::sync::{Arc, Handle, Mutex, MutexGuard, Notify, Ordering};
+use crate::sync::{Arc, Handle, Mutex, MutexGuard, Notify};
 use crate::time::LeaseInstant;
 
 /// How long this process may believe in a hold, by its own monotonic clock.
@@ -85,28 +85,6 @@ enum Phase {
     Releasing,
     Released,
     Lost(LostCause),
-}
-
-/// The moment just before a request went out, from which the lease that its answer arms is counted.
-#[derive(Clone, Copy, Debug)]
-pub struct SentAt {
-    at: LeaseInstant,
-    /// How many suspicions there had been: two events may share one reading of the clock.
-    suspicions: u64,
-}
-
-/// All suspicions of this process, so that one `SentAt` can arm every lease of a session.
-static SUSPICIONS: AtomicU64 = AtomicU64::new(0);
-
-impl SentAt {
-    /// Takes the time just before a renewal or a session's heartbeat is sent. An acquire takes it by
-    /// [`AcquireRequest::sending`](super::AcquireRequest::sending).
-    pub fn now() -> Self {
-        Self {
-            at: LeaseInstant::now_or_earlier(),
-            suspicions: SUSPICIONS.load(Ordering::SeqCst),
-        }
-    }
 }
 
 /// The proof that a lease was armed, without which there is no grant and no renewal. Core refuses a grant with the proof
@@ -220,7 +198,7 @@ impl Lease {
 
     /// Marks the hold as suspect until an arming that was sent after now.
     pub fn suspect(&self) {
-        self.suspect_by(|| SUSPICIONS.fetch_add(1, Ordering::SeqCst) + 1);
+        self.suspect_by(sent_at::next_suspicion);
     }
 
     /// Marks the hold as suspect until an arming that was sent then or later.

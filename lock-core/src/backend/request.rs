@@ -3,8 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
+pub use self::terms::{Terms, Wait};
+
 use super::holder::HolderId;
-use super::lease::{Lease, SentAt};
+use super::lease::Lease;
+use super::sent_at::SentAt;
 use super::{Busy, Mode};
 use crate::error::Error;
 use crate::name::LockName;
@@ -59,60 +62,6 @@ impl State {
     /// Whether the last word is that the name is taken.
     fn is_taken(&self) -> bool {
         self.busy.is_some() && self.unreachable.is_none()
-    }
-}
-
-/// How long an acquire waits when the lock is taken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Wait {
-    /// Not at all: the answer is [`Busy`], and no place is left at the server.
-    No,
-    /// Until [`AcquireRequest::time_left`] is zero.
-    Until,
-    /// For ever.
-    #[default]
-    Forever,
-}
-
-/// The part of a request that may change while it waits.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Terms {
-    ttl: Duration,
-    label: Option<Arc<str>>,
-    deadline: Option<Instant>,
-}
-
-impl Terms {
-    /// Terms with this ttl, no label and no deadline.
-    pub fn new(ttl: Duration) -> Self {
-        Self {
-            ttl,
-            label: None,
-            deadline: None,
-        }
-    }
-
-    /// Sets what the holder calls itself.
-    #[must_use]
-    pub fn label(mut self, label: impl Into<Arc<str>>) -> Self {
-        self.label = Some(label.into());
-        self
-    }
-
-    /// Sets when the request's time is up; `None` for never.
-    pub(crate) fn until(mut self, deadline: Option<Instant>) -> Self {
-        self.deadline = deadline;
-        self
-    }
-
-    /// Sets how long from now the request may take, connecting included.
-    #[must_use]
-    pub fn time_left(mut self, time: Duration) -> Self {
-        // A deadline past the end of the clock is none.
-        self.deadline = Instant::now().checked_add(time);
-        self
     }
 }
 
@@ -424,43 +373,6 @@ impl fmt::Debug for AcquireRequest {
     }
 }
 
+mod terms;
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn options(terms: Terms) -> RequestOptions {
-        RequestOptions::new(LockName::new("a").unwrap(), terms)
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn gives_up_at_the_deadline_as_it_stands() {
-        let ttl = Duration::from_secs(10);
-        let (request, control) = options(Terms::new(ttl).time_left(Duration::from_secs(1)))
-            .wait(Wait::Until)
-            .start();
-        let started = Instant::now();
-        let waiting = tokio::spawn({
-            let request = request.clone();
-            async move { request.given_up().await }
-        });
-        tokio::task::yield_now().await;
-        control.set_terms(Terms::new(ttl).time_left(Duration::from_secs(3)));
-        waiting.await.unwrap();
-        assert_eq!(started.elapsed(), Duration::from_secs(3));
-        assert_eq!(request.time_left(), Some(Duration::ZERO));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn gives_up_when_its_control_is_dropped() {
-        let (request, control) = options(Terms::new(Duration::from_secs(10))).start();
-        assert!(!request.is_given_up());
-        drop(control);
-        request.given_up().await;
-    }
-
-    #[tokio::test]
-    async fn a_deadline_past_the_end_of_time_is_none() {
-        let (request, _control) = options(Terms::new(Duration::from_secs(1)).time_left(Duration::MAX)).start();
-        assert_eq!(request.time_left(), None);
-    }
-}
+mod tests;

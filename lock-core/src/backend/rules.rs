@@ -57,7 +57,7 @@ pub fn belief_ends<T: Moment>(end: Option<T>, sent: T, ttl: Duration, fixed: boo
     }
 }
 
-/// Whether belief, or a hold, or a place that ends at `end` is over at `now`.
+/// Whether belief, or a hold, or a queue entry that ends at `end` is over at `now`.
 pub fn has_expired<T: Moment>(end: T, now: T) -> bool {
     end <= now
 }
@@ -87,10 +87,10 @@ pub fn next_token(stored: u64, clock: u64, floor: Option<FencingToken>) -> Optio
     FencingToken::new(stored.max(floor).checked_add(1)?.max(clock))
 }
 
-/// Whose turn a free name is: of all places, in the order in which they were taken, the first that has not ended.
-/// A place without an end lives until it is left.
-pub fn who_is_next<H, T: Moment>(places: impl IntoIterator<Item = (H, Option<T>)>, now: T) -> Option<H> {
-    let mut live = places
+/// Whose turn a free name is: of all queue entries, in their order, the first that has not ended.
+/// An entry without an end lives until its waiter leaves.
+pub fn who_is_next<H, T: Moment>(entries: impl IntoIterator<Item = (H, Option<T>)>, now: T) -> Option<H> {
+    let mut live = entries
         .into_iter()
         .filter(|(_, end)| end.is_none_or(|end| !has_expired(end, now)));
     live.next().map(|(holder, _)| holder)
@@ -150,10 +150,10 @@ mod tests {
 
     #[test]
     fn a_free_name_is_the_first_live_waiters() {
-        let places = [("a", Some(at(10))), ("b", Some(at(20))), ("c", None)];
-        let next = |now| who_is_next(places, at(now));
+        let entries = [("a", Some(at(10))), ("b", Some(at(20))), ("c", None)];
+        let next = |now| who_is_next(entries, at(now));
         assert_eq!((next(9), next(10), next(20)), (Some("a"), Some("b"), Some("c")));
-        assert_eq!(who_is_next(places[..2].iter().copied(), at(20)), None);
+        assert_eq!(who_is_next(entries[..2].iter().copied(), at(20)), None);
         assert!(may_take(&"a", Some(&"a")) && may_take(&"b", None) && !may_take(&"b", Some(&"a")));
         assert!(is_mine(&"a", &"a") && !is_mine(&"a", &"b"));
     }

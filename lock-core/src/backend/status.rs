@@ -12,7 +12,7 @@ use crate::token::FencingToken;
 pub struct LockStatus {
     /// Who holds it; empty when it is free.
     pub holders: Vec<HolderStatus>,
-    /// How many places wait for it at the server, where the server knows.
+    /// How many waiters are queued for it at the server, where the server knows.
     pub waiting: Option<usize>,
 }
 

@@ -28,7 +28,7 @@ impl<T> BackendCall<T> {
         }
     }
 
-    /// One that was answered, to leave in the place of another.
+    /// One that was answered, to leave instead of another.
     pub(crate) fn over() -> Self {
         Self {
             future: None,
@@ -38,7 +38,7 @@ impl<T> BackendCall<T> {
     }
 
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<T>> {
-        // Out of its place while it is polled, so that a panic takes it along.
+        // Taken out while it is polled, so that a panic takes it along.
         let Some(mut future) = self.future.take() else {
             return Poll::Pending;
         };

@@ -10,7 +10,7 @@ use tokio::task::coop;
 use tracing::Instrument;
 
 use super::renewal::RenewedBy;
-use super::{ActiveHold, GivenBack, Grant, Heir, Share, Successor};
+use super::{ActiveHold, GivenBack, Grant, NextHolder, Share, Successor};
 use crate::backend::{AcquireRequest, HandOver, ReleaseOptions, ReleaseOutcome};
 use crate::background::call::{BackendCall, LONGEST_PAUSE, pauses, shielded};
 use crate::background::job::Job;
@@ -178,7 +178,7 @@ async fn release_within<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> 
         // Nothing that is sent now can overtake what frees the name.
         active.release_answered();
         // The giver has ended by itself. Should its hand-over be answered yet, the next one is undone once more.
-        let tried = active.succession().heir.as_ref().map(|heir| heir.request.clone());
+        let tried = active.succession().next.as_ref().map(|next| next.request.clone());
         if let Some(request) = tried {
             abandon(&active, request, None);
         }
@@ -192,13 +192,13 @@ async fn release_within<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> 
 }
 
 async fn end<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
-    if let Some(next) = find_heir(&active) {
+    if let Some(next) = find_next(&active) {
         observe::requested(BackendRequest::HandOver);
         let handed = shielded(active.hold.hand_over(&next)).await;
         observe::handed_over(&active.options.name, outcome(&handed));
         match handed {
             Ok(HandOver::Granted(hold, armed)) => {
-                inherit(&active, &next, Grant::new(&next, hold, &armed));
+                grant_next(&active, &next, Grant::new(&next, hold, &armed));
                 active.lease.finish_release(Ok(()));
                 return Ok(());
             }
@@ -215,7 +215,7 @@ async fn end<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
             Err(error) if error.is_not_executed() => {
                 observe::hand_over_unanswered(&active.options.name, &error);
                 active.release_sent.store(false, Ordering::SeqCst);
-                keep_heir_waiting(&active);
+                keep_next_waiting(&active);
             }
             // Unknown: the giver is undone first, or a late hand-over could still bring the next one's id to life.
             Err(error) => observe::hand_over_unanswered(&active.options.name, &error),
@@ -240,18 +240,18 @@ async fn keep_trying<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
         let earlier_unanswered = active.release_sent.swap(true, Ordering::SeqCst);
         let error = match release_once(&active).await {
             Ok(ReleaseOutcome::Released) => {
-                undo_heir(&active);
+                undo_next(&active);
                 active.lease.finish_release(Ok(()));
                 return Ok(());
             }
             // The earlier try did it, its answer got lost.
             Ok(ReleaseOutcome::AlreadyLost) if earlier_unanswered && Instant::now() < active.end() => {
-                undo_heir(&active);
+                undo_next(&active);
                 active.lease.finish_release(Ok(()));
                 return Ok(());
             }
             Ok(ReleaseOutcome::AlreadyLost) => {
-                undo_heir(&active);
+                undo_next(&active);
                 return Err(lost(&active));
             }
             Err(error) => error,
@@ -260,11 +260,11 @@ async fn keep_trying<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
             active.release_sent.store(false, Ordering::SeqCst);
         }
         if !error.is_retryable() || last_try.is_some_and(|last_try| Instant::now() >= last_try) {
-            undo_heir(&active);
+            undo_next(&active);
             active.lease.finish_release(Ok(()));
             return Err(error.about(&active.options.name));
         }
-        if active.succession().heir.is_none() {
+        if active.succession().next.is_none() {
             active.pass_turn_on();
         }
         observe::release_unanswered(&active.options.name, &error);
@@ -286,15 +286,15 @@ async fn release_once<W: Successor>(active: &ActiveHold<W>) -> Result<ReleaseOut
         return answer;
     }
     // What this process sends next takes effect after it, so that the next acquire need not wait for the answer.
-    if active.server.capabilities.ordered && active.succession().heir.is_none() {
+    if active.backend.capabilities.ordered && active.succession().next.is_none() {
         active.pass_turn_on();
     }
     request.await
 }
 
 /// Chooses who is to have the hold next, if it may be passed on within the process.
-fn find_heir<W: Successor>(active: &ActiveHold<W>) -> Option<AcquireRequest> {
-    // In one step with choosing: another runner may be doing the same, and an heir that is replaced is woken by nobody.
+fn find_next<W: Successor>(active: &ActiveHold<W>) -> Option<AcquireRequest> {
+    // In one step with choosing: another runner may be doing the same, and a next holder that is replaced is woken by nobody.
     let mut succession = active.succession();
     if active.release_sent.load(Ordering::SeqCst)
         || active.passes >= active.options.limits.hand_overs
@@ -307,7 +307,7 @@ fn find_heir<W: Successor>(active: &ActiveHold<W>) -> Option<AcquireRequest> {
     let (request, control) = waiter.request();
     active.release_sent.store(true, Ordering::SeqCst);
     turn.asks(&request);
-    succession.heir = Some(Heir {
+    succession.next = Some(NextHolder {
         waiter: Some(waiter),
         request: request.clone(),
         _control: control,
@@ -315,13 +315,13 @@ fn find_heir<W: Successor>(active: &ActiveHold<W>) -> Option<AcquireRequest> {
     Some(request)
 }
 
-/// Gives the heir what it was granted.
-fn inherit<W: Successor>(active: &ActiveHold<W>, request: &AcquireRequest, grant: Result<Grant>) {
-    let (turn, heir) = {
+/// Gives the next holder what it was granted.
+fn grant_next<W: Successor>(active: &ActiveHold<W>, request: &AcquireRequest, grant: Result<Grant>) {
+    let (turn, next) = {
         let mut succession = active.succession();
-        (succession.turn.take(), succession.heir.take())
+        (succession.turn.take(), succession.next.take())
     };
-    let waiter = heir.and_then(|heir| heir.waiter);
+    let waiter = next.and_then(|next| next.waiter);
     let (Some(turn), Some(waiter), Some(keeper)) = (turn, waiter, active.keeper.upgrade()) else {
         // The answer came so late that the next one has gone on without it.
         return abandon(active, request.clone(), None);
@@ -333,7 +333,7 @@ fn inherit<W: Successor>(active: &ActiveHold<W>, request: &AcquireRequest, grant
     let next = ActiveHold::new(
         grant,
         waiter.options().clone(),
-        &active.server,
+        &active.backend,
         active.keeper.clone(),
         (turn, active.passes + 1),
     );
@@ -345,22 +345,22 @@ fn inherit<W: Successor>(active: &ActiveHold<W>, request: &AcquireRequest, grant
     drop(unclaimed);
 }
 
-/// Nothing was handed over: the heir waits on, before all others.
-fn keep_heir_waiting<W: Successor>(active: &ActiveHold<W>) {
+/// Nothing was handed over: the next holder waits on, before all others.
+fn keep_next_waiting<W: Successor>(active: &ActiveHold<W>) {
     let mut succession = active.succession();
-    let waiter = succession.heir.take().and_then(|heir| heir.waiter);
+    let waiter = succession.next.take().and_then(|next| next.waiter);
     if let (Some(turn), Some(waiter)) = (&succession.turn, waiter) {
         turn.put_first(waiter);
     }
 }
 
-/// After the giver's release was answered: what may have been handed over is undone, and the heir asks for itself.
-fn undo_heir<W: Successor>(active: &ActiveHold<W>) {
-    let (turn, heir) = {
+/// After the giver's release was answered: what may have been handed over is undone, and the next holder asks for itself.
+fn undo_next<W: Successor>(active: &ActiveHold<W>) {
+    let (turn, next) = {
         let mut succession = active.succession();
-        (succession.turn.take(), succession.heir.take())
+        (succession.turn.take(), succession.next.take())
     };
-    if let Some(Heir { waiter, request, .. }) = heir {
+    if let Some(NextHolder { waiter, request, .. }) = next {
         if let (Some(turn), Some(waiter)) = (&turn, waiter) {
             turn.put_first(waiter);
         }
@@ -370,7 +370,7 @@ fn undo_heir<W: Successor>(active: &ActiveHold<W>) {
 
 fn abandon<W: Successor>(active: &ActiveHold<W>, request: AcquireRequest, turn: Option<Turn<W>>) {
     if let Some(keeper) = active.keeper.upgrade() {
-        keeper.push(Box::new(UndoJob::new(&active.server.backend, request, None, turn)));
+        keeper.push(Box::new(UndoJob::new(&active.backend.lock, request, None, turn)));
     }
 }
 

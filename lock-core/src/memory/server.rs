@@ -20,7 +20,7 @@ const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 const NO_CLOCK: u64 = 0;
 
 #[derive(Debug)]
-pub(super) struct Server(Mutex<State>);
+pub(super) struct MemoryServer(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
@@ -52,7 +52,7 @@ impl Tombstones {
 #[derive(Debug, Default)]
 struct Entry {
     hold: Option<Record>,
-    places: VecDeque<Place>,
+    waiters: VecDeque<Waiter>,
 }
 
 #[derive(Debug)]
@@ -65,7 +65,7 @@ struct Record {
 }
 
 #[derive(Debug)]
-struct Place {
+struct Waiter {
     holder: HolderId,
     wake: Arc<Notify>,
 }
@@ -81,7 +81,7 @@ pub(super) struct Taken {
     pub(super) expires: Option<Instant>,
 }
 
-impl Server {
+impl MemoryServer {
     pub(super) fn new() -> Self {
         Self(Mutex::new(State {
             available: true,
@@ -91,7 +91,7 @@ impl Server {
         }))
     }
 
-    /// Grants, or says who has it; then takes a place behind the other waiters where `wake` is given.
+    /// Grants, or says who has it; then queues behind the other waiters where `wake` is given.
     ///
     /// The lease is armed under the server's lock, so that nobody can take the hold away before.
     pub(super) fn acquire(&self, request: &AcquireRequest, wake: Option<&Arc<Notify>>) -> Result<Answer> {
@@ -109,7 +109,7 @@ impl Server {
             hold.expires = rules::prolonged(hold.expires, now, ttl);
             return Ok(Answer::Granted(hold.token, request.lease().arm(sent, ttl)?));
         }
-        if entry.hold.is_some() || !rules::may_take(&holder, entry.next().map(|place| &place.holder)) {
+        if entry.hold.is_some() || !rules::may_take(&holder, entry.next().map(|waiter| &waiter.holder)) {
             let taken = match &entry.hold {
                 Some(hold) => Taken {
                     label: hold.label.clone(),
@@ -120,9 +120,9 @@ impl Server {
                     expires: None,
                 },
             };
-            let is_queued = entry.places.iter().any(|place| place.holder == holder);
+            let is_queued = entry.waiters.iter().any(|waiter| waiter.holder == holder);
             if let Some(wake) = wake.filter(|_| !is_queued) {
-                entry.places.push_back(Place {
+                entry.waiters.push_back(Waiter {
                     holder,
                     wake: wake.clone(),
                 });
@@ -130,7 +130,7 @@ impl Server {
             return Ok(Answer::Taken(taken));
         }
         let token = next_token(last_token, request)?;
-        entry.places.retain(|place| place.holder != holder);
+        entry.waiters.retain(|waiter| waiter.holder != holder);
         entry.hold = Some(Record::granted(request, token, now));
         state.last_token = token.as_u64();
         Ok(Answer::Granted(token, request.lease().arm(sent, ttl)?))
@@ -140,7 +140,7 @@ impl Server {
     pub(super) fn leave(&self, name: &LockName, holder: HolderId) {
         self.0
             .lock()
-            .change(name, |entry| entry.places.retain(|place| place.holder != holder));
+            .change(name, |entry| entry.waiters.retain(|waiter| waiter.holder != holder));
     }
 
     /// Whether there was a hold of this holder to prolong.
@@ -158,7 +158,7 @@ impl Server {
         Ok(true)
     }
 
-    /// Whether there was a hold of this holder to end. With `keep_for`, nobody's hold takes its place for that long.
+    /// Whether there was a hold of this holder to end. With `keep_for`, nobody's hold replaces it for that long.
     pub(super) fn release(&self, name: &LockName, holder: HolderId, keep_for: Option<Duration>) -> Result<bool> {
         let now = Instant::now();
         let mut state = self.0.lock();
@@ -176,7 +176,7 @@ impl Server {
             });
             if entry.hold.is_some() {
                 // Whoever waits was told of another end.
-                entry.places.iter().for_each(|place| place.wake.notify_one());
+                entry.waiters.iter().for_each(|waiter| waiter.wake.notify_one());
             }
             true
         }))
@@ -199,7 +199,7 @@ impl Server {
             let former = std::mem::replace(hold, Record::granted(next, token, now));
             if hold.expires < former.expires {
                 // Whoever waits was told of a later end.
-                entry.places.iter().for_each(|place| place.wake.notify_one());
+                entry.waiters.iter().for_each(|waiter| waiter.wake.notify_one());
             }
             state.last_token = token.as_u64();
             Ok(Some((token, next.lease().arm(sent, next.ttl())?)))
@@ -218,10 +218,10 @@ impl Server {
         state.tombstones.add(holder, now);
         state.change(name, |entry| {
             entry.hold.take_if(|hold| rules::is_mine(&hold.holder, &holder));
-            if let Some(index) = entry.places.iter().position(|place| place.holder == holder)
-                && let Some(place) = entry.places.remove(index)
+            if let Some(index) = entry.waiters.iter().position(|waiter| waiter.holder == holder)
+                && let Some(waiter) = entry.waiters.remove(index)
             {
-                place.wake.notify_one();
+                waiter.wake.notify_one();
             }
         });
         Ok(())
@@ -247,7 +247,7 @@ impl Server {
                 None => holder,
             })
         });
-        Ok(status.with_waiting(entry.places.len()))
+        Ok(status.with_waiting(entry.waiters.len()))
     }
 
     pub(super) fn check_available(&self) -> Result<()> {
@@ -257,8 +257,8 @@ impl Server {
     pub(super) fn set_available(&self, available: bool) {
         let mut state = self.0.lock();
         state.available = available;
-        for place in state.names.values().flat_map(|entry| &entry.places) {
-            place.wake.notify_one();
+        for waiter in state.names.values().flat_map(|entry| &entry.waiters) {
+            waiter.wake.notify_one();
         }
     }
 
@@ -315,9 +315,9 @@ impl Record {
 }
 
 impl Entry {
-    /// Whose turn a free name is. A waiter leaves by itself: no place has an end, so that any moment will do.
-    fn next(&self) -> Option<&Place> {
-        rules::who_is_next(self.places.iter().map(|place| (place, None)), Duration::ZERO)
+    /// Whose turn a free name is. A waiter leaves by itself: no entry of the queue has an end, so that any moment will do.
+    fn next(&self) -> Option<&Waiter> {
+        rules::who_is_next(self.waiters.iter().map(|waiter| (waiter, None)), Duration::ZERO)
     }
 }
 
@@ -347,7 +347,7 @@ impl State {
         let result = change(entry);
         if entry.hold.is_none() {
             match entry.next() {
-                Some(place) => place.wake.notify_one(),
+                Some(waiter) => waiter.wake.notify_one(),
                 None => drop(self.names.remove(name)),
             }
         }

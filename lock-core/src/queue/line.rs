@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::Waiter;
+use super::waiter::Waiter;
 use crate::reentry::ReentryKey;
 
 #[derive(Debug)]

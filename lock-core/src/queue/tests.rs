@@ -147,17 +147,17 @@ async fn the_place_waits_as_long_as_anybody() {
     let now = Instant::now();
     let second = Duration::from_secs(1);
     let turn = first(&queues, Some(now + second));
-    let (place, _control) = request(second);
+    let (shared, _control) = request(second);
     let _longer = enter(&queues, true, Some(now + second * 3));
-    turn.shares(&place);
-    assert_eq!(place.time_left(), Some(second * 3), "whoever came before");
+    turn.shares(&shared);
+    assert_eq!(shared.time_left(), Some(second * 3), "whoever came before");
     turn.refused(None);
     let _longest = enter(&queues, true, Some(now + second * 5));
     let busy = try_enter(&queues, false, Some(now + second * 9));
     assert!(matches!(busy, Admission::Busy));
-    assert_eq!(place.time_left(), Some(second * 5), "and after it");
+    assert_eq!(shared.time_left(), Some(second * 5), "and after it");
     let _forever = wait(&queues);
-    assert_eq!(place.time_left(), None);
+    assert_eq!(shared.time_left(), None);
     let (waiter, deadline) = turn.next_patient().unwrap();
     assert_eq!((waiter.deadline, deadline), (Some(now + second * 3), None));
 }
@@ -199,12 +199,12 @@ fn the_last_word_is_the_latest() {
     // One more thing was learned than the caller knew, or nothing more.
     assert!(matches!(word(2), LastWord::Taken(None)));
     assert!(matches!(word(3), LastWord::Nothing));
-    let (place, _control) = request(Duration::from_secs(1));
-    turn.shares(&place);
+    let (shared, _control) = request(Duration::from_secs(1));
+    turn.shares(&shared);
     assert!(matches!(word(2), LastWord::Taken(None)));
     let later = Instant::now() + Duration::from_secs(1);
     assert!(matches!(late(2, Some(later)), LastWord::Nothing), "silent since");
-    place.note_unreachable(Error::new(ErrorKind::Unavailable, "the line is cut"));
+    shared.note_unreachable(Error::new(ErrorKind::Unavailable, "the line is cut"));
     assert!(matches!(word(2), LastWord::Failed(_)));
 }
 

@@ -1,21 +1,21 @@
-//! The lock server as core keeps it.
+//! The backend as core keeps it.
 
 use crate::backend::{Capabilities, DistributedLock};
 use crate::sync::{Arc, AtomicBool, Ordering};
 
 /// What a locker, its acquires and its holds share. A hold may outlive all lockers.
 #[derive(Debug)]
-pub(crate) struct Server {
-    pub(crate) backend: Arc<dyn DistributedLock>,
+pub(crate) struct BackendState {
+    pub(crate) lock: Arc<dyn DistributedLock>,
     pub(crate) capabilities: Capabilities,
     reached: AtomicBool,
 }
 
-impl Server {
+impl BackendState {
     pub(crate) fn new(backend: Arc<dyn DistributedLock>) -> Self {
         Self {
             capabilities: backend.capabilities(),
-            backend,
+            lock: backend,
             reached: AtomicBool::new(false),
         }
     }

@@ -1,0 +1,60 @@
+//! The terms of a request: for how long, as whom, and until when.
+
+use std::time::Duration;
+
+use crate::sync::Arc;
+use crate::sync::time::Instant;
+
+/// How long an acquire waits when the lock is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Wait {
+    /// Not at all: the answer is [`Busy`], and no queue entry is left at the server.
+    No,
+    /// Until [`AcquireRequest::time_left`] is zero.
+    Until,
+    /// For ever.
+    #[default]
+    Forever,
+}
+
+/// The part of a request that may change while it waits.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Terms {
+    pub(super) ttl: Duration,
+    pub(super) label: Option<Arc<str>>,
+    pub(super) deadline: Option<Instant>,
+}
+
+impl Terms {
+    /// Terms with this ttl, no label and no deadline.
+    pub fn new(ttl: Duration) -> Self {
+        Self {
+            ttl,
+            label: None,
+            deadline: None,
+        }
+    }
+
+    /// Sets what the holder calls itself.
+    #[must_use]
+    pub fn label(mut self, label: impl Into<Arc<str>>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// Sets when the request's time is up; `None` for never.
+    pub(crate) fn until(mut self, deadline: Option<Instant>) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Sets how long from now the request may take, connecting included.
+    #[must_use]
+    pub fn time_left(mut self, time: Duration) -> Self {
+        // A deadline past the end of the clock is none.
+        self.deadline = Instant::now().checked_add(time);
+        self
+    }
+}
