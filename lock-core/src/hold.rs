@@ -248,8 +248,8 @@ pub(crate) struct Share<W: Successor> {
 }
 
 impl<W: Successor> Share<W> {
-    /// The first share. From here on the hold is looked after; those who may share in it are let in, and those who do not
-    /// wait are told.
+    /// The first share. From here on the keeper checks the hold. Callers that may share in it are let in, and those that do
+    /// not wait are refused.
     pub(crate) fn begin(hold: Arc<ActiveHold<W>>, keeper: &Arc<Keeper>) -> Self {
         let (label, key) = (&hold.options.label, hold.options.reentry.as_ref());
         let chosen = hold

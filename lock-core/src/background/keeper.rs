@@ -130,7 +130,7 @@ impl Keeper {
         std::process::id() != self.process
     }
 
-    /// Looks after a new hold, or after one that was just looked after, at that time.
+    /// Has a hold checked at that time: a new one, or one that was just checked.
     pub(crate) fn schedule(&self, hold: &Arc<dyn ScheduledHold>, due: Instant) {
         let mut state = self.state.lock();
         if state.schedule.put(hold, due) && state.planned.is_none_or(|planned| due < planned) {
@@ -180,7 +180,7 @@ impl Keeper {
         KeeperRef(self.clone())
     }
 
-    /// Waits until nothing is left to do but to look after holds.
+    /// Waits until nothing is left to do but to check holds.
     pub(crate) async fn drained(&self) {
         loop {
             if is_active(Mutant::LooksBeforeItListens) && self.pending() > 0 {

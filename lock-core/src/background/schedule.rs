@@ -1,4 +1,4 @@
-//! When which hold is looked after.
+//! When which hold is checked, and renewed if that is due.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ pub(crate) trait ScheduledHold: fmt::Debug + Send + Sync {
     /// Where it stands in the schedule; changed by the schedule alone.
     fn slot(&self) -> &Mutex<ScheduleSlot>;
 
-    /// It is due: renews it if this is called for, and says when to look after it again. `None` when it has ended.
+    /// It is due: renews it if this is called for, and returns when to check it again. `None` when it has ended.
     /// After a `resume` of the machine, timers are late.
     fn look_after(self: Arc<Self>, runner: usize, resumed: bool) -> Option<Care>;
 
@@ -30,19 +30,19 @@ pub(crate) trait ScheduledHold: fmt::Debug + Send + Sync {
 
 /// What a hold that is due asks for.
 pub(crate) struct Care {
-    /// When to look after it again, whatever becomes of the renewal.
+    /// When to check it again, whatever becomes of the renewal.
     pub(crate) next: Instant,
-    /// Ends with the time at which to look after it again.
+    /// Ends with the time at which to check it again.
     pub(crate) renewal: Option<BoxFuture<'static, Instant>>,
 }
 
 /// Where a hold stands in the schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ScheduleSlot {
-    /// Nowhere: it is new, or being looked after.
+    /// Nowhere: it is new, or being checked.
     #[default]
     None,
-    /// To be looked after then; the number tells holds of the same moment apart.
+    /// To be checked then; the number tells holds of the same moment apart.
     Due(Instant, u64),
     /// Struck off: it is being released, or was lost.
     Gone,

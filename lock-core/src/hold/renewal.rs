@@ -107,12 +107,12 @@ impl Renewals {
         self.lease.end().expect("only an armed lease makes a hold")
     }
 
-    /// When to look after the hold first. Counted from before the grant was sent, as the lease is: the line may be slow.
+    /// When to check the hold first. Counted from before the grant was sent, as the lease is: the line may be slow.
     pub(super) fn first_due(&self) -> Instant {
         self.due_after(self.lease.armed_from().unwrap_or_else(Instant::now))
     }
 
-    /// When to look after the hold next, if its last renewal was asked for at `asked`.
+    /// When to check the hold next, if its last renewal was asked for at `asked`.
     pub(super) fn due_after(&self, asked: Instant) -> Instant {
         match self.by {
             RenewedBy::Core => self.within_lease(asked, RENEW_AFTER),
@@ -130,7 +130,7 @@ impl Renewals {
     /// unanswered the next one is sent, and the earlier ones are listened to all the same: a slow line answers late, but
     /// it answers. What the server says goes to the lease; an error or no answer makes the hold suspect.
     ///
-    /// Says when to look after the hold next.
+    /// Returns when to check the hold next.
     pub(super) async fn renew(&self, runner: usize) -> Instant {
         self.begin(runner);
         let next = self.drive(runner).await;
