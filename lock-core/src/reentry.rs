@@ -1,4 +1,4 @@
-//! InFlight again what one holds already.
+//! Acquiring again what the same call chain holds already.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
