@@ -144,11 +144,15 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
         match (admission, held) {
             (Admission::Turn(turn), _) => Ok(Wakeup::Turn(turn)),
             (Admission::Waiting(receiver, news), _) => {
+                observe::contended_in_process();
                 self.news = news;
                 self.sleep(receiver).await
             }
             (Admission::Shared, Some(hold)) => Ok(Wakeup::Share(Share::of(hold, &self.shared.keeper))),
-            (Admission::Shared | Admission::Busy, _) => Ok(Wakeup::Busy),
+            (Admission::Shared | Admission::Busy, _) => {
+                observe::contended_in_process();
+                Ok(Wakeup::Busy)
+            }
         }
     }
 

@@ -53,6 +53,7 @@
 //! | span `release` | `DEBUG` | `name`, `token` |
 //! | `hand-over` | `DEBUG` | `name`, `outcome` |
 //! | `hand-over unanswered; undoing it` | `DEBUG` | `name`, `error` |
+//! | `lock released` | `DEBUG` | `name`, `token` |
 //! | `release unanswered; trying again` | `DEBUG` | `name`, `error` |
 //! | `a release in the background failed; the hold ends by itself` | `DEBUG` | `name`, `error` |
 //! | `the backend panicked in a renewal` | `ERROR` | `name` |
@@ -64,7 +65,9 @@
 //! |---|---|---|
 //! | `polylock_wait_seconds` | histogram: an acquire, from its call to its end | `outcome`: `acquired`, `busy`, `timed_out`, `unavailable`, `failed`, `cancelled` |
 //! | `polylock_hold_seconds` | histogram: a hold, from its grant to its end | `ended`: `released`, `lost` |
-//! | `polylock_contended_total` | requests at the server that found the name taken | |
+//! | `polylock_acquires` | gauge: acquires under way | |
+//! | `polylock_holds` | gauge: locks held by this process | |
+//! | `polylock_contended_total` | acquires that found the lock taken, by this process or at the server | `queue`: `process`, `server` |
 //! | `polylock_renewals_total` | renewals | `outcome`: `renewed`, `lost`, `failed`, `unanswered` |
 //! | `polylock_suspicions_total` | holds that became suspect | |
 //! | `polylock_losses_total` | holds that were lost | `cause`: `expired`, `not_held`, `disconnected` |
@@ -100,6 +103,7 @@ mod background;
 mod error;
 mod guard;
 mod hold;
+mod label;
 mod lock;
 mod locker;
 mod memory;

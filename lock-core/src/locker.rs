@@ -9,6 +9,7 @@ use crate::backend::{Capabilities, DistributedLock, LockStatus};
 use crate::backend_state::BackendState;
 use crate::background::runner::ensure_running;
 use crate::error::{Error, ErrorKind, Result};
+use crate::label::default_label;
 use crate::lock::Lock;
 use crate::name::LockName;
 use crate::observe::{self, BackendRequest};
@@ -65,10 +66,11 @@ impl Locker {
 
     /// A locker over a backend that is shared.
     pub fn from_backend(backend: Arc<dyn DistributedLock>) -> Self {
+        observe::describe();
         Self {
             shared: Arc::new(Shared::new(BackendState::new(backend))),
             ttl: DEFAULT_TTL,
-            label: None,
+            label: Some(default_label()),
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
             hand_overs: DEFAULT_HAND_OVERS,
         }
@@ -81,11 +83,37 @@ impl Locker {
         self
     }
 
-    /// Sets what this process calls itself towards people who ask who has a lock: at most 255 bytes. Defaults to
-    /// nothing.
+    /// Sets a label, shown to anyone who asks who holds a lock: at most 255 bytes. Defaults to `host:pid`.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// let locks = Locker::new(MemoryBackend::new()).with_label("worker 7");
+    /// let _guard = locks.lock("a").acquire().await?;
+    /// assert_eq!(locks.status("a").await?.holders[0].label.as_deref(), Some("worker 7"));
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn with_label(mut self, label: impl Into<Arc<str>>) -> Self {
         self.label = Some(label.into());
+        self
+    }
+
+    /// Stores no label with the locks, so that nobody learns the name of this host.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// let locks = Locker::new(MemoryBackend::new()).without_label();
+    /// let _guard = locks.lock("a").acquire().await?;
+    /// assert_eq!(locks.status("a").await?.holders[0].label, None);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn without_label(mut self) -> Self {
+        self.label = None;
         self
     }
 

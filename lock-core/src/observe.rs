@@ -1,11 +1,28 @@
-//! What those who watch are told: the names of spans, events and metrics, in one place. They are public: see the docs
-//! of the crate.
+//! The names of all spans, events and metrics. They are public: see the docs of the crate.
 
 use tracing::Span;
 
 use crate::error::{Error, ErrorKind, LostCause, Result};
 use crate::name::LockName;
 use crate::token::FencingToken;
+
+/// Tells the recorder of this process what each metric counts.
+pub(crate) fn describe() {
+    #[cfg(feature = "metrics")]
+    {
+        use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
+        describe_histogram!("polylock_wait_seconds", Unit::Seconds, "How long an acquire took");
+        describe_histogram!("polylock_hold_seconds", Unit::Seconds, "How long a lock was held");
+        describe_gauge!("polylock_acquires", "Acquires under way: those that wait, mostly");
+        describe_gauge!("polylock_holds", "Locks held by this process");
+        describe_counter!("polylock_contended_total", "Acquires that found the lock taken");
+        describe_counter!("polylock_renewals_total", "Renewals");
+        describe_counter!("polylock_suspicions_total", "Holds that became suspect");
+        describe_counter!("polylock_losses_total", "Holds that were lost");
+        describe_counter!("polylock_hand_overs_total", "Holds passed on within this process");
+        describe_counter!("polylock_requests_total", "Requests to the lock server");
+    }
+}
 
 /// A request to the backend.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +88,13 @@ pub(crate) fn requested(request: BackendRequest) {
 pub(crate) fn contended(name: &LockName, holder: Option<&str>) {
     tracing::debug!(target: "polylock", ?name, holder = holder.map(tracing::field::debug), "lock is taken");
     #[cfg(feature = "metrics")]
-    metrics::counter!("polylock_contended_total").increment(1);
+    metrics::counter!("polylock_contended_total", "queue" => "server").increment(1);
+}
+
+/// An acquire found another one of this process before it, and waits behind it or is refused.
+pub(crate) fn contended_in_process() {
+    #[cfg(feature = "metrics")]
+    metrics::counter!("polylock_contended_total", "queue" => "process").increment(1);
 }
 
 pub(crate) fn acquire_failed(name: &LockName, error: &Error) {
@@ -134,6 +157,10 @@ pub(crate) fn release_unanswered(name: &LockName, error: &Error) {
     tracing::debug!(target: "polylock", ?name, %error, "release unanswered; trying again");
 }
 
+pub(crate) fn released(name: &LockName, token: FencingToken) {
+    tracing::debug!(target: "polylock", ?name, token = token.as_u64(), "lock released");
+}
+
 /// One that nobody waits for any more.
 pub(crate) fn release_failed(name: &LockName, error: &Error) {
     tracing::debug!(target: "polylock", ?name, %error, "a release in the background failed; the hold ends by itself");
@@ -153,6 +180,8 @@ pub(crate) struct AcquireTimer {
 
 impl AcquireTimer {
     pub(crate) fn begin() -> Self {
+        #[cfg(feature = "metrics")]
+        metrics::gauge!("polylock_acquires").increment(1);
         Self {
             #[cfg(feature = "metrics")]
             since: std::time::Instant::now(),
@@ -183,7 +212,10 @@ impl AcquireTimer {
 impl Drop for AcquireTimer {
     fn drop(&mut self) {
         #[cfg(feature = "metrics")]
-        metrics::histogram!("polylock_wait_seconds", "outcome" => self.outcome).record(self.since.elapsed());
+        {
+            metrics::histogram!("polylock_wait_seconds", "outcome" => self.outcome).record(self.since.elapsed());
+            metrics::gauge!("polylock_acquires").decrement(1);
+        }
         let _ = self.outcome;
     }
 }
@@ -197,6 +229,8 @@ pub(crate) struct HoldTimer {
 
 impl HoldTimer {
     pub(crate) fn begin() -> Self {
+        #[cfg(feature = "metrics")]
+        metrics::gauge!("polylock_holds").increment(1);
         Self {
             #[cfg(feature = "metrics")]
             since: std::time::Instant::now(),
@@ -206,7 +240,10 @@ impl HoldTimer {
     /// Its last guard has let go.
     pub(crate) fn released(&self) {
         #[cfg(feature = "metrics")]
-        metrics::histogram!("polylock_hold_seconds", "ended" => "released").record(self.since.elapsed());
+        {
+            metrics::histogram!("polylock_hold_seconds", "ended" => "released").record(self.since.elapsed());
+            metrics::gauge!("polylock_holds").decrement(1);
+        }
     }
 
     pub(crate) fn lost(&self, name: &LockName, token: FencingToken, cause: LostCause) {
@@ -220,6 +257,7 @@ impl HoldTimer {
             };
             metrics::counter!("polylock_losses_total", "cause" => cause).increment(1);
             metrics::histogram!("polylock_hold_seconds", "ended" => "lost").record(self.since.elapsed());
+            metrics::gauge!("polylock_holds").decrement(1);
         }
     }
 }

@@ -199,12 +199,12 @@ async fn end<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
         match handed {
             Ok(HandOver::Granted(hold, armed)) => {
                 grant_next(&active, &next, Grant::new(&next, hold, &armed));
-                active.lease.finish_release(Ok(()));
+                released(&active);
                 return Ok(());
             }
             Ok(HandOver::Yielded) => {
                 active.pass_turn_on();
-                active.lease.finish_release(Ok(()));
+                released(&active);
                 return Ok(());
             }
             Ok(HandOver::AlreadyLost) => {
@@ -224,6 +224,11 @@ async fn end<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
     keep_trying(active).await
 }
 
+fn released<W: Successor>(active: &ActiveHold<W>) {
+    active.lease.finish_release(Ok(()));
+    observe::released(&active.options.name, active.token);
+}
+
 fn outcome(handed: &Result<HandOver>) -> HandOverOutcome {
     match handed {
         Ok(HandOver::Granted(..)) => HandOverOutcome::Granted,
@@ -241,13 +246,13 @@ async fn keep_trying<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
         let error = match release_once(&active).await {
             Ok(ReleaseOutcome::Released) => {
                 undo_next(&active);
-                active.lease.finish_release(Ok(()));
+                released(&active);
                 return Ok(());
             }
             // The earlier try did it, its answer got lost.
             Ok(ReleaseOutcome::AlreadyLost) if earlier_unanswered && Instant::now() < active.end() => {
                 undo_next(&active);
-                active.lease.finish_release(Ok(()));
+                released(&active);
                 return Ok(());
             }
             Ok(ReleaseOutcome::AlreadyLost) => {

@@ -2,8 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::pin::pin;
 use std::sync::{Arc, LazyLock, Mutex};
 
+use futures_util::FutureExt;
+use lock_core::{Locker, MemoryBackend};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use metrics_util::{CompositeKey, MetricKind};
 use tokio::runtime::{Builder, Runtime};
@@ -42,7 +45,11 @@ fn measured(life: impl Future<Output = ()>) -> Vec<(CompositeKey, DebugValue)> {
     let recorder = DebuggingRecorder::new();
     metrics::with_local_recorder(&recorder, || runtime().block_on(life));
     let measured = recorder.snapshotter().snapshot().into_vec();
-    measured.into_iter().map(|(key, _, _, value)| (key, value)).collect()
+    let described = |(key, _, description, value): (CompositeKey, _, Option<_>, _)| {
+        assert!(description.is_some(), "{key:?} has no description");
+        (key, value)
+    };
+    measured.into_iter().map(described).collect()
 }
 
 #[test]
@@ -54,12 +61,17 @@ fn everything_is_counted_when_it_happens() {
         let times = match value {
             DebugValue::Counter(count) => count,
             DebugValue::Histogram(values) => values.len() as u64,
-            DebugValue::Gauge(_) => panic!("no gauges: {name}"),
+            // All has ended: what rose has fallen.
+            DebugValue::Gauge(value) => {
+                assert_eq!(value.into_inner(), 0.0, "{name}");
+                continue;
+            }
         };
         seen.insert(name.trim().to_owned(), times);
     }
     let expected = [
-        ("polylock_contended_total", 1),
+        ("polylock_contended_total process", 2),
+        ("polylock_contended_total server", 1),
         ("polylock_hand_overs_total granted", 1),
         ("polylock_hold_seconds lost", 1),
         ("polylock_hold_seconds released", 3),
@@ -82,6 +94,28 @@ fn everything_is_counted_when_it_happens() {
     // How often a lost hold is given back depends on when the server comes back.
     seen.remove("polylock_requests_total release");
     assert_eq!(seen, BTreeMap::new());
+}
+
+#[test]
+fn gauges_show_what_goes_on() {
+    let recorder = DebuggingRecorder::new();
+    metrics::with_local_recorder(&recorder, || {
+        runtime().block_on(async {
+            let locks = Locker::new(MemoryBackend::new());
+            let guard = locks.lock("a").acquire().await.unwrap();
+            let lock = locks.lock("a");
+            let mut waiter = pin!(lock.acquire());
+            assert!(waiter.as_mut().now_or_never().is_none());
+            let snapshot = recorder.snapshotter().snapshot().into_vec();
+            let gauges = snapshot.iter().filter_map(|(key, _, _, value)| match value {
+                DebugValue::Gauge(value) => Some((key.key().name(), value.into_inner())),
+                _ => None,
+            });
+            let gauges: BTreeMap<_, _> = gauges.collect();
+            assert_eq!(gauges, [("polylock_acquires", 1.0), ("polylock_holds", 1.0)].into());
+            drop(guard);
+        });
+    });
 }
 
 #[test]

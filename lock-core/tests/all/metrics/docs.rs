@@ -15,7 +15,11 @@ pub(crate) fn metrics() -> BTreeSet<String> {
         let columns: Vec<&str> = row.split('|').map(str::trim).collect();
         let name = in_backticks(columns[1]).next().expect("a name");
         let kind = columns[2].split(':').next().expect("a kind");
-        let kind = if kind == "histogram" { kind } else { "counter" };
+        let kind = if ["histogram", "gauge"].contains(&kind) {
+            kind
+        } else {
+            "counter"
+        };
         let mut label = in_backticks(columns[3]);
         match label.next() {
             None => vec![format!("{kind} {name}")],

@@ -18,7 +18,7 @@ pub(crate) type Called = fn(&str) -> String;
 /// Everything that is counted happens once, or twice.
 pub(crate) async fn an_eventful_life(called: Called) {
     let server = MemoryBackend::new();
-    let locks = Locker::new(server.clone()).with_ttl(seconds(9));
+    let locks = Locker::new(server.clone()).without_label().with_ttl(seconds(9));
     let elsewhere = Locker::new(server.clone()).with_label(called("elsewhere"));
 
     // Acquired, renewed once, handed over, released.

@@ -1,0 +1,32 @@
+//! What a process calls itself unless it is told otherwise.
+
+use crate::acquire::limits::MAX_LABEL_BYTES;
+use crate::sync::Arc;
+
+/// `host:pid`, so that an error or a status names a process that people can find.
+pub(crate) fn default_label() -> Arc<str> {
+    let host = gethostname::gethostname();
+    host_and_process(&host.to_string_lossy(), std::process::id()).into()
+}
+
+fn host_and_process(host: &str, process: u32) -> String {
+    let process = format!(":{process}");
+    let end = host.floor_char_boundary(MAX_LABEL_BYTES - process.len());
+    format!("{}{process}", &host[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_the_host_and_the_process_and_is_never_too_long() {
+        assert_eq!(host_and_process("web-3", 4711), "web-3:4711");
+        let label = host_and_process(&"é".repeat(200), u32::MAX);
+        assert!(
+            label.len() <= MAX_LABEL_BYTES && label.ends_with(":4294967295"),
+            "{label}"
+        );
+        assert!(default_label().ends_with(&format!(":{}", std::process::id())));
+    }
+}
