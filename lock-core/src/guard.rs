@@ -6,12 +6,14 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::acquire::pending::Caller;
+use crate::backend::Mode;
 use crate::backend::lease::{Ended, HoldState};
 use crate::background::runner::ensure_running;
 use crate::error::{Error, ErrorKind, Lost, Result};
 use crate::hold::release::release_share;
 use crate::hold::renewal::RenewedBy;
 use crate::hold::{ActiveHold, Share};
+use crate::lock::LockOptions;
 use crate::name::LockName;
 use crate::sync::Arc;
 use crate::token::FencingToken;
@@ -35,13 +37,13 @@ use crate::watch::Watch;
 #[must_use = "a lock is released when its guard is dropped"]
 pub struct Guard(Share<Caller>);
 
-/// What releasing a [`Guard`] came to.
+/// The result of releasing a [`Guard`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Release {
     /// The hold has ended.
     Released,
-    /// Other guards of the same [`ReentryKey`](crate::ReentryKey) go on holding.
+    /// Other guards with the same [`ReentryKey`](crate::ReentryKey) still hold the lock.
     StillShared,
 }
 
@@ -54,41 +56,131 @@ impl Guard {
         self.0.hold()
     }
 
-    /// What is locked.
+    /// The lock's name.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let guard = Locker::new(MemoryBackend::new()).lock("a").acquire().await?;
+    /// assert_eq!(guard.name().as_str(), "a");
+    /// # Ok(()) }
+    /// ```
     pub fn name(&self) -> &LockName {
         &self.hold().options.name
     }
 
-    /// The hold's fencing token: larger than that of every earlier hold of this name.
+    /// The hold's fencing token: larger than the tokens of all earlier holds of this name.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let first = locks.lock("a").acquire().await?;
+    /// let token = first.token();
+    /// first.release().await?;
+    /// assert!(locks.lock("a").acquire().await?.token() > token);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
     pub fn token(&self) -> FencingToken {
         self.hold().token
     }
 
-    /// What is known of the hold now, by this process's clock and without any network.
+    /// The options that the hold runs with.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let guard = Locker::new(MemoryBackend::new()).lock("a").acquire().await?;
+    /// assert_eq!(guard.options().ttl.as_secs(), 30);
+    /// # Ok(()) }
+    /// ```
+    pub fn options(&self) -> LockOptions {
+        let options = &self.hold().options;
+        LockOptions {
+            ttl: options.ttl,
+            label: options.label.clone(),
+            mode: Mode::default(),
+            fixed_lease: options.fixed,
+            minimum_hold: options.minimum,
+        }
+    }
+
+    /// The hold's state now, by this process's clock and without any network.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{HoldState, Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let server = MemoryBackend::new();
+    /// # let guard = Locker::new(server.clone()).lock("a").acquire().await?;
+    /// assert_eq!(guard.state(), HoldState::Held);
+    /// server.take_away("a")?;
+    /// assert!(matches!(guard.state(), HoldState::Lost(_)));
+    /// # Ok(()) }
+    /// ```
     pub fn state(&self) -> HoldState {
         self.hold().lease.state()
     }
 
-    /// Whether the lock is still ours, to be asked before each step that must not be done twice.
+    /// Checks that the lock is still held. Call it before each step that must not be done twice.
     ///
     /// # Errors
-    /// [`Lost`], from the moment that it was, for good.
+    /// [`Lost`], if the hold was lost. A lost hold stays lost.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let server = MemoryBackend::new();
+    /// # let guard = Locker::new(server.clone()).lock("a").acquire().await?;
+    /// guard.check()?;
+    /// server.take_away("a")?;
+    /// assert!(guard.check().is_err());
+    /// # Ok(()) }
+    /// ```
     pub fn check(&self) -> Result<(), Lost> {
         self.hold().check()
     }
 
-    /// How long the hold may still be believed in if nothing renews it; zero when it was lost.
+    /// How long the hold lasts if nothing renews it, by this process's clock. Zero if it was lost.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let guard = locks.lock("a").ttl(Duration::from_secs(10)).acquire().await?;
+    /// assert!(guard.valid_for() > Duration::from_secs(8));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
     pub fn valid_for(&self) -> Duration {
         self.hold().lease.valid_for()
     }
 
-    /// Waits until the lock is lost; for ever, if it never is.
+    /// Waits until the lock is lost. If it never is, this never returns.
     ///
     /// # Cancel safety
     /// Dropping it changes nothing.
     ///
     /// # Panics
-    /// Outside a tokio runtime, for want of a timer.
+    /// Panics outside a Tokio runtime.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, LostCause, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let server = MemoryBackend::new();
+    /// # let guard = Locker::new(server.clone()).lock("a").acquire().await?;
+    /// server.take_away("a")?;
+    /// assert_eq!(guard.lost().await.cause(), LostCause::NotHeld);
+    /// # Ok(()) }
+    /// ```
     pub async fn lost(&self) -> Lost {
         match self.hold().lease.ended().await {
             Ended::Lost(lost) => lost,
@@ -96,18 +188,31 @@ impl Guard {
         }
     }
 
-    /// A view of this hold for other tasks.
+    /// A view of this hold for other tasks. It does not keep the lock.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Ended, Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let guard = Locker::new(MemoryBackend::new()).lock("a").acquire().await?;
+    /// let watch = guard.watch();
+    /// let supervisor = tokio::spawn(async move { watch.ended().await });
+    /// guard.release().await?;
+    /// assert_eq!(supervisor.await.unwrap(), Ended::Released);
+    /// # Ok(()) }
+    /// ```
     pub fn watch(&self) -> Watch {
         let hold = self.hold();
         Watch::new(hold.options.name.clone(), hold.token, hold.lease.clone())
     }
 
-    /// Runs a future for as long as the lock is held: before each of its polls the lock is checked, so that after a
-    /// pause of the whole process it is stopped and not carried on.
+    /// Runs a future while the lock is held, and drops it when the lock is lost. The lock is checked before each poll: if the
+    /// whole process was paused, the future does not go on after the pause.
     ///
-    /// It stops only this future, not the tasks, threads or requests that this one has started. A result that was
-    /// ready is handed out, even late.
+    /// This stops only the future, not tasks, threads or requests that it started. A result that is ready is returned, even
+    /// if the lock was lost meanwhile.
     ///
+    /// # Examples
     /// ```
     /// # use lock_core::{Locker, MemoryBackend};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
@@ -121,13 +226,13 @@ impl Guard {
     /// ```
     ///
     /// # Errors
-    /// [`Lost`], when the lock was lost before the future was ready.
+    /// [`Lost`], if the lock was lost before the future was ready.
     ///
     /// # Cancel safety
-    /// Dropping it drops the future, and leaves the lock held.
+    /// Dropping it drops the future. The lock stays held.
     ///
     /// # Panics
-    /// Outside a tokio runtime, for want of a timer.
+    /// Panics outside a Tokio runtime.
     pub async fn run<F: Future>(&self, future: F) -> Result<F::Output, Lost> {
         let lost = self.lost();
         tokio::pin!(lost, future);
@@ -141,19 +246,32 @@ impl Guard {
         .await
     }
 
-    /// Keeps the lock for at least `ttl` from now, whatever becomes of the renewals. Never shortens anything.
+    /// Keeps the lock for at least `ttl` from now, even if no renewal succeeds. Never shortens a hold.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] where the backend cannot, or the lease is fixed; [`ErrorKind::Misconfigured`] for a
-    /// ttl that it cannot keep; [`ErrorKind::Lost`]; [`ErrorKind::Unavailable`] when it was not answered within the
-    /// locker's connect timeout; and what the server says. Then the lock is held as long as
-    /// [`valid_for`](Self::valid_for) says.
+    /// - [`ErrorKind::Unsupported`] if the backend cannot extend, or the lease is fixed.
+    /// - [`ErrorKind::Misconfigured`] if the backend cannot keep such a TTL.
+    /// - [`ErrorKind::Lost`] if the hold was lost.
+    /// - [`ErrorKind::Unavailable`] if the server did not answer within the locker's connect timeout.
+    ///
+    /// After any of them but `Lost`, the lock is held for as long as [`valid_for`](Self::valid_for) returns.
     ///
     /// # Cancel safety
-    /// When it is dropped the server may have extended the hold or not; it goes on being renewed.
+    /// If it is dropped, the server may or may not have extended the hold. Renewals go on.
     ///
     /// # Panics
-    /// Outside a tokio runtime, for want of a timer.
+    /// Panics outside a Tokio runtime.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let guard = Locker::new(MemoryBackend::new()).lock("a").acquire().await?;
+    /// guard.extend(Duration::from_secs(600)).await?;
+    /// assert!(guard.valid_for() > Duration::from_secs(500));
+    /// # Ok(()) }
+    /// ```
     pub async fn extend(&self, ttl: Duration) -> Result<()> {
         self.0.keeper().check_process()?;
         let hold = self.hold();
@@ -169,18 +287,30 @@ impl Guard {
         hold.extend(ttl, limits.patience).await
     }
 
-    /// Releases the lock, and says whether it was held until now. Where a [`ReentryKey`](crate::ReentryKey) is shared,
-    /// the last guard releases it, and the others only let go.
+    /// Releases the lock, and reports whether it was held until now. If guards share a hold by a
+    /// [`ReentryKey`](crate::ReentryKey), the last one releases it.
     ///
-    /// If the server does not answer, it is tried again for up to the locker's connect timeout (5 s by default), and
-    /// after that in the background until the lease has been over for a ttl.
+    /// If the server does not answer, the release is retried for up to the locker's connect timeout (5 s by default). After
+    /// that the retries go on in the background, until the lease has been over for a TTL.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`] when the hold had ended before: somebody else may have had the lock meanwhile. Otherwise
-    /// what the server says; the lock is not believed in any more, and ends at the latest with its ttl.
+    /// [`ErrorKind::Lost`] if the hold had ended before: somebody else may have had the lock meanwhile. Otherwise the error
+    /// of the server. After any error the guard no longer counts as held, and the lock frees itself within the TTL.
     ///
     /// # Cancel safety
-    /// Dropping it lets the release finish in the background.
+    /// If it is dropped, the release finishes in the background.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let server = MemoryBackend::new();
+    /// # let guard = Locker::new(server.clone()).lock("a").acquire().await?;
+    /// server.take_away("a")?; // an operator deletes the key
+    /// let error = guard.release().await.unwrap_err();
+    /// assert!(error.is_lost()); // another holder may have had it
+    /// # Ok(()) }
+    /// ```
     pub async fn release(self) -> Result<Release> {
         ensure_running(self.0.keeper())?;
         let limit = self.hold().options.limits.patience;

@@ -79,7 +79,7 @@
 pub use backend::lease::{Ended, HoldState};
 pub use error::{Error, ErrorKind, Lost, LostCause, Result};
 pub use guard::{Guard, Release};
-pub use lock::Lock;
+pub use lock::{Lock, LockOptions};
 pub use locker::Locker;
 pub use memory::MemoryBackend;
 pub use name::LockName;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::acquire::options::{AcquireOptions, WaitLimit};
 use crate::acquire::{Acquired, acquire};
-use crate::backend::LockStatus;
+use crate::backend::{LockStatus, Mode};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::locker::Locker;
@@ -12,13 +12,12 @@ use crate::name::LockName;
 use crate::reentry::ReentryKey;
 use crate::sync::Arc;
 
-/// A lock by its name and options: owned, cheap to clone, made by [`Locker::lock`].
+/// A lock's name and options. Owned and cheap to clone; made by [`Locker::lock`].
 ///
-/// Every acquire is a hold of its own: two guards of one `Lock` exclude each other, unless they share a
-/// [`ReentryKey`].
+/// Every acquire is a separate hold: two guards of one `Lock` exclude each other, unless they share a [`ReentryKey`].
 ///
-/// An acquire that is neither polled nor dropped keeps its entry in this process's queue: do not hold on to one while
-/// awaiting something else.
+/// An acquire that is neither polled nor dropped keeps its entry in this process's queue, and blocks the callers behind it.
+/// Do not keep one while you await something else.
 #[derive(Clone, Debug)]
 pub struct Lock {
     locker: Locker,
@@ -28,6 +27,22 @@ pub struct Lock {
     fixed: bool,
     minimum: Option<Duration>,
     reentry: Option<ReentryKey>,
+}
+
+/// The options of a [`Lock`], or those that a [`Guard`]'s hold runs with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LockOptions {
+    /// How long the lock stays taken after its process died.
+    pub ttl: Duration,
+    /// The label shown to anyone who asks who holds the lock.
+    pub label: Option<Arc<str>>,
+    /// Whether it is held by one holder alone.
+    pub mode: Mode,
+    /// Whether the hold is never renewed.
+    pub fixed_lease: bool,
+    /// How long the name stays taken at least.
+    pub minimum_hold: Option<Duration>,
 }
 
 impl Lock {
@@ -43,118 +58,254 @@ impl Lock {
         }
     }
 
-    /// Sets how long a hold may survive its process; while the process lives, the hold is renewed at a third of it.
-    /// Defaults to the locker's.
+    /// Sets the TTL: how long the lock stays taken after its process died. Defaults to that of the locker. While the process
+    /// lives, the lock is renewed every third of the TTL.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let guard = locks.lock("a").ttl(Duration::from_secs(10)).acquire().await?;
+    /// assert!(guard.valid_for() <= Duration::from_secs(9)); // a tenth less, since clocks differ
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
     }
 
-    /// Sets what the holder calls itself towards people: at most 255 bytes. Defaults to the locker's.
+    /// Sets a label, shown to anyone who asks who holds the lock: at most 255 bytes. Defaults to that of the locker.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let lock = locks.lock("a").label("nightly report");
+    /// let _guard = lock.acquire().await?;
+    /// let error = lock.acquire_within(Duration::ZERO).await.unwrap_err();
+    /// assert_eq!(error.holder(), Some("nightly report"));
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn label(mut self, label: impl Into<Arc<str>>) -> Self {
         self.label = Some(label.into());
         self
     }
 
-    /// Never renews a hold: it is lost after its ttl, less a tenth, unless it is released before. Off by default.
+    /// Never renews the hold: unless released before, it is lost after its TTL, less a tenth. Off by default.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_core::{Locker, LostCause, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let guard = locks.lock("a").ttl(Duration::from_millis(50)).fixed_lease().acquire().await?;
+    /// assert_eq!(guard.lost().await.cause(), LostCause::Expired); // after 45 ms
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn fixed_lease(mut self) -> Self {
         self.fixed = true;
         self
     }
 
-    /// Keeps the name taken for at least `minimum` after it was acquired, although the guard is released before, and
-    /// even if the process exits: for jobs that every host starts at the same time by a clock of its own, and that must
-    /// run once. A release answers at once all the same. Off by default.
+    /// Keeps the name taken for at least `minimum` after the acquire, even if the guard is released earlier or the process
+    /// exits. For a job that every host starts at the same time by its own clock, and that must run once. A release still
+    /// returns at once. Off by default.
     ///
-    /// Where the process dies, the name stays taken for the longer of ttl and minimum. Only where the backend has the
-    /// [capability](crate::backend::Capabilities::minimum_hold).
+    /// If the process dies, the name stays taken for the longer of TTL and minimum. Needs the capability
+    /// [`minimum_hold`](crate::backend::Capabilities::minimum_hold) of the backend.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let lock = locks.lock("nightly report").hold_at_least(Duration::from_secs(60));
+    /// lock.acquire().await?.release().await?; // the job took no time
+    /// assert!(lock.try_acquire().await?.is_none()); // another host comes a second later
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn hold_at_least(mut self, minimum: Duration) -> Self {
         self.minimum = Some(minimum);
         self
     }
 
-    /// Shares the hold of whoever acquired with the same key, instead of waiting for it. See [`ReentryKey`] for what
-    /// that does not exclude. Off by default.
+    /// Shares the hold of a caller that acquired with the same key, instead of waiting for it. Off by default. Holders of one
+    /// key do not exclude each other: see [`ReentryKey`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend, ReentryKey};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let lock = locks.lock("a").reentrant(&ReentryKey::new());
+    /// let outer = lock.acquire().await?;
+    /// let inner = lock.acquire().await?; // does not wait
+    /// assert_eq!(inner.token(), outer.token());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn reentrant(mut self, key: &ReentryKey) -> Self {
         self.reentry = Some(key.clone());
         self
     }
 
-    /// What is to be locked; `None` for a name that no lock can have.
+    /// The lock's name, or `None` if it was invalid.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// assert_eq!(locks.lock("a").name().unwrap().as_str(), "a");
+    /// assert!(locks.lock("").name().is_none());
+    /// # Ok(()) }
+    /// ```
     pub fn name(&self) -> Option<&LockName> {
         self.name.as_ref().ok()
     }
 
-    /// Waits for the lock for as long as it takes.
+    /// The options that an acquire of this lock runs with.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let options = locks.lock("a").fixed_lease().options();
+    /// assert!(options.fixed_lease);
+    /// assert_eq!(options.ttl.as_secs(), 30); // the locker's default
+    /// # Ok(()) }
+    /// ```
+    pub fn options(&self) -> LockOptions {
+        LockOptions {
+            ttl: self.ttl,
+            label: self.label.clone(),
+            mode: Mode::default(),
+            fixed_lease: self.fixed,
+            minimum_hold: self.minimum,
+        }
+    }
+
+    /// Acquires the lock, however long that takes.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] when the server was never reached, and otherwise what no waiting can mend:
+    /// [`ErrorKind::Unavailable`] if no connection to the server was ever made. Otherwise errors that waiting cannot cure:
     /// [`ErrorKind::Denied`], [`ErrorKind::Misconfigured`], [`ErrorKind::InvalidName`], [`ErrorKind::Unsupported`] and
     /// [`ErrorKind::ShutDown`].
     ///
     /// # Cancel safety
-    /// When it is dropped, nothing stays behind: what was sent is undone in the background.
+    /// If it is dropped, the background work undoes what was sent: nothing stays at the server.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let guard = locks.lock("a").acquire().await?;
+    /// guard.release().await?;
+    /// # Ok(()) }
+    /// ```
     pub async fn acquire(&self) -> Result<Guard> {
         self.wait(WaitLimit::Forever).await
     }
 
-    /// Waits for the lock for at most `limit`, connecting included. A limit of zero is one try, which the server has the
-    /// locker's connect timeout to answer.
+    /// Acquires the lock within `limit`, connecting included. With a limit of zero it tries once, and waits for the server's
+    /// answer for up to the locker's connect timeout.
     ///
     /// # Errors
-    /// - [`ErrorKind::TimedOut`] if the lock is taken: the server's last word. With the [holder](Error::holder)'s label
-    ///   where it is known.
-    /// - [`ErrorKind::Unavailable`] if the last attempt failed or is unanswered, or the connection over which it waits is
-    ///   down; with the cause as source.
-    /// - Those of [`acquire`](Self::acquire).
+    /// - [`ErrorKind::TimedOut`] if the server last answered that the lock is taken. [`Error::holder`] is the holder's label,
+    ///   if known.
+    /// - [`ErrorKind::Unavailable`] if the last attempt failed or was not answered, or if the connection over which it waits
+    ///   is down. The cause is the source.
+    /// - The errors of [`acquire`](Self::acquire).
     ///
     /// A web service answers 409 to the first and 503 to the second.
     ///
     /// # Cancel safety
-    /// When it is dropped, nothing stays behind: what was sent is undone in the background.
+    /// If it is dropped, the background work undoes what was sent: nothing stays at the server.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let lock = locks.lock("a");
+    /// let _guard = lock.acquire().await?;
+    /// let error = lock.acquire_within(Duration::from_millis(10)).await.unwrap_err();
+    /// assert!(error.is_timed_out());
+    /// # Ok(()) }
+    /// ```
     pub async fn acquire_within(&self, limit: Duration) -> Result<Guard> {
         self.wait(WaitLimit::Within(limit)).await
     }
 
-    /// Takes the lock if it is free; `None` when it is taken.
+    /// Acquires the lock if it is free, and returns `None` if it is taken.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] when the server did not answer within the locker's connect timeout; and those of
+    /// [`ErrorKind::Unavailable`] if the server did not answer within the locker's connect timeout, and the errors of
     /// [`acquire`](Self::acquire).
     ///
     /// # Cancel safety
-    /// When it is dropped, nothing stays behind: what was sent is undone in the background.
+    /// If it is dropped, the background work undoes what was sent: nothing stays at the server.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let guard = locks.lock("a").try_acquire().await?;
+    /// assert!(guard.is_some());
+    /// assert!(locks.lock("a").try_acquire().await?.is_none());
+    /// # Ok(()) }
+    /// ```
     pub async fn try_acquire(&self) -> Result<Option<Guard>> {
-        match acquire(self.locker.shared(), &self.options()?, WaitLimit::Once).await? {
+        match acquire(self.locker.shared(), &self.checked()?, WaitLimit::Once).await? {
             Acquired::Share(share) => Ok(Some(Guard::new(share))),
             Acquired::Taken => Ok(None),
         }
     }
 
-    /// Who has the lock, as the server sees it: for people, not for decisions.
+    /// Who holds the lock, as the server sees it. For people and dashboards: it may have changed when it arrives.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidName`], or what the server says.
+    /// [`ErrorKind::InvalidName`], or the error of the server.
     ///
     /// # Cancel safety
     /// May be dropped at any point.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let lock = locks.lock("a");
+    /// let _guard = lock.acquire().await?;
+    /// assert!(lock.status().await?.is_held());
+    /// # Ok(()) }
+    /// ```
     pub async fn status(&self) -> Result<LockStatus> {
         self.locker.status(self.name.as_ref().map_err(Error::clone)?).await
     }
 
     async fn wait(&self, limit: WaitLimit) -> Result<Guard> {
-        match acquire(self.locker.shared(), &self.options()?, limit).await? {
+        match acquire(self.locker.shared(), &self.checked()?, limit).await? {
             Acquired::Share(share) => Ok(Guard::new(share)),
             Acquired::Taken => Err(Error::new(ErrorKind::Unexpected, "the backend gave up waiting")),
         }
     }
 
-    fn options(&self) -> Result<AcquireOptions> {
+    fn checked(&self) -> Result<AcquireOptions> {
         let options = AcquireOptions {
             name: self.name.clone()?,
             ttl: self.ttl,

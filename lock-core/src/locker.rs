@@ -22,19 +22,21 @@ const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const DEFAULT_HAND_OVERS: u32 = 16;
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Makes locks of one backend. Cheap to clone; an application keeps one.
+/// Makes the locks of one backend. Cheap to clone: an application keeps one.
 ///
 /// # Runtimes
-/// It may be used from any number of tokio runtimes, and outlives each of them. Its background work runs on one runtime
-/// that acquired. If that runtime ends, the work moves to another one at once; if nobody drives it (a current-thread
-/// runtime outside `block_on`), within 1.5 s. If none of them is driven, nothing is renewed until the next acquire.
-/// An acquire or release that a task awaits runs in that task: on a runtime that is not driven it stands still, and those
-/// who wait behind it for the same name wait on.
+/// A locker may be used from any number of Tokio runtimes, and it outlives each of them. Its background work (renewals,
+/// releases of dropped guards) runs on one of the runtimes that acquired a lock. If that runtime ends, the work moves to
+/// another one at once. If nothing drives that runtime (a current-thread runtime outside `block_on`), the work moves
+/// within 1.5 s. If no runtime is driven, nothing is renewed until the next acquire.
+///
+/// An acquire or release runs in the task that awaits it. On a runtime that is not driven it makes no progress, and other
+/// callers that wait for the same name wait behind it.
 ///
 /// # Forks
-/// A locker belongs to the process that made it. After a fork, every use of it in the child is an error of the kind
-/// [`ErrorKind::Misconfigured`]: its connections and its background work are the parent's. Make a locker, and a
-/// runtime, in the child.
+/// A locker belongs to the process that made it. In a forked child, every use of it returns
+/// [`ErrorKind::Misconfigured`], since its connections and its background work belong to the parent. Make a new
+/// runtime and a new locker in the child.
 ///
 /// # Examples
 /// ```
@@ -59,12 +61,34 @@ pub struct Locker {
 }
 
 impl Locker {
-    /// A locker over this backend. Does no I/O.
+    /// A locker for this backend. Does no I/O.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// let locks = Locker::new(MemoryBackend::new());
+    /// locks.lock("a").acquire().await?.release().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn new(backend: impl DistributedLock) -> Self {
         Self::from_backend(Arc::new(backend))
     }
 
-    /// A locker over a backend that is shared.
+    /// A locker for a shared backend. Does no I/O.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use lock_core::backend::DistributedLock;
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// let backend: Arc<dyn DistributedLock> = Arc::new(MemoryBackend::new());
+    /// let (ours, theirs) = (Locker::from_backend(backend.clone()), Locker::from_backend(backend));
+    /// let _guard = ours.lock("a").acquire().await?;
+    /// assert!(theirs.lock("a").try_acquire().await?.is_none());
+    /// # Ok(()) }
+    /// ```
     pub fn from_backend(backend: Arc<dyn DistributedLock>) -> Self {
         observe::describe();
         Self {
@@ -76,7 +100,18 @@ impl Locker {
         }
     }
 
-    /// Sets how long a hold of this locker may survive its process. Defaults to 30 s.
+    /// Sets the TTL: how long a lock stays taken after its process died. Defaults to 30 s. While the process lives, the lock
+    /// is renewed every third of the TTL.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// let locks = Locker::new(MemoryBackend::new()).with_ttl(Duration::from_secs(10));
+    /// assert_eq!(locks.lock("a").options().ttl, Duration::from_secs(10));
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn with_ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
@@ -117,38 +152,75 @@ impl Locker {
         self
     }
 
-    /// Sets how long to wait for a server that does not answer: the whole of a `try_acquire`, a status, and a release
-    /// that its caller waits for. Defaults to 5 s. How long reaching the server may take is the backend's own setting.
+    /// Sets how long a `try_acquire`, a status or an awaited release waits for a server that does not answer. Defaults to
+    /// 5 s. How long connecting may take is a setting of the backend.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// let locks = Locker::new(MemoryBackend::new()).with_connect_timeout(Duration::from_secs(1));
+    /// assert!(locks.lock("a").try_acquire().await?.is_some());
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn with_connect_timeout(mut self, limit: Duration) -> Self {
         self.connect_timeout = limit;
         self
     }
 
-    /// Sets how many times in a row a lock passes from one waiter of this process to the next without being offered to
-    /// waiters elsewhere. Defaults to 16; 0 offers it at every release. More is faster where many tasks of one process
-    /// want one lock, and lets other processes wait longer.
+    /// Sets how many times in a row a lock may pass from one waiter of this process to the next. Defaults to 16. After
+    /// that, waiters of other processes have their turn; with 0 they have it after every release. A larger number is
+    /// faster where many tasks of one process want the same lock, and lets other processes wait longer.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// let locks = Locker::new(MemoryBackend::new()).with_hand_overs(0); // strictly first come, first served
+    /// locks.lock("a").acquire().await?.release().await?;
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn with_hand_overs(mut self, at_most: u32) -> Self {
         self.hand_overs = at_most;
         self
     }
 
-    /// What the backend promises beyond the minimum.
+    /// What the backend can do beyond the minimum.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// assert!(locks.capabilities().extend);
+    /// # Ok(()) }
+    /// ```
     pub fn capabilities(&self) -> Capabilities {
         self.shared.backend.capabilities
     }
 
-    /// Reaches the server, or says why not. Optional: the first acquire does it as well.
+    /// Connects to the server. Optional: the first acquire connects as well.
     ///
-    /// Until the server has been reached once, an acquire fails when it cannot be; from then on it outlasts outages
-    /// for as long as it may wait. A connection that was made and cut again counts.
+    /// As long as no connection was ever made, an acquire that cannot connect fails. After the first connection, acquires
+    /// wait through outages, up to their time limit.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`], [`ErrorKind::Denied`] or [`ErrorKind::Misconfigured`], with what to do.
+    /// [`ErrorKind::Unavailable`], [`ErrorKind::Denied`] or [`ErrorKind::Misconfigured`]. The message says what to do.
     ///
     /// # Cancel safety
     /// May be dropped at any point.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// locks.connect().await?; // at start-up, so that a wrong setting shows at once
+    /// # Ok(()) }
+    /// ```
     pub async fn connect(&self) -> Result<()> {
         self.shared.check_open()?;
         self.shared.keeper.check_process()?;
@@ -158,18 +230,37 @@ impl Locker {
         Ok(())
     }
 
-    /// A lock of this name, to be acquired as often as needed. Does no I/O; a bad name is told by the acquire.
+    /// The lock with this name, which may be acquired any number of times. Does no I/O; `acquire` reports an invalid name.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let guard = locks.lock("orders/42").acquire().await?;
+    /// guard.release().await?;
+    /// # Ok(()) }
+    /// ```
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
         Lock::new(self.clone(), LockName::new(name), self.ttl, self.label.clone())
     }
 
-    /// Who has this name, as the server sees it: for people, not for decisions.
+    /// Who holds this name, as the server sees it. For people and dashboards: it may have changed when it arrives.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidName`], or what the server says.
+    /// [`ErrorKind::InvalidName`], or the error of the server.
     ///
     /// # Cancel safety
     /// May be dropped at any point.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// assert!(!locks.status("orders/42").await?.is_held());
+    /// # Ok(()) }
+    /// ```
     pub async fn status(&self, name: impl AsRef<str>) -> Result<LockStatus> {
         let name = LockName::new(name)?;
         self.shared.keeper.check_process()?;
@@ -186,15 +277,28 @@ impl Locker {
         Ok(status)
     }
 
-    /// Refuses new acquires, ends those that wait, and waits until all that was left to the background is done:
-    /// releases of dropped guards and acquires to be undone. Guards that are still held go on being renewed.
+    /// Refuses new acquires, ends waiting ones, and waits until all background work is done: the releases of dropped
+    /// guards and the clean-up of cancelled acquires. Guards that are still held are renewed as before.
+    ///
+    /// Call it at the end of `main`: a runtime that ends stops the background work.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] when not all was done within 10 s: the rest goes on, and it may be called again.
-    /// [`ErrorKind::Misconfigured`] outside a tokio runtime.
+    /// [`ErrorKind::Unavailable`] if not all work was done within 10 s. The rest goes on, and you may call it again.
+    /// [`ErrorKind::Misconfigured`] outside a Tokio runtime.
     ///
     /// # Cancel safety
-    /// When it is dropped the locker stays shut down.
+    /// If it is dropped, the locker stays shut down and the work goes on.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{ErrorKind, Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// drop(locks.lock("a").acquire().await?); // released in the background
+    /// locks.shutdown().await?; // waits for that
+    /// assert_eq!(locks.lock("a").acquire().await.unwrap_err().kind(), ErrorKind::ShutDown);
+    /// # Ok(()) }
+    /// ```
     pub async fn shutdown(&self) -> Result<()> {
         self.shared.keeper.check_process()?;
         self.shared.close();

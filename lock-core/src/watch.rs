@@ -8,8 +8,9 @@ use crate::error::Lost;
 use crate::name::LockName;
 use crate::token::FencingToken;
 
-/// Tells other tasks how a hold fares, and keeps nothing alive: neither the hold nor its renewal.
+/// A view of a hold for other tasks. It keeps neither the hold nor its renewals alive.
 ///
+/// # Examples
 /// ```
 /// # use lock_core::{Ended, Locker, MemoryBackend};
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
@@ -33,25 +34,70 @@ impl Watch {
         Self { name, token, lease }
     }
 
-    /// What is locked.
+    /// The lock's name.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let guard = Locker::new(MemoryBackend::new()).lock("a").acquire().await?;
+    /// let watch = guard.watch();
+    /// assert_eq!(watch.name(), guard.name());
+    /// # Ok(()) }
+    /// ```
     pub fn name(&self) -> &LockName {
         &self.name
     }
 
     /// The hold's fencing token.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let guard = Locker::new(MemoryBackend::new()).lock("a").acquire().await?;
+    /// let watch = guard.watch();
+    /// assert_eq!(watch.token(), guard.token());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
     pub fn token(&self) -> FencingToken {
         self.token
     }
 
-    /// What is known of the hold now, by this process's clock and without any network.
+    /// The hold's state now, by this process's clock and without any network.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{HoldState, Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let guard = Locker::new(MemoryBackend::new()).lock("a").acquire().await?;
+    /// let watch = guard.watch();
+    /// guard.release().await?;
+    /// assert_eq!(watch.state(), HoldState::Released);
+    /// # Ok(()) }
+    /// ```
     pub fn state(&self) -> HoldState {
         self.lease.state()
     }
 
-    /// Whether the hold has not been lost.
+    /// Checks that the hold was not lost. A released hold was not lost.
     ///
     /// # Errors
-    /// [`Lost`], from the moment that it was.
+    /// [`Lost`], if it was. A lost hold stays lost.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let server = MemoryBackend::new();
+    /// # let guard = Locker::new(server.clone()).lock("a").acquire().await?;
+    /// let watch = guard.watch();
+    /// watch.check()?;
+    /// server.take_away("a")?;
+    /// assert!(watch.check().is_err());
+    /// # Ok(()) }
+    /// ```
     pub fn check(&self) -> Result<(), Lost> {
         match self.lease.state() {
             HoldState::Lost(lost) => Err(lost),
@@ -59,18 +105,43 @@ impl Watch {
         }
     }
 
-    /// How long the hold may still be believed in if nothing renews it; zero when it has ended.
+    /// How long the hold lasts if nothing renews it, by this process's clock. Zero if it has ended.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let guard = Locker::new(MemoryBackend::new()).lock("a").acquire().await?;
+    /// let watch = guard.watch();
+    /// assert!(watch.valid_for() > Duration::ZERO);
+    /// guard.release().await?;
+    /// assert_eq!(watch.valid_for(), Duration::ZERO);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
     pub fn valid_for(&self) -> Duration {
         self.lease.valid_for()
     }
 
-    /// Waits until the hold was released or lost.
+    /// Waits until the hold is released or lost.
     ///
     /// # Cancel safety
     /// Dropping it changes nothing.
     ///
     /// # Panics
-    /// Outside a tokio runtime, for want of a timer.
+    /// Panics outside a Tokio runtime.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Ended, Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let guard = Locker::new(MemoryBackend::new()).lock("a").acquire().await?;
+    /// let watch = guard.watch();
+    /// guard.release().await?;
+    /// assert_eq!(watch.ended().await, Ended::Released);
+    /// # Ok(()) }
+    /// ```
     pub async fn ended(&self) -> Ended {
         self.lease.ended().await
     }
