@@ -7,7 +7,7 @@ use std::time::Duration;
 use common::line::Line;
 use common::*;
 use lock_core::HoldState;
-use lock_core::backend::{Lease, ReleaseOptions, ReleaseOutcome};
+use lock_core::backend::{DistributedLock, Lease, ReleaseOptions, ReleaseOutcome, RequestOptions, Terms};
 use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
 use tokio::time::{Instant, sleep};
 
@@ -78,4 +78,44 @@ async fn a_slow_line_is_not_suspect() {
         }
     }
     assert!(held > SESSION, "held for {held:?} only");
+}
+
+/// The holder leaves after the waiter has listed the queue and before it has asked for the holder's label.
+#[tokio::test]
+async fn a_waiter_whose_holder_leaves_as_it_queues_learns_that_the_lock_is_taken() {
+    const ROUND_TRIP: Duration = Duration::from_secs(3);
+    let (server, root) = (shared_server().await, fresh_root());
+    let line = Line::to(server.address());
+    let (one, two, client) = (backend(server, &root), backend(server, &root), observer(server).await);
+    let far = ZooKeeperConfig::new([&line.address]).unwrap().with_root(&root).unwrap();
+    let far = ZooKeeperBackend::new(far.with_session_timeout(5 * SESSION).unwrap());
+    far.connect().await.unwrap();
+    let (first, ..) = hold(&one, "a").await;
+    let (second, _control) = waiting("a");
+    let queued = tokio::spawn({
+        let second = second.clone();
+        async move { granted(two.acquire(&second).await) }
+    });
+    let directory = format!("{root}/a");
+    children_until(&client, &directory, |children| children.len() == 2).await;
+    line.set_round_trip(ROUND_TRIP);
+    let options = RequestOptions::new(name("a"), Terms::new(10 * SESSION));
+    let (third, _control) = options.start();
+    let waiting = tokio::spawn({
+        let third = third.clone();
+        async move { granted(far.acquire(&third).await) }
+    });
+    children_until(&client, &directory, |children| children.len() == 3).await;
+    // Its list, which followed at once, is answered by now, and its next request still on its way.
+    sleep(ROUND_TRIP / 3).await;
+    first.release(ReleaseOptions::default()).await.unwrap();
+    let second = within(queued).await.unwrap();
+    within(async {
+        while third.last_busy().is_none() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    second.release(ReleaseOptions::default()).await.unwrap();
+    within(waiting).await.unwrap();
 }

@@ -267,19 +267,20 @@ impl Worker {
             let connection = self.session.connected().await?;
             let label = OptionFuture::from((holder != predecessor).then(|| connection.client.get_data(holder)));
             let watched = connection.client.get_and_watch_data(predecessor);
-            let (data, watch) = match tokio::join!(label, watched) {
-                (Some(Ok((data, _))), Ok((_, _, watch))) => (Some(data), watch),
-                (Some(Err(_)), Ok((_, _, watch))) => (None, watch),
-                (None, Ok((data, _, watch))) => (Some(data), watch),
+            let (holders_label, watch) = match tokio::join!(label, watched) {
+                (label, Ok((data, _, watch))) => match label {
+                    Some(label) => (label.ok().map(|(label, _)| label), watch),
+                    None => (Some(data), watch),
+                },
                 (_, Err(Driver::NoNode)) => return Ok(()),
                 (_, Err(error)) => {
                     self.bear(error).await?;
                     continue;
                 }
             };
-            if let Some(data) = data {
-                self.claim.request.note_busy(busy(&data));
-            }
+            // Taken also where that holder has left meanwhile: then by the predecessor, or by a node before it.
+            let busy = holders_label.map_or_else(Busy::new, |label| busy(&label));
+            self.claim.request.note_busy(busy);
             tokio::select! {
                 // A one-shot watch: a change of the data uses it up, and the connection's end ends it.
                 event = connection.watched(watch) => match event.map(|event| event.event_type) {
