@@ -1,142 +1,15 @@
-//! One connection to a server: a driver of its own, which ends with it.
-//!
-//! The driver would reconnect by itself, at ever longer intervals, and send what was asked for meanwhile. Neither is
-//! wanted: whoever waits is to be served soon after an outage, and a request whose caller has given up is not to take
-//! effect later. So a driver serves one connection only, and the session goes on with another one.
+//! The session, and what keeps it: a new connection when one has broken, and a new session when one has ended.
 
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+pub(crate) use driver::Connection;
+pub(crate) use establish::ensure_root;
+pub(crate) use session::{Delete, Over, Session};
+pub(crate) use supervisor::Supervisor;
 
-use asyncs::task::{Spawn, Task, enter};
-use tokio::sync::watch;
-use tokio::task::AbortHandle;
-use tokio::task::coop::unconstrained;
-use zookeeper_client::{Client, Connector, Error, OneshotWatcher, SessionInfo, SessionState, WatchedEvent};
-
-use crate::config::ZooKeeperConfig;
-use crate::heartbeat;
-use crate::panics;
-
-/// Once the last one that uses it has dropped it, the driver closes the session.
-pub(crate) struct Connection {
-    pub(crate) client: Client,
-    driver: Driver,
-}
-
-/// The task that serves a client.
-struct Driver {
-    task: AbortHandle,
-    over: Arc<watch::Sender<bool>>,
-}
-
-impl Connection {
-    /// Connects, trying each server once: for a new session, or to go on with an earlier one.
-    pub(crate) async fn dial(config: &ZooKeeperConfig, session: Option<&SessionInfo>) -> Result<Self, Error> {
-        let mut connector = connector(config);
-        if let Some(session) = session {
-            connector = connector.with_session(session.clone());
-        }
-        let servers = config.servers().join(",");
-        let spawner = Spawner::default();
-        let mut connecting = Box::pin(connector.connect(&servers));
-        let client = poll_fn(|context| {
-            let _scope = enter(&spawner);
-            connecting.as_mut().poll(context)
-        })
-        .await?;
-        let driver = spawner
-            .spawned()
-            .expect("a client is served by a task, spawned before it is there");
-        Ok(Self { client, driver })
-    }
-
-    /// Ends it, without closing the session. Whatever was not sent yet never will be.
-    pub(crate) fn cut(&self) {
-        self.driver.task.abort();
-    }
-
-    /// Waits until it has ended, and says what the driver knows of the session.
-    pub(crate) async fn ended(&self) -> SessionState {
-        let mut states = self.client.state_watcher();
-        match states.state() {
-            SessionState::SyncConnected => tokio::select! {
-                biased;
-                state = states.changed() => state,
-                () = self.over() => SessionState::Disconnected,
-            },
-            state => state,
-        }
-    }
-
-    /// Waits for the event of a watch that was set over this connection; `None` when the connection has ended before.
-    pub(crate) async fn watched(&self, watch: OneshotWatcher) -> Option<WatchedEvent> {
-        tokio::select! {
-            // First, and free of tokio's budget: a watch panics when its driver has gone. It may go in between.
-            biased;
-            () = unconstrained(self.over()) => None,
-            event = panics::caught(watch.changed()) => event.ok(),
-        }
-    }
-
-    async fn over(&self) {
-        let mut over = self.driver.over.subscribe();
-        // The sender lives as long as `self`.
-        let _ = over.wait_for(|over| *over).await;
-    }
-}
-
-fn connector(config: &ZooKeeperConfig) -> Connector {
-    let timeout = config.session_timeout();
-    let connector = Client::connector()
-        .with_session_timeout(timeout)
-        .with_connection_timeout(heartbeat::silence(timeout))
-        .with_fail_eagerly();
-    match config.credentials() {
-        Some(credentials) => connector.with_auth("digest", credentials.as_bytes()),
-        None => connector,
-    }
-}
-
-/// Runs the driver's task on tokio, where it can be ended.
-#[derive(Default)]
-struct Spawner(Mutex<Option<Driver>>);
-
-impl Spawner {
-    fn spawned(&self) -> Option<Driver> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
-impl Spawn for Spawner {
-    fn spawn(&self, task: Task) {
-        let over = Arc::new(watch::Sender::new(false));
-        let serving = Serving {
-            driver: Box::into_pin(task.future),
-            over: over.clone(),
-        };
-        let task = tokio::spawn(serving).abort_handle();
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Driver { task, over });
-    }
-}
-
-/// Says that it is over before the driver is dropped, for whatever reason.
-struct Serving {
-    driver: Pin<Box<dyn Future<Output = ()> + Send>>,
-    over: Arc<watch::Sender<bool>>,
-}
-
-impl Future for Serving {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        self.driver.as_mut().poll(context)
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        self.over.send_replace(true);
-    }
-}
+mod backoff;
+mod driver;
+mod establish;
+mod heartbeat;
+mod keep_alive;
+mod runtime_check;
+mod session;
+mod supervisor;

@@ -9,23 +9,25 @@ use lock_core::{Error, FencingToken, Result};
 use tokio::time::sleep;
 use zookeeper_client::Error as Driver;
 
-use crate::backend::Shared;
-use crate::claim::{Claim, Held, Outcome, Stage};
+use crate::claims::{Claim, Held, Outcome, Stage};
+use crate::client::Client;
 use crate::error::{self, Fate};
+
+pub(crate) mod end;
 
 /// One handle to a hold. Once the last one is dropped without a release, the lease is armed no more, and the node is
 /// deleted when it has ended.
 pub(crate) struct ZooKeeperHold {
     /// Keeps the session's supervisor.
-    shared: Arc<Shared>,
+    client: Arc<Client>,
     claim: Arc<Claim>,
     held: Arc<Held>,
 }
 
 impl ZooKeeperHold {
-    pub(crate) fn new(shared: Arc<Shared>, claim: Arc<Claim>, held: Arc<Held>) -> Self {
+    pub(crate) fn new(client: Arc<Client>, claim: Arc<Claim>, held: Arc<Held>) -> Self {
         claim.add_handle();
-        Self { shared, claim, held }
+        Self { client, claim, held }
     }
 
     /// Arms the lease by what the session's heartbeats have proven.
@@ -60,11 +62,11 @@ impl ZooKeeperHold {
                 Err(error) => Err(error::from_driver(error)),
             }
         };
-        let limit = self.shared.config.connect_timeout();
+        let limit = self.client.config.connect_timeout();
         tokio::select! {
             biased;
             answer = ask => answer,
-            () = self.shared.supervisor.forsaken(session) => Ok(None),
+            () = self.client.supervisor.forsaken(session) => Ok(None),
             () = sleep(limit) => Err(error::no_answer(limit, session.outage())),
         }
     }
@@ -91,7 +93,7 @@ impl Hold for ZooKeeperHold {
 
     async fn release(&self, _how: ReleaseOptions) -> Result<ReleaseOutcome> {
         self.held.begin_release();
-        match self.shared.outcome(&self.claim).await {
+        match self.client.outcome(&self.claim).await {
             Ok(Outcome::Released) if self.held.report_release() => Ok(ReleaseOutcome::Released),
             // One that was refused is still there.
             Ok(Outcome::Failed(error)) if self.held.report_release() || error.is_not_executed() => {
@@ -112,7 +114,7 @@ impl Drop for ZooKeeperHold {
                 self.held.session.forget(holder);
             }
             if matches!(self.claim.stage(), Stage::Over(_)) {
-                self.shared.claims.close(holder);
+                self.client.claims.close(holder);
             }
         }
     }

@@ -85,19 +85,14 @@
 pub use backend::ZooKeeperBackend;
 pub use config::ZooKeeperConfig;
 
+mod acquire;
 mod backend;
-mod claim;
+mod claims;
+mod client;
 mod config;
 mod connection;
 mod error;
-mod heartbeat;
 mod hold;
-mod name;
-mod panics;
+mod names;
 mod probe;
-mod pulse;
-mod queue;
-mod session;
-mod supervisor;
-mod wanted;
-mod worker;
+mod protocol;

@@ -11,13 +11,13 @@ use lock_core::{Error, ErrorKind};
 use tokio::time::{Instant, sleep, sleep_until};
 use zookeeper_client::{Error as Driver, SessionState};
 
-use super::Session;
+use super::backoff::{LONGEST, SHORTEST, Wanted, rests};
+use super::driver::Connection;
+use super::heartbeat::{self, Answerer, Beat};
+use super::session::Session;
 use crate::config::ZooKeeperConfig;
-use crate::connection::Connection;
 use crate::error;
-use crate::heartbeat::{self, Answerer, Beat};
 use crate::probe::{diagnose, is_standalone};
-use crate::wanted::{LONGEST, SHORTEST, Wanted, rests};
 
 /// How long there may be no connection before we look why.
 const PROBE_AFTER: Duration = Duration::from_millis(300);

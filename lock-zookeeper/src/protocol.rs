@@ -1,10 +1,13 @@
-//! Whose turn it is, decided from a directory's children alone. No I/O.
+//! A lock's queue in ZooKeeper: what its nodes are called and hold, and whose turn it is. No I/O.
 //!
 //! Nodes are named in Curator's protected format, `_c_<uuid>-lock-<sequence>`, so that both can read each other's.
 
 use std::cmp::Ordering;
 
-use lock_core::backend::HolderId;
+use lock_core::backend::{AcquireRequest, Busy, HolderId};
+use zookeeper_client::{Acls, CreateMode, CreateOptions};
+
+use crate::config::ZooKeeperConfig;
 
 const MARK: &str = "lock-";
 
@@ -86,6 +89,28 @@ fn order(a: i64, b: i64) -> Ordering {
 /// earlier grant took that write for its token.
 pub(crate) fn token(czxid: i64, directory_mzxid: i64, floor: i64) -> Option<i64> {
     (czxid > directory_mzxid.max(floor)).then_some(czxid)
+}
+
+/// The data of a request's node: its label.
+pub(crate) fn label(request: &AcquireRequest) -> Vec<u8> {
+    request.label().map_or_else(Vec::new, |label| label.as_bytes().to_vec())
+}
+
+/// Taken by the holder whose node has this data.
+pub(crate) fn busy(data: &[u8]) -> Busy {
+    match data {
+        [] => Busy::new(),
+        _ => Busy::new().with_holder(String::from_utf8_lossy(data)),
+    }
+}
+
+/// With the access that the configuration asks for.
+pub(crate) fn create_options(config: &ZooKeeperConfig, mode: CreateMode) -> CreateOptions<'static> {
+    let acls = match config.credentials() {
+        Some(_) => Acls::creator_all(),
+        None => Acls::anyone_all(),
+    };
+    mode.with_acls(acls)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -13,13 +14,13 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use zookeeper_client::{Error as Driver, SessionInfo, Stat};
 
-use crate::claim::Delete;
-use crate::connection::Connection;
+use super::driver::Connection;
+use super::heartbeat::{self, Answerer, Beat, Heartbeats};
+use super::runtime_check::Pulse;
 use crate::error;
-use crate::heartbeat::{self, Answerer, Beat, Heartbeats};
-use crate::pulse::Pulse;
 
-mod keep_alive;
+/// A delete that was sent already.
+pub(crate) type Delete = Pin<Box<dyn Future<Output = Result<(), Driver>> + Send>>;
 
 /// A session, shared by all that lives by it.
 pub(crate) struct Session {
@@ -30,14 +31,14 @@ pub(crate) struct Session {
     pub(crate) runtime: Handle,
     /// Asks whether that runtime is driven.
     pub(crate) pulse: Arc<Pulse>,
-    root: String,
+    pub(super) root: String,
     vital: Mutex<Vital>,
     /// `None` while there is none, and after the session's end.
-    connection: watch::Sender<Option<Arc<Connection>>>,
+    pub(super) connection: watch::Sender<Option<Arc<Connection>>>,
     over: watch::Sender<bool>,
     beats: watch::Sender<()>,
     /// Why the server cannot be asked at the moment, if so.
-    outage: watch::Sender<Option<Error>>,
+    pub(super) outage: watch::Sender<Option<Error>>,
 }
 
 struct Vital {
@@ -207,7 +208,7 @@ impl Session {
         }
     }
 
-    fn acknowledge(&self, beat: Beat, by: Answerer) {
+    pub(super) fn acknowledge(&self, beat: Beat, by: Answerer) {
         let mut vital = self.vital();
         if vital.over || !vital.heartbeats.acknowledge(beat, Instant::now(), by) {
             return;
@@ -222,7 +223,7 @@ impl Session {
         self.beats.send_replace(());
     }
 
-    fn suspect(&self) {
+    pub(super) fn suspect(&self) {
         for lease in self.vital().leases.values() {
             lease.suspect();
         }

@@ -10,15 +10,12 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 use zookeeper_client::SessionInfo;
 
-use self::connect::{close, connect};
+use super::backoff::{self, LONGEST, SHORTEST, Wanted};
+use super::establish::{close, connect};
+use super::runtime_check::Pulse;
+use super::session::Session;
 use crate::config::ZooKeeperConfig;
-use crate::error;
-use crate::panics;
-use crate::pulse::Pulse;
-use crate::session::Session;
-use crate::wanted::{self, LONGEST, SHORTEST, Wanted};
-
-pub(crate) mod connect;
+use crate::error::{self, caught};
 
 /// Gives out the session, and starts the task that keeps it: at first use, some time after it failed, and when its
 /// runtime has ended or nobody drives it.
@@ -263,7 +260,7 @@ async fn supervise(config: Arc<ZooKeeperConfig>, tenure: Tenure, left: Vec<Sessi
     tokio::select! {
         biased;
         () = task.stop.notified() => {}
-        error = panics::caught(keep_sessions(&config, task)) => {
+        error = caught(keep_sessions(&config, task)) => {
             let error = error.unwrap_or_else(|panic| panic);
             task.publish(News::Failed(error, Instant::now()));
         }
@@ -274,7 +271,7 @@ async fn supervise(config: Arc<ZooKeeperConfig>, tenure: Tenure, left: Vec<Sessi
 
 /// Keeps a session, one after the other, until an error that no trying mends.
 async fn keep_sessions(config: &ZooKeeperConfig, task: &Task) -> Error {
-    let mut rests = wanted::rests(LONGEST);
+    let mut rests = backoff::rests(LONGEST);
     loop {
         let began = Instant::now();
         let say_why = |why| task.publish(News::Connecting(Some(why)));
@@ -283,7 +280,7 @@ async fn keep_sessions(config: &ZooKeeperConfig, task: &Task) -> Error {
                 let keep = Keep(Arc::new(session));
                 task.had_session.store(true, Ordering::SeqCst);
                 task.publish(News::Up(keep.0.clone()));
-                rests = wanted::rests(LONGEST);
+                rests = backoff::rests(LONGEST);
                 error::from_driver(keep.0.keep_alive(config, &task.wanted).await)
             }
             Err(error) => error,

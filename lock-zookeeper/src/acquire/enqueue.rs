@@ -7,12 +7,11 @@ use lock_core::backend::{AcquireRequest, Busy, SentAt, Wait};
 use lock_core::{Error, ErrorKind, FencingToken};
 use zookeeper_client::{CreateMode, Error as Driver, EventType};
 
-use super::{Node, Step, Stop, Worker};
-use crate::claim::{Held, Stage};
-use crate::connection::Connection;
+use super::task::{Node, Step, Stop, Task};
+use crate::claims::{Held, Stage};
+use crate::connection::{Connection, ensure_root};
 use crate::error::{self, Fate};
-use crate::queue::{self, Turn};
-use crate::supervisor::connect::{create_options, ensure_root};
+use crate::protocol::{self, Turn, busy, create_options};
 
 /// How many writes may be spent to get past a token floor.
 const WRITES: i64 = 64;
@@ -25,7 +24,7 @@ struct View {
     mzxid: i64,
 }
 
-impl Worker {
+impl Task {
     /// Queues, and waits for its turn.
     pub(super) async fn enter(&mut self) -> Step<Arc<Held>> {
         self.check_ttl()?;
@@ -33,7 +32,7 @@ impl Worker {
             self.find().await?;
         }
         loop {
-            if *self.undo.borrow() {
+            if *self.orders.undo.borrow() {
                 return Err(Stop::Undo);
             }
             if self.claim.request.is_given_up() {
@@ -46,7 +45,7 @@ impl Worker {
             let (Some(view), Some(node)) = (view, &self.node) else {
                 continue;
             };
-            match queue::turn(&view.children, &node.name) {
+            match protocol::turn(&view.children, &node.name) {
                 // Somebody deleted it; or the server writes the sequence otherwise than the driver.
                 Turn::Missing => self.find().await?,
                 Turn::Mine => {
@@ -76,7 +75,7 @@ impl Worker {
         self.claim.request.note_connected();
         let client = &connection.client;
         let directory = &self.claim.directory;
-        let data = label(&self.claim.request);
+        let data = protocol::label(&self.claim.request);
         let path = format!("{directory}/{}", self.prefix);
         let options = create_options(&self.config, CreateMode::EphemeralSequential);
         let container = create_options(&self.config, CreateMode::Container);
@@ -176,7 +175,7 @@ impl Worker {
         let Some(token) = self.token(&request, view).await? else {
             return Ok(None);
         };
-        let data = label(&request);
+        let data = protocol::label(&request);
         let Some(node) = &mut self.node else {
             return Ok(None);
         };
@@ -210,7 +209,7 @@ impl Worker {
         };
         // Tokens fit 63 bits.
         let floor = request.token_floor().map_or(0, |floor| floor.as_u64().cast_signed());
-        let mut number = queue::token(node.czxid, view.mzxid, floor);
+        let mut number = protocol::token(node.czxid, view.mzxid, floor);
         while number.is_none() {
             let connection = self.session.connected().await?;
             match connection.client.set_data(&self.claim.directory, b"", None).await {
@@ -257,7 +256,7 @@ impl Worker {
             gone = self.gone(predecessor, holder) => gone,
             () = self.claim.request.given_up() => Err(self.given_up()),
             // The sender lives as long as the claim.
-            _ = async { self.undo.clone().wait_for(|undo| *undo).await.map(drop) } => Err(Stop::Undo),
+            _ = async { self.orders.undo.clone().wait_for(|undo| *undo).await.map(drop) } => Err(Stop::Undo),
             () = self.session.over() => Err(Stop::Over),
         }
     }
@@ -323,16 +322,5 @@ impl Worker {
             return Err(Stop::Failed(error::ttl_too_short(ttl, timeout)));
         }
         Ok(())
-    }
-}
-
-fn label(request: &AcquireRequest) -> Vec<u8> {
-    request.label().map_or_else(Vec::new, |label| label.as_bytes().to_vec())
-}
-
-fn busy(data: &[u8]) -> Busy {
-    match data {
-        [] => Busy::new(),
-        _ => Busy::new().with_holder(String::from_utf8_lossy(data)),
     }
 }

@@ -5,8 +5,6 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,15 +13,11 @@ use lock_core::backend::{AcquireRequest, Busy, HolderId};
 use lock_core::{Error, FencingToken};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
-use zookeeper_client::Error as Driver;
 
-use crate::session::Session;
+use crate::connection::{Delete, Session};
 
 /// How many ids of ended acquisitions are remembered, so that none of them begins again.
 const RETIRED: usize = 1024;
-
-/// A delete that was sent already.
-pub(crate) type Delete = Pin<Box<dyn Future<Output = Result<(), Driver>> + Send>>;
 
 /// Which of a claim's tasks, one after the other, works on it.
 pub(crate) type TaskNumber = u64;

@@ -4,66 +4,59 @@
 //! the driver would send it all the same.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use lock_core::Error;
 use lock_core::backend::{Busy, LostCause};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::time::sleep;
 use zookeeper_client::Error as Driver;
 
-use crate::claim::{Claim, Claims, Delete, Held, Outcome, Stage, TaskNumber};
+use crate::claims::{Claim, Claims, Held, Outcome, Stage, TaskNumber};
 use crate::config::ZooKeeperConfig;
-use crate::error::{self, Fate};
-use crate::panics;
-use crate::queue;
-use crate::session::{Over, Session};
+use crate::connection::{Delete, Over, Session};
+use crate::error::{self, Fate, PAUSE, caught};
+use crate::hold::end::{HoldEnd, Orders, end_of_hold, finish_release};
+use crate::protocol;
 
-mod enter;
-mod keep;
-
-/// Between two tries of a request whose connection broke, so that an odd answer cannot make a busy loop.
-const PAUSE: Duration = Duration::from_millis(50);
-
-pub(crate) struct Worker {
-    claim: Arc<Claim>,
-    number: TaskNumber,
-    session: Arc<Session>,
-    config: Arc<ZooKeeperConfig>,
+pub(super) struct Task {
+    pub(super) claim: Arc<Claim>,
+    pub(super) number: TaskNumber,
+    pub(super) session: Arc<Session>,
+    pub(super) config: Arc<ZooKeeperConfig>,
     /// What precedes the sequence in our node's name.
-    prefix: String,
-    node: Option<Node>,
-    directory_missing: bool,
-    undo: watch::Receiver<bool>,
-    release: mpsc::UnboundedSender<Delete>,
-    releases: mpsc::UnboundedReceiver<Delete>,
+    pub(super) prefix: String,
+    pub(super) node: Option<Node>,
+    pub(super) directory_missing: bool,
+    /// By which a hold sends us the delete that releases it.
+    pub(super) release: mpsc::UnboundedSender<Delete>,
+    pub(super) orders: Orders,
 }
 
 /// Our node.
-struct Node {
-    name: String,
-    path: String,
-    czxid: i64,
-    data: Vec<u8>,
+pub(super) struct Node {
+    pub(super) name: String,
+    pub(super) path: String,
+    pub(super) czxid: i64,
+    pub(super) data: Vec<u8>,
 }
 
 /// Why the work stops.
 #[derive(Debug)]
-enum Stop {
+pub(super) enum Stop {
     Undo,
     Busy(Busy),
     Failed(Error),
     Over,
 }
 
-type Step<T> = Result<T, Stop>;
+pub(super) type Step<T> = Result<T, Stop>;
 
 /// Starts the task, unless one works on this claim already.
-pub(crate) fn start(claims: &Arc<Claims>, claim: &Arc<Claim>, session: &Arc<Session>, config: &Arc<ZooKeeperConfig>) {
+pub(super) fn start(claims: &Arc<Claims>, claim: &Arc<Claim>, session: &Arc<Session>, config: &Arc<ZooKeeperConfig>) {
     let Some(number) = claim.begin(session) else {
         return;
     };
-    let worker = Worker::new(claim, number, session, config);
+    let task = Task::new(claim, number, session, config);
     let mut end = End {
         claims: claims.clone(),
         claim: claim.clone(),
@@ -74,7 +67,7 @@ pub(crate) fn start(claims: &Arc<Claims>, claim: &Arc<Claim>, session: &Arc<Sess
     };
     // Where the runtime refuses it, it is dropped at once.
     session.runtime.spawn(async move {
-        let outcome = match panics::caught(worker.run()).await {
+        let outcome = match caught(task.run()).await {
             Ok(outcome) => outcome,
             Err(panic) => end.clean_up(panic).await,
         };
@@ -101,9 +94,9 @@ impl End {
     async fn clean_up(&self, panic: Error) -> Outcome {
         self.session.forget(self.claim.holder());
         self.claim.request.lease().lose(LostCause::NotHeld);
-        let mut worker = Worker::new(&self.claim, self.number, &self.session, &self.config);
+        let mut task = Task::new(&self.claim, self.number, &self.session, &self.config);
         // Should that panic as well, the session's end does it.
-        let _ = panics::caught(worker.leave()).await;
+        let _ = caught(task.leave()).await;
         Outcome::Failed(panic)
     }
 }
@@ -127,7 +120,7 @@ impl Drop for End {
     }
 }
 
-impl Worker {
+impl Task {
     fn new(claim: &Arc<Claim>, number: TaskNumber, session: &Arc<Session>, config: &Arc<ZooKeeperConfig>) -> Self {
         let (release, releases) = mpsc::unbounded_channel();
         Self {
@@ -135,12 +128,14 @@ impl Worker {
             number,
             session: session.clone(),
             config: config.clone(),
-            prefix: queue::prefix(claim.holder()),
+            prefix: protocol::prefix(claim.holder()),
             node: None,
             directory_missing: false,
-            undo: claim.undo.subscribe(),
             release,
-            releases,
+            orders: Orders {
+                releases,
+                undo: claim.undo.subscribe(),
+            },
         }
     }
 
@@ -174,8 +169,32 @@ impl Worker {
         }
     }
 
+    /// Waits until the hold ends, and deletes its node.
+    async fn keep(mut self, held: Arc<Held>) -> Outcome {
+        let claim = self.claim.clone();
+        let end = end_of_hold(&claim, &held, &mut self.orders).await;
+        self.session.forget(claim.holder());
+        match end {
+            HoldEnd::Release(delete) => {
+                let outcome = finish_release(&self.session, &held.path, delete).await;
+                if !matches!(outcome, Outcome::Failed(_)) {
+                    self.forget_node();
+                }
+                outcome
+            }
+            HoldEnd::Undo => self.leave().await.map_or_else(Outcome::from, |()| Outcome::Undone),
+            HoldEnd::LeaseEnded => self.leave().await.map_or_else(Outcome::from, |()| Outcome::NotOurs),
+            HoldEnd::TakenAway => {
+                claim.request.lease().lose(LostCause::NotHeld);
+                self.forget_node();
+                Outcome::NotOurs
+            }
+            HoldEnd::SessionEnded => Outcome::SessionEnded,
+        }
+    }
+
     /// Deletes our node, until it is known to be gone.
-    async fn leave(&mut self) -> Step<()> {
+    pub(super) async fn leave(&mut self) -> Step<()> {
         if self.node.is_none() && self.claim.has_residue() {
             self.find().await?;
         }
@@ -195,7 +214,7 @@ impl Worker {
     /// What was sent on the broken connection cannot come later: a server closes a session's old connection before it
     /// lets it have a new one, the leader refuses what a session sent through another server, and the `sync` goes
     /// behind whatever the leader has accepted.
-    async fn find(&mut self) -> Step<()> {
+    pub(super) async fn find(&mut self) -> Step<()> {
         'again: loop {
             let connection = self.session.connected().await?;
             let client = &connection.client;
@@ -240,7 +259,7 @@ impl Worker {
     }
 
     /// After a request failed without a known outcome: waits before it is repeated.
-    async fn bear(&self, error: Driver) -> Step<()> {
+    pub(super) async fn bear(&self, error: Driver) -> Step<()> {
         match error::fate(&error) {
             Fate::Refused => Err(Stop::Failed(error::from_driver(error))),
             Fate::SessionEnded => Err(Stop::Over),
@@ -251,7 +270,7 @@ impl Worker {
         }
     }
 
-    fn set_residue(&self, residue: bool) {
+    pub(super) fn set_residue(&self, residue: bool) {
         self.claim.set_residue(self.number, residue);
     }
 

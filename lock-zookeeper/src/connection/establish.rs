@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, Result};
 use tokio::time::{sleep, timeout};
-use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error as Driver, SessionInfo};
+use zookeeper_client::{Client, CreateMode, Error as Driver, SessionInfo};
 
+use super::backoff;
+use super::driver::Connection;
+use super::heartbeat::Beat;
+use super::runtime_check::Pulse;
+use super::session::Session;
 use crate::config::ZooKeeperConfig;
-use crate::connection::Connection;
 use crate::error;
-use crate::heartbeat::Beat;
 use crate::probe::diagnose;
-use crate::pulse::Pulse;
-use crate::session::Session;
-use crate::wanted;
+use crate::protocol::create_options;
 
 /// How long the driver may take to connect before we look what answers.
 const PROBE_AFTER: Duration = Duration::from_millis(300);
@@ -54,7 +55,7 @@ pub(super) async fn connect(config: &ZooKeeperConfig, pulse: &Arc<Pulse>, say_wh
 
 /// Ends a session whose runtime has gone, so that its nodes go before it expires.
 pub(super) async fn close(config: &ZooKeeperConfig, session: SessionInfo) {
-    let mut rests = wanted::rests(wanted::LONGEST);
+    let mut rests = backoff::rests(backoff::LONGEST);
     loop {
         match Connection::dial(config, Some(&session)).await {
             Ok(connection) => {
@@ -69,7 +70,7 @@ pub(super) async fn close(config: &ZooKeeperConfig, session: SessionInfo) {
             Err(Driver::SessionExpired | Driver::AuthFailed) => return,
             Err(_) => {}
         }
-        sleep(rests.next().unwrap_or(wanted::LONGEST)).await;
+        sleep(rests.next().unwrap_or(backoff::LONGEST)).await;
     }
 }
 
@@ -88,13 +89,4 @@ pub(crate) async fn ensure_root(client: &Client, config: &ZooKeeperConfig) -> Re
             Err(error) => return Err(error::from_driver(error)),
         }
     }
-}
-
-/// With the access that the configuration asks for.
-pub(crate) fn create_options(config: &ZooKeeperConfig, mode: CreateMode) -> CreateOptions<'static> {
-    let acls = match config.credentials() {
-        Some(_) => Acls::creator_all(),
-        None => Acls::anyone_all(),
-    };
-    mode.with_acls(acls)
 }

@@ -1,0 +1,61 @@
+//! The state that a backend and all its holds share.
+
+use std::future::{Future, pending};
+use std::sync::Arc;
+
+use lock_core::Result;
+use tokio::time::timeout;
+
+use crate::claims::{Claim, Claims, Outcome};
+use crate::config::ZooKeeperConfig;
+use crate::connection::{Session, Supervisor};
+use crate::error;
+
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) config: Arc<ZooKeeperConfig>,
+    pub(crate) claims: Arc<Claims>,
+    pub(crate) supervisor: Supervisor,
+}
+
+impl Client {
+    pub(crate) fn new(config: ZooKeeperConfig) -> Self {
+        let config = Arc::new(config);
+        Self {
+            supervisor: Supervisor::new(config.clone()),
+            claims: Arc::default(),
+            config,
+        }
+    }
+
+    /// How the task that works on a claim ends.
+    pub(crate) async fn outcome(&self, claim: &Claim) -> Result<Outcome> {
+        let limit = self.config.connect_timeout();
+        let session = claim.session();
+        let forsaken = async {
+            match &session {
+                Some(session) => {
+                    self.supervisor.forsaken(session).await;
+                    claim.forsake(session);
+                }
+                // It has ended.
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            outcome = claim.outcome(limit) => outcome.ok_or_else(|| {
+                error::no_answer(limit, session.as_ref().and_then(|session| session.outage()))
+            }),
+            () = forsaken => Ok(Outcome::SessionEnded),
+        }
+    }
+
+    /// What `ask` brings over this session, within the connect timeout.
+    pub(crate) async fn within_limit<T>(&self, session: &Session, ask: impl Future<Output = Result<T>>) -> Result<T> {
+        let limit = self.config.connect_timeout();
+        timeout(limit, ask)
+            .await
+            .unwrap_or_else(|_| Err(error::no_answer(limit, session.outage())))
+    }
+}
