@@ -1,11 +1,11 @@
-//! The backend type.
+//! The backend type, and what it only reads.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, HolderStatus, LockStatus};
 use lock_core::{FencingToken, LockName, Result};
-use zookeeper_client::Error as Driver;
+use zookeeper_client::Error as DriverError;
 
 use crate::client::Client;
 use crate::config::ZooKeeperConfig;
@@ -55,7 +55,7 @@ impl DistributedLock for ZooKeeperBackend {
         self.client
             .within_limit(&session, async {
                 let connection = session.connected().await?;
-                session.sync(&connection).await.map_err(error::from_driver)
+                session.sync(&connection).await.map_err(error::lock_error)
             })
             .await
     }
@@ -88,22 +88,22 @@ async fn read_status(session: &Session, root: &str, name: &LockName) -> Result<L
         let list = connection.client.get_children(&directory);
         let (children, stat) = match tokio::join!(sync, list) {
             (Ok(()), Ok(listed)) => listed,
-            (Ok(()), Err(Driver::NoNode)) => return Ok(LockStatus::free()),
-            (Err(error), _) | (_, Err(error)) => return Err(error::from_driver(error)),
+            (Ok(()), Err(DriverError::NoNode)) => return Ok(LockStatus::free()),
+            (Err(error), _) | (_, Err(error)) => return Err(error::lock_error(error)),
         };
         let Some((first, waiting)) = protocol::holder(&children) else {
             return Ok(LockStatus::free());
         };
         let (data, node) = match connection.client.get_data(&format!("{directory}/{first}")).await {
             Ok(found) => found,
-            Err(Driver::NoNode) => continue,
-            Err(error) => return Err(error::from_driver(error)),
+            Err(DriverError::NoNode) => continue,
+            Err(error) => return Err(error::lock_error(error)),
         };
         let mut holder = HolderStatus::new();
         if !data.is_empty() {
             holder = holder.with_label(String::from_utf8_lossy(&data));
         }
-        // A directory that was written after the node was created gave the token.
+        // If the directory was written after the node was created, that write gave the token.
         if let Some(token) = FencingToken::new(node.czxid.max(stat.mzxid).cast_unsigned()) {
             holder = holder.with_token(token);
         }
@@ -120,7 +120,7 @@ mod tests {
 
     use super::*;
 
-    /// However long an outage is, and however many ask meanwhile.
+    /// However long an outage is, and however many requests it meets.
     #[tokio::test]
     async fn requests_that_never_had_a_session_leave_nothing_in_memory() {
         const TRIES: usize = 2000;

@@ -1,6 +1,7 @@
-//! What is known of one acquisition, shared by the calls that ask for it and the task that works on it.
+//! The claims of a backend: what each holder id may have left at the server.
 //!
-//! A caller may go at any moment; the task stays until nothing is left at the server that nobody answers for.
+//! The callers of an acquisition and its task share a claim. A caller may go at any moment; the task stays until the
+//! node is gone, or until a hold owns it.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -16,13 +17,13 @@ use tokio::time::{sleep, timeout};
 
 use crate::connection::{Delete, Session};
 
-/// How many ids of ended acquisitions are remembered, so that none of them begins again.
+/// How many ids of ended acquisitions are remembered, so that none begins again.
 const RETIRED: usize = 1024;
 
-/// Which of a claim's tasks, one after the other, works on it.
+/// Numbers the tasks that work on a claim, one after the other.
 pub(crate) type TaskNumber = u64;
 
-/// How far an acquisition is.
+/// The stage of an acquisition.
 #[derive(Clone, Debug)]
 pub(crate) enum Stage {
     /// No task works on it.
@@ -31,28 +32,28 @@ pub(crate) enum Stage {
     Asking,
     /// Its node queues behind another one.
     Queued,
-    Held(Arc<Held>),
+    Granted(Arc<Grant>),
     /// Its task has ended.
-    Over(Outcome),
+    Ended(Outcome),
 }
 
 /// How the task ended.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome {
-    /// Nothing is left.
+    /// Another holder has the lock, and nothing is left.
     Busy(Busy),
-    /// Nothing is left, as somebody asked for.
+    /// The caller abandoned it, and nothing is left.
     Undone,
     Failed(Error),
     SessionEnded,
-    /// There was a hold, and it was released.
+    /// The hold was released.
     Released,
-    /// There was a hold, and it ended otherwise.
+    /// The hold ended otherwise.
     NotOurs,
 }
 
-/// A granted node.
-pub(crate) struct Held {
+/// A node that is the first in its directory, and its token.
+pub(crate) struct Grant {
     pub(crate) session: Arc<Session>,
     pub(crate) path: String,
     pub(crate) token: FencingToken,
@@ -61,7 +62,7 @@ pub(crate) struct Held {
     reported: AtomicBool,
 }
 
-impl Held {
+impl Grant {
     pub(crate) fn new(
         session: Arc<Session>,
         path: String,
@@ -78,7 +79,7 @@ impl Held {
         }
     }
 
-    /// Whether the caller is the first one to be told how the release ended.
+    /// True for the first caller that learns how the release ended.
     pub(crate) fn report_release(&self) -> bool {
         !self.reported.swap(true, Ordering::SeqCst)
     }
@@ -88,11 +89,11 @@ impl Held {
         self.releasing.load(Ordering::SeqCst)
     }
 
-    /// Sends the delete, at once, so that whatever this process sends afterwards comes after it.
+    /// Sends the delete at once, so that it precedes whatever this process sends afterwards.
     pub(crate) fn begin_release(&self) {
         if !self.releasing.swap(true, Ordering::SeqCst) {
             let delete = self.session.delete(&self.path);
-            // Where nobody receives it, the hold has ended already.
+            // If nobody receives it, the hold has ended already.
             let _ = self.releases.send(delete);
         }
     }
@@ -104,26 +105,26 @@ pub(crate) struct Claim {
     pub(crate) request: AcquireRequest,
     pub(crate) directory: String,
     progress: watch::Sender<Progress>,
-    /// Set once nothing of it may stay.
+    /// Set when the caller abandons the acquisition.
     pub(crate) undo: watch::Sender<bool>,
-    /// How many of its holds are in somebody's hands.
+    /// How many handles to its hold are alive.
     handles: AtomicUsize,
 }
 
-/// Changed by its last task alone: an earlier one may wake up on a runtime that stood still.
+/// Only the last task changes it: an earlier one may wake up on a runtime that nobody drove for a while.
 #[derive(Debug)]
 struct Progress {
     task: TaskNumber,
-    /// What that task works for.
+    /// The session of that task.
     session: Option<Arc<Session>>,
     stage: Stage,
     /// Whether a node of it may be at the server.
-    residue: bool,
+    leftover: bool,
 }
 
 impl Progress {
-    fn rests(&self) -> bool {
-        matches!(self.stage, Stage::Idle | Stage::Over(_))
+    fn has_no_task(&self) -> bool {
+        matches!(self.stage, Stage::Idle | Stage::Ended(_))
     }
 }
 
@@ -136,7 +137,7 @@ impl Claim {
                 task: 0,
                 session: None,
                 stage: Stage::Idle,
-                residue: false,
+                leftover: false,
             }),
             undo: watch::Sender::new(false),
             handles: AtomicUsize::new(0),
@@ -152,8 +153,8 @@ impl Claim {
     }
 
     /// Whether a node of it may be at the server.
-    pub(crate) fn has_residue(&self) -> bool {
-        self.progress.borrow().residue
+    pub(crate) fn has_leftover(&self) -> bool {
+        self.progress.borrow().leftover
     }
 
     /// The session of the task that works on it, if one does.
@@ -169,19 +170,19 @@ impl Claim {
         self.handles.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Whether it was the last one.
+    /// True for the last one.
     pub(crate) fn drop_handle(&self) -> bool {
         self.handles.fetch_sub(1, Ordering::SeqCst) == 1
     }
 
-    /// The first stage that answers, or `None` when none does: `limit` after the task began to ask, or after the
-    /// request was given up, for a node in the queue may take any time.
+    /// The first stage that answers the caller, or `None` after `limit`. The limit counts from the last request to the
+    /// server; for a node in the queue, which may wait for any time, from when the request was given up.
     pub(crate) async fn answer(&self, limit: Duration) -> Option<Stage> {
         let mut progress = self.progress.subscribe();
         loop {
             let stage = progress.borrow_and_update().stage.clone();
             let queued = match stage {
-                Stage::Held(_) | Stage::Over(_) => return Some(stage),
+                Stage::Granted(_) | Stage::Ended(_) => return Some(stage),
                 Stage::Queued => true,
                 Stage::Idle | Stage::Asking => false,
             };
@@ -199,23 +200,23 @@ impl Claim {
         }
     }
 
-    /// How the task ended, or `None` when it has not within `limit`.
+    /// How the task ended, or `None` if it has not ended within `limit`.
     pub(crate) async fn outcome(&self, limit: Duration) -> Option<Outcome> {
         let mut progress = self.progress.subscribe();
-        match timeout(limit, progress.wait_for(Progress::rests)).await {
+        match timeout(limit, progress.wait_for(Progress::has_no_task)).await {
             Ok(Ok(progress)) => match &progress.stage {
-                Stage::Over(outcome) => Some(outcome.clone()),
+                Stage::Ended(outcome) => Some(outcome.clone()),
                 _ => Some(Outcome::Undone),
             },
             _ => None,
         }
     }
 
-    /// The number of the task that the caller is to start on this session, unless one works already.
+    /// The number of the task that the caller must start on this session; `None` if a task works already.
     pub(crate) fn begin(&self, session: &Arc<Session>) -> Option<TaskNumber> {
         let mut number = None;
         self.progress.send_if_modified(|progress| {
-            if progress.rests() {
+            if progress.has_no_task() {
                 progress.task += 1;
                 progress.session = Some(session.clone());
                 progress.stage = Stage::Asking;
@@ -226,13 +227,13 @@ impl Claim {
         number
     }
 
-    /// Tells how far a task is. False where another one works now.
+    /// Publishes a task's stage. False if the task was detached.
     pub(crate) fn advance(&self, task: TaskNumber, stage: Stage) -> bool {
         self.progress.send_if_modified(|progress| {
             let is_last = progress.task == task;
             if is_last {
                 progress.stage = stage;
-                if progress.rests() {
+                if progress.has_no_task() {
                     progress.session = None;
                 }
             }
@@ -240,24 +241,24 @@ impl Claim {
         })
     }
 
-    pub(crate) fn set_residue(&self, task: TaskNumber, residue: bool) {
+    pub(crate) fn set_leftover(&self, task: TaskNumber, leftover: bool) {
         self.progress.send_if_modified(|progress| {
             if progress.task == task {
-                progress.residue = residue;
+                progress.leftover = leftover;
             }
             // Nobody waits for it.
             false
         });
     }
 
-    /// The task on this session is not heard of again, or too late.
-    pub(crate) fn forsake(&self, session: &Arc<Session>) {
+    /// Detaches the task on this session: whatever it publishes later is ignored.
+    pub(crate) fn detach_task(&self, session: &Arc<Session>) {
         self.progress.send_if_modified(|progress| {
             let is_of_it = progress.session.as_ref().is_some_and(|own| Arc::ptr_eq(own, session));
             if is_of_it {
                 progress.task += 1;
                 progress.session = None;
-                progress.stage = Stage::Over(Outcome::SessionEnded);
+                progress.stage = Stage::Ended(Outcome::SessionEnded);
             }
             is_of_it
         });
@@ -266,68 +267,68 @@ impl Claim {
 
 /// The acquisitions of a backend that may have something at the server.
 #[derive(Debug, Default)]
-pub(crate) struct Claims(Mutex<Book>);
+pub(crate) struct Claims(Mutex<Registry>);
 
 #[derive(Debug, Default)]
-struct Book {
+struct Registry {
     open: HashMap<HolderId, Arc<Claim>>,
     retired: VecDeque<HolderId>,
 }
 
 impl Claims {
-    /// Whether nothing may begin under this id any more.
+    /// Whether the id was released or abandoned.
     pub(crate) fn is_retired(&self, holder: HolderId) -> bool {
-        self.book().retired.contains(&holder)
+        self.registry().retired.contains(&holder)
     }
 
-    /// The claim of this request, a new one if need be; `None` when its id is retired.
+    /// The claim of this request, a new one if there is none; `None` if its id is retired.
     pub(crate) fn open(&self, request: &AcquireRequest, directory: impl FnOnce() -> String) -> Option<Arc<Claim>> {
-        let mut book = self.book();
-        if book.retired.contains(&request.holder()) {
+        let mut registry = self.registry();
+        if registry.retired.contains(&request.holder()) {
             return None;
         }
-        Some(match book.open.entry(request.holder()) {
+        Some(match registry.open.entry(request.holder()) {
             Entry::Occupied(entry) => entry.get().clone(),
             Entry::Vacant(entry) => entry.insert(Arc::new(Claim::new(request.clone(), directory()))).clone(),
         })
     }
 
     pub(crate) fn get(&self, holder: HolderId) -> Option<Arc<Claim>> {
-        self.book().open.get(&holder).cloned()
+        self.registry().open.get(&holder).cloned()
     }
 
-    /// Forgets a claim of which nothing is left.
+    /// Forgets a claim that left nothing.
     pub(crate) fn close(&self, holder: HolderId) {
-        self.book().open.remove(&holder);
+        self.registry().open.remove(&holder);
     }
 
-    /// Forgets a claim of which nothing is left, and lets none begin under its id again.
+    /// Forgets a claim that left nothing, and its id never begins again.
     pub(crate) fn retire(&self, holder: HolderId) {
-        let mut book = self.book();
-        book.open.remove(&holder);
-        if !book.retired.contains(&holder) {
-            if book.retired.len() == RETIRED {
-                book.retired.pop_front();
+        let mut registry = self.registry();
+        registry.open.remove(&holder);
+        if !registry.retired.contains(&holder) {
+            if registry.retired.len() == RETIRED {
+                registry.retired.pop_front();
             }
-            book.retired.push_back(holder);
+            registry.retired.push_back(holder);
         }
     }
 
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
-        let book = self.book();
-        book.open.is_empty() && book.retired.is_empty()
+        let registry = self.registry();
+        registry.open.is_empty() && registry.retired.is_empty()
     }
 
     /// Every critical section leaves its data whole.
-    fn book(&self) -> MutexGuard<'_, Book> {
+    fn registry(&self) -> MutexGuard<'_, Registry> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl fmt::Debug for Held {
+impl fmt::Debug for Grant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Held")
+        f.debug_struct("Grant")
             .field("token", &self.token)
             .finish_non_exhaustive()
     }

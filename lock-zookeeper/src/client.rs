@@ -28,15 +28,15 @@ impl Client {
         }
     }
 
-    /// How the task that works on a claim ends.
+    /// Waits until the task of a claim ends, or nobody runs it any more.
     pub(crate) async fn outcome(&self, claim: &Claim) -> Result<Outcome> {
         let limit = self.config.connect_timeout();
         let session = claim.session();
-        let forsaken = async {
+        let unserved = async {
             match &session {
                 Some(session) => {
-                    self.supervisor.forsaken(session).await;
-                    claim.forsake(session);
+                    self.supervisor.unserved(session).await;
+                    claim.detach_task(session);
                 }
                 // It has ended.
                 None => pending().await,
@@ -47,11 +47,11 @@ impl Client {
             outcome = claim.outcome(limit) => outcome.ok_or_else(|| {
                 error::no_answer(limit, session.as_ref().and_then(|session| session.outage()))
             }),
-            () = forsaken => Ok(Outcome::SessionEnded),
+            () = unserved => Ok(Outcome::SessionEnded),
         }
     }
 
-    /// What `ask` brings over this session, within the connect timeout.
+    /// Runs requests over this session, for at most the connect timeout.
     pub(crate) async fn within_limit<T>(&self, session: &Session, ask: impl Future<Output = Result<T>>) -> Result<T> {
         let limit = self.config.connect_timeout();
         timeout(limit, ask)

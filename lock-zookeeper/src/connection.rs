@@ -2,7 +2,7 @@
 
 pub(crate) use driver::Connection;
 pub(crate) use establish::ensure_root;
-pub(crate) use session::{Delete, Over, Session};
+pub(crate) use session::{Delete, Session, SessionEnded};
 pub(crate) use supervisor::Supervisor;
 
 mod backoff;

@@ -6,87 +6,87 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use lock_core::{Error, ErrorKind};
-use zookeeper_client::Error as Driver;
+use zookeeper_client::Error as DriverError;
 
-/// Between two tries of a request whose connection broke, so that an odd answer cannot make a busy loop.
-pub(crate) const PAUSE: Duration = Duration::from_millis(50);
+/// The pause before a request is repeated, so that an odd answer cannot make a busy loop.
+pub(crate) const RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// What an error says of the request that it answers.
+/// What a driver's error says about the request that failed.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
-    /// The server refused it: it has not taken effect and will not.
-    Refused,
+pub(crate) enum Failure {
+    /// The server rejected it: it has not taken effect and will not.
+    Rejected,
     /// It may have taken effect.
-    Unknown,
+    Ambiguous,
     /// It may have taken effect, and the session that sent it has ended.
     SessionEnded,
 }
 
-pub(crate) fn fate(error: &Driver) -> Fate {
+pub(crate) fn classify(error: &DriverError) -> Failure {
     match error {
-        Driver::NoNode
-        | Driver::NoAuth
-        | Driver::BadVersion
-        | Driver::NoChildrenForEphemerals
-        | Driver::NodeExists
-        | Driver::NotEmpty
-        | Driver::InvalidAcl
-        | Driver::NotReadOnly
-        | Driver::QuotaExceeded
-        | Driver::MarshallingError
-        | Driver::Unimplemented
-        | Driver::BadArguments(_)
-        | Driver::UnexpectedErrorCode(_) => Fate::Refused,
-        Driver::SessionExpired | Driver::AuthFailed | Driver::ClientClosed => Fate::SessionEnded,
+        DriverError::NoNode
+        | DriverError::NoAuth
+        | DriverError::BadVersion
+        | DriverError::NoChildrenForEphemerals
+        | DriverError::NodeExists
+        | DriverError::NotEmpty
+        | DriverError::InvalidAcl
+        | DriverError::NotReadOnly
+        | DriverError::QuotaExceeded
+        | DriverError::MarshallingError
+        | DriverError::Unimplemented
+        | DriverError::BadArguments(_)
+        | DriverError::UnexpectedErrorCode(_) => Failure::Rejected,
+        DriverError::SessionExpired | DriverError::AuthFailed | DriverError::ClientClosed => Failure::SessionEnded,
         // A throttled request can be sent again like a lost one. And the driver reports a connection's end in many ways,
         // io errors and its own timeouts among them.
-        _ => Fate::Unknown,
+        _ => Failure::Ambiguous,
     }
 }
 
-/// A request's error for the caller.
-pub(crate) fn from_driver(error: Driver) -> Error {
+/// The error for the caller of a request.
+pub(crate) fn lock_error(error: DriverError) -> Error {
     let (kind, message) = match error {
-        Driver::NoAuth => (
+        DriverError::NoAuth => (
             ErrorKind::Denied,
             "ZooKeeper refuses access: check user and password, and that they have all permissions on the root path",
         ),
-        Driver::AuthFailed => (
+        DriverError::AuthFailed => (
             ErrorKind::Denied,
             "ZooKeeper refuses the credentials: check user, password and the server's authentication providers",
         ),
-        Driver::QuotaExceeded => (
+        DriverError::QuotaExceeded => (
             ErrorKind::Misconfigured,
             "the quota on the root path is used up: raise it",
         ),
-        Driver::NoChildrenForEphemerals => (
+        DriverError::NoChildrenForEphemerals => (
             ErrorKind::Misconfigured,
             "an ephemeral node is in the root path: remove it, or use another root path",
         ),
-        Driver::InvalidAcl => (
+        DriverError::InvalidAcl => (
             ErrorKind::Misconfigured,
             "ZooKeeper does not know the scheme digest: enable its digest authentication provider",
         ),
-        Driver::Unimplemented => (
+        DriverError::Unimplemented => (
             ErrorKind::Misconfigured,
             "the server is older than ZooKeeper 3.5.3: container nodes are missing",
         ),
-        Driver::Throttled => (ErrorKind::Unavailable, "ZooKeeper is overloaded and throttles requests"),
-        ref other => match fate(other) {
-            Fate::Refused => (
+        DriverError::Throttled => (ErrorKind::Unavailable, "ZooKeeper is overloaded and throttles requests"),
+        ref other => match classify(other) {
+            Failure::Rejected => (
                 ErrorKind::Unexpected,
                 "ZooKeeper refused a request in an unexpected way",
             ),
-            Fate::Unknown => (ErrorKind::Unavailable, "the connection to ZooKeeper broke"),
-            Fate::SessionEnded => (ErrorKind::Unavailable, "the ZooKeeper session ended"),
+            Failure::Ambiguous => (ErrorKind::Unavailable, "the connection to ZooKeeper broke"),
+            Failure::SessionEnded => (ErrorKind::Unavailable, "the ZooKeeper session ended"),
         },
     };
     Error::new(kind, message).with_source(error)
 }
 
-/// An error for the caller of a request that `error` certainly kept from being executed.
-pub(crate) fn refused(error: Driver) -> Error {
-    from_driver(error).not_executed()
+/// The error for the caller of a request that was certainly not executed.
+pub(crate) fn rejected(error: DriverError) -> Error {
+    lock_error(error).not_executed()
 }
 
 pub(crate) fn session_ended(why: Option<Error>) -> Error {
@@ -99,7 +99,7 @@ pub(crate) fn no_answer(after: Duration, why: Option<Error>) -> Error {
     caused(Error::new(ErrorKind::Unavailable, message), why)
 }
 
-/// The time of a request was up before anything was known.
+/// The request was given up before the server answered.
 pub(crate) fn given_up(why: Option<Error>) -> Error {
     let error = Error::new(ErrorKind::Unavailable, "given up before ZooKeeper answered");
     caused(error, why)
@@ -136,7 +136,7 @@ pub(crate) fn ttl_too_short(ttl: Duration, timeout: Duration) -> Error {
 /// Runs `work`. If it panics, the panic's text is the error's source.
 ///
 /// What `work` shares with others must be whole after a panic.
-pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, Error> {
+pub(crate) async fn catch_panic<T>(work: impl Future<Output = T>) -> Result<T, Error> {
     let caught = AssertUnwindSafe(work).catch_unwind().await;
     caught.map_err(|panic| {
         let message = "a background task of the ZooKeeper backend panicked: please report it";
@@ -157,30 +157,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_servers_refusal_is_a_known_outcome() {
-        assert_eq!(fate(&Driver::NoNode), Fate::Refused);
-        assert_eq!(fate(&Driver::ConnectionLoss), Fate::Unknown);
-        assert_eq!(fate(&Driver::SessionMoved), Fate::Unknown);
-        assert_eq!(fate(&Driver::Throttled), Fate::Unknown);
-        assert_eq!(fate(&Driver::UnexpectedError("BUG".to_owned())), Fate::Unknown);
-        assert_eq!(fate(&Driver::SessionExpired), Fate::SessionEnded);
+    fn only_a_servers_rejection_is_a_known_outcome() {
+        assert_eq!(classify(&DriverError::NoNode), Failure::Rejected);
+        assert_eq!(classify(&DriverError::ConnectionLoss), Failure::Ambiguous);
+        assert_eq!(classify(&DriverError::SessionMoved), Failure::Ambiguous);
+        assert_eq!(classify(&DriverError::Throttled), Failure::Ambiguous);
+        assert_eq!(
+            classify(&DriverError::UnexpectedError("BUG".to_owned())),
+            Failure::Ambiguous
+        );
+        assert_eq!(classify(&DriverError::SessionExpired), Failure::SessionEnded);
     }
 
     #[test]
     fn kinds_and_sources() {
-        let error = from_driver(Driver::NoAuth);
+        let error = lock_error(DriverError::NoAuth);
         assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Denied, false));
-        let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<Driver>());
-        assert_eq!(source, Some(&Driver::NoAuth));
-        assert!(from_driver(Driver::ConnectionLoss).is_retryable());
-        assert!(from_driver(Driver::SessionExpired).is_retryable());
-        assert!(from_driver(Driver::Throttled).is_retryable());
-        assert!(!from_driver(Driver::MarshallingError).is_retryable());
+        let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<DriverError>());
+        assert_eq!(source, Some(&DriverError::NoAuth));
+        assert!(lock_error(DriverError::ConnectionLoss).is_retryable());
+        assert!(lock_error(DriverError::SessionExpired).is_retryable());
+        assert!(lock_error(DriverError::Throttled).is_retryable());
+        assert!(!lock_error(DriverError::MarshallingError).is_retryable());
     }
 
     #[tokio::test]
     async fn a_panic_is_an_error_with_its_text_as_source() {
-        assert_eq!(caught(async { 1 }).await.unwrap(), 1);
+        assert_eq!(catch_panic(async { 1 }).await.unwrap(), 1);
         let plain: fn() = || panic!("plain");
         let formatted: fn() = || panic!("number {}", 7);
         let other: fn() = || std::panic::panic_any(7);
@@ -189,7 +192,7 @@ mod tests {
             (formatted, "number 7"),
             (other, "a panic without a text"),
         ] {
-            let error = caught(async { panic() }).await.unwrap_err();
+            let error = catch_panic(async { panic() }).await.unwrap_err();
             assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Unexpected, false));
             assert_eq!(error.source().unwrap().to_string(), text);
         }

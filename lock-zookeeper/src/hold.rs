@@ -7,66 +7,66 @@ use async_trait::async_trait;
 use lock_core::backend::{Armed, Hold, LostCause, ReleaseOptions, ReleaseOutcome, Renewal};
 use lock_core::{Error, FencingToken, Result};
 use tokio::time::sleep;
-use zookeeper_client::Error as Driver;
+use zookeeper_client::Error as DriverError;
 
-use crate::claims::{Claim, Held, Outcome, Stage};
+use crate::claims::{Claim, Grant, Outcome, Stage};
 use crate::client::Client;
-use crate::error::{self, Fate};
+use crate::error::{self, Failure};
 
 pub(crate) mod end;
 
-/// One handle to a hold. Once the last one is dropped without a release, the lease is armed no more, and the node is
-/// deleted when it has ended.
+/// One handle to a hold. When the last one is dropped without a release, the session stops renewing the lease. The node
+/// is deleted when the lease ends.
 pub(crate) struct ZooKeeperHold {
-    /// Keeps the session's supervisor.
+    /// Keeps the session's supervisor alive.
     client: Arc<Client>,
     claim: Arc<Claim>,
-    held: Arc<Held>,
+    grant: Arc<Grant>,
 }
 
 impl ZooKeeperHold {
-    pub(crate) fn new(client: Arc<Client>, claim: Arc<Claim>, held: Arc<Held>) -> Self {
+    pub(crate) fn new(client: Arc<Client>, claim: Arc<Claim>, grant: Arc<Grant>) -> Self {
         claim.add_handle();
-        Self { client, claim, held }
+        Self { client, claim, grant }
     }
 
     /// Arms the lease by what the session's heartbeats have proven.
     pub(crate) fn arm(&self) -> Result<Armed> {
         let request = &self.claim.request;
-        self.held.session.admit(request.holder(), request.lease(), None)
+        self.grant.session.bind_lease(request.holder(), request.lease(), None)
     }
 
-    /// Asks whether the hold is still ours, and arms the lease by a heartbeat from now on. `None` when it is not.
+    /// Asks the server whether the hold is still ours, and arms the lease by a later heartbeat. `None` if it is not.
     pub(crate) async fn confirm(&self) -> Result<Option<Armed>> {
-        let session = &self.held.session;
+        let session = &self.grant.session;
         let ask = async {
             let Ok(connection) = session.connected().await else {
                 return Ok(None);
             };
             let sync = session.sync(&connection);
-            let node = connection.client.get_data(&self.held.path);
+            let node = connection.client.get_data(&self.grant.path);
             let found = match tokio::join!(sync, node) {
                 (Ok(()), found) => found,
                 (Err(error), _) => Err(error),
             };
             match found {
                 Ok((_, stat)) if session.owns(&stat) => {
-                    session.next_beat().await?;
+                    session.next_heartbeat().await?;
                     self.arm().map(Some)
                 }
-                Ok(_) | Err(Driver::NoNode) => {
+                Ok(_) | Err(DriverError::NoNode) => {
                     self.claim.request.lease().lose(LostCause::NotHeld);
                     Ok(None)
                 }
-                Err(error) if error::fate(&error) == Fate::SessionEnded => Ok(None),
-                Err(error) => Err(error::from_driver(error)),
+                Err(error) if error::classify(&error) == Failure::SessionEnded => Ok(None),
+                Err(error) => Err(error::lock_error(error)),
             }
         };
         let limit = self.client.config.connect_timeout();
         tokio::select! {
             biased;
             answer = ask => answer,
-            () = self.client.supervisor.forsaken(session) => Ok(None),
+            () = self.client.supervisor.unserved(session) => Ok(None),
             () = sleep(limit) => Err(error::no_answer(limit, session.outage())),
         }
     }
@@ -79,10 +79,10 @@ impl ZooKeeperHold {
 #[async_trait]
 impl Hold for ZooKeeperHold {
     fn token(&self) -> FencingToken {
-        self.held.token
+        self.grant.token
     }
 
-    /// The session renews: this asks whether the hold is still ours. A ttl beyond the session timeout has no effect.
+    /// Asks the server whether the hold is still ours. The session renews it; a ttl beyond its timeout has no effect.
     async fn renew(&self, _ttl: std::time::Duration) -> Result<Renewal> {
         match self.confirm().await {
             Ok(Some(armed)) => Ok(Renewal::Renewed(armed)),
@@ -92,11 +92,11 @@ impl Hold for ZooKeeperHold {
     }
 
     async fn release(&self, _how: ReleaseOptions) -> Result<ReleaseOutcome> {
-        self.held.begin_release();
+        self.grant.begin_release();
         match self.client.outcome(&self.claim).await {
-            Ok(Outcome::Released) if self.held.report_release() => Ok(ReleaseOutcome::Released),
-            // One that was refused is still there.
-            Ok(Outcome::Failed(error)) if self.held.report_release() || error.is_not_executed() => {
+            Ok(Outcome::Released) if self.grant.report_release() => Ok(ReleaseOutcome::Released),
+            // A node whose delete was rejected is still there.
+            Ok(Outcome::Failed(error)) if self.grant.report_release() || error.is_not_executed() => {
                 Err(self.named(error))
             }
             Ok(_) => Ok(ReleaseOutcome::AlreadyLost),
@@ -109,11 +109,11 @@ impl Drop for ZooKeeperHold {
     fn drop(&mut self) {
         if self.claim.drop_handle() {
             let holder = self.claim.holder();
-            // A fixed one ends by itself, but may be lost before.
+            // The session must still end a fixed lease.
             if !self.claim.request.is_fixed() {
-                self.held.session.forget(holder);
+                self.grant.session.unbind_lease(holder);
             }
-            if matches!(self.claim.stage(), Stage::Over(_)) {
+            if matches!(self.claim.stage(), Stage::Ended(_)) {
                 self.client.claims.close(holder);
             }
         }
@@ -124,7 +124,7 @@ impl fmt::Debug for ZooKeeperHold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ZooKeeperHold")
             .field("name", self.claim.request.name())
-            .field("token", &self.held.token)
+            .field("token", &self.grant.token)
             .finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! What answers at a server's address. The driver only times out on something that is no ZooKeeper.
+//! Probes what answers at a server's address. On something that is no ZooKeeper, the driver only times out.
 
 use std::io;
 use std::time::Duration;
@@ -10,17 +10,26 @@ use tokio::time::timeout;
 
 /// A command that ZooKeeper answers even when it may not execute it; most others take it for rubbish.
 const COMMAND: &[u8] = b"srvr";
-/// How the answer begins, and its end, at the latest.
+/// How the answer begins, and the most of it that is read.
 const VERSION: &[u8] = b"Zookeeper version";
 const LONGEST_ANSWER: usize = 2048;
-/// For those who read lines.
+/// Ends the command for servers that read lines.
 const END_OF_LINE: &[u8] = b"\r\n\r\n";
-/// For the connection, and for the answer to either text, where nothing is known of the line.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// The limit for the connection, and for the answer to either text.
+const ANSWER_LIMIT: Duration = Duration::from_millis(500);
 
-/// What the servers' addresses say of why there may be no session: the worst of it.
+/// What kind of server answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ServerMode {
+    /// A server without an ensemble: it counts every request as a sign of life.
+    Standalone,
+    /// A member of an ensemble, or a server that did not say what it is.
+    PerhapsFollower,
+}
+
+/// Probes all servers. Returns the worst reason why there may be no session.
 pub(crate) async fn diagnose(servers: &[String]) -> Option<Error> {
-    let answers = join_all(servers.iter().map(|server| probe(server, PATIENCE))).await;
+    let answers = join_all(servers.iter().map(|server| probe(server, ANSWER_LIMIT))).await;
     let mut found: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
     let worst = found.iter().position(|error| error.kind() != ErrorKind::Unavailable);
     match worst {
@@ -29,25 +38,17 @@ pub(crate) async fn diagnose(servers: &[String]) -> Option<Error> {
     }
 }
 
-/// Whether the only server says, within twice `patience`, that it belongs to no ensemble. One that does not say it may.
-pub(crate) async fn is_standalone(servers: &[String], patience: Duration) -> bool {
+/// Standalone if the only server says so within twice `limit`.
+pub(crate) async fn server_mode(servers: &[String], limit: Duration) -> ServerMode {
     match servers {
-        [server] => matches!(probe(server, patience).await, Ok(Mode::Standalone)),
-        _ => false,
+        [server] => probe(server, limit).await.unwrap_or(ServerMode::PerhapsFollower),
+        _ => ServerMode::PerhapsFollower,
     }
 }
 
-/// What a server says that it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
-    Standalone,
-    /// A member of an ensemble, or one that may not say.
-    Other,
-}
-
-/// Asks the server at `address` what it is. The error says why there may be no session with it.
-async fn probe(address: &str, patience: Duration) -> Result<Mode, Error> {
-    let stream = match timeout(patience, TcpStream::connect(address)).await {
+/// Asks the server at `address` for its mode. The error says why there may be no session with it.
+async fn probe(address: &str, limit: Duration) -> Result<ServerMode, Error> {
+    let stream = match timeout(limit, TcpStream::connect(address)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
             let message = format!("cannot connect to {address}");
@@ -58,7 +59,7 @@ async fn probe(address: &str, patience: Duration) -> Result<Mode, Error> {
             return Err(Error::new(ErrorKind::Unavailable, message));
         }
     };
-    match converse(&stream, patience).await {
+    match converse(&stream, limit).await {
         Ok(answer) if answer.is_empty() => Err(silent(address)),
         Ok(answer) => judge(address, &answer),
         Err(error) => {
@@ -69,20 +70,20 @@ async fn probe(address: &str, patience: Duration) -> Result<Mode, Error> {
 }
 
 /// The answer of a ZooKeeper, or the first bytes of another one; empty when there is none.
-async fn converse(stream: &TcpStream, patience: Duration) -> io::Result<Vec<u8>> {
+async fn converse(stream: &TcpStream, limit: Duration) -> io::Result<Vec<u8>> {
     let mut answer = Vec::new();
     for text in [COMMAND, END_OF_LINE] {
         stream.writable().await?;
         // A fresh socket takes these few bytes; if not, there is no answer.
         stream.try_write(text)?;
-        if let Ok(length) = timeout(patience, read(stream, &mut answer)).await {
+        if let Ok(length) = timeout(limit, read(stream, &mut answer)).await {
             length?;
             break;
         }
     }
     // It ends the connection after its answer.
     while answer.starts_with(VERSION) && answer.len() < LONGEST_ANSWER {
-        match timeout(patience, read(stream, &mut answer)).await {
+        match timeout(limit, read(stream, &mut answer)).await {
             Ok(Ok(1..)) => {}
             _ => break,
         }
@@ -106,7 +107,7 @@ async fn read(stream: &TcpStream, answer: &mut Vec<u8>) -> io::Result<usize> {
     }
 }
 
-fn judge(address: &str, answer: &[u8]) -> Result<Mode, Error> {
+fn judge(address: &str, answer: &[u8]) -> Result<ServerMode, Error> {
     let text = String::from_utf8_lossy(answer);
     if text.contains("not currently serving") {
         let message = format!("ZooKeeper at {address} is not serving: it has no quorum");
@@ -114,10 +115,14 @@ fn judge(address: &str, answer: &[u8]) -> Result<Mode, Error> {
     }
     if answer.starts_with(VERSION) {
         let is_standalone = text.lines().any(|line| line == "Mode: standalone");
-        return Ok(if is_standalone { Mode::Standalone } else { Mode::Other });
+        return Ok(if is_standalone {
+            ServerMode::Standalone
+        } else {
+            ServerMode::PerhapsFollower
+        });
     }
     if text.contains("not in the whitelist") {
-        return Ok(Mode::Other);
+        return Ok(ServerMode::PerhapsFollower);
     }
     let message = format!("what answers at {address} is no ZooKeeper server: check host and port");
     Err(Error::new(ErrorKind::Misconfigured, message))
@@ -138,7 +143,7 @@ mod tests {
     use super::*;
 
     /// A server that greets, reads, and answers what it has read by `answer`.
-    async fn ask(greeting: &'static [u8], answer: fn(&[u8]) -> &'static [u8]) -> Result<Mode, ErrorKind> {
+    async fn ask(greeting: &'static [u8], answer: fn(&[u8]) -> &'static [u8]) -> Result<ServerMode, ErrorKind> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         std::thread::spawn(move || {
@@ -151,7 +156,7 @@ mod tests {
                 let _ = stream.write_all(answer(&seen));
             }
         });
-        probe(&address, PATIENCE).await.map_err(|error| error.kind())
+        probe(&address, ANSWER_LIMIT).await.map_err(|error| error.kind())
     }
 
     #[tokio::test]
@@ -163,13 +168,16 @@ mod tests {
                 _ => b"",
             }
         };
-        assert_eq!(ask(b"Zookeeper version: 3.8.0", alone).await, Ok(Mode::Standalone));
+        assert_eq!(
+            ask(b"Zookeeper version: 3.8.0", alone).await,
+            Ok(ServerMode::Standalone)
+        );
         let follower = |_: &[u8]| -> &'static [u8] { b"Zookeeper version: 3.8.0\nMode: follower\nNode count: 5\n" };
-        assert_eq!(ask(b"", follower).await, Ok(Mode::Other));
+        assert_eq!(ask(b"", follower).await, Ok(ServerMode::PerhapsFollower));
         let cut_off = |_: &[u8]| -> &'static [u8] { b"Zookeeper version: 3.8.0\nLatency: 0\n" };
-        assert_eq!(ask(b"", cut_off).await, Ok(Mode::Other));
+        assert_eq!(ask(b"", cut_off).await, Ok(ServerMode::PerhapsFollower));
         let whitelist = |_: &[u8]| -> &'static [u8] { b"srvr is not executed because it is not in the whitelist.\n" };
-        assert_eq!(ask(b"", whitelist).await, Ok(Mode::Other));
+        assert_eq!(ask(b"", whitelist).await, Ok(ServerMode::PerhapsFollower));
     }
 
     #[tokio::test]
@@ -194,7 +202,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         drop(listener);
-        let error = probe(&address, PATIENCE).await.unwrap_err();
+        let error = probe(&address, ANSWER_LIMIT).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         assert!(std::error::Error::source(&error).is_some_and(|source| source.is::<io::Error>()));
     }

@@ -1,6 +1,7 @@
-//! A lock's queue in ZooKeeper: what its nodes are called and hold, and whose turn it is. No I/O.
+//! A lock's queue in ZooKeeper: the names and data of its nodes, and which of them holds the lock. No I/O.
 //!
-//! Nodes are named in Curator's protected format, `_c_<uuid>-lock-<sequence>`, so that both can read each other's.
+//! Nodes are named in Curator's protected format, `_c_<uuid>-lock-<sequence>`, so that both can share a
+//! queue.
 
 use std::cmp::Ordering;
 
@@ -11,7 +12,7 @@ use crate::config::ZooKeeperConfig;
 
 const MARK: &str = "lock-";
 
-/// What precedes the sequence in the names of this holder's nodes.
+/// The names of this holder's nodes, without the sequence.
 pub(crate) fn prefix(holder: HolderId) -> String {
     // Always 32 digits.
     let hex = holder.to_string();
@@ -25,25 +26,25 @@ pub(crate) fn prefix(holder: HolderId) -> String {
     )
 }
 
-/// Where a waiter stands.
+/// A waiter's position in the queue.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Turn<'a> {
+pub(crate) enum Position<'a> {
     /// It has the lock.
-    Mine,
+    First,
     /// It waits for `predecessor` to go; `holder` has the lock.
     Behind { predecessor: &'a str, holder: &'a str },
     /// Its node is not there.
     Missing,
 }
 
-/// Whether `own` has the lock, or whom it watches. Children that are not of our format are nobody's.
-pub(crate) fn turn<'a>(children: &'a [String], own: &str) -> Turn<'a> {
+/// The position of the node `own` among `children`. Children of another format do not count.
+pub(crate) fn position<'a>(children: &'a [String], own: &str) -> Position<'a> {
     let Some(mine) = children
         .iter()
         .find(|child| *child == own)
         .and_then(|child| sequence(child))
     else {
-        return Turn::Missing;
+        return Position::Missing;
     };
     let before = || {
         let numbered = children
@@ -54,8 +55,8 @@ pub(crate) fn turn<'a>(children: &'a [String], own: &str) -> Turn<'a> {
     let predecessor = before().max_by(|a, b| order(a.0, b.0));
     let holder = before().min_by(|a, b| order(a.0, b.0));
     match (predecessor, holder) {
-        (Some((_, predecessor)), Some((_, holder))) => Turn::Behind { predecessor, holder },
-        _ => Turn::Mine,
+        (Some((_, predecessor)), Some((_, holder))) => Position::Behind { predecessor, holder },
+        _ => Position::First,
     }
 }
 
@@ -91,12 +92,12 @@ pub(crate) fn token(czxid: i64, directory_mzxid: i64, floor: i64) -> Option<i64>
     (czxid > directory_mzxid.max(floor)).then_some(czxid)
 }
 
-/// The data of a request's node: its label.
+/// The data of a request's node: the request's label.
 pub(crate) fn label(request: &AcquireRequest) -> Vec<u8> {
     request.label().map_or_else(Vec::new, |label| label.as_bytes().to_vec())
 }
 
-/// Taken by the holder whose node has this data.
+/// Busy, by the holder whose node has this data.
 pub(crate) fn busy(data: &[u8]) -> Busy {
     match data {
         [] => Busy::new(),
@@ -104,7 +105,7 @@ pub(crate) fn busy(data: &[u8]) -> Busy {
     }
 }
 
-/// With the access that the configuration asks for.
+/// Options to create a node with the access that the configuration asks for.
 pub(crate) fn create_options(config: &ZooKeeperConfig, mode: CreateMode) -> CreateOptions<'static> {
     let acls = match config.credentials() {
         Some(_) => Acls::creator_all(),
@@ -136,37 +137,37 @@ mod tests {
     #[test]
     fn the_lowest_has_it_and_the_others_watch_the_next_lower() {
         let all = children(&["0000000012", "0000000010", "0000000011"]);
-        assert_eq!(turn(&all, "_c_id-lock-0000000010"), Turn::Mine);
-        let behind = Turn::Behind {
+        assert_eq!(position(&all, "_c_id-lock-0000000010"), Position::First);
+        let behind = Position::Behind {
             predecessor: "_c_id-lock-0000000011",
             holder: "_c_id-lock-0000000010",
         };
-        assert_eq!(turn(&all, "_c_id-lock-0000000012"), behind);
+        assert_eq!(position(&all, "_c_id-lock-0000000012"), behind);
         assert_eq!(holder(&all), Some(("_c_id-lock-0000000010", 2)));
     }
 
     #[test]
     fn order_survives_the_wrap_of_the_counter() {
         let all = children(&["-2147483648", "2147483647", "-2147483647"]);
-        assert_eq!(turn(&all, "_c_id-lock-2147483647"), Turn::Mine);
-        let behind = Turn::Behind {
+        assert_eq!(position(&all, "_c_id-lock-2147483647"), Position::First);
+        let behind = Position::Behind {
             predecessor: "_c_id-lock--2147483648",
             holder: "_c_id-lock-2147483647",
         };
-        assert_eq!(turn(&all, "_c_id-lock--2147483647"), behind);
+        assert_eq!(position(&all, "_c_id-lock--2147483647"), behind);
     }
 
     #[test]
     fn order_survives_a_counter_of_64_bits() {
         let all = children(&["0000000002147483648", "2147483647"]);
-        assert_eq!(turn(&all, "_c_id-lock-2147483647"), Turn::Mine);
+        assert_eq!(position(&all, "_c_id-lock-2147483647"), Position::First);
     }
 
     #[test]
     fn strangers_neither_hold_nor_wait() {
         let mut all = children(&["0000000010"]);
         all.extend(["config".to_owned(), "lock-".to_owned(), "lock-x".to_owned()]);
-        assert_eq!(turn(&all, "_c_id-lock-0000000010"), Turn::Mine);
+        assert_eq!(position(&all, "_c_id-lock-0000000010"), Position::First);
         assert_eq!(holder(&all), Some(("_c_id-lock-0000000010", 0)));
         assert_eq!(holder(&["config".to_owned()]), None);
     }
@@ -174,12 +175,18 @@ mod tests {
     #[test]
     fn an_unprotected_node_counts() {
         let all = vec!["lock-0000000001".to_owned(), "_c_id-lock-0000000002".to_owned()];
-        assert!(matches!(turn(&all, "_c_id-lock-0000000002"), Turn::Behind { .. }));
+        assert!(matches!(
+            position(&all, "_c_id-lock-0000000002"),
+            Position::Behind { .. }
+        ));
     }
 
     #[test]
     fn a_node_that_is_gone_is_missing() {
-        assert_eq!(turn(&children(&["0000000010"]), "_c_id-lock-0000000009"), Turn::Missing);
+        assert_eq!(
+            position(&children(&["0000000010"]), "_c_id-lock-0000000009"),
+            Position::Missing
+        );
     }
 
     #[test]

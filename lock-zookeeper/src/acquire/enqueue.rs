@@ -1,64 +1,64 @@
-//! From the creation of our node to the grant.
+//! From the creation of our node to the grant: the queue at the server.
 
 use std::sync::Arc;
 
 use futures_util::future::OptionFuture;
 use lock_core::backend::{AcquireRequest, Busy, SentAt, Wait};
 use lock_core::{Error, ErrorKind, FencingToken};
-use zookeeper_client::{CreateMode, Error as Driver, EventType};
+use zookeeper_client::{CreateMode, Error as DriverError, EventType};
 
-use super::task::{Node, Step, Stop, Task};
-use crate::claims::{Held, Stage};
+use super::task::{ClaimTask, Node, Step, Stop};
+use crate::claims::{Grant, Stage};
 use crate::connection::{Connection, ensure_root};
-use crate::error::{self, Fate};
-use crate::protocol::{self, Turn, busy, create_options};
+use crate::error::{self, Failure};
+use crate::protocol::{self, Position, busy, create_options};
 
-/// How many writes may be spent to get past a token floor.
-const WRITES: i64 = 64;
+/// The most writes that a grant spends to get past a token floor.
+const MAX_FLOOR_WRITES: i64 = 64;
 
-/// What the directory looked like.
-struct View {
-    /// Before it was asked for.
+/// A list of the lock's directory.
+struct Listing {
+    /// The time before the list was requested.
     sent: SentAt,
     children: Vec<String>,
     mzxid: i64,
 }
 
-impl Task {
-    /// Queues, and waits for its turn.
-    pub(super) async fn enter(&mut self) -> Step<Arc<Held>> {
+impl ClaimTask {
+    /// Creates our node, waits until it is the first, and grants.
+    pub(super) async fn queue_until_granted(&mut self) -> Step<Arc<Grant>> {
         self.check_ttl()?;
-        if self.claim.has_residue() {
-            self.find().await?;
+        if self.claim.has_leftover() {
+            self.find_node().await?;
         }
         loop {
-            if *self.orders.undo.borrow() {
+            if *self.end_requests.undo.borrow() {
                 return Err(Stop::Undo);
             }
             if self.claim.request.is_given_up() {
                 return Err(self.given_up());
             }
-            let view = match self.node {
-                Some(_) => self.look().await?,
+            let listing = match self.node {
+                Some(_) => self.list_again().await?,
                 None => self.enqueue().await?,
             };
-            let (Some(view), Some(node)) = (view, &self.node) else {
+            let (Some(listing), Some(node)) = (listing, &self.node) else {
                 continue;
             };
-            match protocol::turn(&view.children, &node.name) {
-                // Somebody deleted it; or the server writes the sequence otherwise than the driver.
-                Turn::Missing => self.find().await?,
-                Turn::Mine => {
-                    if let Some(held) = self.grant(&view).await? {
-                        self.advance(Stage::Held(held.clone()))?;
-                        return Ok(held);
+            match protocol::position(&listing.children, &node.name) {
+                // Somebody deleted it, or the server formats the sequence differently from the driver.
+                Position::Missing => self.find_node().await?,
+                Position::First => {
+                    if let Some(grant) = self.grant(&listing).await? {
+                        self.advance(Stage::Granted(grant.clone()))?;
+                        return Ok(grant);
                     }
                 }
-                Turn::Behind { predecessor, holder } => {
+                Position::Behind { predecessor, holder } => {
                     let path = |name: &str| format!("{}/{name}", self.claim.directory);
                     let (predecessor, holder) = (path(predecessor), path(holder));
                     if self.claim.request.wait() == Wait::No {
-                        return Err(self.give_way(&holder).await);
+                        return Err(self.leave_busy(&holder).await);
                     }
                     self.advance(Stage::Queued)?;
                     self.wait(&predecessor, &holder).await?;
@@ -68,9 +68,9 @@ impl Task {
         }
     }
 
-    /// Creates our node, and the directory if it is missing, and lists it, in one round trip. `None` when all of it has
-    /// to be asked again.
-    async fn enqueue(&mut self) -> Step<Option<View>> {
+    /// Creates our node, and the directory if it is missing, and lists it, in one round trip. `None` when the
+    /// caller must try again.
+    async fn enqueue(&mut self) -> Step<Option<Listing>> {
         let connection = self.session.connected().await?;
         self.claim.request.note_connected();
         let client = &connection.client;
@@ -80,11 +80,11 @@ impl Task {
         let options = create_options(&self.config, CreateMode::EphemeralSequential);
         let container = create_options(&self.config, CreateMode::Container);
         let sent = self.claim.request.sending();
-        // Asked after it: whoever gave it up before this saw that nothing was sent, and undoes nothing.
+        // Checked after `sending`: a caller that gave up before saw that nothing was sent, and undoes nothing.
         if self.claim.request.is_given_up() {
             return Err(self.given_up());
         }
-        self.set_residue(true);
+        self.set_leftover(true);
         // The server removes a container some time after its last node.
         let make = self
             .directory_missing
@@ -101,78 +101,78 @@ impl Task {
                     data,
                 });
             }
-            Err(Driver::NoNode) => {
-                self.set_residue(false);
+            Err(DriverError::NoNode) => {
+                self.set_leftover(false);
                 self.directory_missing = true;
                 match made {
-                    Some(Err(Driver::NoNode)) => self.make_root(&connection).await?,
-                    Some(Err(Driver::NodeExists) | Ok(_)) | None => {}
-                    Some(Err(error)) if error::fate(&error) == Fate::Refused => {
-                        return Err(Stop::Failed(error::refused(error)));
+                    Some(Err(DriverError::NoNode)) => self.make_root(&connection).await?,
+                    Some(Err(DriverError::NodeExists) | Ok(_)) | None => {}
+                    Some(Err(error)) if error::classify(&error) == Failure::Rejected => {
+                        return Err(Stop::Failed(error::rejected(error)));
                     }
-                    Some(Err(error)) => self.bear(error).await?,
+                    Some(Err(error)) => self.wait_out(error).await?,
                 }
                 return Ok(None);
             }
-            Err(error) if error::fate(&error) == Fate::Refused => {
-                self.set_residue(false);
-                return Err(Stop::Failed(error::refused(error)));
+            Err(error) if error::classify(&error) == Failure::Rejected => {
+                self.set_leftover(false);
+                return Err(Stop::Failed(error::rejected(error)));
             }
             Err(error) => {
-                self.bear(error).await?;
-                self.find().await?;
+                self.wait_out(error).await?;
+                self.find_node().await?;
                 return Ok(None);
             }
         }
-        self.view(sent, listed).await
+        self.read_listing(sent, listed).await
     }
 
-    /// Lists the directory again, as the leader has it: what also confirms that the session lives.
-    async fn look(&mut self) -> Step<Option<View>> {
+    /// Lists the directory as the leader has it, which also confirms that the session lives.
+    async fn list_again(&mut self) -> Step<Option<Listing>> {
         let connection = self.session.connected().await?;
         let sent = self.claim.request.sending();
         let sync = self.session.sync(&connection);
         let list = connection.client.get_children(&self.claim.directory);
         match tokio::join!(sync, list) {
-            (Ok(()), listed) => self.view(sent, listed).await,
+            (Ok(()), listed) => self.read_listing(sent, listed).await,
             (Err(error), _) => {
-                self.bear(error).await?;
+                self.wait_out(error).await?;
                 Ok(None)
             }
         }
     }
 
-    async fn view(
+    async fn read_listing(
         &self,
         sent: SentAt,
-        listed: Result<(Vec<String>, zookeeper_client::Stat), Driver>,
-    ) -> Step<Option<View>> {
+        listed: Result<(Vec<String>, zookeeper_client::Stat), DriverError>,
+    ) -> Step<Option<Listing>> {
         let (children, mzxid) = match listed {
             Ok((children, stat)) => (children, stat.mzxid),
             // Somebody removed the directory, and our node before it.
-            Err(Driver::NoNode) => (Vec::new(), 0),
+            Err(DriverError::NoNode) => (Vec::new(), 0),
             Err(error) => {
-                self.bear(error).await?;
+                self.wait_out(error).await?;
                 return Ok(None);
             }
         };
-        Ok(Some(View { sent, children, mzxid }))
+        Ok(Some(Listing { sent, children, mzxid }))
     }
 
     async fn make_root(&self, connection: &Connection) -> Step<()> {
         match ensure_root(&connection.client, &self.config).await {
-            // Whoever asks again waits for the connection.
+            // The next try waits for the connection.
             Err(error) if !error.is_retryable() => Err(Stop::Failed(error)),
             _ => Ok(()),
         }
     }
 
-    /// Our node is the first. `None` when that has to be looked at again.
-    async fn grant(&mut self, view: &View) -> Step<Option<Arc<Held>>> {
+    /// Grants: our node is the first. `None` when the directory must be listed again.
+    async fn grant(&mut self, listing: &Listing) -> Step<Option<Arc<Grant>>> {
         self.check_ttl()?;
         self.session.fresh().await?;
         let request = self.claim.request.clone();
-        let Some(token) = self.token(&request, view).await? else {
+        let Some(token) = self.token(&request, listing).await? else {
             return Ok(None);
         };
         let data = protocol::label(&request);
@@ -183,38 +183,38 @@ impl Task {
             let connection = self.session.connected().await?;
             match connection.client.set_data(&node.path, &data, None).await {
                 Ok(_) => node.data = data,
-                Err(Driver::NoNode) => return Ok(None),
+                Err(DriverError::NoNode) => return Ok(None),
                 Err(error) => {
-                    self.bear(error).await?;
+                    self.wait_out(error).await?;
                     return Ok(None);
                 }
             }
         }
-        let fixed = request.is_fixed().then(|| (view.sent, request.ttl()));
-        match self.session.admit(request.holder(), request.lease(), fixed) {
+        let fixed = request.is_fixed().then(|| (listing.sent, request.ttl()));
+        match self.session.bind_lease(request.holder(), request.lease(), fixed) {
             Ok(_) => {
-                let held = Held::new(self.session.clone(), node.path.clone(), token, self.release.clone());
-                Ok(Some(Arc::new(held)))
+                let grant = Grant::new(self.session.clone(), node.path.clone(), token, self.release.clone());
+                Ok(Some(Arc::new(grant)))
             }
-            // The answers took too long.
-            Err(error) if error.is_retryable() && !self.session.is_over() => Ok(None),
+            // The answers took longer than the lease.
+            Err(error) if error.is_retryable() && !self.session.has_ended() => Ok(None),
             Err(error) => Err(Stop::Failed(error)),
         }
     }
 
-    /// The token of this grant. `None` when the grant has to be looked at again.
-    async fn token(&self, request: &AcquireRequest, view: &View) -> Step<Option<FencingToken>> {
+    /// The token of this grant. `None` when the directory must be listed again.
+    async fn token(&self, request: &AcquireRequest, listing: &Listing) -> Step<Option<FencingToken>> {
         let Some(node) = &self.node else {
             return Ok(None);
         };
         // Tokens fit 63 bits.
         let floor = request.token_floor().map_or(0, |floor| floor.as_u64().cast_signed());
-        let mut number = protocol::token(node.czxid, view.mzxid, floor);
+        let mut number = protocol::token(node.czxid, listing.mzxid, floor);
         while number.is_none() {
             let connection = self.session.connected().await?;
             match connection.client.set_data(&self.claim.directory, b"", None).await {
                 Ok(stat) if stat.mzxid > floor => number = Some(stat.mzxid),
-                Ok(stat) if floor - stat.mzxid <= WRITES => {}
+                Ok(stat) if floor - stat.mzxid <= MAX_FLOOR_WRITES => {}
                 Ok(stat) => {
                     let message = format!(
                         "a token above {floor} is wanted, and ZooKeeper's transactions count {} only",
@@ -222,9 +222,9 @@ impl Task {
                     );
                     return Err(Stop::Failed(Error::new(ErrorKind::Unsupported, message)));
                 }
-                Err(Driver::NoNode) => return Ok(None),
+                Err(DriverError::NoNode) => return Ok(None),
                 Err(error) => {
-                    self.bear(error).await?;
+                    self.wait_out(error).await?;
                     return Ok(None);
                 }
             }
@@ -236,14 +236,14 @@ impl Task {
         })
     }
 
-    /// Leaves the queue, and says who has the lock.
-    async fn give_way(&mut self, holder: &str) -> Stop {
+    /// Leaves the queue, and reports who has the lock.
+    async fn leave_busy(&mut self, holder: &str) -> Stop {
         let session = self.session.clone();
         let label = async {
             let connection = session.connected().await.ok()?;
             connection.client.get_data(holder).await.ok()
         };
-        match tokio::join!(label, self.leave()) {
+        match tokio::join!(label, self.delete_node()) {
             (_, Err(stop)) => stop,
             (Some((data, _)), Ok(())) => Stop::Busy(busy(&data)),
             (None, Ok(())) => Stop::Busy(Busy::new()),
@@ -253,15 +253,15 @@ impl Task {
     /// Waits until the predecessor has gone.
     async fn wait(&mut self, predecessor: &str, holder: &str) -> Step<()> {
         tokio::select! {
-            gone = self.gone(predecessor, holder) => gone,
+            gone = self.predecessor_gone(predecessor, holder) => gone,
             () = self.claim.request.given_up() => Err(self.given_up()),
             // The sender lives as long as the claim.
-            _ = async { self.orders.undo.clone().wait_for(|undo| *undo).await.map(drop) } => Err(Stop::Undo),
-            () = self.session.over() => Err(Stop::Over),
+            _ = async { self.end_requests.undo.clone().wait_for(|undo| *undo).await.map(drop) } => Err(Stop::Undo),
+            () = self.session.ended() => Err(Stop::SessionEnded),
         }
     }
 
-    async fn gone(&self, predecessor: &str, holder: &str) -> Step<()> {
+    async fn predecessor_gone(&self, predecessor: &str, holder: &str) -> Step<()> {
         loop {
             let connection = self.session.connected().await?;
             let label = OptionFuture::from((holder != predecessor).then(|| connection.client.get_data(holder)));
@@ -271,44 +271,44 @@ impl Task {
                     Some(label) => (label.ok().map(|(label, _)| label), watch),
                     None => (Some(data), watch),
                 },
-                (_, Err(Driver::NoNode)) => return Ok(()),
+                (_, Err(DriverError::NoNode)) => return Ok(()),
                 (_, Err(error)) => {
-                    self.bear(error).await?;
+                    self.wait_out(error).await?;
                     continue;
                 }
             };
-            // Taken also where that holder has left meanwhile: then by the predecessor, or by a node before it.
+            // The lock is taken even if that holder has left: by the predecessor, or by a node before it.
             let busy = holders_label.map_or_else(Busy::new, |label| busy(&label));
             self.claim.request.note_busy(busy);
             tokio::select! {
-                // A one-shot watch: a change of the data uses it up, and the connection's end ends it.
+                // A change of the data uses up a one-shot watch, and the connection's end ends it.
                 event = connection.watched(watch) => match event.map(|event| event.event_type) {
                     None | Some(EventType::NodeDataChanged | EventType::Session) => {}
                     Some(_) => return Ok(()),
                 },
-                // Asked again who has the lock: that the outage is over does not say that it is taken.
-                () = self.outage() => {}
+                // After an outage, only the server knows whether the lock is still taken.
+                () = self.outage_over() => {}
             }
         }
     }
 
-    /// Waits for an outage, and for its end.
-    async fn outage(&self) {
+    /// Waits for the end of the next outage.
+    async fn outage_over(&self) {
         let mut outages = self.session.outages();
         // The senders live as long as the session.
         let _ = outages.wait_for(Option::is_some).await;
         let _ = outages.wait_for(Option::is_none).await;
     }
 
-    /// Tells how far it is. Stops where another task works on the claim, since this one's session was given up.
+    /// Publishes the stage. Stops if another task works on the claim, since this one was detached.
     fn advance(&self, stage: Stage) -> Step<()> {
         match self.claim.advance(self.number, stage) {
             true => Ok(()),
-            false => Err(Stop::Over),
+            false => Err(Stop::SessionEnded),
         }
     }
 
-    /// Busy if that is the last that the server said; else nobody knows.
+    /// Busy if that was the server's last answer; otherwise nobody knows.
     fn given_up(&self) -> Stop {
         match (self.session.outage(), self.claim.request.last_busy()) {
             (None, Some(busy)) => Stop::Busy(busy),

@@ -9,27 +9,27 @@ use lock_core::Error;
 use lock_core::backend::{Busy, LostCause};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
-use zookeeper_client::Error as Driver;
+use zookeeper_client::Error as DriverError;
 
-use crate::claims::{Claim, Claims, Held, Outcome, Stage, TaskNumber};
+use crate::claims::{Claim, Claims, Grant, Outcome, Stage, TaskNumber};
 use crate::config::ZooKeeperConfig;
-use crate::connection::{Delete, Over, Session};
-use crate::error::{self, Fate, PAUSE, caught};
-use crate::hold::end::{HoldEnd, Orders, end_of_hold, finish_release};
+use crate::connection::{Delete, Session, SessionEnded};
+use crate::error::{self, Failure, RETRY_DELAY, catch_panic};
+use crate::hold::end::{EndRequests, HoldEnd, end_of_hold, finish_release};
 use crate::protocol;
 
-pub(super) struct Task {
+pub(super) struct ClaimTask {
     pub(super) claim: Arc<Claim>,
     pub(super) number: TaskNumber,
     pub(super) session: Arc<Session>,
     pub(super) config: Arc<ZooKeeperConfig>,
-    /// What precedes the sequence in our node's name.
+    /// The part of our node's name before the sequence.
     pub(super) prefix: String,
     pub(super) node: Option<Node>,
     pub(super) directory_missing: bool,
-    /// By which a hold sends us the delete that releases it.
+    /// The hold sends the delete that releases it through this.
     pub(super) release: mpsc::UnboundedSender<Delete>,
-    pub(super) orders: Orders,
+    pub(super) end_requests: EndRequests,
 }
 
 /// Our node.
@@ -40,24 +40,24 @@ pub(super) struct Node {
     pub(super) data: Vec<u8>,
 }
 
-/// Why the work stops.
+/// Why the task stops before a grant.
 #[derive(Debug)]
 pub(super) enum Stop {
     Undo,
     Busy(Busy),
     Failed(Error),
-    Over,
+    SessionEnded,
 }
 
 pub(super) type Step<T> = Result<T, Stop>;
 
-/// Starts the task, unless one works on this claim already.
+/// Starts a task, unless one works on this claim already.
 pub(super) fn start(claims: &Arc<Claims>, claim: &Arc<Claim>, session: &Arc<Session>, config: &Arc<ZooKeeperConfig>) {
     let Some(number) = claim.begin(session) else {
         return;
     };
-    let task = Task::new(claim, number, session, config);
-    let mut end = End {
+    let task = ClaimTask::new(claim, number, session, config);
+    let mut end = TaskEnd {
         claims: claims.clone(),
         claim: claim.clone(),
         number,
@@ -65,9 +65,9 @@ pub(super) fn start(claims: &Arc<Claims>, claim: &Arc<Claim>, session: &Arc<Sess
         session: session.clone(),
         config: config.clone(),
     };
-    // Where the runtime refuses it, it is dropped at once.
+    // A runtime that is shutting down drops it at once.
     session.runtime.spawn(async move {
-        let outcome = match caught(task.run()).await {
+        let outcome = match catch_panic(task.run()).await {
             Ok(outcome) => outcome,
             Err(panic) => end.clean_up(panic).await,
         };
@@ -75,8 +75,8 @@ pub(super) fn start(claims: &Arc<Claims>, claim: &Arc<Claim>, session: &Arc<Sess
     });
 }
 
-/// Tells how the task ended, also when its runtime has gone.
-struct End {
+/// Publishes how the task ended, also when its runtime drops it.
+struct TaskEnd {
     claims: Arc<Claims>,
     claim: Arc<Claim>,
     number: TaskNumber,
@@ -85,42 +85,42 @@ struct End {
     config: Arc<ZooKeeperConfig>,
 }
 
-impl End {
+impl TaskEnd {
     fn note(&mut self, outcome: Outcome) {
         self.outcome = outcome;
     }
 
-    /// After a panic: leaves nothing behind that nobody looks after.
+    /// After a panic: deletes the node, which no task would delete any more.
     async fn clean_up(&self, panic: Error) -> Outcome {
-        self.session.forget(self.claim.holder());
+        self.session.unbind_lease(self.claim.holder());
         self.claim.request.lease().lose(LostCause::NotHeld);
-        let mut task = Task::new(&self.claim, self.number, &self.session, &self.config);
-        // Should that panic as well, the session's end does it.
-        let _ = caught(task.leave()).await;
+        let mut task = ClaimTask::new(&self.claim, self.number, &self.session, &self.config);
+        // If that panics as well, the node goes with the session.
+        let _ = catch_panic(task.delete_node()).await;
         Outcome::Failed(panic)
     }
 }
 
-impl Drop for End {
+impl Drop for TaskEnd {
     fn drop(&mut self) {
         let holder = self.claim.holder();
-        let was_held = matches!(self.claim.stage(), Stage::Held(_));
-        if !self.claim.advance(self.number, Stage::Over(self.outcome.clone())) {
-            // Another task has taken over.
+        let was_granted = matches!(self.claim.stage(), Stage::Granted(_));
+        if !self.claim.advance(self.number, Stage::Ended(self.outcome.clone())) {
+            // The claim has another task.
             return;
         }
         match self.outcome {
             Outcome::Undone | Outcome::Released | Outcome::NotOurs => self.claims.retire(holder),
-            // What is left of it ends with its session.
-            _ if was_held && !self.claim.has_handles() => self.claims.close(holder),
-            _ if !self.claim.has_residue() => self.claims.close(holder),
-            // Somebody will ask again, or have it undone.
+            // Its node goes with the session.
+            _ if was_granted && !self.claim.has_handles() => self.claims.close(holder),
+            _ if !self.claim.has_leftover() => self.claims.close(holder),
+            // The caller acquires again or abandons.
             _ => {}
         }
     }
 }
 
-impl Task {
+impl ClaimTask {
     fn new(claim: &Arc<Claim>, number: TaskNumber, session: &Arc<Session>, config: &Arc<ZooKeeperConfig>) -> Self {
         let (release, releases) = mpsc::unbounded_channel();
         Self {
@@ -132,7 +132,7 @@ impl Task {
             node: None,
             directory_missing: false,
             release,
-            orders: Orders {
+            end_requests: EndRequests {
                 releases,
                 undo: claim.undo.subscribe(),
             },
@@ -140,18 +140,18 @@ impl Task {
     }
 
     async fn run(mut self) -> Outcome {
-        let stop = match self.queue().await {
-            Ok(held) => return self.keep(held).await,
+        let stop = match self.wait_for_grant().await {
+            Ok(grant) => return self.until_hold_ends(grant).await,
             Err(stop) => stop,
         };
-        match self.leave().await {
+        match self.delete_node().await {
             Ok(()) => stop.into(),
             Err(stop) => stop.into(),
         }
     }
 
-    /// Queues until the grant, and reports meanwhile when the server cannot be asked.
-    async fn queue(&mut self) -> Step<Arc<Held>> {
+    /// Queues until the grant, and notes meanwhile when the server is unreachable.
+    async fn wait_for_grant(&mut self) -> Step<Arc<Grant>> {
         let (session, request) = (self.session.clone(), self.claim.request.clone());
         let reporting = async {
             let mut outages = session.outages();
@@ -164,26 +164,32 @@ impl Task {
             }
         };
         tokio::select! {
-            entered = self.enter() => entered,
+            granted = self.queue_until_granted() => granted,
             never = reporting => never,
         }
     }
 
     /// Waits until the hold ends, and deletes its node.
-    async fn keep(mut self, held: Arc<Held>) -> Outcome {
+    async fn until_hold_ends(mut self, grant: Arc<Grant>) -> Outcome {
         let claim = self.claim.clone();
-        let end = end_of_hold(&claim, &held, &mut self.orders).await;
-        self.session.forget(claim.holder());
+        let end = end_of_hold(&claim, &grant, &mut self.end_requests).await;
+        self.session.unbind_lease(claim.holder());
         match end {
             HoldEnd::Release(delete) => {
-                let outcome = finish_release(&self.session, &held.path, delete).await;
+                let outcome = finish_release(&self.session, &grant.path, delete).await;
                 if !matches!(outcome, Outcome::Failed(_)) {
                     self.forget_node();
                 }
                 outcome
             }
-            HoldEnd::Undo => self.leave().await.map_or_else(Outcome::from, |()| Outcome::Undone),
-            HoldEnd::LeaseEnded => self.leave().await.map_or_else(Outcome::from, |()| Outcome::NotOurs),
+            HoldEnd::Undo => self
+                .delete_node()
+                .await
+                .map_or_else(Outcome::from, |()| Outcome::Undone),
+            HoldEnd::LeaseEnded => self
+                .delete_node()
+                .await
+                .map_or_else(Outcome::from, |()| Outcome::NotOurs),
             HoldEnd::TakenAway => {
                 claim.request.lease().lose(LostCause::NotHeld);
                 self.forget_node();
@@ -194,27 +200,26 @@ impl Task {
     }
 
     /// Deletes our node, until it is known to be gone.
-    pub(super) async fn leave(&mut self) -> Step<()> {
-        if self.node.is_none() && self.claim.has_residue() {
-            self.find().await?;
+    pub(super) async fn delete_node(&mut self) -> Step<()> {
+        if self.node.is_none() && self.claim.has_leftover() {
+            self.find_node().await?;
         }
         while let Some(node) = &self.node {
             let connection = self.session.connected().await?;
             match connection.client.delete(&node.path, None).await {
-                Ok(()) | Err(Driver::NoNode) => self.forget_node(),
-                Err(error) => self.bear(error).await?,
+                Ok(()) | Err(DriverError::NoNode) => self.forget_node(),
+                Err(error) => self.wait_out(error).await?,
             }
         }
         Ok(())
     }
 
-    /// Looks for nodes of ours after an unknown outcome: ours is the one of this session. One of an earlier session
-    /// is as good as dead, and is deleted.
+    /// Finds our node after an ambiguous failure: the one that this session owns. Deletes nodes of earlier sessions.
     ///
-    /// What was sent on the broken connection cannot come later: a server closes a session's old connection before it
+    /// What was sent on the broken connection cannot arrive later: a server closes a session's old connection before it
     /// lets it have a new one, the leader refuses what a session sent through another server, and the `sync` goes
     /// behind whatever the leader has accepted.
-    pub(super) async fn find(&mut self) -> Step<()> {
+    pub(super) async fn find_node(&mut self) -> Step<()> {
         'again: loop {
             let connection = self.session.connected().await?;
             let client = &connection.client;
@@ -222,9 +227,9 @@ impl Task {
             let list = client.list_children(&self.claim.directory);
             let children = match tokio::join!(sync, list) {
                 (Ok(()), Ok(children)) => children,
-                (Ok(()), Err(Driver::NoNode)) => Vec::new(),
+                (Ok(()), Err(DriverError::NoNode)) => Vec::new(),
                 (Err(error), _) | (_, Err(error)) => {
-                    self.bear(error).await?;
+                    self.wait_out(error).await?;
                     continue;
                 }
             };
@@ -246,43 +251,43 @@ impl Task {
                     Err(error) => Err(error),
                 };
                 match done {
-                    Ok(()) | Err(Driver::NoNode) => {}
+                    Ok(()) | Err(DriverError::NoNode) => {}
                     Err(error) => {
-                        self.bear(error).await?;
+                        self.wait_out(error).await?;
                         continue 'again;
                     }
                 }
             }
-            self.set_residue(self.node.is_some());
+            self.set_leftover(self.node.is_some());
             return Ok(());
         }
     }
 
-    /// After a request failed without a known outcome: waits before it is repeated.
-    pub(super) async fn bear(&self, error: Driver) -> Step<()> {
-        match error::fate(&error) {
-            Fate::Refused => Err(Stop::Failed(error::from_driver(error))),
-            Fate::SessionEnded => Err(Stop::Over),
-            Fate::Unknown => {
-                sleep(PAUSE).await;
+    /// Waits before a request is repeated whose failure was ambiguous. Other failures stop the task.
+    pub(super) async fn wait_out(&self, error: DriverError) -> Step<()> {
+        match error::classify(&error) {
+            Failure::Rejected => Err(Stop::Failed(error::lock_error(error))),
+            Failure::SessionEnded => Err(Stop::SessionEnded),
+            Failure::Ambiguous => {
+                sleep(RETRY_DELAY).await;
                 Ok(())
             }
         }
     }
 
-    pub(super) fn set_residue(&self, residue: bool) {
-        self.claim.set_residue(self.number, residue);
+    pub(super) fn set_leftover(&self, leftover: bool) {
+        self.claim.set_leftover(self.number, leftover);
     }
 
     fn forget_node(&mut self) {
         self.node = None;
-        self.set_residue(false);
+        self.set_leftover(false);
     }
 }
 
-impl From<Over> for Stop {
-    fn from(Over: Over) -> Self {
-        Self::Over
+impl From<SessionEnded> for Stop {
+    fn from(_: SessionEnded) -> Self {
+        Self::SessionEnded
     }
 }
 
@@ -292,7 +297,7 @@ impl From<Stop> for Outcome {
             Stop::Undo => Self::Undone,
             Stop::Busy(busy) => Self::Busy(busy),
             Stop::Failed(error) => Self::Failed(error),
-            Stop::Over => Self::SessionEnded,
+            Stop::SessionEnded => Self::SessionEnded,
         }
     }
 }

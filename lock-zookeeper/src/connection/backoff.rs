@@ -1,4 +1,4 @@
-//! How long to rest between two attempts at a connection, by who waits for one.
+//! The delay between two attempts at a connection: shorter while requests wait for one.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -7,48 +7,48 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// From the beginning of one attempt to the next, whoever asks.
-pub(crate) const SHORTEST: Duration = Duration::from_millis(50);
-/// The longest rest, jitter apart.
-pub(crate) const LONGEST: Duration = Duration::from_secs(2);
-/// The longest rest while somebody waits.
-const WHILE_AWAITED: Duration = Duration::from_millis(250);
+/// The shortest time from the beginning of one attempt to the next.
+pub(crate) const MIN_DELAY: Duration = Duration::from_millis(50);
+/// The longest delay, without jitter.
+pub(crate) const MAX_DELAY: Duration = Duration::from_secs(2);
+/// The longest delay while a request waits.
+const MAX_DELAY_WHILE_REQUESTED: Duration = Duration::from_millis(250);
 
-/// The longest rests after failed attempts in a row: doubling up to `longest`, with jitter that adds up to as much again.
-pub(crate) fn rests(longest: Duration) -> impl Iterator<Item = Duration> + Send {
-    let rests = ExponentialBuilder::default()
-        .with_min_delay(SHORTEST)
-        .with_max_delay(longest.clamp(SHORTEST, LONGEST))
+/// The delays after failed attempts in a row: they double up to `longest`; jitter adds up to as much again.
+pub(crate) fn delays(longest: Duration) -> impl Iterator<Item = Duration> + Send {
+    let delays = ExponentialBuilder::default()
+        .with_min_delay(MIN_DELAY)
+        .with_max_delay(longest.clamp(MIN_DELAY, MAX_DELAY))
         .with_jitter()
         .without_max_times();
-    rests.build()
+    delays.build()
 }
 
-/// The requests that wait for a connection.
+/// Counts the requests that wait for a connection.
 #[derive(Debug, Default)]
-pub(crate) struct Wanted {
-    waiting: AtomicUsize,
+pub(crate) struct Backoff {
+    pending: AtomicUsize,
     asked: Notify,
 }
 
-impl Wanted {
-    /// Counts a request, which shortens the rest, until it is dropped.
-    pub(crate) fn wait(&self) -> Waiting<'_> {
-        self.waiting.fetch_add(1, Ordering::SeqCst);
+impl Backoff {
+    /// Counts a request until the guard is dropped. It shortens the delay.
+    pub(crate) fn add_request(&self) -> PendingRequest<'_> {
+        self.pending.fetch_add(1, Ordering::SeqCst);
         self.asked.notify_one();
-        Waiting(self)
+        PendingRequest(self)
     }
 
-    /// Rests, after an attempt that began at `began`.
-    pub(crate) async fn rest(&self, began: Instant, longest: Duration) {
+    /// Waits after an attempt that began at `began`.
+    pub(crate) async fn wait(&self, began: Instant, longest: Duration) {
         let asked = async {
             self.asked.notified().await;
-            sleep_until(began + SHORTEST).await;
+            sleep_until(began + MIN_DELAY).await;
         };
         let awaited = async {
             loop {
-                sleep(WHILE_AWAITED).await;
-                if self.waiting.load(Ordering::SeqCst) > 0 {
+                sleep(MAX_DELAY_WHILE_REQUESTED).await;
+                if self.pending.load(Ordering::SeqCst) > 0 {
                     return;
                 }
             }
@@ -63,11 +63,11 @@ impl Wanted {
 
 /// A request that waits.
 #[derive(Debug)]
-pub(crate) struct Waiting<'a>(&'a Wanted);
+pub(crate) struct PendingRequest<'a>(&'a Backoff);
 
-impl Drop for Waiting<'_> {
+impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
+        self.0.pending.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -77,26 +77,26 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(2);
 
-    async fn rest(wanted: &Wanted) -> Duration {
+    async fn delay(backoff: &Backoff) -> Duration {
         let began = Instant::now();
-        wanted.rest(began, LONG).await;
+        backoff.wait(began, LONG).await;
         began.elapsed()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_shortens_the_rest_to_the_shortest() {
-        let wanted = Wanted::default();
-        assert_eq!(rest(&wanted).await, LONG);
-        let waiting = wanted.wait();
-        assert_eq!(rest(&wanted).await, SHORTEST);
-        assert_eq!(rest(&wanted).await, WHILE_AWAITED);
+    async fn a_request_shortens_the_delay_to_the_shortest() {
+        let backoff = Backoff::default();
+        assert_eq!(delay(&backoff).await, LONG);
+        let pending = backoff.add_request();
+        assert_eq!(delay(&backoff).await, MIN_DELAY);
+        assert_eq!(delay(&backoff).await, MAX_DELAY_WHILE_REQUESTED);
         let another = async {
-            sleep(SHORTEST * 2).await;
-            wanted.wait()
+            sleep(MIN_DELAY * 2).await;
+            backoff.add_request()
         };
-        let (rested, another) = tokio::join!(rest(&wanted), another);
-        assert_eq!(rested, SHORTEST * 2);
-        drop((waiting, another));
-        assert_eq!(rest(&wanted).await, LONG);
+        let (waited, another) = tokio::join!(delay(&backoff), another);
+        assert_eq!(waited, MIN_DELAY * 2);
+        drop((pending, another));
+        assert_eq!(delay(&backoff).await, LONG);
     }
 }

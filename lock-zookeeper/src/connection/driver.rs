@@ -1,8 +1,8 @@
 //! One connection to a server: a driver of its own, which ends with it.
 //!
-//! The driver would reconnect by itself, at ever longer intervals, and send what was asked for meanwhile. Neither is
-//! wanted: whoever waits is to be served soon after an outage, and a request whose caller has given up is not to take
-//! effect later. So a driver serves one connection only, and the session goes on with another one.
+//! The driver would reconnect by itself, at ever longer intervals, and send the requests that were queued meanwhile. But
+//! waiters must be served soon after an outage, and a request must not take effect after its caller has given up. So a
+//! driver serves one connection only, and the session goes on with another one.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -17,9 +17,9 @@ use zookeeper_client::{Client, Connector, Error, OneshotWatcher, SessionInfo, Se
 
 use super::heartbeat;
 use crate::config::ZooKeeperConfig;
-use crate::error::caught;
+use crate::error::catch_panic;
 
-/// Once the last one that uses it has dropped it, the driver closes the session.
+/// A connection. The driver closes the session when the last client is dropped, unless the connection was aborted.
 pub(crate) struct Connection {
     pub(crate) client: Client,
     driver: Driver,
@@ -28,7 +28,7 @@ pub(crate) struct Connection {
 /// The task that serves a client.
 struct Driver {
     task: AbortHandle,
-    over: Arc<watch::Sender<bool>>,
+    ended: Arc<watch::Sender<bool>>,
 }
 
 impl Connection {
@@ -52,38 +52,38 @@ impl Connection {
         Ok(Self { client, driver })
     }
 
-    /// Ends it, without closing the session. Whatever was not sent yet never will be.
-    pub(crate) fn cut(&self) {
+    /// Ends it without closing the session. What was not sent yet never will be.
+    pub(crate) fn abort(&self) {
         self.driver.task.abort();
     }
 
-    /// Waits until it has ended, and says what the driver knows of the session.
+    /// Waits until it has ended. Returns what the driver knows of the session.
     pub(crate) async fn ended(&self) -> SessionState {
         let mut states = self.client.state_watcher();
         match states.state() {
             SessionState::SyncConnected => tokio::select! {
                 biased;
                 state = states.changed() => state,
-                () = self.over() => SessionState::Disconnected,
+                () = self.driver_ended() => SessionState::Disconnected,
             },
             state => state,
         }
     }
 
-    /// Waits for the event of a watch that was set over this connection; `None` when the connection has ended before.
+    /// Waits for the event of a watch that was set over this connection; `None` if the connection ends first.
     pub(crate) async fn watched(&self, watch: OneshotWatcher) -> Option<WatchedEvent> {
         tokio::select! {
             // First, and free of tokio's budget: a watch panics when its driver has gone. It may go in between.
             biased;
-            () = unconstrained(self.over()) => None,
-            event = caught(watch.changed()) => event.ok(),
+            () = unconstrained(self.driver_ended()) => None,
+            event = catch_panic(watch.changed()) => event.ok(),
         }
     }
 
-    async fn over(&self) {
-        let mut over = self.driver.over.subscribe();
+    async fn driver_ended(&self) {
+        let mut ended = self.driver.ended.subscribe();
         // The sender lives as long as `self`.
-        let _ = over.wait_for(|over| *over).await;
+        let _ = ended.wait_for(|ended| *ended).await;
     }
 }
 
@@ -91,7 +91,7 @@ fn connector(config: &ZooKeeperConfig) -> Connector {
     let timeout = config.session_timeout();
     let connector = Client::connector()
         .with_session_timeout(timeout)
-        .with_connection_timeout(heartbeat::silence(timeout))
+        .with_connection_timeout(heartbeat::read_timeout(timeout))
         .with_fail_eagerly();
     match config.credentials() {
         Some(credentials) => connector.with_auth("digest", credentials.as_bytes()),
@@ -111,23 +111,23 @@ impl Spawner {
 
 impl Spawn for Spawner {
     fn spawn(&self, task: Task) {
-        let over = Arc::new(watch::Sender::new(false));
-        let serving = Serving {
+        let ended = Arc::new(watch::Sender::new(false));
+        let driving = DriverTask {
             driver: Box::into_pin(task.future),
-            over: over.clone(),
+            ended: ended.clone(),
         };
-        let task = tokio::spawn(serving).abort_handle();
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Driver { task, over });
+        let task = tokio::spawn(driving).abort_handle();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Driver { task, ended });
     }
 }
 
-/// Says that it is over before the driver is dropped, for whatever reason.
-struct Serving {
+/// Reports its end before the driver is dropped, for whatever reason.
+struct DriverTask {
     driver: Pin<Box<dyn Future<Output = ()> + Send>>,
-    over: Arc<watch::Sender<bool>>,
+    ended: Arc<watch::Sender<bool>>,
 }
 
-impl Future for Serving {
+impl Future for DriverTask {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -135,8 +135,8 @@ impl Future for Serving {
     }
 }
 
-impl Drop for Serving {
+impl Drop for DriverTask {
     fn drop(&mut self) {
-        self.over.send_replace(true);
+        self.ended.send_replace(true);
     }
 }

@@ -1,28 +1,32 @@
-//! How sessions begin, and how those end that nobody keeps.
+//! How a session begins, and how an orphaned one is closed.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, Result};
 use tokio::time::{sleep, timeout};
-use zookeeper_client::{Client, CreateMode, Error as Driver, SessionInfo};
+use zookeeper_client::{Client, CreateMode, Error as DriverError, SessionInfo};
 
 use super::backoff;
 use super::driver::Connection;
-use super::heartbeat::Beat;
-use super::runtime_check::Pulse;
+use super::heartbeat::Heartbeat;
+use super::runtime_check::RuntimeCheck;
 use super::session::Session;
 use crate::config::ZooKeeperConfig;
 use crate::error;
 use crate::probe::diagnose;
 use crate::protocol::create_options;
 
-/// How long the driver may take to connect before we look what answers.
+/// How long the driver may take to connect before we probe the servers.
 const PROBE_AFTER: Duration = Duration::from_millis(300);
 
-/// One attempt at a session on which the root path is there and ours. Tells `say_why` what keeps it, if anything.
-pub(super) async fn connect(config: &ZooKeeperConfig, pulse: &Arc<Pulse>, say_why: impl Fn(Error)) -> Result<Session> {
-    let beat = Beat::now();
+/// Makes one attempt at a session whose root path exists and is accessible. Passes the reason for a delay to `report`.
+pub(super) async fn connect(
+    config: &ZooKeeperConfig,
+    runtime_check: &Arc<RuntimeCheck>,
+    report: impl Fn(Error),
+) -> Result<Session> {
+    let beat = Heartbeat::now();
     let connecting = Connection::dial(config, None);
     tokio::pin!(connecting);
     let mut cause = None;
@@ -31,7 +35,7 @@ pub(super) async fn connect(config: &ZooKeeperConfig, pulse: &Arc<Pulse>, say_wh
         found = async { sleep(PROBE_AFTER).await; diagnose(config.servers()).await } => match found {
             Some(error) if error.kind() != ErrorKind::Unavailable => return Err(error),
             found => {
-                found.clone().into_iter().for_each(say_why);
+                found.clone().into_iter().for_each(report);
                 cause = found;
                 connecting.await
             }
@@ -39,7 +43,7 @@ pub(super) async fn connect(config: &ZooKeeperConfig, pulse: &Arc<Pulse>, say_wh
     };
     let connection = match connected {
         Ok(connection) => connection,
-        Err(Driver::AuthFailed) => return Err(error::from_driver(Driver::AuthFailed)),
+        Err(DriverError::AuthFailed) => return Err(error::lock_error(DriverError::AuthFailed)),
         Err(error) => {
             let cause = match cause {
                 None => diagnose(config.servers()).await,
@@ -50,12 +54,17 @@ pub(super) async fn connect(config: &ZooKeeperConfig, pulse: &Arc<Pulse>, say_wh
         }
     };
     ensure_root(&connection.client, config).await?;
-    Ok(Session::new(connection, beat, config.root().to_owned(), pulse.clone()))
+    Ok(Session::new(
+        connection,
+        beat,
+        config.root().to_owned(),
+        runtime_check.clone(),
+    ))
 }
 
-/// Ends a session whose runtime has gone, so that its nodes go before it expires.
+/// Closes a session whose runtime has gone, so that its nodes go before it expires.
 pub(super) async fn close(config: &ZooKeeperConfig, session: SessionInfo) {
-    let mut rests = backoff::rests(backoff::LONGEST);
+    let mut delays = backoff::delays(backoff::MAX_DELAY);
     loop {
         match Connection::dial(config, Some(&session)).await {
             Ok(connection) => {
@@ -67,26 +76,26 @@ pub(super) async fn close(config: &ZooKeeperConfig, session: SessionInfo) {
                     return;
                 }
             }
-            Err(Driver::SessionExpired | Driver::AuthFailed) => return,
+            Err(DriverError::SessionExpired | DriverError::AuthFailed) => return,
             Err(_) => {}
         }
-        sleep(rests.next().unwrap_or(backoff::LONGEST)).await;
+        sleep(delays.next().unwrap_or(backoff::MAX_DELAY)).await;
     }
 }
 
-/// Makes the root path, unless it is there, and checks that we may use it.
+/// Creates the root path unless it exists, and checks that we may read it.
 pub(crate) async fn ensure_root(client: &Client, config: &ZooKeeperConfig) -> Result<()> {
     loop {
         match client.get_data(config.root()).await {
             Ok(_) => return Ok(()),
-            Err(Driver::NoNode) => {}
-            Err(error) => return Err(error::from_driver(error)),
+            Err(DriverError::NoNode) => {}
+            Err(error) => return Err(error::lock_error(error)),
         }
         let options = create_options(config, CreateMode::Persistent);
         match client.mkdir(config.root(), &options).await {
-            // Or it was removed again at the same time.
-            Ok(()) | Err(Driver::NoNode) => {}
-            Err(error) => return Err(error::from_driver(error)),
+            // NoNode: it was removed at the same time.
+            Ok(()) | Err(DriverError::NoNode) => {}
+            Err(error) => return Err(error::lock_error(error)),
         }
     }
 }

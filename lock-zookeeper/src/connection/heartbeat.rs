@@ -6,6 +6,8 @@ use std::time::Duration;
 use lock_core::backend::SentAt;
 use tokio::time::Instant;
 
+use crate::probe::ServerMode;
+
 /// Heartbeats in a session timeout, while each is answered before half of the time to the next one is over. On a slower
 /// line there are twice as many: the more often they are sent, the slower it may be.
 const PER_TIMEOUT: u32 = 12;
@@ -15,12 +17,12 @@ const HALF_TICK: u32 = 6;
 
 /// The moment before a heartbeat went out.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Beat {
+pub(crate) struct Heartbeat {
     pub(crate) sent: SentAt,
     pub(crate) at: Instant,
 }
 
-impl Beat {
+impl Heartbeat {
     pub(crate) fn now() -> Self {
         let sent = SentAt::now();
         Self {
@@ -28,15 +30,6 @@ impl Beat {
             at: Instant::now(),
         }
     }
-}
-
-/// Who answers the heartbeats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answerer {
-    /// A member of an ensemble, or a server that did not say what it is.
-    PerhapsFollower,
-    /// A server without an ensemble: it counts every request as a sign of life.
-    Standalone,
 }
 
 /// The record of a session's heartbeats.
@@ -50,22 +43,22 @@ pub(crate) enum Answerer {
 /// A standalone server prolongs the session by itself when the heartbeat arrives, so that an answer counts from its own
 /// sending.
 #[derive(Debug)]
-pub(crate) struct Heartbeats {
+pub(crate) struct HeartbeatRecord {
     timeout: Duration,
     /// Oldest first, none older than the base.
     answered: VecDeque<Answered>,
-    base: Beat,
+    base: Heartbeat,
 }
 
 #[derive(Debug)]
 struct Answered {
-    beat: Beat,
+    beat: Heartbeat,
     at: Instant,
 }
 
-impl Heartbeats {
+impl HeartbeatRecord {
     /// A session that was asked for at `connect`, before which it cannot have begun, and is there `now`.
-    pub(crate) fn new(connect: Beat, now: Instant, timeout: Duration) -> Self {
+    pub(crate) fn new(connect: Heartbeat, now: Instant, timeout: Duration) -> Self {
         let connected = Answered { beat: connect, at: now };
         Self {
             timeout,
@@ -75,10 +68,10 @@ impl Heartbeats {
     }
 
     /// Records a heartbeat that was answered `now`. True when the base has moved.
-    pub(crate) fn acknowledge(&mut self, beat: Beat, now: Instant, by: Answerer) -> bool {
+    pub(crate) fn acknowledge(&mut self, beat: Heartbeat, now: Instant, by: ServerMode) -> bool {
         let half_tick = self.timeout / HALF_TICK;
         let before = self.base.at;
-        if by == Answerer::Standalone {
+        if by == ServerMode::Standalone {
             self.move_base(beat);
         }
         while let Some(earlier) = self.answered.pop_front_if(|earlier| earlier.at + half_tick <= beat.at) {
@@ -92,14 +85,14 @@ impl Heartbeats {
         self.base.at > before
     }
 
-    fn move_base(&mut self, beat: Beat) {
+    fn move_base(&mut self, beat: Heartbeat) {
         if beat.at > self.base.at {
             self.base = beat;
         }
     }
 
     /// From when on the session is known to have lived for a whole timeout.
-    pub(crate) fn base(&self) -> Beat {
+    pub(crate) fn base(&self) -> Heartbeat {
         self.base
     }
 
@@ -129,7 +122,7 @@ pub(crate) fn next(timeout: Duration, sent: Instant, answered: Option<Instant>) 
 
 /// How long a heartbeat may be unanswered before the connection counts as silent: longer than on a line that is slow,
 /// but keeps holds.
-pub(crate) fn patience(timeout: Duration) -> Duration {
+pub(crate) fn answer_limit(timeout: Duration) -> Duration {
     timeout / 2
 }
 
@@ -137,7 +130,7 @@ pub(crate) fn patience(timeout: Duration) -> Duration {
 ///
 /// Longer than the time between two answers when a line that was fast becomes one with a round trip of 0.4 timeouts; and
 /// so short that a new connection to an ensemble is there before the holds are lost.
-pub(crate) fn silence(timeout: Duration) -> Duration {
+pub(crate) fn read_timeout(timeout: Duration) -> Duration {
     timeout * 11 / 20
 }
 
@@ -147,25 +140,25 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_secs(6);
 
-    fn beat(start: Instant, millis: u64) -> Beat {
-        Beat {
+    fn beat(start: Instant, millis: u64) -> Heartbeat {
+        Heartbeat {
             sent: SentAt::now(),
             at: start + Duration::from_millis(millis),
         }
     }
 
-    fn base(heartbeats: &Heartbeats, start: Instant) -> u128 {
+    fn base(heartbeats: &HeartbeatRecord, start: Instant) -> u128 {
         heartbeats.base().at.duration_since(start).as_millis()
     }
 
     /// Sent so many milliseconds after the start, and answered so many later.
-    fn acknowledge(heartbeats: &mut Heartbeats, start: Instant, sent: u64, later: u64) -> bool {
+    fn acknowledge(heartbeats: &mut HeartbeatRecord, start: Instant, sent: u64, later: u64) -> bool {
         let now = start + Duration::from_millis(sent + later);
-        heartbeats.acknowledge(beat(start, sent), now, Answerer::PerhapsFollower)
+        heartbeats.acknowledge(beat(start, sent), now, ServerMode::PerhapsFollower)
     }
 
-    fn heartbeats(start: Instant) -> Heartbeats {
-        Heartbeats::new(beat(start, 0), start, TIMEOUT)
+    fn heartbeats(start: Instant) -> HeartbeatRecord {
+        HeartbeatRecord::new(beat(start, 0), start, TIMEOUT)
     }
 
     #[test]
@@ -218,7 +211,7 @@ mod tests {
         let start = Instant::now();
         let mut heartbeats = heartbeats(start);
         let late = start + Duration::from_millis(3500);
-        assert!(heartbeats.acknowledge(beat(start, 1000), late, Answerer::Standalone));
+        assert!(heartbeats.acknowledge(beat(start, 1000), late, ServerMode::Standalone));
         assert_eq!(base(&heartbeats, start), 1000);
         // What it proved stays proven when the next answer may be a follower's, and that one proves nothing yet.
         assert!(!acknowledge(&mut heartbeats, start, 3000, 1000));
@@ -227,7 +220,7 @@ mod tests {
 
     /// How little is left of the belief in a session, in milliseconds, at the worst moment of ten session timeouts: on a
     /// line whose round trip is none until one timeout has passed, and `round_trip` from then on. Negative when it ends.
-    fn least_left(round_trip: u64, by: Answerer) -> i128 {
+    fn least_left(round_trip: u64, by: ServerMode) -> i128 {
         let start = Instant::now();
         let mut heartbeats = heartbeats(start);
         let (mut under_way, mut due) = (VecDeque::new(), start);
@@ -255,11 +248,11 @@ mod tests {
     #[test]
     fn a_slow_line_keeps_the_session() {
         let part = |thousandths: u64| TIMEOUT.as_millis() as u64 * thousandths / 1000;
-        assert!(least_left(part(0), Answerer::PerhapsFollower) > 3000);
-        assert!(least_left(part(300), Answerer::PerhapsFollower) > 0);
+        assert!(least_left(part(0), ServerMode::PerhapsFollower) > 3000);
+        assert!(least_left(part(300), ServerMode::PerhapsFollower) > 0);
         // What is proven of an earlier heartbeat costs two round trips and half a tick.
-        assert!(least_left(part(370), Answerer::PerhapsFollower) < 0);
-        assert!(least_left(part(400), Answerer::Standalone) > 2000);
+        assert!(least_left(part(370), ServerMode::PerhapsFollower) < 0);
+        assert!(least_left(part(400), ServerMode::Standalone) > 2000);
     }
 
     /// The client stalls, is answered once and then cut off: the answer does not prolong the session by itself.

@@ -1,4 +1,4 @@
-//! The heartbeats of a session, and how it goes on over one connection after the other.
+//! Keeps one session alive: its heartbeats, and a new connection when one breaks.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -9,46 +9,46 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use lock_core::{Error, ErrorKind};
 use tokio::time::{Instant, sleep, sleep_until};
-use zookeeper_client::{Error as Driver, SessionState};
+use zookeeper_client::{Error as DriverError, SessionState};
 
-use super::backoff::{LONGEST, SHORTEST, Wanted, rests};
+use super::backoff::{Backoff, MAX_DELAY, MIN_DELAY, delays};
 use super::driver::Connection;
-use super::heartbeat::{self, Answerer, Beat};
+use super::heartbeat::{self, Heartbeat};
 use super::session::Session;
 use crate::config::ZooKeeperConfig;
 use crate::error;
-use crate::probe::{diagnose, is_standalone};
+use crate::probe::{ServerMode, diagnose, server_mode};
 
-/// How long there may be no connection before we look why.
+/// How long there may be no connection before we probe the servers.
 const PROBE_AFTER: Duration = Duration::from_millis(300);
-/// Between two such looks.
+/// The time between two such probes.
 const PROBE_AGAIN: Duration = Duration::from_secs(1);
 
 impl Session {
-    /// Sends heartbeats, arms and suspects leases, and connects again, until the session has ended; says why.
-    pub(crate) async fn keep_alive(&self, config: &ZooKeeperConfig, wanted: &Wanted) -> Driver {
+    /// Sends heartbeats, arms and suspects leases, and connects again, until the session has ended. Returns why.
+    pub(crate) async fn keep_alive(&self, config: &ZooKeeperConfig, backoff: &Backoff) -> DriverError {
         let mut dialed = Instant::now();
         loop {
             let Ok(connection) = self.connected().await else {
-                return Driver::ClientClosed;
+                return DriverError::ClientClosed;
             };
             let state = tokio::select! {
-                // First: what is answered after this was answered by the server to which it was sent.
+                // First, so that every answer counted below came from the server it was sent to.
                 biased;
                 state = connection.ended() => state,
-                never = self.beat(&connection, config.servers()) => match never {},
+                never = self.send_heartbeats(&connection, config.servers()) => match never {},
             };
-            self.set_outage(Some(error::from_driver(Driver::ConnectionLoss)));
-            self.cut();
+            self.set_outage(Some(error::lock_error(DriverError::ConnectionLoss)));
+            self.disconnect();
             self.suspect();
             match state {
-                SessionState::Expired => return Driver::SessionExpired,
-                SessionState::AuthFailed => return Driver::AuthFailed,
+                SessionState::Expired => return DriverError::SessionExpired,
+                SessionState::AuthFailed => return DriverError::AuthFailed,
                 _ => {}
             }
             let connected = tokio::select! {
-                connected = self.connect_again(config, wanted, &mut dialed) => connected,
-                never = self.explain(config.servers()) => match never {},
+                connected = self.connect_again(config, backoff, &mut dialed) => connected,
+                never = self.diagnose_outage(config.servers()) => match never {},
             };
             match connected {
                 Ok(connection) => self.connection.send_replace(Some(Arc::new(connection))),
@@ -65,12 +65,12 @@ impl Session {
     async fn connect_again(
         &self,
         config: &ZooKeeperConfig,
-        wanted: &Wanted,
+        backoff: &Backoff,
         dialed: &mut Instant,
-    ) -> Result<Connection, Driver> {
-        let mut rests = rests(self.interval());
+    ) -> Result<Connection, DriverError> {
+        let mut delays = delays(self.interval());
         // At once, unless its connections end as soon as they begin.
-        sleep_until(*dialed + SHORTEST).await;
+        sleep_until(*dialed + MIN_DELAY).await;
         loop {
             *dialed = Instant::now();
             let failure = match Connection::dial(config, Some(&self.info)).await {
@@ -78,22 +78,22 @@ impl Session {
                     Ok(()) => return Ok(connection),
                     Err(error) => {
                         // Not dropped: that would close the session.
-                        connection.cut();
+                        connection.abort();
                         error
                     }
                 },
                 Err(error) => error,
             };
-            // Nobody else knows: a server that restarts counts the sessions anew.
-            if matches!(failure, Driver::SessionExpired | Driver::AuthFailed) {
+            // Any other failure leaves the session's state open: a server that restarts counts its sessions anew.
+            if matches!(failure, DriverError::SessionExpired | DriverError::AuthFailed) {
                 return Err(failure);
             }
-            wanted.rest(*dialed, rests.next().unwrap_or(LONGEST)).await;
+            backoff.wait(*dialed, delays.next().unwrap_or(MAX_DELAY)).await;
         }
     }
 
-    /// Finds out why there is no connection.
-    async fn explain(&self, servers: &[String]) -> Infallible {
+    /// Keeps finding out why there is no connection.
+    async fn diagnose_outage(&self, servers: &[String]) -> Infallible {
         sleep(PROBE_AFTER).await;
         loop {
             if let Some(why) = diagnose(servers).await {
@@ -103,24 +103,22 @@ impl Session {
         }
     }
 
-    /// Sends heartbeats at their times, whether the earlier ones are answered or not: a slow way takes nothing from a
-    /// lease but its delay.
-    async fn beat(&self, connection: &Connection, servers: &[String]) -> Infallible {
-        let mut answerer = None;
-        let learning = is_standalone(servers, heartbeat::patience(self.timeout));
-        tokio::pin!(learning);
+    /// Sends heartbeats at their times, even while earlier ones are unanswered: a slow line then costs a lease no more
+    /// than its delay.
+    async fn send_heartbeats(&self, connection: &Connection, servers: &[String]) -> Infallible {
+        let mut mode = None;
+        let asking = server_mode(servers, heartbeat::answer_limit(self.timeout));
+        tokio::pin!(asking);
         let mut beats = FuturesUnordered::new();
         let mut unanswered = VecDeque::new();
         let mut last = Instant::now();
         let mut due = last;
         loop {
             tokio::select! {
-                is_standalone = &mut learning, if answerer.is_none() => {
-                    answerer = Some(if is_standalone { Answerer::Standalone } else { Answerer::PerhapsFollower });
-                }
+                answer = &mut asking, if mode.is_none() => mode = Some(answer),
                 () = sleep_until(due) => {
-                    self.look_for_silence(unanswered.front());
-                    let beat = Beat::now();
+                    self.check_for_silence(unanswered.front());
+                    let beat = Heartbeat::now();
                     let sync = connection.client.sync(&self.root);
                     beats.push(async move { (beat, sync.await) });
                     unanswered.push_back(beat.at);
@@ -130,7 +128,7 @@ impl Session {
                 Some((beat, answer)) = beats.next() => {
                     match answer {
                         Ok(()) => {
-                            self.acknowledge(beat, answerer.unwrap_or(Answerer::PerhapsFollower));
+                            self.acknowledge(beat, mode.unwrap_or(ServerMode::PerhapsFollower));
                             self.set_outage(None);
                         }
                         Err(_) => self.suspect(),
@@ -145,9 +143,9 @@ impl Session {
         }
     }
 
-    fn look_for_silence(&self, oldest_unanswered: Option<&Instant>) {
+    fn check_for_silence(&self, oldest_unanswered: Option<&Instant>) {
         let silent = oldest_unanswered.map(Instant::elapsed).unwrap_or_default();
-        if silent >= heartbeat::patience(self.timeout) {
+        if silent >= heartbeat::answer_limit(self.timeout) {
             let message = format!("ZooKeeper has not answered a heartbeat for {silent:?}");
             self.set_outage(Some(Error::new(ErrorKind::Unavailable, message)));
             self.suspect();

@@ -1,4 +1,4 @@
-//! Whether anybody drives the runtime on which a session is kept.
+//! Checks whether anybody drives the runtime on which a session is kept.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -7,61 +7,61 @@ use tokio::runtime::{Handle, Id};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 
-/// For how long an answer counts.
+/// How long an answer counts.
 const FRESH: Duration = Duration::from_secs(1);
-/// For how long a runtime may be busy with something else.
-const PATIENCE: Duration = Duration::from_millis(1500);
+/// How long a runtime may be busy with something else.
+const RESPONSE_LIMIT: Duration = Duration::from_millis(1500);
 
-/// A question to the task that keeps a session, which it answers as soon as its runtime runs it.
+/// A request to the task that keeps a session. The task responds as soon as its runtime runs it.
 #[derive(Debug)]
-pub(crate) struct Pulse {
+pub(crate) struct RuntimeCheck {
     /// The task's runtime.
     home: Id,
-    asked: Notify,
-    answered: watch::Sender<Instant>,
+    requested: Notify,
+    responded: watch::Sender<Instant>,
 }
 
-impl Pulse {
+impl RuntimeCheck {
     /// For a task on the runtime of the caller.
     pub(crate) fn new() -> Self {
         Self {
             home: Handle::current().id(),
-            asked: Notify::new(),
-            answered: watch::Sender::new(Instant::now()),
+            requested: Notify::new(),
+            responded: watch::Sender::new(Instant::now()),
         }
     }
 
-    /// Answers all that is asked.
-    pub(crate) async fn answer(&self) -> Infallible {
+    /// Responds to every request.
+    pub(crate) async fn respond(&self) -> Infallible {
         loop {
-            self.asked.notified().await;
-            self.answer_now();
+            self.requested.notified().await;
+            self.respond_now();
         }
     }
 
-    /// Answers without being asked.
-    pub(crate) fn answer_now(&self) {
-        self.answered.send_replace(Instant::now());
+    /// Responds without a request.
+    pub(crate) fn respond_now(&self) {
+        self.responded.send_replace(Instant::now());
     }
 
-    /// Whether the task's runtime is driven: asks unless the task has answered within the last second, or the caller
+    /// Whether the task's runtime is driven: asks unless the task has responded within the last second, or the caller
     /// runs there itself.
-    pub(crate) async fn is_there(&self) -> bool {
+    pub(crate) async fn is_driven(&self) -> bool {
         if Handle::current().id() == self.home {
             return true;
         }
-        let mut answers = self.answered.subscribe();
+        let mut answers = self.responded.subscribe();
         if answers.borrow_and_update().elapsed() < FRESH {
             return true;
         }
-        self.asked.notify_one();
+        self.requested.notify_one();
         // The sender lives as long as `self`.
-        timeout(PATIENCE, answers.changed()).await.is_ok()
+        timeout(RESPONSE_LIMIT, answers.changed()).await.is_ok()
     }
 
-    /// Returns when the task answers no more.
-    pub(crate) async fn stopped(&self) {
-        while self.is_there().await {
+    /// Returns when the task no longer responds.
+    pub(crate) async fn undriven(&self) {
+        while self.is_driven().await {
             sleep(FRESH).await;
         }
     }
@@ -79,10 +79,10 @@ mod tests {
     fn a_task_answers_as_long_as_its_runtime_is_driven() {
         let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
         let (home, elsewhere) = (runtime(), runtime());
-        let pulse = home.block_on(async { Arc::new(Pulse::new()) });
+        let runtime_check = home.block_on(async { Arc::new(RuntimeCheck::new()) });
         home.spawn({
-            let pulse = pulse.clone();
-            async move { pulse.answer().await }
+            let runtime_check = runtime_check.clone();
+            async move { runtime_check.respond().await }
         });
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let driving = std::thread::spawn(move || {
@@ -90,13 +90,13 @@ mod tests {
             home
         });
         elsewhere.block_on(async {
-            assert!(timeout(3 * FRESH, pulse.stopped()).await.is_err());
+            assert!(timeout(3 * FRESH, runtime_check.undriven()).await.is_err());
             drop(stop);
-            pulse.stopped().await;
+            runtime_check.undriven().await;
         });
         driving
             .join()
             .unwrap()
-            .block_on(async { assert!(pulse.is_there().await) });
+            .block_on(async { assert!(runtime_check.is_driven().await) });
     }
 }

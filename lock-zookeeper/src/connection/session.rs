@@ -1,4 +1,4 @@
-//! One ZooKeeper session: the leases that live by it, its connection, and its end.
+//! One ZooKeeper session: the leases that it renews, its connection, and its end.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,63 +12,69 @@ use lock_core::{Error, Result};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use zookeeper_client::{Error as Driver, SessionInfo, Stat};
+use zookeeper_client::{Error as DriverError, SessionInfo, Stat};
 
 use super::driver::Connection;
-use super::heartbeat::{self, Answerer, Beat, Heartbeats};
-use super::runtime_check::Pulse;
+use super::heartbeat::{self, Heartbeat, HeartbeatRecord};
+use super::runtime_check::RuntimeCheck;
 use crate::error;
+use crate::probe::ServerMode;
 
 /// A delete that was sent already.
-pub(crate) type Delete = Pin<Box<dyn Future<Output = Result<(), Driver>> + Send>>;
+pub(crate) type Delete = Pin<Box<dyn Future<Output = Result<(), DriverError>> + Send>>;
 
-/// A session, shared by all that lives by it.
+/// A session, shared by the holds and waiters that depend on it.
 pub(crate) struct Session {
     pub(crate) info: SessionInfo,
     /// The session timeout that the server granted.
     pub(crate) timeout: Duration,
-    /// Where the driver's tasks run. Whatever must not outlive the session's answers runs there too.
+    /// The runtime of the driver's tasks. The claims' tasks run there too, and end with it.
     pub(crate) runtime: Handle,
-    /// Asks whether that runtime is driven.
-    pub(crate) pulse: Arc<Pulse>,
+    /// Checks whether that runtime is driven.
+    pub(crate) runtime_check: Arc<RuntimeCheck>,
     pub(super) root: String,
-    vital: Mutex<Vital>,
-    /// `None` while there is none, and after the session's end.
+    liveness: Mutex<Liveness>,
+    /// `None` during an outage, and after the session's end.
     pub(super) connection: watch::Sender<Option<Arc<Connection>>>,
-    over: watch::Sender<bool>,
-    beats: watch::Sender<()>,
-    /// Why the server cannot be asked at the moment, if so.
+    ended: watch::Sender<bool>,
+    renewals: watch::Sender<()>,
+    /// Why the server is unreachable at the moment, if so.
     pub(super) outage: watch::Sender<Option<Error>>,
 }
 
-struct Vital {
-    heartbeats: Heartbeats,
+struct Liveness {
+    heartbeats: HeartbeatRecord,
     leases: HashMap<HolderId, Lease>,
-    over: bool,
+    ended: bool,
 }
 
-/// The session has ended.
+/// The error that the session has ended.
 #[derive(Debug)]
-pub(crate) struct Over;
+pub(crate) struct SessionEnded;
 
 impl Session {
-    /// A session that was asked for at `connect`.
-    pub(crate) fn new(connection: Connection, connect: Beat, root: String, pulse: Arc<Pulse>) -> Self {
+    /// A session that was requested at `connect`.
+    pub(crate) fn new(
+        connection: Connection,
+        connect: Heartbeat,
+        root: String,
+        runtime_check: Arc<RuntimeCheck>,
+    ) -> Self {
         let timeout = connection.client.session_timeout();
         Self {
             info: connection.client.session().clone(),
             timeout,
             runtime: Handle::current(),
-            pulse,
+            runtime_check,
             root,
-            vital: Mutex::new(Vital {
-                heartbeats: Heartbeats::new(connect, Instant::now(), timeout),
+            liveness: Mutex::new(Liveness {
+                heartbeats: HeartbeatRecord::new(connect, Instant::now(), timeout),
                 leases: HashMap::new(),
-                over: false,
+                ended: false,
             }),
             connection: watch::Sender::new(Some(Arc::new(connection))),
-            over: watch::Sender::new(false),
-            beats: watch::Sender::new(()),
+            ended: watch::Sender::new(false),
+            renewals: watch::Sender::new(()),
             outage: watch::Sender::new(None),
         }
     }
@@ -78,108 +84,115 @@ impl Session {
         stat.ephemeral_owner == self.info.id().0
     }
 
-    /// Counts a lease among those that the heartbeats arm, and arms it: for the session timeout from what the
-    /// heartbeats have proven, or, if it is fixed, for its own term.
-    pub(crate) fn admit(&self, holder: HolderId, lease: &Lease, fixed: Option<(SentAt, Duration)>) -> Result<Armed> {
-        let mut vital = self.vital();
-        if vital.over {
+    /// Adds a lease to those that the heartbeats renew, and arms it: for the session timeout from what the heartbeats
+    /// have proven, or for its own term if it is fixed.
+    pub(crate) fn bind_lease(
+        &self,
+        holder: HolderId,
+        lease: &Lease,
+        fixed: Option<(SentAt, Duration)>,
+    ) -> Result<Armed> {
+        let mut liveness = self.liveness();
+        if liveness.ended {
             return Err(error::session_ended(None));
         }
-        let session = (vital.heartbeats.base().sent, self.timeout);
+        let session = (liveness.heartbeats.base().sent, self.timeout);
         lease.bind_to_session(session.0, session.1);
         let (sent, ttl) = fixed.unwrap_or(session);
         let armed = lease.arm(sent, ttl)?;
         if self.connection.borrow().is_none() {
             lease.suspect();
         }
-        vital.leases.insert(holder, lease.clone());
+        liveness.leases.insert(holder, lease.clone());
         Ok(armed)
     }
 
-    /// Arms a lease no more; it ends by itself.
-    pub(crate) fn forget(&self, holder: HolderId) {
-        self.vital().leases.remove(&holder);
+    /// Stops renewing a lease; it ends by itself.
+    pub(crate) fn unbind_lease(&self, holder: HolderId) {
+        self.liveness().leases.remove(&holder);
     }
 
     /// Waits for a connection to send requests over.
-    pub(crate) async fn connected(&self) -> Result<Arc<Connection>, Over> {
+    pub(crate) async fn connected(&self) -> Result<Arc<Connection>, SessionEnded> {
         let mut connection = self.connection.subscribe();
         tokio::select! {
             biased;
-            () = self.over() => Err(Over),
+            () = self.ended() => Err(SessionEnded),
             // The sender lives as long as `self`.
-            found = connection.wait_for(Option::is_some) => found.ok().and_then(|found| found.clone()).ok_or(Over),
+            found = connection.wait_for(Option::is_some) => found.ok().and_then(|found| found.clone()).ok_or(SessionEnded),
         }
     }
 
-    /// Why the server cannot be asked at the moment: its connection has ended, or brings no answers.
+    /// Why the server is unreachable at the moment: the connection has ended, or brings no answers.
     pub(crate) fn outage(&self) -> Option<Error> {
         self.outage.borrow().clone()
     }
 
-    /// The same, as it changes.
+    /// The [outage](Self::outage), as it changes.
     pub(crate) fn outages(&self) -> watch::Receiver<Option<Error>> {
         self.outage.subscribe()
     }
 
-    pub(crate) fn is_over(&self) -> bool {
-        *self.over.borrow()
+    pub(crate) fn has_ended(&self) -> bool {
+        *self.ended.borrow()
     }
 
     /// Waits until the session has ended.
-    pub(crate) async fn over(&self) {
-        let mut over = self.over.subscribe();
+    pub(crate) async fn ended(&self) {
+        let mut ended = self.ended.subscribe();
         // The sender lives as long as `self`.
-        let _ = over.wait_for(|over| *over).await;
+        let _ = ended.wait_for(|ended| *ended).await;
     }
 
-    /// Whether enough of the session's life is known to begin a hold.
+    /// Whether the heartbeats prove enough of the session's life to begin a hold.
     pub(crate) fn is_fresh(&self) -> bool {
-        self.vital().heartbeats.is_fresh(Instant::now())
+        self.liveness().heartbeats.is_fresh(Instant::now())
     }
 
-    /// Waits until it is.
-    pub(crate) async fn fresh(&self) -> Result<(), Over> {
+    /// Waits until [`is_fresh`](Self::is_fresh).
+    pub(crate) async fn fresh(&self) -> Result<(), SessionEnded> {
         while !self.is_fresh() {
-            self.next_beat().await?;
+            self.next_heartbeat().await?;
         }
         Ok(())
     }
 
-    /// Waits for the next heartbeat that arms leases.
-    pub(crate) async fn next_beat(&self) -> Result<(), Over> {
-        let mut beats = self.beats.subscribe();
+    /// Waits for the next heartbeat that renews leases.
+    pub(crate) async fn next_heartbeat(&self) -> Result<(), SessionEnded> {
+        let mut renewals = self.renewals.subscribe();
         tokio::select! {
             // The sender lives as long as `self`.
-            _ = beats.changed() => Ok(()),
-            () = self.over() => Err(Over),
+            _ = renewals.changed() => Ok(()),
+            () = self.ended() => Err(SessionEnded),
         }
     }
 
-    /// Sends a `sync`, at once, whose answer counts as a heartbeat. What is read over this connection after it is not
-    /// older than what the leader had.
+    /// Sends a `sync` at once. Its answer counts as a heartbeat. A read that follows it on this connection sees at least
+    /// what the leader had.
     pub(crate) fn sync<'a>(
         &'a self,
         connection: &'a Connection,
-    ) -> impl Future<Output = Result<(), Driver>> + Send + use<'a> {
-        let beat = Beat::now();
+    ) -> impl Future<Output = Result<(), DriverError>> + Send + use<'a> {
+        let beat = Heartbeat::now();
         let sync = connection.client.sync(&self.root);
         async move {
             sync.await?;
-            self.acknowledge(beat, Answerer::PerhapsFollower);
+            self.acknowledge(beat, ServerMode::PerhapsFollower);
             Ok(())
         }
     }
 
-    /// Deletes a node: at once where there is a connection, so that whatever this process sends afterwards comes after
-    /// it.
+    /// Deletes a node. If there is a connection, the delete is sent at once, so that it precedes later requests.
     pub(crate) fn delete(self: &Arc<Self>, path: &str) -> Delete {
         if let Some(connection) = &*self.connection.borrow() {
             return Box::pin(connection.client.delete(path, None));
         }
         let (session, path) = (self.clone(), path.to_owned());
         Box::pin(async move {
-            let connection = session.connected().await.map_err(|Over| Driver::SessionExpired)?;
+            let connection = session
+                .connected()
+                .await
+                .map_err(|SessionEnded| DriverError::SessionExpired)?;
             connection.client.delete(&path, None).await
         })
     }
@@ -189,49 +202,49 @@ impl Session {
         heartbeat::interval(self.timeout)
     }
 
-    /// The session has ended, or nobody keeps it any more.
+    /// Ends the session for this process: its leases are lost.
     pub(crate) fn end(&self) {
-        let mut vital = self.vital();
-        vital.over = true;
-        for (_, lease) in vital.leases.drain() {
+        let mut liveness = self.liveness();
+        liveness.ended = true;
+        for (_, lease) in liveness.leases.drain() {
             lease.lose(LostCause::Disconnected);
         }
-        drop(vital);
-        self.over.send_replace(true);
+        drop(liveness);
+        self.ended.send_replace(true);
         self.connection.send_replace(None);
     }
 
-    /// Ends its connection, and whatever was not sent yet with it.
-    pub(crate) fn cut(&self) {
+    /// Ends the connection. What was not sent yet never will be.
+    pub(crate) fn disconnect(&self) {
         if let Some(connection) = self.connection.send_replace(None) {
-            connection.cut();
+            connection.abort();
         }
     }
 
-    pub(super) fn acknowledge(&self, beat: Beat, by: Answerer) {
-        let mut vital = self.vital();
-        if vital.over || !vital.heartbeats.acknowledge(beat, Instant::now(), by) {
+    pub(super) fn acknowledge(&self, beat: Heartbeat, by: ServerMode) {
+        let mut liveness = self.liveness();
+        if liveness.ended || !liveness.heartbeats.acknowledge(beat, Instant::now(), by) {
             return;
         }
-        let base = vital.heartbeats.base();
-        for lease in vital.leases.values() {
+        let base = liveness.heartbeats.base();
+        for lease in liveness.leases.values() {
             lease.bind_to_session(base.sent, self.timeout);
-            // One that has ended stays ended: its owner takes the node away.
+            // A lease that has ended stays ended: its task deletes the node.
             let _ = lease.arm(base.sent, self.timeout);
         }
-        drop(vital);
-        self.beats.send_replace(());
+        drop(liveness);
+        self.renewals.send_replace(());
     }
 
     pub(super) fn suspect(&self) {
-        for lease in self.vital().leases.values() {
+        for lease in self.liveness().leases.values() {
             lease.suspect();
         }
     }
 
     /// Every critical section leaves its data whole.
-    fn vital(&self) -> MutexGuard<'_, Vital> {
-        self.vital.lock().unwrap_or_else(PoisonError::into_inner)
+    fn liveness(&self) -> MutexGuard<'_, Liveness> {
+        self.liveness.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -240,13 +253,13 @@ impl fmt::Debug for Session {
         f.debug_struct("Session")
             .field("id", &self.info.id())
             .field("timeout", &self.timeout)
-            .field("over", &self.is_over())
+            .field("ended", &self.has_ended())
             .finish_non_exhaustive()
     }
 }
 
-impl From<Over> for Error {
-    fn from(Over: Over) -> Self {
+impl From<SessionEnded> for Error {
+    fn from(_: SessionEnded) -> Self {
         error::session_ended(None)
     }
 }

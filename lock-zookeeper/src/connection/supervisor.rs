@@ -1,4 +1,4 @@
-//! Keeps a session: makes a new one when one has ended, for as long as the backend lives.
+//! Keeps a session for as long as the backend lives: establishes a new one when one has ended.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,15 +10,15 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 use zookeeper_client::SessionInfo;
 
-use super::backoff::{self, LONGEST, SHORTEST, Wanted};
+use super::backoff::{self, Backoff, MAX_DELAY, MIN_DELAY};
 use super::establish::{close, connect};
-use super::runtime_check::Pulse;
+use super::runtime_check::RuntimeCheck;
 use super::session::Session;
 use crate::config::ZooKeeperConfig;
-use crate::error::{self, caught};
+use crate::error::{self, catch_panic};
 
-/// Gives out the session, and starts the task that keeps it: at first use, some time after it failed, and when its
-/// runtime has ended or nobody drives it.
+/// Hands out the session, and starts the task that keeps it: at the first use, some time after it failed, and when its
+/// runtime has ended or is not driven.
 #[derive(Debug)]
 pub(crate) struct Supervisor {
     config: Arc<ZooKeeperConfig>,
@@ -27,40 +27,40 @@ pub(crate) struct Supervisor {
 
 #[derive(Debug, Default)]
 struct State {
-    task: Option<Arc<Task>>,
+    task: Option<Arc<SessionTask>>,
     /// How many tasks in a row have failed.
     failures: u32,
     /// Sessions whose runtime has gone, for the next task to close.
-    left: Vec<SessionInfo>,
+    orphans: Vec<SessionInfo>,
 }
 
-/// What the task that keeps a session and those who ask for one share.
+/// The task that keeps a session, as its users see it.
 #[derive(Debug)]
-struct Task {
-    news: watch::Sender<News>,
-    wanted: Wanted,
-    pulse: Arc<Pulse>,
+struct SessionTask {
+    status: watch::Sender<Status>,
+    backoff: Backoff,
+    runtime_check: Arc<RuntimeCheck>,
     stop: Notify,
     had_session: AtomicBool,
 }
 
 #[derive(Clone, Debug)]
-enum News {
-    /// Not yet, for this reason.
+enum Status {
+    /// There is no session yet, for this reason.
     Connecting(Option<Error>),
-    Up(Arc<Session>),
-    /// It makes no sense to go on. The task ended then.
+    Connected(Arc<Session>),
+    /// The task ended at that time, with an error that retrying does not mend.
     Failed(Error, Instant),
-    /// The task's runtime has dropped it, and this session stays behind.
+    /// The runtime dropped the task. This session was not closed.
     Gone(Option<SessionInfo>),
 }
 
-/// What becomes of a request for a session.
-enum Found {
+/// The result of a request for a session.
+enum Lookup {
     Session(Arc<Session>),
     Failed(Error),
     Gone,
-    /// Nobody drives the task's runtime.
+    /// The task's runtime is not driven.
     Undriven,
 }
 
@@ -79,99 +79,99 @@ impl Supervisor {
     pub(crate) async fn session(&self) -> Result<Arc<Session>> {
         let limit = self.config.connect_timeout();
         let found = timeout(limit, self.wait_for_session()).await;
-        found.unwrap_or_else(|_| Err(error::unreachable(self.config.servers(), limit, self.why())))
+        found.unwrap_or_else(|_| Err(error::unreachable(self.config.servers(), limit, self.outage())))
     }
 
     async fn wait_for_session(&self) -> Result<Arc<Session>> {
         loop {
             let (task, is_new) = self.task()?;
             match task.session().await {
-                Found::Session(session) => return Ok(session),
-                Found::Failed(error) => return Err(error),
+                Lookup::Session(session) => return Ok(session),
+                Lookup::Failed(error) => return Err(error),
                 // The caller's own runtime is about to end: another task would fare no better.
-                Found::Gone if is_new => return Err(error::runtime_ends()),
-                Found::Gone => {}
-                Found::Undriven => self.give_up(&task),
+                Lookup::Gone if is_new => return Err(error::runtime_ends()),
+                Lookup::Gone => {}
+                Lookup::Undriven => self.stop_task(&task),
             }
         }
     }
 
     /// Why there is no session to send requests over, where that is known.
-    pub(crate) fn why(&self) -> Option<Error> {
+    pub(crate) fn outage(&self) -> Option<Error> {
         let task = self.state().task.clone()?;
-        let news = task.news.borrow();
-        match &*news {
-            News::Connecting(why) => why.clone(),
-            News::Up(session) => session.outage(),
-            News::Failed(error, _) => Some(error.clone()),
-            News::Gone(_) => None,
+        let status = task.status.borrow();
+        match &*status {
+            Status::Connecting(why) => why.clone(),
+            Status::Connected(session) => session.outage(),
+            Status::Failed(error, _) => Some(error.clone()),
+            Status::Gone(_) => None,
         }
     }
 
-    /// Returns when nobody works for this session any more: it has ended, and whoever could has noticed; or its runtime
-    /// is not driven, and it is given up.
-    pub(crate) async fn forsaken(&self, session: &Session) {
+    /// Returns when no task will serve this session again: it has ended and its tasks had time to notice, or its runtime
+    /// is not driven and this stops it.
+    pub(crate) async fn unserved(&self, session: &Session) {
         tokio::select! {
-            () = session.over() => {}
-            () = session.pulse.stopped() => {
+            () = session.ended() => {}
+            () = session.runtime_check.undriven() => {
                 let task = self.state().task.clone();
-                if let Some(task) = task.filter(|task| Arc::ptr_eq(&task.pulse, &session.pulse)) {
-                    self.give_up(&task);
+                if let Some(task) = task.filter(|task| Arc::ptr_eq(&task.runtime_check, &session.runtime_check)) {
+                    self.stop_task(&task);
                 }
                 return;
             }
         }
-        session.pulse.stopped().await;
+        session.runtime_check.undriven().await;
     }
 
     /// The task that runs, or a new one on the caller's runtime; and whether it is a new one.
-    fn task(&self) -> Result<(Arc<Task>, bool)> {
+    fn task(&self) -> Result<(Arc<SessionTask>, bool)> {
         let mut state = self.state();
         if let Some(task) = state.task.take() {
-            let news = task.news.borrow().clone();
-            match news {
-                News::Connecting(_) | News::Up(_) => {
+            let status = task.status.borrow().clone();
+            match status {
+                Status::Connecting(_) | Status::Connected(_) => {
                     state.task = Some(task.clone());
                     return Ok((task, false));
                 }
-                News::Failed(error, at) => {
+                Status::Failed(error, at) => {
                     let earlier = if task.had_session.load(Ordering::SeqCst) {
                         0
                     } else {
                         state.failures
                     };
-                    if at.elapsed() < rest_after(earlier) {
+                    if at.elapsed() < delay_after(earlier) {
                         state.task = Some(task);
                         return Err(error);
                     }
                     state.failures = earlier.saturating_add(1);
                 }
-                News::Gone(session) => state.left.extend(session),
+                Status::Gone(session) => state.orphans.extend(session),
             }
         }
-        let task = Arc::new(Task {
-            news: watch::Sender::new(News::Connecting(None)),
-            wanted: Wanted::default(),
-            pulse: Arc::new(Pulse::new()),
+        let task = Arc::new(SessionTask {
+            status: watch::Sender::new(Status::Connecting(None)),
+            backoff: Backoff::default(),
+            runtime_check: Arc::new(RuntimeCheck::new()),
             stop: Notify::new(),
             had_session: AtomicBool::new(false),
         });
         state.task = Some(task.clone());
-        let left = std::mem::take(&mut state.left);
-        // Where the runtime refuses it, it is dropped at once.
-        tokio::spawn(supervise(self.config.clone(), Tenure(task.clone()), left));
+        let orphans = std::mem::take(&mut state.orphans);
+        // A runtime that is shutting down drops it at once.
+        tokio::spawn(supervise(self.config.clone(), ReportEnd(task.clone()), orphans));
         Ok((task, true))
     }
 
     /// Ends a task, and with it its session: the next request starts another one.
-    fn give_up(&self, task: &Arc<Task>) {
+    fn stop_task(&self, task: &Arc<SessionTask>) {
         let mut state = self.state();
         if let Some(task) = state.task.take_if(|current| Arc::ptr_eq(current, task)) {
             task.stop.notify_one();
-            if let News::Up(session) = &*task.news.borrow() {
-                session.cut();
+            if let Status::Connected(session) = &*task.status.borrow() {
+                session.disconnect();
                 session.end();
-                state.left.push(session.info.clone());
+                state.orphans.push(session.info.clone());
             }
         }
     }
@@ -190,113 +190,113 @@ impl Drop for Supervisor {
     }
 }
 
-impl Task {
-    async fn session(&self) -> Found {
-        let _waiting = self.wanted.wait();
-        // Asked first: the session of a runtime that stands still looks as good as any.
-        if !self.pulse.is_there().await {
-            return Found::Undriven;
+impl SessionTask {
+    async fn session(&self) -> Lookup {
+        let _pending = self.backoff.add_request();
+        // Checked first: a session on a runtime that is not driven looks as good as any.
+        if !self.runtime_check.is_driven().await {
+            return Lookup::Undriven;
         }
         tokio::select! {
             biased;
             found = self.wait_for_session() => found,
-            () = self.pulse.stopped() => Found::Undriven,
+            () = self.runtime_check.undriven() => Lookup::Undriven,
         }
     }
 
-    async fn wait_for_session(&self) -> Found {
-        let mut news = self.news.subscribe();
+    async fn wait_for_session(&self) -> Lookup {
+        let mut status = self.status.subscribe();
         loop {
-            let latest = news.borrow_and_update().clone();
+            let latest = status.borrow_and_update().clone();
             match latest {
-                News::Up(session) if session.connected().await.is_ok() => return Found::Session(session),
-                News::Up(_) | News::Connecting(_) => {}
-                News::Failed(error, _) => return Found::Failed(error),
-                News::Gone(_) => return Found::Gone,
+                Status::Connected(session) if session.connected().await.is_ok() => return Lookup::Session(session),
+                Status::Connected(_) | Status::Connecting(_) => {}
+                Status::Failed(error, _) => return Lookup::Failed(error),
+                Status::Gone(_) => return Lookup::Gone,
             }
             // The sender lives as long as `self`.
-            let _ = news.changed().await;
+            let _ = status.changed().await;
         }
     }
 
-    fn publish(&self, news: News) {
-        self.news.send_replace(news);
+    fn publish(&self, status: Status) {
+        self.status.send_replace(status);
     }
 }
 
-/// The time for which a task keeps the session; says when it is over, also when its runtime drops the task.
-struct Tenure(Arc<Task>);
+/// Publishes the task's end, also when its runtime drops it.
+struct ReportEnd(Arc<SessionTask>);
 
-impl Drop for Tenure {
+impl Drop for ReportEnd {
     fn drop(&mut self) {
-        self.0.news.send_modify(|news| {
-            let session = match news {
-                News::Failed(..) => return,
-                News::Up(session) => Some(session.info.clone()),
-                News::Connecting(_) | News::Gone(_) => None,
+        self.0.status.send_modify(|status| {
+            let session = match status {
+                Status::Failed(..) => return,
+                Status::Connected(session) => Some(session.info.clone()),
+                Status::Connecting(_) | Status::Gone(_) => None,
             };
-            *news = News::Gone(session);
+            *status = Status::Gone(session);
         });
-        // Nobody need wait for an answer any more.
-        self.0.pulse.answer_now();
+        // No caller needs to wait for a response any more.
+        self.0.runtime_check.respond_now();
     }
 }
 
-/// Ends a session when nobody keeps it any more, also when that is because the runtime has gone.
-struct Keep(Arc<Session>);
+/// Ends the session when its task ends, also when its runtime drops the task.
+struct EndOnDrop(Arc<Session>);
 
-impl Drop for Keep {
+impl Drop for EndOnDrop {
     fn drop(&mut self) {
         self.0.end();
     }
 }
 
-async fn supervise(config: Arc<ZooKeeperConfig>, tenure: Tenure, left: Vec<SessionInfo>) {
-    let task = &tenure.0;
+async fn supervise(config: Arc<ZooKeeperConfig>, end: ReportEnd, orphans: Vec<SessionInfo>) {
+    let task = &end.0;
     let closing = async {
-        join_all(left.into_iter().map(|session| close(&config, session))).await;
+        join_all(orphans.into_iter().map(|session| close(&config, session))).await;
         std::future::pending::<()>().await;
     };
     tokio::select! {
         biased;
         () = task.stop.notified() => {}
-        error = caught(keep_sessions(&config, task)) => {
+        error = catch_panic(keep_sessions(&config, task)) => {
             let error = error.unwrap_or_else(|panic| panic);
-            task.publish(News::Failed(error, Instant::now()));
+            task.publish(Status::Failed(error, Instant::now()));
         }
-        never = task.pulse.answer() => match never {},
+        never = task.runtime_check.respond() => match never {},
         () = closing => {}
     }
 }
 
-/// Keeps a session, one after the other, until an error that no trying mends.
-async fn keep_sessions(config: &ZooKeeperConfig, task: &Task) -> Error {
-    let mut rests = backoff::rests(LONGEST);
+/// Keeps one session after the other, until an error that retrying does not mend.
+async fn keep_sessions(config: &ZooKeeperConfig, task: &SessionTask) -> Error {
+    let mut delays = backoff::delays(MAX_DELAY);
     loop {
         let began = Instant::now();
-        let say_why = |why| task.publish(News::Connecting(Some(why)));
-        let error = match connect(config, &task.pulse, say_why).await {
+        let report = |why| task.publish(Status::Connecting(Some(why)));
+        let error = match connect(config, &task.runtime_check, report).await {
             Ok(session) => {
-                let keep = Keep(Arc::new(session));
+                let keep = EndOnDrop(Arc::new(session));
                 task.had_session.store(true, Ordering::SeqCst);
-                task.publish(News::Up(keep.0.clone()));
-                rests = backoff::rests(LONGEST);
-                error::from_driver(keep.0.keep_alive(config, &task.wanted).await)
+                task.publish(Status::Connected(keep.0.clone()));
+                delays = backoff::delays(MAX_DELAY);
+                error::lock_error(keep.0.keep_alive(config, &task.backoff).await)
             }
             Err(error) => error,
         };
         if error.kind() != ErrorKind::Unavailable {
             return error;
         }
-        task.publish(News::Connecting(Some(error)));
-        task.wanted.rest(began, rests.next().unwrap_or(LONGEST)).await;
+        task.publish(Status::Connecting(Some(error)));
+        task.backoff.wait(began, delays.next().unwrap_or(MAX_DELAY)).await;
     }
 }
 
-/// How long a failed task is not followed by another one.
-fn rest_after(earlier_failures: u32) -> Duration {
-    // Doubled six times, it is the longest.
-    (SHORTEST * 2_u32.pow(earlier_failures.min(6))).min(LONGEST)
+/// How long no new task follows a failed one.
+fn delay_after(earlier_failures: u32) -> Duration {
+    // Doubled six times, it is longer than the longest.
+    (MIN_DELAY * 2_u32.pow(earlier_failures.min(6))).min(MAX_DELAY)
 }
 
 #[cfg(test)]
@@ -305,10 +305,10 @@ mod tests {
 
     #[test]
     fn failures_in_a_row_are_tried_again_ever_later() {
-        assert_eq!(rest_after(0), SHORTEST);
-        assert_eq!(rest_after(1), 2 * SHORTEST);
-        assert!(rest_after(5) < LONGEST);
-        assert_eq!(rest_after(6), LONGEST);
-        assert_eq!(rest_after(u32::MAX), LONGEST);
+        assert_eq!(delay_after(0), MIN_DELAY);
+        assert_eq!(delay_after(1), 2 * MIN_DELAY);
+        assert!(delay_after(5) < MAX_DELAY);
+        assert_eq!(delay_after(6), MAX_DELAY);
+        assert_eq!(delay_after(u32::MAX), MAX_DELAY);
     }
 }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use lock_core::backend::Lease;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
-use zookeeper_client::{Error as Driver, EventType};
+use zookeeper_client::{Error as DriverError, EventType};
 
-use crate::claims::{Claim, Held, Outcome};
+use crate::claims::{Claim, Grant, Outcome};
 use crate::connection::{Delete, Session};
-use crate::error::{self, Fate, PAUSE};
+use crate::error::{self, Failure, RETRY_DELAY};
 
 /// What ends a hold.
 pub(crate) enum HoldEnd {
@@ -21,34 +21,34 @@ pub(crate) enum HoldEnd {
     SessionEnded,
 }
 
-/// What the holder, or whoever wants the claim undone, asks of a hold's task.
+/// What the callers ask of a hold's task.
 #[derive(Debug)]
-pub(crate) struct Orders {
+pub(crate) struct EndRequests {
     pub(crate) releases: mpsc::UnboundedReceiver<Delete>,
     pub(crate) undo: watch::Receiver<bool>,
 }
 
 /// Waits until the hold ends.
-pub(crate) async fn end_of_hold(claim: &Claim, held: &Held, orders: &mut Orders) -> HoldEnd {
+pub(crate) async fn end_of_hold(claim: &Claim, grant: &Grant, end_requests: &mut EndRequests) -> HoldEnd {
     let (request, granted) = (&claim.request, Instant::now());
     let ttl = request.ttl();
-    let mut end = next_end(request.lease(), held, None, orders).await;
+    let mut end = next_end(request.lease(), grant, None, end_requests).await;
     if matches!(end, HoldEnd::LeaseEnded) && request.is_fixed() && granted.elapsed() > ttl * 4 / 5 {
-        // Nobody believes in it any more, but it was asked for in full. One that ended earlier was lost.
-        end = next_end(request.lease(), held, Some(granted + ttl), orders).await;
+        // A fixed lease that ended at its time keeps the node for the whole ttl. One that ended earlier was lost.
+        end = next_end(request.lease(), grant, Some(granted + ttl), end_requests).await;
     }
     if matches!(end, HoldEnd::TakenAway)
-        && held.is_releasing()
-        && let Some(delete) = orders.releases.recv().await
+        && grant.is_releasing()
+        && let Some(delete) = end_requests.releases.recv().await
     {
-        // It was our own delete that took the node away: it is sent before it is handed to us.
+        // Our own delete took the node away: a release sends it before it passes it on.
         end = HoldEnd::Release(delete);
     }
     end
 }
 
 /// What ends the hold. With `until`, the lease has ended already.
-async fn next_end(lease: &Lease, held: &Held, until: Option<Instant>, orders: &mut Orders) -> HoldEnd {
+async fn next_end(lease: &Lease, grant: &Grant, until: Option<Instant>, end_requests: &mut EndRequests) -> HoldEnd {
     let lease_ended = async {
         match until {
             Some(until) => sleep_until(until).await,
@@ -57,11 +57,11 @@ async fn next_end(lease: &Lease, held: &Held, until: Option<Instant>, orders: &m
     };
     tokio::select! {
         biased;
-        Some(delete) = orders.releases.recv() => HoldEnd::Release(delete),
+        Some(delete) = end_requests.releases.recv() => HoldEnd::Release(delete),
         // The sender lives as long as the claim.
-        _ = async { orders.undo.wait_for(|undo| *undo).await.map(drop) } => HoldEnd::Undo,
-        () = held.session.over() => HoldEnd::SessionEnded,
-        () = taken_away(&held.session, &held.path) => HoldEnd::TakenAway,
+        _ = async { end_requests.undo.wait_for(|undo| *undo).await.map(drop) } => HoldEnd::Undo,
+        () = grant.session.ended() => HoldEnd::SessionEnded,
+        () = taken_away(&grant.session, &grant.path) => HoldEnd::TakenAway,
         () = lease_ended => HoldEnd::LeaseEnded,
     }
 }
@@ -72,26 +72,25 @@ pub(crate) async fn finish_release(session: &Arc<Session>, path: &str, mut delet
     loop {
         let error = match delete.await {
             Ok(()) => return Outcome::Released,
-            Err(Driver::NoNode) if unsure => return Outcome::Released,
-            Err(Driver::NoNode) => return Outcome::NotOurs,
+            Err(DriverError::NoNode) if unsure => return Outcome::Released,
+            Err(DriverError::NoNode) => return Outcome::NotOurs,
             Err(error) => error,
         };
-        match error::fate(&error) {
-            Fate::Refused if unsure => return Outcome::Failed(error::from_driver(error)),
-            Fate::Refused => return Outcome::Failed(error::refused(error)),
-            // It may have been released: the caller is not told that it was lost before asking again.
-            Fate::SessionEnded => return Outcome::Failed(error::session_ended(session.outage())),
-            Fate::Unknown => {
+        match error::classify(&error) {
+            Failure::Rejected if unsure => return Outcome::Failed(error::lock_error(error)),
+            Failure::Rejected => return Outcome::Failed(error::rejected(error)),
+            // The delete may have released it: only another try may report it as lost.
+            Failure::SessionEnded => return Outcome::Failed(error::session_ended(session.outage())),
+            Failure::Ambiguous => {
                 unsure = true;
-                sleep(PAUSE).await;
+                sleep(RETRY_DELAY).await;
             }
         }
         delete = session.delete(path);
     }
 }
 
-/// Waits until our node has gone without us. Only holds that last are watched: for a short one it is not worth a
-/// request.
+/// Waits until our node is gone. Watches it after one interval only: a short hold is not worth a request.
 async fn taken_away(session: &Arc<Session>, path: &str) {
     loop {
         sleep(session.interval()).await;
@@ -99,7 +98,7 @@ async fn taken_away(session: &Arc<Session>, path: &str) {
             return pending().await;
         };
         let watch = match connection.client.get_and_watch_data(path).await {
-            Err(Driver::NoNode) => return,
+            Err(DriverError::NoNode) => return,
             Ok((_, stat, _)) if !session.owns(&stat) => return,
             Ok((_, _, watch)) => watch,
             Err(_) => continue,
