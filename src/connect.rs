@@ -86,8 +86,7 @@ fn mysql(url: &str) -> Result<Arc<dyn DistributedLock>> {
 
 #[cfg(feature = "zookeeper")]
 fn zookeeper(url: &str) -> Result<Arc<dyn DistributedLock>> {
-    let config = lock_zookeeper::ZooKeeperConfig::from_url(url)?;
-    Ok(Arc::new(lock_zookeeper::ZooKeeperBackend::new(config)))
+    Ok(Arc::new(lock_zookeeper::ZooKeeperBackend::from_url(url)?))
 }
 
 macro_rules! without_feature {

@@ -6,7 +6,7 @@ use benchmarks_load::{self as load, Result};
 use lock_core::{Locker, MemoryBackend};
 use lock_mysql::{MySqlConfig, RowLockBackend};
 use lock_redis::RedisBackend;
-use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
+use lock_zookeeper::ZooKeeperBackend;
 use testbed::{MariaDb, Redis, Server, ZooKeeper};
 
 use crate::contender::{Contender, local};
@@ -198,6 +198,6 @@ fn maker(backend: Backend, url: &str) -> Make {
             let config = MySqlConfig::from_url(&url)?.with_max_connections(200);
             Ok(Arc::new(RowLockBackend::new(config)?))
         }),
-        Backend::Zookeeper => Arc::new(move || Ok(Arc::new(ZooKeeperBackend::new(ZooKeeperConfig::from_url(&url)?)))),
+        Backend::Zookeeper => Arc::new(move || Ok(Arc::new(ZooKeeperBackend::from_url(&url)?))),
     }
 }

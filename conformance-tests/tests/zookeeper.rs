@@ -113,10 +113,8 @@ fn sequence(place: &str) -> i32 {
 impl BackendHarness for ZooKeeperHarness {
     async fn backend(&self, namespace: &str, route: &Route) -> Arc<dyn DistributedLock> {
         let url = servers::url_by(route, &self.url).await;
-        let config = ZooKeeperConfig::from_url(&url)
-            .and_then(|config| config.with_root(format!("/{namespace}")))
-            .and_then(|config| config.with_session_timeout(SESSION))
-            .expect("a valid configuration");
-        Arc::new(ZooKeeperBackend::new(config))
+        let config = ZooKeeperConfig::from_url(&url).expect("a valid URL");
+        let config = config.with_root(format!("/{namespace}")).with_session_timeout(SESSION);
+        Arc::new(ZooKeeperBackend::new(config).expect("a valid configuration"))
     }
 }

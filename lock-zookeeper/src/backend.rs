@@ -27,18 +27,23 @@ pub struct ZooKeeperBackend {
 
 impl ZooKeeperBackend {
     /// A backend that connects at its first use. Does no I/O.
-    pub fn new(config: ZooKeeperConfig) -> Self {
-        Self {
-            client: Arc::new(Client::new(config)),
-        }
-    }
-
-    /// The same from a [URL](ZooKeeperConfig::from_url).
     ///
     /// # Errors
-    /// [`ErrorKind::Misconfigured`], saying which part is wrong and what it may be.
+    /// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) names the setting that is wrong and says what it
+    /// may be.
+    pub fn new(config: ZooKeeperConfig) -> Result<Self> {
+        config.check()?;
+        Ok(Self {
+            client: Arc::new(Client::new(config)),
+        })
+    }
+
+    /// A backend from a [URL](ZooKeeperConfig::from_url).
+    ///
+    /// # Errors
+    /// As [`ZooKeeperConfig::from_url`].
     pub fn from_url(url: &str) -> Result<Self> {
-        ZooKeeperConfig::from_url(url).map(Self::new)
+        Self::new(ZooKeeperConfig::from_url(url)?)
     }
 }
 
@@ -128,8 +133,8 @@ mod tests {
             .unwrap()
             .local_addr()
             .unwrap();
-        let config = ZooKeeperConfig::new([nobody.to_string()]).unwrap();
-        let backend = ZooKeeperBackend::new(config.with_connect_timeout(Duration::from_millis(300)).unwrap());
+        let config = ZooKeeperConfig::new([nobody.to_string()]).with_connect_timeout(Duration::from_millis(300));
+        let backend = ZooKeeperBackend::new(config).unwrap();
         let name = LockName::new("a").unwrap();
         let failed = join_all((0..TRIES).map(async |_| {
             let terms = Terms::new(Duration::from_secs(10));

@@ -63,6 +63,8 @@
 //! - The session runs on one runtime: that of its first use. If that ends, or nobody drives it for 1.5 s while a request
 //!   from another runtime waits for it, the session is ended, and its holds and places are lost. The next request gets a
 //!   new session on its own runtime.
+//! - A process that forks must fork before its first connection to ZooKeeper. The driver has one I/O thread for each
+//!   process, and a forked child does not have it: after that, the child can never connect.
 //!
 //! # Server settings
 //! - `session_timeout` at least `syncLimit` times `tickTime` (10 s by default): a follower that is cut off from its

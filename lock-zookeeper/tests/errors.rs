@@ -18,11 +18,8 @@ use zookeeper_client::{Acls, Client, CreateMode};
 const CONNECT: Duration = Duration::from_secs(8);
 
 fn at(address: &str, connect_timeout: Duration) -> ZooKeeperBackend {
-    let config = ZooKeeperConfig::new([address])
-        .unwrap()
-        .with_session_timeout(SESSION)
-        .unwrap();
-    ZooKeeperBackend::new(config.with_connect_timeout(connect_timeout).unwrap())
+    let config = ZooKeeperConfig::new([address]).with_session_timeout(SESSION);
+    ZooKeeperBackend::new(config.with_connect_timeout(connect_timeout)).unwrap()
 }
 
 fn sources(error: &Error) -> String {
@@ -111,8 +108,8 @@ async fn something_else_that_answers_is_a_misconfiguration_at_once() {
 async fn wrong_credentials_are_denied_at_once() {
     let server = shared_server().await;
     let root = fresh_root();
-    let right = config(server, &root).with_credentials("app", "s3cret").unwrap();
-    let backend = ZooKeeperBackend::new(right);
+    let right = config(server, &root).with_user("app").with_password("s3cret");
+    let backend = ZooKeeperBackend::new(right).unwrap();
     backend.connect().await.unwrap();
     let (_hold, ..) = hold(&backend, "a").await;
     // Nobody else sees its nodes.
@@ -123,10 +120,10 @@ async fn wrong_credentials_are_denied_at_once() {
             Err(zookeeper_client::Error::NoAuth)
         );
     }
-    let timeout = |config: ZooKeeperConfig| config.with_connect_timeout(CONNECT).unwrap();
-    let wrong = timeout(config(server, &root).with_credentials("app", "wr0ng").unwrap());
+    let timeout = |config: ZooKeeperConfig| config.with_connect_timeout(CONNECT);
+    let wrong = timeout(config(server, &root).with_user("app").with_password("wr0ng"));
     for config in [wrong, timeout(config(server, &root))] {
-        let backend = ZooKeeperBackend::new(config);
+        let backend = ZooKeeperBackend::new(config).unwrap();
         let started = Instant::now();
         let error = within(backend.connect()).await.unwrap_err();
         assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Denied, false));

@@ -18,14 +18,8 @@ use tokio::time::{Instant, sleep};
 const LONG: Duration = Duration::from_secs(40);
 
 fn patient(address: &str, root: &str) -> ZooKeeperBackend {
-    let config = ZooKeeperConfig::new([address]).unwrap().with_root(root).unwrap();
-    ZooKeeperBackend::new(
-        config
-            .with_session_timeout(LONG)
-            .unwrap()
-            .with_connect_timeout(GENEROUS)
-            .unwrap(),
-    )
+    let config = ZooKeeperConfig::new([address]).with_root(root);
+    ZooKeeperBackend::new(config.with_session_timeout(LONG).with_connect_timeout(GENEROUS)).unwrap()
 }
 
 fn long_options(lock: &str) -> RequestOptions {
@@ -124,8 +118,8 @@ async fn a_fixed_lease_does_not_outlive_its_session() {
 async fn an_expired_session_is_replaced() {
     let (server, root) = (shared_server().await, fresh_root());
     let line = Line::to(server.address());
-    let config = ZooKeeperConfig::new([&line.address]).unwrap().with_root(&root).unwrap();
-    let backend = ZooKeeperBackend::new(config.with_session_timeout(SESSION).unwrap());
+    let config = ZooKeeperConfig::new([&line.address]).with_root(&root);
+    let backend = ZooKeeperBackend::new(config.with_session_timeout(SESSION)).unwrap();
     let (_hold, first, _control) = hold(&backend, "a").await;
     let (request, _control) = waiting("a");
     let waiting = tokio::spawn({
@@ -228,7 +222,7 @@ async fn one_believes_at_a_time_while_the_server_comes_and_goes() {
     for _ in 0..4 {
         // Of the pauses below, some outlast such a session.
         let config = config(&server, "/test").with_session_timeout(Duration::from_secs(2));
-        let backend = ZooKeeperBackend::new(config.unwrap());
+        let backend = ZooKeeperBackend::new(config).unwrap();
         for _ in 0..3 {
             let (backend, believer, stop) = (backend.clone(), believer.clone(), stop.clone());
             let grants = grants.clone();

@@ -84,11 +84,8 @@ async fn a_create_that_arrives_late_has_no_effect() {
     let server = own_server().await;
     let way = LateWay::default();
     let address = way.open(server.address().parse().unwrap());
-    let config = ZooKeeperConfig::new([address.to_string()])
-        .unwrap()
-        .with_root("/test")
-        .unwrap();
-    let backend = ZooKeeperBackend::new(config.with_session_timeout(3 * SESSION).unwrap());
+    let config = ZooKeeperConfig::new([address.to_string()]).with_root("/test");
+    let backend = ZooKeeperBackend::new(config.with_session_timeout(3 * SESSION)).unwrap();
     let (first, _control) = long("a");
     let _hold = granted(within(backend.acquire(&first)).await);
     way.keeping.store(true, Ordering::SeqCst);

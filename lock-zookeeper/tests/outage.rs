@@ -20,9 +20,9 @@ const LONG: Duration = Duration::from_secs(40);
 const LIMIT: Duration = Duration::from_secs(2);
 
 fn backend_at(address: &str, root: &str) -> ZooKeeperBackend {
-    let config = ZooKeeperConfig::new([address]).unwrap().with_root(root).unwrap();
-    let config = config.with_session_timeout(LONG).unwrap();
-    ZooKeeperBackend::new(config.with_connect_timeout(LIMIT).unwrap())
+    let config = ZooKeeperConfig::new([address]).with_root(root);
+    let config = config.with_session_timeout(LONG);
+    ZooKeeperBackend::new(config.with_connect_timeout(LIMIT)).unwrap()
 }
 
 fn long(lock: &str, wait: Wait) -> (AcquireRequest, RequestControl) {
@@ -127,10 +127,10 @@ async fn a_waiter_learns_whether_the_lock_is_taken_or_the_server_away() {
 #[tokio::test]
 async fn a_waiter_learns_that_the_server_is_silent() {
     let server = own_server().await;
-    let config = config(&server, "/test").with_session_timeout(SESSION).unwrap();
+    let config = config(&server, "/test").with_session_timeout(SESSION);
     let (holder, locks) = (
-        ZooKeeperBackend::new(config.clone()),
-        Locker::new(ZooKeeperBackend::new(config)),
+        ZooKeeperBackend::new(config.clone()).unwrap(),
+        Locker::new(ZooKeeperBackend::new(config).unwrap()),
     );
     let (_hold, ..) = hold(&holder, "a").await;
     let waiter = wait_on(&locks, SESSION * 4 / 5);

@@ -24,8 +24,8 @@ use tokio::time::{sleep, timeout};
 const LONG: Duration = Duration::from_secs(50);
 
 fn long_backend(address: &str, root: &str) -> ZooKeeperBackend {
-    let config = ZooKeeperConfig::new([address]).unwrap().with_root(root).unwrap();
-    ZooKeeperBackend::new(config.with_session_timeout(LONG).unwrap())
+    let config = ZooKeeperConfig::new([address]).with_root(root);
+    ZooKeeperBackend::new(config.with_session_timeout(LONG)).unwrap()
 }
 
 fn long(lock: &str) -> (AcquireRequest, RequestControl) {

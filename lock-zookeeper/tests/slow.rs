@@ -12,12 +12,9 @@ use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
 use tokio::time::{Instant, sleep};
 
 fn backend_at(address: &str, session: Duration) -> ZooKeeperBackend {
-    let config = ZooKeeperConfig::new([address])
-        .unwrap()
-        .with_root(fresh_root())
-        .unwrap();
-    let config = config.with_session_timeout(session).unwrap();
-    ZooKeeperBackend::new(config.with_connect_timeout(GENEROUS).unwrap())
+    let config = ZooKeeperConfig::new([address]).with_root(fresh_root());
+    let config = config.with_session_timeout(session);
+    ZooKeeperBackend::new(config.with_connect_timeout(GENEROUS)).unwrap()
 }
 
 async fn believed_for(time: Duration, lease: &Lease) {
@@ -87,8 +84,8 @@ async fn a_waiter_whose_holder_leaves_as_it_queues_learns_that_the_lock_is_taken
     let (server, root) = (shared_server().await, fresh_root());
     let line = Line::to(server.address());
     let (one, two, client) = (backend(server, &root), backend(server, &root), observer(server).await);
-    let far = ZooKeeperConfig::new([&line.address]).unwrap().with_root(&root).unwrap();
-    let far = ZooKeeperBackend::new(far.with_session_timeout(5 * SESSION).unwrap());
+    let far = ZooKeeperConfig::new([&line.address]).with_root(&root);
+    let far = ZooKeeperBackend::new(far.with_session_timeout(5 * SESSION)).unwrap();
     far.connect().await.unwrap();
     let (first, ..) = hold(&one, "a").await;
     let (second, _control) = waiting("a");

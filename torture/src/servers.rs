@@ -263,8 +263,8 @@ pub(crate) fn backend(setting: &Setting, url: &str) -> lock_core::Result<Arc<dyn
         )?),
         Backend::MysqlRow => Arc::new(RowLockBackend::new(MySqlConfig::from_url(url)?.with_table("torture"))?),
         Backend::Zookeeper => {
-            let config = ZooKeeperConfig::from_url(url)?.with_root("/torture")?;
-            Arc::new(ZooKeeperBackend::new(config.with_session_timeout(setting.ttl)?))
+            let config = ZooKeeperConfig::from_url(url)?.with_root("/torture");
+            Arc::new(ZooKeeperBackend::new(config.with_session_timeout(setting.ttl))?)
         }
     })
 }

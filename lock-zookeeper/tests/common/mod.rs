@@ -42,15 +42,12 @@ pub fn fresh_root() -> String {
 
 pub fn config(server: &Server, root: &str) -> ZooKeeperConfig {
     ZooKeeperConfig::new([server.address()])
-        .unwrap()
         .with_root(root)
-        .unwrap()
         .with_session_timeout(SESSION)
-        .unwrap()
 }
 
 pub fn backend(server: &Server, root: &str) -> ZooKeeperBackend {
-    ZooKeeperBackend::new(config(server, root))
+    ZooKeeperBackend::new(config(server, root)).unwrap()
 }
 
 pub async fn observer(server: &Server) -> Client {

@@ -98,8 +98,8 @@ mod tests {
     async fn sends_what_polylock_sends() {
         let server = testbed::ZooKeeper::new().start().await.unwrap();
         let locker = |address: &str| {
-            let config = ZooKeeperConfig::new([address]).unwrap().with_root("/bare").unwrap();
-            Locker::new(ZooKeeperBackend::new(config))
+            let config = ZooKeeperConfig::new([address]).with_root("/bare");
+            Locker::new(ZooKeeperBackend::new(config).unwrap())
         };
         let (ours, theirs) = (Relay::to(server.address()).await, Relay::to(server.address()).await);
         let polylock = locker(ours.address()).lock("same");

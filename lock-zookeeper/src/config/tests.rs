@@ -1,0 +1,137 @@
+//! What a configuration means, and what is wrong with others.
+
+use std::time::Duration;
+
+use lock_core::ErrorKind;
+
+use super::*;
+use crate::ZooKeeperBackend;
+
+#[test]
+fn reads_every_part_of_a_url() {
+    let url = "zookeeper://me:p%40ss@zk1,zk2:2182,[::1]:2183/my/locks/?session_timeout=12s&connect_timeout=300ms";
+    let config = ZooKeeperConfig::from_url(url).unwrap();
+    assert_eq!(config.servers(), ["zk1:2181", "zk2:2182", "[::1]:2183"]);
+    assert_eq!(config.root(), "/my/locks");
+    assert_eq!(config.session_timeout(), Duration::from_secs(12));
+    assert_eq!(config.connect_timeout(), Duration::from_millis(300));
+    assert_eq!(config.credentials().as_deref(), Some("me:p@ss"));
+}
+
+#[test]
+fn has_defaults() {
+    for url in ["zookeeper://zk", "zookeeper://zk/", "zookeeper://zk?"] {
+        let config = ZooKeeperConfig::from_url(url).unwrap();
+        assert_eq!(config, ZooKeeperConfig::new(["zk"]));
+        assert_eq!(config.servers(), ["zk:2181"]);
+        assert_eq!(config.root(), "/polylock");
+    }
+}
+
+#[test]
+fn says_what_is_wrong_and_what_is_right() {
+    for (url, hint) in [
+        ("redis://zk", "zookeeper://"),
+        ("zookeeper://", "host:port"),
+        ("zookeeper://zk:0", "host:port"),
+        ("zookeeper://zk:99999", "host:port"),
+        ("zookeeper://zk,,zk2", "host:port"),
+        ("zookeeper://[::1", "host:port"),
+        ("zookeeper://me@zk", "user:password"),
+        ("zookeeper://:x@zk", "user is empty"),
+        ("zookeeper://zk/a//b", "/like/this"),
+        ("zookeeper://zk/zookeeper/a", "belongs to the server"),
+        ("zookeeper://zk/a/../b", "/like/this"),
+        ("zookeeper://zk/a%00b", "/like/this"),
+        ("zookeeper://zk/%ff", "UTF-8"),
+        ("zookeeper://zk?ttl=3s", "session_timeout and connect_timeout"),
+        ("zookeeper://zk?session_timeout=3", "10s or 1500ms"),
+        ("zookeeper://zk?session_timeout=1ms", "100ms to 1h"),
+        ("zookeeper://zk?connect_timeout=0s", "connect_timeout is zero"),
+    ] {
+        let error = ZooKeeperConfig::from_url(url).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{url}");
+        assert!(error.to_string().contains(hint), "{url}: {error}");
+    }
+}
+
+#[test]
+fn a_backend_refuses_what_was_built_wrongly() {
+    let config = || ZooKeeperConfig::new(["zk"]);
+    for (config, hint) in [
+        (ZooKeeperConfig::new([] as [&str; 0]), "no ZooKeeper server"),
+        (ZooKeeperConfig::new(["zk", "zk2:x"]), "server 2"),
+        (config().with_root("locks"), "root path is not valid"),
+        (config().with_root("/zookeeper"), "belongs to the server"),
+        (
+            config().with_session_timeout(Duration::from_millis(99)),
+            "session_timeout is 99ms",
+        ),
+        (
+            config().with_session_timeout(Duration::from_secs(3601)),
+            "session_timeout is 3601s",
+        ),
+        (config().with_connect_timeout(Duration::ZERO), "connect_timeout is zero"),
+        (config().with_user("a:b").with_password("c"), "colon"),
+        (config().with_user("").with_password("c"), "user is empty"),
+        (config().with_user("a"), "no password"),
+        (config().with_password("c"), "no user"),
+    ] {
+        let error = ZooKeeperBackend::new(config).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{hint}");
+        assert!(error.to_string().contains(hint), "{hint}: {error}");
+    }
+}
+
+#[test]
+fn the_password_is_never_shown() {
+    let config = ZooKeeperConfig::from_url("zookeeper://me:s3cret@zk").unwrap();
+    let shown = format!("{config:?}");
+    assert!(shown.contains("\"me\"") && !shown.contains("s3cret"), "{shown}");
+    let wrong = ZooKeeperConfig::new(["me:s3cret@zk"]).with_user("me:s3cret");
+    assert!(!format!("{wrong:?}").contains("s3cret"), "{wrong:?}");
+    for url in [
+        "zookeeper://me:s3cret%ff@zk",
+        "zookeeper://me:s3cret@zk:x",
+        "zookeeper://s3cret@zk",
+        "zookeeper://me:123?s3cret@zk",
+        "zookeeper://me:123?session_timeout=s3cret@zk",
+        "zookeeper://me:123?s3cret",
+        "zookeeper://me:123?session_timeout=s3cret",
+        "zookeeper://me:123/s3cret@zk",
+        "zookeeper://me:123#s3cret@zk",
+        "zookeeper://me:1@2/s3cret@zk",
+        "zookeeper://me:s3cret",
+        "zookeeper://me:s3cret@@zk:x",
+        "zookeeper://me:1/s3cret/../x",
+        "zookeeper://me:1/s3cret/%ff",
+        "zookeeper://me:12@zk,s3cret]",
+        "s3cret",
+    ] {
+        let error = ZooKeeperConfig::from_url(url).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{url}");
+        let source = std::error::Error::source(&error);
+        assert!(
+            !format!("{error} {error:?} {source:?}").contains("s3cret"),
+            "{url}: {error:?}"
+        );
+    }
+}
+
+#[test]
+fn a_password_that_has_to_be_encoded_is_hinted_at() {
+    let all = "/?#@%:";
+    let encoded = ZooKeeperConfig::from_url("zookeeper://me:%2F%3F%23%40%25:@zk").unwrap();
+    assert_eq!(encoded.credentials(), Some(format!("me:{all}")));
+    let built = ZooKeeperConfig::new(["zk"]).with_user("me").with_password(all);
+    assert_eq!(encoded, built);
+    for character in ["/", "?", "#"] {
+        let error = ZooKeeperConfig::from_url(&format!("zookeeper://me:12{character}3@zk")).unwrap_err();
+        for code in ["%2F", "%3F", "%23", "%40"] {
+            assert!(error.to_string().contains(code), "{character}: {error}");
+        }
+    }
+    // The last one ends it.
+    let config = ZooKeeperConfig::from_url("zookeeper://me:12@3@zk").unwrap();
+    assert_eq!(config.credentials().as_deref(), Some("me:12@3"));
+}

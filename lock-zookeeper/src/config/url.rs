@@ -1,0 +1,84 @@
+//! A configuration from a URL.
+
+use std::time::Duration;
+
+use lock_core::Result;
+use percent_encoding::percent_decode_str;
+
+use super::{ZooKeeperConfig, misconfigured};
+
+const SCHEME: &str = "zookeeper://";
+
+impl ZooKeeperConfig {
+    /// Reads a URL. The user, the password and the root path may be percent-encoded, and have to be where they hold one
+    /// of `/?#@%`. The parameters are `session_timeout` and `connect_timeout`, each a number with a unit such as `10s`
+    /// or `1500ms`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Misconfigured`], saying which part is wrong and what it may be. It never repeats the part, which may
+    /// be a piece of a password.
+    pub fn from_url(url: &str) -> Result<Self> {
+        let rest = url
+            .strip_prefix(SCHEME)
+            .ok_or_else(|| misconfigured(format!("a ZooKeeper URL begins with {SCHEME}")))?;
+        let (authority, path_and_query) = match rest.find(['/', '?', '#']) {
+            Some(end) => rest.split_at(end),
+            None => (rest, ""),
+        };
+        if path_and_query.contains(['@', '#']) {
+            return Err(misconfigured(
+                "the URL has an @ or a # in its path or its parameters: write /, ?, #, @ and % as %2F, %3F, %23, %40 and %25 in the \
+                 user, the password and the root path",
+            ));
+        }
+        let (path, query) = path_and_query.split_once('?').unwrap_or((path_and_query, ""));
+        let (credentials, servers) = match authority.rsplit_once('@') {
+            Some((credentials, servers)) => (Some(credentials), servers),
+            None => (None, authority),
+        };
+        let mut config = Self::new(servers.split(','));
+        if let Some(credentials) = credentials {
+            let (user, password) = credentials.split_once(':').ok_or_else(|| {
+                misconfigured("the URL has a user without a password: write zookeeper://user:password@host")
+            })?;
+            config = config
+                .with_user(decode("user", user)?)
+                .with_password(decode("password", password)?);
+        }
+        if !path.trim_end_matches('/').is_empty() {
+            config = config.with_root(decode("root path", path)?);
+        }
+        for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+            let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            config = match key {
+                "session_timeout" => config.with_session_timeout(parse_duration(key, value)?),
+                "connect_timeout" => config.with_connect_timeout(parse_duration(key, value)?),
+                _ => {
+                    return Err(misconfigured(
+                        "the URL has an unknown parameter: there are session_timeout and connect_timeout; write a ? in a \
+                         password as %3F",
+                    ));
+                }
+            };
+        }
+        config.check()?;
+        Ok(config)
+    }
+}
+
+fn parse_duration(key: &str, value: &str) -> Result<Duration> {
+    // Neither the value nor the parser's error, which repeats a part of it.
+    humantime::parse_duration(value).map_err(|_| {
+        misconfigured(format!(
+            "{key} is no duration: write 10s or 1500ms, and a ? in a password as %3F"
+        ))
+    })
+}
+
+fn decode(what: &str, text: &str) -> Result<String> {
+    let decoded = percent_decode_str(text).decode_utf8();
+    // The text itself may be a password.
+    Ok(decoded
+        .map_err(|error| misconfigured(format!("the {what} in the URL is not UTF-8")).with_source(error))?
+        .into_owned())
+}
