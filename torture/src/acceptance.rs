@@ -59,7 +59,7 @@ const REDIS_LATE: &str = "lock-redis/tests/late.rs";
 const MYSQL_ERRORS: &str = "lock-mysql/tests/row_lock/errors.rs";
 const MYSQL_FAULTS: &str = "lock-mysql/tests/row_lock/faults.rs";
 const MYSQL_WAITING: &str = "lock-mysql/tests/row_lock/waiting.rs";
-const ZOOKEEPER_FAULTS: &str = "lock-zookeeper/tests/faults.rs";
+const ZOOKEEPER_FAULTS: &str = "lock-zookeeper/tests/all/faults.rs";
 
 const REDIS_CHECKS: &str = "lock-redis/tests/checks.rs";
 const REDIS_CLOCK: &str = "lock-redis/tests/clock.rs";

@@ -1,7 +1,5 @@
 //! Runtimes that end, or that nobody drives.
 
-mod common;
-
 use std::future::{Future, pending};
 use std::pin::pin;
 use std::sync::mpsc;
@@ -9,7 +7,6 @@ use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use common::*;
 use lock_core::backend::{
     AcquireRequest, DistributedLock, ReleaseOptions, ReleaseOutcome, RequestControl, RequestOptions, Terms,
 };
@@ -19,6 +16,8 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::coop::unconstrained;
 use tokio::time::{sleep, timeout};
+
+use crate::support::*;
 
 /// A session timeout for which nobody waits: whatever is free before that was freed by somebody.
 const LONG: Duration = Duration::from_secs(50);
@@ -81,7 +80,7 @@ async fn connect_on(runtime: &Driven, backend: &ZooKeeperBackend) {
         .unwrap();
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_session_on_a_runtime_that_nobody_drives_is_replaced() {
     let (server, root) = (shared_server().await, fresh_root());
     let first = Driven::start();
@@ -110,7 +109,7 @@ async fn a_session_on_a_runtime_that_nobody_drives_is_replaced() {
     assert_eq!(client.list_children(&format!("{root}/a")).await.unwrap().len(), 1);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_place_that_nobody_drives_is_taken_anew() {
     let (server, root) = (shared_server().await, fresh_root());
     let (holder, backend) = (
@@ -136,7 +135,7 @@ async fn a_place_that_nobody_drives_is_taken_anew() {
     idle.shutdown_background();
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn what_nobody_drives_can_be_released_and_abandoned() {
     let (server, root) = (shared_server().await, fresh_root());
     let (stranger, backend) = (
@@ -177,7 +176,7 @@ async fn what_nobody_drives_can_be_released_and_abandoned() {
 }
 
 /// A poll that a runtime's end does not interrupt, as core polls releases.
-#[test]
+#[testbed::test]
 fn a_poll_while_the_runtime_ends_returns() {
     let server = current_thread().block_on(own_server());
     type Ask = fn(ZooKeeperBackend) -> std::pin::Pin<Box<dyn Future<Output = Option<Error>> + Send>>;
@@ -220,7 +219,7 @@ fn a_poll_while_the_runtime_ends_returns() {
     }
 }
 
-#[test]
+#[testbed::test]
 fn a_backend_outlives_its_runtime() {
     let (one, two) = (Runtime::new().unwrap(), Runtime::new().unwrap());
     let server = two.block_on(own_server());
@@ -252,7 +251,7 @@ fn a_backend_outlives_its_runtime() {
 }
 
 /// At any moment, as when another runtime takes over.
-#[tokio::test]
+#[testbed::test]
 async fn futures_that_were_dropped_half_way_can_be_asked_again() {
     let (server, root) = (shared_server().await, fresh_root());
     let (backend, client) = (backend(server, &root), observer(server).await);

@@ -1,18 +1,17 @@
 //! Servers that are not there, not ours to use, or set up otherwise: each a typed error that says what to do.
 
-mod common;
-
 use std::error::Error as _;
 use std::net::TcpListener;
 use std::time::Duration;
 
-use common::*;
 use lock_core::backend::{DistributedLock, ReleaseOptions, RequestOptions, Terms, Wait};
 use lock_core::{Error, ErrorKind};
 use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
 use testbed::{Redis, ZooKeeper};
 use tokio::time::Instant;
 use zookeeper_client::{Acls, Client, CreateMode};
+
+use crate::support::*;
 
 /// Long enough to tell "at once" from "after the timeout".
 const CONNECT: Duration = Duration::from_secs(8);
@@ -64,7 +63,7 @@ async fn no_server_is_unavailable_after_the_connect_timeout() {
     within(backend.abandon(&request)).await.unwrap();
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_server_that_is_just_starting_is_waited_for() {
     let server = own_server().await;
     server.kill().unwrap();
@@ -88,7 +87,7 @@ async fn a_server_that_never_answers_is_unavailable_after_the_connect_timeout() 
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn something_else_that_answers_is_a_misconfiguration_at_once() {
     let redis = Redis::new().start().await.unwrap();
     let backend = at(redis.address(), CONNECT);
@@ -104,7 +103,7 @@ async fn something_else_that_answers_is_a_misconfiguration_at_once() {
     );
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn wrong_credentials_are_denied_at_once() {
     let server = shared_server().await;
     let root = fresh_root();
@@ -137,7 +136,7 @@ async fn wrong_credentials_are_denied_at_once() {
 }
 
 /// The root may be listed, but nothing may be made in it: only the acquire finds out.
-#[tokio::test]
+#[testbed::test]
 async fn a_missing_permission_is_denied() {
     let server = shared_server().await;
     let root = fresh_root();
@@ -157,7 +156,7 @@ async fn a_missing_permission_is_denied() {
     within(backend.abandon(&request)).await.unwrap();
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_ttl_below_the_granted_session_timeout_is_refused_and_leaves_nothing() {
     let shortest = 2 * SESSION;
     let server = ZooKeeper::new()
@@ -192,7 +191,7 @@ async fn a_request_given_up_before_the_server_was_reached_ends_soon() {
 }
 
 /// Somebody has taken the permission away meanwhile.
-#[tokio::test]
+#[testbed::test]
 async fn a_release_that_is_refused_was_not_executed_however_often_it_is_asked() {
     let (server, root) = (shared_server().await, fresh_root());
     let (backend, client) = (backend(server, &root), observer(server).await);
@@ -214,7 +213,7 @@ async fn a_release_that_is_refused_was_not_executed_however_often_it_is_asked() 
     assert_eq!(client.list_children(&directory).await.unwrap().len(), 1);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn an_acquire_that_is_refused_was_not_executed() {
     let (server, root) = (shared_server().await, fresh_root());
     let (backend, client) = (backend(server, &root), observer(server).await);

@@ -1,18 +1,17 @@
 //! Servers that go away, sessions that expire, tasks that panic.
 
-mod common;
-
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use common::line::Line;
-use common::*;
 use lock_core::backend::{DistributedLock, Lease, ReleaseOptions, ReleaseOutcome, RequestOptions, Terms};
 use lock_core::{Ended, ErrorKind, HoldState, LostCause};
 use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
 use tokio::time::{Instant, sleep};
+
+use crate::support::line::Line;
+use crate::support::*;
 
 /// A session timeout that outlasts a restart of the server on a busy machine.
 const LONG: Duration = Duration::from_secs(40);
@@ -35,7 +34,7 @@ async fn until_state(lease: &Lease, wanted: HoldState) {
     .await;
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_hold_and_a_place_survive_a_restart_of_the_server() {
     let server = own_server().await;
     let (one, two) = (patient(server.address(), "/test"), patient(server.address(), "/test"));
@@ -67,7 +66,7 @@ async fn a_hold_and_a_place_survive_a_restart_of_the_server() {
     assert!(next.token() > hold.token());
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_server_that_is_silent_for_too_long_ends_the_hold_by_our_clock() {
     let server = own_server().await;
     let backend = backend(&server, "/test");
@@ -94,7 +93,7 @@ async fn a_server_that_is_silent_for_too_long_ends_the_hold_by_our_clock() {
 }
 
 /// Its own end does not move, but it is no longer believed in than its session.
-#[tokio::test]
+#[testbed::test]
 async fn a_fixed_lease_does_not_outlive_its_session() {
     let server = own_server().await;
     let backend = backend(&server, "/test");
@@ -114,7 +113,7 @@ async fn a_fixed_lease_does_not_outlive_its_session() {
 }
 
 /// Waiters are told of a session's end, and asking again gets them a new place on a new session.
-#[tokio::test]
+#[testbed::test]
 async fn an_expired_session_is_replaced() {
     let (server, root) = (shared_server().await, fresh_root());
     let line = Line::to(server.address());
@@ -143,7 +142,7 @@ async fn an_expired_session_is_replaced() {
 }
 
 /// It counts its sessions anew: whoever waited keeps its place.
-#[tokio::test]
+#[testbed::test]
 async fn a_place_survives_a_server_that_was_away_for_longer_than_the_session_timeout() {
     let server = own_server().await;
     let (holder, backend) = (backend(&server, "/test"), backend(&server, "/test"));
@@ -166,7 +165,7 @@ async fn a_place_survives_a_server_that_was_away_for_longer_than_the_session_tim
     assert!(before.contains(&after[0]), "{before:?} {after:?}");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_server_that_lost_its_data_serves_again() {
     let server = own_server().await;
     let backend = backend(&server, "/test");
@@ -177,7 +176,7 @@ async fn a_server_that_lost_its_data_serves_again() {
     acquire(&backend, &again).await;
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn holds_outlive_the_backends_handle() {
     let (server, root) = (shared_server().await, fresh_root());
     let backend = backend(server, &root);
@@ -212,7 +211,7 @@ impl Believer {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[testbed::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_believes_at_a_time_while_the_server_comes_and_goes() {
     const ENOUGH: u32 = 100;
     let server = own_server().await;
@@ -269,7 +268,7 @@ async fn one_believes_at_a_time_while_the_server_comes_and_goes() {
 }
 
 /// More watched path bytes than the driver can restore after a reconnect: some wait by asking.
-#[tokio::test]
+#[testbed::test]
 async fn many_waiters_with_long_names_survive_a_reconnect() {
     const LOCKS: usize = 100;
     let server = own_server().await;
@@ -324,7 +323,7 @@ async fn many_waiters_with_long_names_survive_a_reconnect() {
 }
 
 /// Whoever is to be woken by it panics, and the task that does it with it.
-#[tokio::test]
+#[testbed::test]
 async fn a_panic_of_the_task_that_works_on_a_hold_leaves_nothing() {
     struct Bomb(AtomicBool);
     impl Wake for Bomb {

@@ -1,17 +1,16 @@
 //! Acquire, release, renew, abandon, tokens, status: on a server that works.
 
-mod common;
-
 use std::collections::HashSet;
 use std::time::Duration;
 
-use common::*;
 use lock_core::backend::{DistributedLock, ReleaseOptions, ReleaseOutcome, Renewal, RequestOptions, Terms};
 use lock_core::{Ended, ErrorKind, FencingToken, HoldState, LostCause};
 use tokio::time::{Instant, sleep};
 use zookeeper_client::{Acls, CreateMode};
 
-#[tokio::test]
+use crate::support::*;
+
+#[testbed::test]
 async fn acquires_and_releases() {
     let (server, root) = (shared_server().await, fresh_root());
     let (backend, client) = (backend(server, &root), observer(server).await);
@@ -37,7 +36,7 @@ async fn acquires_and_releases() {
     );
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_try_is_busy_and_leaves_nothing() {
     let (server, root) = (shared_server().await, fresh_root());
     let (one, two, client) = (backend(server, &root), backend(server, &root), observer(server).await);
@@ -50,7 +49,7 @@ async fn a_try_is_busy_and_leaves_nothing() {
     granted(two.acquire(&other).await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn waiters_are_served_in_order_with_growing_tokens() {
     let (server, root) = (shared_server().await, fresh_root());
     let client = observer(server).await;
@@ -86,7 +85,7 @@ async fn waiters_are_served_in_order_with_growing_tokens() {
     assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_waiter_that_is_given_up_leaves_the_queue() {
     let (server, root) = (shared_server().await, fresh_root());
     let (one, two, client) = (backend(server, &root), backend(server, &root), observer(server).await);
@@ -107,7 +106,7 @@ async fn a_waiter_that_is_given_up_leaves_the_queue() {
     two.abandon(&other).await.unwrap();
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn the_session_keeps_a_hold_for_much_longer_than_its_timeout() {
     let (server, root) = (shared_server().await, fresh_root());
     let backend = backend(server, &root);
@@ -119,7 +118,7 @@ async fn the_session_keeps_a_hold_for_much_longer_than_its_timeout() {
     }
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn the_same_request_gets_the_same_grant() {
     let (server, root) = (shared_server().await, fresh_root());
     let (backend, client) = (backend(server, &root), observer(server).await);
@@ -139,7 +138,7 @@ async fn the_same_request_gets_the_same_grant() {
     assert_eq!(error.kind(), ErrorKind::Unexpected, "{error}");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_renewal_asks_the_server() {
     let (server, root) = (shared_server().await, fresh_root());
     let (backend, client) = (backend(server, &root), observer(server).await);
@@ -155,7 +154,7 @@ async fn a_renewal_asks_the_server() {
     );
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_hold_that_somebody_deleted_is_lost_without_asking() {
     let (server, root) = (shared_server().await, fresh_root());
     let (one, two, client) = (backend(server, &root), backend(server, &root), observer(server).await);
@@ -169,7 +168,7 @@ async fn a_hold_that_somebody_deleted_is_lost_without_asking() {
     hold(&two, "a").await;
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn abandoning_undoes_whatever_there_is() {
     let (server, root) = (shared_server().await, fresh_root());
     let (backend, client) = (backend(server, &root), observer(server).await);
@@ -195,7 +194,7 @@ async fn abandoning_undoes_whatever_there_is() {
     within(waiting).await.unwrap().unwrap_err();
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn dropping_every_handle_ends_the_hold_by_itself() {
     let (server, root) = (shared_server().await, fresh_root());
     let (backend, client) = (backend(server, &root), observer(server).await);
@@ -206,7 +205,7 @@ async fn dropping_every_handle_ends_the_hold_by_itself() {
     children_until(&client, &format!("{root}/a"), |children| children.is_empty()).await;
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_fixed_lease_ends_at_its_time() {
     let (server, root) = (shared_server().await, fresh_root());
     let (one, two) = (backend(server, &root), backend(server, &root));
@@ -221,7 +220,7 @@ async fn a_fixed_lease_ends_at_its_time() {
     assert!(matches!(request.lease().state(), HoldState::Lost(lost) if lost.cause() == LostCause::Expired));
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn tokens_grow_after_the_directory_was_removed() {
     let (server, root) = (shared_server().await, fresh_root());
     let (backend, client) = (backend(server, &root), observer(server).await);
@@ -240,7 +239,7 @@ async fn tokens_grow_after_the_directory_was_removed() {
 }
 
 /// What a hand-over leaves behind: a directory written after waiters queued.
-#[tokio::test]
+#[testbed::test]
 async fn a_waiter_that_queued_before_a_hand_over_gets_a_newer_token() {
     let (server, root) = (shared_server().await, fresh_root());
     let (one, two, client) = (backend(server, &root), backend(server, &root), observer(server).await);
@@ -259,7 +258,7 @@ async fn a_waiter_that_queued_before_a_hand_over_gets_a_newer_token() {
     assert_eq!(status.holders[0].token, Some(second.token()));
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn tokens_go_above_a_floor_within_reach() {
     let (server, root) = (shared_server().await, fresh_root());
     let backend = backend(server, &root);
@@ -273,7 +272,7 @@ async fn tokens_go_above_a_floor_within_reach() {
     assert!(!backend.status(&name("c")).await.unwrap().is_held());
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn status_tells_who_has_it_and_how_many_wait() {
     let (server, root) = (shared_server().await, fresh_root());
     let (one, two, client) = (backend(server, &root), backend(server, &root), observer(server).await);
@@ -297,7 +296,7 @@ async fn status_tells_who_has_it_and_how_many_wait() {
     waiting.abort();
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn the_winner_brings_its_label_as_it_is_then() {
     let (server, root) = (shared_server().await, fresh_root());
     let (one, two, client) = (backend(server, &root), backend(server, &root), observer(server).await);
@@ -316,7 +315,7 @@ async fn the_winner_brings_its_label_as_it_is_then() {
 }
 
 /// A release that was sent comes before whatever is sent after it.
-#[tokio::test]
+#[testbed::test]
 async fn an_acquire_after_an_unanswered_release_is_granted() {
     let (server, root) = (shared_server().await, fresh_root());
     let backend = backend(server, &root);
@@ -329,7 +328,7 @@ async fn an_acquire_after_an_unanswered_release_is_granted() {
     }
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn names_never_meet() {
     let (server, root) = (shared_server().await, fresh_root());
     let (backend, client) = (backend(server, &root), observer(server).await);
@@ -374,7 +373,7 @@ async fn names_never_meet() {
     }
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn roots_separate_applications() {
     let server = shared_server().await;
     let (one, two) = (backend(server, &fresh_root()), backend(server, &fresh_root()));
@@ -383,7 +382,7 @@ async fn roots_separate_applications() {
     granted(two.acquire(&request).await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_stranger_in_the_queue_is_waited_for() {
     let (server, root) = (shared_server().await, fresh_root());
     let (backend, client) = (backend(server, &root), observer(server).await);
@@ -403,7 +402,7 @@ async fn a_stranger_in_the_queue_is_waited_for() {
     granted(backend.acquire(&request).await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_contended_name_excludes() {
     let (server, root) = (shared_server().await, fresh_root());
     let inside = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));

@@ -1,8 +1,5 @@
 //! What the tests share: servers, requests, and a second client that looks at the server's nodes.
-#![allow(dead_code, reason = "each test binary uses a part of it")]
-#![allow(unreachable_pub, reason = "a module of several test binaries")]
-
-pub mod line;
+pub(crate) mod line;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,38 +16,38 @@ use tokio::time::{sleep, timeout};
 use zookeeper_client::Client;
 
 /// The session timeout of the tests: the server's ticks are 500 ms.
-pub const SESSION: Duration = Duration::from_secs(4);
-pub const TTL: Duration = Duration::from_secs(10);
+pub(crate) const SESSION: Duration = Duration::from_secs(4);
+pub(crate) const TTL: Duration = Duration::from_secs(10);
 /// For what must happen, on a machine however slow.
-pub const GENEROUS: Duration = Duration::from_secs(30);
+pub(crate) const GENEROUS: Duration = Duration::from_secs(30);
 
-/// One server for all tests of a binary that leave it alone.
-pub async fn shared_server() -> &'static Server {
+/// One server for all tests that leave it alone.
+pub(crate) async fn shared_server() -> &'static Server {
     static SERVER: OnceCell<Server> = OnceCell::const_new();
     SERVER.get_or_init(own_server).await
 }
 
-pub async fn own_server() -> Server {
+pub(crate) async fn own_server() -> Server {
     ZooKeeper::new().start().await.unwrap()
 }
 
 /// A root path of one's own.
-pub fn fresh_root() -> String {
+pub(crate) fn fresh_root() -> String {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     format!("/test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-pub fn config(server: &Server, root: &str) -> ZooKeeperConfig {
+pub(crate) fn config(server: &Server, root: &str) -> ZooKeeperConfig {
     ZooKeeperConfig::new([server.address()])
         .with_root(root)
         .with_session_timeout(SESSION)
 }
 
-pub fn backend(server: &Server, root: &str) -> ZooKeeperBackend {
+pub(crate) fn backend(server: &Server, root: &str) -> ZooKeeperBackend {
     ZooKeeperBackend::new(config(server, root)).unwrap()
 }
 
-pub async fn observer(server: &Server) -> Client {
+pub(crate) async fn observer(server: &Server) -> Client {
     Client::connector()
         .with_session_timeout(GENEROUS)
         .connect(server.address())
@@ -58,15 +55,15 @@ pub async fn observer(server: &Server) -> Client {
         .unwrap()
 }
 
-pub fn name(name: &str) -> LockName {
+pub(crate) fn name(name: &str) -> LockName {
     LockName::new(name).unwrap()
 }
 
-pub fn options(lock: &str) -> RequestOptions {
+pub(crate) fn options(lock: &str) -> RequestOptions {
     labelled(lock, None)
 }
 
-pub fn labelled(lock: &str, label: Option<&str>) -> RequestOptions {
+pub(crate) fn labelled(lock: &str, label: Option<&str>) -> RequestOptions {
     let mut terms = Terms::new(TTL);
     if let Some(label) = label {
         terms = terms.label(label);
@@ -75,22 +72,22 @@ pub fn labelled(lock: &str, label: Option<&str>) -> RequestOptions {
 }
 
 /// A request that waits for ever, and its control.
-pub fn waiting(lock: &str) -> (AcquireRequest, RequestControl) {
+pub(crate) fn waiting(lock: &str) -> (AcquireRequest, RequestControl) {
     options(lock).start()
 }
 
-pub fn trying(lock: &str) -> (AcquireRequest, RequestControl) {
+pub(crate) fn trying(lock: &str) -> (AcquireRequest, RequestControl) {
     options(lock).wait(Wait::No).start()
 }
 
-pub fn granted(attempt: Result<Attempt>) -> Arc<dyn Hold> {
+pub(crate) fn granted(attempt: Result<Attempt>) -> Arc<dyn Hold> {
     match attempt.unwrap() {
         Attempt::Granted(hold, _armed) => hold,
         other => panic!("not granted: {other:?}"),
     }
 }
 
-pub fn busy(attempt: Result<Attempt>) -> Busy {
+pub(crate) fn busy(attempt: Result<Attempt>) -> Busy {
     match attempt.unwrap() {
         Attempt::Busy(busy) => busy,
         other => panic!("not busy: {other:?}"),
@@ -98,14 +95,14 @@ pub fn busy(attempt: Result<Attempt>) -> Busy {
 }
 
 /// Acquires at once, and keeps the control with the hold.
-pub async fn hold(backend: &ZooKeeperBackend, lock: &str) -> (Arc<dyn Hold>, AcquireRequest, RequestControl) {
+pub(crate) async fn hold(backend: &ZooKeeperBackend, lock: &str) -> (Arc<dyn Hold>, AcquireRequest, RequestControl) {
     let (request, control) = waiting(lock);
     let hold = granted(within(backend.acquire(&request)).await);
     (hold, request, control)
 }
 
 /// Acquires as core does: again and again while that may help.
-pub async fn acquire(backend: &ZooKeeperBackend, request: &AcquireRequest) -> Arc<dyn Hold> {
+pub(crate) async fn acquire(backend: &ZooKeeperBackend, request: &AcquireRequest) -> Arc<dyn Hold> {
     within(async {
         loop {
             match backend.acquire(request).await {
@@ -118,16 +115,16 @@ pub async fn acquire(backend: &ZooKeeperBackend, request: &AcquireRequest) -> Ar
 }
 
 /// Whether the process may still believe in it: on a busy machine it may be suspect for a moment.
-pub fn is_believed(lease: &Lease) -> bool {
+pub(crate) fn is_believed(lease: &Lease) -> bool {
     matches!(lease.state(), HoldState::Held | HoldState::Suspect)
 }
 
-pub async fn within<T>(future: impl Future<Output = T>) -> T {
+pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
     timeout(GENEROUS, future).await.expect("it takes too long")
 }
 
 /// Asks the server again and again until `check` likes the children of `path`; a missing node has none.
-pub async fn children_until(client: &Client, path: &str, check: impl Fn(&[String]) -> bool) -> Vec<String> {
+pub(crate) async fn children_until(client: &Client, path: &str, check: impl Fn(&[String]) -> bool) -> Vec<String> {
     within(async {
         loop {
             let children = match client.list_children(path).await {

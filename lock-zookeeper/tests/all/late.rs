@@ -1,20 +1,19 @@
 //! Requests that the server gets after the end of their connection.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::*;
 use lock_core::HoldState;
 use lock_core::backend::{
     AcquireRequest, DistributedLock, ReleaseOptions, ReleaseOutcome, RequestControl, RequestOptions, Terms,
 };
 use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
 use tokio::time::sleep;
+
+use crate::support::*;
 
 fn long(lock: &str) -> (AcquireRequest, RequestControl) {
     RequestOptions::new(name(lock), Terms::new(Duration::from_secs(60))).start()
@@ -79,7 +78,7 @@ impl LateWay {
 
 /// The server gets a create long after its session has gone on over another connection: had it an effect, the node
 /// would belong to a session that lives, and to nobody.
-#[tokio::test]
+#[testbed::test]
 async fn a_create_that_arrives_late_has_no_effect() {
     let server = own_server().await;
     let way = LateWay::default();

@@ -1,15 +1,14 @@
 //! Lines on which answers come late.
 
-mod common;
-
 use std::time::Duration;
 
-use common::line::Line;
-use common::*;
 use lock_core::HoldState;
 use lock_core::backend::{DistributedLock, Lease, ReleaseOptions, ReleaseOutcome, RequestOptions, Terms};
 use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
 use tokio::time::{Instant, sleep};
+
+use crate::support::line::Line;
+use crate::support::*;
 
 fn backend_at(address: &str, session: Duration) -> ZooKeeperBackend {
     let config = ZooKeeperConfig::new([address]).with_root(fresh_root());
@@ -25,7 +24,7 @@ async fn believed_for(time: Duration, lease: &Lease) {
     }
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_hold_survives_a_line_that_becomes_slow() {
     let line = Line::to(shared_server().await.address());
     let backend = backend_at(&line.address, SESSION);
@@ -38,7 +37,7 @@ async fn a_hold_survives_a_line_that_becomes_slow() {
     );
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_hold_begins_and_goes_on_over_a_slow_line() {
     let line = Line::to(shared_server().await.address());
     line.set_round_trip(SESSION * 2 / 5);
@@ -48,7 +47,7 @@ async fn a_hold_begins_and_goes_on_over_a_slow_line() {
 }
 
 /// It may be a follower for all that is known: its answers prove less.
-#[tokio::test]
+#[testbed::test]
 async fn a_hold_at_a_server_that_may_be_a_follower_survives_a_quarter_of_the_session_timeout() {
     let line = Line::to(shared_server().await.address());
     line.be_discreet();
@@ -59,7 +58,7 @@ async fn a_hold_at_a_server_that_may_be_a_follower_survives_a_quarter_of_the_ses
 }
 
 /// A line that is slow is no reason for suspicion.
-#[tokio::test]
+#[testbed::test]
 async fn a_slow_line_is_not_suspect() {
     let line = Line::to(shared_server().await.address());
     let backend = backend_at(&line.address, SESSION);
@@ -78,7 +77,7 @@ async fn a_slow_line_is_not_suspect() {
 }
 
 /// The holder leaves after the waiter has listed the queue and before it has asked for the holder's label.
-#[tokio::test]
+#[testbed::test]
 async fn a_waiter_whose_holder_leaves_as_it_queues_learns_that_the_lock_is_taken() {
     const ROUND_TRIP: Duration = Duration::from_secs(3);
     let (server, root) = (shared_server().await, fresh_root());

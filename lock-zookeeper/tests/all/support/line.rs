@@ -11,8 +11,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
 /// Lives on a runtime of its own, so that a test may leave its runtimes alone.
-pub struct Line {
-    pub address: String,
+pub(crate) struct Line {
+    pub(crate) address: String,
     state: watch::Sender<State>,
     dials: Arc<Mutex<Vec<Instant>>>,
     runtime: Option<Runtime>,
@@ -30,7 +30,7 @@ struct State {
 }
 
 impl Line {
-    pub fn to(server: &str) -> Self {
+    pub(crate) fn to(server: &str) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -51,32 +51,32 @@ impl Line {
     }
 
     /// Makes every answer come so much later after its request.
-    pub fn set_round_trip(&self, time: Duration) {
+    pub(crate) fn set_round_trip(&self, time: Duration) {
         self.state.send_modify(|state| state.delay = time / 2);
     }
 
     /// Ends all connections; new ones are ended at once.
-    pub fn cut(&self) {
+    pub(crate) fn cut(&self) {
         self.reset();
         self.state.send_modify(|state| state.cut = true);
     }
 
     /// Ends all connections.
-    pub fn reset(&self) {
+    pub(crate) fn reset(&self) {
         self.state.send_modify(|state| state.resets += 1);
     }
 
-    pub fn heal(&self) {
+    pub(crate) fn heal(&self) {
         self.state.send_modify(|state| state.cut = false);
     }
 
     /// The server refuses to say what it is.
-    pub fn be_discreet(&self) {
+    pub(crate) fn be_discreet(&self) {
         self.state.send_modify(|state| state.is_discreet = true);
     }
 
     /// When somebody connected.
-    pub fn dials(&self) -> Vec<Instant> {
+    pub(crate) fn dials(&self) -> Vec<Instant> {
         self.dials.lock().unwrap().clone()
     }
 }

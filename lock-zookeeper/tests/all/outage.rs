@@ -1,12 +1,8 @@
 //! Servers that cannot be asked: what callers learn of it, and that they are served again soon.
 
-mod common;
-
 use std::error::Error as _;
 use std::time::Duration;
 
-use common::line::Line;
-use common::*;
 use lock_core::backend::{
     AcquireRequest, Attempt, DistributedLock, ReleaseOptions, RequestControl, RequestOptions, Terms, Wait,
 };
@@ -14,6 +10,9 @@ use lock_core::{Error, ErrorKind, Guard, Locker, Result};
 use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
+
+use crate::support::line::Line;
+use crate::support::*;
 
 /// A session timeout that outlasts the outages of these tests.
 const LONG: Duration = Duration::from_secs(40);
@@ -46,7 +45,7 @@ async fn shared_address() -> &'static str {
     shared_server().await.address()
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_try_at_a_server_that_died_is_unavailable_with_the_cause() {
     let server = own_server().await;
     let backend = backend_at(server.address(), "/test");
@@ -67,7 +66,7 @@ async fn a_try_at_a_server_that_died_is_unavailable_with_the_cause() {
     }
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn what_was_never_sent_was_not_executed() {
     let line = Line::to(shared_address().await);
     line.cut();
@@ -84,7 +83,7 @@ fn wait_on(locks: &Locker, limit: Duration) -> JoinHandle<Result<Guard>> {
     tokio::spawn(async move { lock.acquire_within(limit).await })
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_waiter_learns_whether_the_lock_is_taken_or_the_server_away() {
     let (root, line) = (fresh_root(), Line::to(shared_address().await));
     let holder = backend_at(shared_address().await, &root);
@@ -124,7 +123,7 @@ async fn a_waiter_learns_whether_the_lock_is_taken_or_the_server_away() {
 }
 
 /// A server that hangs is known by its silence.
-#[tokio::test]
+#[testbed::test]
 async fn a_waiter_learns_that_the_server_is_silent() {
     let server = own_server().await;
     let config = config(&server, "/test").with_session_timeout(SESSION);
@@ -143,7 +142,7 @@ async fn a_waiter_learns_that_the_server_is_silent() {
     server.resume().unwrap();
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn who_gives_up_in_an_outage_is_not_told_that_the_lock_is_taken() {
     let (root, line) = (fresh_root(), Line::to(shared_address().await));
     let holder = backend_at(shared_address().await, &root);
@@ -171,7 +170,7 @@ async fn who_gives_up_in_an_outage_is_not_told_that_the_lock_is_taken() {
 }
 
 /// With a hold and a place that live by the session, which goes on.
-#[tokio::test]
+#[testbed::test]
 async fn a_client_is_served_soon_after_a_long_outage() {
     let (root, line) = (fresh_root(), Line::to(shared_address().await));
     let (stranger, backend) = (
@@ -202,7 +201,7 @@ async fn a_client_is_served_soon_after_a_long_outage() {
     assert!(is_believed(first.lease()) && is_believed(third.lease()));
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn requests_shorten_the_rest_between_attempts_but_not_below_50_ms() {
     let line = Line::to(shared_address().await);
     line.cut();
@@ -239,7 +238,7 @@ async fn requests_shorten_the_rest_between_attempts_but_not_below_50_ms() {
     granted(within(backend.acquire(&request)).await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_session_whose_connections_end_at_once_is_not_dialed_without_a_rest() {
     const TIME: Duration = Duration::from_secs(2);
     let line = Line::to(shared_address().await);
@@ -259,7 +258,7 @@ async fn a_session_whose_connections_end_at_once_is_not_dialed_without_a_rest() 
 }
 
 /// The process stood still for longer than its session lived, and does not know it yet.
-#[tokio::test]
+#[testbed::test]
 async fn a_try_on_a_session_that_has_expired_is_asked_on_another_one() {
     let server = own_server().await;
     let backend = backend(&server, "/test");
