@@ -17,8 +17,7 @@ use crate::support::*;
 const CONNECT: Duration = Duration::from_secs(8);
 
 fn at(address: &str, connect_timeout: Duration) -> ZooKeeperBackend {
-    let config = ZooKeeperConfig::new([address]).with_session_timeout(SESSION);
-    ZooKeeperBackend::new(config.with_connect_timeout(connect_timeout)).unwrap()
+    backend_with(config(address, ZooKeeperConfig::DEFAULT_ROOT).with_connect_timeout(connect_timeout))
 }
 
 fn sources(error: &Error) -> String {
@@ -107,8 +106,8 @@ async fn something_else_that_answers_is_a_misconfiguration_at_once() {
 async fn wrong_credentials_are_denied_at_once() {
     let server = shared_server().await;
     let root = fresh_root();
-    let right = config(server, &root).with_user("app").with_password("s3cret");
-    let backend = ZooKeeperBackend::new(right).unwrap();
+    let right = config(server.address(), &root).with_user("app").with_password("s3cret");
+    let backend = backend_with(right);
     backend.connect().await.unwrap();
     let (_hold, ..) = hold(&backend, "a").await;
     // Nobody else sees its nodes.
@@ -120,9 +119,9 @@ async fn wrong_credentials_are_denied_at_once() {
         );
     }
     let timeout = |config: ZooKeeperConfig| config.with_connect_timeout(CONNECT);
-    let wrong = timeout(config(server, &root).with_user("app").with_password("wr0ng"));
-    for config in [wrong, timeout(config(server, &root))] {
-        let backend = ZooKeeperBackend::new(config).unwrap();
+    let wrong = timeout(config(server.address(), &root).with_user("app").with_password("wr0ng"));
+    for config in [wrong, timeout(config(server.address(), &root))] {
+        let backend = backend_with(config);
         let started = Instant::now();
         let error = within(backend.connect()).await.unwrap_err();
         assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Denied, false));

@@ -6,7 +6,6 @@ use std::time::Duration;
 use lock_core::backend::{DistributedLock, ReleaseOptions, ReleaseOutcome, Renewal, RequestOptions, Terms};
 use lock_core::{Ended, ErrorKind, FencingToken, HoldState, LostCause};
 use tokio::time::{Instant, sleep};
-use zookeeper_client::{Acls, CreateMode};
 
 use crate::support::*;
 
@@ -34,76 +33,6 @@ async fn acquires_and_releases() {
         hold.release(ReleaseOptions::default()).await.unwrap(),
         ReleaseOutcome::AlreadyLost
     );
-}
-
-#[testbed::test]
-async fn a_try_is_busy_and_leaves_nothing() {
-    let (server, root) = (shared_server().await, fresh_root());
-    let (one, two, client) = (backend(server, &root), backend(server, &root), observer(server).await);
-    let (request, _control) = labelled("a", Some("worker 1 ✓")).start();
-    let hold = granted(one.acquire(&request).await);
-    let (other, _control) = trying("a");
-    assert_eq!(busy(two.acquire(&other).await).holder.as_deref(), Some("worker 1 ✓"));
-    assert_eq!(client.list_children(&format!("{root}/a")).await.unwrap().len(), 1);
-    hold.release(ReleaseOptions::default()).await.unwrap();
-    granted(two.acquire(&other).await);
-}
-
-#[testbed::test]
-async fn waiters_are_served_in_order_with_growing_tokens() {
-    let (server, root) = (shared_server().await, fresh_root());
-    let client = observer(server).await;
-    let (first, _request, _control) = hold(&backend(server, &root), "a").await;
-    let mut tokens = vec![first.token()];
-    let mut waiters = Vec::new();
-    for count in 2..6 {
-        let backend = backend(server, &root);
-        let (request, control) = waiting("a");
-        let task = tokio::spawn({
-            let request = request.clone();
-            async move { (granted(backend.acquire(&request).await), backend, control) }
-        });
-        children_until(&client, &format!("{root}/a"), |children| children.len() == count).await;
-        waiters.push((task, request));
-    }
-    let mut holding = first;
-    for (task, request) in waiters {
-        within(async {
-            while request.last_busy().is_none() {
-                sleep(Duration::from_millis(5)).await;
-            }
-        })
-        .await;
-        assert!(!task.is_finished());
-        holding.release(ReleaseOptions::default()).await.unwrap();
-        let (hold, _backend, _control) = within(task).await.unwrap();
-        tokens.push(hold.token());
-        assert!(is_believed(request.lease()), "{:?}", request.lease().state());
-        holding = hold;
-        // The backend goes with its hold kept: the hold keeps what it needs.
-    }
-    assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
-}
-
-#[testbed::test]
-async fn a_waiter_that_is_given_up_leaves_the_queue() {
-    let (server, root) = (shared_server().await, fresh_root());
-    let (one, two, client) = (backend(server, &root), backend(server, &root), observer(server).await);
-    let (request, _control) = labelled("a", Some("holder")).start();
-    let _hold = granted(one.acquire(&request).await);
-    let (other, control) = waiting("a");
-    let waiting = tokio::spawn({
-        let (two, other) = (two.clone(), other.clone());
-        async move { two.acquire(&other).await }
-    });
-    children_until(&client, &format!("{root}/a"), |children| children.len() == 2).await;
-    control.give_up();
-    let answer = within(waiting).await.unwrap();
-    if let Ok(answer) = &answer {
-        assert!(matches!(answer, lock_core::backend::Attempt::Busy(_)), "{answer:?}");
-    }
-    children_until(&client, &format!("{root}/a"), |children| children.len() == 1).await;
-    two.abandon(&other).await.unwrap();
 }
 
 #[testbed::test]
@@ -238,26 +167,6 @@ async fn tokens_grow_after_the_directory_was_removed() {
     assert!(last < Some(hold.token()));
 }
 
-/// What a hand-over leaves behind: a directory written after waiters queued.
-#[testbed::test]
-async fn a_waiter_that_queued_before_a_hand_over_gets_a_newer_token() {
-    let (server, root) = (shared_server().await, fresh_root());
-    let (one, two, client) = (backend(server, &root), backend(server, &root), observer(server).await);
-    let (first, _request, _control) = hold(&one, "a").await;
-    let (other, _control) = waiting("a");
-    let waiting = tokio::spawn({
-        let other = other.clone();
-        async move { (granted(two.acquire(&other).await), two) }
-    });
-    children_until(&client, &format!("{root}/a"), |children| children.len() == 2).await;
-    let handed = client.set_data(&format!("{root}/a"), b"", None).await.unwrap().mzxid;
-    first.release(ReleaseOptions::default()).await.unwrap();
-    let (second, two) = within(waiting).await.unwrap();
-    assert!(second.token().as_u64() > handed as u64);
-    let status = two.status(&name("a")).await.unwrap();
-    assert_eq!(status.holders[0].token, Some(second.token()));
-}
-
 #[testbed::test]
 async fn tokens_go_above_a_floor_within_reach() {
     let (server, root) = (shared_server().await, fresh_root());
@@ -270,48 +179,6 @@ async fn tokens_go_above_a_floor_within_reach() {
     let error = backend.acquire(&request).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(!backend.status(&name("c")).await.unwrap().is_held());
-}
-
-#[testbed::test]
-async fn status_tells_who_has_it_and_how_many_wait() {
-    let (server, root) = (shared_server().await, fresh_root());
-    let (one, two, client) = (backend(server, &root), backend(server, &root), observer(server).await);
-    assert_eq!(
-        one.status(&name("a")).await.unwrap(),
-        lock_core::backend::LockStatus::free()
-    );
-    let label = "ü".repeat(127);
-    let (request, _control) = labelled("a", Some(&label)).start();
-    let hold = granted(one.acquire(&request).await);
-    let (other, _control) = waiting("a");
-    let waiting = tokio::spawn({
-        let two = two.clone();
-        async move { two.acquire(&other).await }
-    });
-    children_until(&client, &format!("{root}/a"), |children| children.len() == 2).await;
-    let status = two.status(&name("a")).await.unwrap();
-    assert_eq!(status.holders[0].label.as_deref(), Some(&*label));
-    assert_eq!(status.holders[0].token, Some(hold.token()));
-    assert_eq!(status.waiting, Some(1));
-    waiting.abort();
-}
-
-#[testbed::test]
-async fn the_winner_brings_its_label_as_it_is_then() {
-    let (server, root) = (shared_server().await, fresh_root());
-    let (one, two, client) = (backend(server, &root), backend(server, &root), observer(server).await);
-    let (first, _request, _control) = hold(&one, "a").await;
-    let (other, control) = labelled("a", Some("before")).start();
-    let waiting = tokio::spawn({
-        let (two, other) = (two.clone(), other.clone());
-        async move { granted(two.acquire(&other).await) }
-    });
-    children_until(&client, &format!("{root}/a"), |children| children.len() == 2).await;
-    control.set_terms(Terms::new(TTL).label("after"));
-    first.release(ReleaseOptions::default()).await.unwrap();
-    let _hold = within(waiting).await.unwrap();
-    let status = one.status(&name("a")).await.unwrap();
-    assert_eq!(status.holders[0].label.as_deref(), Some("after"));
 }
 
 /// A release that was sent comes before whatever is sent after it.
@@ -380,52 +247,4 @@ async fn roots_separate_applications() {
     let _one = hold(&one, "a").await;
     let (request, _control) = trying("a");
     granted(two.acquire(&request).await);
-}
-
-#[testbed::test]
-async fn a_stranger_in_the_queue_is_waited_for() {
-    let (server, root) = (shared_server().await, fresh_root());
-    let (backend, client) = (backend(server, &root), observer(server).await);
-    let (first, _request, _control) = hold(&backend, "a").await;
-    first.release(ReleaseOptions::default()).await.unwrap();
-    // As Curator's InterProcessMutex makes them.
-    let path = format!("{root}/a/_c_5a1f0000-0000-0000-0000-000000000000-lock-");
-    let options = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
-    let (_, sequence) = client.create(&path, b"10.0.0.1", &options).await.unwrap();
-    let (request, _control) = trying("a");
-    assert_eq!(
-        busy(backend.acquire(&request).await).holder.as_deref(),
-        Some("10.0.0.1")
-    );
-    client.delete(&format!("{path}{sequence}"), None).await.unwrap();
-    let (request, _control) = trying("a");
-    granted(backend.acquire(&request).await);
-}
-
-#[testbed::test]
-async fn a_contended_name_excludes() {
-    let (server, root) = (shared_server().await, fresh_root());
-    let inside = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
-    let mut tasks = Vec::new();
-    for _ in 0..4 {
-        let backend = backend(server, &root);
-        for _ in 0..10 {
-            let (backend, inside) = (backend.clone(), inside.clone());
-            tasks.push(tokio::spawn(async move {
-                for _ in 0..5 {
-                    let (hold, _request, _control) = hold(&backend, "a").await;
-                    assert_eq!(inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0);
-                    tokio::task::yield_now().await;
-                    inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
-                    assert_eq!(
-                        hold.release(ReleaseOptions::default()).await.unwrap(),
-                        ReleaseOutcome::Released
-                    );
-                }
-            }));
-        }
-    }
-    for task in tasks {
-        within(task).await.unwrap();
-    }
 }

@@ -7,17 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lock_core::HoldState;
-use lock_core::backend::{
-    AcquireRequest, DistributedLock, ReleaseOptions, ReleaseOutcome, RequestControl, RequestOptions, Terms,
-};
-use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
+use lock_core::backend::{DistributedLock, ReleaseOptions, ReleaseOutcome};
 use tokio::time::sleep;
 
 use crate::support::*;
-
-fn long(lock: &str) -> (AcquireRequest, RequestControl) {
-    RequestOptions::new(name(lock), Terms::new(Duration::from_secs(60))).start()
-}
 
 /// A way to the server on which what its first connection sends can be kept back and delivered after the end of that
 /// connection, as a kernel does that goes on retransmitting.
@@ -83,8 +76,8 @@ async fn a_create_that_arrives_late_has_no_effect() {
     let server = own_server().await;
     let way = LateWay::default();
     let address = way.open(server.address().parse().unwrap());
-    let config = ZooKeeperConfig::new([address.to_string()]).with_root("/test");
-    let backend = ZooKeeperBackend::new(config.with_session_timeout(3 * SESSION)).unwrap();
+    let config = config(&address.to_string(), "/test");
+    let backend = backend_with(config.with_session_timeout(2 * SESSION));
     let (first, _control) = long("a");
     let _hold = granted(within(backend.acquire(&first)).await);
     way.keeping.store(true, Ordering::SeqCst);

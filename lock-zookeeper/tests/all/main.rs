@@ -1,11 +1,13 @@
 //! The ZooKeeper backend at real servers, in one binary: the tests that leave their server alone share one.
 
 mod errors;
+mod exclusion;
 mod faults;
 mod heartbeats;
 mod holds;
 mod late;
 mod outage;
 mod panics;
+mod queue;
 mod runtimes;
 mod support;

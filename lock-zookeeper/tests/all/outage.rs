@@ -1,27 +1,29 @@
 //! Servers that cannot be asked: what callers learn of it, and that they are served again soon.
 
 use std::error::Error as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::backend::{
-    AcquireRequest, Attempt, DistributedLock, ReleaseOptions, RequestControl, RequestOptions, Terms, Wait,
+    AcquireRequest, Attempt, DistributedLock, Hold, ReleaseOptions, RequestControl, RequestOptions, Terms, Wait,
 };
 use lock_core::{Error, ErrorKind, Guard, Locker, Result};
-use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
+use lock_zookeeper::ZooKeeperBackend;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
+use zookeeper_client::Client;
 
 use crate::support::line::Line;
 use crate::support::*;
 
-/// A session timeout that outlasts the outages of these tests.
-const LONG: Duration = Duration::from_secs(40);
 const LIMIT: Duration = Duration::from_secs(2);
 
 fn backend_at(address: &str, root: &str) -> ZooKeeperBackend {
-    let config = ZooKeeperConfig::new([address]).with_root(root);
-    let config = config.with_session_timeout(LONG);
-    ZooKeeperBackend::new(config.with_connect_timeout(LIMIT)).unwrap()
+    backend_with(
+        config(address, root)
+            .with_session_timeout(LONG)
+            .with_connect_timeout(LIMIT),
+    )
 }
 
 fn long(lock: &str, wait: Wait) -> (AcquireRequest, RequestControl) {
@@ -83,54 +85,76 @@ fn wait_on(locks: &Locker, limit: Duration) -> JoinHandle<Result<Guard>> {
     tokio::spawn(async move { lock.acquire_within(limit).await })
 }
 
+/// A lock that is held, and a locker on a line to the same server.
+struct Taken {
+    _hold: Arc<dyn Hold>,
+    _control: RequestControl,
+    line: Line,
+    locks: Locker,
+    client: Client,
+    directory: String,
+}
+
+impl Taken {
+    async fn new() -> Self {
+        let (root, address) = (fresh_root(), shared_address().await);
+        let (request, control) = long("a", Wait::Forever);
+        let hold = granted(within(backend_at(address, &root).acquire(&request)).await);
+        let line = Line::to(address);
+        Self {
+            _hold: hold,
+            _control: control,
+            locks: Locker::new(backend_at(&line.address, &root)),
+            line,
+            client: observer(shared_server().await).await,
+            directory: format!("{root}/a"),
+        }
+    }
+
+    /// Waits until the holder and so many waiters have a node.
+    async fn until_waiting(&self, waiters: usize) {
+        children_until(&self.client, &self.directory, |children| children.len() == 1 + waiters).await;
+    }
+}
+
 #[testbed::test]
-async fn a_waiter_learns_whether_the_lock_is_taken_or_the_server_away() {
-    let (root, line) = (fresh_root(), Line::to(shared_address().await));
-    let holder = backend_at(shared_address().await, &root);
-    let (request, _control) = long("a", Wait::Forever);
-    let hold = granted(within(holder.acquire(&request)).await);
-    let locks = Locker::new(backend_at(&line.address, &root));
-    let client = observer(shared_server().await).await;
-    let directory = format!("{root}/a");
-    let nodes = |count| {
-        let (client, directory) = (&client, &directory);
-        async move { children_until(client, directory, |children| children.len() == count).await }
-    };
-
-    let waiter = wait_on(&locks, LIMIT);
-    let error = within(waiter).await.unwrap().unwrap_err();
+async fn a_waiter_whose_time_is_up_learns_who_has_the_lock() {
+    let taken = Taken::new().await;
+    let error = within(wait_on(&taken.locks, LIMIT)).await.unwrap().unwrap_err();
     assert_eq!((error.kind(), error.holder()), (ErrorKind::TimedOut, Some("holder")));
-    nodes(1).await;
+    taken.until_waiting(0).await;
+}
 
-    let waiter = wait_on(&locks, LIMIT);
-    nodes(2).await;
-    line.cut();
+#[testbed::test]
+async fn a_waiter_learns_that_the_server_is_away() {
+    let taken = Taken::new().await;
+    let waiter = wait_on(&taken.locks, LIMIT);
+    taken.until_waiting(1).await;
+    taken.line.cut();
     let error = within(waiter).await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.source().is_some(), "{error:?}");
-    line.heal();
-    nodes(1).await;
+    taken.line.heal();
+    taken.until_waiting(0).await;
+}
 
-    // The outage was over before its time was.
-    let waiter = wait_on(&locks, 5 * LIMIT);
-    nodes(2).await;
-    line.cut();
+#[testbed::test]
+async fn a_waiter_learns_who_has_the_lock_after_an_outage() {
+    let taken = Taken::new().await;
+    let waiter = wait_on(&taken.locks, 4 * LIMIT);
+    taken.until_waiting(1).await;
+    taken.line.cut();
     sleep(LIMIT).await;
-    line.heal();
+    taken.line.heal();
     let error = within(waiter).await.unwrap().unwrap_err();
     assert_eq!((error.kind(), error.holder()), (ErrorKind::TimedOut, Some("holder")));
-    drop(hold);
 }
 
 /// A server that hangs is known by its silence.
 #[testbed::test]
 async fn a_waiter_learns_that_the_server_is_silent() {
     let server = own_server().await;
-    let config = config(&server, "/test").with_session_timeout(SESSION);
-    let (holder, locks) = (
-        ZooKeeperBackend::new(config.clone()).unwrap(),
-        Locker::new(ZooKeeperBackend::new(config).unwrap()),
-    );
+    let (holder, locks) = (backend(&server, "/test"), Locker::new(backend(&server, "/test")));
     let (_hold, ..) = hold(&holder, "a").await;
     let waiter = wait_on(&locks, SESSION * 4 / 5);
     let client = observer(&server).await;
@@ -263,7 +287,7 @@ async fn a_try_on_a_session_that_has_expired_is_asked_on_another_one() {
     let server = own_server().await;
     let backend = backend(&server, "/test");
     let (_hold, ..) = hold(&backend, "a").await;
-    std::thread::sleep(2 * SESSION);
+    std::thread::sleep(SESSION * 3 / 2);
     let (request, _control) = trying("b");
     granted(within(backend.acquire(&request)).await);
 }

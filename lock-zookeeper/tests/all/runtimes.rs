@@ -7,29 +7,15 @@ use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use lock_core::backend::{
-    AcquireRequest, DistributedLock, ReleaseOptions, ReleaseOutcome, RequestControl, RequestOptions, Terms,
-};
+use lock_core::backend::{AcquireRequest, DistributedLock, ReleaseOptions, ReleaseOutcome};
 use lock_core::{Error, ErrorKind, HoldState, LostCause};
-use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
+use lock_zookeeper::ZooKeeperBackend;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::coop::unconstrained;
 use tokio::time::{sleep, timeout};
 
 use crate::support::*;
-
-/// A session timeout for which nobody waits: whatever is free before that was freed by somebody.
-const LONG: Duration = Duration::from_secs(50);
-
-fn long_backend(address: &str, root: &str) -> ZooKeeperBackend {
-    let config = ZooKeeperConfig::new([address]).with_root(root);
-    ZooKeeperBackend::new(config.with_session_timeout(LONG)).unwrap()
-}
-
-fn long(lock: &str) -> (AcquireRequest, RequestControl) {
-    RequestOptions::new(name(lock), Terms::new(2 * LONG)).start()
-}
 
 fn current_thread() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
@@ -84,7 +70,7 @@ async fn connect_on(runtime: &Driven, backend: &ZooKeeperBackend) {
 async fn a_session_on_a_runtime_that_nobody_drives_is_replaced() {
     let (server, root) = (shared_server().await, fresh_root());
     let first = Driven::start();
-    let backend = long_backend(server.address(), &root);
+    let backend = patient(server.address(), &root);
     connect_on(&first, &backend).await;
     let (request, _control) = long("a");
     let _hold = acquire(&backend, &request).await;
@@ -112,10 +98,7 @@ async fn a_session_on_a_runtime_that_nobody_drives_is_replaced() {
 #[testbed::test]
 async fn a_place_that_nobody_drives_is_taken_anew() {
     let (server, root) = (shared_server().await, fresh_root());
-    let (holder, backend) = (
-        long_backend(server.address(), &root),
-        long_backend(server.address(), &root),
-    );
+    let (holder, backend) = (patient(server.address(), &root), patient(server.address(), &root));
     let (first, _control) = long("a");
     let hold = acquire(&holder, &first).await;
     let runtime = Driven::start();
@@ -138,10 +121,7 @@ async fn a_place_that_nobody_drives_is_taken_anew() {
 #[testbed::test]
 async fn what_nobody_drives_can_be_released_and_abandoned() {
     let (server, root) = (shared_server().await, fresh_root());
-    let (stranger, backend) = (
-        long_backend(server.address(), &root),
-        long_backend(server.address(), &root),
-    );
+    let (stranger, backend) = (patient(server.address(), &root), patient(server.address(), &root));
     let runtime = Driven::start();
     connect_on(&runtime, &backend).await;
     let (first, _control) = long("a");

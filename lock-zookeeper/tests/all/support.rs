@@ -18,6 +18,8 @@ use zookeeper_client::Client;
 /// The session timeout of the tests: the server's ticks are 500 ms.
 pub(crate) const SESSION: Duration = Duration::from_secs(4);
 pub(crate) const TTL: Duration = Duration::from_secs(10);
+/// A session timeout for which no test waits: it outlasts all outages, and what is free before was freed by somebody.
+pub(crate) const LONG: Duration = Duration::from_secs(50);
 /// For what must happen, on a machine however slow.
 pub(crate) const GENEROUS: Duration = Duration::from_secs(30);
 
@@ -37,14 +39,24 @@ pub(crate) fn fresh_root() -> String {
     format!("/test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-pub(crate) fn config(server: &Server, root: &str) -> ZooKeeperConfig {
-    ZooKeeperConfig::new([server.address()])
+pub(crate) fn config(address: &str, root: &str) -> ZooKeeperConfig {
+    ZooKeeperConfig::new([address])
         .with_root(root)
         .with_session_timeout(SESSION)
 }
 
 pub(crate) fn backend(server: &Server, root: &str) -> ZooKeeperBackend {
-    ZooKeeperBackend::new(config(server, root)).unwrap()
+    backend_with(config(server.address(), root))
+}
+
+/// Its session outlasts whatever happens to its server.
+pub(crate) fn patient(address: &str, root: &str) -> ZooKeeperBackend {
+    let config = config(address, root).with_session_timeout(LONG);
+    backend_with(config.with_connect_timeout(GENEROUS))
+}
+
+pub(crate) fn backend_with(config: ZooKeeperConfig) -> ZooKeeperBackend {
+    ZooKeeperBackend::new(config).unwrap()
 }
 
 pub(crate) async fn observer(server: &Server) -> Client {
@@ -74,6 +86,11 @@ pub(crate) fn labelled(lock: &str, label: Option<&str>) -> RequestOptions {
 /// A request that waits for ever, and its control.
 pub(crate) fn waiting(lock: &str) -> (AcquireRequest, RequestControl) {
     options(lock).start()
+}
+
+/// The same on a session of [`LONG`].
+pub(crate) fn long(lock: &str) -> (AcquireRequest, RequestControl) {
+    RequestOptions::new(name(lock), Terms::new(2 * LONG)).start()
 }
 
 pub(crate) fn trying(lock: &str) -> (AcquireRequest, RequestControl) {

@@ -1,0 +1,203 @@
+//! The queue at the server: its order, who leaves it, and what waiters learn.
+
+use std::time::Duration;
+
+use lock_core::backend::{DistributedLock, ReleaseOptions, Terms};
+use tokio::time::sleep;
+use zookeeper_client::{Acls, CreateMode};
+
+use crate::support::line::Line;
+use crate::support::*;
+
+#[testbed::test]
+async fn a_try_is_busy_and_leaves_nothing() {
+    let (server, root) = (shared_server().await, fresh_root());
+    let (one, two, client) = (backend(server, &root), backend(server, &root), observer(server).await);
+    let (request, _control) = labelled("a", Some("worker 1 ✓")).start();
+    let hold = granted(one.acquire(&request).await);
+    let (other, _control) = trying("a");
+    assert_eq!(busy(two.acquire(&other).await).holder.as_deref(), Some("worker 1 ✓"));
+    assert_eq!(client.list_children(&format!("{root}/a")).await.unwrap().len(), 1);
+    hold.release(ReleaseOptions::default()).await.unwrap();
+    granted(two.acquire(&other).await);
+}
+
+#[testbed::test]
+async fn waiters_are_served_in_order_with_growing_tokens() {
+    let (server, root) = (shared_server().await, fresh_root());
+    let client = observer(server).await;
+    // Their sessions outlast any delay of a busy machine.
+    let patient = || patient(server.address(), &root);
+    let (request, _control) = long("a");
+    let first = granted(within(patient().acquire(&request)).await);
+    let mut tokens = vec![first.token()];
+    let mut waiters = Vec::new();
+    for count in 2..6 {
+        let backend = patient();
+        let (request, control) = long("a");
+        let task = tokio::spawn({
+            let request = request.clone();
+            async move { (granted(backend.acquire(&request).await), backend, control) }
+        });
+        children_until(&client, &format!("{root}/a"), |children| children.len() == count).await;
+        waiters.push((task, request));
+    }
+    let mut holding = first;
+    for (task, request) in waiters {
+        within(async {
+            while request.last_busy().is_none() {
+                sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+        assert!(!task.is_finished());
+        holding.release(ReleaseOptions::default()).await.unwrap();
+        let (hold, _backend, _control) = within(task).await.unwrap();
+        tokens.push(hold.token());
+        assert!(is_believed(request.lease()), "{:?}", request.lease().state());
+        holding = hold;
+        // The backend goes with its hold kept: the hold keeps what it needs.
+    }
+    assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
+}
+
+#[testbed::test]
+async fn a_waiter_that_is_given_up_leaves_the_queue() {
+    let (server, root) = (shared_server().await, fresh_root());
+    let (one, two, client) = (backend(server, &root), backend(server, &root), observer(server).await);
+    let (request, _control) = labelled("a", Some("holder")).start();
+    let _hold = granted(one.acquire(&request).await);
+    let (other, control) = waiting("a");
+    let waiting = tokio::spawn({
+        let (two, other) = (two.clone(), other.clone());
+        async move { two.acquire(&other).await }
+    });
+    children_until(&client, &format!("{root}/a"), |children| children.len() == 2).await;
+    control.give_up();
+    let answer = within(waiting).await.unwrap();
+    if let Ok(answer) = &answer {
+        assert!(matches!(answer, lock_core::backend::Attempt::Busy(_)), "{answer:?}");
+    }
+    children_until(&client, &format!("{root}/a"), |children| children.len() == 1).await;
+    two.abandon(&other).await.unwrap();
+}
+
+/// The holder leaves after the waiter has listed the queue and before it has asked for the holder's label.
+#[testbed::test]
+async fn a_waiter_whose_holder_leaves_as_it_queues_learns_that_the_lock_is_taken() {
+    const ROUND_TRIP: Duration = Duration::from_secs(2);
+    let (server, root) = (shared_server().await, fresh_root());
+    let line = Line::to(server.address());
+    let (one, two, client) = (backend(server, &root), backend(server, &root), observer(server).await);
+    let far = patient(&line.address, &root);
+    far.connect().await.unwrap();
+    let (first, ..) = hold(&one, "a").await;
+    let (second, _control) = waiting("a");
+    let queued = tokio::spawn({
+        let second = second.clone();
+        async move { granted(two.acquire(&second).await) }
+    });
+    let directory = format!("{root}/a");
+    children_until(&client, &directory, |children| children.len() == 2).await;
+    line.set_round_trip(ROUND_TRIP);
+    let (third, _control) = long("a");
+    let waiting = tokio::spawn({
+        let third = third.clone();
+        async move { granted(far.acquire(&third).await) }
+    });
+    children_until(&client, &directory, |children| children.len() == 3).await;
+    // Its list, which followed at once, is answered by now, and its next request still on its way.
+    sleep(ROUND_TRIP / 3).await;
+    first.release(ReleaseOptions::default()).await.unwrap();
+    let second = within(queued).await.unwrap();
+    within(async {
+        while third.last_busy().is_none() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    second.release(ReleaseOptions::default()).await.unwrap();
+    within(waiting).await.unwrap();
+}
+
+#[testbed::test]
+async fn a_stranger_in_the_queue_is_waited_for() {
+    let (server, root) = (shared_server().await, fresh_root());
+    let (backend, client) = (backend(server, &root), observer(server).await);
+    let (first, _request, _control) = hold(&backend, "a").await;
+    first.release(ReleaseOptions::default()).await.unwrap();
+    // As Curator's InterProcessMutex makes them.
+    let path = format!("{root}/a/_c_5a1f0000-0000-0000-0000-000000000000-lock-");
+    let options = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
+    let (_, sequence) = client.create(&path, b"10.0.0.1", &options).await.unwrap();
+    let (request, _control) = trying("a");
+    assert_eq!(
+        busy(backend.acquire(&request).await).holder.as_deref(),
+        Some("10.0.0.1")
+    );
+    client.delete(&format!("{path}{sequence}"), None).await.unwrap();
+    let (request, _control) = trying("a");
+    granted(backend.acquire(&request).await);
+}
+
+/// What a hand-over leaves behind: a directory written after waiters queued.
+#[testbed::test]
+async fn a_waiter_that_queued_before_a_hand_over_gets_a_newer_token() {
+    let (server, root) = (shared_server().await, fresh_root());
+    let (one, two, client) = (backend(server, &root), backend(server, &root), observer(server).await);
+    let (first, _request, _control) = hold(&one, "a").await;
+    let (other, _control) = waiting("a");
+    let waiting = tokio::spawn({
+        let other = other.clone();
+        async move { (granted(two.acquire(&other).await), two) }
+    });
+    children_until(&client, &format!("{root}/a"), |children| children.len() == 2).await;
+    let handed = client.set_data(&format!("{root}/a"), b"", None).await.unwrap().mzxid;
+    first.release(ReleaseOptions::default()).await.unwrap();
+    let (second, two) = within(waiting).await.unwrap();
+    assert!(second.token().as_u64() > handed as u64);
+    let status = two.status(&name("a")).await.unwrap();
+    assert_eq!(status.holders[0].token, Some(second.token()));
+}
+
+#[testbed::test]
+async fn the_winner_brings_its_label_as_it_is_then() {
+    let (server, root) = (shared_server().await, fresh_root());
+    let (one, two, client) = (backend(server, &root), backend(server, &root), observer(server).await);
+    let (first, _request, _control) = hold(&one, "a").await;
+    let (other, control) = labelled("a", Some("before")).start();
+    let waiting = tokio::spawn({
+        let (two, other) = (two.clone(), other.clone());
+        async move { granted(two.acquire(&other).await) }
+    });
+    children_until(&client, &format!("{root}/a"), |children| children.len() == 2).await;
+    control.set_terms(Terms::new(TTL).label("after"));
+    first.release(ReleaseOptions::default()).await.unwrap();
+    let _hold = within(waiting).await.unwrap();
+    let status = one.status(&name("a")).await.unwrap();
+    assert_eq!(status.holders[0].label.as_deref(), Some("after"));
+}
+
+#[testbed::test]
+async fn status_tells_who_has_it_and_how_many_wait() {
+    let (server, root) = (shared_server().await, fresh_root());
+    let (one, two, client) = (backend(server, &root), backend(server, &root), observer(server).await);
+    assert_eq!(
+        one.status(&name("a")).await.unwrap(),
+        lock_core::backend::LockStatus::free()
+    );
+    let label = "ü".repeat(127);
+    let (request, _control) = labelled("a", Some(&label)).start();
+    let hold = granted(one.acquire(&request).await);
+    let (other, _control) = waiting("a");
+    let waiting = tokio::spawn({
+        let two = two.clone();
+        async move { two.acquire(&other).await }
+    });
+    children_until(&client, &format!("{root}/a"), |children| children.len() == 2).await;
+    let status = two.status(&name("a")).await.unwrap();
+    assert_eq!(status.holders[0].label.as_deref(), Some(&*label));
+    assert_eq!(status.holders[0].token, Some(hold.token()));
+    assert_eq!(status.waiting, Some(1));
+    waiting.abort();
+}
