@@ -20,119 +20,123 @@ mod task;
 /// How often a request learns why there is no session.
 const REPORT: Duration = Duration::from_millis(100);
 
+/// What one session answers.
 enum Answer {
     Attempt(Attempt),
+    /// Nothing is known: another session may answer.
     SessionEnded(Error),
 }
 
-impl Client {
-    pub(crate) async fn acquire(self: &Arc<Self>, request: &AcquireRequest) -> Result<Attempt> {
-        let began = Instant::now();
-        // Core repeats only requests that wait.
-        let may_repeat = || request.wait() == Wait::No && began.elapsed() < self.config.connect_timeout();
+/// Acquires. A try whose session has just ended is asked again on another one.
+pub(crate) async fn acquire(client: &Arc<Client>, request: &AcquireRequest) -> Result<Attempt> {
+    let began = Instant::now();
+    // Core repeats only requests that wait.
+    let may_repeat = || request.wait() == Wait::No && began.elapsed() < client.config.connect_timeout();
+    loop {
+        match attempt(client, request).await? {
+            Answer::Attempt(attempt) => return Ok(attempt),
+            Answer::SessionEnded(_) if may_repeat() && !request.is_given_up() => {}
+            Answer::SessionEnded(error) => return Err(error),
+        }
+    }
+}
+
+/// Starts or joins the claim's task, and waits for its answer.
+async fn attempt(client: &Arc<Client>, request: &AcquireRequest) -> Result<Answer> {
+    let holder = request.holder();
+    if client.claims.is_retired(holder) {
+        return Err(retired());
+    }
+    if let Some(claim) = client.claims.get(holder)
+        && let Stage::Granted(grant) = claim.stage()
+    {
+        return grant_again(client, &claim, grant).await.map(Answer::Attempt);
+    }
+    // A request that never had a session leaves nothing in memory.
+    let session = session_for(client, request).await?;
+    let directory = || names::directory(client.config.root(), request.name());
+    let claim = client.claims.open(request, directory).ok_or_else(retired)?;
+    task::start(&client.claims, &claim, &session, &client.config);
+    let session = claim.session().unwrap_or(session);
+    let limit = client.config.connect_timeout();
+    let stage = tokio::select! {
+        biased;
+        stage = claim.answer(limit) => stage,
+        () = client.supervisor.unserved(&session) => {
+            claim.detach_task(&session);
+            Some(claim.stage())
+        }
+    };
+    let attempt = match stage {
+        Some(Stage::Granted(grant)) => {
+            let hold = ZooKeeperHold::new(client.clone(), claim.clone(), grant);
+            let armed = hold.arm()?;
+            Attempt::Granted(Arc::new(hold), armed)
+        }
+        Some(Stage::Ended(Outcome::Busy(busy))) => Attempt::Busy(busy),
+        Some(Stage::Ended(Outcome::Failed(error))) => return Err(error),
+        Some(Stage::Ended(Outcome::Released | Outcome::Undone | Outcome::NotOurs)) => return Err(retired()),
+        Some(Stage::Ended(Outcome::SessionEnded) | Stage::Idle | Stage::Asking | Stage::Queued) => {
+            return Ok(Answer::SessionEnded(error::session_ended(session.outage())));
+        }
+        None => return Err(error::no_answer(limit, session.outage())),
+    };
+    Ok(Answer::Attempt(attempt))
+}
+
+/// Waits for a session to send the request over, and notes meanwhile why there is none.
+async fn session_for(client: &Client, request: &AcquireRequest) -> Result<Arc<Session>> {
+    let reporting = async {
         loop {
-            match self.attempt(request).await? {
-                Answer::Attempt(attempt) => return Ok(attempt),
-                Answer::SessionEnded(_) if may_repeat() && !request.is_given_up() => {}
-                Answer::SessionEnded(error) => return Err(error),
+            if let Some(why) = client.supervisor.outage() {
+                request.note_unreachable(why);
             }
+            sleep(REPORT).await;
         }
-    }
+    };
+    let reached = tokio::select! {
+        biased;
+        session = client.supervisor.session() => session,
+        () = request.given_up() => Err(error::given_up(client.supervisor.outage())),
+        never = reporting => never,
+    };
+    reached.map_err(|error| match client.claims.get(request.holder()) {
+        // An earlier call may have sent the request.
+        Some(claim) if claim.has_leftover() => error,
+        _ => error.not_executed(),
+    })
+}
 
-    async fn attempt(self: &Arc<Self>, request: &AcquireRequest) -> Result<Answer> {
-        let holder = request.holder();
-        if self.claims.is_retired(holder) {
-            return Err(retired());
-        }
-        if let Some(claim) = self.claims.get(holder)
-            && let Stage::Granted(grant) = claim.stage()
-        {
-            return self.grant_again(&claim, grant).await.map(Answer::Attempt);
-        }
-        // A request that never had a session leaves nothing in memory.
-        let session = self.session_for(request).await?;
-        let directory = || names::directory(self.config.root(), request.name());
-        let claim = self.claims.open(request, directory).ok_or_else(retired)?;
-        task::start(&self.claims, &claim, &session, &self.config);
-        let session = claim.session().unwrap_or(session);
-        let limit = self.config.connect_timeout();
-        let stage = tokio::select! {
-            biased;
-            stage = claim.answer(limit) => stage,
-            () = self.supervisor.unserved(&session) => {
-                claim.detach_task(&session);
-                Some(claim.stage())
-            }
-        };
-        let attempt = match stage {
-            Some(Stage::Granted(grant)) => {
-                let hold = ZooKeeperHold::new(self.clone(), claim.clone(), grant);
-                let armed = hold.arm()?;
-                Attempt::Granted(Arc::new(hold), armed)
-            }
-            Some(Stage::Ended(Outcome::Busy(busy))) => Attempt::Busy(busy),
-            Some(Stage::Ended(Outcome::Failed(error))) => return Err(error),
-            Some(Stage::Ended(Outcome::Released | Outcome::Undone | Outcome::NotOurs)) => return Err(retired()),
-            Some(Stage::Ended(Outcome::SessionEnded) | Stage::Idle | Stage::Asking | Stage::Queued) => {
-                return Ok(Answer::SessionEnded(error::session_ended(session.outage())));
-            }
-            None => return Err(error::no_answer(limit, session.outage())),
-        };
-        Ok(Answer::Attempt(attempt))
+/// A granted request that is repeated gets the same grant, if the hold is still ours.
+async fn grant_again(client: &Arc<Client>, claim: &Arc<Claim>, grant: Arc<Grant>) -> Result<Attempt> {
+    let hold = ZooKeeperHold::new(client.clone(), claim.clone(), grant);
+    match hold.confirm().await? {
+        Some(armed) => Ok(Attempt::Granted(Arc::new(hold), armed)),
+        None => Err(Error::new(ErrorKind::Lost, "the hold was lost")),
     }
+}
 
-    /// Waits for a session to send the request over, and notes meanwhile why there is none.
-    async fn session_for(&self, request: &AcquireRequest) -> Result<Arc<Session>> {
-        let reporting = async {
-            loop {
-                if let Some(why) = self.supervisor.outage() {
-                    request.note_unreachable(why);
-                }
-                sleep(REPORT).await;
-            }
-        };
-        let reached = tokio::select! {
-            biased;
-            session = self.supervisor.session() => session,
-            () = request.given_up() => Err(error::given_up(self.supervisor.outage())),
-            never = reporting => never,
-        };
-        reached.map_err(|error| match self.claims.get(request.holder()) {
-            // An earlier call may have sent the request.
-            Some(claim) if claim.has_leftover() => error,
-            _ => error.not_executed(),
-        })
-    }
-
-    async fn grant_again(self: &Arc<Self>, claim: &Arc<Claim>, grant: Arc<Grant>) -> Result<Attempt> {
-        let hold = ZooKeeperHold::new(self.clone(), claim.clone(), grant);
-        match hold.confirm().await? {
-            Some(armed) => Ok(Attempt::Granted(Arc::new(hold), armed)),
-            None => Err(Error::new(ErrorKind::Lost, "the hold was lost")),
+/// Deletes what the request may have left at the server, and retires its id.
+pub(crate) async fn abandon(client: &Client, request: &AcquireRequest) -> Result<()> {
+    let holder = request.holder();
+    let Some(claim) = client.claims.get(holder) else {
+        client.claims.retire(holder);
+        return Ok(());
+    };
+    claim.undo.send_replace(true);
+    client.outcome(&claim).await?;
+    if claim.has_leftover() {
+        // Its session has ended: a task on another session deletes what is left.
+        let session = client.supervisor.session().await?;
+        task::start(&client.claims, &claim, &session, &client.config);
+        match client.outcome(&claim).await? {
+            Outcome::Failed(error) if claim.has_leftover() => return Err(error),
+            _ if claim.has_leftover() => return Err(error::session_ended(session.outage())),
+            _ => {}
         }
     }
-
-    pub(crate) async fn abandon(&self, request: &AcquireRequest) -> Result<()> {
-        let holder = request.holder();
-        let Some(claim) = self.claims.get(holder) else {
-            self.claims.retire(holder);
-            return Ok(());
-        };
-        claim.undo.send_replace(true);
-        self.outcome(&claim).await?;
-        if claim.has_leftover() {
-            // Its session has ended: a task on another session deletes what is left.
-            let session = self.supervisor.session().await?;
-            task::start(&self.claims, &claim, &session, &self.config);
-            match self.outcome(&claim).await? {
-                Outcome::Failed(error) if claim.has_leftover() => return Err(error),
-                _ if claim.has_leftover() => return Err(error::session_ended(session.outage())),
-                _ => {}
-            }
-        }
-        self.claims.retire(holder);
-        Ok(())
-    }
+    client.claims.retire(holder);
+    Ok(())
 }
 
 fn retired() -> Error {

@@ -7,6 +7,7 @@ use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock,
 use lock_core::{FencingToken, LockName, Result};
 use zookeeper_client::Error as DriverError;
 
+use crate::acquire;
 use crate::client::Client;
 use crate::config::ZooKeeperConfig;
 use crate::connection::Session;
@@ -66,12 +67,12 @@ impl DistributedLock for ZooKeeperBackend {
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
-        let attempt = self.client.acquire(request).await;
+        let attempt = acquire::acquire(&self.client, request).await;
         attempt.map_err(|error| error.with_name(request.name()))
     }
 
     async fn abandon(&self, request: &AcquireRequest) -> Result<()> {
-        let abandoned = self.client.abandon(request).await;
+        let abandoned = acquire::abandon(&self.client, request).await;
         abandoned.map_err(|error| error.with_name(request.name()))
     }
 

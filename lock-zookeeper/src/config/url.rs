@@ -10,13 +10,13 @@ use super::{ZooKeeperConfig, misconfigured};
 const SCHEME: &str = "zookeeper://";
 
 impl ZooKeeperConfig {
-    /// Reads a URL. The user, the password and the root path may be percent-encoded, and have to be where they hold one
-    /// of `/?#@%`. The parameters are `session_timeout` and `connect_timeout`, each a number with a unit such as `10s`
-    /// or `1500ms`.
+    /// Reads a URL, and checks it. The user, the password and the root path may be percent-encoded; a `/`, `?`, `#`, `@`
+    /// or `%` in them must be. The parameters are `session_timeout` and `connect_timeout`: numbers with a unit, such as
+    /// `10s` or `1500ms`.
     ///
     /// # Errors
-    /// [`ErrorKind::Misconfigured`], saying which part is wrong and what it may be. It never repeats the part, which may
-    /// be a piece of a password.
+    /// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) says which part is wrong and what it may be. It
+    /// never repeats the part, which may be a piece of a password.
     pub fn from_url(url: &str) -> Result<Self> {
         let rest = url
             .strip_prefix(SCHEME)
