@@ -7,13 +7,13 @@ use lock_core::backend::{AcquireRequest, Attempt, Busy, Wait};
 use lock_core::{Error, ErrorKind, Result};
 use tokio::time::Instant;
 
+use crate::connection::inbox::Waiting;
 use crate::connection::{Health, Session};
 use crate::error::Failed;
 use crate::hold::{RedisHold, Server, millis, unexpected};
-use crate::inbox::Waiting;
-use crate::keys::Keys;
-use crate::reply::{self, Acquired, Holder, Taken};
-use crate::{backoff, look, script};
+use crate::names::Keys;
+use crate::protocol::reply::{self, Acquired, Holder, Taken};
+use crate::{backoff, look, protocol};
 
 impl Server {
     /// Asks until the name is ours or nobody waits for it any more, and sleeps in between: until the server tells it to
@@ -75,9 +75,9 @@ impl Server {
             if may_have_place { "1" } else { "" },
         ];
         let (script, arguments) = match request.wait() {
-            Wait::No => (&script::ACQUIRE, &arguments[..4]),
-            _ if may_have_place => (&script::CONFIRM, &arguments[..]),
-            _ => (&script::ACQUIRE, &arguments[..]),
+            Wait::No => (&protocol::ACQUIRE, &arguments[..4]),
+            _ if may_have_place => (&protocol::CONFIRM, &arguments[..]),
+            _ => (&protocol::ACQUIRE, &arguments[..]),
         };
 
         let keys_of_lock = keys.all();

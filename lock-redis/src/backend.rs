@@ -9,14 +9,14 @@ use async_trait::async_trait;
 use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, LockStatus};
 use lock_core::{LockName, Result};
 
-use crate::checks::Finding;
+use crate::claims::Doubts;
 use crate::config::RedisConfig;
 use crate::connection::Connection;
-use crate::doubts::Doubts;
+use crate::connection::inbox::Inbox;
 use crate::hold::{End, Server, millis, unexpected};
-use crate::inbox::Inbox;
-use crate::keys::Keys;
-use crate::{reply, script};
+use crate::names::Keys;
+use crate::probe::Finding;
+use crate::protocol::{self, reply};
 
 /// Locks in a Redis. A clone shares the connection.
 #[derive(Clone)]
@@ -69,7 +69,7 @@ impl RedisBackend {
         let (connection, keys) = (&self.0.connection, Keys::new(&self.0.prefix, name));
         let session = connection.session(pending()).await?;
         let answer = connection
-            .run(&session, &script::STATUS, &[keys.lock(), keys.queue()], &[])
+            .run(&session, &protocol::STATUS, &[keys.lock(), keys.queue()], &[])
             .await;
         let answer = answer.map_err(|failed| connection.explain(failed))?;
         let status = reply::status(&answer).ok_or_else(unexpected)?;

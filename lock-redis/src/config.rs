@@ -7,8 +7,8 @@ use std::time::Duration;
 use lock_core::{Error, ErrorKind, Result};
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
-use crate::checks::Checks;
 use crate::look;
+use crate::probe::Checks;
 
 /// Which Redis, and how to use it.
 ///

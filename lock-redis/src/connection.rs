@@ -18,12 +18,12 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::checks::Finding;
 use crate::config::RedisConfig;
 use crate::error::{Failed, explain, is_answer, is_read_only};
-use crate::inbox::Inbox;
-use crate::script::Script;
+use crate::probe::Finding;
+use crate::protocol::Script;
 use dial::{Dial, Dialer};
+use inbox::Inbox;
 use leases::Leases;
 use signals::{MOMENT, Signals};
 use state::{Phase, State, Supervisor};
@@ -33,6 +33,7 @@ pub(crate) use leases::Watched;
 pub(crate) use session::{Health, Session};
 
 mod dial;
+pub(crate) mod inbox;
 mod leases;
 mod session;
 mod signals;

@@ -9,8 +9,8 @@ use redis::aio::ConnectionLike;
 use redis::{Arg, Cmd, FromRedisValue, RedisError, RedisResult, ServerErrorKind, ToSingleRedisArg, Value, cmd};
 
 use crate::error::{code, explain_of};
-use crate::keys::hash_tag;
-use crate::script::Script;
+use crate::names::hash_tag;
+use crate::protocol::Script;
 
 static ENTER: LazyLock<Script> = LazyLock::new(|| Script::new(Fence::ENTER));
 static RUN: LazyLock<Script> = LazyLock::new(|| Script::new(Fence::RUN));

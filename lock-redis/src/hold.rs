@@ -12,12 +12,12 @@ use lock_core::backend::{
 use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 
 use crate::acquire::{Terms, dead};
+use crate::claims::Doubts;
+use crate::connection::inbox::Inbox;
 use crate::connection::{Connection, Session, Watched};
-use crate::doubts::Doubts;
-use crate::inbox::Inbox;
-use crate::keys::Keys;
-use crate::reply::{self, HandedOver};
-use crate::script;
+use crate::names::Keys;
+use crate::protocol;
+use crate::protocol::reply::{self, HandedOver};
 
 /// What a backend and its holds share.
 #[derive(Debug)]
@@ -101,7 +101,7 @@ impl RedisHold {
         let arguments = [&*self.holder.to_string(), &*millis(ttl)];
         let sent = SentAt::now();
         match connection
-            .run(&session, &script::RENEW, &[self.keys.lock()], &arguments)
+            .run(&session, &protocol::RENEW, &[self.keys.lock()], &arguments)
             .await
         {
             Ok(answer) => match reply::is_yes(&answer) {
@@ -132,7 +132,7 @@ impl RedisHold {
         // Late, it finds the giver gone: so it needs no tombstone.
         let sent = next.sending();
         let answer = connection
-            .run(&session, &script::HAND_OVER, &self.keys.all(), &arguments)
+            .run(&session, &protocol::HAND_OVER, &self.keys.all(), &arguments)
             .await;
         let answer = answer.map_err(|failed| connection.explain(failed))?;
         let handed_over = reply::handed_over(&answer).ok_or_else(unexpected)?;
@@ -172,7 +172,7 @@ impl Server {
         let arguments = [&*id, &*self.grace_ms, inbox, &*keep_for, tombstone];
         let answer = self
             .connection
-            .run(&session, &script::END, &keys.all(), &arguments)
+            .run(&session, &protocol::END, &keys.all(), &arguments)
             .await;
         let answer = answer.map_err(|failed| self.connection.explain(failed))?;
         let ended = reply::ended(&answer).ok_or_else(unexpected)?;
@@ -190,7 +190,7 @@ impl Server {
         loop {
             let answer = self
                 .connection
-                .run(session, &script::END, &keys.all(), &arguments)
+                .run(session, &protocol::END, &keys.all(), &arguments)
                 .await;
             let ended = answer.ok().and_then(|answer| reply::ended(&answer));
             if ended.is_none_or(|ended| !ended.more) {

@@ -113,24 +113,21 @@
 #![deny(missing_docs)]
 
 pub use backend::RedisBackend;
-pub use checks::{Checks, Finding};
 pub use config::RedisConfig;
 pub use fencing::{Fence, Fenced, Stale};
+pub use probe::{Checks, Finding};
 pub use redis;
 
 mod acquire;
 mod backend;
 mod backoff;
-mod checks;
+mod claims;
 mod config;
 mod connection;
-mod doubts;
 mod error;
 mod fencing;
 mod hold;
-mod inbox;
-mod keys;
 mod look;
-mod permissions;
-mod reply;
-mod script;
+mod names;
+mod probe;
+mod protocol;

@@ -12,11 +12,11 @@ use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, PushKind, RedisError, Value, cmd};
 use tokio::sync::Notify;
 
-use crate::checks::{Checker, Finding};
 use crate::config::RedisConfig;
+use crate::connection::inbox::Inbox;
 use crate::error::explain;
-use crate::inbox::Inbox;
-use crate::script::{self, Script};
+use crate::probe::{Checker, Finding};
+use crate::protocol::{self, Script};
 
 /// Makes connections. Shows the server's address.
 #[async_trait]
@@ -115,7 +115,7 @@ impl Dialer {
         let questions = self.checker.questions();
         let asked = questions.len();
         let mut commands = redis::pipe();
-        for command in questions.into_iter().chain(script::all().map(Script::load)) {
+        for command in questions.into_iter().chain(protocol::all().map(Script::load)) {
             commands.add_command(command);
         }
         // Refusals are among the answers: where SCRIPT LOAD is not permitted, EVAL does for it.

@@ -10,7 +10,7 @@ use testbed::Clock;
 
 macro_rules! script {
     ($name:literal) => {
-        include_str!(concat!("../../../lock-redis/src/scripts/", $name, ".lua"))
+        include_str!(concat!("../../../lock-redis/src/protocol/scripts/", $name, ".lua"))
     };
 }
 
@@ -21,9 +21,9 @@ pub(crate) const RENEW: &str = script!("renew");
 
 /// Later ones may stand in earlier ones.
 const FRAGMENTS: [(&str, &str); 5] = [
-    ("mint", script!("mint")),
+    ("next_token", script!("next_token")),
     ("fence", script!("fence")),
-    ("prolong", script!("prolong")),
+    ("extend", script!("extend")),
     ("queue", script!("queue")),
     ("places", script!("places")),
 ];

@@ -12,15 +12,15 @@ pub(super) struct Scripts {
 
 macro_rules! file {
     ($name:literal) => {
-        include_str!(concat!("../../../../lock-redis/src/scripts/", $name, ".lua"))
+        include_str!(concat!("../../../../lock-redis/src/protocol/scripts/", $name, ".lua"))
     };
 }
 
 /// Later ones may stand in earlier ones.
 const FRAGMENTS: [(&str, &str); 5] = [
-    ("mint", file!("mint")),
+    ("next_token", file!("next_token")),
     ("fence", file!("fence")),
-    ("prolong", file!("prolong")),
+    ("extend", file!("extend")),
     ("queue", file!("queue")),
     ("places", file!("places")),
 ];

@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn the_scripts_use_these_commands_and_no_others() {
         let mut used = BTreeSet::new();
-        let scripts = fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/scripts")).expect("it is there");
+        let scripts = fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src/protocol/scripts")).expect("it is there");
         for script in scripts {
             let text = fs::read_to_string(script.expect("a script").path()).expect("it is text");
             for call in text.split("redis.call('").chain(text.split("redis.pcall('")).skip(1) {
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn the_documentation_says_the_same() {
         let rules = RedisConfig::new("cache", 6379).acl_rules().join(" ");
-        let documentation: Vec<&str> = include_str!("lib.rs")
+        let documentation: Vec<&str> = include_str!("../lib.rs")
             .lines()
             .filter_map(|line| line.strip_prefix("//! "))
             .flat_map(str::split_whitespace)

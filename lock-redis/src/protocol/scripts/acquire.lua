@@ -6,7 +6,7 @@
 -- The token: granted. {value, ms left (-1: no end), places ahead (-1: it has none)}: taken. 0: the holder id is dead.
 local HOUR_MS, LONGEST_PLACE_MS = 3600000, 15000
 local holder, ttl, floor, inbox = ARGV[1], ARGV[2], ARGV[4], ARGV[5]
--- include mint.lua
+-- include next_token.lua
 local grant = holder .. ' ' .. token .. ' ' .. ttl .. ARGV[3]
 
 if redis.call('SET', KEYS[1], grant, 'NX', 'PX', ttl) then
@@ -21,7 +21,7 @@ end
 local value = redis.call('GET', KEYS[1])
 local id, stored, term = string.match(value, '^(%w+) (%d+) (%d+)')
 if id == holder and stored ~= '0' then
-  -- include prolong.lua
+  -- include extend.lua
   -- What it repeats may have been sent before the place was taken.
   if ARGV[8] == '1' then redis.call('ZREM', KEYS[3], holder .. ' ' .. inbox, '>' .. holder .. ' ' .. inbox) end
   return stored

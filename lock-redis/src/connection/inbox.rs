@@ -10,7 +10,7 @@ use redis::{PushInfo, PushKind, Value};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use crate::keys;
+use crate::names;
 
 /// One for each backend, subscribed to over its connection.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub(crate) struct Waiting<'a> {
 impl Inbox {
     pub(crate) fn new(prefix: &str) -> Self {
         Self {
-            channel: keys::inbox(prefix),
+            channel: names::inbox(prefix),
             waiters: Mutex::default(),
         }
     }

@@ -7,6 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use lock_core::{Error, ErrorKind, Result};
 use redis::{Cmd, InfoDict, Value, cmd, from_redis_value_ref};
 
+mod permissions;
+
 /// What becomes of the [`Finding`]s about a server's settings. Defaults to [`Warn`](Self::Warn).
 ///
 /// What cannot work at all is refused by the first two: a server before version 7, a node of a Redis Cluster, a

@@ -13,11 +13,11 @@ if type(value) == 'table' then
 end
 local id, stored = string.match(value, '^(%w+) (%d+) ')
 if id == holder and stored ~= '0' then
-  -- include prolong.lua
+  -- include extend.lua
   return stored
 end
 if id ~= holder and id ~= ARGV[5] then return false end
--- include mint.lua
+-- include next_token.lua
 redis.call('SET', KEYS[1], holder .. ' ' .. token .. ' ' .. ttl .. ARGV[3], 'PX', ttl)
 redis.call('SET', KEYS[2], token .. tombstones, 'PX', fence_ms)
 if ARGV[6] ~= '' then

@@ -4,6 +4,8 @@ use std::sync::LazyLock;
 
 use redis::{Cmd, cmd};
 
+pub(crate) mod reply;
+
 /// A Lua script and the hash that the server knows it by.
 #[derive(Debug)]
 pub(crate) struct Script {
@@ -12,29 +14,34 @@ pub(crate) struct Script {
 }
 
 /// Grants, repeats a grant, or says who has it and keeps a place.
-pub(crate) static ACQUIRE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/acquire.lua")));
+pub(crate) static ACQUIRE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("protocol/scripts/acquire.lua")));
 /// The same for one that has a place. It works however full the memory is: what it writes replaces the place or the
 /// offer, so that nothing of it piles up.
 pub(crate) static CONFIRM: LazyLock<Script> = LazyLock::new(|| {
-    let text = concat!("#!lua flags=allow-oom\n", include_str!("scripts/acquire.lua"));
+    let text = concat!("#!lua flags=allow-oom\n", include_str!("protocol/scripts/acquire.lua"));
     Script::new(text)
 });
 /// Moves the end of a hold forward.
-pub(crate) static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/renew.lua")));
+pub(crate) static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("protocol/scripts/renew.lua")));
 /// Releases or abandons, and passes on.
-pub(crate) static END: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/end.lua")));
+pub(crate) static END: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("protocol/scripts/end.lua")));
 /// Passes a hold on within the process.
-pub(crate) static HAND_OVER: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/hand_over.lua")));
+pub(crate) static HAND_OVER: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("protocol/scripts/hand_over.lua")));
 /// Says who has it.
-pub(crate) static STATUS: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("scripts/status.lua")));
+pub(crate) static STATUS: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("protocol/scripts/status.lua")));
 
 /// What several of them share. Later ones may stand in earlier ones.
 const FRAGMENTS: [(&str, &str); 5] = [
-    ("-- include mint.lua\n", include_str!("scripts/mint.lua")),
-    ("-- include fence.lua\n", include_str!("scripts/fence.lua")),
-    ("-- include prolong.lua\n", include_str!("scripts/prolong.lua")),
-    ("-- include queue.lua\n", include_str!("scripts/queue.lua")),
-    ("-- include places.lua\n", include_str!("scripts/places.lua")),
+    (
+        "-- include next_token.lua\n",
+        include_str!("protocol/scripts/next_token.lua"),
+    ),
+    ("-- include fence.lua\n", include_str!("protocol/scripts/fence.lua")),
+    ("-- include extend.lua\n", include_str!("protocol/scripts/extend.lua")),
+    ("-- include queue.lua\n", include_str!("protocol/scripts/queue.lua")),
+    ("-- include places.lua\n", include_str!("protocol/scripts/places.lua")),
 ];
 
 /// All of them, to be loaded ahead.
