@@ -3,17 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use backon::{BackoffBuilder, ExponentialBuilder};
 use lock_core::backend::{AcquireRequest, Attempt, Busy, Wait};
 use lock_core::{Error, ErrorKind, Result};
 use tokio::time::Instant;
 
+use crate::client::Server;
 use crate::connection::inbox::Waiting;
 use crate::connection::{Health, Session};
 use crate::error::Failed;
-use crate::hold::{RedisHold, Server, millis, unexpected};
+use crate::hold::RedisHold;
 use crate::names::Keys;
-use crate::protocol::reply::{self, Acquired, Holder, Taken};
-use crate::{backoff, look, protocol};
+use crate::protocol::{self, Acquired, Holder, Taken, Terms, dead, millis, unexpected};
 
 impl Server {
     /// Asks until the name is ours or nobody waits for it any more, and sleeps in between: until the server tells it to
@@ -63,7 +64,7 @@ impl Server {
         may_have_place: bool,
     ) -> Result<Asked> {
         let (holder, terms) = (request.holder().to_string(), Terms::of(request, ttl));
-        let place = millis(look::place_lasts(ttl, self.grace));
+        let place = millis(place_lasts(ttl, self.grace));
         let arguments = [
             &*holder,
             &*terms.ttl,
@@ -92,7 +93,7 @@ impl Server {
             unanswered.answered();
         }
         let answer = answer.map_err(|failed| self.connection.explain(failed))?;
-        match reply::acquired(&answer).ok_or_else(unexpected)? {
+        match protocol::acquired(&answer).ok_or_else(unexpected)? {
             Acquired::Granted(token) => {
                 let armed = request.lease().arm(sent, ttl)?;
                 let hold = RedisHold::new(self, keys, request, token, session);
@@ -108,23 +109,6 @@ enum Asked {
     Granted(Attempt),
     Taken(Taken),
     GivenUp,
-}
-
-/// The terms of a request at one moment, as the scripts take them.
-pub(crate) struct Terms {
-    pub(crate) ttl: String,
-    pub(crate) label: String,
-    pub(crate) floor: String,
-}
-
-impl Terms {
-    pub(crate) fn of(request: &AcquireRequest, ttl: Duration) -> Self {
-        Self {
-            ttl: millis(ttl),
-            label: request.label().map_or_else(String::new, |label| format!(" {label}")),
-            floor: request.token_floor().map_or(0, u64::from).to_string(),
-        }
-    }
 }
 
 /// A place in the queue, and an ear for what the server says of it. What is not confirmed is remembered.
@@ -153,13 +137,13 @@ impl<'a> Place<'a> {
 
     fn look_after(&mut self, taken: &Taken, ttl: Duration, ahead: u32) -> Duration {
         let grace = self.server.grace;
-        let lasts = look::place_lasts(ttl, grace);
-        let after = look::look_after(lasts, taken.rest, ahead, grace, rand::random());
+        let lasts = place_lasts(ttl, grace);
+        let after = look_after(lasts, taken.rest, ahead, grace, rand::random());
         if taken.holder != Holder::Foreign {
             self.pauses = None;
             return after;
         }
-        let pauses = self.pauses.get_or_insert_with(|| Box::new(backoff::ask_again()));
+        let pauses = self.pauses.get_or_insert_with(|| Box::new(ask_again()));
         pauses.next().map_or(after, |pause| pause.min(after))
     }
 
@@ -201,10 +185,6 @@ async fn follow(session: &Session, request: &AcquireRequest, busy: &Busy) {
     }
 }
 
-pub(crate) fn dead() -> Error {
-    Error::new(ErrorKind::Unexpected, "this holder id was abandoned or released before")
-}
-
 /// The answer to a request that nobody waits for any more: busy if that was the server's last word and there is no trouble
 /// with the connection since.
 fn last_word(session: &Session, place: Option<&Place<'_>>) -> Result<Attempt> {
@@ -213,5 +193,85 @@ fn last_word(session: &Session, place: Option<&Place<'_>>) -> Result<Attempt> {
         (Some(why), _) => Err(error().with_source(why)),
         (None, Some(busy)) => Ok(Attempt::Busy(busy)),
         (None, None) => Err(error()),
+    }
+}
+
+/// The longest that a place lasts without a refresh; the scripts know it too.
+const LONGEST_PLACE: Duration = Duration::from_secs(15);
+
+/// How long a waiter's place lasts if it does not refresh it: no longer than its hold would.
+fn place_lasts(ttl: Duration, grace: Duration) -> Duration {
+    ttl.clamp(3 * grace, LONGEST_PLACE)
+}
+
+/// When a waiter asks again: in time to keep its place, and when the name becomes free unless somebody passes it on.
+/// Those behind the first look a grace later each, so that not all of them come at once.
+///
+/// `rest` is what is left of the hold (`None`: it has no end), `ahead` how many come before, `random` from 0 to 1.
+fn look_after(place: Duration, rest: Option<Duration>, ahead: u32, grace: Duration, random: f64) -> Duration {
+    // The server's clock counts whole milliseconds: a hold with 0 left ends within the next.
+    const TICK: Duration = Duration::from_millis(1);
+    let refresh = (place / 3).mul_f64(0.8 + random / 5.0);
+    match rest {
+        Some(rest) => refresh.min((rest + TICK).saturating_add(grace.saturating_mul(ahead))),
+        None => refresh,
+    }
+}
+
+/// When to ask again who has a name, as long as that is somebody who wakes nobody: from 5 ms up to 50 ms, and with
+/// jitter up to as much again.
+fn ask_again() -> impl Iterator<Item = Duration> + Send {
+    ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(5))
+        .with_max_delay(Duration::from_millis(50))
+        .with_jitter()
+        .without_max_times()
+        .build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::LONGEST_GRACE;
+
+    const GRACE: Duration = ms(100);
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn a_place_lasts_as_long_as_a_hold_within_bounds() {
+        assert_eq!(place_lasts(ms(10), GRACE), ms(300));
+        assert_eq!(place_lasts(ms(1500), GRACE), ms(1500));
+        assert_eq!(place_lasts(ms(60_000), GRACE), ms(15_000));
+        assert_eq!(place_lasts(ms(10), LONGEST_GRACE), LONGEST_PLACE);
+    }
+
+    #[test]
+    fn a_place_is_refreshed_three_times_in_its_life() {
+        for ahead in [0, 1, 1000] {
+            assert_eq!(look_after(ms(900), None, ahead, GRACE, 1.0), ms(300));
+            assert_eq!(look_after(ms(900), Some(ms(60_000)), ahead, GRACE, 0.0), ms(240));
+        }
+    }
+
+    #[test]
+    fn the_first_looks_when_the_hold_ends_and_the_others_after_it() {
+        let look = |rest, ahead| look_after(ms(15_000), Some(ms(rest)), ahead, GRACE, 1.0);
+        assert_eq!([look(0, 0), look(7, 0)], [ms(1), ms(8)]);
+        assert_eq!([look(7, 1), look(7, 2)], [ms(108), ms(208)]);
+        assert_eq!(look(7, u32::MAX), ms(5000));
+    }
+
+    #[test]
+    fn a_foreign_holder_is_asked_for_less_and_less_often_but_always_again() {
+        let pauses: Vec<_> = ask_again().take(1000).collect();
+        assert_eq!(pauses.len(), 1000);
+        assert!((ms(4)..=ms(11)).contains(&pauses[0]), "{pauses:?}");
+        assert!(
+            pauses[10..].iter().all(|pause| (ms(49)..=ms(101)).contains(pause)),
+            "{pauses:?}"
+        );
     }
 }

@@ -10,13 +10,13 @@ use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock,
 use lock_core::{LockName, Result};
 
 use crate::claims::Doubts;
+use crate::client::{End, Server};
 use crate::config::RedisConfig;
 use crate::connection::Connection;
 use crate::connection::inbox::Inbox;
-use crate::hold::{End, Server, millis, unexpected};
 use crate::names::Keys;
 use crate::probe::Finding;
-use crate::protocol::{self, reply};
+use crate::protocol::{self, millis, unexpected};
 
 /// Locks in a Redis. A clone shares the connection.
 #[derive(Clone)]
@@ -72,7 +72,7 @@ impl RedisBackend {
             .run(&session, &protocol::STATUS, &[keys.lock(), keys.queue()], &[])
             .await;
         let answer = answer.map_err(|failed| connection.explain(failed))?;
-        let status = reply::status(&answer).ok_or_else(unexpected)?;
+        let status = protocol::status(&answer).ok_or_else(unexpected)?;
         let free_or_held = status
             .taken
             .map_or_else(LockStatus::free, |taken| LockStatus::held(taken.into()));

@@ -7,8 +7,11 @@ use std::time::Duration;
 use lock_core::{Error, ErrorKind, Result};
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
-use crate::look;
 use crate::probe::Checks;
+use crate::probe::permissions::acl_rules;
+
+/// The longest that an offer may wait: a place outlives several.
+pub(crate) const LONGEST_GRACE: Duration = Duration::from_secs(5);
 
 /// Which Redis, and how to use it.
 ///
@@ -190,6 +193,20 @@ impl RedisConfig {
         self
     }
 
+    /// The rules of the smallest ACL user that can lock with this configuration, to stand behind
+    /// `ACL SETUSER name reset on >password`: keys, channels and commands. Nothing of it can be left out.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), lock_core::Error> {
+    /// let config = lock_redis::RedisConfig::from_url("redis://app:secret@cache?prefix=shop:")?;
+    /// println!("ACL SETUSER app reset on >PASSWORD {}", config.acl_rules().join(" "));
+    /// # assert!(config.acl_rules().contains(&"~shop:*".to_owned()));
+    /// # Ok(()) }
+    /// ```
+    pub fn acl_rules(&self) -> Vec<String> {
+        acl_rules(&self.prefix, self.info.redis_settings().db())
+    }
+
     fn at(address: ConnectionAddr) -> Self {
         let info = address.into_connection_info();
         Self::with_info(info.expect("the driver only wraps an address"))
@@ -221,11 +238,10 @@ impl RedisConfig {
                 return Err(misconfigured(format!("{name} is {timeout:?}: give it from 1ms to 1h")));
             }
         }
-        if !(Duration::from_millis(1)..=look::LONGEST_GRACE).contains(&self.grace) {
+        if !(Duration::from_millis(1)..=LONGEST_GRACE).contains(&self.grace) {
             return Err(misconfigured(format!(
                 "grace is {:?}: give it from 1ms to {:?}",
-                self.grace,
-                look::LONGEST_GRACE
+                self.grace, LONGEST_GRACE
             )));
         }
         if self.info.redis_settings().db() < 0 {

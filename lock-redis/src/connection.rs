@@ -8,38 +8,32 @@ use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use lock_core::backend::{HolderId, Lease};
-use lock_core::{Error, ErrorKind, Result};
-use redis::{Cmd, RedisError, ServerErrorKind, Value, cmd};
-use tokio::runtime::Handle;
+use lock_core::{Error, Result};
+use redis::{Cmd, ServerErrorKind, Value, cmd};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
 use crate::config::RedisConfig;
-use crate::error::{Failed, explain, is_answer, is_read_only};
+use crate::error::{Failed, is_answer, is_read_only};
 use crate::probe::Finding;
 use crate::protocol::Script;
 use dial::{Dial, Dialer};
 use inbox::Inbox;
-use leases::Leases;
-use signals::{MOMENT, Signals};
-use state::{Phase, State, Supervisor};
-use supervisor::Reign;
+use state::{Leases, Phase, Shared, State};
 
-pub(crate) use leases::Watched;
 pub(crate) use session::{Health, Session};
+pub(crate) use state::Watched;
 
 mod dial;
 pub(crate) mod inbox;
-mod leases;
 mod session;
 mod signals;
 mod silence;
 mod state;
 mod supervisor;
+mod takeover;
 #[cfg(test)]
 mod tests;
 
@@ -48,16 +42,6 @@ pub(crate) struct Connection(Arc<Shared>);
 
 /// What comes of a request.
 pub(crate) type Answer = Result<Value, Failed>;
-
-/// What callers and supervisor share.
-struct Shared {
-    dialer: Box<dyn Dial>,
-    connect_timeout: Duration,
-    response_timeout: Duration,
-    state: watch::Sender<State>,
-    leases: Leases,
-    inbox: Arc<Inbox>,
-}
 
 impl Connection {
     /// Does no I/O.
@@ -105,13 +89,13 @@ impl Connection {
                     return Err(error);
                 }
             }
-            Shared::reign_anew(&self.0, State::is_unattended)?;
+            takeover::reign_anew(&self.0, State::is_unattended)?;
             tokio::select! {
                 // Cannot fail: the sender is ours.
                 _ = states.changed() => {}
                 () = sleep_until(deadline) => return Err(self.0.unreached()),
                 () = &mut given_up => return Err(self.0.unreached()),
-                never = self.0.attend() => match never {},
+                never = takeover::attend(&self.0) => match never {},
             }
         }
     }
@@ -119,7 +103,7 @@ impl Connection {
     /// Watches the supervisor: if nobody drives its runtime, another one takes over in the caller's runtime. To be polled
     /// by a caller that waits for something that the server says.
     pub(crate) async fn attend(&self) -> Infallible {
-        self.0.attend().await
+        takeover::attend(&self.0).await
     }
 
     /// Whether there never was a connection, so that nothing was ever sent.
@@ -161,7 +145,7 @@ impl Connection {
         let answer = tokio::select! {
             biased;
             answer = on.send(command) => answer.map_err(Failed::Unanswered)?,
-            never = self.0.attend() => match never {},
+            never = takeover::attend(&self.0) => match never {},
         };
         answer.map_err(|error| match is_answer(&error) {
             true => {
@@ -192,125 +176,6 @@ impl Connection {
     /// For people: why a request failed.
     pub(crate) fn explain(&self, failed: Failed) -> Error {
         failed.explain(&self.0.dialer)
-    }
-}
-
-impl Shared {
-    /// Somebody waits for a connection until then.
-    fn want(&self, deadline: Instant) {
-        self.state.send_if_modified(|state| {
-            state.wanted_until = state.wanted_until.max(deadline);
-            if let Some(supervisor) = &state.supervisor {
-                supervisor.signals.want();
-            }
-            false
-        });
-    }
-
-    /// Nothing more is to be sent over this connection.
-    fn end(&self, session: &Session, why: &Error) {
-        if session.end(why.clone()) {
-            self.leases.suspect();
-        }
-    }
-
-    /// Starts a supervisor in the caller's runtime, in place of any other, if the state is `so`.
-    ///
-    /// # Errors
-    /// Outside a runtime, and in one that is ending: it would cancel the task at once.
-    fn reign_anew(this: &Arc<Self>, so: impl FnOnce(&State) -> bool) -> Result<()> {
-        let runtime = Handle::try_current().map_err(|error| {
-            let what = "the Redis backend works inside a tokio runtime only";
-            Error::new(ErrorKind::Misconfigured, what).with_source(error)
-        })?;
-        let idle = || {
-            let what = format!(
-                "nobody drove the tokio runtime of the connection to Redis at {}",
-                this.dialer
-            );
-            Error::new(ErrorKind::Unavailable, what)
-        };
-        let (mut is_refused, mut former, mut left) = (false, None, None);
-        this.state.send_if_modified(|state| {
-            if !so(state) {
-                return false;
-            }
-            let (signals, has_begun) = (Arc::new(Signals::default()), Arc::new(AtomicBool::new(false)));
-            signals.want();
-            let task = runtime.spawn(supervisor::supervise(Reign {
-                shared: this.clone(),
-                number: state.reign + 1,
-                signals: signals.clone(),
-                has_begun: has_begun.clone(),
-            }));
-            is_refused = task.is_finished() && !has_begun.load(Ordering::SeqCst);
-            if is_refused {
-                return false;
-            }
-            state.reign += 1;
-            left = match state.phase {
-                Phase::Up(_) => state.leave(Phase::Connecting, idle()),
-                _ => None,
-            };
-            state.phase = Phase::Connecting;
-            former = state.supervisor.replace(Supervisor {
-                task: task.abort_handle(),
-                runtime: runtime.id(),
-                signals,
-            });
-            true
-        });
-        if is_refused {
-            let what = "the tokio runtime is ending, so no connection to Redis can be made in it";
-            return Err(Error::new(ErrorKind::Unavailable, what));
-        }
-        if let Some(former) = former {
-            former.task.abort();
-        }
-        if let Some(session) = left {
-            this.end(&session, &idle());
-        }
-        Ok(())
-    }
-
-    async fn attend(self: &Arc<Self>) -> Infallible {
-        const LONGEST: Duration = Duration::from_secs(1);
-        let here = Handle::try_current().ok().map(|runtime| runtime.id());
-        let mut pause = MOMENT;
-        loop {
-            let elsewhere = {
-                let state = self.state.borrow();
-                let supervisor = state.supervisor.as_ref();
-                let elsewhere = supervisor.filter(|supervisor| Some(supervisor.runtime) != here);
-                elsewhere.map(|supervisor| (state.reign, supervisor.signals.clone()))
-            };
-            let Some((reign, signals)) = elsewhere else {
-                // As long as this runtime is driven, the supervisor is.
-                return std::future::pending().await;
-            };
-            sleep(pause).await;
-            pause = LONGEST.min(2 * pause);
-            if !signals.is_answered().await {
-                // Fails in a runtime that is ending, where nobody waits for long.
-                let _ = Self::reign_anew(self, |state| state.reign == reign);
-            }
-        }
-    }
-
-    fn explain(&self, error: RedisError) -> Error {
-        explain(error, &self.dialer)
-    }
-
-    fn unreached(&self) -> Error {
-        let what = format!("Redis at {} was not reached in time", self.dialer);
-        match self.state.borrow().trouble.clone() {
-            // It says what to do.
-            Some(cause) => Error::new(ErrorKind::Unavailable, what).with_source(cause),
-            None => {
-                let what = format!("{what}: check that it runs and that the address is right");
-                Error::new(ErrorKind::Unavailable, what)
-            }
-        }
     }
 }
 

@@ -120,14 +120,13 @@ pub use redis;
 
 mod acquire;
 mod backend;
-mod backoff;
 mod claims;
+mod client;
 mod config;
 mod connection;
 mod error;
 mod fencing;
 mod hold;
-mod look;
 mod names;
 mod probe;
 mod protocol;

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use lock_core::{Error, ErrorKind, Result};
 use redis::{Cmd, InfoDict, Value, cmd, from_redis_value_ref};
 
-mod permissions;
+pub(crate) mod permissions;
 
 /// What becomes of the [`Finding`]s about a server's settings. Defaults to [`Warn`](Self::Warn).
 ///

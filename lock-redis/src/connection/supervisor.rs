@@ -6,20 +6,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use backon::{BackoffBuilder, ExponentialBuilder};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use lock_core::{Error, ErrorKind};
 use redis::{RedisResult, Value, cmd};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until, timeout};
 
-use super::Shared;
 use super::dial::Dialed;
 use super::session::Session;
 use super::signals::Signals;
 use super::silence::{Silence, Verdict};
-use super::state::{Phase, State};
-use crate::backoff;
+use super::state::{Phase, Shared, State};
 use crate::error::{is_answer, is_final};
+
+/// The shortest time between two tries to connect, whoever wants one.
+pub(super) const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// Keeps a connection up until its reign ends. A server that was never reached is given up when nobody waits for it
 /// any more, or when the failure is final; one that was reached once is tried for ever.
@@ -68,11 +70,11 @@ impl Reign {
             (state.failures, state.last_dial)
         };
         tokio::select! {
-            () = sleep(backoff::reconnect(failures)) => {}
+            () = sleep(reconnect_pause(failures)) => {}
             () = self.signals.wanted() => {}
         }
         if let Some(last_dial) = last_dial {
-            sleep_until(last_dial + backoff::SHORTEST_PAUSE).await;
+            sleep_until(last_dial + SHORTEST_PAUSE).await;
         }
     }
 
@@ -226,4 +228,44 @@ fn text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
     text.unwrap_or("a panic without a text").to_owned()
+}
+
+/// How long to wait before connecting again after `failures` in a row if nobody wants a connection meanwhile: not at all
+/// after none, then from 20 ms up to half a second, and with jitter up to as much again.
+fn reconnect_pause(failures: u32) -> Duration {
+    const FIRST: Duration = Duration::from_millis(20);
+    const LONGEST: Duration = Duration::from_millis(500);
+    // After so many it is at its longest.
+    const STEPS: u32 = 10;
+    let Some(earlier) = failures.checked_sub(1) else {
+        return Duration::ZERO;
+    };
+    let mut pauses = ExponentialBuilder::default()
+        .with_min_delay(FIRST)
+        .with_max_delay(LONGEST)
+        .with_jitter()
+        .without_max_times()
+        .build();
+    pauses.nth(earlier.min(STEPS) as usize).unwrap_or(LONGEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn reconnects_at_once_and_then_less_and_less_often() {
+        assert_eq!(reconnect_pause(0), ms(0));
+        for (failures, least) in [(1, 20), (2, 39), (4, 159), (6, 499), (u32::MAX, 499)] {
+            let pause = reconnect_pause(failures);
+            assert!(
+                (ms(least)..=ms(2 * least + 2)).contains(&pause),
+                "{failures}: {pause:?}"
+            );
+        }
+    }
 }

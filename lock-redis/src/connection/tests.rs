@@ -1,14 +1,18 @@
 use std::error::Error as _;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::thread;
+use std::time::Duration;
 
 use async_trait::async_trait;
+use lock_core::ErrorKind;
+use tokio::time::sleep;
 
 use super::dial::Dialed;
+use super::supervisor::SHORTEST_PAUSE;
 use super::*;
-use crate::backoff;
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -139,7 +143,7 @@ async fn whoever_wants_a_connection_cuts_the_pause_short() {
         let (asked, dials) = (Instant::now(), server.dials());
         failure(&connection).await;
         let waited = asked.elapsed();
-        assert!(waited <= backoff::SHORTEST_PAUSE, "{waited:?}");
+        assert!(waited <= SHORTEST_PAUSE, "{waited:?}");
         assert_eq!(server.dials(), dials + 1, "it failed without a try, or after several");
     }
 }
@@ -160,7 +164,7 @@ async fn many_who_want_a_connection_have_one_dial_at_a_time_and_not_too_many() {
                     let (asked, dials) = (Instant::now(), server.dials());
                     failure(&connection).await;
                     assert!(server.dials() > dials, "it failed without a try of its own");
-                    assert!(asked.elapsed() <= 2 * (backoff::SHORTEST_PAUSE + server.takes));
+                    assert!(asked.elapsed() <= 2 * (SHORTEST_PAUSE + server.takes));
                     sleep(caller * MS).await;
                 }
             })
@@ -172,7 +176,7 @@ async fn many_who_want_a_connection_have_one_dial_at_a_time_and_not_too_many() {
     let pauses = server.pauses();
     assert!(pauses.len() > 100, "{} dials in 10 s", pauses.len());
     let shortest = pauses.iter().min().expect("several");
-    assert!(*shortest >= backoff::SHORTEST_PAUSE, "{shortest:?}");
+    assert!(*shortest >= SHORTEST_PAUSE, "{shortest:?}");
 }
 
 #[tokio::test(start_paused = true)]

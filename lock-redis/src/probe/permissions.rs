@@ -1,7 +1,5 @@
 //! What a user of the server must be permitted.
 
-use crate::config::RedisConfig;
-
 /// Of the connection itself.
 const CONNECTION: [&str; 4] = ["eval", "evalsha", "ping", "subscribe"];
 
@@ -26,34 +24,23 @@ const SCRIPTS: [&str; 17] = [
     "zscore",
 ];
 
-impl RedisConfig {
-    /// The rules of the smallest ACL user that can lock with this configuration, to stand behind
-    /// `ACL SETUSER name reset on >password`: keys, channels and commands. Nothing of it can be left out.
-    ///
-    /// ```
-    /// # fn main() -> Result<(), lock_core::Error> {
-    /// let config = lock_redis::RedisConfig::from_url("redis://app:secret@cache?prefix=shop:")?;
-    /// println!("ACL SETUSER app reset on >PASSWORD {}", config.acl_rules().join(" "));
-    /// # assert!(config.acl_rules().contains(&"~shop:*".to_owned()));
-    /// # Ok(()) }
-    /// ```
-    pub fn acl_rules(&self) -> Vec<String> {
-        let prefix = as_pattern(self.prefix());
-        let mut rules: Vec<String> = match &*prefix {
-            // Redis takes no other pattern beside it.
-            "" => vec!["~*".into()],
-            _ => ["", "{", "{*}:fence:", "{*}:queue:"]
-                .map(|before| format!("~{before}{prefix}*"))
-                .into(),
-        };
-        rules.push(format!("&{prefix}*"));
-        // Without a database the driver does not select one.
-        let select = (self.info().redis_settings().db() != 0).then_some("select");
-        let mut commands: Vec<&str> = CONNECTION.into_iter().chain(SCRIPTS).chain(select).collect();
-        commands.sort_unstable();
-        rules.extend(commands.iter().map(|command| format!("+{command}")));
-        rules
-    }
+/// Keys, channels and commands for locks with this prefix in this database.
+pub(crate) fn acl_rules(prefix: &str, database: i64) -> Vec<String> {
+    let prefix = as_pattern(prefix);
+    let mut rules: Vec<String> = match &*prefix {
+        // Redis takes no other pattern beside it.
+        "" => vec!["~*".into()],
+        _ => ["", "{", "{*}:fence:", "{*}:queue:"]
+            .map(|before| format!("~{before}{prefix}*"))
+            .into(),
+    };
+    rules.push(format!("&{prefix}*"));
+    // Without a database the driver does not select one.
+    let select = (database != 0).then_some("select");
+    let mut commands: Vec<&str> = CONNECTION.into_iter().chain(SCRIPTS).chain(select).collect();
+    commands.sort_unstable();
+    rules.extend(commands.iter().map(|command| format!("+{command}")));
+    rules
 }
 
 /// That matches this text alone, as far as a rule can say it: white space in it would end the rule.
@@ -75,6 +62,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::RedisConfig;
 
     #[test]
     fn the_scripts_use_these_commands_and_no_others() {

@@ -20,12 +20,11 @@ pub(crate) const HAND_OVER: &str = script!("hand_over");
 pub(crate) const RENEW: &str = script!("renew");
 
 /// Later ones may stand in earlier ones.
-const FRAGMENTS: [(&str, &str); 5] = [
+const FRAGMENTS: [(&str, &str); 4] = [
     ("next_token", script!("next_token")),
     ("fence", script!("fence")),
     ("extend", script!("extend")),
     ("queue", script!("queue")),
-    ("places", script!("places")),
 ];
 
 /// The number of the first place of a queue, and how far below its number the score of one lies that is set aside.

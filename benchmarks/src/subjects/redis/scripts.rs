@@ -17,12 +17,11 @@ macro_rules! file {
 }
 
 /// Later ones may stand in earlier ones.
-const FRAGMENTS: [(&str, &str); 5] = [
+const FRAGMENTS: [(&str, &str); 4] = [
     ("next_token", file!("next_token")),
     ("fence", file!("fence")),
     ("extend", file!("extend")),
     ("queue", file!("queue")),
-    ("places", file!("places")),
 ];
 
 impl Scripts {

@@ -40,9 +40,9 @@ elseif id and #id == 32 and not kept_until and left > tonumber(term) then
   left = tonumber(term)
   redis.call('PEXPIRE', KEYS[1], left)
 end
+-- include queue.lua
 local granted = id == holder
 if kept_until and kept_until <= now_ms then
-  -- include queue.lua
   local first = first_live(1)[1]
   granted = not first or first.id == holder
 end
@@ -57,7 +57,6 @@ end
 value = string.sub(value, 1, 512)
 if not inbox then return {value, left, -1} end
 
--- include places.lua
 -- Some of those that have ended: if there are many, others clear away the rest.
 local ended = redis.call('ZRANGEBYSCORE', KEYS[3], 0, now_ms, 'LIMIT', 0, 100)
 for i = 1, #ended do table.insert(ended, string.sub(ended[i], 2)) end

@@ -1,7 +1,9 @@
 -- Included with `now_ms`, the server's time. The queue has two members for each place: `ID INBOX`, scored with its
 -- number, which is below zero, and `>ID INBOX`, scored with the moment when it ends. So the places come first, in their
 -- order, and last the one that ends last.
--- include places.lua
+-- The number of the first place of a queue; and by how much the score of a place is less than its number as long as it is
+-- set aside, because its process was not there.
+local FIRST, ASIDE = -1000000000000000, 2000000000000000
 
 -- The first places whose process is there, apart from one; and whether to look on in another call, since so many were
 -- dead that the server has other things to do. A pattern that somebody subscribed to does not count. Dead places are set

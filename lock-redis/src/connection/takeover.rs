@@ -1,0 +1,99 @@
+//! Starting a supervisor in the caller's runtime, also in place of one that nobody drives.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use lock_core::{Error, ErrorKind, Result};
+use tokio::runtime::Handle;
+use tokio::time::sleep;
+
+use super::signals::{MOMENT, Signals};
+use super::state::{Phase, Shared, State, Supervisor};
+use super::supervisor::{self, Reign};
+
+/// Starts a supervisor in the caller's runtime, in place of any other, if the state is `so`.
+///
+/// # Errors
+/// Outside a runtime, and in one that is ending: it would cancel the task at once.
+pub(super) fn reign_anew(this: &Arc<Shared>, so: impl FnOnce(&State) -> bool) -> Result<()> {
+    let runtime = Handle::try_current().map_err(|error| {
+        let what = "the Redis backend works inside a tokio runtime only";
+        Error::new(ErrorKind::Misconfigured, what).with_source(error)
+    })?;
+    let idle = || {
+        let what = format!(
+            "nobody drove the tokio runtime of the connection to Redis at {}",
+            this.dialer
+        );
+        Error::new(ErrorKind::Unavailable, what)
+    };
+    let (mut is_refused, mut former, mut left) = (false, None, None);
+    this.state.send_if_modified(|state| {
+        if !so(state) {
+            return false;
+        }
+        let (signals, has_begun) = (Arc::new(Signals::default()), Arc::new(AtomicBool::new(false)));
+        signals.want();
+        let task = runtime.spawn(supervisor::supervise(Reign {
+            shared: this.clone(),
+            number: state.reign + 1,
+            signals: signals.clone(),
+            has_begun: has_begun.clone(),
+        }));
+        is_refused = task.is_finished() && !has_begun.load(Ordering::SeqCst);
+        if is_refused {
+            return false;
+        }
+        state.reign += 1;
+        left = match state.phase {
+            Phase::Up(_) => state.leave(Phase::Connecting, idle()),
+            _ => None,
+        };
+        state.phase = Phase::Connecting;
+        former = state.supervisor.replace(Supervisor {
+            task: task.abort_handle(),
+            runtime: runtime.id(),
+            signals,
+        });
+        true
+    });
+    if is_refused {
+        let what = "the tokio runtime is ending, so no connection to Redis can be made in it";
+        return Err(Error::new(ErrorKind::Unavailable, what));
+    }
+    if let Some(former) = former {
+        former.task.abort();
+    }
+    if let Some(session) = left {
+        this.end(&session, &idle());
+    }
+    Ok(())
+}
+
+/// Watches the supervisor: if nobody drives its runtime, another one takes over in the caller's runtime. To be polled
+/// by a caller that waits for something that the server says.
+pub(super) async fn attend(this: &Arc<Shared>) -> Infallible {
+    const LONGEST: Duration = Duration::from_secs(1);
+    let here = Handle::try_current().ok().map(|runtime| runtime.id());
+    let mut pause = MOMENT;
+    loop {
+        let elsewhere = {
+            let state = this.state.borrow();
+            let supervisor = state.supervisor.as_ref();
+            let elsewhere = supervisor.filter(|supervisor| Some(supervisor.runtime) != here);
+            elsewhere.map(|supervisor| (state.reign, supervisor.signals.clone()))
+        };
+        let Some((reign, signals)) = elsewhere else {
+            // As long as this runtime is driven, the supervisor is.
+            return std::future::pending().await;
+        };
+        sleep(pause).await;
+        pause = LONGEST.min(2 * pause);
+        if !signals.is_answered().await {
+            // Fails in a runtime that is ending, where nobody waits for long.
+            let _ = reign_anew(this, |state| state.reign == reign);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+use super::*;
+
+const ID: &str = "00ff00ff00ff00ff00ff00ff00ff00ff";
+
+fn holder(value: impl AsRef<[u8]>) -> Holder {
+    Holder::parse(value.as_ref())
+}
+
+#[test]
+fn a_value_of_ours() {
+    let token = FencingToken::new(7);
+    assert_eq!(holder(format!("{ID} 7 100")), Holder::Ours { token, label: None });
+    for label in ["", "worker 3 ", "a b\0c\n", "é"] {
+        let ours = |token| Holder::Ours {
+            token,
+            label: Some(label.into()),
+        };
+        assert_eq!(holder(format!("{ID} 7 100 {label}")), ours(token));
+        assert_eq!(holder(format!("{ID} 0 100 {label}")), ours(None));
+        assert_eq!(holder(format!("kept{:028} 7 100 {label}", 1234)), ours(token));
+    }
+}
+
+#[test]
+fn a_value_of_somebody_else_stays_secret() {
+    let short = &ID[1..];
+    let foreign = [
+        "",
+        "1",
+        "secret",
+        ID,
+        &format!("{ID} 7"),
+        &format!("{short} 7 1 x"),
+        &format!("{} 7 1 x", ID.to_uppercase()),
+    ];
+    for value in foreign {
+        assert_eq!(holder(value), Holder::Foreign, "{value:?}");
+    }
+    for rest in ["", "x 1", "-1 1", "9223372036854775808 1", " 7 1", "7 x", "7 "] {
+        assert_eq!(holder(format!("{ID} {rest}")), Holder::Foreign, "{rest:?}");
+    }
+    assert_eq!(holder([0xff, b' ', b'7', b' ', b'1']), Holder::Foreign);
+}
+
+fn text(text: &str) -> Value {
+    Value::BulkString(text.into())
+}
+
+#[test]
+fn answers_to_an_acquire() {
+    let largest = FencingToken::new(i64::MAX.unsigned_abs()).expect("the largest token");
+    assert_eq!(acquired(&text("9223372036854775807")), Some(Acquired::Granted(largest)));
+    assert_eq!(acquired(&text("9223372036854775808")), None);
+    let answer = |left, ahead| Value::Array(vec![text("x"), Value::Int(left), Value::Int(ahead)]);
+    let taken = |rest, ahead| Taken {
+        holder: Holder::Foreign,
+        rest,
+        ahead,
+    };
+    let rest = Some(Duration::from_millis(12));
+    assert_eq!(acquired(&answer(12, 0)), Some(Acquired::Taken(taken(rest, Some(0)))));
+    assert_eq!(acquired(&answer(-1, -1)), Some(Acquired::Taken(taken(None, None))));
+    assert_eq!(acquired(&Value::Int(0)), Some(Acquired::Dead));
+    for odd in [Value::Nil, Value::Int(1), Value::Okay, Value::Array(vec![])] {
+        assert_eq!(acquired(&odd), None, "{odd:?}");
+    }
+}
+
+#[test]
+fn other_answers() {
+    let yes_or_no = [Value::Int(1), Value::Int(0), Value::Nil].map(|answer| is_yes(&answer));
+    assert_eq!(yes_or_no, [Some(true), Some(false), None]);
+
+    let all = [0, 1, 2, 3].map(|bits| ended(&Value::Int(bits)).expect("an answer of ours"));
+    assert_eq!(all.each_ref().map(|ended| ended.had_it), [false, true, false, true]);
+    assert_eq!(all.map(|ended| ended.more), [false, false, true, true]);
+    assert_eq!((ended(&Value::Int(4)), ended(&Value::Nil)), (None, None));
+
+    let token = FencingToken::new(5).expect("a token");
+    assert_eq!(handed_over(&text("5")), Some(HandedOver::Granted(token)));
+    assert_eq!(handed_over(&Value::Nil), Some(HandedOver::NotTheGivers));
+    assert_eq!(handed_over(&Value::Int(0)), Some(HandedOver::Dead));
+    assert_eq!(handed_over(&Value::Okay), None);
+
+    let answer = |value| status(&Value::Array(vec![value, Value::Int(-2), Value::Int(3)]));
+    let free = answer(Value::Nil).expect("an answer of ours");
+    assert_eq!((free.taken, free.waiting), (None, 3));
+    let held = answer(text("x")).expect("an answer of ours").taken;
+    assert_eq!(held.map(|taken| taken.holder), Some(Holder::Foreign));
+    assert_eq!((answer(Value::Int(1)), status(&Value::Nil)), (None, None));
+}
+
+#[test]
+fn a_ttl_is_never_shortened() {
+    assert_eq!(millis(Duration::from_millis(10)), "10");
+    assert_eq!(millis(Duration::from_nanos(10_000_001)), "11");
+    assert_eq!(millis(Duration::from_secs(365 * 24 * 3600)), "31536000000");
+}
