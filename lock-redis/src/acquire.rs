@@ -1,4 +1,4 @@
-//! Acquiring: asks, and waits in the queue until it is this request's turn.
+//! One acquire, from the first request to the grant: it asks, and waits in the queue until its turn.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,114 +8,113 @@ use lock_core::backend::{AcquireRequest, Attempt, Busy, Wait};
 use lock_core::{Error, ErrorKind, Result};
 use tokio::time::Instant;
 
-use crate::client::Server;
-use crate::connection::inbox::Waiting;
+use crate::client::Client;
+use crate::connection::inbox::Waiter;
 use crate::connection::{Health, Session};
-use crate::error::Failed;
+use crate::error::Failure;
 use crate::hold::RedisHold;
 use crate::names::Keys;
-use crate::protocol::{self, Acquired, Holder, Taken, Terms, dead, millis, unexpected};
+use crate::protocol::{self, Acquired, Holder, RequestTerms, Taken, millis, retired_holder, unexpected_reply};
 
-impl Server {
-    /// Asks until the name is ours or nobody waits for it any more, and sleeps in between: until the server tells it to
-    /// look, or it has to by itself.
-    pub(crate) async fn acquire(self: &Arc<Self>, request: &AcquireRequest) -> Result<Attempt> {
-        let keys = Keys::new(&self.prefix, request.name());
-        let mut may_have_place = self.doubts.knows(request.holder());
-        let mut place: Option<Place<'_>> = None;
-        loop {
-            let session = self.connection.session(request.given_up()).await?;
-            request.note_connected();
-            if request.is_given_up() {
-                return last_word(&session, place.as_ref()).map_err(Error::not_executed);
-            }
-            if let Some(place) = &place {
-                place.waiting.forget();
-            }
-            let ttl = request.ttl();
-            let taken = match self.ask(request, ttl, &keys, &session, may_have_place).await? {
-                Asked::Granted(attempt) => {
-                    if let Some(place) = &mut place {
-                        place.is_confirmed = true;
-                    }
-                    return Ok(attempt);
+/// Asks until the name is granted or the request is given up. In between it waits: until the server wakes it, or until it
+/// has to ask by itself.
+pub(crate) async fn acquire(client: &Arc<Client>, request: &AcquireRequest) -> Result<Attempt> {
+    let keys = Keys::new(&client.prefix, request.name());
+    let mut may_have_entry = client.claims.contain(request.holder());
+    let mut entry: Option<QueueEntry<'_>> = None;
+    loop {
+        let session = client.connection.session(request.given_up()).await?;
+        request.note_connected();
+        if request.is_given_up() {
+            return given_up(&session, entry.as_ref()).map_err(Error::not_executed);
+        }
+        if let Some(entry) = &entry {
+            entry.waiter.clear();
+        }
+        let ttl = request.ttl();
+        let taken = match ask(client, request, ttl, &keys, &session, may_have_entry).await? {
+            Outcome::Granted(attempt) => {
+                if let Some(entry) = &mut entry {
+                    entry.is_confirmed = true;
                 }
-                Asked::Taken(taken) => taken,
-                Asked::GivenUp => return last_word(&session, place.as_ref()),
-            };
-            let Some(ahead) = taken.ahead else {
-                return Ok(Attempt::Busy(taken.busy()));
-            };
-            may_have_place = true;
-            let place = place.get_or_insert_with(|| Place::new(self, request));
-            let after = place.look_after(&taken, ttl, ahead);
-            if !place.wait(&session, taken.busy(), after).await {
-                return last_word(&session, Some(place));
+                return Ok(attempt);
             }
-        }
-    }
-
-    async fn ask(
-        self: &Arc<Self>,
-        request: &AcquireRequest,
-        ttl: Duration,
-        keys: &Keys,
-        session: &Session,
-        may_have_place: bool,
-    ) -> Result<Asked> {
-        let (holder, terms) = (request.holder().to_string(), Terms::of(request, ttl));
-        let place = millis(place_lasts(ttl, self.grace));
-        let arguments = [
-            &*holder,
-            &*terms.ttl,
-            &*terms.label,
-            &*terms.floor,
-            self.inbox.channel(),
-            &*place,
-            &*self.grace_ms,
-            if may_have_place { "1" } else { "" },
-        ];
-        let (script, arguments) = match request.wait() {
-            Wait::No => (&protocol::ACQUIRE, &arguments[..4]),
-            _ if may_have_place => (&protocol::CONFIRM, &arguments[..]),
-            _ => (&protocol::ACQUIRE, &arguments[..]),
+            Outcome::Taken(taken) => taken,
+            Outcome::GivenUp => return given_up(&session, entry.as_ref()),
         };
-
-        let keys_of_lock = keys.all();
-        let unanswered = self.doubts.sending(request.holder(), session.generation());
-        let sent = request.sending();
-        let answer = tokio::select! {
-            biased;
-            answer = self.connection.run(session, script, &keys_of_lock, arguments) => answer,
-            () = request.given_up() => return Ok(Asked::GivenUp),
+        let Some(ahead) = taken.ahead else {
+            return Ok(Attempt::Busy(taken.busy()));
         };
-        if answer.as_ref().err().is_none_or(Failed::is_answer) {
-            unanswered.answered();
-        }
-        let answer = answer.map_err(|failed| self.connection.explain(failed))?;
-        match protocol::acquired(&answer).ok_or_else(unexpected)? {
-            Acquired::Granted(token) => {
-                let armed = request.lease().arm(sent, ttl)?;
-                let hold = RedisHold::new(self, keys, request, token, session);
-                Ok(Asked::Granted(Attempt::Granted(Arc::new(hold), armed)))
-            }
-            Acquired::Taken(taken) => Ok(Asked::Taken(taken)),
-            Acquired::Dead => Err(dead()),
+        may_have_entry = true;
+        let entry = entry.get_or_insert_with(|| QueueEntry::new(client, request));
+        let pause = entry.pause(&taken, ttl, ahead);
+        if !entry.wait(&session, taken.busy(), pause).await {
+            return given_up(&session, Some(entry));
         }
     }
 }
 
-enum Asked {
+enum Outcome {
     Granted(Attempt),
     Taken(Taken),
     GivenUp,
 }
 
-/// A place in the queue, and an ear for what the server says of it. What is not confirmed is remembered.
-struct Place<'a> {
-    server: &'a Server,
+/// Asks once.
+async fn ask(
+    client: &Arc<Client>,
+    request: &AcquireRequest,
+    ttl: Duration,
+    keys: &Keys,
+    session: &Session,
+    may_have_entry: bool,
+) -> Result<Outcome> {
+    let (holder, terms) = (request.holder().to_string(), RequestTerms::new(request, ttl));
+    let lifetime = millis(entry_lifetime(ttl, client.grace));
+    let arguments = [
+        &*holder,
+        &*terms.ttl,
+        &*terms.label,
+        &*terms.floor,
+        client.inbox.channel(),
+        &*lifetime,
+        &*client.grace_ms,
+        if may_have_entry { "1" } else { "" },
+    ];
+    let (script, arguments) = match request.wait() {
+        Wait::No => (&protocol::ACQUIRE, &arguments[..4]),
+        _ if may_have_entry => (&protocol::CONFIRM, &arguments[..]),
+        _ => (&protocol::ACQUIRE, &arguments[..]),
+    };
+
+    let keys_of_lock = keys.all();
+    let in_flight = client.claims.sending(request.holder(), session.generation());
+    let sent = request.sending();
+    let reply = tokio::select! {
+        biased;
+        reply = client.connection.run(session, script, &keys_of_lock, arguments) => reply,
+        () = request.given_up() => return Ok(Outcome::GivenUp),
+    };
+    if reply.as_ref().err().is_none_or(Failure::is_reply) {
+        in_flight.answered();
+    }
+    let reply = reply.map_err(|failure| client.connection.lock_error(failure))?;
+    match protocol::acquired(&reply).ok_or_else(unexpected_reply)? {
+        Acquired::Granted(token) => {
+            let armed = request.lease().arm(sent, ttl)?;
+            let hold = RedisHold::new(client, keys, request, token, session);
+            Ok(Outcome::Granted(Attempt::Granted(Arc::new(hold), armed)))
+        }
+        Acquired::Taken(taken) => Ok(Outcome::Taken(taken)),
+        Acquired::Retired => Err(retired_holder()),
+    }
+}
+
+/// An entry in the queue. Unless a grant has confirmed it, dropping it leaves a claim.
+struct QueueEntry<'a> {
+    client: &'a Client,
     request: &'a AcquireRequest,
-    waiting: Waiting<'a>,
+    waiter: Waiter<'a>,
     /// The server's last answer, unless its connection has ended since.
     busy: Option<Busy>,
     /// How soon to ask again as long as the holder wakes nobody.
@@ -123,104 +122,111 @@ struct Place<'a> {
     is_confirmed: bool,
 }
 
-impl<'a> Place<'a> {
-    fn new(server: &'a Server, request: &'a AcquireRequest) -> Self {
+impl<'a> QueueEntry<'a> {
+    fn new(client: &'a Client, request: &'a AcquireRequest) -> Self {
         Self {
-            server,
+            client,
             request,
-            waiting: server.inbox.listen(request.holder()),
+            waiter: client.inbox.register(request.holder()),
             busy: None,
             pauses: None,
             is_confirmed: false,
         }
     }
 
-    fn look_after(&mut self, taken: &Taken, ttl: Duration, ahead: u32) -> Duration {
-        let grace = self.server.grace;
-        let lasts = place_lasts(ttl, grace);
-        let after = look_after(lasts, taken.rest, ahead, grace, rand::random());
+    /// How long to wait at most before asking again.
+    fn pause(&mut self, taken: &Taken, ttl: Duration, ahead: u32) -> Duration {
+        let grace = self.client.grace;
+        let lifetime = entry_lifetime(ttl, grace);
+        let refresh = refresh_after(lifetime, taken.expires_in, ahead, grace, rand::random());
         if taken.holder != Holder::Foreign {
             self.pauses = None;
-            return after;
+            return refresh;
         }
-        let pauses = self.pauses.get_or_insert_with(|| Box::new(ask_again()));
-        pauses.next().map_or(after, |pause| pause.min(after))
+        let pauses = self.pauses.get_or_insert_with(|| Box::new(polls()));
+        pauses.next().map_or(refresh, |pause| pause.min(refresh))
     }
 
-    /// Sleeps until it is time to ask again. False when nobody waits any more.
+    /// Waits until it is time to ask again. Returns false if the request was given up.
     async fn wait(&mut self, session: &Session, busy: Busy, longest: Duration) -> bool {
-        let goes_on = tokio::select! {
-            // First, so that core always learns of the refusal.
+        let ask_again = tokio::select! {
+            // First, so that core always learns that the name is taken.
             biased;
-            () = follow(session, self.request, &busy) => true,
-            () = self.waiting.look_at(Instant::now() + longest) => true,
+            () = report(session, self.request, &busy) => true,
+            () = self.waiter.wait(Instant::now() + longest) => true,
             () = self.request.given_up() => false,
-            never = self.server.connection.attend() => match never {},
+            never = self.client.connection.watch_supervisor() => match never {},
         };
-        self.busy = (!session.is_over()).then_some(busy);
-        goes_on
+        self.busy = (!session.has_ended()).then_some(busy);
+        ask_again
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueueEntry<'_> {
     fn drop(&mut self) {
         if !self.is_confirmed {
-            self.server.doubts.note_place(self.request.holder());
+            self.client.claims.note_entry(self.request.holder());
         }
     }
 }
 
-/// Reports to core whether the server can be asked while a request waits over this session. Returns when that is over.
-async fn follow(session: &Session, request: &AcquireRequest, busy: &Busy) {
+/// Reports to core whether the server can be asked while a request waits over this session. Returns when the session ends.
+async fn report(session: &Session, request: &AcquireRequest, busy: &Busy) {
     let mut health = session.health();
     loop {
         let now = health.borrow_and_update().clone();
         match now {
-            Health::Well => request.note_busy(busy.clone()),
+            Health::Healthy => request.note_busy(busy.clone()),
             Health::Silent(why) => request.note_unreachable(why),
-            Health::Over(why) => return request.note_unreachable(why),
+            Health::Ended(why) => return request.note_unreachable(why),
         }
         // Cannot fail: the session has the sender.
         let _ = health.changed().await;
     }
 }
 
-/// The answer to a request that nobody waits for any more: busy if that was the server's last word and there is no trouble
-/// with the connection since.
-fn last_word(session: &Session, place: Option<&Place<'_>>) -> Result<Attempt> {
+/// The result of a request that was given up: busy if that was the server's last answer and the connection works since.
+fn given_up(session: &Session, entry: Option<&QueueEntry<'_>>) -> Result<Attempt> {
     let error = || Error::new(ErrorKind::Unavailable, "given up before Redis had answered");
-    match (session.trouble(), place.and_then(|place| place.busy.clone())) {
+    match (session.failure(), entry.and_then(|entry| entry.busy.clone())) {
         (Some(why), _) => Err(error().with_source(why)),
         (None, Some(busy)) => Ok(Attempt::Busy(busy)),
         (None, None) => Err(error()),
     }
 }
 
-/// The longest that a place lasts without a refresh; the scripts know it too.
-const LONGEST_PLACE: Duration = Duration::from_secs(15);
+/// The longest that a queue entry lasts without a refresh. The scripts have the same constant.
+const LONGEST_ENTRY: Duration = Duration::from_secs(15);
 
-/// How long a waiter's place lasts if it does not refresh it: no longer than its hold would.
-fn place_lasts(ttl: Duration, grace: Duration) -> Duration {
-    ttl.clamp(3 * grace, LONGEST_PLACE)
+/// How long a queue entry lasts without a refresh: no longer than the waiter's hold would.
+fn entry_lifetime(ttl: Duration, grace: Duration) -> Duration {
+    ttl.clamp(3 * grace, LONGEST_ENTRY)
 }
 
-/// When a waiter asks again: in time to keep its place, and when the name becomes free unless somebody passes it on.
-/// Those behind the first look a grace later each, so that not all of them come at once.
+/// When a waiter asks again if nobody wakes it: in time to keep its entry, and when the hold expires. Those behind the first
+/// ask a grace later each, so that not all of them ask at once.
 ///
-/// `rest` is what is left of the hold (`None`: it has no end), `ahead` how many come before, `random` from 0 to 1.
-fn look_after(place: Duration, rest: Option<Duration>, ahead: u32, grace: Duration, random: f64) -> Duration {
+/// `expires_in` is what is left of the hold (`None`: it has no end), `ahead` the number of entries before this one, `random`
+/// from 0 to 1.
+fn refresh_after(
+    lifetime: Duration,
+    expires_in: Option<Duration>,
+    ahead: u32,
+    grace: Duration,
+    random: f64,
+) -> Duration {
     // The server's clock counts whole milliseconds: a hold with 0 left ends within the next.
     const TICK: Duration = Duration::from_millis(1);
-    let refresh = (place / 3).mul_f64(0.8 + random / 5.0);
-    match rest {
+    let refresh = (lifetime / 3).mul_f64(0.8 + random / 5.0);
+    match expires_in {
         Some(rest) => refresh.min((rest + TICK).saturating_add(grace.saturating_mul(ahead))),
         None => refresh,
     }
 }
 
-/// When to ask again who has a name, as long as that is somebody who wakes nobody: from 5 ms up to 50 ms, and with
-/// jitter up to as much again.
-fn ask_again() -> impl Iterator<Item = Duration> + Send {
+/// The pauses between requests as long as the holder is a foreign client, which wakes nobody: from 5 ms up to 50 ms, and
+/// with jitter up to as much again.
+fn polls() -> impl Iterator<Item = Duration> + Send {
     ExponentialBuilder::default()
         .with_min_delay(Duration::from_millis(5))
         .with_max_delay(Duration::from_millis(50))
@@ -241,32 +247,32 @@ mod tests {
     }
 
     #[test]
-    fn a_place_lasts_as_long_as_a_hold_within_bounds() {
-        assert_eq!(place_lasts(ms(10), GRACE), ms(300));
-        assert_eq!(place_lasts(ms(1500), GRACE), ms(1500));
-        assert_eq!(place_lasts(ms(60_000), GRACE), ms(15_000));
-        assert_eq!(place_lasts(ms(10), LONGEST_GRACE), LONGEST_PLACE);
+    fn a_entry_lifetime_as_long_as_a_hold_within_bounds() {
+        assert_eq!(entry_lifetime(ms(10), GRACE), ms(300));
+        assert_eq!(entry_lifetime(ms(1500), GRACE), ms(1500));
+        assert_eq!(entry_lifetime(ms(60_000), GRACE), ms(15_000));
+        assert_eq!(entry_lifetime(ms(10), LONGEST_GRACE), LONGEST_ENTRY);
     }
 
     #[test]
-    fn a_place_is_refreshed_three_times_in_its_life() {
+    fn an_entry_is_refreshed_three_times_in_its_life() {
         for ahead in [0, 1, 1000] {
-            assert_eq!(look_after(ms(900), None, ahead, GRACE, 1.0), ms(300));
-            assert_eq!(look_after(ms(900), Some(ms(60_000)), ahead, GRACE, 0.0), ms(240));
+            assert_eq!(refresh_after(ms(900), None, ahead, GRACE, 1.0), ms(300));
+            assert_eq!(refresh_after(ms(900), Some(ms(60_000)), ahead, GRACE, 0.0), ms(240));
         }
     }
 
     #[test]
-    fn the_first_looks_when_the_hold_ends_and_the_others_after_it() {
-        let look = |rest, ahead| look_after(ms(15_000), Some(ms(rest)), ahead, GRACE, 1.0);
-        assert_eq!([look(0, 0), look(7, 0)], [ms(1), ms(8)]);
-        assert_eq!([look(7, 1), look(7, 2)], [ms(108), ms(208)]);
-        assert_eq!(look(7, u32::MAX), ms(5000));
+    fn the_first_asks_when_the_hold_ends_and_the_others_after_it() {
+        let after = |rest, ahead| refresh_after(ms(15_000), Some(ms(rest)), ahead, GRACE, 1.0);
+        assert_eq!([after(0, 0), after(7, 0)], [ms(1), ms(8)]);
+        assert_eq!([after(7, 1), after(7, 2)], [ms(108), ms(208)]);
+        assert_eq!(after(7, u32::MAX), ms(5000));
     }
 
     #[test]
     fn a_foreign_holder_is_asked_for_less_and_less_often_but_always_again() {
-        let pauses: Vec<_> = ask_again().take(1000).collect();
+        let pauses: Vec<_> = polls().take(1000).collect();
         assert_eq!(pauses.len(), 1000);
         assert!((ms(4)..=ms(11)).contains(&pauses[0]), "{pauses:?}");
         assert!(

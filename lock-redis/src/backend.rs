@@ -1,7 +1,6 @@
-//! The backend: acquires, abandons, and says who has a lock.
+//! The backend.
 
 use std::fmt;
-use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,38 +8,28 @@ use async_trait::async_trait;
 use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, LockStatus};
 use lock_core::{LockName, Result};
 
-use crate::claims::Doubts;
-use crate::client::{End, Server};
+use crate::acquire::acquire;
+use crate::client::{Client, End};
 use crate::config::RedisConfig;
-use crate::connection::Connection;
-use crate::connection::inbox::Inbox;
 use crate::names::Keys;
 use crate::probe::Finding;
-use crate::protocol::{self, millis, unexpected};
 
-/// Locks in a Redis. A clone shares the connection.
+/// Locks in a Redis or Valkey. A clone shares the connection.
 #[derive(Clone)]
-pub struct RedisBackend(Arc<Server>);
+pub struct RedisBackend(Arc<Client>);
 
 impl RedisBackend {
     /// A backend that connects when it is first used; does no I/O.
     ///
     /// # Errors
-    /// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) when the configuration cannot work.
+    /// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) if the configuration cannot work; the error names the
+    /// setting.
     pub fn new(config: RedisConfig) -> Result<Self> {
         config.check()?;
-        let inbox = Arc::new(Inbox::new(config.prefix()));
-        Ok(Self(Arc::new(Server {
-            connection: Connection::new(&config, inbox.clone())?,
-            prefix: config.prefix().into(),
-            inbox,
-            doubts: Doubts::default(),
-            grace: config.grace(),
-            grace_ms: millis(config.grace()),
-        })))
+        Ok(Self(Arc::new(Client::new(&config)?)))
     }
 
-    /// Short for [`RedisConfig::from_url`] and [`new`](Self::new).
+    /// Shortcut for [`RedisConfig::from_url`] and [`new`](Self::new).
     ///
     /// # Errors
     /// Those of [`RedisConfig::from_url`].
@@ -48,8 +37,8 @@ impl RedisBackend {
         Self::new(RedisConfig::from_url(url)?)
     }
 
-    /// The settings of the server by which it can lose locks, as far as it tells them; empty before the first
-    /// connection. See [`Checks`](crate::Checks).
+    /// The settings of the server that can lose locks, as far as it reports them; empty before the first connection. See
+    /// [`Checks`](crate::Checks).
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), lock_core::Error> {
@@ -63,20 +52,6 @@ impl RedisBackend {
     /// ```
     pub fn findings(&self) -> Vec<Finding> {
         self.0.connection.findings()
-    }
-
-    async fn try_status(&self, name: &LockName) -> Result<LockStatus> {
-        let (connection, keys) = (&self.0.connection, Keys::new(&self.0.prefix, name));
-        let session = connection.session(pending()).await?;
-        let answer = connection
-            .run(&session, &protocol::STATUS, &[keys.lock(), keys.queue()], &[])
-            .await;
-        let answer = answer.map_err(|failed| connection.explain(failed))?;
-        let status = protocol::status(&answer).ok_or_else(unexpected)?;
-        let free_or_held = status
-            .taken
-            .map_or_else(LockStatus::free, |taken| LockStatus::held(taken.into()));
-        Ok(free_or_held.with_waiting(status.waiting))
     }
 }
 
@@ -102,12 +77,12 @@ impl DistributedLock for RedisBackend {
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
-        let attempt = self.0.acquire(request).await;
+        let attempt = acquire(&self.0, request).await;
         attempt.map_err(|error| error.with_name(request.name()))
     }
 
     async fn abandon(&self, request: &AcquireRequest) -> Result<()> {
-        // Nothing was ever sent, so there is nothing to undo; nor will it be, since a request that was given up is not.
+        // Nothing was ever sent, so there is nothing to undo. Nothing will be sent, since the request was given up.
         if self.0.connection.is_unused() {
             return Ok(());
         }
@@ -119,7 +94,7 @@ impl DistributedLock for RedisBackend {
     }
 
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
-        self.try_status(name).await.map_err(|error| error.with_name(name))
+        self.0.status(name).await.map_err(|error| error.with_name(name))
     }
 }
 

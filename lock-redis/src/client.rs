@@ -1,40 +1,70 @@
-//! What a backend and all its holds share, and how whatever a holder id has is ended.
+//! The state that the backend and all its holds share, and how it ends whatever a holder id has.
 
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::Result;
-use lock_core::backend::HolderId;
+use lock_core::backend::{HolderId, LockStatus};
+use lock_core::{LockName, Result};
 
-use crate::claims::Doubts;
+use crate::claims::Claims;
+use crate::config::RedisConfig;
 use crate::connection::inbox::Inbox;
 use crate::connection::{Connection, Session};
 use crate::names::Keys;
-use crate::protocol::{self, millis, unexpected};
+use crate::protocol::{self, millis, unexpected_reply};
 
-/// What a backend and its holds share.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct Client {
     pub(crate) connection: Connection,
     pub(crate) prefix: String,
     pub(crate) inbox: Arc<Inbox>,
-    pub(crate) doubts: Doubts,
+    pub(crate) claims: Claims,
     pub(crate) grace: Duration,
+    /// The same as the scripts take it.
     pub(crate) grace_ms: String,
 }
 
-/// In which way whatever a holder id has ends.
+/// What a holder id gives up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum End {
-    /// A hold, of which the name stays taken for so long.
+    /// Its hold. The name stays taken for so long.
     Release(Option<Duration>),
-    /// A hold, an offer, a place.
+    /// Its hold, an offer, its queue entry.
     Abandon,
 }
 
-impl Server {
-    /// Ends whatever this holder id has or may still get. Whether it had the lock.
+impl Client {
+    /// Does no I/O.
+    pub(crate) fn new(config: &RedisConfig) -> Result<Self> {
+        let inbox = Arc::new(Inbox::new(config.prefix()));
+        Ok(Self {
+            connection: Connection::new(config, inbox.clone())?,
+            prefix: config.prefix().into(),
+            inbox,
+            claims: Claims::default(),
+            grace: config.grace(),
+            grace_ms: millis(config.grace()),
+        })
+    }
+
+    /// Who has the lock, and how many wait for it.
+    pub(crate) async fn status(&self, name: &LockName) -> Result<LockStatus> {
+        let keys = Keys::new(&self.prefix, name);
+        let session = self.connection.session(pending()).await?;
+        let reply = self
+            .connection
+            .run(&session, &protocol::STATUS, &[keys.lock(), keys.queue()], &[])
+            .await;
+        let reply = reply.map_err(|failure| self.connection.lock_error(failure))?;
+        let status = protocol::status(&reply).ok_or_else(unexpected_reply)?;
+        let free_or_held = status
+            .taken
+            .map_or_else(LockStatus::free, |taken| LockStatus::held(taken.into()));
+        Ok(free_or_held.with_waiting(status.waiting))
+    }
+
+    /// Ends whatever this holder id has or may still get. Returns whether it had the lock.
     pub(crate) async fn end(&self, keys: &Keys, holder: HolderId, how: End) -> Result<bool> {
         let session = self.connection.session(pending()).await?;
         let id = holder.to_string();
@@ -43,38 +73,38 @@ impl Server {
             _ => String::new(),
         };
         let inbox = match how {
-            // A grant has ended the place.
+            // Its grant has removed the entry.
             End::Release(_) => "",
             End::Abandon => self.inbox.channel(),
         };
-        let tombstone = match self.doubts.may_overtake(holder, session.generation()) {
+        let tombstone = match self.claims.may_overtake(holder, session.generation()) {
             true => "1",
             false => "",
         };
         let arguments = [&*id, &*self.grace_ms, inbox, &*keep_for, tombstone];
-        let answer = self
+        let reply = self
             .connection
             .run(&session, &protocol::END, &keys.all(), &arguments)
             .await;
-        let answer = answer.map_err(|failed| self.connection.explain(failed))?;
-        let ended = protocol::ended(&answer).ok_or_else(unexpected)?;
-        self.doubts.settle(holder);
+        let reply = reply.map_err(|failure| self.connection.lock_error(failure))?;
+        let ended = protocol::ended(&reply).ok_or_else(unexpected_reply)?;
+        self.claims.remove(holder);
         if ended.more {
-            self.look_on(&session, keys, &id).await;
+            self.wake_next(&session, keys, &id).await;
         }
-        Ok(ended.had_it)
+        Ok(ended.was_held)
     }
 
-    /// Has the server look on for somebody who waits, behind many that are dead. Should it fail, those who wait look by
-    /// themselves when they refresh their places.
-    async fn look_on(&self, session: &Session, keys: &Keys, id: &str) {
+    /// Has the server search on for a waiter that is connected, behind many that are not. If that fails, the waiters find
+    /// out by themselves when they refresh their entries.
+    async fn wake_next(&self, session: &Session, keys: &Keys, id: &str) {
         let arguments = [id, &*self.grace_ms, "", "", "", "more"];
         loop {
-            let answer = self
+            let reply = self
                 .connection
                 .run(session, &protocol::END, &keys.all(), &arguments)
                 .await;
-            let ended = answer.ok().and_then(|answer| protocol::ended(&answer));
+            let ended = reply.ok().and_then(|reply| protocol::ended(&reply));
             if ended.is_none_or(|ended| !ended.more) {
                 return;
             }

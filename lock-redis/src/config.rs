@@ -1,4 +1,4 @@
-//! Where the server is and how to use it.
+//! The configuration: where the server is and how to use it.
 
 use std::fmt;
 use std::path::Path;
@@ -10,7 +10,7 @@ use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 use crate::probe::Checks;
 use crate::probe::permissions::acl_rules;
 
-/// The longest that an offer may wait: a place outlives several.
+/// The longest grace: a queue entry outlives several.
 pub(crate) const LONGEST_GRACE: Duration = Duration::from_secs(5);
 
 /// Which Redis, and how to use it.
@@ -42,35 +42,34 @@ pub struct RedisConfig {
 }
 
 impl RedisConfig {
-    /// What stands before every name, unless another prefix is chosen.
+    /// Default of [`with_prefix`](Self::with_prefix).
     pub const DEFAULT_PREFIX: &'static str = "polylock:";
-    /// How long a first contact may take, unless said otherwise.
+    /// Default of [`with_connect_timeout`](Self::with_connect_timeout).
     pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-    /// How long the connection may be silent, unless said otherwise.
+    /// Default of [`with_response_timeout`](Self::with_response_timeout).
     pub const DEFAULT_RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
-    /// How long a name that is released waits for the first waiter to take it, unless said otherwise.
+    /// Default of [`with_grace`](Self::with_grace).
     pub const DEFAULT_GRACE: Duration = Duration::from_millis(100);
 
-    /// The Redis at this host and port, all else by default: no credentials, database 0.
+    /// The Redis at this host and port, with default settings: no credentials, database 0.
     pub fn new(host: impl Into<String>, port: u16) -> Self {
         Self::at(ConnectionAddr::Tcp(host.into(), port))
     }
 
-    /// The Redis behind this Unix socket, all else by default.
+    /// The Redis behind this Unix socket, with default settings.
     pub fn unix(path: impl AsRef<Path>) -> Self {
         Self::at(ConnectionAddr::Unix(path.as_ref().into()))
     }
 
-    /// The server, credentials and database of a client of the driver. Its TCP settings and protocol version are not
-    /// taken over.
+    /// The server, credentials and database of a client of the driver, but not its TCP settings and protocol version.
     ///
-    /// There is no way to take over a connection of the driver: dead holder ids stay dead only as long as we know
-    /// which requests went over which connection.
+    /// A connection of the driver cannot be shared: to keep an ended holder id from coming back, the backend has to know
+    /// which request went over which connection.
     pub fn from_client(client: &redis::Client) -> Self {
         Self::with_info(client.get_connection_info().clone())
     }
 
-    /// Takes a URL apart: `redis://[[user]:password@]host[:port][/database]`, or
+    /// Parses a URL: `redis://[[user]:password@]host[:port][/database]`, or
     /// `redis+unix:///path[?db=N&user=U&pass=P]`; `valkey` may stand for `redis`, and `unix` for `redis+unix`.
     ///
     /// Parameters of both: `prefix` ([default](Self::DEFAULT_PREFIX) `polylock:`), `connect_timeout` and
@@ -151,15 +150,15 @@ impl RedisConfig {
         self
     }
 
-    /// Sets what stands before every name in the keys, which separates applications: choose prefixes of which none
-    /// begins with another. Any text without `{` and `}`. Defaults to [`DEFAULT_PREFIX`](Self::DEFAULT_PREFIX).
+    /// Sets the prefix of all keys, which separates applications: choose prefixes of which none begins with another. Any text
+    /// without `{` and `}`. Defaults to [`DEFAULT_PREFIX`](Self::DEFAULT_PREFIX).
     #[must_use]
     pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// Sets how long a first contact may take: until then a server that refuses is asked again. From 1 ms to 1 h.
+    /// Sets how long the first connection may take: until then the backend keeps trying a server that refuses. From 1 ms to 1 h.
     /// Defaults to [`DEFAULT_CONNECT_TIMEOUT`](Self::DEFAULT_CONNECT_TIMEOUT).
     #[must_use]
     pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
@@ -167,9 +166,9 @@ impl RedisConfig {
         self
     }
 
-    /// Sets how long the connection may be silent, although the server was asked, before it is replaced. The requests on
-    /// it then fail with an unknown outcome. A request waits longer than that as long as the server answers others. From
-    /// 1 ms to 1 h; it should be far above a round trip and above what a loaded server needs. Defaults to
+    /// Sets how long the connection may be silent after a request before it is replaced. The requests on it then fail with an
+    /// unknown outcome. A request waits for longer if the server keeps replying to others. From 1 ms to 1 h; it should be far
+    /// above a round trip and above what a loaded server needs. Defaults to
     /// [`DEFAULT_RESPONSE_TIMEOUT`](Self::DEFAULT_RESPONSE_TIMEOUT).
     #[must_use]
     pub fn with_response_timeout(mut self, timeout: Duration) -> Self {
@@ -177,24 +176,23 @@ impl RedisConfig {
         self
     }
 
-    /// Sets what becomes of settings of the server by which it can lose locks. Defaults to [`Checks::Warn`].
+    /// Sets what to do about server settings that can lose locks. Defaults to [`Checks::Warn`].
     #[must_use]
     pub fn with_checks(mut self, checks: Checks) -> Self {
         self.checks = checks;
         self
     }
 
-    /// Sets the grace: how long a name that is released waits for the first waiter to take it. One that hangs, or is cut
-    /// off without the server's having noticed, costs the others that long. From 1 ms to 5 s; it should be above what a
-    /// round trip takes on a busy day. Defaults to [`DEFAULT_GRACE`](Self::DEFAULT_GRACE).
+    /// Sets the grace: how long a released lock is reserved for the first waiter. A waiter that hangs, or is cut off without
+    /// the server's noticing, delays the others by that long. From 1 ms to 5 s; it should be above a round trip under load. Defaults to [`DEFAULT_GRACE`](Self::DEFAULT_GRACE).
     #[must_use]
     pub fn with_grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// The rules of the smallest ACL user that can lock with this configuration, to stand behind
-    /// `ACL SETUSER name reset on >password`: keys, channels and commands. Nothing of it can be left out.
+    /// The ACL rules of a user that can lock with this configuration and nothing else: keys, channels and commands, to be
+    /// written behind `ACL SETUSER name reset on >password`. All of them are needed.
     ///
     /// ```
     /// # fn main() -> Result<(), lock_core::Error> {
@@ -223,11 +221,11 @@ impl RedisConfig {
         }
     }
 
-    /// What the builder methods could not refuse.
+    /// Checks the whole configuration, since the builders cannot fail.
     pub(crate) fn check(&self) -> Result<()> {
         if self.prefix.contains(['{', '}']) {
             return Err(misconfigured(
-                "a prefix has no '{' and no '}': they decide on a key's slot",
+                "the prefix contains '{' or '}', which decide on a key's hash slot: choose one without them",
             ));
         }
         for (name, timeout) in [
@@ -245,7 +243,7 @@ impl RedisConfig {
             )));
         }
         if self.info.redis_settings().db() < 0 {
-            return Err(misconfigured("a database has a number from 0"));
+            return Err(misconfigured("the database number is negative: give one from 0"));
         }
         match self.info.addr() {
             ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } if host.is_empty() => {
@@ -296,7 +294,7 @@ impl fmt::Debug for RedisConfig {
     }
 }
 
-/// What to do about a URL that is none, or has a character in its password that means something else there.
+/// What to do about a URL that does not parse, or has a special character in its password.
 const WRITE: &str = "write redis://user:password@host:port/database, with '/', '?' and '#' in user and password \
      percent-encoded as %2F, %3F and %23";
 const ENCODE: &str = "percent-encode '/', '?' and '#' in user and password as %2F, %3F and %23";

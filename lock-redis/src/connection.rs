@@ -1,8 +1,8 @@
-//! The one connection of a backend, which comes back whatever happens to it.
+//! The one connection of a backend, which is made again whenever it ends.
 //!
-//! A task of its own, the supervisor, connects, watches over the connection, and connects again. It lives in the
-//! runtime of the first caller. If that runtime has ended, the next call starts another supervisor in its own runtime. If
-//! nobody drives it, a call on another runtime does so after half a second.
+//! A task, the supervisor, connects, monitors the connection, and connects again. It lives in the runtime of the first
+//! caller. If that runtime has ended, the next call starts another supervisor in its own runtime. If nobody drives that
+//! runtime, a call on another one does so after half a second.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::config::RedisConfig;
-use crate::error::{Failed, is_answer, is_read_only};
+use crate::error::{Failure, is_read_only, is_reply};
 use crate::probe::Finding;
 use crate::protocol::Script;
 use dial::{Dial, Dialer};
@@ -24,13 +24,13 @@ use inbox::Inbox;
 use state::{Leases, Phase, Shared, State};
 
 pub(crate) use session::{Health, Session};
-pub(crate) use state::Watched;
+pub(crate) use state::LeaseRegistration;
 
 mod dial;
+mod heartbeat;
 pub(crate) mod inbox;
 mod session;
 mod signals;
-mod silence;
 mod state;
 mod supervisor;
 mod takeover;
@@ -40,17 +40,17 @@ mod tests;
 /// The connection to the server, for as long as this lives.
 pub(crate) struct Connection(Arc<Shared>);
 
-/// What comes of a request.
-pub(crate) type Answer = Result<Value, Failed>;
+/// The server's reply to a request.
+pub(crate) type Reply = Result<Value, Failure>;
 
 impl Connection {
     /// Does no I/O.
     pub(crate) fn new(config: &RedisConfig, inbox: Arc<Inbox>) -> Result<Self> {
         let dialer = Box::new(Dialer::new(config, inbox.clone())?);
-        Ok(Self::by(dialer, config, inbox))
+        Ok(Self::with_dialer(dialer, config, inbox))
     }
 
-    fn by(dialer: Box<dyn Dial>, config: &RedisConfig, inbox: Arc<Inbox>) -> Self {
+    fn with_dialer(dialer: Box<dyn Dial>, config: &RedisConfig, inbox: Arc<Inbox>) -> Self {
         Self(Arc::new(Shared {
             dialer,
             connect_timeout: config.connect_timeout(),
@@ -64,7 +64,7 @@ impl Connection {
     /// The connection as it is, or as soon as there is one, but not later than the connect timeout or `given_up`.
     ///
     /// # Errors
-    /// The reason why there is none, as not executed. If there was a connection before, or if the reason is final, this
+    /// The reason why there is none, as not executed. If there was a connection before, or if the reason is permanent, this
     /// returns as soon as a try to connect has failed that began after the call.
     pub(crate) async fn session(&self, given_up: impl Future<Output = ()>) -> Result<Session> {
         if let Some(session) = self.0.state.borrow().session() {
@@ -77,7 +77,7 @@ impl Connection {
         let deadline = Instant::now() + self.0.connect_timeout;
         let mut states = self.0.state.subscribe();
         let dial = states.borrow().dials + 1;
-        self.0.want(deadline);
+        self.0.request_connection(deadline);
         tokio::pin!(given_up);
         loop {
             {
@@ -89,21 +89,21 @@ impl Connection {
                     return Err(error);
                 }
             }
-            takeover::reign_anew(&self.0, State::is_unattended)?;
+            takeover::start_supervisor(&self.0, State::lacks_supervisor)?;
             tokio::select! {
                 // Cannot fail: the sender is ours.
                 _ = states.changed() => {}
                 () = sleep_until(deadline) => return Err(self.0.unreached()),
                 () = &mut given_up => return Err(self.0.unreached()),
-                never = takeover::attend(&self.0) => match never {},
+                never = takeover::watch_supervisor(&self.0) => match never {},
             }
         }
     }
 
     /// Watches the supervisor: if nobody drives its runtime, another one takes over in the caller's runtime. To be polled
-    /// by a caller that waits for something that the server says.
-    pub(crate) async fn attend(&self) -> Infallible {
-        takeover::attend(&self.0).await
+    /// by a caller that waits for a message from the server.
+    pub(crate) async fn watch_supervisor(&self) -> Infallible {
+        takeover::watch_supervisor(&self.0).await
     }
 
     /// Whether there never was a connection, so that nothing was ever sent.
@@ -123,59 +123,59 @@ impl Connection {
     pub(crate) async fn check(&self) -> Result<()> {
         let session = self.session(std::future::pending()).await?;
         let pong = self.send(&session, &cmd("PING")).await;
-        let is_pong = pong.and_then(|pong| dial::is_pong(&pong).map_err(Failed::Refused));
-        is_pong.map_err(|failed| self.explain(failed))
+        let is_pong = pong.and_then(|pong| dial::is_pong(&pong).map_err(Failure::Rejected));
+        is_pong.map_err(|failure| self.lock_error(failure))
     }
 
-    /// Runs a script; the server learns it if it does not know it.
+    /// Runs a script, and loads it if the server does not know it.
     ///
     /// # Cancel safety
-    /// Dropped, it may still be executed, in its place in the order.
-    pub(crate) async fn run(&self, on: &Session, script: &Script, keys: &[&str], args: &[&str]) -> Answer {
+    /// If dropped, the server may still execute the script, in the order in which it was sent.
+    pub(crate) async fn run(&self, on: &Session, script: &Script, keys: &[&str], args: &[&str]) -> Reply {
         match self.send(on, &script.run(keys, args)).await {
-            Err(Failed::Refused(error)) if error.kind() == ServerErrorKind::NoScript.into() => {
-                self.send(on, &script.run_in_full(keys, args)).await
+            Err(Failure::Rejected(error)) if error.kind() == ServerErrorKind::NoScript.into() => {
+                self.send(on, &script.run_with_text(keys, args)).await
             }
-            answer => answer,
+            reply => reply,
         }
     }
 
-    /// Sends a command and waits for its answer for as long as the connection lasts.
-    async fn send(&self, on: &Session, command: &Cmd) -> Answer {
-        let answer = tokio::select! {
+    /// Sends a command and waits for its reply for as long as the connection lasts.
+    async fn send(&self, on: &Session, command: &Cmd) -> Reply {
+        let reply = tokio::select! {
             biased;
-            answer = on.send(command) => answer.map_err(Failed::Unanswered)?,
-            never = takeover::attend(&self.0) => match never {},
+            reply = on.send(command) => reply.map_err(Failure::NoReply)?,
+            never = takeover::watch_supervisor(&self.0) => match never {},
         };
-        answer.map_err(|error| match is_answer(&error) {
+        reply.map_err(|error| match is_reply(&error) {
             true => {
                 // Another connection may lead to the primary.
                 if is_read_only(&error) {
-                    self.0.end(on, &self.0.explain(error.clone()));
+                    self.0.end(on, &self.0.lock_error(error.clone()));
                 }
-                Failed::Refused(error)
+                Failure::Rejected(error)
             }
             false => {
-                let why = self.0.explain(error);
+                let why = self.0.lock_error(error);
                 self.0.end(on, &why);
-                Failed::Unanswered(why)
+                Failure::NoReply(why)
             }
         })
     }
 
-    /// Makes a hold suspect whenever a connection ends, for as long as the value lives; and now, if the connection of
-    /// its grant has ended already.
-    pub(crate) fn watch_over(&self, holder: HolderId, lease: &Lease, granted_on: &Session) -> Watched {
-        let watched = self.0.leases.add(holder, lease);
-        if granted_on.is_over() {
+    /// Makes a lease suspect whenever a connection ends, for as long as the registration lives; and now, if the connection
+    /// of its grant has ended already.
+    pub(crate) fn register_lease(&self, holder: HolderId, lease: &Lease, granted_on: &Session) -> LeaseRegistration {
+        let registration = self.0.leases.register(holder, lease);
+        if granted_on.has_ended() {
             lease.suspect();
         }
-        watched
+        registration
     }
 
-    /// For people: why a request failed.
-    pub(crate) fn explain(&self, failed: Failed) -> Error {
-        failed.explain(&self.0.dialer)
+    /// The lock's error for a failed request.
+    pub(crate) fn lock_error(&self, failure: Failure) -> Error {
+        failure.into_lock_error(&self.0.dialer)
     }
 }
 

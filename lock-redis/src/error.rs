@@ -6,32 +6,32 @@ use std::fmt;
 use lock_core::{Error, ErrorKind};
 use redis::{ErrorKind as DriverKind, RedisError, ServerErrorKind};
 
-/// Why a request came to nothing.
+/// Why a request failed.
 #[derive(Debug)]
-pub(crate) enum Failed {
-    /// The server answered with an error.
-    Refused(RedisError),
-    /// The connection was over before the answer came: why.
-    Unanswered(Error),
+pub(crate) enum Failure {
+    /// The server replied with an error.
+    Rejected(RedisError),
+    /// The connection ended before the reply came: why.
+    NoReply(Error),
 }
 
-impl Failed {
-    /// Whether the server answered the request: then nothing of it is under way any more.
-    pub(crate) fn is_answer(&self) -> bool {
-        matches!(self, Self::Refused(_))
+impl Failure {
+    /// Whether the server replied: then the request is in flight no longer.
+    pub(crate) fn is_reply(&self) -> bool {
+        matches!(self, Self::Rejected(_))
     }
 
-    /// Whether a key is of another type than ours are: somebody else's.
+    /// Whether a key is of another type than ours: another program's.
     pub(crate) fn is_wrong_type(&self) -> bool {
-        matches!(self, Self::Refused(error) if code(error) == "WRONGTYPE")
+        matches!(self, Self::Rejected(error) if code(error) == "WRONGTYPE")
     }
 
-    /// For people: what it means for a request to `server`.
-    pub(crate) fn explain(self, server: &dyn fmt::Display) -> Error {
+    /// The lock's error for a request to `server`.
+    pub(crate) fn into_lock_error(self, server: &dyn fmt::Display) -> Error {
         match self {
-            Self::Refused(error) if is_not_executed(&error) => explain(error, server).not_executed(),
-            Self::Refused(error) => explain(error, server),
-            Self::Unanswered(why) => {
+            Self::Rejected(error) if is_not_executed(&error) => lock_error(error, server).not_executed(),
+            Self::Rejected(error) => lock_error(error, server),
+            Self::NoReply(why) => {
                 let what = format!("Redis at {server} did not answer, so that the outcome is unknown");
                 Error::new(ErrorKind::Unavailable, what).with_source(why)
             }
@@ -39,23 +39,23 @@ impl Failed {
     }
 }
 
-/// Says what happened at `server` and what to do; keeps the driver's error as the source.
-pub(crate) fn explain(error: RedisError, server: &dyn fmt::Display) -> Error {
-    explain_of(
+/// The lock's error for a driver's error: what failed at `server` and what to do, with the driver's error as the source.
+pub(crate) fn lock_error(error: RedisError, server: &dyn fmt::Display) -> Error {
+    lock_error_with(
         error,
         &format_args!("Redis at {server}"),
         "grant what RedisConfig::acl_rules lists",
     )
 }
 
-/// The same for a server that is spoken of in other words, and other permissions to grant.
-pub(crate) fn explain_of(error: RedisError, server: &dyn fmt::Display, remedy: &str) -> Error {
-    let (kind, what) = judge(&error, remedy);
+/// The same with another name for the server, and another remedy for a missing permission.
+pub(crate) fn lock_error_with(error: RedisError, server: &dyn fmt::Display, remedy: &str) -> Error {
+    let (kind, what) = classify(&error, remedy);
     Error::new(kind, format!("{server} {what}")).with_source(error)
 }
 
-/// Whether the server answered the request, if only to refuse it: then nothing of it is under way any more.
-pub(crate) fn is_answer(error: &RedisError) -> bool {
+/// Whether the server replied, if only to reject the request: then it is in flight no longer.
+pub(crate) fn is_reply(error: &RedisError) -> bool {
     matches!(error.kind(), DriverKind::Server(_) | DriverKind::Extension)
 }
 
@@ -64,11 +64,11 @@ pub(crate) fn is_read_only(error: &RedisError) -> bool {
     code(error) == "READONLY"
 }
 
-/// Whether the server certainly did nothing for a request to which it answered this.
+/// Whether the server certainly did nothing for a request to which it replied this.
 ///
-/// A server refuses a script as a whole, or the first command of it that writes: it looks at its memory, its disk, its
-/// replicas and its role before that one and never after it. Any other error within a script may come after a write, which
-/// stays: of those, only our own that come before all writes count.
+/// A server rejects a script as a whole, or the first command of it that writes: it checks its memory, its disk, its
+/// replicas and its role before that command and never after it. Any other error within a script may come after a write,
+/// which stays: of those, only our own errors that come before all writes count.
 fn is_not_executed(error: &RedisError) -> bool {
     match code(error) {
         "OOM" | "MISCONF" | "NOREPLICAS" | "READONLY" => true,
@@ -87,22 +87,22 @@ fn is_within_script(detail: &str) -> bool {
         || detail.starts_with("ACL failure in script")
 }
 
-/// Whether trying to connect again within the connect timeout is pointless.
-pub(crate) fn is_final(error: &Error) -> bool {
+/// Whether it is pointless to connect again within the connect timeout.
+pub(crate) fn is_permanent(error: &Error) -> bool {
     !error.is_retryable()
 }
 
-fn judge(error: &RedisError, remedy: &str) -> (ErrorKind, Cow<'static, str>) {
+fn classify(error: &RedisError, remedy: &str) -> (ErrorKind, Cow<'static, str>) {
     if code(error) == "NOPERM" {
         let what = missing(error.detail().unwrap_or_default());
         let what = format!("does not permit this user {what}: {remedy}");
         return (ErrorKind::Denied, what.into());
     }
-    let (kind, what) = judge_others(error);
+    let (kind, what) = classify_by_kind(error);
     (kind, what.into())
 }
 
-/// What the server says that a user may not, in our words.
+/// The permission that the server says is missing.
 fn missing(detail: &str) -> Cow<'static, str> {
     // Redis 7.0 does not say which command it was if a script ran it.
     let named = detail
@@ -116,7 +116,7 @@ fn missing(detail: &str) -> Cow<'static, str> {
     }
 }
 
-fn judge_others(error: &RedisError) -> (ErrorKind, &'static str) {
+fn classify_by_kind(error: &RedisError) -> (ErrorKind, &'static str) {
     use ErrorKind::{Denied, Misconfigured, Unavailable, Unexpected};
     match error.kind() {
         DriverKind::Io if error.is_timeout() => (
@@ -134,12 +134,14 @@ fn judge_others(error: &RedisError) -> (ErrorKind, &'static str) {
         ),
         DriverKind::RESP3NotSupported => (Misconfigured, "is too old: version 7.0 or newer is needed"),
         DriverKind::AuthenticationFailed => (Denied, "refuses the user name or the password"),
-        DriverKind::Server(_) | DriverKind::Extension => by_code(code(error), error.detail().unwrap_or_default()),
+        DriverKind::Server(_) | DriverKind::Extension => {
+            classify_by_code(code(error), error.detail().unwrap_or_default())
+        }
         _ => (Unexpected, "failed in a way that we did not expect"),
     }
 }
 
-fn by_code(code: &str, detail: &str) -> (ErrorKind, &'static str) {
+fn classify_by_code(code: &str, detail: &str) -> (ErrorKind, &'static str) {
     use ErrorKind::{Denied, Misconfigured, Unavailable, Unexpected};
     match code {
         "NOAUTH" => (
@@ -236,15 +238,15 @@ mod tests {
 
     use super::*;
 
-    fn answered(line: &str) -> RedisError {
+    fn replied(line: &str) -> RedisError {
         let value = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).expect("an error line");
         value.extract_error().expect_err("it is an error")
     }
 
     #[test]
-    fn every_answer_has_its_kind() {
+    fn every_reply_has_its_kind() {
         use ErrorKind::{Denied, Misconfigured, Unavailable, Unexpected};
-        let answers = [
+        let replies = [
             (
                 "NOAUTH HELLO must be called with the client already authenticated",
                 Denied,
@@ -282,10 +284,10 @@ mod tests {
             ("ERR something new", Unexpected),
             ("NEW something new", Unexpected),
         ];
-        for (line, kind) in answers {
-            let error = answered(line);
-            assert!(is_answer(&error), "{line}");
-            let error = explain(error, &"cache:6379");
+        for (line, kind) in replies {
+            let error = replied(line);
+            assert!(is_reply(&error), "{line}");
+            let error = lock_error(error, &"cache:6379");
             assert_eq!(error.kind(), kind, "{line}");
             assert_eq!(error.is_retryable(), kind == Unavailable, "{line}");
             let source = error.source().and_then(|source| source.downcast_ref::<RedisError>());
@@ -295,18 +297,18 @@ mod tests {
 
     #[test]
     fn an_error_within_a_script_of_an_old_server_counts() {
-        let error = answered(
+        let error = replied(
             "ERR Error running script (call to f_0a1): @user_script:12: WRONGTYPE Operation against a key holding the wrong kind of value",
         );
-        assert!(Failed::Refused(error).is_wrong_type());
-        let error = answered("ERR Error running script (call to f_0a1): @user_script:12: -READONLY You can't write");
+        assert!(Failure::Rejected(error).is_wrong_type());
+        let error = replied("ERR Error running script (call to f_0a1): @user_script:12: -READONLY You can't write");
         assert!(is_read_only(&error));
     }
 
     #[test]
     fn what_the_server_certainly_did_not_do() {
         let is_not_executed = |line: &str| {
-            let error = Failed::Refused(answered(line)).explain(&"cache:6379");
+            let error = Failure::Rejected(replied(line)).into_lock_error(&"cache:6379");
             error.is_not_executed()
         };
         for line in [
@@ -367,25 +369,25 @@ mod tests {
             ),
         ];
         for (line, what) in cases {
-            let error = explain(answered(line), &"cache:6379");
+            let error = lock_error(replied(line), &"cache:6379");
             let said = format!("does not permit this user {what}: grant what RedisConfig::acl_rules lists");
             assert!(error.to_string().ends_with(&said), "{line}: {error}");
         }
     }
 
     #[test]
-    fn no_answer_is_unavailable_and_unknown() {
+    fn no_reply_is_unavailable_and_unknown() {
         for kind in [
             io::ErrorKind::TimedOut,
             io::ErrorKind::ConnectionReset,
             io::ErrorKind::NotFound,
         ] {
             let error = RedisError::from(io::Error::from(kind));
-            assert!(!is_answer(&error));
-            assert_eq!(explain(error, &"x").kind(), ErrorKind::Unavailable, "{kind:?}");
+            assert!(!is_reply(&error));
+            assert_eq!(lock_error(error, &"x").kind(), ErrorKind::Unavailable, "{kind:?}");
         }
         let garbage = redis::parse_redis_value(b"HTTP/1.1 400 Bad Request\r\n").expect_err("it is no reply");
-        let error = explain(garbage, &"web:80");
+        let error = lock_error(garbage, &"web:80");
         assert_eq!(error.kind(), ErrorKind::Misconfigured);
         assert!(error.to_string().contains("web:80 is not a Redis server"), "{error}");
     }

@@ -1,4 +1,4 @@
-//! The resource's side of fencing, for what lies in a Redis.
+//! Fencing of a resource that is stored in a Redis.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -8,22 +8,22 @@ use lock_core::{Error, ErrorKind, FencingToken, Result};
 use redis::aio::ConnectionLike;
 use redis::{Arg, Cmd, FromRedisValue, RedisError, RedisResult, ServerErrorKind, ToSingleRedisArg, Value, cmd};
 
-use crate::error::{code, explain_of};
+use crate::error::{code, lock_error_with};
 use crate::names::hash_tag;
 use crate::protocol::Script;
 
 static ENTER: LazyLock<Script> = LazyLock::new(|| Script::new(Fence::ENTER));
 static RUN: LazyLock<Script> = LazyLock::new(|| Script::new(Fence::RUN));
 
-/// So many arguments a script can pass on to a command, whose name is one of them.
-const MOST_PARTS: usize = 7998;
+/// How many parts a command may have that a script runs, its name included.
+const MAX_PARTS: usize = 7998;
 
-/// A fence round a key, by which holders that come too late are kept out of what lies there.
+/// Protects the resource under a key from holders whose lock has expired.
 ///
-/// A lock is a lease: a holder that was paused, or whose write was under way for long, may come back after the next one
-/// was granted the lock. The fence knows the newest token that has [entered](Self::enter), and refuses all others. To
-/// check writes alone would not do: of two holders that both have read the same value, the older one could still write
-/// first, and its update would be lost. So a holder enters *before its first read*.
+/// A lock is a lease: a holder that was paused, or whose write was in flight for long, may come back after the next holder
+/// was granted the lock. The fence stores the newest token that has [entered](Self::enter) and rejects all others. Checking
+/// writes alone is not enough: of two holders that both have read the same value, the older one could still write first,
+/// and its update would be lost. So a holder enters *before its first read*.
 ///
 /// ```no_run
 /// # async fn example(locks: lock_core::Locker, redis: lock_redis::redis::aio::MultiplexedConnection)
@@ -39,70 +39,70 @@ const MOST_PARTS: usize = 7998;
 /// # Ok(()) }
 /// ```
 ///
-/// It works over any connection of the driver, to the Redis that has the resource; locks may live elsewhere. All that
-/// change the resource must enter by tokens of the same lock.
+/// It works over any connection of the driver to the Redis that stores the resource; the locks may live elsewhere. All
+/// clients that change the resource must enter with tokens of the same lock.
 ///
-/// The newest token is kept in a key of its own, without an end: `{KEY}:entered`, or `{TAG}:entered:KEY` for a key with
+/// The newest token is stored in a key of its own, which never expires: `{KEY}:entered`, or `{TAG}:entered:KEY` for a key with
 /// a hash tag, so that both lie in one hash slot. It must not be deleted as long as an old holder may come back.
 ///
 /// Users of other clients run the same two scripts, [`ENTER`](Self::ENTER) and [`RUN`](Self::RUN).
 #[derive(Clone)]
 pub struct Fence<C> {
     connection: C,
-    keys: Keys,
+    keys: FenceKeys,
 }
 
-/// A resource as the holder of a token sees it: every access is refused once a newer one has entered.
+/// A resource as the holder of a token sees it: once a newer token has entered, every access is rejected.
 #[derive(Clone)]
 pub struct Fenced<C> {
     connection: C,
-    keys: Keys,
+    keys: FenceKeys,
     token: FencingToken,
 }
 
-/// Why a fence refuses a token: a newer one has entered. The source of an [`Error`] of the kind [`ErrorKind::Lost`].
+/// Why a fence rejects a token: a newer one has entered. The source of an [`Error`] of the kind [`ErrorKind::Lost`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stale {
-    /// The one that is refused.
+    /// The token that is rejected.
     pub token: FencingToken,
-    /// The one that has entered. `None`: the fence has forgotten it, so that nothing read before can be relied on.
+    /// The token that has entered. `None`: the fence was deleted, so do not rely on anything read before.
     pub newest: Option<FencingToken>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Keys {
+struct FenceKeys {
     fence: String,
     resource: String,
 }
 
 impl Fence<()> {
-    /// The script that enters. `KEYS`: the fence. `ARGV`: the token. It answers `OK`, or the error `STALE NEWEST`.
+    /// The script that enters. `KEYS`: the fence. `ARGV`: the token. It replies `OK`, or the error `STALE NEWEST`.
     pub const ENTER: &'static str = include_str!("fencing/enter.lua");
     /// The script that runs a command on the resource. `KEYS`: the fence and the resource. `ARGV`: the token, the
-    /// command, its arguments: up to 7998 together. It answers as the command does, or the error `STALE NEWEST`
+    /// command, its arguments: up to 7998 together. It replies as the command does, or the error `STALE NEWEST`
     /// (`STALE 0` where the fence is gone).
     pub const RUN: &'static str = include_str!("fencing/run.lua");
 }
 
 impl<C: ConnectionLike + Clone> Fence<C> {
-    /// Round this key. Does no I/O.
+    /// A fence for this key. Does no I/O.
     ///
     /// # Errors
     /// [`ErrorKind::Misconfigured`] for a key with a `}` but without a hash tag: no other key lies surely in its slot.
     pub fn new(connection: C, resource: impl Into<String>) -> Result<Self> {
-        let keys = Keys::new(resource.into())?;
+        let keys = FenceKeys::new(resource.into())?;
         Ok(Self { connection, keys })
     }
 
-    /// Enters: from now on older tokens are refused. To be done before the first read. The same token may enter again.
+    /// Enters: from now on older tokens are rejected. Call it before the first read. The same token may enter again.
     ///
     /// # Errors
-    /// [`ErrorKind::Lost`] with the source [`Stale`] when a newer token has entered. All others: it is not known whether
-    /// this one has.
+    /// [`ErrorKind::Lost`] with the source [`Stale`] when a newer token has entered. After any other error this one may
+    /// have entered.
     ///
     /// # Cancel safety
-    /// Dropped, it may have entered, which keeps out only older ones.
+    /// If dropped, the token may have entered, which only rejects older ones.
     pub async fn enter(&self, token: FencingToken) -> Result<Fenced<C>> {
         let fenced = Fenced {
             connection: self.connection.clone(),
@@ -121,7 +121,7 @@ impl<C: ConnectionLike + Clone> Fenced<C> {
         self.token
     }
 
-    /// What the key holds (`GET`).
+    /// Reads the key (`GET`).
     ///
     /// # Errors
     /// Those of [`query`](Self::query).
@@ -132,27 +132,27 @@ impl<C: ConnectionLike + Clone> Fenced<C> {
         self.query(cmd("GET").arg(&self.keys.resource)).await
     }
 
-    /// Replaces what the key holds (`SET`).
+    /// Writes the key (`SET`).
     ///
     /// # Errors
     /// Those of [`query`](Self::query).
     ///
     /// # Cancel safety
-    /// Dropped, it may still be executed, unless a newer token enters before.
+    /// If dropped, the server may still execute it, unless a newer token enters before.
     pub async fn set(&self, value: impl ToSingleRedisArg) -> Result<()> {
         self.query(cmd("SET").arg(&self.keys.resource).arg(value)).await
     }
 
-    /// Runs any command that a script may run, such as `HSET`, on the key or others of its hash slot. Answers have the
+    /// Runs any command that a script may run, such as `HSET`, on the key or others of its hash slot. Replies have the
     /// form of RESP2: a map comes as a list.
     ///
     /// # Errors
     /// [`ErrorKind::Lost`] with the source [`Stale`] when a newer token has entered: nothing was done.
-    /// [`ErrorKind::Unsupported`] for a command of more than 7998 parts, its name included, which is what a script can
-    /// take, and for one with a cursor: nothing was sent. After [`ErrorKind::Unavailable`] the outcome is unknown.
+    /// [`ErrorKind::Unsupported`] for a command of more than 7998 parts, its name included, which is the limit of a script,
+    /// and for one with a cursor: nothing was sent. After [`ErrorKind::Unavailable`] the outcome is unknown.
     ///
     /// # Cancel safety
-    /// Dropped, it may still be executed, unless a newer token enters before.
+    /// If dropped, the server may still execute it, unless a newer token enters before.
     pub async fn query<T: FromRedisValue>(&self, command: &Cmd) -> Result<T> {
         let mut arguments = vec![self.token.to_string().into_bytes()];
         for argument in command.args_iter() {
@@ -164,32 +164,32 @@ impl<C: ConnectionLike + Clone> Fenced<C> {
                 }
             }
         }
-        if arguments.len() > 1 + MOST_PARTS {
-            let what = format!("a fenced command has at most {MOST_PARTS} parts: send it in several");
+        if arguments.len() > 1 + MAX_PARTS {
+            let what = format!("a fenced command has at most {MAX_PARTS} parts: send it in several");
             return Err(Error::new(ErrorKind::Unsupported, what));
         }
         let keys = [&*self.keys.fence, &*self.keys.resource];
-        let answer = self.invoke(&RUN, &keys, &arguments).await?;
-        T::from_redis_value(answer).map_err(|error| self.explain(error.into()))
+        let reply = self.invoke(&RUN, &keys, &arguments).await?;
+        T::from_redis_value(reply).map_err(|error| self.lock_error(error.into()))
     }
 
     async fn invoke(&self, script: &Script, keys: &[&str], arguments: &[Vec<u8>]) -> Result<Value> {
         let mut connection = self.connection.clone();
-        let answer = send(&mut connection, &script.run(keys, arguments)).await;
-        let answer = match answer {
+        let reply = send(&mut connection, &script.run(keys, arguments)).await;
+        let reply = match reply {
             Err(error) if error.kind() == ServerErrorKind::NoScript.into() => {
-                send(&mut connection, &script.run_in_full(keys, arguments)).await
+                send(&mut connection, &script.run_with_text(keys, arguments)).await
             }
-            answer => answer,
+            reply => reply,
         };
-        answer.map_err(|error| self.explain(error))
+        reply.map_err(|error| self.lock_error(error))
     }
 
-    fn explain(&self, error: RedisError) -> Error {
+    fn lock_error(&self, error: RedisError) -> Error {
         let resource = &self.keys.resource;
         if code(&error) != "STALE" {
             let remedy = "fencing needs +eval, +evalsha, +get, +set, the commands that are run, and both keys";
-            return explain_of(error, &format_args!("the Redis of {resource:?}"), remedy);
+            return lock_error_with(error, &format_args!("the Redis of {resource:?}"), remedy);
         }
         let newest = error.detail().and_then(|newest| newest.parse().ok());
         let newest = newest.and_then(FencingToken::new);
@@ -199,7 +199,7 @@ impl<C: ConnectionLike + Clone> Fenced<C> {
         };
         Error::new(
             ErrorKind::Lost,
-            format!("the fence of {resource:?} refuses us: {stale}"),
+            format!("the fence of {resource:?} rejected the access: {stale}"),
         )
         .with_source(stale)
     }
@@ -212,7 +212,7 @@ async fn send(connection: &mut impl ConnectionLike, command: &Cmd) -> RedisResul
         .and_then(Value::extract_error)
 }
 
-impl Keys {
+impl FenceKeys {
     fn new(resource: String) -> Result<Self> {
         let fence = match hash_tag(&resource) {
             Some(tag) => format!("{{{tag}}}:entered:{resource}"),
@@ -273,12 +273,12 @@ mod tests {
             ("a{b", "{a{b}:entered"),
         ];
         for (resource, fence) in cases {
-            let keys = Keys::new(resource.into()).expect("it can have one");
+            let keys = FenceKeys::new(resource.into()).expect("it can have one");
             assert_eq!((&*keys.fence, &*keys.resource), (fence, resource));
             assert_eq!(hash_tag(fence), Some(hash_tag(resource).unwrap_or(resource)));
         }
         for resource in ["", "a}b", "{}a"] {
-            let error = Keys::new(resource.into()).expect_err("it cannot");
+            let error = FenceKeys::new(resource.into()).expect_err("it cannot");
             assert_eq!(error.kind(), ErrorKind::Misconfigured, "{resource}");
         }
     }

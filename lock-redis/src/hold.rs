@@ -1,4 +1,4 @@
-//! A hold, and how it ends.
+//! A hold: renew, release, hand over.
 
 use std::fmt;
 use std::future::pending;
@@ -11,19 +11,19 @@ use lock_core::backend::{
 };
 use lock_core::{FencingToken, LockName, Result};
 
-use crate::client::{End, Server};
-use crate::connection::{Session, Watched};
+use crate::client::{Client, End};
+use crate::connection::{LeaseRegistration, Session};
 use crate::names::Keys;
-use crate::protocol::{self, HandedOver, Terms, dead, millis, unexpected};
+use crate::protocol::{self, HandedOver, RequestTerms, millis, retired_holder, unexpected_reply};
 
 pub(crate) struct RedisHold {
-    server: Arc<Server>,
+    client: Arc<Client>,
     name: LockName,
     keys: Keys,
     holder: HolderId,
     token: FencingToken,
     lease: Lease,
-    _watched: Watched,
+    _registration: LeaseRegistration,
 }
 
 #[async_trait]
@@ -38,7 +38,7 @@ impl Hold for RedisHold {
 
     async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
         let end = End::Release(how.keep_for);
-        match self.server.end(&self.keys, self.holder, end).await {
+        match self.client.end(&self.keys, self.holder, end).await {
             Ok(true) => Ok(ReleaseOutcome::Released),
             Ok(false) => Ok(ReleaseOutcome::AlreadyLost),
             Err(error) => Err(error.with_name(&self.name)),
@@ -54,7 +54,7 @@ impl Hold for RedisHold {
 
 impl RedisHold {
     pub(crate) fn new(
-        server: &Arc<Server>,
+        client: &Arc<Client>,
         keys: &Keys,
         request: &AcquireRequest,
         token: FencingToken,
@@ -62,18 +62,18 @@ impl RedisHold {
     ) -> Self {
         let (holder, lease) = (request.holder(), request.lease().clone());
         Self {
-            server: server.clone(),
+            client: client.clone(),
             name: request.name().clone(),
             keys: keys.clone(),
             holder,
             token,
-            _watched: server.connection.watch_over(holder, &lease, granted_on),
+            _registration: client.connection.register_lease(holder, &lease, granted_on),
             lease,
         }
     }
 
     async fn try_renew(&self, ttl: Duration) -> Result<Renewal> {
-        let connection = &self.server.connection;
+        let connection = &self.client.connection;
         let session = connection.session(pending()).await?;
         let arguments = [&*self.holder.to_string(), &*millis(ttl)];
         let sent = SentAt::now();
@@ -81,49 +81,53 @@ impl RedisHold {
             .run(&session, &protocol::RENEW, &[self.keys.lock()], &arguments)
             .await
         {
-            Ok(answer) => match protocol::is_yes(&answer) {
+            Ok(reply) => match protocol::renewed(&reply) {
                 Some(true) => Ok(Renewal::Renewed(self.lease.arm(sent, ttl)?)),
                 Some(false) => Ok(Renewal::Lost),
-                None => Err(unexpected()),
+                None => Err(unexpected_reply()),
             },
-            Err(failed) if failed.is_wrong_type() => Ok(Renewal::Lost),
-            Err(failed) => Err(connection.explain(failed)),
+            Err(failure) if failure.is_wrong_type() => Ok(Renewal::Lost),
+            Err(failure) => Err(connection.lock_error(failure)),
         }
     }
 
     async fn try_hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
-        let (server, connection) = (&self.server, &self.server.connection);
+        let (client, connection) = (&self.client, &self.client.connection);
         let session = connection.session(pending()).await?;
-        // A late acquire of the giver has to find a tombstone, which a release leaves. Whoever had nothing to release may
-        // have handed it over before.
-        if server.doubts.may_overtake(self.holder, session.generation())
-            && server.end(&self.keys, self.holder, End::Release(None)).await?
+        // A late acquire of the giver has to find a tombstone, which a release leaves. If there was nothing to release, an
+        // earlier hand-over may have succeeded: it is repeated.
+        if client.claims.may_overtake(self.holder, session.generation())
+            && client.end(&self.keys, self.holder, End::Release(None)).await?
         {
             return Ok(HandOver::Yielded);
         }
         let ttl = next.ttl();
-        let (holder, giver, terms) = (next.holder().to_string(), self.holder.to_string(), Terms::of(next, ttl));
-        let may_have_place = server.doubts.knows(next.holder()) || server.inbox.is_waiting(next.holder());
-        let inbox = if may_have_place { server.inbox.channel() } else { "" };
+        let (holder, giver, terms) = (
+            next.holder().to_string(),
+            self.holder.to_string(),
+            RequestTerms::new(next, ttl),
+        );
+        let may_have_entry = client.claims.contain(next.holder()) || client.inbox.has_waiter(next.holder());
+        let inbox = if may_have_entry { client.inbox.channel() } else { "" };
         let arguments = [&*holder, &*terms.ttl, &*terms.label, &*terms.floor, &*giver, inbox];
-        // Late, it finds the giver gone: so it needs no tombstone.
+        // If it arrives late, the giver's hold is gone: so it needs no tombstone.
         let sent = next.sending();
-        let answer = connection
+        let reply = connection
             .run(&session, &protocol::HAND_OVER, &self.keys.all(), &arguments)
             .await;
-        let answer = answer.map_err(|failed| connection.explain(failed))?;
-        let handed_over = protocol::handed_over(&answer).ok_or_else(unexpected)?;
-        if !matches!(handed_over, HandedOver::Dead) {
-            server.doubts.settle(self.holder);
+        let reply = reply.map_err(|failure| connection.lock_error(failure))?;
+        let handed_over = protocol::handed_over(&reply).ok_or_else(unexpected_reply)?;
+        if !matches!(handed_over, HandedOver::NextRetired) {
+            client.claims.remove(self.holder);
         }
         match handed_over {
             HandedOver::Granted(token) => {
                 let armed = next.lease().arm(sent, ttl)?;
-                let hold = Self::new(server, &self.keys, next, token, &session);
+                let hold = Self::new(client, &self.keys, next, token, &session);
                 Ok(HandOver::Granted(Arc::new(hold), armed))
             }
-            HandedOver::NotTheGivers => Ok(HandOver::AlreadyLost),
-            HandedOver::Dead => Err(dead()),
+            HandedOver::NotHeld => Ok(HandOver::AlreadyLost),
+            HandedOver::NextRetired => Err(retired_holder()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Under which keys a lock lives.
+//! The keys of a lock.
 //!
 //! All keys of a name lie in one hash slot, so that one script may touch them, on a cluster too. No key of one name
 //! is a key of another: for one prefix, name and purpose can be read back from every key.
@@ -28,11 +28,11 @@ impl Keys {
         let mut text = String::with_capacity(3 * (prefix.len() + name.len()) + 16);
         text.push_str(prefix);
         text.push_str(name);
-        let begins_like_ours = text.starts_with('{');
+        let begins_with_brace = text.starts_with('{');
         // What stands before and behind the purpose.
         let (before, behind) = match hash_tag(&text) {
-            Some(tag) if !begins_like_ours => (format!("{{{tag}}}"), format!(":{text}")),
-            None if !begins_like_ours && !text.contains('}') => (format!("{{{text}}}"), String::new()),
+            Some(tag) if !begins_with_brace => (format!("{{{tag}}}"), format!(":{text}")),
+            None if !begins_with_brace && !text.contains('}') => (format!("{{{text}}}"), String::new()),
             _ => {
                 text = format!("{{{}}}:lock", escape(&text));
                 (text.clone(), String::new())
@@ -49,12 +49,12 @@ impl Keys {
         }
     }
 
-    /// Who holds it: a plain string key, for everybody who locks with `SET key … NX PX ttl`.
+    /// Who holds it: a plain string key, as for every client that locks with `SET key … NX PX ttl`.
     pub(crate) fn lock(&self) -> &str {
         &self.text[..self.fence_at]
     }
 
-    /// Its last token, and the holder ids that died while a request of theirs was under way.
+    /// Its last token, and the tombstones of holder ids that ended while a request of theirs was in flight.
     pub(crate) fn fence(&self) -> &str {
         &self.text[self.fence_at..self.queue_at]
     }
@@ -70,7 +70,7 @@ impl Keys {
     }
 }
 
-/// The channel on which a backend's waiters are told to look.
+/// The channel on which the server wakes a backend's waiters.
 pub(crate) fn inbox(prefix: &str) -> String {
     format!("{prefix}inbox:{}", HolderId::random())
 }

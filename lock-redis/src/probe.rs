@@ -1,5 +1,5 @@
-//! What is asked of a server when a connection to it is made: whether it can keep locks at all, and whether its settings
-//! make it forget some.
+//! The checks of a server when a connection to it is made: whether it can keep locks at all, and whether its settings can
+//! lose some.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -9,55 +9,55 @@ use redis::{Cmd, InfoDict, Value, cmd, from_redis_value_ref};
 
 pub(crate) mod permissions;
 
-/// What becomes of the [`Finding`]s about a server's settings. Defaults to [`Warn`](Self::Warn).
+/// What to do about server settings that can lose locks ([`Finding`]). Defaults to [`Warn`](Self::Warn).
 ///
-/// What cannot work at all is refused by the first two: a server before version 7, a node of a Redis Cluster, a
+/// `Warn` and `Refuse` also reject a server that cannot work at all: one before version 7, a node of a Redis Cluster, a
 /// Sentinel, a replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Checks {
-    /// Each is told once per run of the server, by `tracing` at level `WARN`, and
-    /// [`findings`](crate::RedisBackend::findings) has them.
+    /// Log each finding once per run of the server, by `tracing` at level `WARN`.
+    /// [`findings`](crate::RedisBackend::findings) returns them.
     #[default]
     Warn,
-    /// Connecting fails as misconfigured. It fails as denied where the user may not ask (`INFO`).
+    /// Fail to connect, as misconfigured; and as denied if the user may not ask (`INFO`).
     Refuse,
-    /// Nothing is asked.
+    /// Check nothing.
     Off,
 }
 
-/// A setting of the server by which a lock that was granted can be lost. Shows the reason and what to do.
+/// A setting of the server that can lose a granted lock. Displays as the reason and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Finding {
-    /// `maxmemory-policy` lets it evict keys that end by themselves, as locks do.
+    /// `maxmemory-policy` allows evicting keys that expire, as locks do.
     Evicts {
         /// The policy.
         policy: String,
     },
-    /// `appendonly no`.
-    KeepsNothing,
-    /// `appendfsync` lets it answer before what it answers is on disk.
-    KeepsLate {
+    /// `appendonly no`: a restart loses all locks.
+    NotPersistent,
+    /// `appendfsync` allows a reply before its write is on disk.
+    DelayedFsync {
         /// The setting: `everysec` or `no`.
         appendfsync: String,
     },
 }
 
-/// Asks, judges, and tells each run of a server only once.
+/// Checks servers, and reports each finding only once per run of a server.
 #[derive(Debug)]
-pub(crate) struct Checker {
+pub(crate) struct Probe {
     checks: Checks,
-    last: Mutex<Option<Told>>,
+    last: Mutex<Option<Reported>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Told {
+struct Reported {
     run: Option<String>,
     findings: Vec<Finding>,
 }
 
-impl Checker {
+impl Probe {
     pub(crate) fn new(checks: Checks) -> Self {
         Self {
             checks,
@@ -65,8 +65,8 @@ impl Checker {
         }
     }
 
-    /// To be sent when a connection is made. Any of them may be refused.
-    pub(crate) fn questions(&self) -> Vec<Cmd> {
+    /// The commands to send when a connection is made. The server may reject any of them.
+    pub(crate) fn commands(&self) -> Vec<Cmd> {
         if self.checks == Checks::Off {
             return Vec::new();
         }
@@ -75,21 +75,21 @@ impl Checker {
         vec![cmd("INFO"), config]
     }
 
-    /// What the answers mean for a connection to `server`.
-    pub(crate) fn judge(&self, answers: &[Value], server: &dyn fmt::Display) -> Result<()> {
-        let [info, config] = answers else { return Ok(()) };
+    /// Whether a connection to `server` may be used, by its replies to [`commands`](Self::commands).
+    pub(crate) fn evaluate(&self, replies: &[Value], server: &dyn fmt::Display) -> Result<()> {
+        let [info, config] = replies else { return Ok(()) };
         let facts = Facts::new(info, config);
         if facts.is_unknown() {
             if self.checks == Checks::Refuse {
                 let what = format!(
-                    "Redis at {server} does not tell its settings: permit +info (and +config|get), or set checks=warn"
+                    "Redis at {server} does not report its settings: permit +info (and +config|get), or set checks=warn"
                 );
                 return Err(Error::new(ErrorKind::Denied, what));
             }
             return Ok(());
         }
-        if let Some(obstacle) = obstacle(&facts) {
-            return Err(obstacle.explain(server));
+        if let Some(unsuitable) = unsuitable(&facts) {
+            return Err(unsuitable.into_lock_error(server));
         }
         let findings = findings(&facts);
         if self.checks == Checks::Refuse && !findings.is_empty() {
@@ -97,35 +97,37 @@ impl Checker {
             let what = format!("Redis at {server} can lose locks: {}", reasons.join("; "));
             return Err(Error::new(ErrorKind::Misconfigured, what));
         }
-        for finding in self.news(facts.run, findings) {
+        for finding in self.unreported(facts.run, findings) {
             tracing::warn!(server = %server, "this Redis can lose locks: {finding}");
         }
         Ok(())
     }
 
-    /// Those of the server that was connected to last.
+    /// The findings about the last server that was connected to.
     pub(crate) fn findings(&self) -> Vec<Finding> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        last.as_ref().map(|told| told.findings.clone()).unwrap_or_default()
+        last.as_ref()
+            .map(|reported| reported.findings.clone())
+            .unwrap_or_default()
     }
 
-    /// What was not said of this run before.
-    fn news(&self, run: Option<String>, findings: Vec<Finding>) -> Vec<Finding> {
-        let told = Told { run, findings };
+    /// The findings that were not reported for this run before.
+    fn unreported(&self, run: Option<String>, findings: Vec<Finding>) -> Vec<Finding> {
+        let reported = Reported { run, findings };
         // Every critical section leaves it whole.
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let known = last
             .take()
-            .filter(|last| last.run == told.run)
+            .filter(|last| last.run == reported.run)
             .map(|last| last.findings);
         let is_new = |finding: &&Finding| known.as_ref().is_none_or(|known| !known.contains(finding));
-        let news = told.findings.iter().filter(is_new).cloned().collect();
-        *last = Some(told);
-        news
+        let unreported = reported.findings.iter().filter(is_new).cloned().collect();
+        *last = Some(reported);
+        unreported
     }
 }
 
-/// What a server says of itself. `None`: it does not.
+/// What a server reports of itself. `None`: it does not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Facts {
     version: Option<String>,
@@ -142,7 +144,7 @@ struct Facts {
 
 /// Why a server cannot keep locks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Obstacle {
+enum Unsuitable {
     Old(String),
     Cluster,
     Sentinel,
@@ -151,8 +153,8 @@ enum Obstacle {
 
 impl Facts {
     fn new(info: &Value, config: &Value) -> Self {
-        let said: Option<InfoDict> = from_redis_value_ref(info).ok();
-        let get = |key: &str| said.as_ref().and_then(|said| said.get::<String>(key));
+        let info: Option<InfoDict> = from_redis_value_ref(info).ok();
+        let get = |key: &str| info.as_ref().and_then(|info| info.get::<String>(key));
         let settings: Option<std::collections::HashMap<String, String>> = from_redis_value_ref(config).ok();
         Self {
             version: get("redis_version"),
@@ -175,25 +177,25 @@ impl Facts {
     }
 }
 
-fn obstacle(facts: &Facts) -> Option<Obstacle> {
+fn unsuitable(facts: &Facts) -> Option<Unsuitable> {
     match facts.mode.as_deref() {
-        Some("cluster") => return Some(Obstacle::Cluster),
-        Some("sentinel") => return Some(Obstacle::Sentinel),
+        Some("cluster") => return Some(Unsuitable::Cluster),
+        Some("sentinel") => return Some(Unsuitable::Sentinel),
         _ => {}
     }
     if let Some(version) = &facts.version
         && is_old(version)
     {
-        return Some(Obstacle::Old(version.clone()));
+        return Some(Unsuitable::Old(version.clone()));
     }
     // Also one that takes writes: it forgets them as soon as it follows its primary again.
-    (facts.role.as_deref() == Some("slave")).then_some(Obstacle::Replica)
+    (facts.role.as_deref() == Some("slave")).then_some(Unsuitable::Replica)
 }
 
 /// Before 7.0: never tested.
 fn is_old(version: &str) -> bool {
     let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
-    // What is no number is somebody else's and may do.
+    // Another product may not count its versions by numbers: let it pass.
     major.is_some_and(|major| major < 7)
 }
 
@@ -205,8 +207,8 @@ fn findings(facts: &Facts) -> Vec<Finding> {
         findings.push(Finding::Evicts { policy: policy.clone() });
     }
     match (facts.appendonly, &facts.appendfsync) {
-        (Some(false), _) => findings.push(Finding::KeepsNothing),
-        (Some(true), Some(appendfsync)) if appendfsync != "always" => findings.push(Finding::KeepsLate {
+        (Some(false), _) => findings.push(Finding::NotPersistent),
+        (Some(true), Some(appendfsync)) if appendfsync != "always" => findings.push(Finding::DelayedFsync {
             appendfsync: appendfsync.clone(),
         }),
         _ => {}
@@ -214,8 +216,8 @@ fn findings(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-impl Obstacle {
-    fn explain(&self, server: &dyn fmt::Display) -> Error {
+impl Unsuitable {
+    fn into_lock_error(self, server: &dyn fmt::Display) -> Error {
         let (kind, what) = match self {
             Self::Old(version) => (
                 ErrorKind::Misconfigured,
@@ -246,11 +248,11 @@ impl fmt::Display for Finding {
                 f,
                 "with maxmemory-policy {policy} it may evict locks that are held: set maxmemory-policy noeviction"
             ),
-            Self::KeepsNothing => f.write_str(
+            Self::NotPersistent => f.write_str(
                 "with appendonly no it forgets locks that are held when it restarts: set appendonly yes and \
                  appendfsync always",
             ),
-            Self::KeepsLate { appendfsync } => write!(
+            Self::DelayedFsync { appendfsync } => write!(
                 f,
                 "with appendfsync {appendfsync} it may forget the last locks in a crash: set appendfsync always, or \
                  start a crashed server only after the longest ttl"

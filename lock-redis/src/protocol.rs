@@ -1,5 +1,5 @@
-//! What goes over the wire: the scripts that the server runs, each in one step, their arguments, their answers, and what the
-//! value of a lock's key says.
+//! What goes over the wire: the scripts, each of which the server runs in one step, their arguments and replies, and the value
+//! of a lock's key.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -21,22 +21,22 @@ macro_rules! file {
     };
 }
 
-/// Grants, repeats a grant, or says who has it and keeps a place.
+/// Grants, repeats a grant, or replies who has the lock and adds a queue entry.
 pub(crate) static ACQUIRE: LazyLock<Script> = LazyLock::new(|| Script::new(file!("acquire")));
-/// The same for one that has a place. It works however full the memory is: what it writes replaces the place or the
-/// offer, so that nothing of it piles up.
+/// The same for a waiter that has a queue entry. It works however full the memory is: what it writes replaces the entry or
+/// the offer, so that nothing of it piles up.
 pub(crate) static CONFIRM: LazyLock<Script> =
     LazyLock::new(|| Script::new(concat!("#!lua flags=allow-oom\n", file!("acquire"))));
 /// Moves the end of a hold forward.
 pub(crate) static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(file!("renew")));
-/// Releases or abandons, and passes on.
+/// Releases or abandons, and offers the name to the next waiter.
 pub(crate) static END: LazyLock<Script> = LazyLock::new(|| Script::new(file!("end")));
-/// Passes a hold on within the process.
+/// Hands a hold over within the process.
 pub(crate) static HAND_OVER: LazyLock<Script> = LazyLock::new(|| Script::new(file!("hand_over")));
-/// Says who has it.
+/// Replies who has the lock.
 pub(crate) static STATUS: LazyLock<Script> = LazyLock::new(|| Script::new(file!("status")));
 
-/// What several of them share. Later ones may stand in earlier ones.
+/// What several scripts include. An earlier fragment may include a later one.
 const FRAGMENTS: [(&str, &str); 4] = [
     ("next_token", file!("next_token")),
     ("fence", file!("fence")),
@@ -44,7 +44,7 @@ const FRAGMENTS: [(&str, &str); 4] = [
     ("queue", file!("queue")),
 ];
 
-/// All of them, to be loaded ahead.
+/// All scripts, to be loaded when a connection is made.
 pub(crate) fn all() -> [&'static Script; 6] {
     [&ACQUIRE, &CONFIRM, &RENEW, &END, &HAND_OVER, &STATUS]
 }
@@ -58,20 +58,20 @@ impl Script {
         Self { text, hash }
     }
 
-    /// Loads it without running it.
+    /// Loads the script without running it.
     pub(crate) fn load(&self) -> Cmd {
         let mut command = cmd("SCRIPT");
         command.arg("LOAD").arg(&self.text);
         command
     }
 
-    /// Runs it, if the server knows it.
+    /// Runs the script by its hash, if the server knows it.
     pub(crate) fn run(&self, keys: &[&str], arguments: &[impl AsRef<[u8]>]) -> Cmd {
         invocation("EVALSHA", &self.hash, keys, arguments)
     }
 
-    /// Runs it for a server that does not know it, which then does.
-    pub(crate) fn run_in_full(&self, keys: &[&str], arguments: &[impl AsRef<[u8]>]) -> Cmd {
+    /// Runs the script by its text, which the server then knows.
+    pub(crate) fn run_with_text(&self, keys: &[&str], arguments: &[impl AsRef<[u8]>]) -> Cmd {
         invocation("EVAL", &self.text, keys, arguments)
     }
 }
@@ -92,14 +92,14 @@ fn invocation(name: &str, script: &str, keys: &[&str], arguments: &[impl AsRef<[
 }
 
 /// The terms of a request at one moment, as the scripts take them.
-pub(crate) struct Terms {
+pub(crate) struct RequestTerms {
     pub(crate) ttl: String,
     pub(crate) label: String,
     pub(crate) floor: String,
 }
 
-impl Terms {
-    pub(crate) fn of(request: &AcquireRequest, ttl: Duration) -> Self {
+impl RequestTerms {
+    pub(crate) fn new(request: &AcquireRequest, ttl: Duration) -> Self {
         Self {
             ttl: millis(ttl),
             label: request.label().map_or_else(String::new, |label| format!(" {label}")),
@@ -108,44 +108,45 @@ impl Terms {
     }
 }
 
-/// As the server counts: whole milliseconds, never less than asked for.
+/// As the server counts: whole milliseconds, rounded up.
 pub(crate) fn millis(ttl: Duration) -> String {
     ttl.as_nanos().div_ceil(1_000_000).to_string()
 }
 
-pub(crate) fn unexpected() -> Error {
+pub(crate) fn unexpected_reply() -> Error {
     let what = "Redis answered a script with something that it cannot answer: is a proxy in between?";
     Error::new(ErrorKind::Unexpected, what)
 }
 
-pub(crate) fn dead() -> Error {
+pub(crate) fn retired_holder() -> Error {
     Error::new(ErrorKind::Unexpected, "this holder id was abandoned or released before")
 }
 
-/// The answer to an acquire.
+/// The reply to an acquire.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Acquired {
     Granted(FencingToken),
     Taken(Taken),
-    /// The holder id was ended before.
-    Dead,
+    /// The holder id was abandoned or released before.
+    Retired,
 }
 
-/// The answer to a hand-over.
+/// The reply to a hand-over.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum HandedOver {
     Granted(FencingToken),
-    NotTheGivers,
-    /// The next holder id was ended before.
-    Dead,
+    /// The giver does not have the hold.
+    NotHeld,
+    /// The next holder id was abandoned or released before.
+    NextRetired,
 }
 
-/// The answer to a release or an abandon.
+/// The reply to a release or an abandon.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
-    /// Whether the hold was the holder's.
-    pub(crate) had_it: bool,
-    /// Whether somebody may wait behind the places that were looked at.
+    /// Whether the holder id had the hold.
+    pub(crate) was_held: bool,
+    /// Whether a connected waiter may stand behind the queue entries that were searched.
     pub(crate) more: bool,
 }
 
@@ -154,14 +155,14 @@ pub(crate) struct Ended {
 pub(crate) struct Taken {
     pub(crate) holder: Holder,
     /// `None`: the hold has no end.
-    pub(crate) rest: Option<Duration>,
-    /// How many places come before the asker's; `None`: it has none.
+    pub(crate) expires_in: Option<Duration>,
+    /// How many queue entries come before the asker's; `None`: it has none.
     pub(crate) ahead: Option<u32>,
 }
 
 /// What the value of a lock's key says: `ID TOKEN TERM[ LABEL]`, where the token is 0 as long as the name is only offered
-/// to that id, and the id of a name that is kept for a minimum time is `kept` and the moment when that is over. Of a
-/// value of somebody else's making it says nothing, since that may be a secret.
+/// to that id, and the id of a name that is kept for a minimum time is `kept` and the moment when that is over. A
+/// value of another client's making is not parsed, since it may be a secret.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Holder {
     Ours {
@@ -178,18 +179,18 @@ pub(crate) struct Status {
     pub(crate) waiting: usize,
 }
 
-/// `None`: no answer of our script.
-pub(crate) fn acquired(answer: &Value) -> Option<Acquired> {
-    match answer {
+/// `None`: no reply of our script.
+pub(crate) fn acquired(reply: &Value) -> Option<Acquired> {
+    match reply {
         Value::Array(parts) => Some(Acquired::Taken(taken(parts)?)),
-        Value::Int(0) => Some(Acquired::Dead),
-        answer => Some(Acquired::Granted(granted(answer)?)),
+        Value::Int(0) => Some(Acquired::Retired),
+        reply => Some(Acquired::Granted(granted(reply)?)),
     }
 }
 
-/// `None`: no answer of our script.
-pub(crate) fn status(answer: &Value) -> Option<Status> {
-    let Value::Array(parts) = answer else { return None };
+/// `None`: no reply of our script.
+pub(crate) fn status(reply: &Value) -> Option<Status> {
+    let Value::Array(parts) = reply else { return None };
     let [value, Value::Int(left), Value::Int(waiting)] = &parts[..] else {
         return None;
     };
@@ -197,7 +198,7 @@ pub(crate) fn status(answer: &Value) -> Option<Status> {
         Value::Nil => None,
         Value::BulkString(value) => Some(Taken {
             holder: Holder::parse(value),
-            rest: rest(*left),
+            expires_in: remaining(*left),
             ahead: None,
         }),
         _ => return None,
@@ -208,20 +209,20 @@ pub(crate) fn status(answer: &Value) -> Option<Status> {
     })
 }
 
-/// `None`: no answer of our script.
-pub(crate) fn handed_over(answer: &Value) -> Option<HandedOver> {
-    Some(match answer {
-        Value::Nil => HandedOver::NotTheGivers,
-        Value::Int(0) => HandedOver::Dead,
-        answer => HandedOver::Granted(granted(answer)?),
+/// `None`: no reply of our script.
+pub(crate) fn handed_over(reply: &Value) -> Option<HandedOver> {
+    Some(match reply {
+        Value::Nil => HandedOver::NotHeld,
+        Value::Int(0) => HandedOver::NextRetired,
+        reply => HandedOver::Granted(granted(reply)?),
     })
 }
 
-/// `None`: no answer of our script.
-pub(crate) fn ended(answer: &Value) -> Option<Ended> {
-    let Value::Int(bits @ 0..=3) = *answer else { return None };
+/// `None`: no reply of our script.
+pub(crate) fn ended(reply: &Value) -> Option<Ended> {
+    let Value::Int(bits @ 0..=3) = *reply else { return None };
     Some(Ended {
-        had_it: bits & 1 != 0,
+        was_held: bits & 1 != 0,
         more: bits & 2 != 0,
     })
 }
@@ -232,23 +233,23 @@ fn taken(parts: &[Value]) -> Option<Taken> {
     };
     Some(Taken {
         holder: Holder::parse(value),
-        rest: rest(*left),
+        expires_in: remaining(*left),
         ahead: u32::try_from(*ahead).ok(),
     })
 }
 
-fn granted(answer: &Value) -> Option<FencingToken> {
-    let Value::BulkString(token) = answer else { return None };
+fn granted(reply: &Value) -> Option<FencingToken> {
+    let Value::BulkString(token) = reply else { return None };
     token_of(std::str::from_utf8(token).ok()?)
 }
 
-fn rest(left: i64) -> Option<Duration> {
+fn remaining(left: i64) -> Option<Duration> {
     u64::try_from(left).ok().map(Duration::from_millis)
 }
 
-/// The answer of a script that says yes or no.
-pub(crate) fn is_yes(answer: &Value) -> Option<bool> {
-    match answer {
+/// Whether the hold was renewed; `None`: no reply of our script.
+pub(crate) fn renewed(reply: &Value) -> Option<bool> {
+    match reply {
         Value::Int(1) => Some(true),
         Value::Int(0) => Some(false),
         _ => None,
@@ -289,7 +290,7 @@ impl Taken {
 impl From<Taken> for HolderStatus {
     fn from(taken: Taken) -> Self {
         let mut status = Self::new();
-        status.expires_in = taken.rest;
+        status.expires_in = taken.expires_in;
         if let Holder::Ours { token, label } = taken.holder {
             status.token = token;
             status.label = label;

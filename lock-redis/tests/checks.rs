@@ -44,7 +44,7 @@ async fn each_run_of_a_server_is_warned_of_once() {
     assert_eq!(backend.findings(), [], "nothing is known before the first connection");
     backend.connect().await.expect("a warning is no refusal");
     let policy = "allkeys-lru".to_owned();
-    assert_eq!(backend.findings(), [Finding::Evicts { policy }, Finding::KeepsNothing]);
+    assert_eq!(backend.findings(), [Finding::Evicts { policy }, Finding::NotPersistent]);
     let warnings = told.lines();
     assert_eq!(warnings.len(), 2, "{warnings:?}");
     for (warning, parts) in warnings.iter().zip([

@@ -14,32 +14,32 @@ use tokio::sync::Notify;
 
 use crate::config::RedisConfig;
 use crate::connection::inbox::Inbox;
-use crate::error::explain;
-use crate::probe::{Checker, Finding};
+use crate::error::lock_error;
+use crate::probe::{Finding, Probe};
 use crate::protocol::{self, Script};
 
 /// Makes connections. Shows the server's address.
 #[async_trait]
 pub(super) trait Dial: fmt::Display + Send + Sync + 'static {
-    /// Connects, and makes sure that the server serves, can keep locks, knows the scripts, and tells us whose turn it
-    /// is. Has no time limit of its own.
+    /// Connects, and makes sure that the server serves, can keep locks and knows the scripts. Subscribes to the inbox. Has no
+    /// time limit of its own.
     async fn dial(&self) -> Result<Dialed>;
 
     /// What is known of the server's settings.
     fn findings(&self) -> Vec<Finding>;
 }
 
-/// Knows how to reach a Redis.
+/// Connects to one Redis.
 pub(super) struct Dialer {
     client: redis::Client,
-    checker: Checker,
+    probe: Probe,
     inbox: Arc<Inbox>,
 }
 
 /// A connection just made.
 pub(super) struct Dialed {
     pub(super) connection: MultiplexedConnection,
-    /// Told when it ends.
+    /// Notified when the connection ends.
     pub(super) ended: Arc<Notify>,
     /// Set whenever the server sends something unasked.
     pub(super) heard: Arc<AtomicBool>,
@@ -47,7 +47,7 @@ pub(super) struct Dialed {
 
 impl Dialer {
     pub(super) fn new(config: &RedisConfig, inbox: Arc<Inbox>) -> Result<Self> {
-        // RESP3, since only there the driver tells when a connection ends.
+        // RESP3, since only there the driver reports when a connection ends.
         let settings = config
             .info()
             .redis_settings()
@@ -66,13 +66,13 @@ impl Dialer {
         })?;
         Ok(Self {
             client,
-            checker: Checker::new(config.checks()),
+            probe: Probe::new(config.checks()),
             inbox,
         })
     }
 
     /// Hides an error that may quote the password, as a server does that does not know the command for it.
-    fn explain(&self, error: RedisError) -> Error {
+    fn lock_error(&self, error: RedisError) -> Error {
         let password = self.client.get_connection_info().redis_settings().password();
         let is_quoted = password
             .filter(|password| !password.is_empty())
@@ -80,28 +80,28 @@ impl Dialer {
                 let words = format!("{error} {error:?}");
                 words.contains(password) || words.contains("with args beginning with")
             });
-        let explained = explain(error, self);
+        let error = lock_error(error, self);
         match is_quoted {
-            true => explained.with_source("the server's words quote the password, so they are not shown"),
-            false => explained,
+            true => error.with_source("the server's words quote the password, so they are not shown"),
+            false => error,
         }
     }
 
-    /// Also gives the answers to what the checker asks.
+    /// Returns the replies to the probe's commands, too.
     async fn connect(&self) -> Result<(Dialed, Vec<Value>), RedisError> {
         let (ended, heard) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(true)));
-        let (tell, hear, inbox) = (ended.clone(), heard.clone(), self.inbox.clone());
-        // Without timeouts: the supervisor limits a dial, and ends a connection on which nothing is heard.
+        let (on_end, on_push, inbox) = (ended.clone(), heard.clone(), self.inbox.clone());
+        // Without timeouts: the supervisor limits a dial, and ends a connection on which nothing comes.
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
             .set_response_timeout(None)
             .set_pipeline_buffer_size(1024)
             .set_push_sender(move |push: PushInfo| {
                 match push.kind {
-                    PushKind::Disconnection => tell.notify_one(),
+                    PushKind::Disconnection => on_end.notify_one(),
                     _ => {
-                        hear.store(true, Ordering::Relaxed);
-                        inbox.push(&push);
+                        on_push.store(true, Ordering::Relaxed);
+                        inbox.receive(&push);
                     }
                 }
                 Ok::<(), std::convert::Infallible>(())
@@ -112,42 +112,42 @@ impl Dialer {
             .await?;
         let pong = connection.send_packed_command(&cmd("PING")).await?;
         is_pong(&pong.extract_error()?)?;
-        let questions = self.checker.questions();
-        let asked = questions.len();
+        let checks = self.probe.commands();
+        let count = checks.len();
         let mut commands = redis::pipe();
-        for command in questions.into_iter().chain(protocol::all().map(Script::load)) {
+        for command in checks.into_iter().chain(protocol::all().map(Script::load)) {
             commands.add_command(command);
         }
-        // Refusals are among the answers: where SCRIPT LOAD is not permitted, EVAL does for it.
-        let mut answers = connection.send_packed_commands(&commands, 0, commands.len()).await?;
-        answers.truncate(asked);
+        // Errors are among the replies: where SCRIPT LOAD is not permitted, EVAL loads the script later.
+        let mut replies = connection.send_packed_commands(&commands, 0, commands.len()).await?;
+        replies.truncate(count);
         let dialed = Dialed {
             connection,
             ended,
             heard,
         };
-        Ok((dialed, answers))
+        Ok((dialed, replies))
     }
 }
 
 #[async_trait]
 impl Dial for Dialer {
     async fn dial(&self) -> Result<Dialed> {
-        let (mut dialed, answers) = self.connect().await.map_err(|error| self.explain(error))?;
-        self.checker.judge(&answers, self)?;
+        let (mut dialed, replies) = self.connect().await.map_err(|error| self.lock_error(error))?;
+        self.probe.evaluate(&replies, self)?;
         let subscribed = dialed.connection.subscribe(self.inbox.channel()).await;
-        subscribed.map_err(|error| self.explain(error))?;
+        subscribed.map_err(|error| self.lock_error(error))?;
         Ok(dialed)
     }
 
     fn findings(&self) -> Vec<Finding> {
-        self.checker.findings()
+        self.probe.findings()
     }
 }
 
-/// Whether this is how a server that serves answers a PING.
-pub(super) fn is_pong(answer: &Value) -> Result<(), RedisError> {
-    match answer {
+/// Whether this is the reply to PING of a server that serves.
+pub(super) fn is_pong(reply: &Value) -> Result<(), RedisError> {
+    match reply {
         Value::SimpleString(pong) if pong == "PONG" => Ok(()),
         _ => Err((redis::ErrorKind::Parse, "PING was not answered with PONG").into()),
     }

@@ -1,5 +1,5 @@
-//! What the server tells this process's waiters unasked: `ID MS` on the inbox channel has the waiter of this holder id
-//! look after so many milliseconds.
+//! The wake-ups that the server publishes for the waiters of a backend: the message `ID MS` on the inbox channel has the
+//! waiter of this holder id ask again after so many milliseconds.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,25 +21,27 @@ pub(crate) struct Inbox {
 
 #[derive(Debug, Default)]
 struct Waiters {
-    waiting: HashMap<HexId, Arc<Waiter>>,
-    /// For those whose acquire has been executed but not been seen as answered yet: they are not known to wait.
+    registered: HashMap<HexId, Arc<Wakeup>>,
+    /// Wake-ups for those whose acquire the server has executed but whose reply has not been processed yet: they have not
+    /// registered.
     early: VecDeque<(HexId, Instant)>,
 }
 
 type HexId = [u8; HolderId::HEX_DIGITS];
 
+/// When a waiter has to ask again.
 #[derive(Debug, Default)]
-struct Waiter {
-    look_at: Mutex<Option<Instant>>,
-    told: Notify,
+struct Wakeup {
+    at: Mutex<Option<Instant>>,
+    changed: Notify,
 }
 
-/// Somebody who waits, for as long as this lives.
+/// A registered waiter, for as long as this lives.
 #[derive(Debug)]
-pub(crate) struct Waiting<'a> {
+pub(crate) struct Waiter<'a> {
     inbox: &'a Inbox,
     id: HexId,
-    waiter: Arc<Waiter>,
+    wakeup: Arc<Wakeup>,
 }
 
 impl Inbox {
@@ -54,30 +56,30 @@ impl Inbox {
         &self.channel
     }
 
-    /// Begins to listen, also to what was said just before.
-    pub(crate) fn listen(&self, holder: HolderId) -> Waiting<'_> {
+    /// Registers a waiter. A wake-up that came just before counts, too.
+    pub(crate) fn register(&self, holder: HolderId) -> Waiter<'_> {
         let id = hex(holder);
-        let waiter = Arc::new(Waiter::default());
+        let wakeup = Arc::new(Wakeup::default());
         let mut waiters = lock(&self.waiters);
-        waiters.forget_the_old();
+        waiters.drop_old();
         for (_, at) in waiters.early.iter().filter(|(early, _)| *early == id) {
-            waiter.look(*at);
+            wakeup.schedule(*at);
         }
         waiters.early.retain(|(early, _)| *early != id);
-        waiters.waiting.insert(id, waiter.clone());
-        Waiting {
+        waiters.registered.insert(id, wakeup.clone());
+        Waiter {
             inbox: self,
             id,
-            waiter,
+            wakeup,
         }
     }
 
-    pub(crate) fn is_waiting(&self, holder: HolderId) -> bool {
-        lock(&self.waiters).waiting.contains_key(&hex(holder))
+    pub(crate) fn has_waiter(&self, holder: HolderId) -> bool {
+        lock(&self.waiters).registered.contains_key(&hex(holder))
     }
 
-    /// Takes what the driver got from the server. Never blocks.
-    pub(crate) fn push(&self, push: &PushInfo) {
+    /// Takes what the server sent unasked. Never blocks.
+    pub(crate) fn receive(&self, push: &PushInfo) {
         let (PushKind::Message, [Value::BulkString(channel), Value::BulkString(message)]) =
             (&push.kind, &push.data[..])
         else {
@@ -87,26 +89,26 @@ impl Inbox {
             && let Some((id, after)) = parse(message)
             && let Some(at) = Instant::now().checked_add(after)
         {
-            self.tell(id, at);
+            self.schedule(id, at);
         }
     }
 
-    /// What the server said last may have got lost with a connection.
+    /// To be called after a reconnect: wake-ups may have got lost with the old connection.
     pub(crate) fn wake_all(&self) {
         let now = Instant::now();
-        for waiter in lock(&self.waiters).waiting.values() {
-            waiter.look(now);
+        for wakeup in lock(&self.waiters).registered.values() {
+            wakeup.schedule(now);
         }
     }
 
-    fn tell(&self, id: HexId, at: Instant) {
+    fn schedule(&self, id: HexId, at: Instant) {
         const EARLY: usize = 1024;
         let mut waiters = lock(&self.waiters);
-        if let Some(waiter) = waiters.waiting.get(&id) {
-            waiter.look(at);
+        if let Some(wakeup) = waiters.registered.get(&id) {
+            wakeup.schedule(at);
         } else {
-            // Perhaps of one that has gone: then the oldest make room.
-            waiters.forget_the_old();
+            // Perhaps for a waiter that has gone: then the oldest are dropped.
+            waiters.drop_old();
             if waiters.early.len() == EARLY {
                 waiters.early.pop_front();
             }
@@ -116,23 +118,23 @@ impl Inbox {
 }
 
 impl Waiters {
-    /// Those that nobody came for.
-    fn forget_the_old(&mut self) {
+    /// Drops wake-ups for which no waiter registered.
+    fn drop_old(&mut self) {
         const OLD: Duration = Duration::from_secs(10);
         while self.early.pop_front_if(|(_, at)| at.elapsed() > OLD).is_some() {}
     }
 }
 
-impl Waiting<'_> {
-    /// To be called before the server is asked: what it said before is answered by that.
-    pub(crate) fn forget(&self) {
-        *lock(&self.waiter.look_at) = None;
+impl Waiter<'_> {
+    /// To be called before the server is asked: the request makes up for any wake-up before it.
+    pub(crate) fn clear(&self) {
+        *lock(&self.wakeup.at) = None;
     }
 
-    /// Until it is time to look.
-    pub(crate) async fn look_at(&self, latest: Instant) {
+    /// Waits until it is time to ask again.
+    pub(crate) async fn wait(&self, latest: Instant) {
         loop {
-            let at = lock(&self.waiter.look_at).map_or(latest, |at| at.min(latest));
+            let at = lock(&self.wakeup.at).map_or(latest, |at| at.min(latest));
             // A timer that is due already fires only with the runtime's next tick, a millisecond later.
             if at <= Instant::now() {
                 return;
@@ -140,32 +142,32 @@ impl Waiting<'_> {
             tokio::select! {
                 biased;
                 () = sleep_until(at) => return,
-                () = self.waiter.told.notified() => {}
+                () = self.wakeup.changed.notified() => {}
             }
         }
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         let mut waiters = lock(&self.inbox.waiters);
-        // The same request may have begun to wait anew.
+        // The same request may have registered again.
         if waiters
-            .waiting
+            .registered
             .get(&self.id)
-            .is_some_and(|waiter| Arc::ptr_eq(waiter, &self.waiter))
+            .is_some_and(|wakeup| Arc::ptr_eq(wakeup, &self.wakeup))
         {
-            waiters.waiting.remove(&self.id);
+            waiters.registered.remove(&self.id);
         }
     }
 }
 
-impl Waiter {
-    fn look(&self, at: Instant) {
-        let mut look_at = lock(&self.look_at);
-        *look_at = Some(look_at.map_or(at, |sooner| sooner.min(at)));
-        drop(look_at);
-        self.told.notify_one();
+impl Wakeup {
+    fn schedule(&self, at: Instant) {
+        let mut earliest = lock(&self.at);
+        *earliest = Some(earliest.map_or(at, |sooner| sooner.min(at)));
+        drop(earliest);
+        self.changed.notify_one();
     }
 }
 
@@ -189,8 +191,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
-    fn said(inbox: &Inbox, message: &str) {
-        inbox.push(&PushInfo {
+    fn publish(inbox: &Inbox, message: &str) {
+        inbox.receive(&PushInfo {
             kind: PushKind::Message,
             data: [inbox.channel(), message]
                 .map(|text| Value::BulkString(text.into()))
@@ -198,59 +200,59 @@ mod tests {
         });
     }
 
-    async fn looks_after(waiting: &Waiting<'_>) -> Duration {
+    async fn wakes_after(waiter: &Waiter<'_>) -> Duration {
         let start = Instant::now();
-        waiting.look_at(start + Duration::from_secs(60)).await;
+        waiter.wait(start + Duration::from_secs(60)).await;
         start.elapsed()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_waiter_looks_as_soon_as_anything_told_it() {
+    async fn a_waiter_wakes_at_the_earliest_moment_that_was_published() {
         let (inbox, holder) = (Inbox::new("a:"), HolderId::random());
-        let waiting = inbox.listen(holder);
-        assert!(inbox.is_waiting(holder) && !inbox.is_waiting(HolderId::random()));
-        assert_eq!(looks_after(&waiting).await, Duration::from_secs(60));
-        said(&inbox, &format!("{holder} 700"));
-        said(&inbox, &format!("{holder} 300"));
-        said(&inbox, &format!("{holder} 500"));
-        said(&inbox, &format!("{} 0", HolderId::random()));
-        assert_eq!(looks_after(&waiting).await, Duration::from_millis(300));
-        waiting.forget();
-        assert_eq!(looks_after(&waiting).await, Duration::from_secs(60));
+        let waiter = inbox.register(holder);
+        assert!(inbox.has_waiter(holder) && !inbox.has_waiter(HolderId::random()));
+        assert_eq!(wakes_after(&waiter).await, Duration::from_secs(60));
+        publish(&inbox, &format!("{holder} 700"));
+        publish(&inbox, &format!("{holder} 300"));
+        publish(&inbox, &format!("{holder} 500"));
+        publish(&inbox, &format!("{} 0", HolderId::random()));
+        assert_eq!(wakes_after(&waiter).await, Duration::from_millis(300));
+        waiter.clear();
+        assert_eq!(wakes_after(&waiter).await, Duration::from_secs(60));
         inbox.wake_all();
-        assert_eq!(looks_after(&waiting).await, Duration::ZERO);
-        drop(waiting);
-        assert!(!inbox.is_waiting(holder));
+        assert_eq!(wakes_after(&waiter).await, Duration::ZERO);
+        drop(waiter);
+        assert!(!inbox.has_waiter(holder));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_said_while_it_waits_counts() {
+    async fn a_wake_up_counts_that_comes_while_it_waits() {
         let (inbox, holder) = (Inbox::new("a:"), HolderId::random());
-        let waiting = inbox.listen(holder);
-        let telling = async {
+        let waiter = inbox.register(holder);
+        let publishing = async {
             tokio::time::sleep(Duration::from_secs(1)).await;
-            said(&inbox, &format!("{holder} 100"));
+            publish(&inbox, &format!("{holder} 100"));
         };
-        let (after, ()) = tokio::join!(looks_after(&waiting), telling);
+        let (after, ()) = tokio::join!(wakes_after(&waiter), publishing);
         assert_eq!(after, Duration::from_millis(1100));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_said_just_before_counts_too() {
+    async fn a_wake_up_counts_that_came_just_before() {
         let (inbox, holder) = (Inbox::new("a:"), HolderId::random());
-        said(&inbox, &format!("{holder} 0"));
+        publish(&inbox, &format!("{holder} 0"));
         for _ in 0..1023 {
-            said(&inbox, &format!("{} 0", HolderId::random()));
+            publish(&inbox, &format!("{} 0", HolderId::random()));
         }
-        assert_eq!(looks_after(&inbox.listen(holder)).await, Duration::ZERO);
+        assert_eq!(wakes_after(&inbox.register(holder)).await, Duration::ZERO);
         for _ in 0..2000 {
-            said(&inbox, &format!("{} 0", HolderId::random()));
+            publish(&inbox, &format!("{} 0", HolderId::random()));
         }
         assert_eq!(lock(&inbox.waiters).early.len(), 1024, "it does not pile up");
     }
 
     #[test]
-    fn only_what_we_say_ourselves_is_understood() {
+    fn only_our_own_messages_are_parsed() {
         let id = HolderId::random().to_string();
         let bytes: HexId = id.as_bytes().try_into().unwrap();
         let good = parse(format!("{id} 12").as_bytes());

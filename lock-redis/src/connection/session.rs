@@ -1,4 +1,4 @@
-//! One established connection, and how it fares.
+//! One established connection, and its health.
 
 use std::mem::discriminant;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use redis::{Cmd, RedisResult, Value};
 use tokio::sync::watch;
 
 use super::dial::Dialed;
-use crate::error::is_answer;
+use crate::error::is_reply;
 
 /// One established connection. A clone is the same.
 #[derive(Clone)]
@@ -19,19 +19,19 @@ pub(crate) struct Session(Arc<Inner>);
 struct Inner {
     generation: u64,
     connection: MultiplexedConnection,
-    /// Whether anything came from the server since the last look.
+    /// Whether anything came from the server since the last heartbeat.
     heard: Arc<AtomicBool>,
     health: watch::Sender<Health>,
 }
 
-/// How a connection fares.
+/// Whether the server can be asked over a connection.
 #[derive(Clone, Debug)]
 pub(crate) enum Health {
-    Well,
-    /// The server was asked and has not answered for a while, as the error says.
+    Healthy,
+    /// The server was asked and has not replied for a while, as the error says.
     Silent(Error),
-    /// It has ended, or nothing more is to be sent over it, for this reason.
-    Over(Error),
+    /// The connection has ended, or nothing more is to be sent over it, for this reason.
+    Ended(Error),
 }
 
 impl Session {
@@ -40,7 +40,7 @@ impl Session {
             generation,
             connection: dialed.connection.clone(),
             heard: dialed.heard.clone(),
-            health: watch::Sender::new(Health::Well),
+            health: watch::Sender::new(Health::Healthy),
         }))
     }
 
@@ -55,23 +55,23 @@ impl Session {
         self.0.health.subscribe()
     }
 
-    /// The reason why it is silent or over, if it is.
-    pub(crate) fn trouble(&self) -> Option<Error> {
+    /// The reason why it is silent or has ended, if it is or has.
+    pub(crate) fn failure(&self) -> Option<Error> {
         match &*self.0.health.borrow() {
-            Health::Well => None,
-            Health::Silent(why) | Health::Over(why) => Some(why.clone()),
+            Health::Healthy => None,
+            Health::Silent(why) | Health::Ended(why) => Some(why.clone()),
         }
     }
 
-    pub(crate) fn is_over(&self) -> bool {
-        matches!(*self.0.health.borrow(), Health::Over(_))
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(*self.0.health.borrow(), Health::Ended(_))
     }
 
-    /// Waits until it is over, and returns the reason.
-    pub(super) async fn over(&self) -> Error {
+    /// Waits until it has ended, and returns the reason.
+    pub(super) async fn ended(&self) -> Error {
         let mut health = self.health();
         loop {
-            if let Health::Over(why) = &*health.borrow_and_update() {
+            if let Health::Ended(why) = &*health.borrow_and_update() {
                 return why.clone();
             }
             // Cannot fail: the sender is ours.
@@ -79,49 +79,49 @@ impl Session {
         }
     }
 
-    /// Marks it as over. False if it was over already.
+    /// Marks it as ended. Returns false if it had ended already.
     pub(super) fn end(&self, why: Error) -> bool {
-        self.change(Health::Over(why))
+        self.change(Health::Ended(why))
     }
 
-    /// Reports to its waiters that the server does not answer, or that it answers again.
+    /// Reports to its users that the server does not reply, or that it replies again.
     pub(super) fn set_silent(&self, why: Option<Error>) {
-        self.change(why.map_or(Health::Well, Health::Silent));
+        self.change(why.map_or(Health::Healthy, Health::Silent));
     }
 
     fn change(&self, new: Health) -> bool {
         self.0.health.send_if_modified(|health| {
-            let is_news = !matches!(health, Health::Over(_)) && discriminant(health) != discriminant(&new);
-            if is_news {
+            let is_change = !matches!(health, Health::Ended(_)) && discriminant(health) != discriminant(&new);
+            if is_change {
                 *health = new;
             }
-            is_news
+            is_change
         })
     }
 
     /// Whether anything came from the server since the last call.
-    pub(super) fn was_heard(&self) -> bool {
+    pub(super) fn take_heard(&self) -> bool {
         self.0.heard.swap(false, Ordering::Relaxed)
     }
 
-    /// Sends a command and waits for its answer, however long that takes.
+    /// Sends a command and waits for its reply, however long that takes.
     ///
     /// # Errors
-    /// The reason why the connection was over before the answer came. The driver's errors are inside the `Ok`; those that
-    /// the server sent are told by [`is_answer`].
+    /// The reason why the connection ended before the reply came. The driver's errors are inside the `Ok`; [`is_reply`] is
+    /// true of those that the server sent.
     ///
     /// # Cancel safety
-    /// Dropped, it may still be executed, in its place in the order.
+    /// If dropped, the server may still execute the command, in the order in which it was sent.
     pub(super) async fn send(&self, command: &Cmd) -> Result<RedisResult<Value>, Error> {
         let mut connection = self.0.connection.clone();
-        let answer = tokio::select! {
+        let reply = tokio::select! {
             biased;
-            answer = connection.send_packed_command(command) => answer.and_then(Value::extract_error),
-            why = self.over() => return Err(why),
+            reply = connection.send_packed_command(command) => reply.and_then(Value::extract_error),
+            why = self.ended() => return Err(why),
         };
-        if answer.as_ref().err().is_none_or(is_answer) {
+        if reply.as_ref().err().is_none_or(is_reply) {
             self.0.heard.store(true, Ordering::Relaxed);
         }
-        Ok(answer)
+        Ok(reply)
     }
 }

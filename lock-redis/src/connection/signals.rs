@@ -8,46 +8,46 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-/// A supervisor that has not answered after this time is not driven.
-pub(super) const MOMENT: Duration = Duration::from_millis(250);
+/// If a supervisor does not respond within this time, nobody drives its runtime.
+pub(super) const RESPONSE_TIME: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Default)]
 pub(super) struct Signals {
-    wanted: Notify,
+    dial_requested: Notify,
     called: Notify,
-    answers: AtomicU64,
+    responses: AtomicU64,
 }
 
 impl Signals {
-    /// Asks for a try to connect.
-    pub(super) fn want(&self) {
-        self.wanted.notify_one();
+    /// Requests a try to connect.
+    pub(super) fn request_dial(&self) {
+        self.dial_requested.notify_one();
     }
 
-    /// Waits until somebody asks for a try to connect.
-    pub(super) async fn wanted(&self) {
-        self.wanted.notified().await;
+    /// Waits until somebody requests a try to connect.
+    pub(super) async fn dial_requested(&self) {
+        self.dial_requested.notified().await;
     }
 
-    /// Forgets who asked until now: the try that begins now is theirs.
-    pub(super) fn begin_to_serve(&self) {
-        pin!(self.wanted.notified()).enable();
+    /// Forgets the requests until now: the try that begins now is for them.
+    pub(super) fn clear_requests(&self) {
+        pin!(self.dial_requested.notified()).enable();
     }
 
-    /// Whether the supervisor answers. The caller waits on its own timer, so that a pause of the whole process does not
+    /// Whether the supervisor responds. The caller waits on its own timer, so that a pause of the whole process does not
     /// count.
-    pub(super) async fn is_answered(&self) -> bool {
-        let before = self.answers.load(Ordering::SeqCst);
+    pub(super) async fn responds(&self) -> bool {
+        let before = self.responses.load(Ordering::SeqCst);
         self.called.notify_one();
-        sleep(MOMENT).await;
-        self.answers.load(Ordering::SeqCst) != before
+        sleep(RESPONSE_TIME).await;
+        self.responses.load(Ordering::SeqCst) != before
     }
 
-    /// Answers every caller. The supervisor polls it all the time.
-    pub(super) async fn answer(&self) -> Infallible {
+    /// Responds to every caller. The supervisor polls it all the time.
+    pub(super) async fn respond(&self) -> Infallible {
         loop {
             self.called.notified().await;
-            self.answers.fetch_add(1, Ordering::SeqCst);
+            self.responses.fetch_add(1, Ordering::SeqCst);
         }
     }
 }

@@ -17,9 +17,9 @@ use super::dial::Dial;
 use super::inbox::Inbox;
 use super::session::Session;
 use super::signals::Signals;
-use crate::error::{explain, is_final};
+use crate::error::{is_permanent, lock_error};
 
-/// What callers and supervisor share.
+/// What callers and the supervisor share.
 pub(super) struct Shared {
     pub(super) dialer: Box<dyn Dial>,
     pub(super) connect_timeout: Duration,
@@ -30,12 +30,12 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Somebody waits for a connection until then.
-    pub(super) fn want(&self, deadline: Instant) {
+    /// Notes that somebody waits for a connection until then, and requests a try to connect.
+    pub(super) fn request_connection(&self, deadline: Instant) {
         self.state.send_if_modified(|state| {
             state.wanted_until = state.wanted_until.max(deadline);
             if let Some(supervisor) = &state.supervisor {
-                supervisor.signals.want();
+                supervisor.signals.request_dial();
             }
             false
         });
@@ -48,13 +48,13 @@ impl Shared {
         }
     }
 
-    pub(super) fn explain(&self, error: RedisError) -> Error {
-        explain(error, &self.dialer)
+    pub(super) fn lock_error(&self, error: RedisError) -> Error {
+        lock_error(error, &self.dialer)
     }
 
     pub(super) fn unreached(&self) -> Error {
         let what = format!("Redis at {} was not reached in time", self.dialer);
-        match self.state.borrow().trouble.clone() {
+        match self.state.borrow().last_error.clone() {
             // It says what to do.
             Some(cause) => Error::new(ErrorKind::Unavailable, what).with_source(cause),
             None => {
@@ -68,8 +68,8 @@ impl Shared {
 pub(super) struct State {
     pub(super) phase: Phase,
     /// Counts supervisors: only the newest may change the state.
-    pub(super) reign: u64,
-    pub(super) supervisor: Option<Supervisor>,
+    pub(super) epoch: u64,
+    pub(super) supervisor: Option<SupervisorHandle>,
     /// Counts connections.
     pub(super) generation: u64,
     /// When the newest connection was made.
@@ -82,21 +82,21 @@ pub(super) struct State {
     pub(super) failed_dial: u64,
     /// How many of them failed in a row; a connection that ended at once is a failure too.
     pub(super) failures: u32,
-    /// What went wrong since the newest connection was made.
-    pub(super) trouble: Option<Error>,
-    /// Until when somebody waits for the first contact.
+    /// The last error since the newest connection was made.
+    pub(super) last_error: Option<Error>,
+    /// Until when somebody waits for the first connection.
     pub(super) wanted_until: Instant,
 }
 
 pub(super) enum Phase {
-    /// Nobody connects: nothing was asked yet, the server was not to be had in time, or the runtime has gone.
+    /// Nobody connects: nothing was requested yet, the server was not reached in time, or the runtime has ended.
     Idle,
     Connecting,
     Up(Session),
 }
 
-/// The task that connects, and where it lives.
-pub(super) struct Supervisor {
+/// The task that connects, and the runtime on which it lives.
+pub(super) struct SupervisorHandle {
     pub(super) task: AbortHandle,
     pub(super) runtime: Id,
     pub(super) signals: Arc<Signals>,
@@ -106,7 +106,7 @@ impl State {
     pub(super) fn new() -> Self {
         Self {
             phase: Phase::Idle,
-            reign: 0,
+            epoch: 0,
             supervisor: None,
             generation: 0,
             connected: None,
@@ -114,7 +114,7 @@ impl State {
             last_dial: None,
             failed_dial: 0,
             failures: 0,
-            trouble: None,
+            last_error: None,
             wanted_until: Instant::now(),
         }
     }
@@ -122,31 +122,31 @@ impl State {
     /// The connection, if it can serve.
     pub(super) fn session(&self) -> Option<&Session> {
         match &self.phase {
-            Phase::Up(session) if !session.is_over() => Some(session),
+            Phase::Up(session) if !session.has_ended() => Some(session),
             _ => None,
         }
     }
 
-    /// Whether there is no supervisor, or it died with its runtime.
-    pub(super) fn is_unattended(&self) -> bool {
-        let is_over = |supervisor: &Supervisor| supervisor.task.is_finished();
-        matches!(self.phase, Phase::Idle) || self.supervisor.as_ref().is_none_or(is_over)
+    /// Whether there is no supervisor, or it ended with its runtime.
+    pub(super) fn lacks_supervisor(&self) -> bool {
+        let has_ended = |supervisor: &SupervisorHandle| supervisor.task.is_finished();
+        matches!(self.phase, Phase::Idle) || self.supervisor.as_ref().is_none_or(has_ended)
     }
 
     /// The error for a caller that waits for a connection, if it need not wait any longer. `dial` is the number of the first
     /// try to connect that begins after the caller came.
     pub(super) fn failure(&self, dial: u64) -> Option<Error> {
-        let error = self.trouble.as_ref().filter(|_| self.failed_dial >= dial)?;
+        let error = self.last_error.as_ref().filter(|_| self.failed_dial >= dial)?;
         // A server that may be just starting is waited for.
-        (self.connected.is_some() || is_final(error)).then(|| error.clone())
+        (self.connected.is_some() || is_permanent(error)).then(|| error.clone())
     }
 
-    /// Leaves the connection, if there is one, and returns it: it has ended, or its supervisor has gone.
+    /// Gives the connection up and returns it, if there is one: it has ended, or its supervisor has.
     ///
     /// A connection that ended at once counts as a failure to connect, since the next one is likely to do the same.
-    pub(super) fn leave(&mut self, next: Phase, why: Error) -> Option<Session> {
+    pub(super) fn disconnect(&mut self, next: Phase, why: Error) -> Option<Session> {
         const A_WHILE: Duration = Duration::from_secs(1);
-        self.trouble = Some(why);
+        self.last_error = Some(why);
         let Phase::Up(session) = std::mem::replace(&mut self.phase, next) else {
             return None;
         };
@@ -156,30 +156,30 @@ impl State {
     }
 }
 
-/// Those that a connection that ends makes suspect.
+/// The leases of the holds: a connection that ends makes them suspect.
 #[derive(Clone, Default)]
 pub(super) struct Leases(Arc<Mutex<HashMap<HolderId, Entry>>>);
 
 struct Entry {
     lease: Lease,
-    /// How many holds there are of it: an acquire that is repeated gives another one.
+    /// How many holds have it: a repeated acquire makes another one.
     holds: usize,
 }
 
-/// A lease is told of for as long as this lives.
-pub(crate) struct Watched {
+/// Keeps a lease registered for as long as this lives.
+pub(crate) struct LeaseRegistration {
     leases: Leases,
     holder: HolderId,
 }
 
 impl Leases {
-    pub(super) fn add(&self, holder: HolderId, lease: &Lease) -> Watched {
+    pub(super) fn register(&self, holder: HolderId, lease: &Lease) -> LeaseRegistration {
         let entry = |lease: &Lease| Entry {
             lease: lease.clone(),
             holds: 0,
         };
         self.lock().entry(holder).or_insert_with(|| entry(lease)).holds += 1;
-        Watched {
+        LeaseRegistration {
             leases: self.clone(),
             holder,
         }
@@ -197,7 +197,7 @@ impl Leases {
     }
 }
 
-impl Drop for Watched {
+impl Drop for LeaseRegistration {
     fn drop(&mut self) {
         let mut leases = self.leases.lock();
         if let Some(entry) = leases.get_mut(&self.holder) {
@@ -209,9 +209,9 @@ impl Drop for Watched {
     }
 }
 
-impl fmt::Debug for Watched {
+impl fmt::Debug for LeaseRegistration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Watched").field(&self.holder).finish()
+        f.debug_tuple("LeaseRegistration").field(&self.holder).finish()
     }
 }
 
@@ -229,7 +229,7 @@ mod tests {
         let (leases, holder) = (Leases::default(), HolderId::random());
         let lease = Lease::new(LockName::new("a").unwrap());
         lease.arm(SentAt::now(), Duration::from_secs(60)).unwrap();
-        let (first, second) = (leases.add(holder, &lease), leases.add(holder, &lease));
+        let (first, second) = (leases.register(holder, &lease), leases.register(holder, &lease));
         drop(first);
         leases.suspect();
         assert_eq!(lease.state(), HoldState::Suspect);

@@ -14,56 +14,56 @@ use redis::{RedisResult, Value, cmd};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until, timeout};
 
 use super::dial::Dialed;
+use super::heartbeat::{Beat, Heartbeat};
 use super::session::Session;
 use super::signals::Signals;
-use super::silence::{Silence, Verdict};
 use super::state::{Phase, Shared, State};
-use crate::error::{is_answer, is_final};
+use crate::error::{is_permanent, is_reply};
 
-/// The shortest time between two tries to connect, whoever wants one.
+/// The shortest time between two tries to connect, however many request one.
 pub(super) const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// Keeps a connection up until its reign ends. A server that was never reached is given up when nobody waits for it
-/// any more, or when the failure is final; one that was reached once is tried for ever.
-pub(super) async fn supervise(reign: Reign) {
-    reign.has_begun.store(true, Ordering::SeqCst);
+/// Keeps a connection up until a newer supervisor takes over. A server that was never reached is given up when nobody waits
+/// for it any more, or when the failure is permanent; one that was reached once is tried for ever.
+pub(super) async fn supervise(supervisor: Supervisor) {
+    supervisor.has_begun.store(true, Ordering::SeqCst);
     tokio::select! {
-        () = reign.run() => {}
-        never = reign.signals.answer() => match never {},
+        () = supervisor.run() => {}
+        never = supervisor.signals.respond() => match never {},
     }
 }
 
-/// A supervisor's right to change the state, which a newer one takes away. If a runtime ends under it, it says so.
-pub(super) struct Reign {
+/// A supervisor may change the state as long as its epoch is the newest. If its runtime ends, it reports that.
+pub(super) struct Supervisor {
     pub(super) shared: Arc<Shared>,
-    pub(super) number: u64,
+    pub(super) epoch: u64,
     pub(super) signals: Arc<Signals>,
     pub(super) has_begun: Arc<AtomicBool>,
 }
 
-impl Reign {
+impl Supervisor {
     async fn run(&self) {
         loop {
             self.pause().await;
             let start = Instant::now();
-            let goes_on = match self.dial().await {
-                Ok(dialed) => match self.begin(&dialed) {
+            let go_on = match self.dial().await {
+                Ok(dialed) => match self.begin_session(&dialed) {
                     Some(session) => {
-                        let why = self.watch_over(&session, &dialed, start.elapsed()).await;
+                        let why = self.monitor(&session, &dialed, start.elapsed()).await;
                         self.shared.end(&session, &why);
-                        self.change(|state| drop(state.leave(Phase::Connecting, why)))
+                        self.change(|state| drop(state.disconnect(Phase::Connecting, why)))
                     }
                     None => false,
                 },
                 Err(error) => self.note_failure(error),
             };
-            if !goes_on {
+            if !go_on {
                 return;
             }
         }
     }
 
-    /// Waits after failures until somebody wants a connection. Two tries to connect have a shortest distance all the same.
+    /// Waits after failures, until somebody requests a connection, but in any case for the shortest pause between two tries.
     async fn pause(&self) {
         let (failures, last_dial) = {
             let state = self.shared.state.borrow();
@@ -71,7 +71,7 @@ impl Reign {
         };
         tokio::select! {
             () = sleep(reconnect_pause(failures)) => {}
-            () = self.signals.wanted() => {}
+            () = self.signals.dial_requested() => {}
         }
         if let Some(last_dial) = last_dial {
             sleep_until(last_dial + SHORTEST_PAUSE).await;
@@ -81,9 +81,9 @@ impl Reign {
     async fn dial(&self) -> Result<Dialed, Error> {
         let shared = &self.shared;
         let mut limit = shared.connect_timeout;
-        self.signals.begin_to_serve();
+        self.signals.clear_requests();
         shared.state.send_if_modified(|state| {
-            if state.reign == self.number {
+            if state.epoch == self.epoch {
                 let now = Instant::now();
                 state.dials += 1;
                 state.last_dial = Some(now);
@@ -91,7 +91,7 @@ impl Reign {
                     limit = state.wanted_until.saturating_duration_since(now);
                 }
             }
-            // Nobody waits for its beginning.
+            // Nobody waits for the beginning of a try.
             false
         });
         let dialing = AssertUnwindSafe(shared.dialer.dial()).catch_unwind();
@@ -108,12 +108,12 @@ impl Reign {
         }
     }
 
-    fn begin(&self, dialed: &Dialed) -> Option<Session> {
+    fn begin_session(&self, dialed: &Dialed) -> Option<Session> {
         let mut session = None;
         self.change(|state| {
             state.generation += 1;
             state.connected = Some(Instant::now());
-            state.trouble = None;
+            state.last_error = None;
             let new = Session::new(state.generation, dialed);
             state.phase = Phase::Up(new.clone());
             session = Some(new);
@@ -123,15 +123,15 @@ impl Reign {
     }
 
     /// Waits until the connection has ended or is to be replaced, and returns the reason. Replies come in order, so a server
-    /// that was asked and says nothing at all answers nobody.
-    async fn watch_over(&self, session: &Session, dialed: &Dialed, dialing: Duration) -> Error {
+    /// that was asked and sends nothing at all replies to nobody.
+    async fn monitor(&self, session: &Session, dialed: &Dialed, dialing: Duration) -> Error {
         let server = &self.shared.dialer;
-        let mut silence = Silence::new(self.shared.response_timeout, dialing);
-        let mut beats = interval_at(Instant::now() + silence.beat(), silence.beat());
+        let mut heartbeat = Heartbeat::new(self.shared.response_timeout, dialing);
+        let mut beats = interval_at(Instant::now() + heartbeat.interval(), heartbeat.interval());
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut ping: Option<BoxFuture<'_, Result<RedisResult<Value>, Error>>> = None;
         loop {
-            let answered = async {
+            let pong = async {
                 match &mut ping {
                     Some(ping) => ping.await,
                     None => std::future::pending().await,
@@ -142,56 +142,56 @@ impl Reign {
                     let what = format!("Redis at {server} closed the connection");
                     return Error::new(ErrorKind::Unavailable, what);
                 }
-                why = session.over() => return why,
-                answer = answered => {
+                why = session.ended() => return why,
+                reply = pong => {
                     ping = None;
-                    match answer {
-                        Ok(Err(error)) if !is_answer(&error) => return self.shared.explain(error),
+                    match reply {
+                        Ok(Err(error)) if !is_reply(&error) => return self.shared.lock_error(error),
                         Ok(_) => {}
                         Err(why) => return why,
                     }
                 }
-                _ = beats.tick() => match silence.judge(session.was_heard(), ping.is_some()) {
-                    Verdict::Heard => session.set_silent(None),
-                    Verdict::Quiet if ping.is_none() => {
+                _ = beats.tick() => match heartbeat.beat(session.take_heard(), ping.is_some()) {
+                    Beat::Heard => session.set_silent(None),
+                    Beat::Quiet if ping.is_none() => {
                         ping = Some(Box::pin(async { session.send(&cmd("PING")).await }));
                     }
-                    Verdict::Quiet => {}
-                    Verdict::Trouble => session.set_silent(Some(self.silent("does not answer"))),
-                    Verdict::Over => {
-                        return self.silent(&format!("has not answered for {:?}", silence.lasts()));
+                    Beat::Quiet => {}
+                    Beat::Silent => session.set_silent(Some(self.silence_error("does not answer"))),
+                    Beat::TimedOut => {
+                        return self.silence_error(&format!("has not answered for {:?}", heartbeat.silence()));
                     }
                 }
             }
         }
     }
 
-    fn silent(&self, what: &str) -> Error {
+    fn silence_error(&self, what: &str) -> Error {
         let what = format!("Redis at {} {what}: is it overloaded or cut off?", self.shared.dialer);
         Error::new(ErrorKind::Unavailable, what)
     }
 
-    /// False where the supervisor has to end.
+    /// Returns whether the supervisor goes on.
     fn note_failure(&self, error: Error) -> bool {
-        let mut goes_on = true;
+        let mut go_on = true;
         let in_charge = self.change(|state| {
             state.failures = state.failures.saturating_add(1);
             state.failed_dial = state.dials;
-            let is_given_up = is_final(&error) || state.wanted_until <= Instant::now();
+            let is_given_up = is_permanent(&error) || state.wanted_until <= Instant::now();
             if state.connected.is_none() && is_given_up {
                 state.phase = Phase::Idle;
                 state.failures = 0;
-                goes_on = false;
+                go_on = false;
             }
-            state.trouble = Some(error);
+            state.last_error = Some(error);
         });
-        in_charge && goes_on
+        in_charge && go_on
     }
 
-    /// Whether the reign lasts still, and the change was made.
+    /// Changes the state if this epoch is the newest, and returns whether it is.
     fn change(&self, change: impl FnOnce(&mut State)) -> bool {
         self.shared.state.send_if_modified(|state| {
-            let in_charge = state.reign == self.number;
+            let in_charge = state.epoch == self.epoch;
             if in_charge {
                 change(state);
             }
@@ -200,7 +200,7 @@ impl Reign {
     }
 }
 
-impl Drop for Reign {
+impl Drop for Supervisor {
     fn drop(&mut self) {
         // A runtime that is ending drops it inside `spawn`, while the caller holds the lock of the state.
         if !self.has_begun.load(Ordering::SeqCst) {
@@ -211,13 +211,13 @@ impl Drop for Reign {
             self.shared.dialer
         );
         let why = Error::new(ErrorKind::Unavailable, what);
-        let mut left = None;
+        let mut lost = None;
         self.change(|state| {
             if !matches!(state.phase, Phase::Idle) {
-                left = state.leave(Phase::Idle, why.clone());
+                lost = state.disconnect(Phase::Idle, why.clone());
             }
         });
-        if let Some(session) = left {
+        if let Some(session) = lost {
             self.shared.end(&session, &why);
         }
     }
@@ -230,7 +230,7 @@ fn text(panic: &(dyn Any + Send)) -> String {
     text.unwrap_or("a panic without a text").to_owned()
 }
 
-/// How long to wait before connecting again after `failures` in a row if nobody wants a connection meanwhile: not at all
+/// How long to wait before connecting again after `failures` in a row if nobody requests a connection meanwhile: not at all
 /// after none, then from 20 ms up to half a second, and with jitter up to as much again.
 fn reconnect_pause(failures: u32) -> Duration {
     const FIRST: Duration = Duration::from_millis(20);

@@ -9,15 +9,15 @@ use lock_core::{Error, ErrorKind, Result};
 use tokio::runtime::Handle;
 use tokio::time::sleep;
 
-use super::signals::{MOMENT, Signals};
-use super::state::{Phase, Shared, State, Supervisor};
-use super::supervisor::{self, Reign};
+use super::signals::{RESPONSE_TIME, Signals};
+use super::state::{Phase, Shared, State, SupervisorHandle};
+use super::supervisor::{self, Supervisor};
 
-/// Starts a supervisor in the caller's runtime, in place of any other, if the state is `so`.
+/// Starts a supervisor in the caller's runtime, in place of any other, if the state meets the `condition`.
 ///
 /// # Errors
-/// Outside a runtime, and in one that is ending: it would cancel the task at once.
-pub(super) fn reign_anew(this: &Arc<Shared>, so: impl FnOnce(&State) -> bool) -> Result<()> {
+/// Outside a runtime, and in one that is ending, which would cancel the task at once.
+pub(super) fn start_supervisor(shared: &Arc<Shared>, condition: impl FnOnce(&State) -> bool) -> Result<()> {
     let runtime = Handle::try_current().map_err(|error| {
         let what = "the Redis backend works inside a tokio runtime only";
         Error::new(ErrorKind::Misconfigured, what).with_source(error)
@@ -25,20 +25,20 @@ pub(super) fn reign_anew(this: &Arc<Shared>, so: impl FnOnce(&State) -> bool) ->
     let idle = || {
         let what = format!(
             "nobody drove the tokio runtime of the connection to Redis at {}",
-            this.dialer
+            shared.dialer
         );
         Error::new(ErrorKind::Unavailable, what)
     };
-    let (mut is_refused, mut former, mut left) = (false, None, None);
-    this.state.send_if_modified(|state| {
-        if !so(state) {
+    let (mut is_refused, mut former, mut lost) = (false, None, None);
+    shared.state.send_if_modified(|state| {
+        if !condition(state) {
             return false;
         }
         let (signals, has_begun) = (Arc::new(Signals::default()), Arc::new(AtomicBool::new(false)));
-        signals.want();
-        let task = runtime.spawn(supervisor::supervise(Reign {
-            shared: this.clone(),
-            number: state.reign + 1,
+        signals.request_dial();
+        let task = runtime.spawn(supervisor::supervise(Supervisor {
+            shared: shared.clone(),
+            epoch: state.epoch + 1,
             signals: signals.clone(),
             has_begun: has_begun.clone(),
         }));
@@ -46,13 +46,13 @@ pub(super) fn reign_anew(this: &Arc<Shared>, so: impl FnOnce(&State) -> bool) ->
         if is_refused {
             return false;
         }
-        state.reign += 1;
-        left = match state.phase {
-            Phase::Up(_) => state.leave(Phase::Connecting, idle()),
+        state.epoch += 1;
+        lost = match state.phase {
+            Phase::Up(_) => state.disconnect(Phase::Connecting, idle()),
             _ => None,
         };
         state.phase = Phase::Connecting;
-        former = state.supervisor.replace(Supervisor {
+        former = state.supervisor.replace(SupervisorHandle {
             task: task.abort_handle(),
             runtime: runtime.id(),
             signals,
@@ -66,34 +66,34 @@ pub(super) fn reign_anew(this: &Arc<Shared>, so: impl FnOnce(&State) -> bool) ->
     if let Some(former) = former {
         former.task.abort();
     }
-    if let Some(session) = left {
-        this.end(&session, &idle());
+    if let Some(session) = lost {
+        shared.end(&session, &idle());
     }
     Ok(())
 }
 
 /// Watches the supervisor: if nobody drives its runtime, another one takes over in the caller's runtime. To be polled
-/// by a caller that waits for something that the server says.
-pub(super) async fn attend(this: &Arc<Shared>) -> Infallible {
+/// by a caller that waits for a message from the server.
+pub(super) async fn watch_supervisor(shared: &Arc<Shared>) -> Infallible {
     const LONGEST: Duration = Duration::from_secs(1);
     let here = Handle::try_current().ok().map(|runtime| runtime.id());
-    let mut pause = MOMENT;
+    let mut pause = RESPONSE_TIME;
     loop {
         let elsewhere = {
-            let state = this.state.borrow();
+            let state = shared.state.borrow();
             let supervisor = state.supervisor.as_ref();
             let elsewhere = supervisor.filter(|supervisor| Some(supervisor.runtime) != here);
-            elsewhere.map(|supervisor| (state.reign, supervisor.signals.clone()))
+            elsewhere.map(|supervisor| (state.epoch, supervisor.signals.clone()))
         };
-        let Some((reign, signals)) = elsewhere else {
+        let Some((epoch, signals)) = elsewhere else {
             // As long as this runtime is driven, the supervisor is.
             return std::future::pending().await;
         };
         sleep(pause).await;
         pause = LONGEST.min(2 * pause);
-        if !signals.is_answered().await {
+        if !signals.responds().await {
             // Fails in a runtime that is ending, where nobody waits for long.
-            let _ = reign_anew(this, |state| state.reign == reign);
+            let _ = start_supervisor(shared, |state| state.epoch == epoch);
         }
     }
 }

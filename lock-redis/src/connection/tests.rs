@@ -54,7 +54,7 @@ impl Unreachable {
     fn connection(&self) -> Connection {
         let config = RedisConfig::new("cache", 6379);
         let inbox = Arc::new(Inbox::new(config.prefix()));
-        Connection::by(Box::new(self.clone()), &config, inbox)
+        Connection::with_dialer(Box::new(self.clone()), &config, inbox)
     }
 
     /// One that was there once.

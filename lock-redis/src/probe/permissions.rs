@@ -1,9 +1,9 @@
-//! What a user of the server must be permitted.
+//! The permissions that a user of the server needs.
 
-/// Of the connection itself.
+/// For the connection itself.
 const CONNECTION: [&str; 4] = ["eval", "evalsha", "ping", "subscribe"];
 
-/// Of the scripts: a script may run what its user may. A test reads the scripts.
+/// For the scripts: a script may run what its user may. A test reads the scripts.
 const SCRIPTS: [&str; 17] = [
     "del",
     "exists",
@@ -28,7 +28,7 @@ const SCRIPTS: [&str; 17] = [
 pub(crate) fn acl_rules(prefix: &str, database: i64) -> Vec<String> {
     let prefix = as_pattern(prefix);
     let mut rules: Vec<String> = match &*prefix {
-        // Redis takes no other pattern beside it.
+        // Redis accepts no other pattern beside it.
         "" => vec!["~*".into()],
         _ => ["", "{", "{*}:fence:", "{*}:queue:"]
             .map(|before| format!("~{before}{prefix}*"))
@@ -43,7 +43,7 @@ pub(crate) fn acl_rules(prefix: &str, database: i64) -> Vec<String> {
     rules
 }
 
-/// That matches this text alone, as far as a rule can say it: white space in it would end the rule.
+/// The pattern that matches this text alone. White space would end the rule, so `?` stands for it.
 fn as_pattern(text: &str) -> String {
     let mut pattern = String::new();
     for c in text.chars() {

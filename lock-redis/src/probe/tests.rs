@@ -25,8 +25,8 @@ fn evicts(policy: &str) -> Finding {
     Finding::Evicts { policy: policy.into() }
 }
 
-fn keeps_late(appendfsync: &str) -> Finding {
-    Finding::KeepsLate {
+fn delayed_fsync(appendfsync: &str) -> Finding {
+    Finding::DelayedFsync {
         appendfsync: appendfsync.into(),
     }
 }
@@ -48,18 +48,18 @@ fn settings_that_lose_locks() {
         (
             "maxmemory_policy:noeviction aof_enabled:0",
             "always",
-            vec![Finding::KeepsNothing],
+            vec![Finding::NotPersistent],
         ),
         (
             "maxmemory_policy:noeviction aof_enabled:1",
             "everysec",
-            vec![keeps_late("everysec")],
+            vec![delayed_fsync("everysec")],
         ),
-        ("aof_enabled:1", "no", vec![keeps_late("no")]),
+        ("aof_enabled:1", "no", vec![delayed_fsync("no")]),
         (
             "maxmemory_policy:volatile-lru aof_enabled:0",
             "everysec",
-            vec![evicts("volatile-lru"), Finding::KeepsNothing],
+            vec![evicts("volatile-lru"), Finding::NotPersistent],
         ),
         ("redis_version:7.0.15", "everysec", vec![]),
     ];
@@ -78,59 +78,62 @@ fn servers_that_cannot_keep_locks() {
             None,
         ),
         ("redis_version:v1.2", None),
-        ("redis_version:6.2.14 role:master", Some(Obstacle::Old("6.2.14".into()))),
+        (
+            "redis_version:6.2.14 role:master",
+            Some(Unsuitable::Old("6.2.14".into())),
+        ),
         (
             "redis_version:7.0.0 role:slave slave_read_only:1",
-            Some(Obstacle::Replica),
+            Some(Unsuitable::Replica),
         ),
         (
             "redis_version:7.0.0 role:slave slave_read_only:0",
-            Some(Obstacle::Replica),
+            Some(Unsuitable::Replica),
         ),
         (
             "redis_version:7.0.0 redis_mode:cluster role:slave",
-            Some(Obstacle::Cluster),
+            Some(Unsuitable::Cluster),
         ),
         (
             "redis_version:7.2.4 server_mode:cluster role:master",
-            Some(Obstacle::Cluster),
+            Some(Unsuitable::Cluster),
         ),
-        ("redis_version:7.0.0 redis_mode:sentinel", Some(Obstacle::Sentinel)),
+        ("redis_version:7.0.0 redis_mode:sentinel", Some(Unsuitable::Sentinel)),
         ("role:master", None),
     ];
     for (info, expected) in cases {
-        assert_eq!(obstacle(&facts(info, "always")), expected, "{info}");
+        assert_eq!(unsuitable(&facts(info, "always")), expected, "{info}");
     }
 }
 
 #[test]
-fn what_is_not_told_is_not_held_against_it() {
-    let checker = Checker::new(Checks::Warn);
-    checker
-        .judge(&[refused(), refused()], &"cache:6379")
+fn unknown_settings_are_no_findings() {
+    let probe = Probe::new(Checks::Warn);
+    probe
+        .evaluate(&[refused(), refused()], &"cache:6379")
         .expect("nothing is known");
-    assert_eq!(checker.findings(), []);
+    assert_eq!(probe.findings(), []);
     let [info, _] = answers("aof_enabled:1 maxmemory_policy:noeviction", "");
-    checker.judge(&[info, refused()], &"cache:6379").expect("it is fine");
-    assert_eq!(checker.findings(), []);
+    probe.evaluate(&[info, refused()], &"cache:6379").expect("it is fine");
+    assert_eq!(probe.findings(), []);
 
-    let strict = Checker::new(Checks::Refuse);
+    let strict = Probe::new(Checks::Refuse);
     let error = strict
-        .judge(&[refused(), refused()], &"cache:6379")
+        .evaluate(&[refused(), refused()], &"cache:6379")
         .expect_err("it asks");
     assert_eq!(error.kind(), ErrorKind::Denied);
     assert!(error.to_string().contains("+info"), "{error}");
-    assert_eq!(Checker::new(Checks::Off).questions().len(), 0);
-    Checker::new(Checks::Off)
-        .judge(&[], &"cache:6379")
+    assert_eq!(Probe::new(Checks::Off).commands().len(), 0);
+    Probe::new(Checks::Off)
+        .evaluate(&[], &"cache:6379")
         .expect("nothing was asked");
 }
 
 #[test]
-fn refusing_says_everything_at_once() {
-    let checker = Checker::new(Checks::Refuse);
+fn a_refusal_names_all_findings() {
+    let probe = Probe::new(Checks::Refuse);
     let answers = answers("aof_enabled:0 maxmemory_policy:allkeys-lru", "always");
-    let error = checker.judge(&answers, &"cache:6379").expect_err("it is strict");
+    let error = probe.evaluate(&answers, &"cache:6379").expect_err("it is strict");
     assert_eq!(error.kind(), ErrorKind::Misconfigured);
     for part in ["cache:6379", "set maxmemory-policy noeviction", "set appendonly yes"] {
         assert!(error.to_string().contains(part), "{error}");
@@ -140,22 +143,25 @@ fn refusing_says_everything_at_once() {
 #[test]
 fn a_replica_may_become_a_primary() {
     let answers = answers("role:slave", "always");
-    let error = Checker::new(Checks::Warn)
-        .judge(&answers, &"cache:6379")
+    let error = Probe::new(Checks::Warn)
+        .evaluate(&answers, &"cache:6379")
         .expect_err("it is one");
     assert!(error.is_retryable(), "{error}");
 }
 
 #[test]
-fn each_run_is_told_once() {
-    let checker = Checker::new(Checks::Warn);
+fn each_finding_is_reported_once_per_run() {
+    let probe = Probe::new(Checks::Warn);
     let run = |run: &str| Some(String::from(run));
-    let both = vec![evicts("allkeys-lru"), Finding::KeepsNothing];
-    assert_eq!(checker.news(run("a"), both.clone()), both);
-    assert_eq!(checker.news(run("a"), both.clone()), []);
-    assert_eq!(checker.findings(), both);
-    assert_eq!(checker.news(run("a"), vec![keeps_late("no")]), [keeps_late("no")]);
-    assert_eq!(checker.news(run("b"), both.clone()), both);
-    assert_eq!(checker.news(run("b"), vec![]), []);
-    assert_eq!(checker.findings(), []);
+    let both = vec![evicts("allkeys-lru"), Finding::NotPersistent];
+    assert_eq!(probe.unreported(run("a"), both.clone()), both);
+    assert_eq!(probe.unreported(run("a"), both.clone()), []);
+    assert_eq!(probe.findings(), both);
+    assert_eq!(
+        probe.unreported(run("a"), vec![delayed_fsync("no")]),
+        [delayed_fsync("no")]
+    );
+    assert_eq!(probe.unreported(run("b"), both.clone()), both);
+    assert_eq!(probe.unreported(run("b"), vec![]), []);
+    assert_eq!(probe.findings(), []);
 }

@@ -22,7 +22,7 @@ fn a_value_of_ours() {
 }
 
 #[test]
-fn a_value_of_somebody_else_stays_secret() {
+fn a_foreign_value_stays_secret() {
     let short = &ID[1..];
     let foreign = [
         "",
@@ -47,47 +47,47 @@ fn text(text: &str) -> Value {
 }
 
 #[test]
-fn answers_to_an_acquire() {
+fn replies_to_an_acquire() {
     let largest = FencingToken::new(i64::MAX.unsigned_abs()).expect("the largest token");
     assert_eq!(acquired(&text("9223372036854775807")), Some(Acquired::Granted(largest)));
     assert_eq!(acquired(&text("9223372036854775808")), None);
-    let answer = |left, ahead| Value::Array(vec![text("x"), Value::Int(left), Value::Int(ahead)]);
+    let reply = |left, ahead| Value::Array(vec![text("x"), Value::Int(left), Value::Int(ahead)]);
     let taken = |rest, ahead| Taken {
         holder: Holder::Foreign,
-        rest,
+        expires_in: rest,
         ahead,
     };
     let rest = Some(Duration::from_millis(12));
-    assert_eq!(acquired(&answer(12, 0)), Some(Acquired::Taken(taken(rest, Some(0)))));
-    assert_eq!(acquired(&answer(-1, -1)), Some(Acquired::Taken(taken(None, None))));
-    assert_eq!(acquired(&Value::Int(0)), Some(Acquired::Dead));
+    assert_eq!(acquired(&reply(12, 0)), Some(Acquired::Taken(taken(rest, Some(0)))));
+    assert_eq!(acquired(&reply(-1, -1)), Some(Acquired::Taken(taken(None, None))));
+    assert_eq!(acquired(&Value::Int(0)), Some(Acquired::Retired));
     for odd in [Value::Nil, Value::Int(1), Value::Okay, Value::Array(vec![])] {
         assert_eq!(acquired(&odd), None, "{odd:?}");
     }
 }
 
 #[test]
-fn other_answers() {
-    let yes_or_no = [Value::Int(1), Value::Int(0), Value::Nil].map(|answer| is_yes(&answer));
+fn other_replies() {
+    let yes_or_no = [Value::Int(1), Value::Int(0), Value::Nil].map(|reply| renewed(&reply));
     assert_eq!(yes_or_no, [Some(true), Some(false), None]);
 
-    let all = [0, 1, 2, 3].map(|bits| ended(&Value::Int(bits)).expect("an answer of ours"));
-    assert_eq!(all.each_ref().map(|ended| ended.had_it), [false, true, false, true]);
+    let all = [0, 1, 2, 3].map(|bits| ended(&Value::Int(bits)).expect("a reply of ours"));
+    assert_eq!(all.each_ref().map(|ended| ended.was_held), [false, true, false, true]);
     assert_eq!(all.map(|ended| ended.more), [false, false, true, true]);
     assert_eq!((ended(&Value::Int(4)), ended(&Value::Nil)), (None, None));
 
     let token = FencingToken::new(5).expect("a token");
     assert_eq!(handed_over(&text("5")), Some(HandedOver::Granted(token)));
-    assert_eq!(handed_over(&Value::Nil), Some(HandedOver::NotTheGivers));
-    assert_eq!(handed_over(&Value::Int(0)), Some(HandedOver::Dead));
+    assert_eq!(handed_over(&Value::Nil), Some(HandedOver::NotHeld));
+    assert_eq!(handed_over(&Value::Int(0)), Some(HandedOver::NextRetired));
     assert_eq!(handed_over(&Value::Okay), None);
 
-    let answer = |value| status(&Value::Array(vec![value, Value::Int(-2), Value::Int(3)]));
-    let free = answer(Value::Nil).expect("an answer of ours");
+    let reply = |value| status(&Value::Array(vec![value, Value::Int(-2), Value::Int(3)]));
+    let free = reply(Value::Nil).expect("a reply of ours");
     assert_eq!((free.taken, free.waiting), (None, 3));
-    let held = answer(text("x")).expect("an answer of ours").taken;
+    let held = reply(text("x")).expect("a reply of ours").taken;
     assert_eq!(held.map(|taken| taken.holder), Some(Holder::Foreign));
-    assert_eq!((answer(Value::Int(1)), status(&Value::Nil)), (None, None));
+    assert_eq!((reply(Value::Int(1)), status(&Value::Nil)), (None, None));
 }
 
 #[test]

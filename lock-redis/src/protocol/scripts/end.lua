@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- Ends whatever the holder has: its hold, which passes on to the first that waits, and its place; however full the memory
--- is.
+-- Ends whatever the holder has, however full the memory is: its queue entry, and its hold, whose name it offers to the first
+-- waiter.
 --
--- KEYS: lock, fence, queue. ARGV: holder, grace in ms, its inbox if it may have a place or "", for how long to keep the
--- name taken in ms or "", "1" to leave a tombstone or "", and "more" to look on for somebody who waits.
--- 1: the hold was the holder's and has ended. 0: it was not. 2 more: call again to look on.
-local holder, grace, place = ARGV[1], tonumber(ARGV[2]), ARGV[1] .. ' ' .. ARGV[3]
+-- KEYS: lock, fence, queue. ARGV: holder, grace in ms, its inbox if it may have an entry or "", for how long to keep the
+-- name taken in ms or "", "1" to leave a tombstone or "", and "more" to search on for a connected waiter.
+-- Reply: 1: it was the holder's hold, which has ended. 0: it was not. 2 more: call again to search on.
+local holder, grace, entry = ARGV[1], tonumber(ARGV[2]), ARGV[1] .. ' ' .. ARGV[3]
 local value = redis.pcall('GET', KEYS[1]) or ''
 if type(value) == 'table' then
   if not string.find(value.err, 'WRONGTYPE', 1, true) then return value end
@@ -13,17 +13,17 @@ if type(value) == 'table' then
 end
 local ours = string.sub(value, 1, 32) == holder
 if ours then redis.call('DEL', KEYS[1]) end
-local left = ARGV[3] ~= '' and redis.call('ZREM', KEYS[3], place, '>' .. place) > 0
+local left = ARGV[3] ~= '' and redis.call('ZREM', KEYS[3], entry, '>' .. entry) > 0
 if ARGV[5] == '1' then
   local HOUR_MS, TOMBSTONE_S = 3600000, 600
   local time = redis.call('TIME')
   local now = time[1] .. string.sub('00000' .. time[2], -6)
   -- include fence.lua
-  local last, tombstones = take_apart(redis.call('GET', KEYS[2]) or '0')
+  local last, tombstones = parse_fence(redis.call('GET', KEYS[2]) or '0')
   if not string.find(tombstones, holder, 1, true) then
     tombstones = tombstones .. ' ' .. holder .. ':' .. string.format('%.0f', seconds() + TOMBSTONE_S)
   end
-  redis.call('SET', KEYS[2], last .. still_standing(tombstones), 'PX', keep_ms(last))
+  redis.call('SET', KEYS[2], last .. unexpired(tombstones), 'PX', keep_ms(last))
 end
 local keep = ours and tonumber(ARGV[4])
 if not left and not keep and not ARGV[6] then
@@ -36,32 +36,32 @@ local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 -- include queue.lua
 local id, stored, label = string.match(value, '^(%w+) (%d+) %d+(.*)$')
 local kept_until = id and tonumber(string.match(id, '^kept(%d+)$'))
-local live, more
+local waiters, more
 if keep then
-  -- Reserved then for whoever is the first in the queue, as long as there is one.
-  live, more = first_live(2)
+  -- After that time, the name is reserved for whoever is the first in the queue then, if there is one.
+  waiters, more = first_connected(2)
   local reserved = string.format('%.0f', keep + grace)
   local kept = 'kept' .. string.format('%028.0f', now_ms + keep) .. ' ' .. stored .. ' ' .. ARGV[4] .. label
-  redis.call('SET', KEYS[1], kept, 'PX', live[1] and reserved or ARGV[4])
-  tell(live[1], keep)
-  tell(live[2], keep + grace)
+  redis.call('SET', KEYS[1], kept, 'PX', waiters[1] and reserved or ARGV[4])
+  wake(waiters[1], keep)
+  wake(waiters[2], keep + grace)
 elseif ours then
-  -- Its place stays until it confirms. The next one is told to look after the grace, should it not.
-  live, more = first_live(2)
-  if live[1] then redis.call('SET', KEYS[1], live[1].id .. ' 0 ' .. ARGV[2], 'PX', ARGV[2]) end
-  tell(live[1], 0)
-  tell(live[2], grace)
+  -- The entry of the first waiter stays until it confirms. The second asks after the grace, in case the first does not.
+  waiters, more = first_connected(2)
+  if waiters[1] then redis.call('SET', KEYS[1], waiters[1].id .. ' 0 ' .. ARGV[2], 'PX', ARGV[2]) end
+  wake(waiters[1], 0)
+  wake(waiters[2], grace)
 else
-  -- Perhaps it was to look next, or after that: whoever is to do so now is told when. A free name is not offered, since
-  -- the grace might be wasted on one that let an offer lapse.
+  -- The one that left may have been the first or second waiter: wake those that are now. A free name is not offered, since
+  -- the grace might be wasted on a waiter that let an offer lapse.
   local offered_to = stored == '0' and id
-  live, more = first_live(2, offered_to)
+  waiters, more = first_connected(2, offered_to)
   local rest, apart = 0, 0
   if value ~= '' then
     rest, apart = redis.call('PTTL', KEYS[1]), grace
     if kept_until then rest = kept_until - now_ms end
   end
-  tell(live[1], math.max(0, rest))
-  tell(not offered_to and live[2], math.max(0, rest + apart))
+  wake(waiters[1], math.max(0, rest))
+  wake(not offered_to and waiters[2], math.max(0, rest + apart))
 end
 return (ours and 1 or 0) + (more and 2 or 0)

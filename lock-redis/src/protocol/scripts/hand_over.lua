@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- Passes a hold on within a process, however full the memory is: what it writes replaces what is there.
+-- Hands a hold over within a process, however full the memory is: what it writes replaces what is there.
 --
 -- KEYS: lock, fence, queue. ARGV: the next holder, ttl in ms, " label" or "", token floor or "0", the giver, and the next
--- one's inbox if it may have a place or "".
--- The token: granted. Nothing: the hold was not the giver's. 0: the next holder id is dead.
+-- holder's inbox if it may have a queue entry or "".
+-- Reply: the token: granted. Nothing: the giver did not have the hold. 0: the next holder id has ended before.
 local HOUR_MS = 3600000
 local holder, ttl, floor = ARGV[1], ARGV[2], ARGV[4]
 local value = redis.pcall('GET', KEYS[1]) or ''
@@ -21,7 +21,7 @@ if id ~= holder and id ~= ARGV[5] then return false end
 redis.call('SET', KEYS[1], holder .. ' ' .. token .. ' ' .. ttl .. ARGV[3], 'PX', ttl)
 redis.call('SET', KEYS[2], token .. tombstones, 'PX', fence_ms)
 if ARGV[6] ~= '' then
-  local place = holder .. ' ' .. ARGV[6]
-  redis.call('ZREM', KEYS[3], place, '>' .. place)
+  local entry = holder .. ' ' .. ARGV[6]
+  redis.call('ZREM', KEYS[3], entry, '>' .. entry)
 end
 return token
