@@ -53,18 +53,18 @@ const SUITE_NAMES: &str = "conformance-tests/src/cases/names.rs";
 const SUITE_CANCEL: &str = "conformance-tests/src/cases/cancel.rs";
 const SUITE_DROPPING: &str = "conformance-tests/src/cases/dropping.rs";
 const SUITE_RUNTIMES: &str = "conformance-tests/src/cases/runtimes.rs";
-const REDIS_ERRORS: &str = "lock-redis/tests/errors.rs";
-const REDIS_FAULTS: &str = "lock-redis/tests/faults.rs";
-const REDIS_LATE: &str = "lock-redis/tests/late.rs";
+const REDIS_ERRORS: &str = "lock-redis/tests/all/errors.rs";
+const REDIS_FAULTS: &str = "lock-redis/tests/all/faults.rs";
+const REDIS_LATE: &str = "lock-redis/tests/all/late.rs";
 const MYSQL_ERRORS: &str = "lock-mysql/tests/row_lock/errors.rs";
 const MYSQL_FAULTS: &str = "lock-mysql/tests/row_lock/faults.rs";
 const MYSQL_WAITING: &str = "lock-mysql/tests/row_lock/waiting.rs";
 const ZOOKEEPER_FAULTS: &str = "lock-zookeeper/tests/all/faults.rs";
 
-const REDIS_CHECKS: &str = "lock-redis/tests/checks.rs";
-const REDIS_CLOCK: &str = "lock-redis/tests/clock.rs";
-const REDIS_HUNG: &str = "lock-redis/tests/hung.rs";
-const REDIS_PERMISSIONS: &str = "lock-redis/tests/permissions.rs";
+const REDIS_CHECKS: &str = "lock-redis/tests/all/probe.rs";
+const REDIS_CLOCK: &str = "lock-redis/tests/all/clock.rs";
+const REDIS_HUNG: &str = "lock-redis/tests/all/hung.rs";
+const REDIS_PERMISSIONS: &str = "lock-redis/tests/all/permissions.rs";
 const ENSEMBLE: &str = "ZooKeeper's own issue: an ensemble in the testbed";
 
 /// All of them, in their order.

@@ -8,14 +8,13 @@ use lock_core::backend::{
     Wait,
 };
 use lock_core::{ErrorKind, FencingToken, HoldState};
-use support::waiter::{Hung, Waiter};
-use support::{
+use tokio::time::Instant;
+
+use crate::support::waiter::{Hung, Waiter};
+use crate::support::{
     TTL, World, busy, granted, in_the_end, in_the_end_granted, in_the_end_released, name, release, request,
     soon_enough, take, until,
 };
-use tokio::time::Instant;
-
-mod support;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -91,7 +90,7 @@ async fn one_that_waits_is_handed_over_to_and_leaves_the_queue() {
 #[testbed::test]
 async fn of_an_unknown_hand_over_the_giver_is_undone_first_and_then_the_next_is_dead() {
     let world = World::new().await;
-    let proxy = support::proxy::Proxy::start(world.server.address()).await;
+    let proxy = crate::support::proxy::Proxy::start(world.server.address()).await;
     let config = world.config_at(&proxy.address).with_response_timeout(2 * SECOND);
     let backend = lock_redis::RedisBackend::new(config).expect("a good configuration");
     let (first, _control) = request("a", TTL);

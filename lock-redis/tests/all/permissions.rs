@@ -6,9 +6,8 @@ use std::time::Duration;
 use lock_core::backend::{Attempt, DistributedLock, HandOver, Hold, ReleaseOptions, RequestOptions, Terms};
 use lock_core::{ErrorKind, Result};
 use lock_redis::{RedisBackend, RedisConfig};
-use support::{TTL, World, name, release, request, take, until};
 
-mod support;
+use crate::support::{TTL, World, name, release, request, take, until};
 
 /// So long that nobody who fails "at once" has waited for it.
 const LONG: Duration = Duration::from_secs(600);

@@ -6,11 +6,10 @@ use std::sync::Arc;
 use lock_core::ErrorKind;
 use lock_core::backend::{DistributedLock, HandOver, Hold};
 use lock_redis::RedisBackend;
-use support::proxy::Proxy;
-use support::waiter::Waiter;
-use support::{QUICK, TTL, World, in_the_end, in_the_end_granted, in_the_end_released, request, take, until};
 
-mod support;
+use crate::support::proxy::Proxy;
+use crate::support::waiter::Waiter;
+use crate::support::{QUICK, TTL, World, in_the_end, in_the_end_granted, in_the_end_released, request, take, until};
 
 /// A backend that is connected through a proxy, and soon takes silence for an end.
 struct Line {
@@ -33,7 +32,7 @@ impl Line {
 /// Waits until the backend has a second connection that serves.
 async fn reconnected(backend: &RedisBackend, proxy: &Proxy) {
     in_the_end(async || {
-        backend.status(&support::name("unused")).await?;
+        backend.status(&crate::support::name("unused")).await?;
         match proxy.connections() {
             0 | 1 => Err(lock_core::Error::new(
                 ErrorKind::Unavailable,

@@ -9,14 +9,13 @@ use lock_core::backend::{
 };
 use lock_core::{ErrorKind, Locker};
 use lock_redis::RedisBackend;
-use support::proxy::Proxy;
-use support::waiter::Waiter;
-use support::{
-    AT_MOST, TTL, World, in_the_end, in_the_end_granted, in_the_end_released, name, release, request, take, until,
-};
 use tokio::time::timeout;
 
-mod support;
+use crate::support::proxy::Proxy;
+use crate::support::waiter::Waiter;
+use crate::support::{
+    AT_MOST, TTL, World, in_the_end, in_the_end_granted, in_the_end_released, name, release, request, take, until,
+};
 
 /// How soon silence is taken for an end: longer than a busy machine keeps an answer waiting.
 const QUICK: Duration = Duration::from_secs(1);

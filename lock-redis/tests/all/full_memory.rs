@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use lock_core::backend::{DistributedLock, HandOver, ReleaseOptions, ReleaseOutcome, Renewal};
 use lock_redis::RedisBackend;
-use support::waiter::{Hung, Waiter};
-use support::{TTL, World, granted, release, request, take};
 
-mod support;
+use crate::support::waiter::{Hung, Waiter};
+use crate::support::{TTL, World, granted, release, request, take};
 
 #[testbed::test]
 async fn a_release_offers_the_name_however_full_the_memory_is() {
@@ -53,7 +52,7 @@ async fn a_confirm_and_a_hand_over_need_no_memory() {
         panic!("it was not handed over");
     };
     assert!(release(&handed_over).await);
-    let error = support::refused(&world.backend(), "b").await;
+    let error = crate::support::refused(&world.backend(), "b").await;
     assert!(
         error.to_string().contains("maxmemory"),
         "a new lock needs some: {error}"

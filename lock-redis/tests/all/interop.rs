@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use lock_core::backend::{DistributedLock, ReleaseOptions, ReleaseOutcome, Renewal};
 use lock_core::{ErrorKind, HoldState, Locker};
-use support::{AT_MOST, TTL, World, granted, name, request, until};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
-mod support;
+use crate::support::{AT_MOST, TTL, World, granted, name, request, until};
 
 /// Much longer than a round trip.
 const SHORT: Duration = Duration::from_millis(400);
@@ -27,7 +26,11 @@ impl Python {
     async fn start(world: &World) -> Option<Self> {
         let mut python = testbed::skip_left_out(testbed::redis_py())?;
         let (host, port) = world.server.address().rsplit_once(':').expect("host and port");
-        python.args([concat!(env!("CARGO_MANIFEST_DIR"), "/tests/redis_py.py"), host, port]);
+        python.args([
+            concat!(env!("CARGO_MANIFEST_DIR"), "/tests/all/redis_py.py"),
+            host,
+            port,
+        ]);
         let mut process = tokio::process::Command::from(python)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

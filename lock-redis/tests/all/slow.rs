@@ -5,11 +5,10 @@ use std::time::Duration;
 use lock_core::backend::{DistributedLock, Renewal};
 use lock_core::{HoldState, Locker};
 use lock_redis::RedisBackend;
-use support::slow::{Pace, SlowLine};
-use support::{TTL, World, granted, release, request, take, until};
 use tokio::time::{Instant, sleep};
 
-mod support;
+use crate::support::slow::{Pace, SlowLine};
+use crate::support::{TTL, World, granted, release, request, take, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -22,7 +21,7 @@ async fn requests_wait_for_late_answers_as_long_as_others_come() {
     let config = world.config_at(&line.address).with_response_timeout(SECOND);
     let config = config
         .with_checks(lock_redis::Checks::Off)
-        .with_connect_timeout(support::AT_MOST);
+        .with_connect_timeout(crate::support::AT_MOST);
     let backend = RedisBackend::new(config).expect("a good configuration");
     let hold = take(&backend, "a").await;
     let start = Instant::now();
@@ -48,7 +47,9 @@ async fn a_slow_line_ends_no_connection_and_no_request() {
     let world = World::new().await;
     // A round trip of more than a second, and a dial of six.
     let line = SlowLine::start(world.server.address(), Pace::Late(6 * SECOND / 10)).await;
-    let config = world.config_at(&line.address).with_connect_timeout(support::AT_MOST);
+    let config = world
+        .config_at(&line.address)
+        .with_connect_timeout(crate::support::AT_MOST);
     let backend = RedisBackend::new(config).expect("a good configuration");
     backend.connect().await.expect("it is there");
     let (wanted, _control) = request("a", TTL);

@@ -4,13 +4,12 @@ use std::time::Duration;
 
 use lock_core::{ErrorKind, Locker};
 use lock_redis::RedisBackend;
-use support::{TTL, World, soon_enough, until};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::{Instant, pause, resume};
 
-mod support;
+use crate::support::{TTL, World, soon_enough, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 

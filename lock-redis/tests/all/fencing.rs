@@ -6,9 +6,8 @@ use lock_core::{Error, ErrorKind, FencingToken};
 use lock_redis::{Fence, Fenced, Stale};
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
-use support::{World, connect, release, take};
 
-mod support;
+use crate::support::{World, connect, release, take};
 
 type Connection = MultiplexedConnection;
 

@@ -6,11 +6,10 @@ use std::time::Duration;
 use lock_core::backend::{Attempt, DistributedLock, ReleaseOptions};
 use lock_core::{Guard, Locker};
 use lock_redis::RedisBackend;
-use support::proxy::Proxy;
-use support::{AT_MOST, TTL, World, in_the_end, in_the_end_granted, request, take};
 use tokio::time::timeout;
 
-mod support;
+use crate::support::proxy::Proxy;
+use crate::support::{AT_MOST, TTL, World, in_the_end, in_the_end_granted, request, take};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use lock_core::backend::DistributedLock;
 use lock_redis::RedisBackend;
-use support::waiter::{Hung, Waiter};
-use support::{TTL, World, in_the_end_released, release, request, soon_enough, take, until};
 use tokio::time::Instant;
 
-mod support;
+use crate::support::waiter::{Hung, Waiter};
+use crate::support::{TTL, World, in_the_end_released, release, request, soon_enough, take, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -177,7 +176,7 @@ async fn a_crashed_holder_s_name_goes_to_the_first_when_its_time_is_up() {
         }
         let (crashed, _control) = request("a", ttl);
         let start = Instant::now();
-        let crashed = support::granted(&world.backend(), &crashed).await;
+        let crashed = crate::support::granted(&world.backend(), &crashed).await;
         let first = Waiter::queued(&world, &clients[0], "a", TTL).await;
         let second = Waiter::queued(&world, &clients[1], "a", TTL).await;
         let hold = first.granted().await;
@@ -199,7 +198,7 @@ async fn what_is_said_while_a_connection_is_down_is_asked_for_after_it() {
         let grace = Duration::from_millis(50);
         let hold = take(&with_grace(&world, grace), "a").await;
         let (proxy, backend) = {
-            let proxy = support::proxy::Proxy::start(world.server.address()).await;
+            let proxy = crate::support::proxy::Proxy::start(world.server.address()).await;
             let config = world.config_at(&proxy.address).with_response_timeout(SECOND);
             (proxy, RedisBackend::new(config).expect("a good configuration"))
         };
@@ -230,7 +229,7 @@ async fn when_the_first_leave_a_held_name_those_behind_them_know_when_to_look() 
         backend.connect().await.expect("it is there");
         let (crashed, _control) = request("a", ttl);
         let start = Instant::now();
-        support::granted(&world.backend(), &crashed).await;
+        crate::support::granted(&world.backend(), &crashed).await;
         let mut leaving = Vec::new();
         for _ in 0..2 {
             leaving.push(Waiter::queued(&world, &backend, "a", TTL).await);

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use lock_core::backend::{ReleaseOptions, ReleaseOutcome, Renewal, RequestOptions, Terms};
 use lock_redis::RedisBackend;
-use support::waiter::Waiter;
-use support::{TTL, World, busy, granted, name, release, request, take, until};
 use tokio::time::Instant;
 
-mod support;
+use crate::support::waiter::Waiter;
+use crate::support::{TTL, World, busy, granted, name, release, request, take, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR_NANOS: i64 = 3_600_000_000_000;
@@ -120,7 +119,7 @@ async fn places_from_before_a_step_back_end_in_time() {
         return;
     };
     let hold = take(&world.backend(), "a").await;
-    let hung = support::waiter::Hung::queued(&world, "a", TTL).await;
+    let hung = crate::support::waiter::Hung::queued(&world, "a", TTL).await;
     clock.set(-HOUR_NANOS).expect("it is set");
     let waiter = Waiter::queued(&world, &world.backend(), "a", TTL).await;
     let left: u64 = world.raw(&["PTTL", &world.queue_key("a")]).await;

@@ -3,14 +3,13 @@
 use lock_core::backend::{DistributedLock, Renewal};
 use lock_core::{ErrorKind, HoldState};
 use lock_redis::RedisBackend;
-use support::proxy::Proxy;
-use support::{
+use tokio::time::Instant;
+
+use crate::support::proxy::Proxy;
+use crate::support::{
     TTL, World, busy, granted, in_the_end, in_the_end_granted, in_the_end_released, refused, release, request, take,
     until,
 };
-use tokio::time::Instant;
-
-mod support;
 
 #[testbed::test]
 async fn a_server_that_is_just_starting_is_waited_for() {
@@ -19,7 +18,7 @@ async fn a_server_that_is_just_starting_is_waited_for() {
         return;
     }
     world.server.kill().expect("it runs");
-    let config = world.config().with_connect_timeout(support::AT_MOST);
+    let config = world.config().with_connect_timeout(crate::support::AT_MOST);
     let backend = RedisBackend::new(config).expect("a good configuration");
     let connecting = tokio::spawn({
         let backend = backend.clone();
@@ -50,7 +49,7 @@ async fn an_outage_is_outlived_and_so_are_holds() {
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
         assert!(error.is_retryable());
     }
-    assert!(start.elapsed() < support::AT_MOST, "failing is quick");
+    assert!(start.elapsed() < crate::support::AT_MOST, "failing is quick");
     assert!(hold.renew(TTL).await.is_err_and(|error| error.is_retryable()));
 
     world.server.restart().await.expect("it starts");
@@ -119,7 +118,7 @@ async fn a_stopped_server_is_an_unknown_outcome_that_abandon_undoes() {
         return;
     }
     let backend =
-        RedisBackend::new(world.config().with_response_timeout(support::QUICK)).expect("a good configuration");
+        RedisBackend::new(world.config().with_response_timeout(crate::support::QUICK)).expect("a good configuration");
     in_the_end(async || backend.connect().await).await;
     let (unknown, _control) = request("a", TTL);
     world.server.pause().expect("it runs");
@@ -139,7 +138,7 @@ async fn a_request_that_was_given_up_ends_soon() {
     if world.server.is_external() {
         return;
     }
-    let config = world.config().with_response_timeout(support::AT_MOST);
+    let config = world.config().with_response_timeout(crate::support::AT_MOST);
     let backend = RedisBackend::new(config).expect("a good configuration");
     backend.connect().await.expect("it is there");
     let (request, control) = request("a", TTL);
@@ -152,7 +151,7 @@ async fn a_request_that_was_given_up_ends_soon() {
     drop(control);
     let error = acquiring.await.expect("no panic").expect_err("nobody answered");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(start.elapsed() < support::AT_MOST);
+    assert!(start.elapsed() < crate::support::AT_MOST);
     world.server.resume().expect("it is stopped");
     backend.abandon(&request).await.expect("over the same connection");
     assert!(!world.exists("a").await);

@@ -8,14 +8,13 @@ use std::time::Duration;
 use lock_core::backend::DistributedLock;
 use lock_core::{Error, ErrorKind};
 use lock_redis::{Checks, Finding, RedisBackend, RedisConfig};
-use support::proxy::Proxy;
-use support::{World, granted, in_the_end, name, refused, release, request, take, until};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tracing::field::{Field, Visit};
 use tracing::span;
 
-mod support;
+use crate::support::proxy::Proxy;
+use crate::support::{World, granted, in_the_end, name, refused, release, request, take, until};
 
 /// So long that nobody who fails "at once" has waited for it.
 const LONG: Duration = Duration::from_secs(600);
@@ -244,16 +243,18 @@ async fn a_demoted_primary_is_left_for_the_server_that_its_name_leads_to() {
     let _: () = old
         .raw(&["REPLICAOF", host.expect("a host"), port.expect("a port")])
         .await;
-    let hold = in_the_end(async || match backend.acquire(&request("b", support::TTL).0).await {
-        Ok(lock_core::backend::Attempt::Granted(hold, _)) => Ok(hold),
-        Ok(other) => panic!("nobody else has it: {other:?}"),
-        Err(error) => Err(error),
-    })
+    let hold = in_the_end(
+        async || match backend.acquire(&request("b", crate::support::TTL).0).await {
+            Ok(lock_core::backend::Attempt::Granted(hold, _)) => Ok(hold),
+            Ok(other) => panic!("nobody else has it: {other:?}"),
+            Err(error) => Err(error),
+        },
+    )
     .await;
     assert_eq!(name.connections(), 2, "one that was read-only, and one that is not");
     assert!(new.exists("b").await);
     assert!(release(&hold).await);
-    granted(&backend, &request("c", support::TTL).0).await;
+    granted(&backend, &request("c", crate::support::TTL).0).await;
 }
 
 /// How connecting fails, at once.

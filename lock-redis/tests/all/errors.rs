@@ -6,12 +6,11 @@ use std::time::Duration;
 use lock_core::backend::DistributedLock;
 use lock_core::{Error, ErrorKind, Locker};
 use lock_redis::{RedisBackend, RedisConfig};
-use support::{AT_MOST, TTL, World, refused, release, request, take};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, timeout};
 
-mod support;
+use crate::support::{AT_MOST, TTL, World, refused, release, request, take};
 
 /// So long that nobody who fails "at once" has waited for it.
 const LONG: Duration = Duration::from_secs(600);
@@ -215,6 +214,6 @@ async fn a_replica_is_unavailable_until_it_is_a_primary() {
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("replica"), "{error}");
     let _: () = world.raw(&["REPLICAOF", "NO", "ONE"]).await;
-    support::in_the_end(async || backend.acquire(&request("b", TTL).0).await).await;
+    crate::support::in_the_end(async || backend.acquire(&request("b", TTL).0).await).await;
     assert!(release(&hold).await);
 }

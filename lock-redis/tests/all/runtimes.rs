@@ -8,17 +8,16 @@ use std::time::Duration;
 use lock_core::HoldState;
 use lock_core::backend::{DistributedLock, Renewal};
 use lock_redis::RedisBackend;
-use support::proxy::Proxy;
-use support::waiter::Waiter;
-use support::{
-    AT_MOST, TTL, World, granted, in_the_end, in_the_end_granted, in_the_end_released, release, request, soon_enough,
-    take,
-};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
-mod support;
+use crate::support::proxy::Proxy;
+use crate::support::waiter::Waiter;
+use crate::support::{
+    AT_MOST, TTL, World, granted, in_the_end, in_the_end_granted, in_the_end_released, release, request, soon_enough,
+    take,
+};
 
 /// Driven only while somebody calls.
 fn idle() -> Runtime {

@@ -5,10 +5,9 @@ use std::time::Duration;
 use lock_core::backend::{DistributedLock, RequestOptions, Terms};
 use lock_core::{ErrorKind, FencingToken};
 use lock_redis::RedisBackend;
-use support::proxy::Proxy;
-use support::{TTL, World, granted, in_the_end, name, refused, release, request, take, until};
 
-mod support;
+use crate::support::proxy::Proxy;
+use crate::support::{TTL, World, granted, in_the_end, name, refused, release, request, take, until};
 
 const HOUR_MICROS: u64 = 3_600_000_000;
 

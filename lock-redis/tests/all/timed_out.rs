@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, Guard, Locker};
 use lock_redis::RedisBackend;
-use support::proxy::Proxy;
-use support::{AT_MOST, TTL, World, until};
 use tokio::task::JoinHandle;
 
-mod support;
+use crate::support::proxy::Proxy;
+use crate::support::{AT_MOST, TTL, World, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -2,9 +2,8 @@
 
 use lock_core::backend::DistributedLock;
 use lock_redis::RedisBackend;
-use support::{TTL, World, busy, name, request, take};
 
-mod support;
+use crate::support::{TTL, World, busy, name, request, take};
 
 fn hostile(prefix: &str) -> Vec<String> {
     let mut names: Vec<String> = [
@@ -98,11 +97,11 @@ async fn distinct_names_never_conflict_and_equal_ones_always_do() {
     }
     for (name, hold) in names.iter().zip(&holds) {
         busy(&other, &request(name, TTL).0).await;
-        let status = other.status(&support::name(name)).await.expect("an answer");
+        let status = other.status(&crate::support::name(name)).await.expect("an answer");
         assert_eq!(status.holders[0].token, Some(hold.token()), "{name:?}");
     }
     for (name, hold) in names.iter().zip(&holds) {
-        assert!(support::release(hold).await, "{name:?}");
+        assert!(crate::support::release(hold).await, "{name:?}");
     }
 }
 

@@ -6,11 +6,10 @@ use lock_core::Locker;
 use lock_core::backend::{DistributedLock, Renewal};
 use lock_redis::{RedisBackend, RedisConfig};
 use redis::{PushInfo, PushKind};
-use support::waiter::Waiter;
-use support::{AT_MOST, TTL, World, busy, granted, release, request, take, until};
 use tokio::time::Instant;
 
-mod support;
+use crate::support::waiter::Waiter;
+use crate::support::{AT_MOST, TTL, World, busy, granted, release, request, take, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -124,7 +123,7 @@ async fn three_requests_for_each_contended_acquisition_however_many_wait() {
 async fn a_dead_waiter_is_passed_over_at_once_even_when_a_stranger_listens_to_everything() {
     let world = World::new().await;
     let (pushed, mut heard) = tokio::sync::mpsc::unbounded_channel::<PushInfo>();
-    let settings = support::patient().set_push_sender(pushed);
+    let settings = crate::support::patient().set_push_sender(pushed);
     let url = format!("{}/?protocol=resp3", world.server.url().trim_end_matches('/'));
     let client = redis::Client::open(url).expect("a good URL");
     let mut stranger = client
@@ -199,7 +198,7 @@ async fn a_place_ends_by_itself_and_one_that_ends_soon_takes_no_other_along() {
     let backend = with_long_grace(&world);
     let patient = Waiter::queued(&world, &backend, "a", TTL).await;
     // Whoever is cut off right after it came.
-    let gone = support::waiter::Hung::queued(&world, "a", Duration::from_millis(10)).await;
+    let gone = crate::support::waiter::Hung::queued(&world, "a", Duration::from_millis(10)).await;
     let left: Duration = {
         let left: u64 = world.raw(&["PTTL", &world.queue_key("a")]).await;
         Duration::from_millis(left)
@@ -266,7 +265,7 @@ async fn a_foreign_holder_is_asked_for_until_it_has_gone() {
 async fn a_name_on_offer_is_nobody_elses() {
     let world = World::new().await;
     let hold = take(&with_long_grace(&world), "a").await;
-    let hung = support::waiter::Hung::queued(&world, "a", TTL).await;
+    let hung = crate::support::waiter::Hung::queued(&world, "a", TTL).await;
     assert!(release(&hold).await);
     assert_eq!(world.value("a").await, format!("{} 0 5000", hung.waiter.id()));
     assert!(world.rest("a").await <= 5 * SECOND);
@@ -275,7 +274,11 @@ async fn a_name_on_offer_is_nobody_elses() {
         .await;
     assert_eq!(theirs, None, "a client that knows nothing of offers is excluded");
     busy(&world.backend(), &request("a", TTL).0).await;
-    let status = world.backend().status(&support::name("a")).await.expect("an answer");
+    let status = world
+        .backend()
+        .status(&crate::support::name("a"))
+        .await
+        .expect("an answer");
     assert_eq!((status.holders[0].token, status.waiting), (None, Some(1)));
     hung.proxy.let_go();
     assert!(release(&hung.waiter.granted().await).await);
@@ -290,7 +293,7 @@ async fn grace_is_an_option() {
         .with_prefix(&world.prefix);
     let backend = RedisBackend::new(config).expect("a good configuration");
     let hold = granted(&backend, &request("a", TTL).0).await;
-    let hung = support::waiter::Hung::queued(&world, "a", TTL).await;
+    let hung = crate::support::waiter::Hung::queued(&world, "a", TTL).await;
     assert!(release(&hold).await);
     assert_eq!(world.value("a").await, format!("{} 0 4000", hung.waiter.id()));
     drop(hung.backend);

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use lock_core::backend::{Busy, DistributedLock, HolderStatus, LockStatus, Renewal, RequestOptions, Terms};
 use lock_core::{ErrorKind, Locker};
-use support::{TTL, World, busy, connect, granted, name, refused, release, request, take, until};
 use tokio::time::Instant;
 
-mod support;
+use crate::support::{TTL, World, busy, connect, granted, name, refused, release, request, take, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -1,5 +1,4 @@
 //! A Redis, a backend on it, and a second connection to look at it from outside.
-#![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,11 +2,10 @@
 
 use lock_core::backend::HolderId;
 use lock_redis::RedisBackend;
-use support::proxy::Proxy;
-use support::waiter::Waiter;
-use support::{TTL, World, release, take, until};
 
-mod support;
+use crate::support::proxy::Proxy;
+use crate::support::waiter::Waiter;
+use crate::support::{TTL, World, release, take, until};
 
 /// The number of the first place of a queue.
 const FIRST: i64 = -1_000_000_000_000_000;

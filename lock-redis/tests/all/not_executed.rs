@@ -5,11 +5,10 @@ use std::time::Duration;
 use lock_core::backend::{DistributedLock, Hold, ReleaseOptions};
 use lock_core::{Error, Locker, Release};
 use lock_redis::RedisBackend;
-use support::proxy::Proxy;
-use support::{QUICK, TTL, World, in_the_end, in_the_end_granted, request, take, until};
 use tokio::task::JoinHandle;
 
-mod support;
+use crate::support::proxy::Proxy;
+use crate::support::{QUICK, TTL, World, in_the_end, in_the_end_granted, request, take, until};
 
 async fn refused_release(hold: &dyn Hold) -> Error {
     hold.release(ReleaseOptions::default())
@@ -23,7 +22,7 @@ async fn all_refused(world: &World, backend: &RedisBackend, hold: &dyn Hold) {
     for error in [
         refused_release(hold).await,
         hold.renew(TTL).await.map(drop).expect_err("it is refused"),
-        support::refused(backend, "b").await,
+        crate::support::refused(backend, "b").await,
     ] {
         assert!(error.is_not_executed(), "{error:?}");
     }
@@ -41,7 +40,7 @@ async fn a_server_that_writes_nothing_at_the_moment_did_nothing() {
     let _: () = world.raw(&["CONFIG", "SET", "min-replicas-to-write", "1"]).await;
     all_refused(&world, &backend, &*hold).await;
     let _: () = world.raw(&["CONFIG", "SET", "min-replicas-to-write", "0"]).await;
-    assert!(support::release(&hold).await);
+    assert!(crate::support::release(&hold).await);
 }
 
 #[testbed::test]
@@ -53,7 +52,7 @@ async fn a_busy_server_did_nothing() {
     let backend = world.backend();
     let hold = take(&backend, "a").await;
     let _: () = world.raw(&["CONFIG", "SET", "busy-reply-threshold", "1"]).await;
-    let mut other = support::connect(&world.server.url()).await;
+    let mut other = crate::support::connect(&world.server.url()).await;
     let busy: JoinHandle<redis::RedisResult<()>> = tokio::spawn(async move {
         let mut endless = redis::cmd("EVAL");
         endless.arg("while true do end").arg(0).query_async(&mut other).await
@@ -67,7 +66,7 @@ async fn a_busy_server_did_nothing() {
     assert!(error.is_not_executed(), "{error:?}");
     let _: () = world.raw(&["SCRIPT", "KILL"]).await;
     busy.await.expect("no panic").expect_err("it was killed");
-    assert!(support::release(&hold).await);
+    assert!(crate::support::release(&hold).await);
 }
 
 #[testbed::test]
@@ -76,7 +75,7 @@ async fn what_was_never_sent_was_not_executed() {
     let proxy = Proxy::start(world.server.address()).await;
     let backend = RedisBackend::new(world.config_at(&proxy.address)).expect("a good configuration");
     let (wanted, _control) = request("a", TTL);
-    let hold = support::granted(&backend, &wanted).await;
+    let hold = crate::support::granted(&backend, &wanted).await;
     proxy.lead_to("127.0.0.1:1");
     proxy.cut();
     until("it has noticed", async || {
@@ -117,8 +116,8 @@ async fn a_script_that_failed_half_way_has_done_its_first_half() {
     let config = world.config().with_user("mute").with_password("pw");
     let mute = RedisBackend::new(config).expect("a good configuration");
     let (wanted, _control) = request("a", TTL);
-    let hold = support::granted(&mute, &wanted).await;
-    let waiter = support::waiter::Waiter::queued(&world, &world.backend(), "a", Duration::from_secs(3)).await;
+    let hold = crate::support::granted(&mute, &wanted).await;
+    let waiter = crate::support::waiter::Waiter::queued(&world, &world.backend(), "a", Duration::from_secs(3)).await;
     let error = refused_release(&*hold).await;
     assert!(!error.is_not_executed(), "{error:?}");
     assert!(
@@ -127,7 +126,7 @@ async fn a_script_that_failed_half_way_has_done_its_first_half() {
     );
     // It looks by itself.
     let next = waiter.granted().await;
-    assert!(support::release(&next).await);
+    assert!(crate::support::release(&next).await);
 }
 
 /// The hold has gone and somebody else has the lock, and the server refuses the first release.
@@ -151,5 +150,5 @@ async fn a_refused_release_does_not_excuse_that_somebody_else_has_the_lock() {
     let _: () = world.raw(&["CONFIG", "SET", "min-replicas-to-write", "0"]).await;
     let released: Result<Release, Error> = releasing.await.expect("no panic");
     assert!(released.is_err_and(|error| error.is_lost()));
-    assert!(support::release(&successor).await);
+    assert!(crate::support::release(&successor).await);
 }
