@@ -3,39 +3,37 @@
 use std::time::Duration;
 
 use lock_core::backend::{ReleaseOptions, ReleaseOutcome, Renewal, RequestOptions, Terms};
-use lock_redis::RedisBackend;
 use tokio::time::Instant;
 
-use crate::support::waiter::Waiter;
-use crate::support::{TTL, World, busy, granted, name, release, request, take, until};
+use crate::support::waiter::{Hung, Waiter};
+use crate::support::{Fixture, SECOND, TTL, busy, granted, name, release, request, take, until, with_config};
 
-const SECOND: Duration = Duration::from_secs(1);
 const HOUR_NANOS: i64 = 3_600_000_000_000;
 
 /// `None` where the server is not ours.
-async fn world_with_a_clock() -> Option<(World, testbed::Clock)> {
+async fn with_a_clock() -> Option<(Fixture, testbed::Clock)> {
     let clock = testbed::Clock::new().expect("a clock");
-    let world = World::of(testbed::Redis::new().clock(&clock)).await;
-    (!world.server.is_external()).then_some((world, clock))
+    let fixture = Fixture::own_of(testbed::Redis::new().clock(&clock)).await?;
+    Some((fixture, clock))
 }
 
 #[testbed::test]
 async fn a_clock_set_back_lengthens_no_hold_and_whoever_asks_shortens_none() {
-    let Some((world, clock)) = world_with_a_clock().await else {
+    let Some((fixture, clock)) = with_a_clock().await else {
         return;
     };
-    let backend = world.backend();
+    let backend = fixture.backend();
     let hold = take(&backend, "a").await;
     clock.set(-HOUR_NANOS).expect("it is set");
     // It looks at its clock between requests; Valkey does so less often.
     until("the server has seen it", async || {
-        world.rest("a").await > TTL + 1000 * SECOND
+        fixture.rest("a").await > TTL + 1000 * SECOND
     })
     .await;
     // An asker whose own ttl is short.
     let (other, _control) = request("a", SECOND);
-    busy(&world.backend(), &other).await;
-    let rest = world.rest("a").await;
+    busy(&fixture.backend(), &other).await;
+    let rest = fixture.rest("a").await;
     assert!(rest <= TTL && rest > TTL / 2, "{rest:?}");
     assert!(matches!(hold.renew(TTL).await.expect("an answer"), Renewal::Renewed(_)));
     assert!(release(&hold).await);
@@ -47,37 +45,37 @@ async fn a_clock_set_back_lengthens_no_hold_and_whoever_asks_shortens_none() {
 
 #[testbed::test]
 async fn the_longest_term_that_a_holder_asked_for_is_remembered() {
-    let Some((world, clock)) = world_with_a_clock().await else {
+    let Some((fixture, clock)) = with_a_clock().await else {
         return;
     };
-    let backend = world.backend();
+    let backend = fixture.backend();
     let terms = Terms::new(SECOND * 30).label("one with a label");
     let hold = granted(&backend, &RequestOptions::new(name("a"), terms).start().0).await;
     for ttl in [20 * TTL, TTL, SECOND] {
         assert!(matches!(hold.renew(ttl).await.expect("an answer"), Renewal::Renewed(_)));
     }
-    assert!(world.value("a").await.ends_with(" 1200000 one with a label"));
+    assert!(fixture.value("a").await.ends_with(" 1200000 one with a label"));
     clock.set(-HOUR_NANOS).expect("it is set");
-    busy(&world.backend(), &request("a", SECOND).0).await;
-    let rest = world.rest("a").await;
+    busy(&fixture.backend(), &request("a", SECOND).0).await;
+    let rest = fixture.rest("a").await;
     assert!(rest <= 20 * TTL && rest > 10 * TTL, "{rest:?}: the extension counts");
     assert!(release(&hold).await);
 }
 
 #[testbed::test]
 async fn a_clock_set_back_keeps_no_name_for_longer_than_its_minimum() {
-    let Some((world, clock)) = world_with_a_clock().await else {
+    let Some((fixture, clock)) = with_a_clock().await else {
         return;
     };
     let keep = 2 * SECOND;
-    let hold = take(&world.backend(), "a").await;
-    let first = Waiter::queued(&world, &world.backend(), "a", TTL).await;
+    let hold = take(&fixture.backend(), "a").await;
+    let first = Waiter::queued(&fixture, &fixture.backend(), "a", TTL).await;
     let start = Instant::now();
     let how = ReleaseOptions::default().keep_for(keep);
     assert_eq!(hold.release(how).await.expect("an answer"), ReleaseOutcome::Released);
     clock.set(-HOUR_NANOS).expect("it is set");
     // Whoever comes then asks the server to keep the name for it, once it is over.
-    let second = Waiter::queued(&world, &world.backend(), "a", TTL).await;
+    let second = Waiter::queued(&fixture, &fixture.backend(), "a", TTL).await;
     let next = first.granted().await;
     assert!(start.elapsed() >= keep);
     assert!(next.token() > hold.token() && second.is_waiting());
@@ -87,16 +85,16 @@ async fn a_clock_set_back_keeps_no_name_for_longer_than_its_minimum() {
 
 #[testbed::test]
 async fn a_clock_set_back_keeps_no_name_for_the_grace_as_well() {
-    let Some((world, clock)) = world_with_a_clock().await else {
+    let Some((fixture, clock)) = with_a_clock().await else {
         return;
     };
     let (keep, grace) = (30 * SECOND, 5 * SECOND);
-    let backend = RedisBackend::new(world.config().with_grace(grace)).expect("a good configuration");
+    let backend = with_config(fixture.config().with_grace(grace));
     let hold = take(&backend, "a").await;
     let how = ReleaseOptions::default().keep_for(keep);
     assert_eq!(hold.release(how).await.expect("an answer"), ReleaseOutcome::Released);
     let kept_until = async || {
-        let value = world.value("a").await;
+        let value = fixture.value("a").await;
         let millis = value[..32].trim_start_matches("kept").parse().expect("milliseconds");
         Duration::from_millis(millis)
     };
@@ -107,42 +105,41 @@ async fn a_clock_set_back_keeps_no_name_for_the_grace_as_well() {
         kept_until().await < before
     })
     .await;
-    let (seconds, micros): (u64, u64) = world.raw(&["TIME"]).await;
-    let now = Duration::from_secs(seconds) + Duration::from_micros(micros);
+    let now = fixture.now().await;
     assert!(kept_until().await <= now + keep, "kept for longer than asked");
-    assert!(world.rest("a").await <= keep, "nobody waits for it");
+    assert!(fixture.rest("a").await <= keep, "nobody waits for it");
 }
 
 #[testbed::test]
 async fn places_from_before_a_step_back_end_in_time() {
-    let Some((world, clock)) = world_with_a_clock().await else {
+    let Some((fixture, clock)) = with_a_clock().await else {
         return;
     };
-    let hold = take(&world.backend(), "a").await;
-    let hung = crate::support::waiter::Hung::queued(&world, "a", TTL).await;
+    let hold = take(&fixture.backend(), "a").await;
+    let hung = Hung::queued(&fixture, "a", TTL).await;
     clock.set(-HOUR_NANOS).expect("it is set");
-    let waiter = Waiter::queued(&world, &world.backend(), "a", TTL).await;
-    let left: u64 = world.raw(&["PTTL", &world.queue_key("a")]).await;
+    let waiter = Waiter::queued(&fixture, &fixture.backend(), "a", TTL).await;
+    let left: u64 = fixture.raw(&["PTTL", &fixture.queue_key("a")]).await;
     assert!(left <= 15_000, "{left}");
-    assert_eq!(world.queue("a").await, [hung.waiter.id(), waiter.id()]);
+    assert_eq!(fixture.queue("a").await, [hung.waiter.id(), waiter.id()]);
     assert!(release(&hold).await);
     assert!(release(&waiter.granted().await).await);
 }
 
 #[testbed::test]
 async fn a_step_forward_ends_holds_and_places_and_waiters_come_back() {
-    let Some((world, clock)) = world_with_a_clock().await else {
+    let Some((fixture, clock)) = with_a_clock().await else {
         return;
     };
     // Of which a refresh is a third.
     let ttl = 9 * SECOND;
     let (request, _control) = request("a", ttl);
     let start = Instant::now();
-    let hold = granted(&world.backend(), &request).await;
-    let waiter = Waiter::queued(&world, &world.backend(), "a", ttl).await;
+    let hold = granted(&fixture.backend(), &request).await;
+    let waiter = Waiter::queued(&fixture, &fixture.backend(), "a", ttl).await;
     clock.set(HOUR_NANOS).expect("it is set");
     until("the hold has ended", async || {
-        !world.value("a").await.starts_with(&request.holder().to_string())
+        !fixture.value("a").await.starts_with(&request.holder().to_string())
     })
     .await;
     let next = waiter.granted().await;
@@ -151,6 +148,6 @@ async fn a_step_forward_ends_holds_and_places_and_waiters_come_back() {
     assert!(!release(&hold).await);
     assert!(release(&next).await);
     clock.set(0).expect("it is set");
-    let last = take(&world.backend(), "a").await;
+    let last = take(&fixture.backend(), "a").await;
     assert!(last.token() > next.token());
 }

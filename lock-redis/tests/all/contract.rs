@@ -6,28 +6,26 @@ use lock_core::backend::{Busy, DistributedLock, HolderStatus, LockStatus, Renewa
 use lock_core::{ErrorKind, Locker};
 use tokio::time::Instant;
 
-use crate::support::{TTL, World, busy, connect, granted, name, refused, release, request, take, until};
-
-const SECOND: Duration = Duration::from_secs(1);
+use crate::support::{Fixture, SECOND, TTL, busy, connect, granted, name, refused, release, request, take, until};
 
 #[testbed::test]
 async fn a_hold_from_beginning_to_end() {
-    let world = World::new().await;
-    let backend = world.backend();
+    let fixture = Fixture::new().await;
+    let backend = fixture.backend();
     let terms = Terms::new(TTL).label("worker 3 at 10:00");
     let (request, _control) = RequestOptions::new(name("a"), terms).start();
     let hold = granted(&backend, &request).await;
 
-    let value: String = world.raw(&["GET", &world.lock_key("a")]).await;
+    let value = fixture.value("a").await;
     assert_eq!(
         value,
         format!("{} {} 60000 worker 3 at 10:00", request.holder(), hold.token())
     );
-    assert!(world.rest("a").await <= TTL);
-    let fence: String = world.raw(&["GET", &world.fence_key("a")]).await;
+    assert!(fixture.rest("a").await <= TTL);
+    let fence = fixture.fence("a").await;
     assert_eq!(fence, hold.token().to_string());
-    assert_eq!(world.keys().await, {
-        let mut keys = [world.lock_key("a"), world.fence_key("a")];
+    assert_eq!(fixture.keys().await, {
+        let mut keys = [fixture.lock_key("a"), fixture.fence_key("a")];
         keys.sort();
         keys
     });
@@ -40,31 +38,24 @@ async fn a_hold_from_beginning_to_end() {
     assert_eq!(status, LockStatus::held(holder).with_waiting(0));
 
     assert!(release(&hold).await);
-    assert!(!world.exists("a").await);
+    assert!(!fixture.exists("a").await);
     assert!(!release(&hold).await, "there is nothing left to release");
     let free = LockStatus::free().with_waiting(0);
     assert_eq!(backend.status(&name("a")).await.expect("an answer"), free);
     assert_eq!(
-        world.keys().await,
-        [world.fence_key("a")],
+        fixture.keys().await,
+        [fixture.fence_key("a")],
         "nothing stays but the fence"
     );
 }
 
 #[testbed::test]
 async fn one_round_trip_each() {
-    let world = World::new().await;
-    let backend = world.backend();
+    let fixture = Fixture::new().await;
+    let backend = fixture.backend();
     backend.connect().await.expect("it is there");
-    let commands = async || {
-        let info: String = world.raw(&["INFO", "commandstats"]).await;
-        let calls = |line: &str| -> u64 { line.split(['=', ',']).nth(1).expect("calls").parse().expect("a number") };
-        // Whatever is not called from within a script.
-        let ours = info
-            .lines()
-            .filter(|line| line.starts_with("cmdstat_eval") || line.starts_with("cmdstat_script"));
-        ours.map(calls).sum::<u64>()
-    };
+    // Whatever is not called from within a script.
+    let commands = async || fixture.calls("eval").await + fixture.calls("script").await;
     let before = commands().await;
     let hold = take(&backend, "a").await;
     assert_eq!(commands().await - before, 1);
@@ -74,44 +65,47 @@ async fn one_round_trip_each() {
 
 #[testbed::test]
 async fn a_taken_name_is_busy_and_untouched() {
-    let world = World::new().await;
+    let fixture = Fixture::new().await;
     let terms = Terms::new(TTL).label("first");
-    let first = granted(&world.backend(), &RequestOptions::new(name("a"), terms).start().0).await;
-    let before = world.keys().await;
-    let value: String = world.raw(&["GET", &world.lock_key("a")]).await;
+    let first = granted(&fixture.backend(), &RequestOptions::new(name("a"), terms).start().0).await;
+    let before = fixture.keys().await;
+    let value = fixture.value("a").await;
 
-    let other = world.backend();
+    let other = fixture.backend();
     let (second, _control) = request("a", SECOND);
     for _ in 0..5 {
         assert_eq!(busy(&other, &second).await, Busy::new().with_holder("first"));
     }
 
-    assert!(world.rest("a").await > TTL - 30 * SECOND, "an asker's ttl cuts nothing");
-    assert_eq!(world.raw::<String>(&["GET", &world.lock_key("a")]).await, value);
-    assert_eq!(world.keys().await, before, "a try leaves nothing");
+    assert!(
+        fixture.rest("a").await > TTL - 30 * SECOND,
+        "an asker's ttl cuts nothing"
+    );
+    assert_eq!(fixture.value("a").await, value);
+    assert_eq!(fixture.keys().await, before, "a try leaves nothing");
     other.abandon(&second).await.expect("an answer");
-    assert!(world.exists("a").await);
+    assert!(fixture.exists("a").await);
     assert!(release(&first).await);
     assert!(granted(&other, &request("a", TTL).0).await.token() > first.token());
 }
 
 #[testbed::test]
 async fn a_repeated_acquire_is_the_same_grant_for_the_full_ttl() {
-    let world = World::new().await;
-    let backend = world.backend();
+    let fixture = Fixture::new().await;
+    let backend = fixture.backend();
     let (request, control) = request("a", TTL);
     let first = granted(&backend, &request).await;
-    let _: i64 = world.raw(&["PEXPIRE", &world.lock_key("a"), "5000"]).await;
+    let _: i64 = fixture.raw(&["PEXPIRE", &fixture.lock_key("a"), "5000"]).await;
     let again = granted(&backend, &request).await;
     assert_eq!(again.token(), first.token());
-    assert!(world.rest("a").await > 30 * SECOND);
+    assert!(fixture.rest("a").await > 30 * SECOND);
 
     control.set_terms(Terms::new(SECOND));
     let again = granted(&backend, &request).await;
     assert_eq!(again.token(), first.token());
-    assert!(world.rest("a").await > 30 * SECOND, "a repetition shortens nothing");
+    assert!(fixture.rest("a").await > 30 * SECOND, "a repetition shortens nothing");
 
-    let _: i64 = world.raw(&["DEL", &world.fence_key("a")]).await;
+    let _: i64 = fixture.raw(&["DEL", &fixture.fence_key("a")]).await;
     let again = granted(&backend, &request).await;
     assert_eq!(again.token(), first.token(), "the token stands with the hold");
     assert!(release(&again).await);
@@ -120,41 +114,41 @@ async fn a_repeated_acquire_is_the_same_grant_for_the_full_ttl() {
 
 #[testbed::test]
 async fn a_renewal_only_moves_the_end_forward() {
-    let world = World::new().await;
-    let hold = take(&world.backend(), "a").await;
+    let fixture = Fixture::new().await;
+    let hold = take(&fixture.backend(), "a").await;
     for ttl in [10 * TTL, TTL, SECOND] {
         assert!(matches!(hold.renew(ttl).await.expect("an answer"), Renewal::Renewed(_)));
-        assert!(world.rest("a").await > 9 * TTL, "{ttl:?}");
+        assert!(fixture.rest("a").await > 9 * TTL, "{ttl:?}");
     }
 }
 
 #[testbed::test]
 async fn a_hold_that_somebody_ended_is_lost() {
-    let world = World::new().await;
-    let backend = world.backend();
+    let fixture = Fixture::new().await;
+    let backend = fixture.backend();
     let hold = take(&backend, "a").await;
-    let _: i64 = world.raw(&["DEL", &world.lock_key("a")]).await;
+    let _: i64 = fixture.raw(&["DEL", &fixture.lock_key("a")]).await;
     assert!(matches!(hold.renew(TTL).await.expect("an answer"), Renewal::Lost));
-    assert!(!world.exists("a").await, "a renewal revives nothing");
+    assert!(!fixture.exists("a").await, "a renewal revives nothing");
 
     let successor = take(&backend, "a").await;
     assert!(successor.token() > hold.token());
     assert!(matches!(hold.renew(10 * TTL).await.expect("an answer"), Renewal::Lost));
     assert!(!release(&hold).await);
-    assert!(world.rest("a").await <= TTL, "a successor is never touched");
+    assert!(fixture.rest("a").await <= TTL, "a successor is never touched");
     assert!(release(&successor).await);
 }
 
 #[testbed::test]
 async fn a_hold_expires_after_its_ttl_and_not_before() {
-    let world = World::new().await;
-    let backend = world.backend();
+    let fixture = Fixture::new().await;
+    let backend = fixture.backend();
     let ttl = 2 * SECOND;
     let (request, _control) = request("a", ttl);
     backend.connect().await.expect("it is there");
     let start = Instant::now();
     let hold = granted(&backend, &request).await;
-    until("it expires", async || !world.exists("a").await).await;
+    until("it expires", async || !fixture.exists("a").await).await;
     assert!(start.elapsed() >= ttl, "{:?}", start.elapsed());
     assert_eq!(
         request.lease().valid_for(),
@@ -163,43 +157,43 @@ async fn a_hold_expires_after_its_ttl_and_not_before() {
     );
 
     assert!(matches!(hold.renew(TTL).await.expect("an answer"), Renewal::Lost));
-    assert!(!world.exists("a").await, "a renewal revives nothing");
+    assert!(!fixture.exists("a").await, "a renewal revives nothing");
     assert!(take(&backend, "a").await.token() > hold.token());
 }
 
 #[testbed::test]
 async fn abandon_ends_what_is_there_and_nothing_else() {
-    let world = World::new().await;
-    let backend = world.backend();
+    let fixture = Fixture::new().await;
+    let backend = fixture.backend();
     let (first, _control) = request("a", TTL);
     backend.abandon(&first).await.expect("nothing is there yet");
     assert!(
-        world.keys().await.is_empty(),
+        fixture.keys().await.is_empty(),
         "nothing was under way, so nothing is left"
     );
     let (first, _control) = request("a", TTL);
     granted(&backend, &first).await;
     backend.abandon(&first).await.expect("an answer");
-    assert!(!world.exists("a").await);
+    assert!(!fixture.exists("a").await);
     backend.abandon(&first).await.expect("again");
 
     let hold = take(&backend, "a").await;
     backend.abandon(&first).await.expect("and again");
-    assert!(world.exists("a").await);
+    assert!(fixture.exists("a").await);
     assert!(release(&hold).await);
 }
 
 #[testbed::test]
 async fn other_clients_and_we_exclude_each_other() {
-    let world = World::new().await;
-    let backend = world.backend();
-    let key = world.lock_key("a");
+    let fixture = Fixture::new().await;
+    let backend = fixture.backend();
+    let key = fixture.lock_key("a");
     let hold = take(&backend, "a").await;
-    let set: Option<String> = world.raw(&["SET", &key, "theirs", "NX", "PX", "60000"]).await;
+    let set: Option<String> = fixture.raw(&["SET", &key, "theirs", "NX", "PX", "60000"]).await;
     assert_eq!(set, None);
     assert!(release(&hold).await);
 
-    let set: Option<String> = world.raw(&["SET", &key, "theirs", "NX", "PX", "60000"]).await;
+    let set: Option<String> = fixture.raw(&["SET", &key, "theirs", "NX", "PX", "60000"]).await;
     assert!(set.is_some());
     let (ours, _control) = request("a", TTL);
     let answer = busy(&backend, &ours).await;
@@ -207,24 +201,24 @@ async fn other_clients_and_we_exclude_each_other() {
     let status = backend.status(&name("a")).await.expect("an answer");
     assert_eq!((status.is_held(), status.holders[0].token), (true, None));
 
-    let _: i64 = world.raw(&["PERSIST", &key]).await;
+    let _: i64 = fixture.raw(&["PERSIST", &key]).await;
     assert_eq!(busy(&backend, &ours).await, Busy::new());
     assert_eq!(
         backend.status(&name("a")).await.expect("an answer").holders[0].expires_in,
         None
     );
     backend.abandon(&ours).await.expect("an answer");
-    assert_eq!(world.raw::<String>(&["GET", &key]).await, "theirs");
+    assert_eq!(fixture.raw::<String>(&["GET", &key]).await, "theirs");
 }
 
 #[testbed::test]
 async fn a_key_of_another_type_is_somebody_else_s() {
-    let world = World::new().await;
-    let backend = world.backend();
+    let fixture = Fixture::new().await;
+    let backend = fixture.backend();
     let hold = take(&backend, "a").await;
-    let key = world.lock_key("a");
-    let _: i64 = world.raw(&["DEL", &key]).await;
-    let _: i64 = world.raw(&["HSET", &key, "field", "value"]).await;
+    let key = fixture.lock_key("a");
+    let _: i64 = fixture.raw(&["DEL", &key]).await;
+    let _: i64 = fixture.raw(&["HSET", &key, "field", "value"]).await;
 
     let error = refused(&backend, "a").await;
     assert_eq!(error.kind(), ErrorKind::Misconfigured);
@@ -233,17 +227,17 @@ async fn a_key_of_another_type_is_somebody_else_s() {
     assert_eq!(error.kind(), ErrorKind::Misconfigured);
     assert!(matches!(hold.renew(TTL).await.expect("an answer"), Renewal::Lost));
     assert!(!release(&hold).await);
-    assert_eq!(world.raw::<String>(&["TYPE", &key]).await, "hash");
+    assert_eq!(fixture.raw::<String>(&["TYPE", &key]).await, "hash");
 
-    let _: () = world.raw(&["SET", &world.fence_key("b"), "no token"]).await;
+    let _: () = fixture.raw(&["SET", &fixture.fence_key("b"), "no token"]).await;
     assert_eq!(refused(&backend, "b").await.kind(), ErrorKind::Misconfigured);
-    assert!(!world.exists("b").await);
+    assert!(!fixture.exists("b").await);
 }
 
 #[testbed::test]
 async fn labels_are_any_text() {
-    let world = World::new().await;
-    let backend = world.backend();
+    let fixture = Fixture::new().await;
+    let backend = fixture.backend();
     let long = "é".repeat(127);
     for label in [None, Some(""), Some(" "), Some("a b\0\r\nc {} \" é"), Some(&*long)] {
         let mut terms = Terms::new(TTL);
@@ -260,11 +254,11 @@ async fn labels_are_any_text() {
 
 #[testbed::test]
 async fn lockers_take_turns() {
-    let world = World::new().await;
+    let fixture = Fixture::new().await;
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..4 {
-        let lock = Locker::new(world.backend()).lock("counter").ttl(TTL);
-        let (mut raw, key) = (connect(&world.server.url()).await, format!("{}count", world.prefix));
+        let lock = Locker::new(fixture.backend()).lock("counter").ttl(TTL);
+        let (mut raw, key) = (connect(&fixture.server.url()).await, format!("{}count", fixture.prefix));
         tasks.spawn(async move {
             for _ in 0..10 {
                 let guard = lock.acquire().await.expect("in the end");
@@ -288,6 +282,6 @@ async fn lockers_take_turns() {
     while let Some(done) = tasks.join_next().await {
         done.expect("no panics");
     }
-    let count: u64 = world.raw(&["GET", &format!("{}count", world.prefix)]).await;
+    let count: u64 = fixture.raw(&["GET", &format!("{}count", fixture.prefix)]).await;
     assert_eq!(count, 40);
 }

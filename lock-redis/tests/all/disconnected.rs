@@ -1,43 +1,36 @@
-//! Waiters whose process is not there: they cost the others little, and those that come back are in their order again.
+//! Waiters whose process is not connected: they cost the others little, and those that come back have their position again.
 
 use lock_core::backend::HolderId;
-use lock_redis::RedisBackend;
 
-use crate::support::proxy::Proxy;
 use crate::support::waiter::Waiter;
-use crate::support::{TTL, World, release, take, until};
+use crate::support::{Fixture, Proxied, TTL, release, take, until};
 
 /// The number of the first place of a queue.
 const FIRST: i64 = -1_000_000_000_000_000;
 
-/// Puts so many places of processes that have gone into a queue, at its end.
-async fn bury(world: &World, name: &str, count: usize) {
-    let now: (u64, u64) = world.raw(&["TIME"]).await;
-    let ends = ((now.0 + 14) * 1000).to_string();
-    let mut command = vec!["ZADD".to_owned(), world.queue_key(name)];
+/// Appends so many entries of ended processes to a queue.
+async fn append_disconnected(fixture: &Fixture, name: &str, count: usize) {
+    let expires = ((fixture.now().await.as_secs() + 14) * 1000).to_string();
+    let mut command = vec!["ZADD".to_owned(), fixture.queue_key(name)];
     for number in 0..count {
-        let place = format!("{number:032x} {}inbox:{number:032x}", world.prefix);
+        let entry = format!("{number:032x} {}inbox:{number:032x}", fixture.prefix);
         let number = (FIRST + i64::try_from(number).expect("not so many")).to_string();
-        command.extend([number, place.clone(), ends.clone(), format!(">{place}")]);
+        command.extend([number, entry.clone(), expires.clone(), format!(">{entry}")]);
     }
     let command: Vec<&str> = command.iter().map(String::as_str).collect();
-    let added: usize = world.raw(&command).await;
+    let added: usize = fixture.raw(&command).await;
     assert_eq!(added, 2 * count);
 }
 
-/// How often a script has asked which inboxes are there.
-async fn asked(world: &World) -> u64 {
-    let info: String = world.raw(&["INFO", "commandstats"]).await;
-    let line = info.lines().find(|line| line.starts_with("cmdstat_pubsub|numsub:"));
-    line.map_or(0, |line| {
-        line.split(['=', ',']).nth(1).expect("calls").parse().expect("a number")
-    })
+/// How often a script has checked which inboxes are connected.
+async fn checks(fixture: &Fixture) -> u64 {
+    fixture.calls("pubsub|numsub:").await
 }
 
-/// The number of a waiter's place, lower than any while it is set aside.
-async fn number(world: &World, name: &str, id: &str) -> Option<i64> {
-    let queue: Vec<(String, i64)> = world
-        .raw(&["ZRANGEBYSCORE", &world.queue_key(name), "-inf", "(0", "WITHSCORES"])
+/// The number of a waiter's entry, lower than any while it is set aside.
+async fn number(fixture: &Fixture, name: &str, id: &str) -> Option<i64> {
+    let queue: Vec<(String, i64)> = fixture
+        .raw(&["ZRANGEBYSCORE", &fixture.queue_key(name), "-inf", "(0", "WITHSCORES"])
         .await;
     queue
         .into_iter()
@@ -48,54 +41,47 @@ async fn number(world: &World, name: &str, id: &str) -> Option<i64> {
 #[testbed::test]
 async fn many_dead_places_are_asked_for_together_once_and_not_in_one_go() {
     const COUNT: usize = 3000;
-    let world = World::new().await;
-    let hold = take(&world.backend(), "a").await;
-    bury(&world, "a", COUNT).await;
-    let waiter = Waiter::queued(&world, &world.backend(), "a", TTL).await;
-    let (before, run) = (asked(&world).await, world.scripts_run().await);
+    let fixture = Fixture::new().await;
+    let hold = take(&fixture.backend(), "a").await;
+    append_disconnected(&fixture, "a", COUNT).await;
+    let waiter = Waiter::queued(&fixture, &fixture.backend(), "a", TTL).await;
+    let (before, run) = (checks(&fixture).await, fixture.scripts_run().await);
     assert!(release(&hold).await);
     let hold = waiter.granted().await;
-    let (after, run) = (asked(&world).await, world.scripts_run().await - run);
+    let (after, run) = (checks(&fixture).await, fixture.scripts_run().await - run);
     assert!(after - before < 30, "it asked {} times", after - before);
     // Of which one or two are the waiter's.
     assert!(run > 3, "the server did nothing else meanwhile: {run} scripts");
 
-    let last = Waiter::queued(&world, &world.backend(), "a", TTL).await;
+    let last = Waiter::queued(&fixture, &fixture.backend(), "a", TTL).await;
     assert!(release(&hold).await);
     let hold = last.granted().await;
     assert!(release(&hold).await);
-    let again = asked(&world).await - after;
+    let again = checks(&fixture).await - after;
     assert!(again < 5, "it asked {again} times for those that were set aside");
-    assert!(!world.exists("a").await);
+    assert!(!fixture.exists("a").await);
 }
 
 #[testbed::test]
 async fn a_process_that_was_away_for_a_moment_has_its_place_again() {
-    let world = World::new().await;
-    let proxy = Proxy::start(world.server.address()).await;
-    let away = RedisBackend::new(world.config_at(&proxy.address)).expect("a good configuration");
-    let hold = take(&world.backend(), "a").await;
-    let first = Waiter::queued(&world, &away, "a", TTL).await;
-    let second = Waiter::queued(&world, &world.backend(), "a", TTL).await;
-    let (id, before) = (first.id(), number(&world, "a", &first.id()).await);
+    let fixture = Fixture::new().await;
+    let Proxied { proxy, backend: away } = Proxied::new(&fixture, |config| config).await;
+    let hold = take(&fixture.backend(), "a").await;
+    let first = Waiter::queued(&fixture, &away, "a", TTL).await;
+    let second = Waiter::queued(&fixture, &fixture.backend(), "a", TTL).await;
+    let (id, before) = (first.id(), number(&fixture, "a", &first.id()).await);
     proxy.lead_to("127.0.0.1:1");
     proxy.cut();
-    until("the server sees it gone", async || {
-        let channels: Vec<String> = world
-            .raw(&["PUBSUB", "CHANNELS", &format!("{}inbox:*", world.prefix)])
-            .await;
-        channels.len() == 2
-    })
-    .await;
+    fixture.until_connected(2).await;
     assert!(release(&hold).await);
     let hold = second.granted().await;
-    let aside = number(&world, "a", &id).await;
+    let aside = number(&fixture, "a", &id).await;
     assert!(aside.is_some_and(|number| number < FIRST), "{aside:?}");
 
-    let third = Waiter::queued(&world, &world.backend(), "a", TTL).await;
-    assert!(number(&world, "a", &third.id()).await > before, "it came later");
-    proxy.lead_to(world.server.address());
-    until("it is back", async || number(&world, "a", &id).await == before).await;
+    let third = Waiter::queued(&fixture, &fixture.backend(), "a", TTL).await;
+    assert!(number(&fixture, "a", &third.id()).await > before, "it came later");
+    proxy.lead_to(fixture.server.address());
+    until("it is back", async || number(&fixture, "a", &id).await == before).await;
     assert!(release(&hold).await);
     let hold = first.granted().await;
     assert!(third.is_waiting());
@@ -105,16 +91,16 @@ async fn a_process_that_was_away_for_a_moment_has_its_place_again() {
 
 #[testbed::test]
 async fn dead_places_are_cleared_away_when_their_time_is_up() {
-    let world = World::new().await;
-    let hold = take(&world.backend(), "a").await;
-    let place = format!("{} {}inbox:x", HolderId::random(), world.prefix);
+    let fixture = Fixture::new().await;
+    let hold = take(&fixture.backend(), "a").await;
+    let entry = format!("{} {}inbox:x", HolderId::random(), fixture.prefix);
     let aside = (3 * FIRST).to_string();
-    let key = world.queue_key("a");
-    let _: i64 = world
-        .raw(&["ZADD", &key, &aside, &place, "1", &format!(">{place}")])
+    let key = fixture.queue_key("a");
+    let _: i64 = fixture
+        .raw(&["ZADD", &key, &aside, &entry, "1", &format!(">{entry}")])
         .await;
-    let waiter = Waiter::queued(&world, &world.backend(), "a", TTL).await;
-    assert_eq!(world.queue("a").await, [waiter.id()]);
+    let waiter = Waiter::queued(&fixture, &fixture.backend(), "a", TTL).await;
+    assert_eq!(fixture.queue("a").await, [waiter.id()]);
     assert!(release(&hold).await);
     assert!(release(&waiter.granted().await).await);
 }

@@ -10,17 +10,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, timeout};
 
-use crate::support::{AT_MOST, TTL, World, refused, release, request, take};
+use crate::support::{AT_MOST, Fixture, LONG, TTL, in_the_end, refused, release, request, shown, take, with_config};
 
-/// So long that nobody who fails "at once" has waited for it.
-const LONG: Duration = Duration::from_secs(600);
 const SHORT: Duration = Duration::from_millis(300);
 /// Enough to be told once.
 const ONCE: Duration = Duration::from_secs(1);
 
 fn backend(address: &str, connect_timeout: Duration) -> RedisBackend {
     let config = RedisConfig::from_url(&format!("redis://:sesame@{address}")).expect("a good URL");
-    RedisBackend::new(config.with_connect_timeout(connect_timeout)).expect("a good configuration")
+    with_config(config.with_connect_timeout(connect_timeout))
 }
 
 /// How connect and acquire fail, which is the same.
@@ -29,12 +27,7 @@ async fn failure(backend: &RedisBackend) -> Error {
     let other = refused(backend, "a").await;
     assert_eq!(other.kind(), error.kind(), "{error:?} {other:?}");
     assert_eq!(other.name().map(|name| name.as_str()), Some("a"));
-    let mut shown = format!("{backend:?} {error} {error:?} {other} {other:?}");
-    let mut source = error.source();
-    while let Some(cause) = source {
-        shown += &format!(" {cause} {cause:?}");
-        source = cause.source();
-    }
+    let shown = format!("{backend:?} {} {}", shown(&error), shown(&other));
     assert!(!shown.contains("sesame"), "{shown}");
     error
 }
@@ -171,7 +164,7 @@ async fn wrong_credentials_are_told_at_once() {
     let error = failure(&backend(server.address(), LONG)).await;
     assert_eq!(error.kind(), ErrorKind::Denied);
     let config = RedisConfig::from_url(&format!("redis://{}", server.address())).expect("a good URL");
-    let without = RedisBackend::new(config.with_connect_timeout(LONG)).expect("a good configuration");
+    let without = with_config(config.with_connect_timeout(LONG));
     let error = failure(&without).await;
     assert_eq!(error.kind(), ErrorKind::Denied);
     assert!(error.to_string().contains("wants a password"), "{error}");
@@ -184,36 +177,34 @@ async fn wrong_credentials_are_told_at_once() {
 
 #[testbed::test]
 async fn out_of_memory_is_unavailable_and_can_still_release() {
-    let world = World::new().await;
-    if world.server.is_external() {
+    let Some(fixture) = Fixture::own().await else {
         return;
-    }
-    let backend = world.backend();
+    };
+    let backend = fixture.backend();
     let hold = take(&backend, "a").await;
-    let _: () = world.raw(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let _: () = fixture.raw(&["CONFIG", "SET", "maxmemory", "1"]).await;
     let error = refused(&backend, "b").await;
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("maxmemory"), "{error}");
-    assert!(!world.exists("b").await);
+    assert!(!fixture.exists("b").await);
     assert!(release(&hold).await);
-    let _: () = world.raw(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    let _: () = fixture.raw(&["CONFIG", "SET", "maxmemory", "0"]).await;
     take(&backend, "b").await;
 }
 
 #[testbed::test]
 async fn a_replica_is_unavailable_until_it_is_a_primary() {
-    let world = World::new().await;
-    if world.server.is_external() {
+    let Some(fixture) = Fixture::own().await else {
         return;
-    }
-    let backend = world.backend();
+    };
+    let backend = fixture.backend();
     let hold = take(&backend, "a").await;
     // Of a primary that nobody reaches.
-    let _: () = world.raw(&["REPLICAOF", "127.0.0.1", "1"]).await;
+    let _: () = fixture.raw(&["REPLICAOF", "127.0.0.1", "1"]).await;
     let error = refused(&backend, "b").await;
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("replica"), "{error}");
-    let _: () = world.raw(&["REPLICAOF", "NO", "ONE"]).await;
-    crate::support::in_the_end(async || backend.acquire(&request("b", TTL).0).await).await;
+    let _: () = fixture.raw(&["REPLICAOF", "NO", "ONE"]).await;
+    in_the_end(async || backend.acquire(&request("b", TTL).0).await).await;
     assert!(release(&hold).await);
 }

@@ -7,7 +7,7 @@ use lock_redis::{Fence, Fenced, Stale};
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
 
-use crate::support::{World, connect, release, take};
+use crate::support::{Fixture, connect, release, take};
 
 type Connection = MultiplexedConnection;
 
@@ -30,10 +30,10 @@ fn stale(error: &Error) -> Stale {
 
 #[testbed::test]
 async fn the_update_of_a_holder_that_was_paused_is_refused() {
-    let world = World::new().await;
-    let (connection, backend) = (connect(&world.server.url()).await, world.backend());
-    let stock = format!("{}stock", world.prefix);
-    let _: () = world.raw(&["SET", &stock, "10"]).await;
+    let fixture = Fixture::new().await;
+    let (connection, backend) = (connect(&fixture.server.url()).await, fixture.backend());
+    let stock = format!("{}stock", fixture.prefix);
+    let _: () = fixture.raw(&["SET", &stock, "10"]).await;
 
     // It reads, and then stands still until its lock has expired.
     let paused = take(&backend, "a").await;
@@ -42,7 +42,7 @@ async fn the_update_of_a_holder_that_was_paused_is_refused() {
         .await
         .expect("nobody was there");
     let read: u32 = first.get().await.expect("it is there");
-    world.expire("a").await;
+    fixture.expire("a").await;
 
     let next = take(&backend, "a").await;
     let second = fence(&connection, &stock)
@@ -68,7 +68,7 @@ async fn the_update_of_a_holder_that_was_paused_is_refused() {
     );
 
     second.set(left - 3).await.expect("it is the newest");
-    assert_eq!(world.raw::<u32>(&["GET", &stock]).await, 7);
+    assert_eq!(fixture.raw::<u32>(&["GET", &stock]).await, 7);
     assert!(release(&next).await);
 }
 
@@ -101,15 +101,15 @@ fn orders(clients: usize, steps: &[Step]) -> Vec<Vec<(usize, Step)>> {
 
 #[testbed::test]
 async fn no_order_of_steps_loses_an_update() {
-    let world = World::new().await;
-    let connection = connect(&world.server.url()).await;
-    let counter = format!("{}counter", world.prefix);
+    let fixture = Fixture::new().await;
+    let connection = connect(&fixture.server.url()).await;
+    let counter = format!("{}counter", fixture.prefix);
     let fence = fence(&connection, &counter);
     let orders = orders(3, &[Step::Enter, Step::Read, Step::Write]);
     assert_eq!(orders.len(), 1680);
     let mut all_written = 0;
     for order in orders {
-        let _: i64 = world.raw(&["DEL", &counter, &format!("{{{counter}}}:entered")]).await;
+        let _: i64 = fixture.raw(&["DEL", &counter, &format!("{{{counter}}}:entered")]).await;
         let mut clients: [Option<Fenced<Connection>>; 3] = Default::default();
         let mut read = [None; 3];
         let mut accepted = 0;
@@ -126,7 +126,7 @@ async fn no_order_of_steps_loses_an_update() {
                 (Step::Read | Step::Write, None) => {}
             }
         }
-        let value: u32 = world.raw(&["GET", &counter]).await;
+        let value: u32 = fixture.raw(&["GET", &counter]).await;
         assert_eq!(value, accepted, "an update was lost: {order:?}");
         all_written += u32::from(accepted == 3);
     }
@@ -142,24 +142,27 @@ async fn a_fence_on_writes_alone_loses_updates() {
         redis.call('SET', KEYS[1], ARGV[1])
         redis.call('SET', KEYS[2], ARGV[2])
         return 1";
-    let world = World::new().await;
-    let (counter, newest) = (format!("{}counter", world.prefix), format!("{}newest", world.prefix));
+    let fixture = Fixture::new().await;
+    let (counter, newest) = (
+        format!("{}counter", fixture.prefix),
+        format!("{}newest", fixture.prefix),
+    );
     let mut lost = Vec::new();
     for order in orders(2, &[Step::Read, Step::Write]) {
-        let _: i64 = world.raw(&["DEL", &counter, &newest]).await;
+        let _: i64 = fixture.raw(&["DEL", &counter, &newest]).await;
         let mut read = [0; 2];
         let mut accepted = 0;
         for &(client, step) in &order {
             if step == Step::Read {
-                read[client] = world.raw::<Option<u32>>(&["GET", &counter]).await.unwrap_or(0);
+                read[client] = fixture.raw::<Option<u32>>(&["GET", &counter]).await.unwrap_or(0);
             } else {
                 let (token, value) = ((client + 1).to_string(), (read[client] + 1).to_string());
-                accepted += world
+                accepted += fixture
                     .raw::<u32>(&["EVAL", WRITE, "2", &newest, &counter, &token, &value])
                     .await;
             }
         }
-        if world.raw::<u32>(&["GET", &counter]).await != accepted {
+        if fixture.raw::<u32>(&["GET", &counter]).await != accepted {
             lost.push(order);
         }
     }
@@ -172,8 +175,8 @@ async fn a_fence_on_writes_alone_loses_updates() {
 
 #[testbed::test]
 async fn entering_again_is_no_harm_and_newer_tokens_win() {
-    let world = World::new().await;
-    let connection = connect(&world.server.url()).await;
+    let fixture = Fixture::new().await;
+    let connection = connect(&fixture.server.url()).await;
     // Of different lengths, and beyond what Lua's numbers can tell apart.
     let tokens = [
         9,
@@ -182,7 +185,7 @@ async fn entering_again_is_no_harm_and_newer_tokens_win() {
         9_007_199_254_740_994,
         i64::MAX.unsigned_abs(),
     ];
-    let fence = fence(&connection, &format!("{}a", world.prefix));
+    let fence = fence(&connection, &format!("{}a", fixture.prefix));
     for pair in tokens.windows(2) {
         let older = fence.enter(token(pair[0])).await.expect("it is the newest");
         fence.enter(token(pair[0])).await.expect("it is still the newest");
@@ -196,9 +199,9 @@ async fn entering_again_is_no_harm_and_newer_tokens_win() {
 
 #[testbed::test]
 async fn any_command_and_any_bytes() {
-    let world = World::new().await;
-    let connection = connect(&world.server.url()).await;
-    let cart = format!("{{{}7}}:cart", world.prefix);
+    let fixture = Fixture::new().await;
+    let connection = connect(&fixture.server.url()).await;
+    let cart = format!("{{{}7}}:cart", fixture.prefix);
     let fenced = fence(&connection, &cart)
         .enter(token(1))
         .await
@@ -224,8 +227,8 @@ async fn any_command_and_any_bytes() {
     assert_eq!(error.kind(), ErrorKind::Unsupported);
 
     // Not one command of a stale holder is executed.
-    let entered: String = world
-        .raw(&["GET", &format!("{{{}7}}:entered:{cart}", world.prefix)])
+    let entered: String = fixture
+        .raw(&["GET", &format!("{{{}7}}:entered:{cart}", fixture.prefix)])
         .await;
     assert_eq!(entered, "1");
     fence(&connection, &cart).enter(token(2)).await.expect("it is newer");
@@ -235,21 +238,21 @@ async fn any_command_and_any_bytes() {
             .await
             .expect_err("it is too late"),
     );
-    assert!(world.raw::<bool>(&["HEXISTS", &cart, "item"]).await);
+    assert!(fixture.raw::<bool>(&["HEXISTS", &cart, "item"]).await);
 }
 
 #[testbed::test]
 async fn a_fence_that_was_deleted_trusts_nobody() {
-    let world = World::new().await;
-    let connection = connect(&world.server.url()).await;
-    let key = format!("{}a", world.prefix);
+    let fixture = Fixture::new().await;
+    let connection = connect(&fixture.server.url()).await;
+    let key = format!("{}a", fixture.prefix);
     let fenced = fence(&connection, &key)
         .enter(token(5))
         .await
         .expect("nobody was there");
-    let ttl: i64 = world.raw(&["PTTL", &format!("{{{key}}}:entered")]).await;
+    let ttl: i64 = fixture.raw(&["PTTL", &format!("{{{key}}}:entered")]).await;
     assert_eq!(ttl, -1, "it never forgets by itself");
-    let _: i64 = world.raw(&["DEL", &format!("{{{key}}}:entered")]).await;
+    let _: i64 = fixture.raw(&["DEL", &format!("{{{key}}}:entered")]).await;
     let error = fenced.set("x").await.expect_err("others may have come and gone");
     assert_eq!(stale(&error).newest, None);
     assert!(error.to_string().contains("enter again, and read again"), "{error}");
@@ -259,7 +262,7 @@ async fn a_fence_that_was_deleted_trusts_nobody() {
         .expect("it may be the newest");
     again.set("x").await.expect("it is the newest");
 
-    let _: () = world.raw(&["SET", &format!("{{{key}}}:entered"), "something"]).await;
+    let _: () = fixture.raw(&["SET", &format!("{{{key}}}:entered"), "something"]).await;
     let error = fence(&connection, &key)
         .enter(token(6))
         .await
@@ -269,19 +272,19 @@ async fn a_fence_that_was_deleted_trusts_nobody() {
 
 #[testbed::test]
 async fn it_needs_few_permissions_and_names_those_it_lacks() {
-    let world = World::new().await;
+    let fixture = Fixture::new().await;
     let (key, app) = (
-        format!("{}a", world.prefix),
-        format!("app-{}", world.prefix.trim_end_matches(':')),
+        format!("{}a", fixture.prefix),
+        format!("app-{}", fixture.prefix.trim_end_matches(':')),
     );
     let own = [format!("~{key}"), format!("~{{{key}}}:entered")];
     let mut rules = vec![
         "ACL", "SETUSER", &app, "reset", "on", ">pw", "+eval", "+evalsha", "+get", "+set",
     ];
     rules.extend(own.iter().map(String::as_str));
-    let _: () = world.raw(&rules).await;
-    let _: () = world.raw(&["SCRIPT", "FLUSH"]).await;
-    let connection = connect(&format!("redis://{app}:pw@{}", world.server.address())).await;
+    let _: () = fixture.raw(&rules).await;
+    let _: () = fixture.raw(&["SCRIPT", "FLUSH"]).await;
+    let connection = connect(&format!("redis://{app}:pw@{}", fixture.server.address())).await;
     let fenced = fence(&connection, &key).enter(token(1)).await.expect("it may");
     fenced.set("x").await.expect("it may");
     assert_eq!(fenced.get::<String>().await.expect("it may"), "x");
@@ -296,14 +299,14 @@ async fn it_needs_few_permissions_and_names_those_it_lacks() {
         .await
         .expect_err("it may not");
     assert_eq!(error.kind(), ErrorKind::Denied);
-    let _: i64 = world.raw(&["ACL", "DELUSER", &app]).await;
+    let _: i64 = fixture.raw(&["ACL", "DELUSER", &app]).await;
 }
 
 #[testbed::test]
 async fn a_command_is_as_long_as_a_script_can_take_and_no_longer() {
-    let world = World::new().await;
-    let stock = format!("{}stock", world.prefix);
-    let fenced = fence(&connect(&world.server.url()).await, &stock);
+    let fixture = Fixture::new().await;
+    let stock = format!("{}stock", fixture.prefix);
+    let fenced = fence(&connect(&fixture.server.url()).await, &stock);
     let fenced = fenced.enter(token(7)).await.expect("nobody was there");
     // With the name of the command and its key.
     let push = |parts: usize| cmd("RPUSH").arg(&stock).arg(vec!["one"; parts - 2]).to_owned();

@@ -3,32 +3,30 @@
 use std::time::Duration;
 
 use lock_core::backend::{DistributedLock, HandOver, ReleaseOptions, ReleaseOutcome, Renewal};
-use lock_redis::RedisBackend;
 
 use crate::support::waiter::{Hung, Waiter};
-use crate::support::{TTL, World, granted, release, request, take};
+use crate::support::{Fixture, TTL, granted, refused, release, request, take, with_config};
 
 #[testbed::test]
 async fn a_release_offers_the_name_however_full_the_memory_is() {
-    let world = World::new().await;
-    if world.server.is_external() {
+    let Some(fixture) = Fixture::own().await else {
         return;
-    }
+    };
     // So long that the offer is seen.
-    let backend = RedisBackend::new(world.config().with_grace(Duration::from_secs(4))).expect("a good configuration");
+    let backend = with_config(fixture.config().with_grace(Duration::from_secs(4)));
     let hold = take(&backend, "a").await;
     let kept = take(&backend, "kept").await;
     let (hung, waiter) = (
-        Hung::queued(&world, "a", TTL).await,
-        Waiter::queued(&world, &world.backend(), "a", TTL).await,
+        Hung::queued(&fixture, "a", TTL).await,
+        Waiter::queued(&fixture, &fixture.backend(), "a", TTL).await,
     );
-    let _: () = world.raw(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let _: () = fixture.raw(&["CONFIG", "SET", "maxmemory", "1"]).await;
     assert!(release(&hold).await);
-    assert!(world.value("a").await.starts_with(&hung.waiter.id()));
+    assert!(fixture.value("a").await.starts_with(&hung.waiter.id()));
     let keep = ReleaseOptions::default().keep_for(TTL);
     let outcome = kept.release(keep).await.expect("an answer");
     assert_eq!(outcome, ReleaseOutcome::Released);
-    assert!(world.value("kept").await.starts_with("kept"));
+    assert!(fixture.value("kept").await.starts_with("kept"));
     // It is told to look when the offer ends.
     let granted = waiter.granted().await;
     assert!(granted.token() > hold.token());
@@ -37,22 +35,21 @@ async fn a_release_offers_the_name_however_full_the_memory_is() {
 
 #[testbed::test]
 async fn a_confirm_and_a_hand_over_need_no_memory() {
-    let world = World::new().await;
-    if world.server.is_external() {
+    let Some(fixture) = Fixture::own().await else {
         return;
-    }
-    let hold = take(&world.backend(), "a").await;
-    let waiter = Waiter::queued(&world, &world.backend(), "a", TTL).await;
-    let _: () = world.raw(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    };
+    let hold = take(&fixture.backend(), "a").await;
+    let waiter = Waiter::queued(&fixture, &fixture.backend(), "a", TTL).await;
+    let _: () = fixture.raw(&["CONFIG", "SET", "maxmemory", "1"]).await;
     assert!(release(&hold).await);
     let granted = waiter.granted().await;
-    assert_eq!(world.queue("a").await, <[String; 0]>::default());
+    assert_eq!(fixture.queue("a").await, <[String; 0]>::default());
     let (next, _control) = request("a", TTL);
     let HandOver::Granted(handed_over, _) = granted.hand_over(&next).await.expect("an answer") else {
         panic!("it was not handed over");
     };
     assert!(release(&handed_over).await);
-    let error = crate::support::refused(&world.backend(), "b").await;
+    let error = refused(&fixture.backend(), "b").await;
     assert!(
         error.to_string().contains("maxmemory"),
         "a new lock needs some: {error}"
@@ -61,20 +58,19 @@ async fn a_confirm_and_a_hand_over_need_no_memory() {
 
 #[testbed::test]
 async fn a_renewal_and_an_abandon_need_no_memory() {
-    let world = World::new().await;
-    if world.server.is_external() {
+    let Some(fixture) = Fixture::own().await else {
         return;
-    }
-    let backend = world.backend();
+    };
+    let backend = fixture.backend();
     let (wanted, _control) = request("a", TTL);
     let hold = granted(&backend, &wanted).await;
-    let waiter = Waiter::queued(&world, &backend, "a", TTL).await;
-    let _: () = world.raw(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let waiter = Waiter::queued(&fixture, &backend, "a", TTL).await;
+    let _: () = fixture.raw(&["CONFIG", "SET", "maxmemory", "1"]).await;
     for ttl in [TTL, 2 * TTL] {
         assert!(matches!(hold.renew(ttl).await.expect("an answer"), Renewal::Renewed(_)));
     }
     waiter.leave().await;
-    assert_eq!(world.queue("a").await, <[String; 0]>::default());
+    assert_eq!(fixture.queue("a").await, <[String; 0]>::default());
     backend.abandon(&wanted).await.expect("an answer");
-    assert!(!world.exists("a").await);
+    assert!(!fixture.exists("a").await);
 }

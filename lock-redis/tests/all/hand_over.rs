@@ -12,11 +12,9 @@ use tokio::time::Instant;
 
 use crate::support::waiter::{Hung, Waiter};
 use crate::support::{
-    TTL, World, busy, granted, in_the_end, in_the_end_granted, in_the_end_released, name, release, request,
-    soon_enough, take, until,
+    Fixture, Proxied, SECOND, TTL, busy, granted, in_the_end, in_the_end_granted, in_the_end_released, name, release,
+    request, soon_enough, take, until, with_config,
 };
-
-const SECOND: Duration = Duration::from_secs(1);
 
 async fn handed_over(giver: &Arc<dyn Hold>, next: &AcquireRequest) -> Arc<dyn Hold> {
     match giver.hand_over(next).await.expect("an answer") {
@@ -32,21 +30,21 @@ async fn kept(hold: &Arc<dyn Hold>, time: Duration) -> ReleaseOutcome {
 
 #[testbed::test]
 async fn a_hold_passes_on_in_one_request_on_the_next_one_s_terms() {
-    let world = World::new().await;
-    let backend = world.backend();
+    let fixture = Fixture::new().await;
+    let backend = fixture.backend();
     let giver = take(&backend, "a").await;
-    let elsewhere = Waiter::queued(&world, &world.backend(), "a", TTL).await;
+    let elsewhere = Waiter::queued(&fixture, &fixture.backend(), "a", TTL).await;
     let terms = Terms::new(10 * SECOND).label("the next");
     let (next, _control) = RequestOptions::new(name("a"), terms)
         .token_above(FencingToken::new(u64::from(giver.token()) + 3_600_000_000).expect("a token"))
         .start();
-    let before = world.scripts_run().await;
+    let before = fixture.scripts_run().await;
     let hold = handed_over(&giver, &next).await;
-    assert_eq!(world.scripts_run().await, before + 1);
+    assert_eq!(fixture.scripts_run().await, before + 1);
     assert!(u64::from(hold.token()) > u64::from(giver.token()) + 3_600_000_000);
-    let value = world.value("a").await;
+    let value = fixture.value("a").await;
     assert_eq!(value, format!("{} {} 10000 the next", next.holder(), hold.token()));
-    let rest = world.rest("a").await;
+    let rest = fixture.rest("a").await;
     assert!(rest <= 10 * SECOND && rest > 5 * SECOND, "{rest:?}");
     assert_eq!(next.lease().state(), HoldState::Held);
     assert!(next.lease().valid_for() <= 9 * SECOND);
@@ -59,14 +57,14 @@ async fn a_hold_passes_on_in_one_request_on_the_next_one_s_terms() {
         giver.hand_over(&third).await.expect("an answer"),
         HandOver::AlreadyLost
     ));
-    assert_eq!(world.value("a").await, value);
+    assert_eq!(fixture.value("a").await, value);
 
     // A repetition finds it done, and arms the full ttl again.
-    let _: i64 = world.raw(&["PEXPIRE", &world.lock_key("a"), "4000"]).await;
+    let _: i64 = fixture.raw(&["PEXPIRE", &fixture.lock_key("a"), "4000"]).await;
     assert_eq!(handed_over(&giver, &next).await.token(), hold.token());
-    assert!(world.rest("a").await > 5 * SECOND);
+    assert!(fixture.rest("a").await > 5 * SECOND);
     assert!(elsewhere.is_waiting(), "nobody elsewhere got in between");
-    assert_eq!(world.queue("a").await, [elsewhere.id()]);
+    assert_eq!(fixture.queue("a").await, [elsewhere.id()]);
     assert!(release(&hold).await);
     let last = elsewhere.granted().await;
     assert!(last.token() > hold.token());
@@ -75,24 +73,22 @@ async fn a_hold_passes_on_in_one_request_on_the_next_one_s_terms() {
 
 #[testbed::test]
 async fn one_that_waits_is_handed_over_to_and_leaves_the_queue() {
-    let world = World::new().await;
-    let backend = world.backend();
+    let fixture = Fixture::new().await;
+    let backend = fixture.backend();
     let giver = take(&backend, "a").await;
-    let waiter = Waiter::queued(&world, &backend, "a", TTL).await;
+    let waiter = Waiter::queued(&fixture, &backend, "a", TTL).await;
     until("it knows of its place", async || waiter.request.last_busy().is_some()).await;
     let hold = handed_over(&giver, &waiter.request).await;
-    assert_eq!(world.queue("a").await, <[String; 0]>::default());
+    assert_eq!(fixture.queue("a").await, <[String; 0]>::default());
     assert!(release(&hold).await);
-    assert!(!world.exists("a").await, "it was not offered to the one that had it");
+    assert!(!fixture.exists("a").await, "it was not offered to the one that had it");
     waiter.leave().await;
 }
 
 #[testbed::test]
 async fn of_an_unknown_hand_over_the_giver_is_undone_first_and_then_the_next_is_dead() {
-    let world = World::new().await;
-    let proxy = crate::support::proxy::Proxy::start(world.server.address()).await;
-    let config = world.config_at(&proxy.address).with_response_timeout(2 * SECOND);
-    let backend = lock_redis::RedisBackend::new(config).expect("a good configuration");
+    let fixture = Fixture::new().await;
+    let Proxied { proxy, backend } = Proxied::quick(&fixture).await;
     let (first, _control) = request("a", TTL);
     let giver = in_the_end_granted(&backend, &first).await;
     let (next, _control) = request("a", TTL);
@@ -103,26 +99,26 @@ async fn of_an_unknown_hand_over_the_giver_is_undone_first_and_then_the_next_is_
         backend.connect().await.is_ok() && proxy.connections() > 1
     })
     .await;
-    assert!(world.value("a").await.starts_with(&first.holder().to_string()));
+    assert!(fixture.value("a").await.starts_with(&first.holder().to_string()));
     in_the_end_released(&giver).await;
     in_the_end(async || backend.abandon(&next).await).await;
     proxy.drain_the_first().await;
-    assert!(!world.exists("a").await, "a dead id came back");
+    assert!(!fixture.exists("a").await, "a dead id came back");
 }
 
 #[testbed::test]
 async fn a_kept_name_is_nobodys_until_the_time_is_over_and_no_longer() {
-    let world = World::new().await;
-    let backend = world.backend();
+    let fixture = Fixture::new().await;
+    let backend = fixture.backend();
     let terms = Terms::new(TTL).label("was here");
     let hold = granted(&backend, &RequestOptions::new(name("a"), terms).start().0).await;
     let (keep, start) = (4 * SECOND, Instant::now());
     assert_eq!(kept(&hold, keep).await, ReleaseOutcome::Released);
-    assert!(world.rest("a").await <= keep, "although the ttl was longer");
+    assert!(fixture.rest("a").await <= keep, "although the ttl was longer");
     let (other, _control) = request("a", TTL);
     assert_eq!(busy(&backend, &other).await.holder.as_deref(), Some("was here"));
-    let theirs: Option<String> = world
-        .raw(&["SET", &world.lock_key("a"), "theirs", "NX", "PX", "60000"])
+    let theirs: Option<String> = fixture
+        .raw(&["SET", &fixture.lock_key("a"), "theirs", "NX", "PX", "60000"])
         .await;
     assert_eq!(theirs, None);
 
@@ -130,32 +126,32 @@ async fn a_kept_name_is_nobodys_until_the_time_is_over_and_no_longer() {
     assert!(matches!(hold.renew(TTL).await.expect("an answer"), Renewal::Lost));
     assert_eq!(kept(&hold, TTL).await, ReleaseOutcome::AlreadyLost);
     assert!(!release(&hold).await);
-    assert!(start.elapsed() > keep || world.rest("a").await <= keep);
-    until("it is free", async || !world.exists("a").await).await;
+    assert!(start.elapsed() > keep || fixture.rest("a").await <= keep);
+    until("it is free", async || !fixture.exists("a").await).await;
     assert!(start.elapsed() >= keep);
 
     // Longer than what was left of the ttl, too.
     let short = granted(&backend, &request("a", 10 * SECOND).0).await;
     assert!(short.token() > hold.token());
     assert_eq!(kept(&short, TTL).await, ReleaseOutcome::Released);
-    let rest = world.rest("a").await;
+    let rest = fixture.rest("a").await;
     assert!(rest > TTL / 2 && rest <= TTL, "{rest:?}");
-    assert!(world.keys().await.len() == 2, "lock and fence");
+    assert!(fixture.keys().await.len() == 2, "lock and fence");
 }
 
 #[testbed::test]
 async fn a_kept_name_is_reserved_for_the_first_that_waits_then() {
     soon_enough(4 * SECOND, "nobody was told", async || {
-        let world = World::new().await;
+        let fixture = Fixture::new().await;
         let grace = SECOND;
-        let backend = lock_redis::RedisBackend::new(world.config().with_grace(grace)).expect("a good configuration");
+        let backend = with_config(fixture.config().with_grace(grace));
         let hold = take(&backend, "a").await;
-        let leaving = Waiter::queued(&world, &backend, "a", TTL).await;
-        let hung = Hung::queued(&world, "a", TTL).await;
+        let leaving = Waiter::queued(&fixture, &backend, "a", TTL).await;
+        let hung = Hung::queued(&fixture, "a", TTL).await;
         let (keep, start) = (Duration::from_millis(700), Instant::now());
         assert_eq!(kept(&hold, keep).await, ReleaseOutcome::Released);
         // Both came, and one went, while it was kept.
-        let last = Waiter::queued(&world, &backend, "a", TTL).await;
+        let last = Waiter::queued(&fixture, &backend, "a", TTL).await;
         leaving.leave().await;
         let next = last.granted().await;
         let waited = start.elapsed();
@@ -164,7 +160,7 @@ async fn a_kept_name_is_reserved_for_the_first_that_waits_then() {
             "{waited:?}: it was reserved for the hung one first"
         );
         assert!(next.token() > hold.token());
-        assert_eq!(world.queue("a").await, [hung.waiter.id()]);
+        assert_eq!(fixture.queue("a").await, [hung.waiter.id()]);
         assert!(release(&next).await);
         waited
     })
@@ -173,16 +169,16 @@ async fn a_kept_name_is_reserved_for_the_first_that_waits_then() {
 
 #[testbed::test]
 async fn who_comes_first_while_a_name_is_kept_has_it_before_a_stranger() {
-    let world = World::new().await;
+    let fixture = Fixture::new().await;
     // So long that the first one is there in time.
-    let backend = lock_redis::RedisBackend::new(world.config().with_grace(5 * SECOND)).expect("a good configuration");
+    let backend = with_config(fixture.config().with_grace(5 * SECOND));
     let (keep, start) = (3 * SECOND, Instant::now());
     let hold = take(&backend, "a").await;
     assert_eq!(kept(&hold, keep).await, ReleaseOutcome::Released);
-    let first = Waiter::queued(&world, &backend, "a", TTL).await;
-    let second = Waiter::queued(&world, &backend, "a", TTL).await;
+    let first = Waiter::queued(&fixture, &backend, "a", TTL).await;
+    let second = Waiter::queued(&fixture, &backend, "a", TTL).await;
     let stranger = async {
-        let other = world.backend();
+        let other = fixture.backend();
         let (request, _control) = request("a", TTL);
         while first.is_waiting() {
             match other.acquire(&request).await.expect("an answer") {
@@ -203,19 +199,19 @@ async fn who_comes_first_while_a_name_is_kept_has_it_before_a_stranger() {
 async fn who_comes_when_a_kept_name_is_reserved_for_one_that_hangs_waits_for_the_grace_alone() {
     let (keep, grace) = (Duration::from_millis(300), 2 * SECOND);
     soon_enough(keep + 2 * grace, "it looked a grace too late", async || {
-        let world = World::new().await;
-        let backend = lock_redis::RedisBackend::new(world.config().with_grace(grace)).expect("a good configuration");
+        let fixture = Fixture::new().await;
+        let backend = with_config(fixture.config().with_grace(grace));
         let hold = take(&backend, "a").await;
-        let hung = Hung::queued(&world, "a", TTL).await;
+        let hung = Hung::queued(&fixture, "a", TTL).await;
         let start = Instant::now();
         assert_eq!(kept(&hold, keep).await, ReleaseOutcome::Released);
         // It is to come after the minimum, of whose end nobody is told but the hung one.
         tokio::time::sleep(keep).await;
-        let late = Waiter::queued(&world, &backend, "a", TTL).await;
+        let late = Waiter::queued(&fixture, &backend, "a", TTL).await;
         let next = late.granted().await;
         let waited = start.elapsed();
         assert!(waited >= keep + grace, "{waited:?}");
-        assert_eq!(world.queue("a").await, [hung.waiter.id()]);
+        assert_eq!(fixture.queue("a").await, [hung.waiter.id()]);
         assert!(release(&next).await);
         waited
     })
@@ -224,13 +220,13 @@ async fn who_comes_when_a_kept_name_is_reserved_for_one_that_hangs_waits_for_the
 
 #[testbed::test]
 async fn waiters_of_different_graces_do_not_keep_a_name_for_each_other() {
-    let world = World::new().await;
-    let hold = take(&world.backend(), "a").await;
-    let patient = lock_redis::RedisBackend::new(world.config().with_grace(3 * SECOND)).expect("a good configuration");
+    let fixture = Fixture::new().await;
+    let hold = take(&fixture.backend(), "a").await;
+    let patient = with_config(fixture.config().with_grace(3 * SECOND));
     patient.connect().await.expect("it is there");
     assert_eq!(kept(&hold, 2 * SECOND).await, ReleaseOutcome::Released);
-    let waiter = Waiter::queued(&world, &patient, "a", TTL).await;
-    let others = world.backend();
+    let waiter = Waiter::queued(&fixture, &patient, "a", TTL).await;
+    let others = fixture.backend();
     let asking = tokio::spawn(async move {
         loop {
             let (request, _control) = RequestOptions::new(name("a"), Terms::new(TTL)).wait(Wait::No).start();

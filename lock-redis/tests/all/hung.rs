@@ -7,33 +7,34 @@ use lock_redis::RedisBackend;
 use tokio::time::Instant;
 
 use crate::support::waiter::{Hung, Waiter};
-use crate::support::{TTL, World, in_the_end_released, release, request, soon_enough, take, until};
-
-const SECOND: Duration = Duration::from_secs(1);
+use crate::support::{
+    Fixture, Proxied, SECOND, TTL, granted, in_the_end_released, release, request, soon_enough, take, until,
+    with_config,
+};
 
 /// Nobody refreshes a place of such a ttl before: what happens earlier was said by the server.
 const FIRST_REFRESH: Duration = Duration::from_secs(4);
 
-fn with_grace(world: &World, grace: Duration) -> RedisBackend {
-    RedisBackend::new(world.config().with_grace(grace)).expect("a good configuration")
+fn with_grace(fixture: &Fixture, grace: Duration) -> RedisBackend {
+    with_config(fixture.config().with_grace(grace))
 }
 
 #[testbed::test]
 async fn a_hung_waiter_costs_the_grace_and_no_more() {
     soon_enough(FIRST_REFRESH, "the stand-by was not told", async || {
-        let world = World::new().await;
+        let fixture = Fixture::new().await;
         let grace = Duration::from_millis(300);
-        let hold = take(&with_grace(&world, grace), "a").await;
-        let hung = Hung::queued(&world, "a", TTL).await;
+        let hold = take(&with_grace(&fixture, grace), "a").await;
+        let hung = Hung::queued(&fixture, "a", TTL).await;
         let asked = Instant::now();
-        let waiter = Waiter::queued(&world, &world.backend(), "a", TTL).await;
+        let waiter = Waiter::queued(&fixture, &fixture.backend(), "a", TTL).await;
         let start = Instant::now();
         assert!(release(&hold).await);
         let second = waiter.granted().await;
         let (waited, since_asked) = (start.elapsed(), asked.elapsed());
         assert!(second.token() > hold.token());
         assert!(waited >= grace, "{waited:?}: the name was on offer to another");
-        assert_eq!(world.queue("a").await, [hung.waiter.id()], "it may come back");
+        assert_eq!(fixture.queue("a").await, [hung.waiter.id()], "it may come back");
         assert!(release(&second).await);
         since_asked
     })
@@ -42,14 +43,14 @@ async fn a_hung_waiter_costs_the_grace_and_no_more() {
 
 /// How long after it came one is granted that waits behind so many that are stopped.
 async fn behind_hung(stopped: usize) -> Duration {
-    let world = World::new().await;
-    let hold = take(&world.backend(), "a").await;
+    let fixture = Fixture::new().await;
+    let hold = take(&fixture.backend(), "a").await;
     let mut hung = Vec::new();
     for _ in 0..stopped {
-        hung.push(Hung::queued(&world, "a", TTL).await);
+        hung.push(Hung::queued(&fixture, "a", TTL).await);
     }
     let asked = Instant::now();
-    let waiter = Waiter::queued(&world, &world.backend(), "a", TTL).await;
+    let waiter = Waiter::queued(&fixture, &fixture.backend(), "a", TTL).await;
     assert!(release(&hold).await);
     assert!(release(&waiter.granted().await).await);
     asked.elapsed()
@@ -69,19 +70,19 @@ async fn a_live_waiter_behind_stopped_ones_gets_the_name_within_a_refresh_and_a_
 
 #[testbed::test]
 async fn a_late_confirm_after_the_name_went_to_another_is_harmless() {
-    let world = World::new().await;
-    let hold = take(&world.backend(), "a").await;
-    let hung = Hung::queued(&world, "a", TTL).await;
-    let waiter = Waiter::queued(&world, &world.backend(), "a", TTL).await;
+    let fixture = Fixture::new().await;
+    let hold = take(&fixture.backend(), "a").await;
+    let hung = Hung::queued(&fixture, "a", TTL).await;
+    let waiter = Waiter::queued(&fixture, &fixture.backend(), "a", TTL).await;
     assert!(release(&hold).await);
     let second = waiter.granted().await;
-    let (value, before) = (world.value("a").await, world.scripts_run().await);
+    let (value, before) = (fixture.value("a").await, fixture.scripts_run().await);
 
     hung.proxy.let_go();
-    until("it has tried to confirm", async || world.scripts_run().await > before).await;
-    assert_eq!(world.value("a").await, value);
+    until("it has tried to confirm", async || fixture.scripts_run().await > before).await;
+    assert_eq!(fixture.value("a").await, value);
     assert!(hung.waiter.is_waiting());
-    assert_eq!(world.queue("a").await, [hung.waiter.id()], "it has kept its place");
+    assert_eq!(fixture.queue("a").await, [hung.waiter.id()], "it has kept its place");
     assert!(release(&second).await);
     let third = hung.waiter.granted().await;
     assert!(third.token() > second.token());
@@ -90,30 +91,30 @@ async fn a_late_confirm_after_the_name_went_to_another_is_harmless() {
 
 #[testbed::test]
 async fn a_late_confirm_that_finds_the_name_free_is_a_grant() {
-    let world = World::new().await;
-    let hold = take(&world.backend(), "a").await;
-    let hung = Hung::queued(&world, "a", TTL).await;
+    let fixture = Fixture::new().await;
+    let hold = take(&fixture.backend(), "a").await;
+    let hung = Hung::queued(&fixture, "a", TTL).await;
     assert!(release(&hold).await);
-    until("the offer ends", async || !world.exists("a").await).await;
+    until("the offer ends", async || !fixture.exists("a").await).await;
     hung.proxy.let_go();
     let second = hung.waiter.granted().await;
     assert!(second.token() > hold.token());
-    assert_eq!(world.queue("a").await, <[String; 0]>::default());
+    assert_eq!(fixture.queue("a").await, <[String; 0]>::default());
     assert!(release(&second).await);
 }
 
 #[testbed::test]
 async fn a_stand_by_that_leaves_is_relieved() {
     soon_enough(FIRST_REFRESH, "nobody told the third one", async || {
-        let world = World::new().await;
-        let hold = take(&with_grace(&world, SECOND), "a").await;
-        let hung = Hung::queued(&world, "a", TTL).await;
-        let stand_by = Waiter::queued(&world, &world.backend(), "a", TTL).await;
+        let fixture = Fixture::new().await;
+        let hold = take(&with_grace(&fixture, SECOND), "a").await;
+        let hung = Hung::queued(&fixture, "a", TTL).await;
+        let stand_by = Waiter::queued(&fixture, &fixture.backend(), "a", TTL).await;
         let asked = Instant::now();
-        let third = Waiter::queued(&world, &world.backend(), "a", TTL).await;
+        let third = Waiter::queued(&fixture, &fixture.backend(), "a", TTL).await;
         let start = Instant::now();
         assert!(release(&hold).await);
-        let is_offered = world.value("a").await.starts_with(&hung.waiter.id());
+        let is_offered = fixture.value("a").await.starts_with(&hung.waiter.id());
         assert!(is_offered || start.elapsed() >= SECOND);
         stand_by.leave().await;
         let hold = third.granted().await;
@@ -128,18 +129,18 @@ async fn a_stand_by_that_leaves_is_relieved() {
 #[testbed::test]
 async fn whoever_leaves_a_free_name_tells_the_next_two() {
     soon_enough(FIRST_REFRESH, "nobody told the third one", async || {
-        let world = World::new().await;
-        let hold = take(&world.backend(), "a").await;
-        let leaving = Hung::queued(&world, "a", TTL).await;
-        let hung = Hung::queued(&world, "a", TTL).await;
+        let fixture = Fixture::new().await;
+        let hold = take(&fixture.backend(), "a").await;
+        let leaving = Hung::queued(&fixture, "a", TTL).await;
+        let hung = Hung::queued(&fixture, "a", TTL).await;
         let start = Instant::now();
-        let third = Waiter::queued(&world, &world.backend(), "a", TTL).await;
+        let third = Waiter::queued(&fixture, &fixture.backend(), "a", TTL).await;
         // As if an offer had lapsed, and whoever was told to look had gone without looking.
-        let _: i64 = world.raw(&["DEL", &world.lock_key("a")]).await;
+        let _: i64 = fixture.raw(&["DEL", &fixture.lock_key("a")]).await;
         let id = leaving.waiter.id();
         leaving.proxy.let_go();
         leaving.waiter.leave().await;
-        assert!(!world.queue("a").await.contains(&id));
+        assert!(!fixture.queue("a").await.contains(&id));
         let hold_again = third.granted().await;
         let waited = start.elapsed();
         assert!(!release(&hold).await, "it was deleted");
@@ -152,33 +153,33 @@ async fn whoever_leaves_a_free_name_tells_the_next_two() {
 
 #[testbed::test]
 async fn an_offer_that_is_abandoned_passes_on_at_once() {
-    let world = World::new().await;
-    let hold = take(&with_grace(&world, 5 * SECOND), "a").await;
-    let hung = Hung::queued(&world, "a", TTL).await;
-    let waiter = Waiter::queued(&world, &world.backend(), "a", TTL).await;
+    let fixture = Fixture::new().await;
+    let hold = take(&with_grace(&fixture, 5 * SECOND), "a").await;
+    let hung = Hung::queued(&fixture, "a", TTL).await;
+    let waiter = Waiter::queued(&fixture, &fixture.backend(), "a", TTL).await;
     assert!(release(&hold).await);
-    assert_eq!(world.value("a").await, format!("{} 0 5000", hung.waiter.id()));
+    assert_eq!(fixture.value("a").await, format!("{} 0 5000", hung.waiter.id()));
     hung.waiter.control.give_up();
     hung.proxy.let_go();
     hung.waiter.leave().await;
     assert!(release(&waiter.granted().await).await);
-    assert!(!world.exists("a").await);
+    assert!(!fixture.exists("a").await);
 }
 
 #[testbed::test]
 async fn a_crashed_holder_s_name_goes_to_the_first_when_its_time_is_up() {
     soon_enough(FIRST_REFRESH, "it did not know when", async || {
-        let world = World::new().await;
+        let fixture = Fixture::new().await;
         let ttl = 2 * SECOND;
-        let clients = [world.backend(), world.backend()];
+        let clients = [fixture.backend(), fixture.backend()];
         for client in &clients {
             client.connect().await.expect("it is there");
         }
         let (crashed, _control) = request("a", ttl);
         let start = Instant::now();
-        let crashed = crate::support::granted(&world.backend(), &crashed).await;
-        let first = Waiter::queued(&world, &clients[0], "a", TTL).await;
-        let second = Waiter::queued(&world, &clients[1], "a", TTL).await;
+        let crashed = granted(&fixture.backend(), &crashed).await;
+        let first = Waiter::queued(&fixture, &clients[0], "a", TTL).await;
+        let second = Waiter::queued(&fixture, &clients[1], "a", TTL).await;
         let hold = first.granted().await;
         let waited = start.elapsed();
         assert!(waited >= ttl, "{waited:?}: never before");
@@ -194,26 +195,22 @@ async fn a_crashed_holder_s_name_goes_to_the_first_when_its_time_is_up() {
 #[testbed::test]
 async fn what_is_said_while_a_connection_is_down_is_asked_for_after_it() {
     soon_enough(FIRST_REFRESH, "it waited for its refresh", async || {
-        let world = World::new().await;
+        let fixture = Fixture::new().await;
         let grace = Duration::from_millis(50);
-        let hold = take(&with_grace(&world, grace), "a").await;
-        let (proxy, backend) = {
-            let proxy = crate::support::proxy::Proxy::start(world.server.address()).await;
-            let config = world.config_at(&proxy.address).with_response_timeout(SECOND);
-            (proxy, RedisBackend::new(config).expect("a good configuration"))
-        };
+        let hold = take(&with_grace(&fixture, grace), "a").await;
+        let Proxied { proxy, backend } = Proxied::quick(&fixture).await;
         let start = Instant::now();
-        let waiter = Waiter::queued(&world, &backend, "a", TTL).await;
+        let waiter = Waiter::queued(&fixture, &backend, "a", TTL).await;
         proxy.hold_answers();
         assert!(release(&hold).await);
-        until("the offer has lapsed unheard", async || !world.exists("a").await).await;
+        until("the offer has lapsed unheard", async || !fixture.exists("a").await).await;
         let hold = waiter.granted().await;
         assert!(proxy.connections() >= 2, "over another connection");
         let waited = start.elapsed();
         in_the_end_released(&hold).await;
         // The first connection's late answers change nothing.
         proxy.drain_the_first().await;
-        assert!(!world.exists("a").await);
+        assert!(!fixture.exists("a").await);
         waited
     })
     .await;
@@ -222,19 +219,19 @@ async fn what_is_said_while_a_connection_is_down_is_asked_for_after_it() {
 #[testbed::test]
 async fn when_the_first_leave_a_held_name_those_behind_them_know_when_to_look() {
     soon_enough(FIRST_REFRESH, "it looked a grace too late", async || {
-        let world = World::new().await;
+        let fixture = Fixture::new().await;
         let ttl = 2 * SECOND;
         // Those behind the first look a grace later each.
-        let backend = with_grace(&world, SECOND);
+        let backend = with_grace(&fixture, SECOND);
         backend.connect().await.expect("it is there");
         let (crashed, _control) = request("a", ttl);
         let start = Instant::now();
-        crate::support::granted(&world.backend(), &crashed).await;
+        granted(&fixture.backend(), &crashed).await;
         let mut leaving = Vec::new();
         for _ in 0..2 {
-            leaving.push(Waiter::queued(&world, &backend, "a", TTL).await);
+            leaving.push(Waiter::queued(&fixture, &backend, "a", TTL).await);
         }
-        let last = Waiter::queued(&world, &backend, "a", TTL).await;
+        let last = Waiter::queued(&fixture, &backend, "a", TTL).await;
         for waiter in leaving {
             waiter.leave().await;
         }
@@ -251,10 +248,10 @@ async fn when_the_first_leave_a_held_name_those_behind_them_know_when_to_look() 
 async fn a_hold_that_an_operator_deletes_is_found_out_by_the_next_refresh() {
     let ttl = 3 * SECOND;
     soon_enough(ttl / 2, "it did not look after a third of its ttl", async || {
-        let world = World::new().await;
-        let hold = take(&world.backend(), "a").await;
-        let waiter = Waiter::queued(&world, &world.backend(), "a", ttl).await;
-        let _: i64 = world.raw(&["DEL", &world.lock_key("a")]).await;
+        let fixture = Fixture::new().await;
+        let hold = take(&fixture.backend(), "a").await;
+        let waiter = Waiter::queued(&fixture, &fixture.backend(), "a", ttl).await;
+        let _: i64 = fixture.raw(&["DEL", &fixture.lock_key("a")]).await;
         let start = Instant::now();
         let next = waiter.granted().await;
         let waited = start.elapsed();

@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
-use crate::support::{AT_MOST, TTL, World, granted, name, request, until};
+use crate::support::{AT_MOST, Fixture, TTL, granted, name, request, until};
 
 /// Much longer than a round trip.
 const SHORT: Duration = Duration::from_millis(400);
@@ -23,9 +23,9 @@ struct Python {
 
 impl Python {
     /// `None` where there is no redis-py and need not be.
-    async fn start(world: &World) -> Option<Self> {
+    async fn start(fixture: &Fixture) -> Option<Self> {
         let mut python = testbed::skip_left_out(testbed::redis_py())?;
-        let (host, port) = world.server.address().rsplit_once(':').expect("host and port");
+        let (host, port) = fixture.server.address().rsplit_once(':').expect("host and port");
         python.args([
             concat!(env!("CARGO_MANIFEST_DIR"), "/tests/all/redis_py.py"),
             host,
@@ -66,12 +66,12 @@ impl Python {
 
 #[testbed::test]
 async fn what_we_hold_redis_py_does_not_get() {
-    let world = World::new().await;
-    let Some(mut python) = Python::start(&world).await else {
+    let fixture = Fixture::new().await;
+    let Some(mut python) = Python::start(&fixture).await else {
         return;
     };
-    let key = world.lock_key("orders/42");
-    let locks = Locker::new(world.backend());
+    let key = fixture.lock_key("orders/42");
+    let locks = Locker::new(fixture.backend());
     let guard = locks.lock("orders/42").ttl(TTL).acquire().await.expect("it is free");
     assert_eq!(python.ask(&format!("try {key} 60000")).await, "false");
     // One that waits gets it when we release, and not before.
@@ -85,12 +85,12 @@ async fn what_we_hold_redis_py_does_not_get() {
 
 #[testbed::test]
 async fn what_redis_py_holds_we_do_not_get() {
-    let world = World::new().await;
-    let Some(mut python) = Python::start(&world).await else {
+    let fixture = Fixture::new().await;
+    let Some(mut python) = Python::start(&fixture).await else {
         return;
     };
-    let key = world.lock_key("a");
-    let backend = world.backend();
+    let key = fixture.lock_key("a");
+    let backend = fixture.backend();
     let locks = Locker::new(backend.clone());
     // With a timeout and without one.
     for ttl in ["60000", "forever"] {
@@ -115,13 +115,13 @@ async fn what_redis_py_holds_we_do_not_get() {
 
 #[testbed::test]
 async fn a_late_release_of_redis_pys_does_not_end_our_hold() {
-    let world = World::new().await;
-    let Some(mut python) = Python::start(&world).await else {
+    let fixture = Fixture::new().await;
+    let Some(mut python) = Python::start(&fixture).await else {
         return;
     };
-    let key = world.lock_key("a");
+    let key = fixture.lock_key("a");
     assert_eq!(python.ask(&format!("try {key} 300")).await, "true");
-    let locks = Locker::new(world.backend());
+    let locks = Locker::new(fixture.backend());
     let guard = locks
         .lock("a")
         .ttl(TTL)
@@ -130,22 +130,22 @@ async fn a_late_release_of_redis_pys_does_not_end_our_hold() {
         .expect("it has expired");
     assert_eq!(python.ask(&format!("owned {key}")).await, "false");
     assert_eq!(python.ask(&format!("drop {key}")).await, "LockNotOwnedError");
-    assert!(world.exists("a").await, "our hold is gone");
+    assert!(fixture.exists("a").await, "our hold is gone");
     guard.release().await.expect("it was ours all the time");
 }
 
 #[testbed::test]
 async fn our_late_release_does_not_end_redis_pys_hold() {
-    let world = World::new().await;
-    let Some(mut python) = Python::start(&world).await else {
+    let fixture = Fixture::new().await;
+    let Some(mut python) = Python::start(&fixture).await else {
         return;
     };
-    let key = world.lock_key("a");
-    let backend = world.backend();
+    let key = fixture.lock_key("a");
+    let backend = fixture.backend();
     let (request, _control) = request("a", TTL);
     let hold = granted(&backend, &request).await;
     // Nobody renews it.
-    let _: i64 = world.raw(&["PEXPIRE", &key, "300"]).await;
+    let _: i64 = fixture.raw(&["PEXPIRE", &key, "300"]).await;
     assert_eq!(python.ask(&format!("wait {key} 60000")).await, "true");
     let outcome = hold.release(ReleaseOptions::default()).await.expect("an answer");
     assert_eq!(outcome, ReleaseOutcome::AlreadyLost);
@@ -158,27 +158,27 @@ async fn our_late_release_does_not_end_redis_pys_hold() {
 #[testbed::test]
 async fn no_update_is_lost_between_us() {
     const TIMES: u32 = 100;
-    let world = World::new().await;
-    let Some(mut python) = Python::start(&world).await else {
+    let fixture = Fixture::new().await;
+    let Some(mut python) = Python::start(&fixture).await else {
         return;
     };
-    let counter = format!("{}counter", world.prefix);
+    let counter = format!("{}counter", fixture.prefix);
     python
-        .tell(&format!("add {counter} {} {TIMES}", world.lock_key("a")))
+        .tell(&format!("add {counter} {} {TIMES}", fixture.lock_key("a")))
         .await;
-    let locks = Locker::new(world.backend());
+    let locks = Locker::new(fixture.backend());
     // Both are at it at the same time.
     until("redis-py has begun", async || {
-        world.raw::<bool>(&["EXISTS", &counter]).await
+        fixture.raw::<bool>(&["EXISTS", &counter]).await
     })
     .await;
     for _ in 0..TIMES {
         let guard = locks.lock("a").ttl(TTL).acquire().await.expect("it becomes free");
-        let value: u32 = world.raw(&["GET", &counter]).await;
+        let value: u32 = fixture.raw(&["GET", &counter]).await;
         tokio::task::yield_now().await;
-        let _: () = world.raw(&["SET", &counter, &(value + 1).to_string()]).await;
+        let _: () = fixture.raw(&["SET", &counter, &(value + 1).to_string()]).await;
         guard.release().await.expect("it is ours");
     }
     assert_eq!(python.answer().await, "done");
-    assert_eq!(world.raw::<u32>(&["GET", &counter]).await, 2 * TIMES);
+    assert_eq!(fixture.raw::<u32>(&["GET", &counter]).await, 2 * TIMES);
 }

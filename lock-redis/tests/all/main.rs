@@ -1,4 +1,7 @@
-//! Black-box tests of `lock-redis` on real servers.
+//! Black-box tests of `lock-redis` on real servers, one of its own for each test.
+//!
+//! With a server that already runs (`POLYLOCK_REDIS_URL`) use `RUST_TEST_THREADS=1`: some tests count the server's commands,
+//! end its connections or delete its data.
 
 mod clock;
 mod contract;
@@ -11,6 +14,7 @@ mod hand_over;
 mod hung;
 mod interop;
 mod late;
+mod lost_replies;
 mod names;
 mod not_executed;
 mod ordering;

@@ -1,9 +1,8 @@
 //! Every name is a lock of its own.
 
 use lock_core::backend::DistributedLock;
-use lock_redis::RedisBackend;
 
-use crate::support::{TTL, World, busy, name, request, take};
+use crate::support::{Fixture, TTL, busy, name, release, request, take, with_config};
 
 fn hostile(prefix: &str) -> Vec<String> {
     let mut names: Vec<String> = [
@@ -88,29 +87,29 @@ fn hostile(prefix: &str) -> Vec<String> {
 
 #[testbed::test]
 async fn distinct_names_never_conflict_and_equal_ones_always_do() {
-    let world = World::new().await;
-    let (backend, other) = (world.backend(), world.backend());
-    let names = hostile(&world.prefix);
+    let fixture = Fixture::new().await;
+    let (backend, other) = (fixture.backend(), fixture.backend());
+    let names = hostile(&fixture.prefix);
     let mut holds = Vec::new();
     for name in &names {
         holds.push(take(&backend, name).await);
     }
-    for (name, hold) in names.iter().zip(&holds) {
-        busy(&other, &request(name, TTL).0).await;
-        let status = other.status(&crate::support::name(name)).await.expect("an answer");
-        assert_eq!(status.holders[0].token, Some(hold.token()), "{name:?}");
+    for (text, hold) in names.iter().zip(&holds) {
+        busy(&other, &request(text, TTL).0).await;
+        let status = other.status(&name(text)).await.expect("an answer");
+        assert_eq!(status.holders[0].token, Some(hold.token()), "{text:?}");
     }
     for (name, hold) in names.iter().zip(&holds) {
-        assert!(crate::support::release(hold).await, "{name:?}");
+        assert!(release(hold).await, "{name:?}");
     }
 }
 
 #[testbed::test]
 async fn a_prefix_separates_applications() {
-    let world = World::new().await;
+    let fixture = Fixture::new().await;
     let with_prefix = |prefix: &str| {
-        let prefix = format!("{}{prefix}", world.prefix);
-        RedisBackend::new(world.config().with_prefix(prefix)).expect("a good configuration")
+        let prefix = format!("{}{prefix}", fixture.prefix);
+        with_config(fixture.config().with_prefix(prefix))
     };
     let (one, two) = (with_prefix("one:"), with_prefix("two:"));
     take(&one, "a").await;
@@ -121,13 +120,12 @@ async fn a_prefix_separates_applications() {
 
 #[testbed::test]
 async fn databases_separate_too() {
-    let world = World::new().await;
-    let there = RedisBackend::new(world.config().with_database(1)).expect("a good configuration");
+    let fixture = Fixture::new().await;
+    let there = with_config(fixture.config().with_database(1));
     take(&there, "a").await;
-    assert!(!world.exists("a").await);
-    take(&world.backend(), "a").await;
-    let error = RedisBackend::new(world.config().with_database(100_000))
-        .expect("a good configuration")
+    assert!(!fixture.exists("a").await);
+    take(&fixture.backend(), "a").await;
+    let error = with_config(fixture.config().with_database(100_000))
         .connect()
         .await
         .expect_err("there are not so many");

@@ -7,8 +7,11 @@ use lock_core::{Error, Locker, Release};
 use lock_redis::RedisBackend;
 use tokio::task::JoinHandle;
 
-use crate::support::proxy::Proxy;
-use crate::support::{QUICK, TTL, World, in_the_end, in_the_end_granted, request, take, until};
+use crate::support::waiter::Waiter;
+use crate::support::{
+    Fixture, Proxied, TTL, connect, granted, in_the_end, in_the_end_granted, refused, release, request, take, until,
+    with_config,
+};
 
 async fn refused_release(hold: &dyn Hold) -> Error {
     hold.release(ReleaseOptions::default())
@@ -17,138 +20,131 @@ async fn refused_release(hold: &dyn Hold) -> Error {
 }
 
 /// A hold of which a release, a renewal and an acquire of another lock were refused as a whole.
-async fn all_refused(world: &World, backend: &RedisBackend, hold: &dyn Hold) {
-    let value = world.value("a").await;
+async fn all_refused(fixture: &Fixture, backend: &RedisBackend, hold: &dyn Hold) {
+    let value = fixture.value("a").await;
     for error in [
         refused_release(hold).await,
         hold.renew(TTL).await.map(drop).expect_err("it is refused"),
-        crate::support::refused(backend, "b").await,
+        refused(backend, "b").await,
     ] {
         assert!(error.is_not_executed(), "{error:?}");
     }
-    assert_eq!(world.value("a").await, value, "the hold is as it was");
+    assert_eq!(fixture.value("a").await, value, "the hold is as it was");
 }
 
 #[testbed::test]
 async fn a_server_that_writes_nothing_at_the_moment_did_nothing() {
-    let world = World::new().await;
-    if world.server.is_external() {
+    let Some(fixture) = Fixture::own().await else {
         return;
-    }
-    let backend = world.backend();
+    };
+    let backend = fixture.backend();
     let hold = take(&backend, "a").await;
-    let _: () = world.raw(&["CONFIG", "SET", "min-replicas-to-write", "1"]).await;
-    all_refused(&world, &backend, &*hold).await;
-    let _: () = world.raw(&["CONFIG", "SET", "min-replicas-to-write", "0"]).await;
-    assert!(crate::support::release(&hold).await);
+    let _: () = fixture.raw(&["CONFIG", "SET", "min-replicas-to-write", "1"]).await;
+    all_refused(&fixture, &backend, &*hold).await;
+    let _: () = fixture.raw(&["CONFIG", "SET", "min-replicas-to-write", "0"]).await;
+    assert!(release(&hold).await);
 }
 
 #[testbed::test]
 async fn a_busy_server_did_nothing() {
-    let world = World::new().await;
-    if world.server.is_external() {
+    let Some(fixture) = Fixture::own().await else {
         return;
-    }
-    let backend = world.backend();
+    };
+    let backend = fixture.backend();
     let hold = take(&backend, "a").await;
-    let _: () = world.raw(&["CONFIG", "SET", "busy-reply-threshold", "1"]).await;
-    let mut other = crate::support::connect(&world.server.url()).await;
+    let _: () = fixture.raw(&["CONFIG", "SET", "busy-reply-threshold", "1"]).await;
+    let mut other = connect(&fixture.server.url()).await;
     let busy: JoinHandle<redis::RedisResult<()>> = tokio::spawn(async move {
         let mut endless = redis::cmd("EVAL");
         endless.arg("while true do end").arg(0).query_async(&mut other).await
     });
     until("it is busy", async || {
-        let ping = world.try_raw::<String>(&["PING"]).await;
+        let ping = fixture.try_raw::<String>(&["PING"]).await;
         ping.is_err_and(|error| error.code() == Some("BUSY"))
     })
     .await;
     let error = refused_release(&*hold).await;
     assert!(error.is_not_executed(), "{error:?}");
-    let _: () = world.raw(&["SCRIPT", "KILL"]).await;
+    let _: () = fixture.raw(&["SCRIPT", "KILL"]).await;
     busy.await.expect("no panic").expect_err("it was killed");
-    assert!(crate::support::release(&hold).await);
+    assert!(release(&hold).await);
 }
 
 #[testbed::test]
 async fn what_was_never_sent_was_not_executed() {
-    let world = World::new().await;
-    let proxy = Proxy::start(world.server.address()).await;
-    let backend = RedisBackend::new(world.config_at(&proxy.address)).expect("a good configuration");
+    let fixture = Fixture::new().await;
+    let Proxied { proxy, backend } = Proxied::new(&fixture, |config| config).await;
     let (wanted, _control) = request("a", TTL);
-    let hold = crate::support::granted(&backend, &wanted).await;
+    let hold = granted(&backend, &wanted).await;
     proxy.lead_to("127.0.0.1:1");
     proxy.cut();
     until("it has noticed", async || {
         wanted.lease().state() == lock_core::HoldState::Suspect
     })
     .await;
-    all_refused(&world, &backend, &*hold).await;
+    all_refused(&fixture, &backend, &*hold).await;
 }
 
 #[testbed::test]
 async fn what_was_not_answered_may_have_been_executed() {
-    let world = World::new().await;
-    let proxy = Proxy::start(world.server.address()).await;
-    let config = world.config_at(&proxy.address).with_response_timeout(QUICK);
-    let backend = RedisBackend::new(config).expect("a good configuration");
+    let fixture = Fixture::new().await;
+    let Proxied { proxy, backend } = Proxied::quick(&fixture).await;
     let hold = in_the_end_granted(&backend, &request("a", TTL).0).await;
     proxy.hold_answers();
     let error = refused_release(&*hold).await;
     assert!(!error.is_not_executed(), "{error:?}");
-    until("it was released", async || !world.exists("a").await).await;
+    until("it was released", async || !fixture.exists("a").await).await;
     in_the_end(async || backend.connect().await).await;
 }
 
 #[testbed::test]
 async fn a_script_that_failed_half_way_has_done_its_first_half() {
-    let world = World::new().await;
-    if world.server.is_external() {
+    let Some(fixture) = Fixture::own().await else {
         return;
-    }
+    };
     // Somebody waits, whom this user may not tell.
-    let rules = world.config().acl_rules();
+    let rules = fixture.config().acl_rules();
     let rules = rules.iter().filter(|rule| *rule != "+publish").map(String::as_str);
     let command: Vec<&str> = ["ACL", "SETUSER", "mute", "reset", "on", ">pw"]
         .into_iter()
         .chain(rules)
         .collect();
-    let _: () = world.raw(&command).await;
-    let config = world.config().with_user("mute").with_password("pw");
-    let mute = RedisBackend::new(config).expect("a good configuration");
+    let _: () = fixture.raw(&command).await;
+    let config = fixture.config().with_user("mute").with_password("pw");
+    let mute = with_config(config);
     let (wanted, _control) = request("a", TTL);
-    let hold = crate::support::granted(&mute, &wanted).await;
-    let waiter = crate::support::waiter::Waiter::queued(&world, &world.backend(), "a", Duration::from_secs(3)).await;
+    let hold = granted(&mute, &wanted).await;
+    let waiter = Waiter::queued(&fixture, &fixture.backend(), "a", Duration::from_secs(3)).await;
     let error = refused_release(&*hold).await;
     assert!(!error.is_not_executed(), "{error:?}");
     assert!(
-        !world.value("a").await.starts_with(&wanted.holder().to_string()),
+        !fixture.value("a").await.starts_with(&wanted.holder().to_string()),
         "it is released"
     );
     // It looks by itself.
     let next = waiter.granted().await;
-    assert!(crate::support::release(&next).await);
+    assert!(release(&next).await);
 }
 
 /// The hold has gone and somebody else has the lock, and the server refuses the first release.
 #[testbed::test]
 async fn a_refused_release_does_not_excuse_that_somebody_else_has_the_lock() {
-    let world = World::new().await;
-    if world.server.is_external() {
+    let Some(fixture) = Fixture::own().await else {
         return;
-    }
-    let locks = Locker::new(world.backend());
+    };
+    let locks = Locker::new(fixture.backend());
     let guard = locks.lock("a").ttl(TTL).acquire().await.expect("a grant");
-    let _: i64 = world.raw(&["DEL", &world.lock_key("a")]).await;
-    let successor = take(&world.backend(), "a").await;
-    let _: () = world.raw(&["CONFIG", "SET", "min-replicas-to-write", "1"]).await;
+    let _: i64 = fixture.raw(&["DEL", &fixture.lock_key("a")]).await;
+    let successor = take(&fixture.backend(), "a").await;
+    let _: () = fixture.raw(&["CONFIG", "SET", "min-replicas-to-write", "1"]).await;
     let releasing = tokio::spawn(guard.release());
     until("it was refused", async || {
-        let errors: String = world.raw(&["INFO", "errorstats"]).await;
+        let errors: String = fixture.raw(&["INFO", "errorstats"]).await;
         errors.contains("errorstat_NOREPLICAS:")
     })
     .await;
-    let _: () = world.raw(&["CONFIG", "SET", "min-replicas-to-write", "0"]).await;
+    let _: () = fixture.raw(&["CONFIG", "SET", "min-replicas-to-write", "0"]).await;
     let released: Result<Release, Error> = releasing.await.expect("no panic");
     assert!(released.is_err_and(|error| error.is_lost()));
-    assert!(crate::support::release(&successor).await);
+    assert!(release(&successor).await);
 }

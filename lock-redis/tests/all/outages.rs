@@ -1,17 +1,12 @@
 //! Outages that last: nobody gives up, and whoever waited is there when the server is.
 
-use std::time::Duration;
-
 use lock_core::{ErrorKind, Locker};
-use lock_redis::RedisBackend;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::{Instant, pause, resume};
 
-use crate::support::{TTL, World, soon_enough, until};
-
-const SECOND: Duration = Duration::from_secs(1);
+use crate::support::{Fixture, SECOND, TTL, soon_enough, until, with_config};
 
 /// A way to the server that can be shut: then everybody is turned away, and counted.
 struct Door {
@@ -67,8 +62,8 @@ impl Door {
     }
 
     /// One that knows the server already.
-    async fn locker(&self, world: &World) -> Locker {
-        let backend = RedisBackend::new(world.config_at(&self.address)).expect("a good configuration");
+    async fn locker(&self, fixture: &Fixture) -> Locker {
+        let backend = with_config(fixture.config_at(&self.address));
         let locks = Locker::new(backend);
         let guard = locks.lock("before").acquire().await.expect("a grant");
         guard.release().await.expect("still ours");
@@ -78,9 +73,9 @@ impl Door {
 
 #[testbed::test]
 async fn a_waiter_outlasts_an_outage_of_minutes() {
-    let world = World::new().await;
-    let door = Door::to(world.server.address()).await;
-    let locks = door.locker(&world).await;
+    let fixture = Fixture::new().await;
+    let door = Door::to(fixture.server.address()).await;
+    let locks = door.locker(&fixture).await;
     // From here on pauses take no time.
     pause();
     let start = Instant::now();
@@ -106,9 +101,9 @@ async fn a_waiter_outlasts_an_outage_of_minutes() {
 
 #[testbed::test]
 async fn tries_during_an_outage_leave_nothing_to_undo() {
-    let world = World::new().await;
-    let door = Door::to(world.server.address()).await;
-    let locks = door.locker(&world).await;
+    let fixture = Fixture::new().await;
+    let door = Door::to(fixture.server.address()).await;
+    let locks = door.locker(&fixture).await;
     door.shut();
     door.turns_away(1).await;
     let tries: Vec<_> = (0..200)
@@ -126,13 +121,15 @@ async fn tries_during_an_outage_leave_nothing_to_undo() {
 
 #[testbed::test]
 async fn a_try_right_after_an_outage_does_not_fail_without_asking() {
-    let world = World::new().await;
-    let door = Door::to(world.server.address()).await;
-    let locks = door.locker(&world).await;
+    let fixture = Fixture::new().await;
+    let door = Door::to(fixture.server.address()).await;
+    let locks = door.locker(&fixture).await;
     for lock in ["a", "b", "c"] {
         door.shut();
-        // By now the supervisor pauses for about as long as all this took.
+        // Pauses take no time here. By now the supervisor pauses for about as long as all this would have taken.
+        pause();
         door.turns_away(5).await;
+        resume();
         locks
             .lock(lock)
             .try_acquire()
@@ -149,19 +146,21 @@ async fn a_try_right_after_an_outage_does_not_fail_without_asking() {
 async fn a_waiter_whose_refresh_fell_into_an_outage_asks_again_soon_after_it() {
     // Sooner than the refresh of its place, which comes after 4 s at least.
     soon_enough(4 * SECOND, "it waited for its refresh", async || {
-        let world = World::new().await;
-        let door = Door::to(world.server.address()).await;
-        let locks = door.locker(&world).await;
+        let fixture = Fixture::new().await;
+        let door = Door::to(fixture.server.address()).await;
+        let locks = door.locker(&fixture).await;
         // Of a holder that wakes nobody: so its waiters ask again and again.
-        let _: () = world.raw(&["SET", &world.lock_key("a"), "theirs", "PX", "60000"]).await;
+        let _: () = fixture
+            .raw(&["SET", &fixture.lock_key("a"), "theirs", "PX", "60000"])
+            .await;
         let waiting = tokio::spawn({
             let lock = locks.lock("a").ttl(TTL);
             async move { lock.acquire().await }
         });
-        until("it waits", async || !world.queue("a").await.is_empty()).await;
+        until("it waits", async || !fixture.queue("a").await.is_empty()).await;
         door.shut();
         door.turns_away(5).await;
-        let _: i64 = world.raw(&["DEL", &world.lock_key("a")]).await;
+        let _: i64 = fixture.raw(&["DEL", &fixture.lock_key("a")]).await;
         let start = Instant::now();
         door.open();
         let guard = waiting.await.expect("no panic").expect("a grant");

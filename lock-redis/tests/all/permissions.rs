@@ -1,33 +1,30 @@
 //! Who may lock: the smallest ACL user, credentials, databases, Unix sockets. And nothing secret is shown.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use lock_core::backend::{Attempt, DistributedLock, HandOver, Hold, ReleaseOptions, RequestOptions, Terms};
 use lock_core::{ErrorKind, Result};
 use lock_redis::{RedisBackend, RedisConfig};
 
-use crate::support::{TTL, World, name, release, request, take, until};
+use crate::support::{Fixture, LONG, TTL, name, release, request, shown, take, until, with_config};
 
-/// So long that nobody who fails "at once" has waited for it.
-const LONG: Duration = Duration::from_secs(600);
 const PASSWORD: &str = "a b@:/%\"'";
 
 /// Makes the user anew, with these rules.
-async fn user(world: &World, name: &str, rules: &[String]) {
+async fn user(fixture: &Fixture, name: &str, rules: &[String]) {
     let password = format!(">{PASSWORD}");
     let mut command = vec!["ACL", "SETUSER", name, "reset", "on", &password];
     command.extend(rules.iter().map(String::as_str));
-    let _: () = world.raw(&command).await;
+    let _: () = fixture.raw(&command).await;
 }
 
-fn backend_of(world: &World, name: &str) -> RedisBackend {
-    let config = world.config().with_user(name).with_password(PASSWORD);
-    RedisBackend::new(config.with_connect_timeout(LONG)).expect("a good configuration")
+fn backend_of(fixture: &Fixture, name: &str) -> RedisBackend {
+    let config = fixture.config().with_user(name).with_password(PASSWORD);
+    with_config(config.with_connect_timeout(LONG))
 }
 
 /// Everything that two clients do.
-async fn everything(world: &World, clients: &[RedisBackend; 2], lock: &str) -> Result<()> {
+async fn everything(fixture: &Fixture, clients: &[RedisBackend; 2], lock: &str) -> Result<()> {
     let [first, second] = clients;
     first.connect().await?;
     let waiting = |of: &RedisBackend| {
@@ -47,7 +44,7 @@ async fn everything(world: &World, clients: &[RedisBackend; 2], lock: &str) -> R
     // One that waits and goes, one that waits and gets it, and one that gets it from within its process.
     for goes in [true, false] {
         let (request, _control, acquiring) = waiting(second);
-        let queue = || async { world.keys().await.into_iter().find(|key| key.contains(":queue")) };
+        let queue = || async { fixture.keys().await.into_iter().find(|key| key.contains(":queue")) };
         until("it waits", async || queue().await.is_some() || acquiring.is_finished()).await;
         if acquiring.is_finished() {
             acquiring.await.expect("no panic")?;
@@ -81,53 +78,53 @@ const NAMES: [&str; 4] = ["a", "a{b}c", "a}b", "{a}"];
 
 #[testbed::test]
 async fn the_documented_permissions_are_enough_and_all_needed() {
-    let world = World::new().await;
-    let rules = world.config().acl_rules();
-    let app = format!("app-{}", world.prefix.trim_end_matches(':'));
-    user(&world, &app, &rules).await;
-    let clients = [backend_of(&world, &app), backend_of(&world, &app)];
+    let fixture = Fixture::new().await;
+    let rules = fixture.config().acl_rules();
+    let app = format!("app-{}", fixture.prefix.trim_end_matches(':'));
+    user(&fixture, &app, &rules).await;
+    let clients = [backend_of(&fixture, &app), backend_of(&fixture, &app)];
     for name in NAMES {
-        everything(&world, &clients, name).await.expect("it may");
+        everything(&fixture, &clients, name).await.expect("it may");
     }
 
     for (at, missing) in rules.iter().enumerate() {
         // Of its own, for what may not be released stays.
         let app = format!("{app}-{at}");
         let rest: Vec<String> = rules.iter().filter(|rule| *rule != missing).cloned().collect();
-        user(&world, &app, &rest).await;
-        let _: () = world.raw(&["SCRIPT", "FLUSH"]).await;
-        let clients = [backend_of(&world, &app), backend_of(&world, &app)];
+        user(&fixture, &app, &rest).await;
+        let _: () = fixture.raw(&["SCRIPT", "FLUSH"]).await;
+        let clients = [backend_of(&fixture, &app), backend_of(&fixture, &app)];
         let mut refusal = None;
         for name in NAMES {
-            refusal = everything(&world, &clients, &format!("{name}{at}"))
+            refusal = everything(&fixture, &clients, &format!("{name}{at}"))
                 .await
                 .err()
                 .or(refusal);
-            clear(&world).await;
+            clear(&fixture).await;
         }
-        let _: i64 = world.raw(&["ACL", "DELUSER", &app]).await;
+        let _: i64 = fixture.raw(&["ACL", "DELUSER", &app]).await;
         let error = refusal.unwrap_or_else(|| panic!("nobody needs {missing}"));
         assert_eq!(error.kind(), ErrorKind::Denied, "without {missing}: {error:?}");
         assert!(!error.is_retryable());
         assert!(error.to_string().contains("acl_rules"), "without {missing}: {error}");
     }
-    let _: i64 = world.raw(&["ACL", "DELUSER", &app]).await;
+    let _: i64 = fixture.raw(&["ACL", "DELUSER", &app]).await;
 }
 
-async fn clear(world: &World) {
-    for key in world.keys().await {
-        let _: i64 = world.raw(&["DEL", &key]).await;
+async fn clear(fixture: &Fixture) {
+    for key in fixture.keys().await {
+        let _: i64 = fixture.raw(&["DEL", &key]).await;
     }
 }
 
 #[testbed::test]
 async fn a_permission_that_is_taken_away_is_told() {
-    let world = World::new().await;
-    let app = format!("app-{}", world.prefix.trim_end_matches(':'));
-    user(&world, &app, &world.config().acl_rules()).await;
-    let backend = backend_of(&world, &app);
+    let fixture = Fixture::new().await;
+    let app = format!("app-{}", fixture.prefix.trim_end_matches(':'));
+    user(&fixture, &app, &fixture.config().acl_rules()).await;
+    let backend = backend_of(&fixture, &app);
     let hold = take(&backend, "a").await;
-    let _: () = world.raw(&["ACL", "SETUSER", &app, "-evalsha"]).await;
+    let _: () = fixture.raw(&["ACL", "SETUSER", &app, "-evalsha"]).await;
     let error = hold.renew(TTL).await.expect_err("it may not any more");
     assert_eq!(error.kind(), ErrorKind::Denied);
     assert!(
@@ -136,20 +133,20 @@ async fn a_permission_that_is_taken_away_is_told() {
             .contains("does not permit this user the command evalsha"),
         "{error}"
     );
-    let _: () = world.raw(&["ACL", "SETUSER", &app, "+evalsha"]).await;
+    let _: () = fixture.raw(&["ACL", "SETUSER", &app, "+evalsha"]).await;
     assert!(release(&hold).await, "the connection is still good");
-    let _: i64 = world.raw(&["ACL", "DELUSER", &app]).await;
+    let _: i64 = fixture.raw(&["ACL", "DELUSER", &app]).await;
 }
 
 #[testbed::test]
 async fn a_user_reaches_no_other_prefix() {
-    let world = World::new().await;
-    let app = format!("app-{}", world.prefix.trim_end_matches(':'));
-    let mut rules = world.config().acl_rules();
+    let fixture = Fixture::new().await;
+    let app = format!("app-{}", fixture.prefix.trim_end_matches(':'));
+    let mut rules = fixture.config().acl_rules();
     rules.push("&another:*".into());
-    user(&world, &app, &rules).await;
-    let config = world.config().with_user(&app).with_password(PASSWORD);
-    let backend = RedisBackend::new(config.with_prefix("another:")).expect("a good configuration");
+    user(&fixture, &app, &rules).await;
+    let config = fixture.config().with_user(&app).with_password(PASSWORD);
+    let backend = with_config(config.with_prefix("another:"));
     let (request, _control) = request("a", TTL);
     let error = backend.acquire(&request).await.expect_err("it is not its prefix");
     assert_eq!(error.kind(), ErrorKind::Denied);
@@ -159,18 +156,22 @@ async fn a_user_reaches_no_other_prefix() {
             .contains("does not permit this user a key that is needed"),
         "{error}"
     );
-    let _: i64 = world.raw(&["ACL", "DELUSER", &app]).await;
+    let _: i64 = fixture.raw(&["ACL", "DELUSER", &app]).await;
 }
 
 #[testbed::test]
 async fn a_database_of_its_own() {
-    let world = World::new().await;
-    let app = format!("app-{}", world.prefix.trim_end_matches(':'));
-    let config = world.config().with_database(3).with_user(&app).with_password(PASSWORD);
-    user(&world, &app, &config.acl_rules()).await;
-    let third = RedisBackend::new(config).expect("a good configuration");
-    let (here, there) = (take(&world.backend(), "a").await, take(&third, "a").await);
-    let keyspace: String = world.raw(&["INFO", "keyspace"]).await;
+    let fixture = Fixture::new().await;
+    let app = format!("app-{}", fixture.prefix.trim_end_matches(':'));
+    let config = fixture
+        .config()
+        .with_database(3)
+        .with_user(&app)
+        .with_password(PASSWORD);
+    user(&fixture, &app, &config.acl_rules()).await;
+    let third = with_config(config);
+    let (here, there) = (take(&fixture.backend(), "a").await, take(&third, "a").await);
+    let keyspace: String = fixture.raw(&["INFO", "keyspace"]).await;
     assert!(
         keyspace.contains("db0:keys") && keyspace.contains("db3:keys"),
         "{keyspace}"
@@ -181,7 +182,7 @@ async fn a_database_of_its_own() {
         "databases have nothing in common"
     );
     assert!(release(&there).await);
-    let _: i64 = world.raw(&["ACL", "DELUSER", &app]).await;
+    let _: i64 = fixture.raw(&["ACL", "DELUSER", &app]).await;
 }
 
 #[testbed::test]
@@ -189,23 +190,31 @@ async fn over_a_unix_socket() {
     let directory = tempfile::tempdir().expect("a directory");
     let socket = directory.path().join("redis.sock");
     let path = socket.to_str().expect("it is text");
-    let world = World::of(testbed::Redis::new().setting("unixsocket", [path])).await;
-    if world.server.is_external() {
+    let fixture = Fixture::of(testbed::Redis::new().setting("unixsocket", [path])).await;
+    if fixture.server.is_external() {
         return;
     }
-    user(&world, "app", &["allkeys".into(), "allchannels".into(), "+@all".into()]).await;
-    let plain = RedisConfig::unix(&socket).with_prefix(&world.prefix);
+    user(
+        &fixture,
+        "app",
+        &["allkeys".into(), "allchannels".into(), "+@all".into()],
+    )
+    .await;
+    let plain = RedisConfig::unix(&socket).with_prefix(&fixture.prefix);
     let encoded: String = PASSWORD.bytes().map(|byte| format!("%{byte:02X}")).collect();
     let urls = ["redis+unix", "valkey+unix", "unix"].map(|scheme| {
-        let url = format!("{scheme}://{path}?db=3&user=app&pass={encoded}&prefix={}", world.prefix);
+        let url = format!(
+            "{scheme}://{path}?db=3&user=app&pass={encoded}&prefix={}",
+            fixture.prefix
+        );
         RedisConfig::from_url(&url).expect("a good URL")
     });
-    let plain = take(&RedisBackend::new(plain).expect("a good configuration"), "a").await;
-    assert!(world.exists("a").await);
+    let plain = take(&with_config(plain), "a").await;
+    assert!(fixture.exists("a").await);
     for config in urls {
-        let backend = RedisBackend::new(config).expect("a good configuration");
+        let backend = with_config(config);
         let hold = take(&backend, "a").await;
-        let sockets: String = world.raw(&["CLIENT", "LIST"]).await;
+        let sockets: String = fixture.raw(&["CLIENT", "LIST"]).await;
         let ours = sockets
             .lines()
             .find(|line| line.contains("user=app"))
@@ -220,27 +229,22 @@ async fn over_a_unix_socket() {
 
 #[testbed::test]
 async fn a_wrong_password_is_told_without_it() {
-    let world = World::new().await;
-    let app = format!("app-{}", world.prefix.trim_end_matches(':'));
-    user(&world, &app, &world.config().acl_rules()).await;
-    let config = world
+    let fixture = Fixture::new().await;
+    let app = format!("app-{}", fixture.prefix.trim_end_matches(':'));
+    user(&fixture, &app, &fixture.config().acl_rules()).await;
+    let config = fixture
         .config()
         .with_user(&app)
         .with_password("sesame")
         .with_connect_timeout(LONG);
-    let backend = RedisBackend::new(config.clone()).expect("a good configuration");
+    let backend = with_config(config.clone());
     let error = backend.connect().await.expect_err("it is wrong");
     assert_eq!(error.kind(), ErrorKind::Denied);
     assert!(
         error.to_string().contains("refuses the user name or the password"),
         "{error}"
     );
-    let mut shown = format!("{config:?} {backend:?} {error} {error:?}");
-    let mut source = std::error::Error::source(&error);
-    while let Some(cause) = source {
-        shown += &format!(" {cause} {cause:?}");
-        source = cause.source();
-    }
+    let shown = format!("{config:?} {backend:?} {}", shown(&error));
     assert!(!shown.contains("sesame"), "{shown}");
-    let _: i64 = world.raw(&["ACL", "DELUSER", &app]).await;
+    let _: i64 = fixture.raw(&["ACL", "DELUSER", &app]).await;
 }

@@ -14,32 +14,31 @@ use tracing::field::{Field, Visit};
 use tracing::span;
 
 use crate::support::proxy::Proxy;
-use crate::support::{World, granted, in_the_end, name, refused, release, request, take, until};
+use crate::support::{
+    Fixture, LONG, TTL, granted, in_the_end, name, refused, release, request, take, until, with_config,
+};
 
-/// So long that nobody who fails "at once" has waited for it.
-const LONG: Duration = Duration::from_secs(600);
 /// Enough to be told once.
 const SHORT: Duration = Duration::from_millis(1500);
 
 const POLICY: &str = "maxmemory-policy allkeys-lru";
 
 /// A server that loses locks in two ways.
-async fn careless() -> World {
+async fn careless() -> Option<Fixture> {
     let server = testbed::Redis::new()
         .setting("maxmemory-policy", ["allkeys-lru"])
         .setting("appendonly", ["no"]);
-    World::of(server).await
+    Fixture::own_of(server).await
 }
 
 #[testbed::test]
 async fn each_run_of_a_server_is_warned_of_once() {
     let told = Told::default();
     let _listening = tracing::subscriber::set_default(told.clone());
-    let mut world = careless().await;
-    if world.server.is_external() {
+    let Some(mut fixture) = careless().await else {
         return;
-    }
-    let backend = world.backend();
+    };
+    let backend = fixture.backend();
     assert_eq!(backend.findings(), [], "nothing is known before the first connection");
     backend.connect().await.expect("a warning is no refusal");
     let policy = "allkeys-lru".to_owned();
@@ -51,12 +50,12 @@ async fn each_run_of_a_server_is_warned_of_once() {
         ["appendonly no", "set appendonly yes"],
     ]) {
         assert!(parts.iter().all(|part| warning.contains(part)), "{warning}");
-        assert!(warning.contains(world.server.address()), "{warning}");
+        assert!(warning.contains(fixture.server.address()), "{warning}");
     }
 
     // Another connection to the same run says nothing new.
     let hold = take(&backend, "a").await;
-    let _: i64 = world.raw(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
+    let _: i64 = fixture.raw(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
     until("the connection is replaced", async || {
         backend.status(&name("a")).await.is_ok_and(|_| clients_killed(&backend))
     })
@@ -64,8 +63,8 @@ async fn each_run_of_a_server_is_warned_of_once() {
     assert!(release(&hold).await);
     assert_eq!(told.lines().len(), 2, "{:?}", told.lines());
 
-    world.server.restart().await.expect("it starts again");
-    world.reconnect().await;
+    fixture.server.restart().await.expect("it starts again");
+    fixture.reconnect().await;
     in_the_end(async || backend.connect().await).await;
     assert_eq!(told.lines().len(), 4, "{:?}", told.lines());
 }
@@ -78,54 +77,52 @@ fn clients_killed(backend: &RedisBackend) -> bool {
 
 #[testbed::test]
 async fn settings_may_be_refused() {
-    let world = careless().await;
-    if world.server.is_external() {
+    let Some(fixture) = careless().await else {
         return;
-    }
-    let url = format!("{}?checks=refuse", world.server.url());
+    };
+    let url = format!("{}?checks=refuse", fixture.server.url());
     let config = RedisConfig::from_url(&url)
         .expect("a good URL")
         .with_connect_timeout(LONG);
-    let backend = RedisBackend::new(config).expect("a good configuration");
+    let backend = with_config(config);
     let error = backend.connect().await.expect_err("it is careless");
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:?}");
     for part in [
         POLICY,
         "set maxmemory-policy noeviction",
         "set appendonly yes",
-        world.server.address(),
+        fixture.server.address(),
     ] {
         assert!(error.to_string().contains(part), "{error}");
     }
     assert_eq!(refused(&backend, "a").await.kind(), ErrorKind::Misconfigured);
-    assert!(!world.exists("a").await);
+    assert!(!fixture.exists("a").await);
 
     for (setting, value) in [
         ("maxmemory-policy", "noeviction"),
         ("appendonly", "yes"),
         ("appendfsync", "everysec"),
     ] {
-        let _: () = world.raw(&["CONFIG", "SET", setting, value]).await;
+        let _: () = fixture.raw(&["CONFIG", "SET", setting, value]).await;
     }
     let error = backend.connect().await.expect_err("it is still a bit careless");
     assert!(error.to_string().contains("appendfsync everysec"), "{error}");
-    let _: () = world.raw(&["CONFIG", "SET", "appendfsync", "always"]).await;
+    let _: () = fixture.raw(&["CONFIG", "SET", "appendfsync", "always"]).await;
     backend.connect().await.expect("all is well");
     assert_eq!(backend.findings(), []);
 }
 
 #[testbed::test]
 async fn without_checks_nothing_is_asked() {
-    let world = careless().await;
-    if world.server.is_external() {
+    let Some(fixture) = careless().await else {
         return;
-    }
+    };
     // Testbed itself asks for INFO while the server starts.
-    let _: () = world.raw(&["CONFIG", "RESETSTAT"]).await;
-    let backend = RedisBackend::new(world.config().with_checks(Checks::Off)).expect("a good configuration");
+    let _: () = fixture.raw(&["CONFIG", "RESETSTAT"]).await;
+    let backend = with_config(fixture.config().with_checks(Checks::Off));
     assert!(release(&take(&backend, "a").await).await);
     assert_eq!(backend.findings(), []);
-    let statistics: String = world.raw(&["INFO", "commandstats"]).await;
+    let statistics: String = fixture.raw(&["INFO", "commandstats"]).await;
     assert!(statistics.contains("cmdstat_evalsha"), "{statistics}");
     for command in ["cmdstat_info:", "cmdstat_config|get:"] {
         assert!(!statistics.contains(command), "{statistics}");
@@ -134,39 +131,42 @@ async fn without_checks_nothing_is_asked() {
 
 #[testbed::test]
 async fn a_user_who_may_not_ask_is_left_in_peace() {
-    let world = careless().await;
-    if world.server.is_external() {
+    let Some(fixture) = careless().await else {
         return;
-    }
-    let _: () = world
+    };
+    let _: () = fixture
         .raw(&[
             "ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all", "-info", "-config",
         ])
         .await;
-    let config = world.config().with_user("app").with_password("pw");
-    let backend = RedisBackend::new(config.clone()).expect("a good configuration");
+    let config = fixture.config().with_user("app").with_password("pw");
+    let backend = with_config(config.clone());
     backend
         .connect()
         .await
         .expect("what is not known is not held against it");
     assert_eq!(backend.findings(), []);
 
-    let strict = RedisBackend::new(config.with_checks(Checks::Refuse).with_connect_timeout(LONG)).expect("it is good");
+    let strict = with_config(config.with_checks(Checks::Refuse).with_connect_timeout(LONG));
     let error = strict.connect().await.expect_err("it cannot be checked");
     assert_eq!(error.kind(), ErrorKind::Denied);
     assert!(error.to_string().contains("permit +info"), "{error}");
 
     // As where a provider keeps CONFIG to itself.
-    let _: () = world.raw(&["ACL", "SETUSER", "app", "+info"]).await;
-    let _: () = world.raw(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).await;
-    let _: () = world.raw(&["CONFIG", "SET", "appendonly", "yes"]).await;
-    let _: () = world.raw(&["CONFIG", "SET", "appendfsync", "everysec"]).await;
+    let _: () = fixture.raw(&["ACL", "SETUSER", "app", "+info"]).await;
+    let _: () = fixture.raw(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]).await;
+    let _: () = fixture.raw(&["CONFIG", "SET", "appendonly", "yes"]).await;
+    let _: () = fixture.raw(&["CONFIG", "SET", "appendfsync", "everysec"]).await;
     strict.connect().await.expect("appendfsync is not known");
 }
 
 #[testbed::test]
 async fn a_node_of_a_cluster_is_refused_at_once() {
-    let server = testbed::Redis::new().setting("cluster-enabled", ["yes"]);
+    // Outside the ranges of testbed's servers and of outgoing connections. By default it could lie within them.
+    let bus = 10_000 + std::process::id() % 10_000;
+    let server = testbed::Redis::new()
+        .setting("cluster-enabled", ["yes"])
+        .setting("cluster-port", [bus.to_string()]);
     let server = server.start().await.expect("a Redis");
     if server.is_external() {
         return;
@@ -195,15 +195,14 @@ async fn old_servers_and_sentinels_are_refused_at_once() {
 
 #[testbed::test]
 async fn a_replica_is_refused_until_it_is_a_primary() {
-    let world = World::new().await;
-    if world.server.is_external() {
+    let Some(fixture) = Fixture::own().await else {
         return;
-    }
+    };
     // Of a primary that nobody reaches. Writable or not: what it is told it forgets.
-    let _: () = world.raw(&["REPLICAOF", "127.0.0.1", "1"]).await;
+    let _: () = fixture.raw(&["REPLICAOF", "127.0.0.1", "1"]).await;
     for read_only in ["yes", "no"] {
-        let _: () = world.raw(&["CONFIG", "SET", "replica-read-only", read_only]).await;
-        let short = RedisBackend::new(world.config().with_connect_timeout(SHORT)).expect("a good configuration");
+        let _: () = fixture.raw(&["CONFIG", "SET", "replica-read-only", read_only]).await;
+        let short = with_config(fixture.config().with_connect_timeout(SHORT));
         let error = short.connect().await.expect_err("it is a replica");
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         let cause = error.source().expect("what it is").to_string();
@@ -212,25 +211,25 @@ async fn a_replica_is_refused_until_it_is_a_primary() {
             "{cause}"
         );
     }
-    let patient = RedisBackend::new(world.config().with_connect_timeout(LONG)).expect("a good configuration");
+    let patient = with_config(fixture.config().with_connect_timeout(LONG));
     let connecting = tokio::spawn({
         let patient = patient.clone();
         async move { patient.connect().await }
     });
     until("it has asked", async || format!("{patient:?}").contains("connecting")).await;
-    let _: () = world.raw(&["REPLICAOF", "NO", "ONE"]).await;
+    let _: () = fixture.raw(&["REPLICAOF", "NO", "ONE"]).await;
     connecting.await.expect("no panic").expect("it is a primary now");
 }
 
 #[testbed::test]
 async fn a_demoted_primary_is_left_for_the_server_that_its_name_leads_to() {
-    let (old, new) = (World::new().await, World::new().await);
+    let (old, new) = (Fixture::new().await, Fixture::new().await);
     if old.server.is_external() {
         return;
     }
     let name = Proxy::start(old.server.address()).await;
     let config = RedisConfig::from_url(&format!("redis://{}", name.address)).expect("a good URL");
-    let backend = RedisBackend::new(config.with_prefix(&new.prefix)).expect("a good configuration");
+    let backend = with_config(config.with_prefix(&new.prefix));
     assert!(release(&take(&backend, "a").await).await);
     assert_eq!(name.connections(), 1);
 
@@ -243,18 +242,16 @@ async fn a_demoted_primary_is_left_for_the_server_that_its_name_leads_to() {
     let _: () = old
         .raw(&["REPLICAOF", host.expect("a host"), port.expect("a port")])
         .await;
-    let hold = in_the_end(
-        async || match backend.acquire(&request("b", crate::support::TTL).0).await {
-            Ok(lock_core::backend::Attempt::Granted(hold, _)) => Ok(hold),
-            Ok(other) => panic!("nobody else has it: {other:?}"),
-            Err(error) => Err(error),
-        },
-    )
+    let hold = in_the_end(async || match backend.acquire(&request("b", TTL).0).await {
+        Ok(lock_core::backend::Attempt::Granted(hold, _)) => Ok(hold),
+        Ok(other) => panic!("nobody else has it: {other:?}"),
+        Err(error) => Err(error),
+    })
     .await;
     assert_eq!(name.connections(), 2, "one that was read-only, and one that is not");
     assert!(new.exists("b").await);
     assert!(release(&hold).await);
-    granted(&backend, &request("c", crate::support::TTL).0).await;
+    granted(&backend, &request("c", TTL).0).await;
 }
 
 /// How connecting fails, at once.
@@ -262,7 +259,7 @@ async fn failure(url: &str) -> Error {
     let config = RedisConfig::from_url(url)
         .expect("a good URL")
         .with_connect_timeout(LONG);
-    let backend = RedisBackend::new(config).expect("a good configuration");
+    let backend = with_config(config);
     backend.connect().await.expect_err("it must fail")
 }
 

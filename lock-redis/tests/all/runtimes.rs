@@ -7,16 +7,14 @@ use std::time::Duration;
 
 use lock_core::HoldState;
 use lock_core::backend::{DistributedLock, Renewal};
-use lock_redis::RedisBackend;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
-use crate::support::proxy::Proxy;
 use crate::support::waiter::Waiter;
 use crate::support::{
-    AT_MOST, TTL, World, granted, in_the_end, in_the_end_granted, in_the_end_released, release, request, soon_enough,
-    take,
+    AT_MOST, Fixture, Proxied, TTL, granted, in_the_end, in_the_end_granted, in_the_end_released, release, request,
+    soon_enough, take, with_config,
 };
 
 /// Driven only while somebody calls.
@@ -33,8 +31,8 @@ fn driven() -> Runtime {
 #[testbed::test]
 fn a_backend_outlives_its_runtime() {
     let servers = driven();
-    let world = servers.block_on(World::new());
-    let backend = world.backend();
+    let fixture = servers.block_on(Fixture::new());
+    let backend = fixture.backend();
     let first = idle();
     let hold = first.block_on(take(&backend, "a"));
     drop(first);
@@ -45,18 +43,18 @@ fn a_backend_outlives_its_runtime() {
     }
     let last = idle();
     assert!(last.block_on(release(&hold)));
-    assert!(!servers.block_on(world.exists("a")));
+    assert!(!servers.block_on(fixture.exists("a")));
 }
 
 #[testbed::test]
 fn a_connection_whose_runtime_idles_is_replaced_soon() {
     let servers = driven();
-    let world = servers.block_on(World::new());
+    let fixture = servers.block_on(Fixture::new());
     // Far below the time for which a connection may be silent.
-    let config = world.config().with_response_timeout(AT_MOST);
+    let config = fixture.config().with_response_timeout(AT_MOST);
     let bound = Duration::from_secs(5);
     servers.block_on(soon_enough(bound, "it waited for the silence to end", async || {
-        let backend = RedisBackend::new(config.clone()).expect("a good configuration");
+        let backend = with_config(config.clone());
         tokio::task::block_in_place(|| {
             let (first, second) = (idle(), idle());
             let (wanted, _control) = request("a", TTL);
@@ -77,8 +75,8 @@ fn a_connection_whose_runtime_idles_is_replaced_soon() {
 #[testbed::test]
 fn any_number_of_runtimes_may_end_or_idle() {
     let servers = driven();
-    let world = servers.block_on(World::new());
-    let backend = RedisBackend::new(world.config().with_response_timeout(AT_MOST)).expect("a good configuration");
+    let fixture = servers.block_on(Fixture::new());
+    let backend = with_config(fixture.config().with_response_timeout(AT_MOST));
     let mut idling = vec![idle()];
     let (wanted, _control) = request("a", TTL);
     let hold = idling[0].block_on(granted(&backend, &wanted));
@@ -99,7 +97,7 @@ fn any_number_of_runtimes_may_end_or_idle() {
         assert_eq!(wanted.lease().state(), HoldState::Held);
         in_the_end_released(&hold).await;
     });
-    assert!(!servers.block_on(world.exists("a")));
+    assert!(!servers.block_on(fixture.exists("a")));
 }
 
 #[testbed::test]
@@ -108,10 +106,10 @@ fn a_waiter_gets_its_turn_though_the_runtime_of_its_connection_idles_since() {
     // Long before the refresh of its place, which comes after 4 s at least.
     let bound = Duration::from_secs(4);
     servers.block_on(soon_enough(bound, "it waited for its refresh", async || {
-        let world = World::new().await;
-        let config = world.config().with_response_timeout(AT_MOST);
-        let backend = RedisBackend::new(config).expect("a good configuration");
-        let hold = take(&world.backend(), "a").await;
+        let fixture = Fixture::new().await;
+        let config = fixture.config().with_response_timeout(AT_MOST);
+        let backend = with_config(config);
+        let hold = take(&fixture.backend(), "a").await;
         let (connected, is_connected) = oneshot::channel();
         let (stop, stopped) = oneshot::channel::<()>();
         let (end, ended) = mpsc::channel::<()>();
@@ -129,7 +127,7 @@ fn a_waiter_gets_its_turn_though_the_runtime_of_its_connection_idles_since() {
             }
         });
         is_connected.await.expect("no panic");
-        let waiter = Waiter::queued(&world, &backend, "a", TTL).await;
+        let waiter = Waiter::queued(&fixture, &backend, "a", TTL).await;
         stop.send(()).expect("it runs");
         let start = Instant::now();
         assert!(release(&hold).await);
@@ -145,13 +143,9 @@ fn a_waiter_gets_its_turn_though_the_runtime_of_its_connection_idles_since() {
 #[testbed::test]
 fn what_was_sent_over_the_connection_of_an_idle_runtime_takes_nothing_after_its_abandon() {
     let servers = driven();
-    let (world, proxy) = servers.block_on(async {
-        let world = World::new().await;
-        let proxy = Proxy::start(world.server.address()).await;
-        (world, proxy)
-    });
-    let config = world.config_at(&proxy.address).with_response_timeout(AT_MOST);
-    let backend = RedisBackend::new(config).expect("a good configuration");
+    let fixture = servers.block_on(Fixture::new());
+    let Proxied { proxy, backend } =
+        servers.block_on(Proxied::new(&fixture, |config| config.with_response_timeout(AT_MOST)));
     let (first, second) = (idle(), idle());
     let (late, _control) = request("a", TTL);
     first.block_on(async {
@@ -166,7 +160,7 @@ fn what_was_sent_over_the_connection_of_an_idle_runtime_takes_nothing_after_its_
     second.block_on(in_the_end(async || backend.abandon(&late).await));
     assert!(proxy.connections() > 1, "over another connection");
     servers.block_on(async {
-        let fence: String = world.raw(&["GET", &world.fence_key("a")]).await;
+        let fence = fixture.fence("a").await;
         assert!(fence.contains(&late.holder().to_string()), "a tombstone: {fence}");
         proxy.let_go();
     });
@@ -174,7 +168,7 @@ fn what_was_sent_over_the_connection_of_an_idle_runtime_takes_nothing_after_its_
     drop(first);
     servers.block_on(async {
         proxy.drain_the_first().await;
-        assert!(!world.exists("a").await, "a dead holder id came back");
-        assert!(release(&take(&world.backend(), "a").await).await);
+        assert!(!fixture.exists("a").await, "a dead holder id came back");
+        assert!(release(&take(&fixture.backend(), "a").await).await);
     });
 }

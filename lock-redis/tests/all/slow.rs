@@ -1,29 +1,25 @@
 //! Slow lines, and servers that stand still: a late answer is an answer.
 
-use std::time::Duration;
-
 use lock_core::backend::{DistributedLock, Renewal};
 use lock_core::{HoldState, Locker};
-use lock_redis::RedisBackend;
 use tokio::time::{Instant, sleep};
 
 use crate::support::slow::{Pace, SlowLine};
-use crate::support::{TTL, World, granted, release, request, take, until};
-
-const SECOND: Duration = Duration::from_secs(1);
+use crate::support::{AT_MOST, Fixture, SECOND, TTL, granted, release, request, take, until, with_config};
 
 #[testbed::test]
 async fn requests_wait_for_late_answers_as_long_as_others_come() {
     const RENEWALS: usize = 60;
-    let world = World::new().await;
-    // An answer to a renewal has four bytes. To connect takes some more.
-    let line = SlowLine::start(world.server.address(), Pace::Trickle(4, SECOND / 20)).await;
-    let config = world.config_at(&line.address).with_response_timeout(SECOND);
+    let fixture = Fixture::new().await;
+    // A reply to a renewal has four bytes.
+    let line = SlowLine::start(fixture.server.address(), Pace::Trickle(4, SECOND / 20)).await;
+    let config = fixture.config_at(&line.address).with_response_timeout(SECOND);
     let config = config
         .with_checks(lock_redis::Checks::Off)
-        .with_connect_timeout(crate::support::AT_MOST);
-    let backend = RedisBackend::new(config).expect("a good configuration");
+        .with_connect_timeout(AT_MOST);
+    let backend = with_config(config);
     let hold = take(&backend, "a").await;
+    line.trickle();
     let start = Instant::now();
     let renewals: Vec<_> = (0..RENEWALS)
         .map(|_| {
@@ -44,18 +40,17 @@ async fn requests_wait_for_late_answers_as_long_as_others_come() {
 
 #[testbed::test]
 async fn a_slow_line_ends_no_connection_and_no_request() {
-    let world = World::new().await;
-    // A round trip of more than a second, and a dial of six.
-    let line = SlowLine::start(world.server.address(), Pace::Late(6 * SECOND / 10)).await;
-    let config = world
-        .config_at(&line.address)
-        .with_connect_timeout(crate::support::AT_MOST);
-    let backend = RedisBackend::new(config).expect("a good configuration");
+    let fixture = Fixture::new().await;
+    // A round trip takes a quarter of the response timeout, and a dial more than all of it.
+    let timeout = 5 * SECOND / 2;
+    let line = SlowLine::start(fixture.server.address(), Pace::Late(timeout / 8)).await;
+    let config = fixture.config_at(&line.address).with_connect_timeout(AT_MOST);
+    let backend = with_config(config.with_response_timeout(timeout));
     backend.connect().await.expect("it is there");
     let (wanted, _control) = request("a", TTL);
     let hold = granted(&backend, &wanted).await;
     let start = Instant::now();
-    while start.elapsed() < 6 * SECOND {
+    while start.elapsed() < 6 * timeout / 5 {
         assert!(matches!(hold.renew(TTL).await.expect("an answer"), Renewal::Renewed(_)));
         assert_eq!(wanted.lease().state(), HoldState::Held);
     }
@@ -65,12 +60,11 @@ async fn a_slow_line_ends_no_connection_and_no_request() {
 
 #[testbed::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_holds_outlast_a_server_that_stands_still() {
-    let world = World::new().await;
-    if world.server.is_external() {
+    let Some(fixture) = Fixture::own().await else {
         return;
-    }
+    };
     let ttl = 9 * SECOND;
-    let locks = Locker::new(world.backend());
+    let locks = Locker::new(fixture.backend());
     let acquiring: Vec<_> = (0..1000)
         .map(|number| {
             let lock = locks.lock(format!("many-{number}")).ttl(ttl);
@@ -81,10 +75,10 @@ async fn many_holds_outlast_a_server_that_stands_still() {
     for guard in acquiring {
         guards.push(guard.await.expect("no panic"));
     }
-    world.server.pause().expect("it runs");
+    fixture.server.pause().expect("it runs");
     // For so long a server may stand still.
     sleep(4 * SECOND).await;
-    world.server.resume().expect("it is stopped");
+    fixture.server.resume().expect("it is stopped");
     until("all are renewed", async || {
         guards.iter().all(|guard| guard.state() == HoldState::Held)
     })

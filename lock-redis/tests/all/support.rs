@@ -1,5 +1,6 @@
-//! A Redis, a backend on it, and a second connection to look at it from outside.
+//! The fixtures: a Redis, backends on it, and a connection that observes the server from outside.
 
+use std::error::Error as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,34 +8,52 @@ use lock_core::backend::{
     AcquireRequest, Attempt, Busy, DistributedLock, Hold, HolderId, ReleaseOptions, ReleaseOutcome, RequestControl,
     RequestOptions, Terms, Wait,
 };
-use lock_core::{ErrorKind, LockName};
+use lock_core::{Error, ErrorKind, LockName};
 use lock_redis::{RedisBackend, RedisConfig};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, FromRedisValue, RedisResult};
 use tokio::time::{Instant, sleep};
 
+use proxy::Proxy;
+
 pub(crate) mod proxy;
 pub(crate) mod slow;
 pub(crate) mod waiter;
+
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
 pub(crate) const TTL: Duration = Duration::from_secs(60);
 
 /// Longer than anything takes on an overloaded machine.
 pub(crate) const AT_MOST: Duration = Duration::from_secs(60);
 
-/// How soon silence is taken for an end: longer than a busy machine keeps an answer waiting.
-pub(crate) const QUICK: Duration = Duration::from_secs(2);
+/// So long that nobody who fails "at once" has waited for it.
+pub(crate) const LONG: Duration = Duration::from_secs(600);
 
-pub(crate) struct World {
+/// How long a connection may be silent that a test cuts off: longer than a busy machine keeps an answer waiting.
+pub(crate) const QUICK: Duration = SECOND;
+
+/// A server with a connection to it.
+pub(crate) struct Fixture {
     pub(crate) server: testbed::Server,
     /// Of this test alone, also on a server that others use.
     pub(crate) prefix: String,
     raw: MultiplexedConnection,
 }
 
-impl World {
+impl Fixture {
     pub(crate) async fn new() -> Self {
         Self::of(testbed::Redis::new()).await
+    }
+
+    /// The same; `None` for a server that the test may not change, since it was there before.
+    pub(crate) async fn own() -> Option<Self> {
+        Self::own_of(testbed::Redis::new()).await
+    }
+
+    pub(crate) async fn own_of(redis: testbed::Redis) -> Option<Self> {
+        let fixture = Self::of(redis).await;
+        (!fixture.server.is_external()).then_some(fixture)
     }
 
     pub(crate) async fn of(redis: testbed::Redis) -> Self {
@@ -58,7 +77,7 @@ impl World {
     }
 
     pub(crate) fn backend(&self) -> RedisBackend {
-        RedisBackend::new(self.config()).expect("a good configuration")
+        with_config(self.config())
     }
 
     /// What the server says to somebody else.
@@ -104,12 +123,39 @@ impl World {
         value.unwrap_or_default()
     }
 
-    /// How often scripts were run from outside, by anybody.
+    /// The value of the fence key.
+    pub(crate) async fn fence(&self, name: &str) -> String {
+        self.raw(&["GET", &self.fence_key(name)]).await
+    }
+
+    /// How often clients have run scripts.
     pub(crate) async fn scripts_run(&self) -> u64 {
+        self.calls("eval").await
+    }
+
+    /// How often commands were called whose names begin like this.
+    pub(crate) async fn calls(&self, command: &str) -> u64 {
         let info: String = self.raw(&["INFO", "commandstats"]).await;
-        let lines = info.lines().filter(|line| line.starts_with("cmdstat_eval"));
+        let prefix = format!("cmdstat_{command}");
+        let lines = info.lines().filter(|line| line.starts_with(&prefix));
         let calls = |line: &str| -> u64 { line.split(['=', ',']).nth(1).expect("calls").parse().expect("a number") };
         lines.map(calls).sum()
+    }
+
+    /// The server's clock.
+    pub(crate) async fn now(&self) -> Duration {
+        let (seconds, micros): (u64, u64) = self.raw(&["TIME"]).await;
+        Duration::from_secs(seconds) + Duration::from_micros(micros)
+    }
+
+    /// Waits until so many backends of this test are connected.
+    pub(crate) async fn until_connected(&self, count: usize) {
+        until("the server has so many inboxes", async || {
+            let pattern = format!("{}inbox:*", self.prefix);
+            let channels: Vec<String> = self.raw(&["PUBSUB", "CHANNELS", &pattern]).await;
+            channels.len() == count
+        })
+        .await;
     }
 
     pub(crate) async fn exists(&self, name: &str) -> bool {
@@ -137,6 +183,42 @@ impl World {
         keys.sort();
         keys
     }
+}
+
+pub(crate) fn with_config(config: RedisConfig) -> RedisBackend {
+    RedisBackend::new(config).expect("a good configuration")
+}
+
+/// A backend that reaches the server through a proxy.
+pub(crate) struct Proxied {
+    pub(crate) proxy: Proxy,
+    pub(crate) backend: RedisBackend,
+}
+
+impl Proxied {
+    /// One that is connected, and replaces a connection that is silent for as long as [`QUICK`].
+    pub(crate) async fn quick(fixture: &Fixture) -> Self {
+        let proxied = Self::new(fixture, |config| config.with_response_timeout(QUICK)).await;
+        in_the_end(async || proxied.backend.connect().await).await;
+        proxied
+    }
+
+    pub(crate) async fn new(fixture: &Fixture, configure: impl FnOnce(RedisConfig) -> RedisConfig) -> Self {
+        let proxy = Proxy::start(fixture.server.address()).await;
+        let backend = with_config(configure(fixture.config_at(&proxy.address)));
+        Self { proxy, backend }
+    }
+}
+
+/// The error with all that it was caused by, as people and as logs see it.
+pub(crate) fn shown(error: &Error) -> String {
+    let mut shown = format!("{error} {error:?}");
+    let mut source = error.source();
+    while let Some(cause) = source {
+        shown += &format!(": {cause} {cause:?}");
+        source = cause.source();
+    }
+    shown
 }
 
 /// A connection of the driver's own.
@@ -189,7 +271,7 @@ pub(crate) async fn take(backend: &RedisBackend, name: &str) -> Arc<dyn Hold> {
     granted(backend, &request(name, TTL).0).await
 }
 
-pub(crate) async fn refused(backend: &RedisBackend, name: &str) -> lock_core::Error {
+pub(crate) async fn refused(backend: &RedisBackend, name: &str) -> Error {
     match backend.acquire(&request(name, TTL).0).await {
         Err(error) => error,
         Ok(attempt) => panic!("{name:?} was answered: {attempt:?}"),

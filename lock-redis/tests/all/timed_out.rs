@@ -4,17 +4,14 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, Guard, Locker};
-use lock_redis::RedisBackend;
 use tokio::task::JoinHandle;
 
 use crate::support::proxy::Proxy;
-use crate::support::{AT_MOST, TTL, World, until};
-
-const SECOND: Duration = Duration::from_secs(1);
+use crate::support::{AT_MOST, Fixture, Proxied, SECOND, TTL, shown, until};
 
 /// Somebody else has the lock, and the locker waits for it over a proxy.
 struct Waiting {
-    world: World,
+    fixture: Fixture,
     proxy: Proxy,
     locks: Locker,
     _holder: Guard,
@@ -22,18 +19,18 @@ struct Waiting {
 
 impl Waiting {
     async fn new() -> Self {
-        let world = World::new().await;
-        let holder = Locker::new(world.backend())
+        let fixture = Fixture::new().await;
+        let holder = Locker::new(fixture.backend())
             .lock("a")
             .label("holder")
             .ttl(TTL)
             .acquire()
             .await;
-        let proxy = Proxy::start(world.server.address()).await;
-        let locks = Locker::new(RedisBackend::new(world.config_at(&proxy.address)).expect("a good configuration"));
+        let Proxied { proxy, backend } = Proxied::new(&fixture, |config| config).await;
+        let locks = Locker::new(backend);
         locks.connect().await.expect("it is there");
         Self {
-            world,
+            fixture,
             proxy,
             locks,
             _holder: holder.expect("a grant"),
@@ -44,20 +41,9 @@ impl Waiting {
     async fn within(&self, limit: Duration) -> JoinHandle<Error> {
         let lock = self.locks.lock("a").ttl(TTL);
         let waiting = tokio::spawn(async move { lock.acquire_within(limit).await.map(drop).expect_err("it is taken") });
-        until("it waits", async || !self.world.queue("a").await.is_empty()).await;
+        until("it waits", async || !self.fixture.queue("a").await.is_empty()).await;
         waiting
     }
-}
-
-/// The error with all that it was caused by.
-fn story(error: &Error) -> String {
-    let mut story = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        story += &format!(": {cause}");
-        source = cause.source();
-    }
-    story
 }
 
 #[testbed::test]
@@ -67,8 +53,8 @@ async fn a_server_that_died_meanwhile_is_unavailable_and_the_cause_is_told() {
     waiting.proxy.lead_to("127.0.0.1:1");
     waiting.proxy.cut();
     let error = error.await.expect("no panic");
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{}", story(&error));
-    assert!(story(&error).contains("Redis at"), "{}", story(&error));
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{}", shown(&error));
+    assert!(shown(&error).contains("Redis at"), "{}", shown(&error));
 
     let error = waiting
         .locks
@@ -88,21 +74,21 @@ async fn a_server_that_fell_silent_meanwhile_is_unavailable() {
     let error = waiting.within(5 * SECOND).await;
     waiting.proxy.hold_answers();
     let error = error.await.expect("no panic");
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "{}", story(&error));
-    assert!(story(&error).contains("does not answer"), "{}", story(&error));
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{}", shown(&error));
+    assert!(shown(&error).contains("does not answer"), "{}", shown(&error));
     assert_eq!(waiting.proxy.connections(), 1);
 }
 
 #[testbed::test]
 async fn a_server_that_answers_again_finds_the_lock_taken() {
     let waiting = Waiting::new().await;
-    let error = waiting.within(10 * SECOND).await;
+    let error = waiting.within(6 * SECOND).await;
     waiting.proxy.hold_answers();
     // It is known to be silent by then.
     tokio::time::sleep(3 * SECOND).await;
     waiting.proxy.let_go();
     let error = error.await.expect("no panic");
-    assert_eq!(error.kind(), ErrorKind::TimedOut, "{}", story(&error));
+    assert_eq!(error.kind(), ErrorKind::TimedOut, "{}", shown(&error));
     assert_eq!(error.holder(), Some("holder"));
     let guard = waiting.locks.lock("b").acquire_within(AT_MOST).await;
     guard.expect("it is there").release().await.expect("still ours");
@@ -114,7 +100,7 @@ async fn a_connection_that_came_back_finds_the_lock_taken() {
     let error = waiting.within(4 * SECOND).await;
     waiting.proxy.cut();
     let error = error.await.expect("no panic");
-    assert_eq!(error.kind(), ErrorKind::TimedOut, "{}", story(&error));
+    assert_eq!(error.kind(), ErrorKind::TimedOut, "{}", shown(&error));
     assert_eq!(error.holder(), Some("holder"));
     assert_eq!(waiting.proxy.connections(), 2);
 }

@@ -1,7 +1,7 @@
-//! A way to the server that takes its time.
+//! A slow line to the server.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 pub(crate) struct SlowLine {
     pub(crate) address: String,
     connections: Arc<AtomicUsize>,
+    is_trickling: Arc<AtomicBool>,
 }
 
 /// In which way it is slow.
@@ -21,7 +22,7 @@ pub(crate) struct SlowLine {
 pub(crate) enum Pace {
     /// Each direction takes so long.
     Late(Duration),
-    /// After each so many bytes of its answers there is a pause.
+    /// Once it is told to [trickle](SlowLine::trickle), there is a pause after each so many bytes of its replies.
     Trickle(usize, Duration),
 }
 
@@ -30,7 +31,8 @@ impl SlowLine {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("it is bound").to_string();
         let connections = Arc::new(AtomicUsize::new(0));
-        let (to, count) = (to.to_owned(), connections.clone());
+        let is_trickling = Arc::new(AtomicBool::new(false));
+        let (to, count, slow) = (to.to_owned(), connections.clone(), is_trickling.clone());
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 count.fetch_add(1, Ordering::SeqCst);
@@ -47,12 +49,21 @@ impl SlowLine {
                     }
                     Pace::Trickle(bytes, pause) => {
                         forward_late(from_client, to_server, Duration::ZERO);
-                        tokio::spawn(trickle(from_server, to_client, bytes, pause));
+                        tokio::spawn(trickle(from_server, to_client, bytes, pause, slow.clone()));
                     }
                 }
             }
         });
-        Self { address, connections }
+        Self {
+            address,
+            connections,
+            is_trickling,
+        }
+    }
+
+    /// From now on replies come slowly.
+    pub(crate) fn trickle(&self) {
+        self.is_trickling.store(true, Ordering::SeqCst);
     }
 
     /// How many there were.
@@ -84,12 +95,20 @@ fn forward_late(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, delay: Duration
     });
 }
 
-async fn trickle(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, bytes: usize, pause: Duration) {
+async fn trickle(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    bytes: usize,
+    pause: Duration,
+    is_trickling: Arc<AtomicBool>,
+) {
     let mut buffer = vec![0; bytes];
     while let Ok(length @ 1..) = from.read(&mut buffer).await {
         if to.write_all(&buffer[..length]).await.is_err() {
             return;
         }
-        sleep(pause).await;
+        if is_trickling.load(Ordering::SeqCst) {
+            sleep(pause).await;
+        }
     }
 }

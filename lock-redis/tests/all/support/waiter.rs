@@ -1,15 +1,15 @@
-//! Somebody who waits for a lock, on a task of its own.
+//! A waiter for a lock, on a task of its own.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::backend::{AcquireRequest, Attempt, DistributedLock, Hold, RequestControl, RequestOptions, Terms};
-use lock_redis::RedisBackend;
+use lock_redis::{RedisBackend, RedisConfig};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::proxy::Proxy;
-use super::{AT_MOST, World, name, until};
+use super::{AT_MOST, Fixture, Proxied, name, until};
 
 pub(crate) struct Waiter {
     pub(crate) request: AcquireRequest,
@@ -24,11 +24,11 @@ impl Waiter {
         Self::of(backend, (request, control))
     }
 
-    /// One that is in the queue, behind all who were there.
-    pub(crate) async fn queued(world: &World, backend: &RedisBackend, of: &str, ttl: Duration) -> Self {
+    /// A waiter that has its queue entry, behind all that were there.
+    pub(crate) async fn queued(fixture: &Fixture, backend: &RedisBackend, of: &str, ttl: Duration) -> Self {
         let waiter = Self::start(backend, of, ttl);
         let id = waiter.id();
-        until("it has its place", async || world.queue(of).await.contains(&id)).await;
+        until("it has its entry", async || fixture.queue(of).await.contains(&id)).await;
         waiter
     }
 
@@ -70,7 +70,7 @@ impl Waiter {
         !self.task.is_finished()
     }
 
-    /// Gives up, and has it undone.
+    /// Gives up, and abandons.
     pub(crate) async fn leave(self) {
         self.control.give_up();
         let ended = timeout(AT_MOST, self.task).await.expect("it ends soon");
@@ -79,7 +79,7 @@ impl Waiter {
     }
 }
 
-/// A waiter that hangs: nothing comes from it and it hears nothing, while the server believes that it is there.
+/// A waiter that hangs: nothing gets from or to it, while the server takes it for connected.
 pub(crate) struct Hung {
     pub(crate) waiter: Waiter,
     pub(crate) proxy: Proxy,
@@ -87,11 +87,10 @@ pub(crate) struct Hung {
 }
 
 impl Hung {
-    pub(crate) async fn queued(world: &World, of: &str, ttl: Duration) -> Self {
-        let proxy = Proxy::start(world.server.address()).await;
-        let config = world.config_at(&proxy.address).with_response_timeout(AT_MOST);
-        let backend = RedisBackend::new(config).expect("a good configuration");
-        let waiter = Waiter::queued(world, &backend, of, ttl).await;
+    pub(crate) async fn queued(fixture: &Fixture, of: &str, ttl: Duration) -> Self {
+        let patient = |config: RedisConfig| config.with_response_timeout(AT_MOST);
+        let Proxied { proxy, backend } = Proxied::new(fixture, patient).await;
+        let waiter = Waiter::queued(fixture, &backend, of, ttl).await;
         proxy.hold_requests();
         proxy.hold_answers();
         Self { waiter, proxy, backend }
