@@ -111,7 +111,7 @@ async fn a_clock_set_back_keeps_no_name_for_the_grace_as_well() {
 }
 
 #[testbed::test]
-async fn places_from_before_a_step_back_end_in_time() {
+async fn queue_entries_from_before_a_step_back_expire_in_time() {
     let Some((fixture, clock)) = with_a_clock().await else {
         return;
     };
@@ -127,7 +127,7 @@ async fn places_from_before_a_step_back_end_in_time() {
 }
 
 #[testbed::test]
-async fn a_step_forward_ends_holds_and_places_and_waiters_come_back() {
+async fn a_step_forward_ends_holds_and_queue_entries_and_waiters_queue_again() {
     let Some((fixture, clock)) = with_a_clock().await else {
         return;
     };

@@ -5,7 +5,7 @@ use lock_core::backend::HolderId;
 use crate::support::waiter::Waiter;
 use crate::support::{Fixture, Proxied, TTL, release, take, until};
 
-/// The number of the first place of a queue.
+/// The number of the first entry of a queue.
 const FIRST: i64 = -1_000_000_000_000_000;
 
 /// Appends so many entries of ended processes to a queue.
@@ -34,12 +34,12 @@ async fn number(fixture: &Fixture, name: &str, id: &str) -> Option<i64> {
         .await;
     queue
         .into_iter()
-        .find(|(place, _)| place.starts_with(id))
+        .find(|(entry, _)| entry.starts_with(id))
         .map(|(_, number)| number)
 }
 
 #[testbed::test]
-async fn many_dead_places_are_asked_for_together_once_and_not_in_one_go() {
+async fn many_disconnected_entries_are_checked_together_once_and_in_several_scripts() {
     const COUNT: usize = 3000;
     let fixture = Fixture::new().await;
     let hold = take(&fixture.backend(), "a").await;
@@ -63,7 +63,7 @@ async fn many_dead_places_are_asked_for_together_once_and_not_in_one_go() {
 }
 
 #[testbed::test]
-async fn a_process_that_was_away_for_a_moment_has_its_place_again() {
+async fn a_process_that_reconnects_has_its_position_again() {
     let fixture = Fixture::new().await;
     let Proxied { proxy, backend: away } = Proxied::new(&fixture, |config| config).await;
     let hold = take(&fixture.backend(), "a").await;
@@ -90,7 +90,7 @@ async fn a_process_that_was_away_for_a_moment_has_its_place_again() {
 }
 
 #[testbed::test]
-async fn dead_places_are_cleared_away_when_their_time_is_up() {
+async fn disconnected_entries_are_removed_when_they_have_expired() {
     let fixture = Fixture::new().await;
     let hold = take(&fixture.backend(), "a").await;
     let entry = format!("{} {}inbox:x", HolderId::random(), fixture.prefix);

@@ -110,7 +110,7 @@ async fn a_host_name_without_an_address() {
 }
 
 #[tokio::test]
-async fn other_kinds_of_servers_are_told_at_once() {
+async fn other_kinds_of_servers_are_reported_at_once() {
     let http = impostor(b"", b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
     let mysql = impostor(b"J\0\0\0\n8.0.36\0", b"").await;
     let ssh = impostor(b"SSH-2.0-OpenSSH_9.6\r\n", b"").await;
@@ -140,7 +140,7 @@ async fn a_redis_without_resp3_is_too_old() {
 }
 
 #[tokio::test]
-async fn a_server_that_quotes_what_it_was_told_does_not_have_the_password_shown() {
+async fn an_error_that_quotes_the_password_is_not_shown() {
     for answer in [
         b"-ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'default' 'sesame' \r\n-ERR\r\n-ERR\r\n"
             .as_slice(),
@@ -155,7 +155,7 @@ async fn a_server_that_quotes_what_it_was_told_does_not_have_the_password_shown(
 }
 
 #[testbed::test]
-async fn wrong_credentials_are_told_at_once() {
+async fn wrong_credentials_are_reported_at_once() {
     let server = testbed::Redis::new().password("s3cret").start().await.expect("a Redis");
     if server.is_external() {
         return;

@@ -77,7 +77,7 @@ async fn one_that_waits_is_handed_over_to_and_leaves_the_queue() {
     let backend = fixture.backend();
     let giver = take(&backend, "a").await;
     let waiter = Waiter::queued(&fixture, &backend, "a", TTL).await;
-    until("it knows of its place", async || waiter.request.last_busy().is_some()).await;
+    until("it knows of its entry", async || waiter.request.last_busy().is_some()).await;
     let hold = handed_over(&giver, &waiter.request).await;
     assert_eq!(fixture.queue("a").await, <[String; 0]>::default());
     assert!(release(&hold).await);
@@ -86,7 +86,7 @@ async fn one_that_waits_is_handed_over_to_and_leaves_the_queue() {
 }
 
 #[testbed::test]
-async fn of_an_unknown_hand_over_the_giver_is_undone_first_and_then_the_next_is_dead() {
+async fn of_an_unknown_hand_over_the_giver_is_undone_first_and_then_the_next() {
     let fixture = Fixture::new().await;
     let Proxied { proxy, backend } = Proxied::quick(&fixture).await;
     let (first, _control) = request("a", TTL);
@@ -103,7 +103,7 @@ async fn of_an_unknown_hand_over_the_giver_is_undone_first_and_then_the_next_is_
     in_the_end_released(&giver).await;
     in_the_end(async || backend.abandon(&next).await).await;
     proxy.drain_the_first().await;
-    assert!(!fixture.exists("a").await, "a dead id came back");
+    assert!(!fixture.exists("a").await, "an ended holder id came back");
 }
 
 #[testbed::test]
@@ -141,7 +141,7 @@ async fn a_kept_name_is_nobodys_until_the_time_is_over_and_no_longer() {
 
 #[testbed::test]
 async fn a_kept_name_is_reserved_for_the_first_that_waits_then() {
-    soon_enough(4 * SECOND, "nobody was told", async || {
+    soon_enough(4 * SECOND, "nobody was woken", async || {
         let fixture = Fixture::new().await;
         let grace = SECOND;
         let backend = with_config(fixture.config().with_grace(grace));
@@ -168,7 +168,7 @@ async fn a_kept_name_is_reserved_for_the_first_that_waits_then() {
 }
 
 #[testbed::test]
-async fn who_comes_first_while_a_name_is_kept_has_it_before_a_stranger() {
+async fn who_comes_first_while_a_name_is_kept_has_it_before_a_later_request() {
     let fixture = Fixture::new().await;
     // So long that the first one is there in time.
     let backend = with_config(fixture.config().with_grace(5 * SECOND));
@@ -177,17 +177,17 @@ async fn who_comes_first_while_a_name_is_kept_has_it_before_a_stranger() {
     assert_eq!(kept(&hold, keep).await, ReleaseOutcome::Released);
     let first = Waiter::queued(&fixture, &backend, "a", TTL).await;
     let second = Waiter::queued(&fixture, &backend, "a", TTL).await;
-    let stranger = async {
+    let later = async {
         let other = fixture.backend();
         let (request, _control) = request("a", TTL);
         while first.is_waiting() {
             match other.acquire(&request).await.expect("an answer") {
                 lock_core::backend::Attempt::Busy(_) => {}
-                taken => panic!("a stranger was served first: {taken:?}"),
+                taken => panic!("a later request was served first: {taken:?}"),
             }
         }
     };
-    stranger.await;
+    later.await;
     assert!(start.elapsed() >= keep);
     let hold = first.granted().await;
     assert!(second.is_waiting());

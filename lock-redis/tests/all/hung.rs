@@ -12,7 +12,7 @@ use crate::support::{
     with_config,
 };
 
-/// Nobody refreshes a place of such a ttl before: what happens earlier was said by the server.
+/// Nobody refreshes an entry of such a ttl before: what happens earlier was published by the server.
 const FIRST_REFRESH: Duration = Duration::from_secs(4);
 
 fn with_grace(fixture: &Fixture, grace: Duration) -> RedisBackend {
@@ -21,7 +21,7 @@ fn with_grace(fixture: &Fixture, grace: Duration) -> RedisBackend {
 
 #[testbed::test]
 async fn a_hung_waiter_costs_the_grace_and_no_more() {
-    soon_enough(FIRST_REFRESH, "the stand-by was not told", async || {
+    soon_enough(FIRST_REFRESH, "the second was not woken", async || {
         let fixture = Fixture::new().await;
         let grace = Duration::from_millis(300);
         let hold = take(&with_grace(&fixture, grace), "a").await;
@@ -58,7 +58,7 @@ async fn behind_hung(stopped: usize) -> Duration {
 
 #[testbed::test]
 async fn a_live_waiter_behind_stopped_ones_gets_the_name_within_a_refresh_and_a_grace() {
-    // A place lasts 15 s, so its refresh comes after 5 s at the latest, and a grace is 0.1 s. Two refreshes in its life
+    // An entry lasts 15 s, so its refresh comes after 5 s at the latest, and a grace is 0.1 s. Two refreshes in its life
     // instead of three would take 6 s at least.
     let bound = 6 * SECOND;
     soon_enough(bound, "more than a refresh and a grace", async || {
@@ -82,7 +82,7 @@ async fn a_late_confirm_after_the_name_went_to_another_is_harmless() {
     until("it has tried to confirm", async || fixture.scripts_run().await > before).await;
     assert_eq!(fixture.value("a").await, value);
     assert!(hung.waiter.is_waiting());
-    assert_eq!(fixture.queue("a").await, [hung.waiter.id()], "it has kept its place");
+    assert_eq!(fixture.queue("a").await, [hung.waiter.id()], "it has kept its entry");
     assert!(release(&second).await);
     let third = hung.waiter.granted().await;
     assert!(third.token() > second.token());
@@ -104,19 +104,19 @@ async fn a_late_confirm_that_finds_the_name_free_is_a_grant() {
 }
 
 #[testbed::test]
-async fn a_stand_by_that_leaves_is_relieved() {
-    soon_enough(FIRST_REFRESH, "nobody told the third one", async || {
+async fn a_second_waiter_that_leaves_is_replaced() {
+    soon_enough(FIRST_REFRESH, "nobody woke the third one", async || {
         let fixture = Fixture::new().await;
         let hold = take(&with_grace(&fixture, SECOND), "a").await;
         let hung = Hung::queued(&fixture, "a", TTL).await;
-        let stand_by = Waiter::queued(&fixture, &fixture.backend(), "a", TTL).await;
+        let second = Waiter::queued(&fixture, &fixture.backend(), "a", TTL).await;
         let asked = Instant::now();
         let third = Waiter::queued(&fixture, &fixture.backend(), "a", TTL).await;
         let start = Instant::now();
         assert!(release(&hold).await);
         let is_offered = fixture.value("a").await.starts_with(&hung.waiter.id());
         assert!(is_offered || start.elapsed() >= SECOND);
-        stand_by.leave().await;
+        second.leave().await;
         let hold = third.granted().await;
         let (waited, since_asked) = (start.elapsed(), asked.elapsed());
         assert!(waited >= SECOND, "{waited:?}");
@@ -127,8 +127,8 @@ async fn a_stand_by_that_leaves_is_relieved() {
 }
 
 #[testbed::test]
-async fn whoever_leaves_a_free_name_tells_the_next_two() {
-    soon_enough(FIRST_REFRESH, "nobody told the third one", async || {
+async fn a_waiter_that_leaves_a_free_name_wakes_the_next_two() {
+    soon_enough(FIRST_REFRESH, "nobody woke the third one", async || {
         let fixture = Fixture::new().await;
         let hold = take(&fixture.backend(), "a").await;
         let leaving = Hung::queued(&fixture, "a", TTL).await;
@@ -193,7 +193,7 @@ async fn a_crashed_holder_s_name_goes_to_the_first_when_its_time_is_up() {
 }
 
 #[testbed::test]
-async fn what_is_said_while_a_connection_is_down_is_asked_for_after_it() {
+async fn a_wake_up_that_was_lost_with_a_connection_is_made_up_for() {
     soon_enough(FIRST_REFRESH, "it waited for its refresh", async || {
         let fixture = Fixture::new().await;
         let grace = Duration::from_millis(50);
@@ -217,7 +217,7 @@ async fn what_is_said_while_a_connection_is_down_is_asked_for_after_it() {
 }
 
 #[testbed::test]
-async fn when_the_first_leave_a_held_name_those_behind_them_know_when_to_look() {
+async fn when_the_first_leave_a_held_name_those_behind_them_ask_in_time() {
     soon_enough(FIRST_REFRESH, "it looked a grace too late", async || {
         let fixture = Fixture::new().await;
         let ttl = 2 * SECOND;

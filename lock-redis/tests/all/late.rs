@@ -42,7 +42,7 @@ async fn an_acquire_that_arrives_after_its_abandon_takes_nothing() {
     let tombstone = fixture.fence("a").await;
     assert!(tombstone.starts_with(&format!("0 {}:", late.holder())), "{tombstone}");
     proxy.drain_the_first().await;
-    assert!(!fixture.exists("a").await, "a dead holder id came back");
+    assert!(!fixture.exists("a").await, "an ended holder id came back");
 
     let hold = in_the_end_granted(&backend, &request("a", TTL).0).await;
     let fence = fixture.fence("a").await;
@@ -54,7 +54,7 @@ async fn an_acquire_that_arrives_after_its_abandon_takes_nothing() {
     assert!(!fixture.exists("a").await);
     let error = in_the_end(async || match backend.acquire(&late).await {
         Err(error) if error.kind() == ErrorKind::Unavailable => Err(error),
-        answer => Ok(answer.expect_err("it is dead")),
+        answer => Ok(answer.expect_err("it has ended")),
     })
     .await;
     assert_eq!(error.kind(), ErrorKind::Unexpected, "{error:?}");
@@ -72,7 +72,7 @@ async fn an_acquire_that_arrives_after_its_retry_was_released_takes_nothing() {
     in_the_end_released(&hold).await;
     assert!(!fixture.exists("a").await);
     proxy.drain_the_first().await;
-    assert!(!fixture.exists("a").await, "a dead holder id came back");
+    assert!(!fixture.exists("a").await, "an ended holder id came back");
 }
 
 /// Passes a hold on or, where that is not done, releases it for the next one to acquire.
@@ -98,11 +98,11 @@ async fn an_acquire_that_arrives_after_its_retry_was_handed_over_takes_nothing()
     in_the_end_released(&next).await;
     assert!(!fixture.exists("a").await);
     proxy.drain_the_first().await;
-    assert!(!fixture.exists("a").await, "a dead holder id came back");
+    assert!(!fixture.exists("a").await, "an ended holder id came back");
 }
 
 #[testbed::test]
-async fn a_waiter_that_arrives_after_its_retry_was_handed_over_takes_no_place() {
+async fn a_waiter_that_arrives_after_its_retry_was_handed_over_gets_no_queue_entry() {
     let fixture = Fixture::new().await;
     let Proxied { proxy, backend } = Proxied::quick(&fixture).await;
     proxy.hold_requests();
@@ -111,9 +111,13 @@ async fn a_waiter_that_arrives_after_its_retry_was_handed_over_takes_no_place() 
     assert!(proxy.connections() > 1, "over another connection");
     let next = passed_on(&backend, &hold).await;
     proxy.drain_the_first().await;
-    assert_eq!(fixture.queue("a").await, <[String; 0]>::default(), "a dead one waits");
+    assert_eq!(
+        fixture.queue("a").await,
+        <[String; 0]>::default(),
+        "an ended holder id waits"
+    );
     in_the_end_released(&next).await;
-    assert!(!fixture.exists("a").await, "it was offered to a dead one");
+    assert!(!fixture.exists("a").await, "it was offered to an ended holder id");
 }
 
 #[testbed::test]

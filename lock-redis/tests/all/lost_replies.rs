@@ -96,7 +96,7 @@ async fn a_reply_swallowed_while_waiting_is_made_up_for() {
     let client = Proxied::quick(&fixture).await;
     let hold = take(&fixture.backend(), "a").await;
 
-    // The answer that it has a place: asked again, it has the same one.
+    // The reply that it has an entry: asked again, it has the same one.
     let before = RequestOptions::new(name("a"), Terms::new(TTL)).start();
     let id = before.0.holder().to_string();
     client.proxy.swallow_after(&id);
@@ -114,7 +114,7 @@ async fn a_reply_swallowed_while_waiting_is_made_up_for() {
     assert!(fixture.value("a").await.starts_with(&id));
     assert_eq!(fixture.queue("a").await, <[String; 0]>::default());
 
-    // The answer to the abandon of a place.
+    // The reply to the abandon of an entry.
     let leaving = Waiter::queued(&fixture, &client.backend, "a", TTL).await;
     client.proxy.swallow_after(&leaving.id());
     leaving.control.give_up();

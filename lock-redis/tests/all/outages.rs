@@ -144,7 +144,7 @@ async fn a_try_right_after_an_outage_does_not_fail_without_asking() {
 
 #[testbed::test]
 async fn a_waiter_whose_refresh_fell_into_an_outage_asks_again_soon_after_it() {
-    // Sooner than the refresh of its place, which comes after 4 s at least.
+    // Sooner than the refresh of its entry, which comes after 4 s at least.
     soon_enough(4 * SECOND, "it waited for its refresh", async || {
         let fixture = Fixture::new().await;
         let door = Door::to(fixture.server.address()).await;

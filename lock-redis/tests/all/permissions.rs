@@ -118,7 +118,7 @@ async fn clear(fixture: &Fixture) {
 }
 
 #[testbed::test]
-async fn a_permission_that_is_taken_away_is_told() {
+async fn a_revoked_permission_is_reported() {
     let fixture = Fixture::new().await;
     let app = format!("app-{}", fixture.prefix.trim_end_matches(':'));
     user(&fixture, &app, &fixture.config().acl_rules()).await;
@@ -228,7 +228,7 @@ async fn over_a_unix_socket() {
 }
 
 #[testbed::test]
-async fn a_wrong_password_is_told_without_it() {
+async fn a_wrong_password_is_reported_without_it() {
     let fixture = Fixture::new().await;
     let app = format!("app-{}", fixture.prefix.trim_end_matches(':'));
     user(&fixture, &app, &fixture.config().acl_rules()).await;

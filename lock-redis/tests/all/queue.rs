@@ -41,7 +41,7 @@ async fn a_release_passes_to_who_came_first_of_all_clients() {
         assert_eq!(
             fixture.queue("a").await,
             order[served + 1..],
-            "a grant ends its place alone"
+            "a grant removes its entry alone"
         );
         assert!(release(&hold).await);
     }
@@ -53,7 +53,7 @@ async fn a_release_passes_to_who_came_first_of_all_clients() {
 }
 
 #[testbed::test]
-async fn a_refused_acquire_takes_its_place_in_the_same_script() {
+async fn a_refused_acquire_adds_its_queue_entry_in_the_same_script() {
     let fixture = Fixture::new().await;
     let (ours, other) = (fixture.backend(), fixture.backend());
     let hold = take(&other, "a").await;
@@ -110,7 +110,7 @@ async fn three_requests_for_each_contended_acquisition_however_many_wait() {
         }
         let acquired = 5 * clients;
         let run = fixture.scripts_run().await - before - 1;
-        // On a slow machine each of them may have refreshed its place, every 4 s at most.
+        // On a slow machine each of them may have refreshed its entry, every 4 s at most.
         let refreshes = clients * (start.elapsed().as_secs() / 4);
         assert!(
             run <= 3 * acquired + refreshes,
@@ -120,17 +120,17 @@ async fn three_requests_for_each_contended_acquisition_however_many_wait() {
 }
 
 #[testbed::test]
-async fn a_dead_waiter_is_passed_over_at_once_even_when_a_stranger_listens_to_everything() {
+async fn a_disconnected_waiter_is_skipped_at_once_even_when_another_client_subscribes_to_everything() {
     let fixture = Fixture::new().await;
     let (pushed, mut heard) = tokio::sync::mpsc::unbounded_channel::<PushInfo>();
     let settings = patient().set_push_sender(pushed);
     let url = format!("{}/?protocol=resp3", fixture.server.url().trim_end_matches('/'));
     let client = redis::Client::open(url).expect("a good URL");
-    let mut stranger = client
+    let mut subscriber = client
         .get_multiplexed_async_connection_with_config(&settings)
         .await
         .expect("it is there");
-    stranger.psubscribe("*").await.expect("it may");
+    subscriber.psubscribe("*").await.expect("it may");
 
     let hold = take(&with_long_grace(&fixture), "a").await;
     let mortal = tokio::runtime::Builder::new_multi_thread()
@@ -138,37 +138,40 @@ async fn a_dead_waiter_is_passed_over_at_once_even_when_a_stranger_listens_to_ev
         .enable_all()
         .build()
         .expect("a runtime");
-    let alive = fixture.backend();
-    let dead = {
+    let connected = fixture.backend();
+    let ended = {
         let _within = mortal.enter();
         Waiter::start(&fixture.backend(), "a", TTL)
     };
-    let died = dead.id();
-    until("it has its place", async || fixture.queue("a").await.contains(&died)).await;
-    let waiter = Waiter::queued(&fixture, &alive, "a", TTL).await;
+    let ended_id = ended.id();
+    until("it has its entry", async || {
+        fixture.queue("a").await.contains(&ended_id)
+    })
+    .await;
+    let waiter = Waiter::queued(&fixture, &connected, "a", TTL).await;
     mortal.shutdown_background();
     fixture.until_connected(2).await;
     assert_eq!(
         fixture.queue("a").await,
-        [died, waiter.id()],
-        "its place is there still"
+        [ended_id, waiter.id()],
+        "its entry is still there"
     );
 
     assert!(release(&hold).await);
     // In the same script, or confirmed since.
     assert!(fixture.value("a").await.starts_with(&waiter.id()));
     assert!(release(&waiter.granted().await).await);
-    until("the stranger has heard of it", async || {
+    until("the other client has received it", async || {
         heard.try_recv().is_ok_and(|push| push.kind == PushKind::PMessage)
     })
     .await;
 }
 
 #[testbed::test]
-async fn a_name_that_only_the_dead_wait_for_is_free() {
+async fn a_name_that_only_disconnected_waiters_wait_for_is_free() {
     let fixture = Fixture::new().await;
     let hold = take(&with_long_grace(&fixture), "a").await;
-    let (place, number) = (
+    let (entry, number) = (
         format!("{} {}inbox:x", "0".repeat(32), fixture.prefix),
         "-1000000000000000",
     );
@@ -178,9 +181,9 @@ async fn a_name_that_only_the_dead_wait_for_is_free() {
             "ZADD",
             &fixture.queue_key("a"),
             number,
-            &place,
+            &entry,
             &ends,
-            &format!(">{place}"),
+            &format!(">{entry}"),
         ])
         .await;
     assert!(release(&hold).await);
@@ -189,7 +192,7 @@ async fn a_name_that_only_the_dead_wait_for_is_free() {
 }
 
 #[testbed::test]
-async fn a_place_ends_by_itself_and_one_that_ends_soon_takes_no_other_along() {
+async fn a_queue_entry_expires_by_itself_and_alone() {
     let fixture = Fixture::new().await;
     let hold = take(&fixture.backend(), "a").await;
     let backend = with_long_grace(&fixture);
@@ -200,13 +203,10 @@ async fn a_place_ends_by_itself_and_one_that_ends_soon_takes_no_other_along() {
         let left: u64 = fixture.raw(&["PTTL", &fixture.queue_key("a")]).await;
         Duration::from_millis(left)
     };
-    assert!(
-        left > 5 * SECOND,
-        "{left:?}: the key lasts as long as its longest place"
-    );
+    assert!(left > 5 * SECOND, "{left:?}: the key lasts as long as its last entry");
     assert_eq!(fixture.queue("a").await, [patient.id(), gone.waiter.id()]);
 
-    until("one place has ended, though nobody has cleared it away", async || {
+    until("one entry has expired, though nobody has removed it", async || {
         backend.status(patient.request.name()).await.expect("an answer").waiting == Some(1)
     })
     .await;
@@ -218,9 +218,9 @@ async fn a_place_ends_by_itself_and_one_that_ends_soon_takes_no_other_along() {
 }
 
 #[testbed::test]
-async fn places_outlive_a_hold_that_is_renewed() {
+async fn queue_entries_outlive_a_hold_that_is_renewed() {
     let fixture = Fixture::new().await;
-    // In three of which a place is refreshed every second.
+    // With which an entry is refreshed every second.
     let ttl = 3 * SECOND;
     let hold = take(&fixture.backend(), "a").await;
     let waiter = Waiter::queued(&fixture, &fixture.backend(), "a", ttl).await;

@@ -14,16 +14,16 @@ use crate::support::{
 };
 
 #[testbed::test]
-async fn a_grant_that_comes_late_ends_the_place_that_was_taken_meanwhile() {
+async fn a_late_grant_removes_the_queue_entry_that_was_added_meanwhile() {
     let fixture = Fixture::new().await;
     let client = Proxied::quick(&fixture).await;
-    // Its first request, which knows of no place, is still under way when the next one takes one.
+    // Its first request, which knows of no entry, is still in flight when the next one adds one.
     client.proxy.hold_requests();
     // Of which a refresh is a third.
     let waiter = Waiter::start(&client.backend, "a", 6 * SECOND);
     let hold = take(&fixture.backend(), "a").await;
     let id = waiter.id();
-    until("it has its place", async || fixture.queue("a").await.contains(&id)).await;
+    until("it has its entry", async || fixture.queue("a").await.contains(&id)).await;
     // As if the hold had expired just before that first one arrives.
     let _: i64 = fixture.raw(&["DEL", &fixture.lock_key("a")]).await;
     client.proxy.drain_the_first().await;
@@ -32,7 +32,7 @@ async fn a_grant_that_comes_late_ends_the_place_that_was_taken_meanwhile() {
     assert_eq!(
         fixture.queue("a").await,
         <[String; 0]>::default(),
-        "its place is there still"
+        "its entry is still there"
     );
     assert!(!release(&hold).await);
     assert!(release(&granted).await);
@@ -40,7 +40,7 @@ async fn a_grant_that_comes_late_ends_the_place_that_was_taken_meanwhile() {
 }
 
 #[testbed::test]
-async fn a_place_that_is_asked_for_late_is_not_taken_for_the_dead() {
+async fn a_late_acquire_of_an_abandoned_holder_adds_no_queue_entry() {
     let fixture = Fixture::new().await;
     let client = Proxied::quick(&fixture).await;
     let hold = take(&fixture.backend(), "a").await;
@@ -83,7 +83,7 @@ async fn a_tombstone_is_left_however_full_the_memory_is() {
     client.proxy.drain_the_first().await;
     assert!(
         !fixture.exists("a").await && !fixture.exists("b").await,
-        "a dead id came back"
+        "an ended holder id came back"
     );
 }
 

@@ -103,7 +103,7 @@ fn any_number_of_runtimes_may_end_or_idle() {
 #[testbed::test]
 fn a_waiter_gets_its_turn_though_the_runtime_of_its_connection_idles_since() {
     let servers = driven();
-    // Long before the refresh of its place, which comes after 4 s at least.
+    // Long before the refresh of its entry, which comes after 4 s at least.
     let bound = Duration::from_secs(4);
     servers.block_on(soon_enough(bound, "it waited for its refresh", async || {
         let fixture = Fixture::new().await;
@@ -168,7 +168,7 @@ fn what_was_sent_over_the_connection_of_an_idle_runtime_takes_nothing_after_its_
     drop(first);
     servers.block_on(async {
         proxy.drain_the_first().await;
-        assert!(!fixture.exists("a").await, "a dead holder id came back");
+        assert!(!fixture.exists("a").await, "an ended holder id came back");
         assert!(release(&take(&fixture.backend(), "a").await).await);
     });
 }

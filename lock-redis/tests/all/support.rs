@@ -110,10 +110,10 @@ impl Fixture {
 
     /// The holder ids that wait, in their order.
     pub(crate) async fn queue(&self, name: &str) -> Vec<String> {
-        let places: Vec<String> = self.raw(&["ZRANGEBYSCORE", &self.queue_key(name), "-inf", "(0"]).await;
-        places
+        let entries: Vec<String> = self.raw(&["ZRANGEBYSCORE", &self.queue_key(name), "-inf", "(0"]).await;
+        entries
             .iter()
-            .map(|place| place[..HolderId::HEX_DIGITS].to_owned())
+            .map(|entry| entry[..HolderId::HEX_DIGITS].to_owned())
             .collect()
     }
 

@@ -47,7 +47,7 @@ impl Waiting {
 }
 
 #[testbed::test]
-async fn a_server_that_died_meanwhile_is_unavailable_and_the_cause_is_told() {
+async fn a_server_that_was_lost_meanwhile_is_unavailable_and_the_cause_is_reported() {
     let waiting = Waiting::new().await;
     let error = waiting.within(3 * SECOND).await;
     waiting.proxy.lead_to("127.0.0.1:1");
@@ -62,7 +62,7 @@ async fn a_server_that_died_meanwhile_is_unavailable_and_the_cause_is_told() {
         .try_acquire()
         .await
         .map(drop)
-        .expect_err("it is dead");
+        .expect_err("it is lost");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.source().is_some(), "{error:?}");
 }
