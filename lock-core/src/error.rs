@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors: why an operation failed, and how a hold was lost.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -12,9 +12,24 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why an operation on a lock failed.
 ///
-/// That somebody else has the lock is no error: [`try_acquire`](crate::Lock::try_acquire) answers `Ok(None)`.
-/// One pointer wide and cheap to clone. Its [`Display`](fmt::Display) never repeats its source; print the chain of
-/// [`source`](StdError::source)s for the whole story.
+/// It is no error if somebody else holds the lock: [`try_acquire`](crate::Lock::try_acquire) returns `Ok(None)`.
+///
+/// Printed with `{}`, an error says in one line what failed, on which lock, what to do, and all its causes. Therefore
+/// [`source`](StdError::source) returns `None`, and a program that prints chains repeats nothing. [`cause`](Self::cause)
+/// returns the cause with its type. One pointer wide and cheap to clone.
+///
+/// # Examples
+/// ```
+/// # use std::io;
+/// # use lock_core::{Error, ErrorKind, LockName};
+/// # fn main() -> Result<(), Error> {
+/// let error = Error::new(ErrorKind::Unavailable, "Redis at cache:6379 cannot be reached")
+///     .with_name(&LockName::new("orders/42")?)
+///     .with_source(io::Error::from(io::ErrorKind::ConnectionRefused));
+/// let line = r#"lock "orders/42": Redis at cache:6379 cannot be reached: connection refused"#;
+/// assert_eq!(error.to_string(), line);
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
@@ -33,23 +48,23 @@ struct Inner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The lock was not to be had in the time given. [`Error::holder`] says who has it, where that is known.
+    /// The lock was taken for all of the time given. [`Error::holder`] is the holder's label, if known.
     TimedOut,
     /// The server cannot be reached, does not answer, or cannot serve at the moment.
     Unavailable,
-    /// The server refuses us: wrong credentials, or a permission is missing.
+    /// The server rejected the credentials, or a permission is missing.
     Denied,
-    /// Something in the configuration cannot work, be it ours or the server's; the message says what to change.
+    /// A setting of this program or of the server cannot work. The message says what to change.
     Misconfigured,
     /// The name is not one of 1 to 512 bytes of UTF-8.
     InvalidName,
-    /// This backend cannot do what was asked for; see its [`Capabilities`](crate::backend::Capabilities).
+    /// This backend lacks what was asked for: see its [`Capabilities`](crate::backend::Capabilities).
     Unsupported,
     /// The hold ended without being released.
     Lost,
     /// The [`Locker`](crate::Locker) was shut down.
     ShutDown,
-    /// The server answered something that we did not expect from it.
+    /// The server or the backend did something unexpected.
     Unexpected,
 }
 
@@ -60,9 +75,16 @@ impl ErrorKind {
 }
 
 impl Error {
-    /// An error of this kind; `message` says what happened and what to do, without a final stop.
+    /// An error of this kind. `message` says what failed and what to do: lower case, without a full stop.
     ///
-    /// [`ErrorKind::TimedOut`] and [`ErrorKind::Unavailable`] start as retryable, all others as final.
+    /// [`ErrorKind::TimedOut`] and [`ErrorKind::Unavailable`] are retryable unless changed, all others are not.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Error, ErrorKind};
+    /// let error = Error::new(ErrorKind::Unavailable, "the server closed the connection");
+    /// assert!(error.is_retryable());
+    /// ```
     pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
         Self(Arc::new(Inner {
             kind,
@@ -75,32 +97,68 @@ impl Error {
         }))
     }
 
-    /// Adds the lock that this is about.
+    /// Adds the lock's name.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Error, ErrorKind, LockName};
+    /// let error = Error::new(ErrorKind::Lost, "the hold was lost").with_name(&LockName::new("a").unwrap());
+    /// assert_eq!(error.to_string(), r#"lock "a": the hold was lost"#);
+    /// ```
     #[must_use]
     pub fn with_name(self, name: &LockName) -> Self {
         self.change(|inner| inner.name = Some(name.clone()))
     }
 
-    /// Adds the label of whoever holds the lock.
+    /// Adds the holder's label.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Error, ErrorKind};
+    /// let error = Error::new(ErrorKind::TimedOut, "not acquired within 1s").with_holder("worker 7");
+    /// assert_eq!(error.to_string(), r#"not acquired within 1s (held by "worker 7")"#);
+    /// ```
     #[must_use]
     pub fn with_holder(self, label: impl Into<Arc<str>>) -> Self {
         self.change(|inner| inner.holder = Some(label.into()))
     }
 
-    /// Says whether the same call may succeed later, where the kind alone says otherwise.
+    /// Sets whether the same call may succeed later. Defaults to what the kind says: see [`new`](Self::new).
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Error, ErrorKind};
+    /// let error = Error::new(ErrorKind::Unavailable, "the server closed the connection");
+    /// assert!(!error.retryable(false).is_retryable());
+    /// ```
     #[must_use]
     pub fn retryable(self, retryable: bool) -> Self {
         self.change(|inner| inner.retryable = retryable)
     }
 
-    /// States that the server did not execute the request and never will: it refused it, or the request was never sent.
+    /// States that the server did not execute the request and never will: the server rejected it, or it was never sent.
     /// Without this, the outcome counts as unknown.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Error, ErrorKind};
+    /// let error = Error::new(ErrorKind::Unavailable, "the server closed the connection");
+    /// assert!(!error.is_not_executed());
+    /// assert!(error.not_executed().is_not_executed());
+    /// ```
     #[must_use]
     pub fn not_executed(self) -> Self {
         self.change(|inner| inner.not_executed = true)
     }
 
-    /// Adds what caused it.
+    /// Adds the cause.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Error, ErrorKind};
+    /// let error = Error::new(ErrorKind::Unavailable, "Redis did not answer").with_source("broken pipe");
+    /// assert_eq!(error.to_string(), "Redis did not answer: broken pipe");
+    /// ```
     #[must_use]
     pub fn with_source(self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         let source = Arc::from(source.into());
@@ -121,37 +179,101 @@ impl Error {
         self
     }
 
-    /// What kind of failure it is.
+    /// The kind of failure, to decide by.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Error, ErrorKind};
+    /// let error = Error::new(ErrorKind::Unavailable, "the server closed the connection");
+    /// assert_eq!(error.kind(), ErrorKind::Unavailable);
+    /// ```
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// The lock that it is about, where one is.
+    /// The lock's name, if the error is about one lock.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Error, ErrorKind};
+    /// let error = Error::new(ErrorKind::Unavailable, "the server closed the connection");
+    /// assert_eq!(error.name(), None);
+    /// ```
     pub fn name(&self) -> Option<&LockName> {
         self.0.name.as_ref()
     }
 
-    /// The label of whoever holds the lock, where it is known.
+    /// The holder's label, if known.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Error, ErrorKind};
+    /// let error = Error::new(ErrorKind::TimedOut, "not acquired within 1s").with_holder("worker 7");
+    /// assert_eq!(error.holder(), Some("worker 7"));
+    /// ```
     pub fn holder(&self) -> Option<&str> {
         self.0.holder.as_deref()
     }
 
-    /// Whether the same call may succeed later without anybody changing anything.
+    /// The cause with its type: an error of the driver, or another error of this type.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Error, ErrorKind};
+    /// # use std::io;
+    /// let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+    /// let error = Error::new(ErrorKind::Unavailable, "Redis cannot be reached").with_source(refused);
+    /// assert!(error.cause().is_some_and(|cause| cause.is::<io::Error>()));
+    /// ```
+    pub fn cause(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0
+            .source
+            .as_deref()
+            .map(|source| source as &(dyn StdError + 'static))
+    }
+
+    /// Whether the same call may succeed later although nobody changes anything.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Error, ErrorKind};
+    /// let error = Error::new(ErrorKind::Unavailable, "the server closed the connection");
+    /// assert!(error.is_retryable()); // the server may come back
+    /// ```
     pub fn is_retryable(&self) -> bool {
         self.0.retryable
     }
 
     /// Whether the server certainly did not execute the request. If `false`, the outcome is unknown.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Error, ErrorKind};
+    /// let error = Error::new(ErrorKind::Unavailable, "the server closed the connection");
+    /// assert!(!error.is_not_executed()); // the answer may have been lost
+    /// ```
     pub fn is_not_executed(&self) -> bool {
         self.0.not_executed
     }
 
-    /// Whether the lock was not to be had in the time given.
+    /// Whether the lock was taken for all of the time given.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Error, ErrorKind};
+    /// assert!(Error::new(ErrorKind::TimedOut, "not acquired within 1s").is_timed_out());
+    /// ```
     pub fn is_timed_out(&self) -> bool {
         self.0.kind == ErrorKind::TimedOut
     }
 
     /// Whether the hold ended without being released.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Error, ErrorKind};
+    /// assert!(Error::new(ErrorKind::Lost, "the hold was lost").is_lost());
+    /// ```
     pub fn is_lost(&self) -> bool {
         self.0.kind == ErrorKind::Lost
     }
@@ -162,11 +284,29 @@ impl fmt::Display for Error {
         if let Some(name) = &self.0.name {
             write!(f, "lock {name:?}: ")?;
         }
-        f.write_str(&self.0.message)?;
+        f.write_str(&self.line())
+    }
+}
+
+impl Error {
+    /// The message and all causes, in one line. A cause that the text has already is left out.
+    fn line(&self) -> String {
+        let mut line = self.0.message.to_string();
         if let Some(holder) = &self.0.holder {
-            write!(f, " (held by {holder:?})")?;
+            line += &format!(" (held by {holder:?})");
         }
-        Ok(())
+        let mut next = self.cause();
+        while let Some(cause) = next {
+            // Of an error of ours, its causes as well; the lock is named already.
+            let ours = cause.downcast_ref::<Self>();
+            let text = ours.map_or_else(|| cause.to_string(), Self::line);
+            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            if !line.contains(&text) {
+                line += &format!(": {text}");
+            }
+            next = cause.source();
+        }
+        line
     }
 }
 
@@ -187,16 +327,10 @@ impl fmt::Debug for Error {
     }
 }
 
-impl StdError for Error {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0
-            .source
-            .as_deref()
-            .map(|source| source as &(dyn StdError + 'static))
-    }
-}
+/// Without a source: `Display` prints all causes.
+impl StdError for Error {}
 
-/// The hold ended without being released, so that somebody else may have the lock.
+/// The hold ended without being released: somebody else may hold the lock.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the hold of lock {name:?} was lost: {cause}")]
 pub struct Lost {
@@ -204,18 +338,18 @@ pub struct Lost {
     cause: LostCause,
 }
 
-/// How a hold was [`Lost`].
+/// Why a hold was [`Lost`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LostCause {
     /// It was not renewed in time, by this process's own clock.
     #[error("it was not renewed in time")]
     Expired,
-    /// The server says that it is not ours any more.
+    /// The server answered that another holder has it, or nobody.
     #[error("the server says that it is not ours any more")]
     NotHeld,
-    /// The connection or session that carried the hold has ended.
-    #[error("the connection that carried it has ended")]
+    /// The connection or session to which the hold was bound has ended.
+    #[error("the connection to which it was bound has ended")]
     Disconnected,
 }
 
@@ -224,12 +358,12 @@ impl Lost {
         Self { name, cause }
     }
 
-    /// Which lock it was.
+    /// The lock's name.
     pub fn name(&self) -> &LockName {
         &self.name
     }
 
-    /// How it was lost.
+    /// Why the hold was lost.
     pub fn cause(&self) -> LostCause {
         self.cause
     }
@@ -253,10 +387,32 @@ mod tests {
         let lost = Lost::new(LockName::new("a").unwrap(), LostCause::Expired);
         let error = Error::from(lost);
         assert!(error.is_lost() && !error.is_retryable());
+        let cause = error.cause().unwrap().downcast_ref::<LostCause>();
+        assert_eq!(cause, Some(&LostCause::Expired));
         assert_eq!(
-            error.source().unwrap().downcast_ref::<LostCause>(),
-            Some(&LostCause::Expired)
+            error.to_string(),
+            r#"lock "a": the hold was lost: it was not renewed in time"#
         );
+    }
+
+    #[test]
+    fn says_all_causes_in_one_line_and_none_twice() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("cannot connect")]
+        struct Outer(#[source] std::io::Error);
+        let name = LockName::new("a").unwrap();
+        let refused = Outer(std::io::Error::other("refused\nby the host"));
+        let inner = Error::new(ErrorKind::Unavailable, "no session")
+            .with_name(&name)
+            .with_source(refused);
+        let error = Error::new(ErrorKind::Unavailable, "not acquired within 1s")
+            .with_name(&name)
+            .with_source(inner);
+        let line = r#"lock "a": not acquired within 1s: no session: cannot connect: refused by the host"#;
+        assert_eq!(error.to_string(), line);
+        assert!(error.source().is_none(), "a chain repeats nothing");
+        let told = Error::new(ErrorKind::Unexpected, "the backend panicked: oh no").with_source("oh no");
+        assert_eq!(told.to_string(), "the backend panicked: oh no");
     }
 
     #[test]
@@ -267,8 +423,7 @@ mod tests {
             .with_source(std::io::Error::other("deep down"));
         assert_eq!(
             error.to_string(),
-            r#"lock "orders/42": timed out after 5s (held by "worker 3")"#
+            r#"lock "orders/42": timed out after 5s (held by "worker 3"): deep down"#
         );
-        assert_eq!(error.source().unwrap().to_string(), "deep down");
     }
 }

@@ -233,7 +233,6 @@ pub(crate) fn code(error: &RedisError) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use std::error::Error as _;
     use std::io;
 
     use super::*;
@@ -290,7 +289,7 @@ mod tests {
             let error = lock_error(error, &"cache:6379");
             assert_eq!(error.kind(), kind, "{line}");
             assert_eq!(error.is_retryable(), kind == Unavailable, "{line}");
-            let source = error.source().and_then(|source| source.downcast_ref::<RedisError>());
+            let source = error.cause().and_then(|source| source.downcast_ref::<RedisError>());
             assert!(source.is_some(), "the source of {line:?} is kept");
         }
     }

@@ -173,7 +173,7 @@ mod tests {
     fn kinds_and_sources() {
         let error = lock_error(DriverError::NoAuth);
         assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Denied, false));
-        let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<DriverError>());
+        let source = error.cause().and_then(|source| source.downcast_ref::<DriverError>());
         assert_eq!(source, Some(&DriverError::NoAuth));
         assert!(lock_error(DriverError::ConnectionLoss).is_retryable());
         assert!(lock_error(DriverError::SessionExpired).is_retryable());
@@ -194,7 +194,7 @@ mod tests {
         ] {
             let error = catch_panic(async { panic() }).await.unwrap_err();
             assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Unexpected, false));
-            assert_eq!(error.source().unwrap().to_string(), text);
+            assert_eq!(error.cause().unwrap().to_string(), text);
         }
     }
 }

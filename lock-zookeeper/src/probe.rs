@@ -204,6 +204,6 @@ mod tests {
         drop(listener);
         let error = probe(&address, ANSWER_LIMIT).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable);
-        assert!(std::error::Error::source(&error).is_some_and(|source| source.is::<io::Error>()));
+        assert!(error.cause().is_some_and(|source| source.is::<io::Error>()));
     }
 }

@@ -1,6 +1,5 @@
 //! What goes wrong is told for what it is, in time.
 
-use std::error::Error as _;
 use std::time::Duration;
 
 use lock_core::{Error, ErrorKind};
@@ -25,7 +24,7 @@ pub(super) fn ensure_unavailable(error: &Error, when: &str) -> Verdict {
 /// The error of an outage, with what caused it.
 pub(super) fn ensure_explained(error: &Error, when: &str) -> Verdict {
     ensure_unavailable(error, when)?;
-    ensure!(error.source().is_some(), "{when}: {error:?} has no source");
+    ensure!(error.cause().is_some(), "{when}: {error:?} has no cause");
     Ok(())
 }
 

@@ -1,4 +1,3 @@
-use std::error::Error as _;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, mpsc};
@@ -119,7 +118,7 @@ async fn a_panic_while_connecting_is_an_error_that_quotes_it_and_is_not_repeated
     assert_eq!(error.kind(), ErrorKind::Unexpected);
     assert!(!error.is_retryable() && error.is_not_executed(), "{error:?}");
     assert!(error.to_string().contains("cache:6379 panicked"), "{error}");
-    let source = error.source().expect("what it said").to_string();
+    let source = error.cause().expect("what it said").to_string();
     assert_eq!(source, "no crypto provider");
     sleep(60 * 1000 * MS).await;
     assert_eq!(server.dials(), 1);
@@ -187,7 +186,7 @@ async fn a_first_contact_is_tried_for_as_long_as_anybody_waits() {
     let error = failure(&connection).await;
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert_eq!(start.elapsed(), RedisConfig::DEFAULT_CONNECT_TIMEOUT);
-    let cause = error.source().expect("why it was not reached").to_string();
+    let cause = error.cause().expect("why it was not reached").to_string();
     assert_eq!(cause, "refused");
     sleep(60 * 1000 * MS).await;
     let dials = server.dials();

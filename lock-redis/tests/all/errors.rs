@@ -1,6 +1,5 @@
 //! Every failure is told apart, and says what to do.
 
-use std::error::Error as _;
 use std::time::Duration;
 
 use lock_core::backend::DistributedLock;
@@ -62,10 +61,11 @@ async fn nobody_listens() {
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.is_retryable());
     assert!(error.to_string().contains(&address), "{error}");
-    let cause = error.source().expect("the last failure");
+    let cause = error.cause().expect("the last failure");
     assert!(cause.to_string().contains("check that it runs"), "{cause}");
     let driver = cause
-        .source()
+        .downcast_ref::<Error>()
+        .and_then(Error::cause)
         .and_then(|cause| cause.downcast_ref::<redis::RedisError>());
     assert!(
         driver.is_some_and(redis::RedisError::is_connection_refusal),

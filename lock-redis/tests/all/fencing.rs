@@ -1,7 +1,5 @@
 //! A resource in a Redis, and holders that come too late.
 
-use std::error::Error as _;
-
 use lock_core::{Error, ErrorKind, FencingToken};
 use lock_redis::{Fence, Fenced, Stale};
 use redis::aio::MultiplexedConnection;
@@ -23,7 +21,7 @@ fn stale(error: &Error) -> Stale {
     assert_eq!(error.kind(), ErrorKind::Lost, "{error:?}");
     assert!(!error.is_retryable());
     *error
-        .source()
+        .cause()
         .and_then(|source| source.downcast_ref())
         .expect("it says why")
 }

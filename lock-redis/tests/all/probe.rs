@@ -1,6 +1,5 @@
 //! What a server is asked when a connection to it is made.
 
-use std::error::Error as _;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -205,7 +204,7 @@ async fn a_replica_is_refused_until_it_is_a_primary() {
         let short = with_config(fixture.config().with_connect_timeout(SHORT));
         let error = short.connect().await.expect_err("it is a replica");
         assert_eq!(error.kind(), ErrorKind::Unavailable);
-        let cause = error.source().expect("what it is").to_string();
+        let cause = error.cause().expect("what it is").to_string();
         assert!(
             cause.contains("is a replica") && cause.contains("put the primary's address"),
             "{cause}"

@@ -1,6 +1,5 @@
 //! What an acquire is told whose time is up while it waits: that the lock is taken, or that the server cannot be asked.
 
-use std::error::Error as _;
 use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, Guard, Locker};
@@ -64,7 +63,7 @@ async fn a_server_that_was_lost_meanwhile_is_unavailable_and_the_cause_is_report
         .map(drop)
         .expect_err("it is lost");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(error.source().is_some(), "{error:?}");
+    assert!(error.cause().is_some(), "{error:?}");
 }
 
 #[testbed::test]

@@ -1,6 +1,5 @@
 //! A panic in the task that keeps the session.
 
-use std::error::Error as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -53,7 +52,7 @@ async fn a_panic_is_an_error_with_its_text_and_not_repeated_without_a_rest() {
             (ErrorKind::Unexpected, false),
             "{error}"
         );
-        assert_eq!(error.source().unwrap().to_string(), "planted");
+        assert_eq!(error.cause().unwrap().to_string(), "planted");
         sleep(Duration::from_millis(1)).await;
     }
     let panics = PANICS.load(Ordering::SeqCst);

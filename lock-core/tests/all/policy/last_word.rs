@@ -1,6 +1,5 @@
 //! What an acquire whose time is up says: that the lock is taken, or that the server cannot be asked.
 
-use std::error::Error as _;
 use std::time::Duration;
 
 use lock_core::backend::Busy;
@@ -44,7 +43,7 @@ async fn the_last_attempt_decides_between_taken_and_unavailable() {
     backend.next(Request::Acquire, [Answer::Fail; 100]);
     let error = lock.acquire_within(seconds(3)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert_eq!(error.source().unwrap().to_string(), r#"lock "a": scripted failure"#);
+    assert_eq!(error.cause().unwrap().to_string(), r#"lock "a": scripted failure"#);
     backend.clear();
     // It is unanswered.
     backend.next(Request::Acquire, [Answer::Hang]);
@@ -71,7 +70,7 @@ async fn those_who_wait_behind_another_know_what_it_knows() {
     let (_first, second) = (wait(seconds(5)), wait(seconds(3)));
     let error = second.await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(error.source().is_some());
+    assert!(error.cause().is_some());
     backend.clear();
     backend.server().hold_elsewhere("a", seconds(60)).unwrap();
     let second = wait(seconds(1));
@@ -125,7 +124,7 @@ async fn a_waiting_request_tells_of_its_connection() {
     for waiter in [second, first] {
         let error = waiter.await.unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable);
-        assert_eq!(error.source().unwrap().to_string(), "the line is cut");
+        assert_eq!(error.cause().unwrap().to_string(), "the line is cut");
     }
     request.note_busy(Busy::new().with_holder("elsewhere"));
     let error = third.await.unwrap().unwrap_err();

@@ -190,12 +190,7 @@ async fn outages_are_outlasted_once_the_server_was_reached() {
     server.set_available(false);
     let error = locks.lock("a").acquire_within(seconds(3)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "nobody knows whether it is taken");
-    assert!(
-        std::error::Error::source(&error)
-            .unwrap()
-            .to_string()
-            .contains("unavailable")
-    );
+    assert!(error.cause().unwrap().to_string().contains("unavailable"));
 }
 
 /// What the server is there for once, it is there for.
