@@ -95,12 +95,10 @@ pub use row_lock::RowLockBackend;
 /// The driver, of whose options a [`MySqlConfig`] can be made.
 pub use sqlx;
 
+mod client;
 mod config;
+mod connection;
 mod error;
-mod greeting;
-mod last_answer;
-mod permits;
+mod probe;
+mod protocol;
 mod row_lock;
-mod server;
-mod session;
-mod sql;

@@ -4,9 +4,6 @@ mod acquire;
 mod backend;
 mod claims;
 mod hold;
-mod pool;
-mod statements;
-mod table;
 mod wait;
 
 pub use self::backend::RowLockBackend;

@@ -10,13 +10,13 @@ use tokio::time::Instant;
 use super::backend::Shared;
 use super::claims::{Claim, Left};
 use super::hold::RowHold;
-use super::pool::InUse;
-use super::statements::{TakeTerms, Taken, holder, taken};
-use super::table::prepare;
 use super::wait::Waited;
+use crate::client::SqlOrError;
+use crate::connection::InUse;
+use crate::connection::{Answer, Held, Session};
 use crate::error::{SqlError, unknown};
-use crate::server::SqlOrError;
-use crate::session::{Answer, Held, Session};
+use crate::probe::prepare;
+use crate::protocol::row_lock::{TakeTerms, Taken, holder, taken};
 
 /// How many times a statement may fail for reasons that a repetition cures.
 const SETBACKS: u32 = 20;

@@ -10,13 +10,13 @@ use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock,
 use lock_core::{LockName, Result};
 
 use super::claims::Claims;
-use super::pool::Pool;
-use super::statements::{Statements, holder};
-use super::table::prepare;
+use crate::client::{Server, SqlOrError};
 use crate::config::MySqlConfig;
-use crate::server::{Server, SqlOrError};
-use crate::session::{Commits, column};
-use crate::sql::LONGEST_SECONDS;
+use crate::connection::Pool;
+use crate::connection::{Commits, column};
+use crate::probe::prepare;
+use crate::protocol::LONGEST_SECONDS;
+use crate::protocol::row_lock::{Statements, holder};
 
 /// Locks that are rows, locked by a transaction on a connection of their own. See the [crate's page](crate).
 ///

@@ -9,7 +9,7 @@ use lock_core::backend::HolderId;
 use lock_core::{Error, ErrorKind, FencingToken, Result};
 use tokio::time::Instant;
 
-use crate::session::Session;
+use crate::connection::Session;
 
 /// All holder ids of which something may be left at the server.
 #[derive(Debug, Default)]

@@ -10,8 +10,8 @@ use lock_core::backend::{AcquireRequest, Hold, ReleaseOptions, ReleaseOutcome, R
 use lock_core::{FencingToken, HoldState, Result};
 
 use super::backend::Shared;
+use crate::connection::Session;
 use crate::error::{SqlError, unknown};
-use crate::session::Session;
 
 pub(super) struct RowHold {
     shared: Arc<Shared>,

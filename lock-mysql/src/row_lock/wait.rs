@@ -7,9 +7,9 @@ use lock_core::backend::{AcquireRequest, Busy};
 use tokio::time::{sleep, sleep_until, timeout};
 
 use super::backend::Shared;
+use crate::client::SqlOrError;
+use crate::connection::Session;
 use crate::error::SqlError;
-use crate::server::SqlOrError;
-use crate::session::Session;
 
 /// The longest single wait for a row: so long may a waiter that fell silent keep its place in the queue.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);

@@ -7,13 +7,13 @@ use lock_core::backend::HolderStatus;
 use lock_core::{FencingToken, LockName};
 use sqlx::mysql::MySqlRow;
 
+use crate::connection::{Answer, column};
 use crate::error::SqlError;
-use crate::session::{Answer, column};
-use crate::sql::{Hex, SERVER_MICROS, label};
+use crate::protocol::{Hex, SERVER_MICROS, label};
 
 /// Names of tables, made once.
 #[derive(Debug)]
-pub(super) struct Statements {
+pub(crate) struct Statements {
     /// One row per name: who holds it, as long as a transaction is open on it, and its last token.
     locks: String,
     /// Tokens that were ahead of the server's clock when they were granted: see [`Statements::commit_token`].
@@ -30,24 +30,24 @@ const NO_WAITING: &str = "SET SESSION innodb_lock_wait_timeout=1";
 
 /// What a holder writes into the row besides its connection.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TakeTerms<'a> {
-    pub(super) ttl: Duration,
-    pub(super) label: Option<&'a str>,
+pub(crate) struct TakeTerms<'a> {
+    pub(crate) ttl: Duration,
+    pub(crate) label: Option<&'a str>,
     /// The token must be larger than this one.
-    pub(super) floor: Option<FencingToken>,
+    pub(crate) floor: Option<FencingToken>,
 }
 
 /// What a holder has written into the row that it keeps locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Taken {
-    pub(super) token: FencingToken,
+pub(crate) struct Taken {
+    pub(crate) token: FencingToken,
     /// Whether the token is ahead of the server's clock.
-    pub(super) ahead: bool,
+    pub(crate) ahead: bool,
 }
 
 impl Statements {
     /// `table` has only letters that need no escape.
-    pub(super) fn new(table: &str) -> Self {
+    pub(crate) fn new(table: &str) -> Self {
         Self {
             locks: table.to_owned(),
             tokens: format!("{table}_tokens"),
@@ -55,12 +55,12 @@ impl Statements {
     }
 
     /// Both tables' names.
-    pub(super) fn tables(&self) -> [&str; 2] {
+    pub(crate) fn tables(&self) -> [&str; 2] {
         [&self.locks, &self.tokens]
     }
 
     /// What makes the tables where they are missing.
-    pub(super) fn create_tables(&self) -> String {
+    pub(crate) fn create_tables(&self) -> String {
         let Self { locks, tokens } = self;
         format!(
             "CREATE TABLE IF NOT EXISTS `{locks}` (\
@@ -76,7 +76,7 @@ impl Statements {
     }
 
     /// Which of the tables there are, and of which engine.
-    pub(super) fn engines(&self) -> String {
+    pub(crate) fn engines(&self) -> String {
         let Self { locks, tokens } = self;
         format!(
             "SELECT CAST(TABLE_NAME AS BINARY), CAST(ENGINE AS BINARY) FROM information_schema.TABLES \
@@ -85,7 +85,7 @@ impl Statements {
     }
 
     /// Does nothing, but needs every permission that a lock needs. No lock has an empty name.
-    pub(super) fn rehearse(&self) -> String {
+    pub(crate) fn rehearse(&self) -> String {
         let [locks, tokens] = self.tables().map(|table| {
             format!(
                 "SELECT `token` FROM `{table}` WHERE `name`=x'' FOR UPDATE;\
@@ -97,7 +97,7 @@ impl Statements {
     }
 
     /// Locks the row and takes it, or fails at once with a busy error. [`taken`] reads the second answer.
-    pub(super) fn try_take(&self, name: &LockName, terms: &TakeTerms<'_>) -> String {
+    pub(crate) fn try_take(&self, name: &LockName, terms: &TakeTerms<'_>) -> String {
         format!(
             "SELECT 1 FROM `{}` WHERE `name`={} FOR UPDATE NOWAIT;{}",
             self.locks,
@@ -111,7 +111,7 @@ impl Statements {
     /// The token is larger than every one before, those that were rolled back included: they lie behind the server's
     /// clock, or in the table of those that do not. The answer itself carries it: a SELECT of what others have not
     /// committed might show us the row that somebody else made and took after our UPDATE had missed it.
-    pub(super) fn take(&self, name: &LockName, terms: &TakeTerms<'_>) -> String {
+    pub(crate) fn take(&self, name: &LockName, terms: &TakeTerms<'_>) -> String {
         let Self { locks, tokens } = self;
         let floor = terms.floor.map_or(0, FencingToken::as_u64).saturating_add(1);
         let label = label(terms.label);
@@ -126,7 +126,7 @@ impl Statements {
     }
 
     /// Writes down how long the hold is kept now, for people: what keeps it is the session's `wait_timeout`.
-    pub(super) fn prolong(&self, name: &LockName, ttl: Duration) -> String {
+    pub(crate) fn prolong(&self, name: &LockName, ttl: Duration) -> String {
         format!(
             "UPDATE `{}` SET `expires`=GREATEST(`expires`,{}) WHERE `name`={}",
             self.locks,
@@ -136,7 +136,7 @@ impl Statements {
     }
 
     /// Locks the row, waiting for at most so many seconds. A row in the second answer: it is locked.
-    pub(super) fn wait(&self, name: &LockName, seconds: u64) -> String {
+    pub(crate) fn wait(&self, name: &LockName, seconds: u64) -> String {
         format!(
             "SET SESSION innodb_lock_wait_timeout={seconds};\
              SELECT 1 FROM `{}` WHERE `name`={} FOR UPDATE;{NO_WAITING}",
@@ -147,7 +147,7 @@ impl Statements {
 
     /// Makes the row of a new name, for everybody. Looks first: an insert would wait for whoever has made and locked it
     /// meanwhile.
-    pub(super) fn create_row(&self, name: &LockName) -> String {
+    pub(crate) fn create_row(&self, name: &LockName) -> String {
         let (locks, name) = (&self.locks, hex(name));
         format!(
             "ROLLBACK;INSERT IGNORE INTO `{locks}` (`name`) SELECT {name} FROM DUAL \
@@ -156,7 +156,7 @@ impl Statements {
     }
 
     /// Who holds it; no row: nobody. In a session that reads what others have not committed.
-    pub(super) fn holder(&self, name: &LockName) -> String {
+    pub(crate) fn holder(&self, name: &LockName) -> String {
         format!(
             "SELECT `token`,`label`,CAST(`expires` AS SIGNED)-CAST({SERVER_MICROS} AS SIGNED) FROM `{}` \
              WHERE `name`={} AND `connection` IS NOT NULL",
@@ -166,12 +166,12 @@ impl Statements {
     }
 
     /// The same within a session that could not lock it: the third answer. Leaves no transaction open.
-    pub(super) fn holder_instead(&self, name: &LockName) -> String {
+    pub(crate) fn holder_instead(&self, name: &LockName) -> String {
         format!("ROLLBACK;{NO_WAITING};{};COMMIT", self.holder(name))
     }
 
     /// Lets go of the row, but keeps the token.
-    pub(super) fn release(&self, name: &LockName) -> String {
+    pub(crate) fn release(&self, name: &LockName) -> String {
         format!(
             "UPDATE `{}` SET `connection`=NULL,`label`=NULL,`expires`=NULL WHERE `name`={};COMMIT",
             self.locks,
@@ -180,7 +180,7 @@ impl Statements {
     }
 
     /// The token that a release committed last: the second answer. Whoever holds it now has not.
-    pub(super) fn committed_token(&self, name: &LockName) -> String {
+    pub(crate) fn committed_token(&self, name: &LockName) -> String {
         format!(
             "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;SELECT `token` FROM `{}` WHERE `name`={}",
             self.locks,
@@ -190,7 +190,7 @@ impl Statements {
 
     /// Makes a token durable on another connection, while the row that has it is still locked: ahead of the server's
     /// clock, it would be granted again if the holder's transaction were rolled back.
-    pub(super) fn commit_token(&self, name: &LockName, token: FencingToken) -> String {
+    pub(crate) fn commit_token(&self, name: &LockName, token: FencingToken) -> String {
         format!(
             "INSERT INTO `{}` (`name`,`token`) VALUES ({},{token}) \
              ON DUPLICATE KEY UPDATE `token`=GREATEST(`token`,{token})",
@@ -201,7 +201,7 @@ impl Statements {
 }
 
 /// How the row was taken, from what the UPDATE of that number did; `None`: there is no such row yet.
-pub(super) fn taken(answer: &Answer, statement: usize) -> Result<Option<Taken>, SqlError> {
+pub(crate) fn taken(answer: &Answer, statement: usize) -> Result<Option<Taken>, SqlError> {
     let Some(update) = answer.done.get(statement).filter(|update| update.matched > 0) else {
         return Ok(None);
     };
@@ -211,7 +211,7 @@ pub(super) fn taken(answer: &Answer, statement: usize) -> Result<Option<Taken>, 
 }
 
 /// The holder in a row of [`Statements::holder`].
-pub(super) fn holder(row: &MySqlRow) -> Result<HolderStatus, SqlError> {
+pub(crate) fn holder(row: &MySqlRow) -> Result<HolderStatus, SqlError> {
     let label: Option<Vec<u8>> = column(row, 1, "label")?;
     let label = String::from_utf8_lossy(&label.unwrap_or_default()).into_owned();
     let rest: Option<i64> = column(row, 2, "rest of the hold")?;

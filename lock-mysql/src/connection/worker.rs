@@ -10,12 +10,13 @@ use sqlx::mysql::MySqlConnection;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-use super::connection::{SPARE_AT_SERVER, execute};
-use super::{Answer, Command, Held, Keep, Reply};
+use super::driver::{SPARE_AT_SERVER, execute};
+use super::last_answer::LastAnswer;
+use super::permits::TakenPermit;
+use super::phase::Held;
+use super::session::{Answer, Command, Keep, Reply};
 use crate::error::SqlError;
-use crate::last_answer::LastAnswer;
-use crate::permits::TakenPermit;
-use crate::sql::seconds_up;
+use crate::protocol::seconds_up;
 
 /// How often a connection that carries a hold looks whether the server is still there. The driver does not notice by
 /// itself that an idle connection was closed.

@@ -10,18 +10,11 @@ use lock_core::{Error, ErrorKind, Result};
 use tokio::time::{Instant, sleep};
 
 use crate::config::MySqlConfig;
+use crate::connection::LastAnswer;
+use crate::connection::{Answer, Commits, Identity, Session, column};
 use crate::error::SqlError;
-use crate::last_answer::LastAnswer;
-use crate::session::{Answer, Commits, Identity, Session, column};
 
-use self::control::Controls;
-use self::dial::Dialer;
-
-pub(crate) use self::dial::Failure;
-
-mod control;
-mod dial;
-mod gate;
+use crate::connection::{Controls, Dialer, Failure};
 
 pub(crate) struct Server {
     dialer: Dialer,

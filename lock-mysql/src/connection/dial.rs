@@ -9,12 +9,12 @@ use std::time::Duration;
 use lock_core::{Error, ErrorKind};
 use tokio::time::{Instant, timeout};
 
-use super::gate::{Gate, SPACING, Turn};
+use super::greeting;
+use super::last_answer::LastAnswer;
+use super::limiter::{Gate, SPACING, Turn};
+use super::session::{Commits, Session};
 use crate::config::MySqlConfig;
 use crate::error::SqlError;
-use crate::greeting;
-use crate::last_answer::LastAnswer;
-use crate::session::{Commits, Session};
 
 /// Why there is no connection.
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ impl From<Failure> for Error {
 }
 
 #[derive(Debug)]
-pub(super) struct Dialer {
+pub(crate) struct Dialer {
     config: MySqlConfig,
     /// Whether the server ever was reached: before, connecting is patient; after, failing fast lets the caller decide.
     reached: AtomicBool,
@@ -43,7 +43,7 @@ pub(super) struct Dialer {
 }
 
 impl Dialer {
-    pub(super) fn new(config: MySqlConfig, last_answer: Arc<LastAnswer>) -> Self {
+    pub(crate) fn new(config: MySqlConfig, last_answer: Arc<LastAnswer>) -> Self {
         Self {
             config,
             reached: AtomicBool::new(false),
@@ -52,16 +52,16 @@ impl Dialer {
         }
     }
 
-    pub(super) fn config(&self) -> &MySqlConfig {
+    pub(crate) fn config(&self) -> &MySqlConfig {
         &self.config
     }
 
-    pub(super) fn has_reached(&self) -> bool {
+    pub(crate) fn has_reached(&self) -> bool {
         self.reached.load(Ordering::Relaxed)
     }
 
     /// A connection broke, perhaps with all others.
-    pub(super) fn doubt(&self) {
+    pub(crate) fn doubt(&self) {
         self.gate.doubt();
     }
 
@@ -70,7 +70,7 @@ impl Dialer {
     ///
     /// # Cancel safety
     /// May be dropped at any point.
-    pub(super) async fn open(&self, commits: Commits) -> Result<Arc<Session>, Failure> {
+    pub(crate) async fn open(&self, commits: Commits) -> Result<Arc<Session>, Failure> {
         let limit = self.config.connect_timeout();
         if self.has_reached() {
             return self.dial(commits, limit).await;
@@ -92,7 +92,7 @@ impl Dialer {
     }
 
     /// The error for those whose time was up while the server was dialled.
-    pub(super) fn unreached(&self, when: &str) -> Error {
+    pub(crate) fn unreached(&self, when: &str) -> Error {
         let message = format!("the MySQL server at {} was not reached {when}", self.config.address());
         let error = match self.gate.failure() {
             // It says what to do.

@@ -6,7 +6,7 @@ use lock_core::LostCause;
 use lock_core::backend::{AcquireRequest, HolderId, Lease, SentAt};
 use tokio::time::Instant;
 
-use crate::sql::seconds_up;
+use crate::protocol::seconds_up;
 
 /// A hold on its connection. Dropping it without [`let_go`](Self::let_go) means that the connection ended: the hold is
 /// lost.

@@ -4,6 +4,8 @@
 use std::fmt::{self, Display};
 use std::time::Duration;
 
+pub(crate) mod row_lock;
+
 /// The longest label that is kept, in bytes.
 pub(crate) const LABEL_BYTES: usize = 255;
 

@@ -6,23 +6,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::runtime;
 
 use super::dial::{Dialer, Failure};
-use super::gate::{Gate, Turn};
-use crate::session::{Commits, Session, here};
+use super::limiter::{Gate, Turn};
+use super::session::{Commits, Session, here};
 
 /// One control connection for each runtime that needs one: nobody may depend on a runtime that is not driven.
 #[derive(Debug, Default)]
-pub(super) struct Controls(Mutex<HashMap<runtime::Id, Arc<Control>>>);
+pub(crate) struct Controls(Mutex<HashMap<runtime::Id, Arc<Control>>>);
 
 /// A connection that is made when it is needed, and shared.
 #[derive(Debug)]
-pub(super) struct Control {
+pub(crate) struct Control {
     session: Mutex<Option<Arc<Session>>>,
     gate: Gate,
 }
 
 impl Controls {
     /// The caller's; `None` outside a runtime.
-    pub(super) fn here(&self) -> Option<Arc<Control>> {
+    pub(crate) fn here(&self) -> Option<Arc<Control>> {
         let here = here()?;
         let mut controls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(control) = controls.get(&here) {
@@ -41,12 +41,12 @@ impl Controls {
 
 impl Control {
     /// The connection, if it is there.
-    pub(super) fn live(&self) -> Option<Arc<Session>> {
+    pub(crate) fn live(&self) -> Option<Arc<Session>> {
         self.lock().clone().filter(|session| !session.has_ended())
     }
 
     /// This connection broke.
-    pub(super) fn forget(&self, session: &Arc<Session>) {
+    pub(crate) fn forget(&self, session: &Arc<Session>) {
         self.lock().take_if(|kept| Arc::ptr_eq(kept, session));
     }
 
@@ -54,7 +54,7 @@ impl Control {
     ///
     /// # Cancel safety
     /// May be dropped at any point.
-    pub(super) async fn session(&self, dialer: &Dialer) -> Result<Arc<Session>, Failure> {
+    pub(crate) async fn session(&self, dialer: &Dialer) -> Result<Arc<Session>, Failure> {
         let dialling = match self.gate.turn(|| self.live()).await? {
             Turn::Served(session) => return Ok(session),
             Turn::Dial(dialling) => dialling,

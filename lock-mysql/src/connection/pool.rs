@@ -7,12 +7,13 @@ use lock_core::backend::{AcquireRequest, Wait};
 use lock_core::{Error, ErrorKind, Result};
 use tokio::time::timeout;
 
-use crate::permits::{Permit, Permits};
-use crate::server::{Failure, Server};
-use crate::session::{Commits, Session, here};
+use super::dial::Failure;
+use super::permits::{Permit, Permits};
+use super::session::{Commits, Session, here};
+use crate::client::Server;
 
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(crate) struct Pool {
     permits: Arc<Permits>,
     /// The last one used is at the back.
     idle: Mutex<VecDeque<Arc<Session>>>,
@@ -20,15 +21,15 @@ pub(super) struct Pool {
 
 /// A connection that somebody uses. Dropped half-way it is ended: nobody knows what is under way on it.
 #[derive(Debug)]
-pub(super) struct InUse {
+pub(crate) struct InUse {
     /// `None` once it was taken out.
     session: Option<Arc<Session>>,
     /// Whether it was used before, so that the server may have closed it meanwhile.
-    pub(super) used_before: bool,
+    pub(crate) used_before: bool,
 }
 
 impl Pool {
-    pub(super) fn new(connections: usize) -> Self {
+    pub(crate) fn new(connections: usize) -> Self {
         Self {
             permits: Permits::new(connections),
             idle: Mutex::default(),
@@ -40,7 +41,7 @@ impl Pool {
     ///
     /// # Cancel safety
     /// May be dropped at any point.
-    pub(super) async fn take(&self, server: &Server, request: &AcquireRequest) -> Result<InUse> {
+    pub(crate) async fn take(&self, server: &Server, request: &AcquireRequest) -> Result<InUse> {
         server
             .patiently(Some(request), || self.take_once(server, request))
             .await
@@ -60,7 +61,7 @@ impl Pool {
     }
 
     /// Keeps a connection on which nothing is under way.
-    pub(super) fn give_back(&self, session: Arc<Session>) {
+    pub(crate) fn give_back(&self, session: Arc<Session>) {
         // Only when it is among the idle ones may somebody else come in, who would open another.
         let _permit = session.rest();
         let mut idle = self.idle();
@@ -72,14 +73,14 @@ impl Pool {
     }
 
     /// Keeps a connection that nobody had asked for, unless there are others.
-    pub(super) fn offer(&self, session: Arc<Session>) {
+    pub(crate) fn offer(&self, session: Arc<Session>) {
         if self.idle().is_empty() {
             self.give_back(session);
         }
     }
 
     /// Forgets the idle connections: one of them was broken.
-    pub(super) fn purge(&self) {
+    pub(crate) fn purge(&self) {
         self.idle().clear();
     }
 
@@ -126,14 +127,14 @@ impl Pool {
 }
 
 impl InUse {
-    pub(super) fn session(&self) -> &Arc<Session> {
+    pub(crate) fn session(&self) -> &Arc<Session> {
         self.session
             .as_ref()
             .expect("taken out only by `keep`, which takes self")
     }
 
     /// It goes on being used, by somebody who knows how to end it.
-    pub(super) fn keep(mut self) -> Arc<Session> {
+    pub(crate) fn keep(mut self) -> Arc<Session> {
         self.session.take().expect("taken out only here, and this takes self")
     }
 }

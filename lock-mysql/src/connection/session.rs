@@ -14,21 +14,16 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::last_answer::LastAnswer;
+use super::permits::{Permit, TakenPermit};
 use crate::config::MySqlConfig;
 use crate::error::SqlError;
-use crate::last_answer::LastAnswer;
-use crate::permits::{Permit, TakenPermit};
-use crate::sql::seconds_up;
+use crate::protocol::seconds_up;
 
-use self::driven::Driven;
-use self::worker::Worker;
-
-mod connection;
-mod driven;
-mod held;
-mod worker;
-
-pub(crate) use self::held::Held;
+use super::driver;
+use super::liveness::Driven;
+use super::phase::Held;
+use super::worker::Worker;
 
 /// How long a runtime that is driven may take to poll the task of a connection.
 const UNDRIVEN: Duration = Duration::from_secs(1);
@@ -88,9 +83,9 @@ pub(crate) struct Done {
     pub(crate) id: u64,
 }
 
-type Reply<T> = oneshot::Sender<Result<T, SqlError>>;
+pub(super) type Reply<T> = oneshot::Sender<Result<T, SqlError>>;
 
-enum Command {
+pub(super) enum Command {
     /// Runs statements in one round trip. While the connection is idle after them, the server keeps it for `idle`
     /// seconds, where given.
     Run {
@@ -117,12 +112,12 @@ enum Command {
 }
 
 /// Prolongs this holder's hold to at least `ttl` from now, by statements of its own besides.
-struct Keep {
-    holder: HolderId,
-    ttl: Duration,
-    sql: String,
+pub(super) struct Keep {
+    pub(super) holder: HolderId,
+    pub(super) ttl: Duration,
+    pub(super) sql: String,
     /// When the statements that did it were sent; `None` when the hold has ended.
-    reply: oneshot::Sender<Result<Option<SentAt>, Error>>,
+    pub(super) reply: oneshot::Sender<Result<Option<SentAt>, Error>>,
 }
 
 impl Session {
@@ -145,7 +140,7 @@ impl Session {
         let options = config.options().clone();
         let (task_permit, task_driven, last_answer) = (permit.clone(), driven.clone(), last_answer.clone());
         let serve = async move {
-            match connection::connect(&options, commits, identity).await {
+            match driver::connect(&options, commits, identity).await {
                 Ok(connected) => {
                     if ready.send(Ok(())).is_ok() {
                         Worker::new(connected, receiver, task_permit, last_answer).run().await;

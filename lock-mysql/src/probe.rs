@@ -2,17 +2,17 @@
 
 use lock_core::{Error, ErrorKind, Result};
 
-use super::statements::Statements;
+use crate::client::SqlOrError;
+use crate::connection::{Session, column};
 use crate::error::SqlError;
-use crate::server::SqlOrError;
-use crate::session::{Session, column};
+use crate::protocol::row_lock::Statements;
 
 /// Makes sure that the tables are there and lock rows.
 ///
 /// # Errors
 /// [`ErrorKind::Denied`], with the statements for an administrator, when they are missing and may not be made;
 /// [`ErrorKind::Misconfigured`] when they are of an engine without row locks.
-pub(super) async fn prepare(
+pub(crate) async fn prepare(
     statements: &Statements,
     session: &Session,
     limit: std::time::Duration,

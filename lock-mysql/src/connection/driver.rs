@@ -9,9 +9,9 @@ use futures_util::{FutureExt, TryStreamExt};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Either};
 
-use super::{Commits, Done, Identity, column};
+use super::session::{Commits, Done, Identity, column};
 use crate::error::SqlError;
-use crate::sql::seconds_up;
+use crate::protocol::seconds_up;
 
 /// How long the server keeps an unused connection: somewhat longer than we do, so that it is us who close it.
 pub(super) const SPARE_AT_SERVER: Duration = Duration::from_secs(90);
@@ -47,7 +47,7 @@ pub(super) async fn connect(
 /// Runs statements as one text and collects what each did.
 ///
 /// As text, because a prepared statement takes a round trip of its own and, dropped half-way, leaves sqlx's connection
-/// confused. Every literal in it comes from [`crate::sql`].
+/// confused. Every literal in it comes from [`crate::protocol`].
 pub(super) async fn execute(connection: &mut MySqlConnection, sql: String) -> Result<Vec<Done>, SqlError> {
     without_panic(async {
         let mut answers = sqlx::raw_sql(AssertSqlSafe(sql)).fetch_many(connection);
