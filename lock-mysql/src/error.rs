@@ -18,28 +18,28 @@ pub(crate) enum SqlError {
     TimedOut(Duration),
     /// The connection has ended: what was under way has an unknown outcome.
     #[error("the connection has ended")]
-    Ended,
+    Disconnected,
     /// The connection had ended before: nothing was sent.
     #[error("the connection had ended")]
-    Gone,
+    NotConnected,
     /// The connection carries another's hold by now, or none.
     #[error("the connection does not carry this hold any more")]
-    NotHeld,
+    HoldEnded,
     /// The answer has another shape than the statements ask for.
     #[error("the server's answer has no {0}")]
-    Shape(&'static str),
+    UnexpectedAnswer(&'static str),
     /// Nobody drives the runtime that the connection runs on: the outcome is unknown.
     #[error("the tokio runtime that the connection runs on is not driven")]
-    Undriven,
+    RuntimeNotDriven,
     /// There is nothing that connections could run on.
     #[error("there is no tokio runtime here")]
     NoRuntime,
     /// The runtime refused the connection's task.
     #[error("the tokio runtime is shutting down")]
-    ShuttingDown,
+    RuntimeShutDown,
     /// What answers is no MySQL.
     #[error("the server does not speak MySQL's protocol")]
-    Foreign,
+    NotMySql,
     /// The driver panicked with this message.
     #[error("{0}")]
     Panicked(String),
@@ -75,44 +75,47 @@ impl SqlError {
     }
 
     /// Whether the connection still serves: the server refused a statement and nothing else.
-    pub(crate) fn leaves_connection_whole(&self) -> bool {
+    pub(crate) fn is_refusal(&self) -> bool {
         // But not those: shutting down, interrupted, killed, idle too long.
         self.code()
             .is_some_and(|code| !matches!(code, 1053 | 1317 | 1927 | 3169 | 4031))
     }
 
     /// Whether what the connection carried is over.
-    pub(crate) fn is_end(&self) -> bool {
-        !self.leaves_connection_whole() && !self.is_silence()
+    pub(crate) fn ends_connection(&self) -> bool {
+        !self.is_refusal() && !self.is_unanswered()
     }
 
     /// Whether the connection broke, so that a new one may do better.
-    pub(crate) fn is_break(&self) -> bool {
-        self.is_end() && !matches!(self, Self::Panicked(_))
+    pub(crate) fn is_disconnect(&self) -> bool {
+        self.ends_connection() && !matches!(self, Self::Panicked(_))
     }
 
     /// Whether there was no answer, from a connection that may still be there.
-    pub(crate) fn is_silence(&self) -> bool {
-        matches!(self, Self::TimedOut(_) | Self::Undriven)
+    pub(crate) fn is_unanswered(&self) -> bool {
+        matches!(self, Self::TimedOut(_) | Self::RuntimeNotDriven)
     }
 
     /// Whether nothing was sent.
     fn is_unsent(&self) -> bool {
-        matches!(self, Self::Gone | Self::NotHeld | Self::NoRuntime | Self::ShuttingDown)
+        matches!(
+            self,
+            Self::NotConnected | Self::HoldEnded | Self::NoRuntime | Self::RuntimeShutDown
+        )
     }
 
     /// The error for a caller on a connection that had been made.
-    pub(crate) fn into_error(self) -> Error {
-        self.told(false)
+    pub(crate) fn into_lock_error(self) -> Error {
+        self.convert(false)
     }
 
     /// The error for a caller when no connection could be made.
-    pub(crate) fn into_connect_error(self) -> Error {
-        self.told(true)
+    pub(crate) fn into_connect_lock_error(self) -> Error {
+        self.convert(true)
     }
 
-    fn told(self, connecting: bool) -> Error {
-        let (kind, message) = self.meaning(connecting);
+    fn convert(self, connecting: bool) -> Error {
+        let (kind, message) = self.kind_and_message(connecting);
         let mut error = Error::new(kind, message);
         if connecting || self.is_unsent() {
             error = error.not_executed();
@@ -123,10 +126,10 @@ impl SqlError {
         }
     }
 
-    fn meaning(&self, connecting: bool) -> (ErrorKind, Cow<'static, str>) {
+    fn kind_and_message(&self, connecting: bool) -> (ErrorKind, Cow<'static, str>) {
         use ErrorKind::{Misconfigured, Unavailable, Unexpected};
         match self {
-            Self::Driver(sqlx::Error::Database(_)) => by_code(self.code().unwrap_or_default()),
+            Self::Driver(sqlx::Error::Database(_)) => meaning_of(self.code().unwrap_or_default()),
             // So rustls tells of a certificate that it does not accept.
             Self::Driver(sqlx::Error::Io(error)) if connecting && error.kind() == io::ErrorKind::InvalidData => {
                 (Misconfigured, TLS_FAILS.into())
@@ -135,29 +138,29 @@ impl SqlError {
                 Unavailable,
                 "the MySQL server cannot be reached: check that it runs and its address".into(),
             ),
-            Self::Driver(sqlx::Error::Io(_)) | Self::Ended | Self::Gone => {
+            Self::Driver(sqlx::Error::Io(_)) | Self::Disconnected | Self::NotConnected => {
                 (Unavailable, "the connection to the MySQL server broke".into())
             }
             Self::TimedOut(_) => (Unavailable, "the MySQL server does not answer".into()),
-            Self::Undriven => (
+            Self::RuntimeNotDriven => (
                 Unavailable,
                 "the lock's connection cannot be used: drive the runtime that acquired the lock".into(),
             ),
-            Self::ShuttingDown => (
+            Self::RuntimeShutDown => (
                 Unavailable,
                 "there can be no new connection to the MySQL server: the runtime is shutting down".into(),
             ),
             Self::Panicked(_) => (Unexpected, "the MySQL driver panicked: please report it".into()),
-            Self::NotHeld => (ErrorKind::Lost, "the hold has ended".into()),
+            Self::HoldEnded => (ErrorKind::Lost, "the hold has ended".into()),
             Self::Driver(sqlx::Error::Tls(_)) => (Misconfigured, TLS_FAILS.into()),
             Self::Driver(sqlx::Error::Configuration(_)) => (
                 Misconfigured,
                 "the MySQL driver cannot use these settings; a password that needs RSA needs TLS: set ssl-mode".into(),
             ),
-            Self::Foreign => (Misconfigured, FOREIGN.into()),
-            Self::Driver(sqlx::Error::Protocol(_)) if connecting => (Misconfigured, FOREIGN.into()),
+            Self::NotMySql => (Misconfigured, NOT_MYSQL.into()),
+            Self::Driver(sqlx::Error::Protocol(_)) if connecting => (Misconfigured, NOT_MYSQL.into()),
             Self::NoRuntime => (Misconfigured, "call this within a tokio runtime".into()),
-            Self::Driver(_) | Self::Shape(_) => (
+            Self::Driver(_) | Self::UnexpectedAnswer(_) => (
                 Unexpected,
                 "the MySQL server answered something unexpected: please report it".into(),
             ),
@@ -165,20 +168,71 @@ impl SqlError {
     }
 }
 
+/// Why there is no connection.
+#[derive(Clone, Debug)]
+pub(crate) enum ConnectError {
+    /// The server cannot be reached or cannot serve at the moment.
+    Transient(Error),
+    /// DialAttempt again is of no use.
+    Permanent(Error),
+}
+
+impl From<ConnectError> for Error {
+    fn from(failure: ConnectError) -> Self {
+        match failure {
+            ConnectError::Transient(error) | ConnectError::Permanent(error) => error,
+        }
+    }
+}
+
+/// Either the server's own words, for those who can make something of its number, or an error for the caller.
+pub(crate) enum RequestError {
+    Sql(SqlError),
+    Lock(Error),
+}
+
+impl RequestError {
+    pub(crate) fn code(&self) -> Option<u16> {
+        match self {
+            Self::Sql(error) => error.code(),
+            Self::Lock(_) => None,
+        }
+    }
+
+    pub(crate) fn into_lock_error(self) -> Error {
+        match self {
+            Self::Sql(error) => error.into_lock_error(),
+            Self::Lock(error) => error,
+        }
+    }
+}
+
+impl From<SqlError> for RequestError {
+    fn from(error: SqlError) -> Self {
+        Self::Sql(error)
+    }
+}
+
+impl From<Error> for RequestError {
+    fn from(error: Error) -> Self {
+        Self::Lock(error)
+    }
+}
+
 /// The error of a step after which nobody knows what the server has executed of the request, although the step itself
 /// was not.
-pub(crate) fn unknown(step: Error) -> Error {
+pub(crate) fn unknown_outcome(step: Error) -> Error {
     Error::new(step.kind(), "nobody knows what the MySQL server has executed")
         .retryable(step.is_retryable())
         .with_source(step)
 }
 
-const FOREIGN: &str = "what answers there does not speak MySQL's protocol: check host and port";
+const NOT_MYSQL: &str = "what answers there does not speak MySQL's protocol: check host and port";
 
 const TLS_FAILS: &str = "TLS with the MySQL server fails: check ssl-mode, ssl-ca and the server's certificate";
 
 /// What a number of the server's means for a caller.
-fn by_code(code: u16) -> (ErrorKind, Cow<'static, str>) {
+fn meaning_of(code: u16) -> (ErrorKind, Cow<'static, str>) {
     use ErrorKind::{Denied, Misconfigured, Unavailable, Unexpected};
     let (kind, message) = match code {
         1045 | 1698 | 1130 | 1820 | 1862 | 3118 | 4151 => (
@@ -239,42 +293,46 @@ mod tests {
             (9999, ErrorKind::Unexpected),
         ];
         for (code, kind) in kinds {
-            assert_eq!(by_code(code).0, kind, "{code}");
+            assert_eq!(meaning_of(code).0, kind, "{code}");
         }
     }
 
     #[test]
     fn the_source_stays_typed_and_an_unknown_outcome_retryable() {
         let broken = SqlError::Driver(sqlx::Error::Io(io::ErrorKind::ConnectionReset.into()));
-        assert!(!broken.leaves_connection_whole());
-        let error = broken.into_error();
+        assert!(!broken.is_refusal());
+        let error = broken.into_lock_error();
         assert!(error.is_retryable());
         assert!(matches!(
             error.source().unwrap().downcast_ref(),
             Some(sqlx::Error::Io(_))
         ));
-        let error = SqlError::TimedOut(Duration::from_secs(5)).into_error();
+        let error = SqlError::TimedOut(Duration::from_secs(5)).into_lock_error();
         assert!(error.is_retryable());
         assert!(error.source().unwrap().to_string().contains("5s"));
     }
 
     #[test]
     fn what_was_never_sent_is_known_not_to_be_executed() {
-        for unsent in [SqlError::Gone, SqlError::NotHeld, SqlError::ShuttingDown] {
-            assert!(unsent.into_error().is_not_executed());
+        for unsent in [SqlError::NotConnected, SqlError::HoldEnded, SqlError::RuntimeShutDown] {
+            assert!(unsent.into_lock_error().is_not_executed());
         }
-        for unknown in [SqlError::Ended, SqlError::Undriven, SqlError::TimedOut(Duration::ZERO)] {
-            assert!(!unknown.into_error().is_not_executed());
+        for unknown in [
+            SqlError::Disconnected,
+            SqlError::RuntimeNotDriven,
+            SqlError::TimedOut(Duration::ZERO),
+        ] {
+            assert!(!unknown.into_lock_error().is_not_executed());
         }
         let refused = || SqlError::Driver(sqlx::Error::Io(io::ErrorKind::ConnectionRefused.into()));
-        assert!(refused().into_connect_error().is_not_executed());
-        assert!(!refused().into_error().is_not_executed());
+        assert!(refused().into_connect_lock_error().is_not_executed());
+        assert!(!refused().into_lock_error().is_not_executed());
     }
 
     #[test]
     fn garbage_in_place_of_a_greeting_is_somebody_elses_server() {
         let garbage = || SqlError::Driver(sqlx::Error::Protocol("?".into()));
-        assert_eq!(garbage().into_connect_error().kind(), ErrorKind::Misconfigured);
-        assert_eq!(garbage().into_error().kind(), ErrorKind::Unexpected);
+        assert_eq!(garbage().into_connect_lock_error().kind(), ErrorKind::Misconfigured);
+        assert_eq!(garbage().into_lock_error().kind(), ErrorKind::Unexpected);
     }
 }

@@ -99,6 +99,7 @@ mod client;
 mod config;
 mod connection;
 mod error;
+mod names;
 mod probe;
 mod protocol;
 mod row_lock;

@@ -1,10 +1,13 @@
-//! The lock tables: made when they are missing, refused when they cannot lock.
+//! The checks of the server before the first lock: its tables, which are made when they are missing and refused when they
+//! cannot lock rows, and the permissions.
+
+use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, Result};
 
-use crate::client::SqlOrError;
-use crate::connection::{Session, column};
-use crate::error::SqlError;
+use crate::connection::Session;
+use crate::error::{RequestError, SqlError};
+use crate::protocol::column;
 use crate::protocol::row_lock::Statements;
 
 /// Makes sure that the tables are there and lock rows.
@@ -12,16 +15,16 @@ use crate::protocol::row_lock::Statements;
 /// # Errors
 /// [`ErrorKind::Denied`], with the statements for an administrator, when they are missing and may not be made;
 /// [`ErrorKind::Misconfigured`] when they are of an engine without row locks.
-pub(crate) async fn prepare(
+pub(crate) async fn prepare_tables(
     statements: &Statements,
     session: &Session,
-    limit: std::time::Duration,
-) -> Result<(), SqlOrError> {
+    limit: Duration,
+) -> Result<(), RequestError> {
     let answer = session.run(statements.engines(), None, limit).await?;
     let rows = &answer
-        .done
+        .results
         .first()
-        .ok_or(SqlError::Shape("engines of the tables"))?
+        .ok_or(SqlError::UnexpectedAnswer("engines of the tables"))?
         .rows;
     for row in rows {
         let engine: Option<Vec<u8>> = column(row, 1, "engine of a table")?;
@@ -54,6 +57,15 @@ pub(crate) async fn prepare(
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Runs statements that do nothing, but need every permission that a lock needs.
+pub(crate) async fn check_permissions(
+    statements: &Statements,
+    session: &Session,
+    limit: Duration,
+) -> Result<(), SqlError> {
+    session.run(statements.check_permissions(), None, limit).await.map(drop)
 }
 
 /// How often MySQL may say that those who make the same tables at the same time are in each other's way.

@@ -1,31 +1,75 @@
-//! The pieces that statements are made of. Everything that comes from a caller goes in as hexadecimal digits, so that
-//! one text of several statements costs one round trip and nothing can be injected.
+//! What goes over the wire: the pieces that statements are made of, and the server's answers.
 
-use std::fmt::{self, Display};
+use std::fmt;
 use std::time::Duration;
+
+use lock_core::backend::{HolderId, SentAt};
+use sqlx::mysql::MySqlRow;
+use sqlx::{Decode, MySql, Row, Type};
+use tokio::time::Instant;
+
+use crate::error::SqlError;
 
 pub(crate) mod row_lock;
 
-/// The longest label that is kept, in bytes.
-pub(crate) const LABEL_BYTES: usize = 255;
+/// By what a connection is found at the server: a named lock that only it has, and keeps to its end. Its number would
+/// not do, as a restarted server counts anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity(HolderId);
 
-/// Bytes as a literal, such as `x'6f6b'`. MySQL compares it with a `VARBINARY` byte by byte.
-pub(crate) struct Hex<'a>(pub(crate) &'a [u8]);
-
-impl Display for Hex<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("x'")?;
-        for byte in self.0 {
-            write!(f, "{byte:02x}")?;
-        }
-        f.write_str("'")
+impl Identity {
+    pub(crate) fn random() -> Self {
+        Self(HolderId::random())
     }
 }
 
-/// A label as a literal: its first [`LABEL_BYTES`] bytes, cut between two characters, or `''` for none.
-pub(crate) fn label(label: Option<&str>) -> String {
-    let label = label.unwrap_or_default();
-    Hex(&label.as_bytes()[..label.floor_char_boundary(LABEL_BYTES)]).to_string()
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "'polylock:{}'", self.0)
+    }
+}
+
+/// Whether every statement is a transaction of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Autocommit {
+    On,
+    Off,
+}
+
+/// What the server answered to some statements.
+pub(crate) struct Answer {
+    /// Just before they were sent.
+    pub(crate) sent: SentAt,
+    /// The same for arithmetic.
+    pub(crate) sent_instant: Instant,
+    /// What each statement did.
+    pub(crate) results: Vec<StatementResult>,
+}
+
+/// What one statement did.
+#[derive(Default)]
+pub(crate) struct StatementResult {
+    /// The rows that it gave.
+    pub(crate) rows: Vec<MySqlRow>,
+    /// How many rows it matched, whether it changed them or not.
+    pub(crate) matched: u64,
+    /// What it said to be its `LAST_INSERT_ID`.
+    pub(crate) last_insert_id: u64,
+}
+
+impl Answer {
+    /// The first row that this statement gave, if any; they are counted from 0.
+    pub(crate) fn row(&self, statement: usize) -> Option<&MySqlRow> {
+        self.results.get(statement)?.rows.first()
+    }
+}
+
+/// A column of a row; `what` names it for the error.
+pub(crate) fn column<'r, T>(row: &'r MySqlRow, index: usize, what: &'static str) -> Result<T, SqlError>
+where
+    T: Decode<'r, MySql> + Type<MySql>,
+{
+    row.try_get(index).map_err(|_| SqlError::UnexpectedAnswer(what))
 }
 
 /// The server's clock in microseconds since 1970, at this very moment: `NOW()` stands still while a statement waits.
@@ -44,21 +88,6 @@ pub(crate) const LONGEST_SECONDS: u64 = 31_536_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn nothing_but_digits_gets_into_a_statement() {
-        assert_eq!(Hex("a\0'; DROP".as_bytes()).to_string(), "x'6100273b2044524f50'");
-        assert_eq!(Hex("Ö".as_bytes()).to_string(), "x'c396'");
-        assert_eq!(Hex(b"").to_string(), "x''");
-    }
-
-    #[test]
-    fn a_long_label_is_cut_between_two_characters() {
-        assert_eq!(label(None), "x''");
-        assert_eq!(label(Some("ok")), "x'6f6b'");
-        let long = format!("{}ö", "a".repeat(254));
-        assert_eq!(label(Some(&long)), Hex("a".repeat(254).as_bytes()).to_string());
-    }
 
     #[test]
     fn seconds_are_rounded_up() {

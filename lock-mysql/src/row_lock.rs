@@ -1,9 +1,56 @@
 //! The row lock: a transaction that keeps a row of the lock table locked, on a connection of its own.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lock_core::{LockName, Result};
+
+use self::claims::Claims;
+use crate::client::Client;
+use crate::config::MySqlConfig;
+use crate::error::{RequestError, SqlError};
+use crate::protocol::column;
+use crate::protocol::row_lock::Statements;
+
+pub use self::backend::RowLockBackend;
+
 mod acquire;
 mod backend;
 mod claims;
 mod hold;
 mod wait;
 
-pub use self::backend::RowLockBackend;
+/// What the backend and all its holds share.
+struct Shared {
+    client: Client,
+    claims: Claims,
+    statements: Statements,
+    /// Whether the tables were there when last looked at.
+    prepared: AtomicBool,
+}
+
+impl Shared {
+    fn new(config: MySqlConfig) -> Self {
+        Self {
+            statements: Statements::new(config.table()),
+            claims: Claims::default(),
+            prepared: AtomicBool::new(false),
+            client: Client::new(config),
+        }
+    }
+
+    /// The last token that a release has committed; 0 before the first.
+    async fn committed_token(&self, name: &LockName) -> Result<Option<u64>> {
+        let answer = self.client.control(self.statements.committed_token(name), None).await;
+        let answer = answer.map_err(RequestError::into_lock_error)?;
+        let token = answer.row(1).map(|row| column(row, 0, "token")).transpose();
+        token.map_err(SqlError::into_lock_error)
+    }
+
+    fn is_prepared(&self) -> bool {
+        self.prepared.load(Ordering::Relaxed)
+    }
+
+    fn set_prepared(&self, prepared: bool) {
+        self.prepared.store(prepared, Ordering::Relaxed);
+    }
+}

@@ -1,52 +1,105 @@
-//! The connections for what cannot be done on the connection that it is about.
+//! The connections for what cannot be done on the connection that it is about, such as ending it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use lock_core::Error;
+use lock_core::backend::AcquireRequest;
 use tokio::runtime;
 
-use super::dial::{Dialer, Failure};
-use super::limiter::{Gate, Turn};
-use super::session::{Commits, Session, here};
+use super::dial::Dialer;
+use super::limiter::{DialLimiter, Turn};
+use super::session::{Session, current_runtime};
+use crate::error::{ConnectError, RequestError, SqlError};
+use crate::protocol::Autocommit;
 
 /// One control connection for each runtime that needs one: nobody may depend on a runtime that is not driven.
-#[derive(Debug, Default)]
-pub(crate) struct Controls(Mutex<HashMap<runtime::Id, Arc<Control>>>);
+#[derive(Debug)]
+pub(crate) struct ControlConnections {
+    dialer: Arc<Dialer>,
+    by_runtime: Mutex<HashMap<runtime::Id, Arc<ControlConnection>>>,
+}
 
 /// A connection that is made when it is needed, and shared.
 #[derive(Debug)]
-pub(crate) struct Control {
+struct ControlConnection {
     session: Mutex<Option<Arc<Session>>>,
-    gate: Gate,
+    limiter: DialLimiter,
 }
 
-impl Controls {
-    /// The caller's; `None` outside a runtime.
-    pub(crate) fn here(&self) -> Option<Arc<Control>> {
-        let here = here()?;
-        let mut controls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(control) = controls.get(&here) {
+impl ControlConnections {
+    pub(crate) fn new(dialer: Arc<Dialer>) -> Self {
+        Self {
+            dialer,
+            by_runtime: Mutex::default(),
+        }
+    }
+
+    /// Calls `ask` with the control connection of this runtime, and again with a new one if that has ended. On behalf
+    /// of a request, a new one is dialled for as long as the request waits.
+    ///
+    /// # Cancel safety
+    /// May be dropped where `ask` may.
+    pub(crate) async fn run<T, F>(
+        &self,
+        request: Option<&AcquireRequest>,
+        ask: impl Fn(Arc<Session>) -> F,
+    ) -> Result<T, RequestError>
+    where
+        F: Future<Output = Result<T, SqlError>>,
+    {
+        let control = self.of_this_runtime().ok_or(SqlError::NoRuntime)?;
+        if let Some(session) = control.live() {
+            match ask(session.clone()).await {
+                Err(error) if error.is_disconnect() => {
+                    control.forget(&session);
+                    self.dialer.suspect_outage();
+                }
+                answer => {
+                    drop(session.set_idle());
+                    return Ok(answer?);
+                }
+            }
+        }
+        let session = match request {
+            Some(request) => {
+                self.dialer
+                    .retry_while_waiting(request, || control.session(&self.dialer))
+                    .await?
+            }
+            None => control.session(&self.dialer).await.map_err(Error::from)?,
+        };
+        let answer = ask(session.clone()).await;
+        drop(session.set_idle());
+        Ok(answer?)
+    }
+
+    /// `None` outside a runtime.
+    fn of_this_runtime(&self) -> Option<Arc<ControlConnection>> {
+        let here = current_runtime()?;
+        let mut by_runtime = self.by_runtime.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(control) = by_runtime.get(&here) {
             return Some(control.clone());
         }
         // Those of runtimes that have gone.
-        controls.retain(|_, control| Arc::strong_count(control) > 1 || control.live().is_some());
-        let control = Arc::new(Control {
+        by_runtime.retain(|_, control| Arc::strong_count(control) > 1 || control.live().is_some());
+        let control = Arc::new(ControlConnection {
             session: Mutex::default(),
-            gate: Gate::serial(),
+            limiter: DialLimiter::serial(),
         });
-        controls.insert(here, control.clone());
+        by_runtime.insert(here, control.clone());
         Some(control)
     }
 }
 
-impl Control {
+impl ControlConnection {
     /// The connection, if it is there.
-    pub(crate) fn live(&self) -> Option<Arc<Session>> {
+    fn live(&self) -> Option<Arc<Session>> {
         self.lock().clone().filter(|session| !session.has_ended())
     }
 
     /// This connection broke.
-    pub(crate) fn forget(&self, session: &Arc<Session>) {
+    fn forget(&self, session: &Arc<Session>) {
         self.lock().take_if(|kept| Arc::ptr_eq(kept, session));
     }
 
@@ -54,16 +107,16 @@ impl Control {
     ///
     /// # Cancel safety
     /// May be dropped at any point.
-    pub(crate) async fn session(&self, dialer: &Dialer) -> Result<Arc<Session>, Failure> {
-        let dialling = match self.gate.turn(|| self.live()).await? {
+    async fn session(&self, dialer: &Dialer) -> Result<Arc<Session>, ConnectError> {
+        let attempt = match self.limiter.turn(|| self.live()).await? {
             Turn::Served(session) => return Ok(session),
-            Turn::Dial(dialling) => dialling,
+            Turn::Dial(attempt) => attempt,
         };
-        let opened = dialer.open(Commits::ByItself).await;
+        let opened = dialer.open(Autocommit::On).await;
         if let Ok(session) = &opened {
             *self.lock() = Some(session.clone());
         }
-        dialling.ended(opened.as_ref().map(|_| ()).map_err(Clone::clone));
+        attempt.finish(opened.as_ref().map(|_| ()).map_err(Clone::clone));
         opened
     }
 

@@ -6,39 +6,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lock_core::{Error, ErrorKind};
+use lock_core::backend::{AcquireRequest, Wait};
+use lock_core::{Error, ErrorKind, Result};
 use tokio::time::{Instant, timeout};
 
 use super::greeting;
-use super::last_answer::LastAnswer;
-use super::limiter::{Gate, SPACING, Turn};
-use super::session::{Commits, Session};
+use super::limiter::{DIAL_SPACING, DialLimiter, Turn};
+use super::liveness::LastAnswer;
+use super::session::Session;
 use crate::config::MySqlConfig;
-use crate::error::SqlError;
-
-/// Why there is no connection.
-#[derive(Clone, Debug)]
-pub(crate) enum Failure {
-    /// The server cannot be reached or cannot serve at the moment.
-    Passing(Error),
-    /// Dialling again is of no use.
-    Final(Error),
-}
-
-impl From<Failure> for Error {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Passing(error) | Failure::Final(error) => error,
-        }
-    }
-}
+use crate::error::{ConnectError, SqlError};
+use crate::protocol::Autocommit;
 
 #[derive(Debug)]
 pub(crate) struct Dialer {
     config: MySqlConfig,
     /// Whether the server ever was reached: before, connecting is patient; after, failing fast lets the caller decide.
     reached: AtomicBool,
-    gate: Gate,
+    limiter: DialLimiter,
     last_answer: Arc<LastAnswer>,
 }
 
@@ -47,7 +32,7 @@ impl Dialer {
         Self {
             config,
             reached: AtomicBool::new(false),
-            gate: Gate::parallel(),
+            limiter: DialLimiter::parallel(),
             last_answer,
         }
     }
@@ -56,13 +41,13 @@ impl Dialer {
         &self.config
     }
 
-    pub(crate) fn has_reached(&self) -> bool {
+    fn has_reached(&self) -> bool {
         self.reached.load(Ordering::Relaxed)
     }
 
     /// A connection broke, perhaps with all others.
-    pub(crate) fn doubt(&self) {
-        self.gate.doubt();
+    pub(super) fn suspect_outage(&self) {
+        self.limiter.suspect_outage();
     }
 
     /// A new connection. Until the server was reached for the first time it keeps trying until the connect timeout:
@@ -70,31 +55,56 @@ impl Dialer {
     ///
     /// # Cancel safety
     /// May be dropped at any point.
-    pub(crate) async fn open(&self, commits: Commits) -> Result<Arc<Session>, Failure> {
+    pub(crate) async fn open(&self, autocommit: Autocommit) -> Result<Arc<Session>, ConnectError> {
         let limit = self.config.connect_timeout();
         if self.has_reached() {
-            return self.dial(commits, limit).await;
+            return self.dial(autocommit, limit).await;
         }
         let deadline = Instant::now() + limit;
         let mut rest = limit;
         loop {
-            match timeout(rest, self.dial(commits, rest)).await {
-                Ok(Err(Failure::Passing(_))) if !self.has_reached() => {}
+            match timeout(rest, self.dial(autocommit, rest)).await {
+                Ok(Err(ConnectError::Transient(_))) if !self.has_reached() => {}
                 Ok(opened) => return opened,
                 Err(_elapsed) => rest = Duration::ZERO,
             }
             rest = rest.min(deadline.saturating_duration_since(Instant::now()));
             // A dial in less time would say no more than that it had too little.
-            if rest < SPACING {
-                return Err(Failure::Passing(self.unreached(&format!("within {limit:?}"))));
+            if rest < DIAL_SPACING {
+                return Err(ConnectError::Transient(self.unreached(&format!("within {limit:?}"))));
+            }
+        }
+    }
+
+    /// Calls `open` on behalf of a request: again and again while the request waits and the server, which was there once,
+    /// cannot be reached. Ends early when nobody waits for the request any more.
+    ///
+    /// # Cancel safety
+    /// May be dropped where `open` may.
+    pub(super) async fn retry_while_waiting<T, F>(&self, request: &AcquireRequest, open: impl Fn() -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T, ConnectError>>,
+    {
+        loop {
+            let opened = tokio::select! {
+                biased;
+                opened = open() => opened,
+                () = request.given_up() => return Err(self.unreached("in the time given")),
+            };
+            match opened {
+                // A dial that failed is followed by a pause.
+                Err(ConnectError::Transient(error)) if request.wait() != Wait::No && self.has_reached() => {
+                    request.note_unreachable(error);
+                }
+                opened => return Ok(opened?),
             }
         }
     }
 
     /// The error for those whose time was up while the server was dialled.
-    pub(crate) fn unreached(&self, when: &str) -> Error {
+    fn unreached(&self, when: &str) -> Error {
         let message = format!("the MySQL server at {} was not reached {when}", self.config.address());
-        let error = match self.gate.failure() {
+        let error = match self.limiter.failure() {
             // It says what to do.
             Some(failure) => Error::new(ErrorKind::Unavailable, message).with_source(Error::from(failure)),
             None => {
@@ -105,50 +115,50 @@ impl Dialer {
         error.not_executed()
     }
 
-    async fn dial(&self, commits: Commits, limit: Duration) -> Result<Arc<Session>, Failure> {
-        let Turn::Dial(dialling) = self.gate.turn(|| None::<Infallible>).await?;
-        let opened = self.open_once(commits, limit).await;
+    async fn dial(&self, autocommit: Autocommit, limit: Duration) -> Result<Arc<Session>, ConnectError> {
+        let Turn::Dial(attempt) = self.limiter.turn(|| None::<Infallible>).await?;
+        let opened = self.open_once(autocommit, limit).await;
         let failure = match opened {
             Ok(session) => {
                 self.reached.store(true, Ordering::Relaxed);
-                dialling.ended(Ok(()));
+                attempt.finish(Ok(()));
                 return Ok(session);
             }
             // That tells nothing of the server.
-            Err(error @ (SqlError::NoRuntime | SqlError::ShuttingDown)) => {
-                return Err(Failure::Final(error.into_connect_error()));
+            Err(error @ (SqlError::NoRuntime | SqlError::RuntimeShutDown)) => {
+                return Err(ConnectError::Permanent(error.into_connect_lock_error()));
             }
             Err(error) => self.failure(error),
         };
-        dialling.ended(Err(failure.clone()));
+        attempt.finish(Err(failure.clone()));
         Err(failure)
     }
 
-    async fn open_once(&self, commits: Commits, limit: Duration) -> Result<Arc<Session>, SqlError> {
+    async fn open_once(&self, autocommit: Autocommit, limit: Duration) -> Result<Arc<Session>, SqlError> {
         let options = self.config.options();
         let tcp = options.get_socket().is_none() && !self.has_reached();
-        let foreign = async {
+        let non_mysql = async {
             match tcp {
-                true => greeting::is_foreign(options.get_host(), options.get_port()).await,
+                true => greeting::detect_non_mysql(options.get_host(), options.get_port()).await,
                 false => std::future::pending().await,
             }
         };
         let opened = tokio::select! {
-            opened = Session::open(&self.config, commits, limit, &self.last_answer) => opened,
-            () = foreign => Err(SqlError::Foreign),
+            opened = Session::open(&self.config, autocommit, limit, &self.last_answer) => opened,
+            () = non_mysql => Err(SqlError::NotMySql),
         };
         match opened {
             // The driver panics at some of what others say.
             Err(SqlError::Panicked(_))
-                if tcp && greeting::is_foreign_now(options.get_host(), options.get_port()).await =>
+                if tcp && greeting::is_non_mysql(options.get_host(), options.get_port()).await =>
             {
-                Err(SqlError::Foreign)
+                Err(SqlError::NotMySql)
             }
             opened => opened,
         }
     }
 
-    fn failure(&self, error: SqlError) -> Failure {
+    fn failure(&self, error: SqlError) -> ConnectError {
         if error.code().is_some() {
             self.last_answer.note();
         }
@@ -160,11 +170,11 @@ impl Dialer {
                 let message = "a file that ssl-ca, ssl-cert or ssl-key names does not exist";
                 Error::new(ErrorKind::Misconfigured, message).with_source(error)
             }
-            error => error.into_connect_error(),
+            error => error.into_connect_lock_error(),
         };
         match error.kind() {
-            ErrorKind::Unavailable => Failure::Passing(error),
-            _ => Failure::Final(error),
+            ErrorKind::Unavailable => ConnectError::Transient(error),
+            _ => ConnectError::Permanent(error),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is done on the driver's connection itself.
+//! What is results on the driver's connection itself.
 
 use std::any::Any;
 use std::future::Future;
@@ -9,12 +9,11 @@ use futures_util::{FutureExt, TryStreamExt};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Either};
 
-use super::session::{Commits, Done, Identity, column};
 use crate::error::SqlError;
-use crate::protocol::seconds_up;
+use crate::protocol::{Autocommit, Identity, StatementResult, column, seconds_up};
 
 /// How long the server keeps an unused connection: somewhat longer than we do, so that it is us who close it.
-pub(super) const SPARE_AT_SERVER: Duration = Duration::from_secs(90);
+pub(super) const IDLE_LIMIT_AT_SERVER: Duration = Duration::from_secs(90);
 
 /// Connects and marks the connection with its identity.
 ///
@@ -23,12 +22,12 @@ pub(super) const SPARE_AT_SERVER: Duration = Duration::from_secs(90);
 /// SQL mode and the time zone are ours, whatever the server's defaults change in the meaning of statements.
 pub(super) async fn connect(
     options: &MySqlConnectOptions,
-    commits: Commits,
+    autocommit: Autocommit,
     identity: Identity,
 ) -> Result<MySqlConnection, SqlError> {
     let mut connection = without_panic(async { Ok(options.connect().await?) }).await?;
-    let autocommit = u8::from(commits == Commits::ByItself);
-    let idle = seconds_up(SPARE_AT_SERVER);
+    let autocommit = u8::from(autocommit == Autocommit::On);
+    let idle = seconds_up(IDLE_LIMIT_AT_SERVER);
     let sql = format!(
         "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED;\
          SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone='+00:00', \
@@ -36,11 +35,11 @@ pub(super) async fn connect(
          SELECT CAST(GET_LOCK({identity},0) AS SIGNED);\
          COMMIT"
     );
-    let done = execute(&mut connection, sql).await?;
-    let marked = done.get(2).and_then(|select| select.rows.first());
-    match column(marked.ok_or(SqlError::Shape("named lock"))?, 0, "named lock")? {
+    let results = execute(&mut connection, sql).await?;
+    let marked = results.get(2).and_then(|select| select.rows.first());
+    match column(marked.ok_or(SqlError::UnexpectedAnswer("named lock"))?, 0, "named lock")? {
         Some(1_i64) => Ok(connection),
-        _ => Err(SqlError::Shape("named lock")),
+        _ => Err(SqlError::UnexpectedAnswer("named lock")),
     }
 }
 
@@ -48,21 +47,21 @@ pub(super) async fn connect(
 ///
 /// As text, because a prepared statement takes a round trip of its own and, dropped half-way, leaves sqlx's connection
 /// confused. Every literal in it comes from [`crate::protocol`].
-pub(super) async fn execute(connection: &mut MySqlConnection, sql: String) -> Result<Vec<Done>, SqlError> {
+pub(super) async fn execute(connection: &mut MySqlConnection, sql: String) -> Result<Vec<StatementResult>, SqlError> {
     without_panic(async {
         let mut answers = sqlx::raw_sql(AssertSqlSafe(sql)).fetch_many(connection);
-        let (mut done, mut rows) = (Vec::new(), Vec::new());
+        let (mut results, mut rows) = (Vec::new(), Vec::new());
         while let Some(answer) = answers.try_next().await? {
             match answer {
-                Either::Left(result) => done.push(Done {
+                Either::Left(result) => results.push(StatementResult {
                     rows: std::mem::take(&mut rows),
                     matched: result.rows_affected(),
-                    id: result.last_insert_id(),
+                    last_insert_id: result.last_insert_id(),
                 }),
                 Either::Right(row) => rows.push(row),
             }
         }
-        Ok(done)
+        Ok(results)
     })
     .await
 }

@@ -11,15 +11,15 @@ use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 /// How long a connect may take before it is looked into, and how long each side may be silent then.
-const PATIENCE: Duration = Duration::from_millis(500);
+const SILENCE_LIMIT: Duration = Duration::from_millis(500);
 
 /// Comes back only when what is there is certainly no MySQL.
 ///
 /// # Cancel safety
 /// May be dropped at any point.
-pub(crate) async fn is_foreign(host: &str, port: u16) {
-    sleep(PATIENCE).await;
-    if looks_foreign(host, port).await != Ok(true) {
+pub(crate) async fn detect_non_mysql(host: &str, port: u16) {
+    sleep(SILENCE_LIMIT).await;
+    if has_no_mysql_greeting(host, port).await != Ok(true) {
         std::future::pending::<()>().await;
     }
 }
@@ -28,14 +28,17 @@ pub(crate) async fn is_foreign(host: &str, port: u16) {
 ///
 /// # Cancel safety
 /// May be dropped at any point.
-pub(crate) async fn is_foreign_now(host: &str, port: u16) -> bool {
-    matches!(timeout(4 * PATIENCE, looks_foreign(host, port)).await, Ok(Ok(true)))
+pub(crate) async fn is_non_mysql(host: &str, port: u16) -> bool {
+    matches!(
+        timeout(4 * SILENCE_LIMIT, has_no_mysql_greeting(host, port)).await,
+        Ok(Ok(true))
+    )
 }
 
-async fn looks_foreign(host: &str, port: u16) -> Result<bool, io::ErrorKind> {
+async fn has_no_mysql_greeting(host: &str, port: u16) -> Result<bool, io::ErrorKind> {
     let stream = TcpStream::connect((host, port)).await.map_err(|error| error.kind())?;
     let mut first = [0; 5];
-    let heard = match timeout(PATIENCE, read(&stream, &mut first)).await {
+    let heard = match timeout(SILENCE_LIMIT, read(&stream, &mut first)).await {
         Ok(heard) => heard?,
         Err(_silent) => {
             // A MySQL that hangs stays silent at this, too; most others answer a line of text, or hang up on it.
@@ -43,12 +46,12 @@ async fn looks_foreign(host: &str, port: u16) -> Result<bool, io::ErrorKind> {
             read(&stream, &mut first).await?
         }
     };
-    Ok(is_no_greeting(&first[..heard]))
+    Ok(is_no_mysql_greeting(&first[..heard]))
 }
 
 /// Whether these first bytes of a server's are none of MySQL's: a packet of some hundred bytes, number 0, of protocol
 /// version 10 or an error. Too few bytes decide nothing.
-fn is_no_greeting(first: &[u8]) -> bool {
+fn is_no_mysql_greeting(first: &[u8]) -> bool {
     match *first {
         [low, high, top, number, kind, ..] => {
             let length = u32::from_le_bytes([low, high, top, 0]);
@@ -91,17 +94,19 @@ mod tests {
 
     #[test]
     fn a_greeting_and_a_refusal_are_mysqls() {
-        assert!(!is_no_greeting(b"\x5b\x00\x00\x00\x0a5.5.5-10.11"));
-        assert!(!is_no_greeting(b"\x45\x00\x00\x00\xff\x10\x04Too many connections"));
-        assert!(!is_no_greeting(b""));
-        assert!(!is_no_greeting(b"\x5b\x00"));
+        assert!(!is_no_mysql_greeting(b"\x5b\x00\x00\x00\x0a5.5.5-10.11"));
+        assert!(!is_no_mysql_greeting(
+            b"\x45\x00\x00\x00\xff\x10\x04Too many connections"
+        ));
+        assert!(!is_no_mysql_greeting(b""));
+        assert!(!is_no_mysql_greeting(b"\x5b\x00"));
     }
 
     #[test]
     fn others_speak_otherwise() {
-        assert!(is_no_greeting(b"+PONG\r\n"));
-        assert!(is_no_greeting(b"-NOAUTH Authentication required.\r\n"));
-        assert!(is_no_greeting(b"HTTP/1.1 400 Bad Request\r\n"));
-        assert!(is_no_greeting(b"SSH-2.0-OpenSSH"));
+        assert!(is_no_mysql_greeting(b"+PONG\r\n"));
+        assert!(is_no_mysql_greeting(b"-NOAUTH Authentication required.\r\n"));
+        assert!(is_no_mysql_greeting(b"HTTP/1.1 400 Bad Request\r\n"));
+        assert!(is_no_mysql_greeting(b"SSH-2.0-OpenSSH"));
     }
 }

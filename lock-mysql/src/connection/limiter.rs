@@ -6,25 +6,25 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use super::dial::Failure;
+use crate::error::ConnectError;
 
 /// The shortest time from a dial that failed to the next one.
-pub(super) const SPACING: Duration = Duration::from_millis(50);
+pub(super) const DIAL_SPACING: Duration = Duration::from_millis(50);
 
 /// After this a dial without an outcome does not keep others from dialling: its packets may be lost, or nobody drives
 /// the runtime that it began on.
-const HANGS: Duration = Duration::from_secs(1);
+const DIAL_HANGS_AFTER: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(super) struct DialLimiter {
     state: Mutex<State>,
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Whether everybody may dial at once while the server is there.
-    opens: bool,
+    /// Whether all may dial at once while the server is there.
+    parallel: bool,
     /// Whether the last outcome was a connection, and none broke since.
     reached: bool,
     /// How many dials have begun.
@@ -33,22 +33,22 @@ struct State {
     /// The dial that the others wait for.
     probe: Option<u64>,
     /// The last dial that failed, unless a later one succeeded.
-    failure: Option<(u64, Failure)>,
+    failure: Option<(u64, ConnectError)>,
 }
 
 /// Whose turn it is.
 #[derive(Debug)]
 pub(super) enum Turn<'a, T> {
     /// The caller's, to dial.
-    Dial(Dialling<'a>),
+    Dial(DialAttempt<'a>),
     /// Nobody's: there is already what the caller wants.
     Served(T),
 }
 
 /// A dial under way. Dropped without an outcome, it makes way for another.
 #[derive(Debug)]
-pub(super) struct Dialling<'a> {
-    gate: &'a Gate,
+pub(super) struct DialAttempt<'a> {
+    limiter: &'a DialLimiter,
     number: u64,
 }
 
@@ -56,10 +56,10 @@ pub(super) struct Dialling<'a> {
 enum Step {
     Dial(u64),
     Wait(Instant),
-    Failed(Failure),
+    Failed(ConnectError),
 }
 
-impl Gate {
+impl DialLimiter {
     /// One dial at a time until the server was reached, and again after each failure; else any number.
     pub(super) fn parallel() -> Self {
         Self::new(true)
@@ -70,9 +70,9 @@ impl Gate {
         Self::new(false)
     }
 
-    fn new(opens: bool) -> Self {
+    fn new(parallel: bool) -> Self {
         let state = State {
-            opens,
+            parallel,
             ..State::default()
         };
         Self {
@@ -88,7 +88,7 @@ impl Gate {
     ///
     /// # Cancel safety
     /// May be dropped at any point.
-    pub(super) async fn turn<T>(&self, served: impl Fn() -> Option<T>) -> Result<Turn<'_, T>, Failure> {
+    pub(super) async fn turn<T>(&self, served: impl Fn() -> Option<T>) -> Result<Turn<'_, T>, ConnectError> {
         let before = self.lock().begun;
         loop {
             let changed = self.changed.notified();
@@ -99,7 +99,7 @@ impl Gate {
             }
             let step = self.lock().step(before, Instant::now());
             match step {
-                Step::Dial(number) => return Ok(Turn::Dial(Dialling { gate: self, number })),
+                Step::Dial(number) => return Ok(Turn::Dial(DialAttempt { limiter: self, number })),
                 Step::Failed(failure) => return Err(failure),
                 Step::Wait(until) => tokio::select! {
                     () = changed => {}
@@ -110,12 +110,12 @@ impl Gate {
     }
 
     /// A connection broke, perhaps with all others: the next dial is to find out alone.
-    pub(super) fn doubt(&self) {
+    pub(super) fn suspect_outage(&self) {
         self.lock().reached = false;
     }
 
     /// Why the server was not reached when it was last dialled.
-    pub(super) fn failure(&self) -> Option<Failure> {
+    pub(super) fn failure(&self) -> Option<ConnectError> {
         self.lock().failure.as_ref().map(|(_, failure)| failure.clone())
     }
 
@@ -132,12 +132,12 @@ impl State {
         {
             return Step::Failed(failure.clone());
         }
-        if self.opens && self.reached {
+        if self.parallel && self.reached {
             return Step::Dial(self.begin(now));
         }
         let pause = match (self.probe, &self.failure) {
-            (Some(_), _) => HANGS,
-            (None, Some(_)) => SPACING,
+            (Some(_), _) => DIAL_HANGS_AFTER,
+            (None, Some(_)) => DIAL_SPACING,
             (None, None) => Duration::ZERO,
         };
         match self.last_begun.map(|begun| begun + pause) {
@@ -156,7 +156,7 @@ impl State {
         self.begun
     }
 
-    fn end(&mut self, number: u64, outcome: Option<Result<(), Failure>>) {
+    fn end(&mut self, number: u64, outcome: Option<Result<(), ConnectError>>) {
         if self.probe == Some(number) {
             self.probe = None;
         }
@@ -174,17 +174,17 @@ impl State {
     }
 }
 
-impl Dialling<'_> {
-    pub(super) fn ended(self, outcome: Result<(), Failure>) {
-        self.gate.lock().end(self.number, Some(outcome));
+impl DialAttempt<'_> {
+    pub(super) fn finish(self, outcome: Result<(), ConnectError>) {
+        self.limiter.lock().end(self.number, Some(outcome));
         // Its drop tells the others.
     }
 }
 
-impl Drop for Dialling<'_> {
+impl Drop for DialAttempt<'_> {
     fn drop(&mut self) {
-        self.gate.lock().end(self.number, None);
-        self.gate.changed.notify_waiters();
+        self.limiter.lock().end(self.number, None);
+        self.limiter.changed.notify_waiters();
     }
 }
 
@@ -197,13 +197,13 @@ mod tests {
 
     use super::*;
 
-    fn failure() -> Failure {
-        Failure::Passing(Error::new(ErrorKind::Unavailable, "down"))
+    fn failure() -> ConnectError {
+        ConnectError::Transient(Error::new(ErrorKind::Unavailable, "down"))
     }
 
-    fn gate(opens: bool) -> State {
+    fn limiter(parallel: bool) -> State {
         State {
-            opens,
+            parallel,
             ..State::default()
         }
     }
@@ -217,72 +217,72 @@ mod tests {
 
     #[test]
     fn one_dial_at_a_time_until_the_server_was_reached() {
-        let (mut gate, now) = (gate(true), Instant::now());
-        let first = dialled(gate.step(0, now));
-        assert!(matches!(gate.step(0, now), Step::Wait(until) if until == now + HANGS));
-        gate.end(first, Some(Ok(())));
-        dialled(gate.step(1, now));
-        dialled(gate.step(1, now));
-        gate.reached = false;
-        dialled(gate.step(3, now));
-        assert!(matches!(gate.step(3, now), Step::Wait(_)));
+        let (mut limiter, now) = (limiter(true), Instant::now());
+        let first = dialled(limiter.step(0, now));
+        assert!(matches!(limiter.step(0, now), Step::Wait(until) if until == now + DIAL_HANGS_AFTER));
+        limiter.end(first, Some(Ok(())));
+        dialled(limiter.step(1, now));
+        dialled(limiter.step(1, now));
+        limiter.reached = false;
+        dialled(limiter.step(3, now));
+        assert!(matches!(limiter.step(3, now), Step::Wait(_)));
     }
 
     #[test]
     fn a_failure_is_for_those_who_came_before_its_dial_and_spaces_the_next() {
-        let (mut gate, now) = (gate(true), Instant::now());
-        let first = dialled(gate.step(0, now));
-        gate.end(first, Some(Err(failure())));
-        assert!(matches!(gate.step(0, now), Step::Failed(_)));
+        let (mut limiter, now) = (limiter(true), Instant::now());
+        let first = dialled(limiter.step(0, now));
+        limiter.end(first, Some(Err(failure())));
+        assert!(matches!(limiter.step(0, now), Step::Failed(_)));
         // Whoever came later has not asked yet.
-        assert!(matches!(gate.step(first, now), Step::Wait(until) if until == now + SPACING));
-        let second = dialled(gate.step(first, now + SPACING));
-        gate.end(second, Some(Ok(())));
-        dialled(gate.step(second, now + SPACING));
+        assert!(matches!(limiter.step(first, now), Step::Wait(until) if until == now + DIAL_SPACING));
+        let second = dialled(limiter.step(first, now + DIAL_SPACING));
+        limiter.end(second, Some(Ok(())));
+        dialled(limiter.step(second, now + DIAL_SPACING));
     }
 
     #[test]
     fn a_dial_that_hangs_or_was_dropped_makes_way() {
-        let (mut gate, now) = (gate(true), Instant::now());
-        let hangs = dialled(gate.step(0, now));
-        let second = dialled(gate.step(0, now + HANGS));
-        gate.end(hangs, None);
-        assert!(matches!(gate.step(0, now + HANGS), Step::Wait(_)));
-        gate.end(second, None);
-        dialled(gate.step(0, now + HANGS));
+        let (mut limiter, now) = (limiter(true), Instant::now());
+        let hangs = dialled(limiter.step(0, now));
+        let second = dialled(limiter.step(0, now + DIAL_HANGS_AFTER));
+        limiter.end(hangs, None);
+        assert!(matches!(limiter.step(0, now + DIAL_HANGS_AFTER), Step::Wait(_)));
+        limiter.end(second, None);
+        dialled(limiter.step(0, now + DIAL_HANGS_AFTER));
     }
 
     #[test]
-    fn a_serial_gate_never_opens() {
-        let (mut gate, now) = (gate(false), Instant::now());
-        let first = dialled(gate.step(0, now));
-        gate.end(first, Some(Ok(())));
-        dialled(gate.step(first, now));
-        assert!(matches!(gate.step(first, now), Step::Wait(_)));
+    fn a_serial_limiter_never_dials_in_parallel() {
+        let (mut limiter, now) = (limiter(false), Instant::now());
+        let first = dialled(limiter.step(0, now));
+        limiter.end(first, Some(Ok(())));
+        dialled(limiter.step(first, now));
+        assert!(matches!(limiter.step(first, now), Step::Wait(_)));
     }
 
     #[tokio::test]
     async fn those_who_wait_share_an_outcome() {
-        let gate = Gate::serial();
+        let limiter = DialLimiter::serial();
         let nothing = || None::<Infallible>;
-        let Ok(Turn::Dial(dialling)) = gate.turn(nothing).await else {
+        let Ok(Turn::Dial(attempt)) = limiter.turn(nothing).await else {
             panic!("it is free");
         };
         let connection = Mutex::new(None);
-        let waiting = gate.turn(|| *connection.lock().unwrap());
+        let waiting = limiter.turn(|| *connection.lock().unwrap());
         tokio::pin!(waiting);
         assert!(waiting.as_mut().now_or_never().is_none());
         *connection.lock().unwrap() = Some(7);
-        dialling.ended(Ok(()));
+        attempt.finish(Ok(()));
         assert!(matches!(waiting.await, Ok(Turn::Served(7))));
 
-        let Ok(Turn::Dial(dialling)) = gate.turn(nothing).await else {
+        let Ok(Turn::Dial(attempt)) = limiter.turn(nothing).await else {
             panic!("it is free");
         };
-        let waiting = gate.turn(nothing);
+        let waiting = limiter.turn(nothing);
         tokio::pin!(waiting);
         assert!(waiting.as_mut().now_or_never().is_none());
-        dialling.ended(Err(failure()));
+        attempt.finish(Err(failure()));
         // It began before the second came: that one dials itself.
         assert!(matches!(waiting.await, Ok(Turn::Dial(_))));
     }

@@ -1,21 +1,22 @@
-//! Whether anybody polls a connection's task.
+//! Who is silent: when the server answered last, and whether anybody drives the runtime of a connection.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 /// Tells a task that waits for its server from one whose runtime nobody drives.
 #[derive(Debug, Default)]
-pub(super) struct Driven {
+pub(super) struct PollMonitor {
     waker: AtomicWaker,
     polled: Notify,
 }
 
-impl Driven {
+impl PollMonitor {
     /// Runs the task.
     pub(super) async fn watch(&self, task: impl Future<Output = ()>) {
         let mut task = pin!(task);
@@ -40,6 +41,26 @@ impl Driven {
     }
 }
 
+/// The moment of the last answer over any connection.
+#[derive(Debug)]
+pub(crate) struct LastAnswer(Mutex<Instant>);
+
+impl LastAnswer {
+    /// Starts with now.
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(Instant::now()))
+    }
+
+    /// The server answers now.
+    pub(crate) fn note(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    pub(crate) fn at(&self) -> Instant {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::future::pending;
@@ -52,7 +73,7 @@ mod tests {
     #[test]
     fn a_task_is_driven_while_its_runtime_is() {
         let [home, elsewhere] = [(); 2].map(|()| Builder::new_current_thread().enable_time().build().unwrap());
-        let driven = Arc::new(Driven::default());
+        let driven = Arc::new(PollMonitor::default());
         let task = driven.clone();
         home.spawn(async move { task.watch(pending()).await });
         home.block_on(async {

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 /// Not a semaphore that serves its waiters in order: it would reserve a permit for a waiter whose runtime nobody drives
 /// any more.
 #[derive(Debug)]
-pub(crate) struct Permits {
+pub(super) struct PoolPermits {
     all: usize,
     taken: Mutex<usize>,
     freed: Notify,
@@ -17,14 +17,14 @@ pub(crate) struct Permits {
 
 /// One permit; dropping it gives it back.
 #[derive(Debug)]
-pub(crate) struct Permit(Arc<Permits>);
+pub(super) struct PoolPermit(Arc<PoolPermits>);
 
 /// The permit of a connection. It is given back when the connection ends, even while somebody keeps its handle.
 #[derive(Debug, Default)]
-pub(crate) struct TakenPermit(Mutex<Option<Permit>>);
+pub(super) struct PermitSlot(Mutex<Option<PoolPermit>>);
 
-impl Permits {
-    pub(crate) fn new(all: usize) -> Arc<Self> {
+impl PoolPermits {
+    pub(super) fn new(all: usize) -> Arc<Self> {
         Arc::new(Self {
             all,
             taken: Mutex::default(),
@@ -32,28 +32,28 @@ impl Permits {
         })
     }
 
-    pub(crate) fn all(&self) -> usize {
+    pub(super) fn all(&self) -> usize {
         self.all
     }
 
-    pub(crate) fn taken(&self) -> usize {
+    pub(super) fn taken(&self) -> usize {
         *self.lock()
     }
 
-    pub(crate) fn try_take(self: &Arc<Self>) -> Option<Permit> {
+    pub(super) fn try_take(self: &Arc<Self>) -> Option<PoolPermit> {
         let mut taken = self.lock();
         if *taken == self.all {
             return None;
         }
         *taken += 1;
-        Some(Permit(self.clone()))
+        Some(PoolPermit(self.clone()))
     }
 
     /// Waits for a permit.
     ///
     /// # Cancel safety
     /// May be dropped at any point.
-    pub(crate) async fn take(self: &Arc<Self>) -> Permit {
+    pub(super) async fn take(self: &Arc<Self>) -> PoolPermit {
         loop {
             let freed = self.freed.notified();
             tokio::pin!(freed);
@@ -70,25 +70,25 @@ impl Permits {
     }
 }
 
-impl Drop for Permit {
+impl Drop for PoolPermit {
     fn drop(&mut self) {
         *self.0.lock() -= 1;
         self.0.freed.notify_waiters();
     }
 }
 
-impl TakenPermit {
-    pub(crate) fn take(&self, permit: Permit) {
+impl PermitSlot {
+    pub(super) fn put(&self, permit: PoolPermit) {
         // The one before goes outside the lock.
         let before = self.lock().replace(permit);
         drop(before);
     }
 
-    pub(crate) fn leave(&self) -> Option<Permit> {
+    pub(super) fn take(&self) -> Option<PoolPermit> {
         self.lock().take()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Permit>> {
+    fn lock(&self) -> MutexGuard<'_, Option<PoolPermit>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -101,7 +101,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_waiter_that_is_not_polled_blocks_nobody() {
-        let permits = Permits::new(1);
+        let permits = PoolPermits::new(1);
         let permit = permits.take().await;
         assert!(permits.try_take().is_none());
         let mut stuck = Box::pin(permits.take());

@@ -1,4 +1,4 @@
-//! What a connection knows of the hold that it carries.
+//! What a connection is doing, and the hold that it carries.
 
 use std::time::Duration;
 
@@ -8,69 +8,122 @@ use tokio::time::Instant;
 
 use crate::protocol::seconds_up;
 
-/// A hold on its connection. Dropping it without [`let_go`](Self::let_go) means that the connection ended: the hold is
-/// lost.
+/// How often a connection that carries a hold looks whether the server is still there. The driver does not notice by
+/// itself that an idle connection was closed.
+pub(super) const PING_INTERVAL: Duration = Duration::from_millis(500);
+/// How long an unused connection is kept.
+pub(super) const IDLE_LIMIT: Duration = Duration::from_secs(60);
+/// The server is asked to keep an unused connection after this; before, it may be used again on the terms that it has.
+const EXTEND_IDLE_AFTER: Duration = Duration::from_millis(400);
+
+/// What a connection is doing.
+pub(super) enum Phase {
+    /// Somebody runs statements on it.
+    InUse,
+    /// Nobody uses it since then. `extended`: the server knows that it is to keep it.
+    Idle { since: Instant, extended: bool },
+    /// It carries a hold.
+    Holding { hold: CarriedHold, ping: Instant },
+    /// It carried this holder's hold until that was released, and nobody has used it since.
+    Released(HolderId),
+}
+
+impl Phase {
+    /// When there is something to do without being asked.
+    pub(super) fn wakes_at(&self) -> Option<Instant> {
+        match self {
+            Self::InUse | Self::Released(_) => None,
+            Self::Idle { since, extended: false } => Some(*since + EXTEND_IDLE_AFTER),
+            Self::Idle { since, extended: true } => Some(*since + IDLE_LIMIT),
+            Self::Holding { hold, ping } => Some(hold.expires_at().min(*ping)),
+        }
+    }
+
+    /// The hold that the connection carries, if it is this holder's: the connection may have gone to another since.
+    pub(super) fn hold_of(&mut self, holder: HolderId) -> Option<&mut CarriedHold> {
+        match self {
+            Self::Holding { hold, .. } if hold.belongs_to(holder) => Some(hold),
+            _ => None,
+        }
+    }
+
+    /// When whatever is under way is of no use any more.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        match self {
+            Self::Holding { hold, .. } => Some(hold.expires_at()),
+            Self::InUse | Self::Idle { .. } | Self::Released(_) => None,
+        }
+    }
+}
+
+/// A hold on its connection. If it is dropped without [`mark_released`](Self::mark_released), the connection ended and
+/// the hold is lost.
 #[derive(Debug)]
-pub(crate) struct Held {
-    /// `None` once it was let go.
+pub(crate) struct CarriedHold {
+    /// `None` once it was released.
     lease: Option<Lease>,
     holder: HolderId,
-    term: Term,
+    expiry: Expiry,
 }
 
 /// For how long the server is to keep the hold of a client that falls silent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Term {
-    end: Instant,
+struct Expiry {
+    at: Instant,
     /// What was asked for last.
     ttl: Duration,
     fixed: bool,
 }
 
-impl Held {
+impl CarriedHold {
     /// A hold of `ttl` from `sent` on.
     pub(crate) fn new(request: &AcquireRequest, sent: Instant, ttl: Duration) -> Self {
-        let term = Term {
-            end: sent + ttl,
+        let expiry = Expiry {
+            at: sent + ttl,
             ttl,
             fixed: request.is_fixed(),
         };
         Self {
             lease: Some(request.lease().clone()),
             holder: request.holder(),
-            term,
+            expiry,
         }
     }
 
-    pub(super) fn is_of(&self, holder: HolderId) -> bool {
+    pub(super) fn belongs_to(&self, holder: HolderId) -> bool {
         self.holder == holder
     }
 
     /// It was released.
-    pub(super) fn let_go(mut self) {
+    pub(super) fn mark_released(mut self) {
         self.lease = None;
     }
 
-    pub(super) fn term(&self) -> Term {
-        self.term
+    pub(super) fn expires_at(&self) -> Instant {
+        self.expiry.at
     }
 
-    pub(super) fn prolong(&mut self, sent: Instant, ttl: Duration) {
-        self.term.prolong(sent, ttl);
+    /// The `wait_timeout` for statements that are sent now.
+    pub(super) fn wait_timeout(&self, now: Instant) -> u64 {
+        self.expiry.wait_timeout(now)
     }
 
-    /// A ping that was sent then counts as a renewal: by it, too, the server keeps the hold for [`Term::seconds`].
-    pub(super) fn renewed_by_ping(&self, sent: SentAt) {
+    pub(super) fn renew(&mut self, sent: Instant, ttl: Duration) {
+        self.expiry.renew(sent, ttl);
+    }
+
+    /// A ping that was sent then counts as a renewal: by it, too, the server keeps the hold for [`Expiry::wait_timeout`].
+    pub(super) fn count_ping_as_renewal(&self, sent: SentAt) {
         if let Some(lease) = &self.lease
-            && !self.term.fixed
+            && !self.expiry.fixed
         {
             // A lease that is over stays over.
-            let _ = lease.arm(sent, self.term.ttl);
+            let _ = lease.arm(sent, self.expiry.ttl);
         }
     }
 }
 
-impl Drop for Held {
+impl Drop for CarriedHold {
     fn drop(&mut self) {
         if let Some(lease) = &self.lease {
             lease.lose(LostCause::Disconnected);
@@ -78,24 +131,19 @@ impl Drop for Held {
     }
 }
 
-impl Term {
-    /// When it ends by itself.
-    pub(super) fn end(self) -> Instant {
-        self.end
-    }
-
+impl Expiry {
     /// At least `ttl` from `sent` on, never shorter than it was; a fixed one stays.
-    fn prolong(&mut self, sent: Instant, ttl: Duration) {
+    fn renew(&mut self, sent: Instant, ttl: Duration) {
         if !self.fixed {
-            self.end = self.end.max(sent + ttl);
+            self.at = self.at.max(sent + ttl);
             self.ttl = ttl;
         }
     }
 
     /// The seconds of silence after which the server is to end it: its ttl, or longer if it was extended. They count
     /// from each statement anew, so those of a fixed one shrink as its end draws near.
-    pub(super) fn seconds(self, now: Instant) -> u64 {
-        let rest = self.end.saturating_duration_since(now);
+    fn wait_timeout(self, now: Instant) -> u64 {
+        let rest = self.at.saturating_duration_since(now);
         seconds_up(if self.fixed { rest } else { rest.max(self.ttl) })
     }
 }
@@ -108,36 +156,36 @@ mod tests {
         Duration::from_secs(secs)
     }
 
-    fn term(end: Instant, ttl: Duration, fixed: bool) -> Term {
-        Term { end, ttl, fixed }
+    fn expiry(at: Instant, ttl: Duration, fixed: bool) -> Expiry {
+        Expiry { at, ttl, fixed }
     }
 
     #[test]
     fn the_rest_of_a_fixed_one_is_rounded_up_and_shrinks() {
         let start = Instant::now();
-        let term = term(start + secs(10), secs(10), true);
-        assert_eq!(term.seconds(start), 10);
-        assert_eq!(term.seconds(start + Duration::from_millis(500)), 10);
-        assert_eq!(term.seconds(start + secs(9)), 1);
-        assert_eq!(term.seconds(start + secs(20)), 1);
+        let expiry = expiry(start + secs(10), secs(10), true);
+        assert_eq!(expiry.wait_timeout(start), 10);
+        assert_eq!(expiry.wait_timeout(start + Duration::from_millis(500)), 10);
+        assert_eq!(expiry.wait_timeout(start + secs(9)), 1);
+        assert_eq!(expiry.wait_timeout(start + secs(20)), 1);
     }
 
     #[test]
     fn a_shorter_renewal_does_not_shorten() {
         let start = Instant::now();
-        let mut term = term(start + secs(60), secs(60), false);
-        term.prolong(start + secs(3), secs(10));
-        assert_eq!(term.seconds(start + secs(3)), 57);
-        assert_eq!(term.seconds(start + secs(52)), 10);
-        term.prolong(start + secs(55), secs(10));
-        assert_eq!(term.end(), start + secs(65));
+        let mut expiry = expiry(start + secs(60), secs(60), false);
+        expiry.renew(start + secs(3), secs(10));
+        assert_eq!(expiry.wait_timeout(start + secs(3)), 57);
+        assert_eq!(expiry.wait_timeout(start + secs(52)), 10);
+        expiry.renew(start + secs(55), secs(10));
+        assert_eq!(expiry.at, start + secs(65));
     }
 
     #[test]
-    fn a_fixed_term_stays() {
+    fn a_fixed_expiry_stays() {
         let start = Instant::now();
-        let mut term = term(start + secs(5), secs(5), true);
-        term.prolong(start + secs(4), secs(5));
-        assert_eq!(term.end(), start + secs(5));
+        let mut expiry = expiry(start + secs(5), secs(5), true);
+        expiry.renew(start + secs(4), secs(5));
+        assert_eq!(expiry.at, start + secs(5));
     }
 }

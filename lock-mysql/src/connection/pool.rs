@@ -7,31 +7,34 @@ use lock_core::backend::{AcquireRequest, Wait};
 use lock_core::{Error, ErrorKind, Result};
 use tokio::time::timeout;
 
-use super::dial::Failure;
-use super::permits::{Permit, Permits};
-use super::session::{Commits, Session, here};
-use crate::client::Server;
+use super::dial::Dialer;
+use super::permits::{PoolPermit, PoolPermits};
+use super::session::{Session, current_runtime};
+use crate::error::ConnectError;
+use crate::protocol::Autocommit;
 
 #[derive(Debug)]
 pub(crate) struct Pool {
-    permits: Arc<Permits>,
+    dialer: Arc<Dialer>,
+    permits: Arc<PoolPermits>,
     /// The last one used is at the back.
     idle: Mutex<VecDeque<Arc<Session>>>,
 }
 
 /// A connection that somebody uses. Dropped half-way it is ended: nobody knows what is under way on it.
 #[derive(Debug)]
-pub(crate) struct InUse {
+pub(crate) struct PooledSession {
     /// `None` once it was taken out.
     session: Option<Arc<Session>>,
     /// Whether it was used before, so that the server may have closed it meanwhile.
-    pub(crate) used_before: bool,
+    pub(crate) is_reused: bool,
 }
 
 impl Pool {
-    pub(crate) fn new(connections: usize) -> Self {
+    pub(crate) fn new(connections: usize, dialer: Arc<Dialer>) -> Self {
         Self {
-            permits: Permits::new(connections),
+            dialer,
+            permits: PoolPermits::new(connections),
             idle: Mutex::default(),
         }
     }
@@ -41,29 +44,29 @@ impl Pool {
     ///
     /// # Cancel safety
     /// May be dropped at any point.
-    pub(crate) async fn take(&self, server: &Server, request: &AcquireRequest) -> Result<InUse> {
-        server
-            .patiently(Some(request), || self.take_once(server, request))
+    pub(crate) async fn take(&self, request: &AcquireRequest) -> Result<PooledSession> {
+        self.dialer
+            .retry_while_waiting(request, || self.take_once(request))
             .await
     }
 
-    async fn take_once(&self, server: &Server, request: &AcquireRequest) -> Result<InUse, Failure> {
-        let permit = self.permit(server, request).await.map_err(Failure::Final)?;
-        let (session, used_before) = match self.pop() {
+    async fn take_once(&self, request: &AcquireRequest) -> Result<PooledSession, ConnectError> {
+        let permit = self.permit(request).await.map_err(ConnectError::Permanent)?;
+        let (session, is_reused) = match self.pop() {
             Some(session) => (session, true),
-            None => (server.open(Commits::WhenTold).await?, false),
+            None => (self.dialer.open(Autocommit::Off).await?, false),
         };
         session.take_permit(permit);
-        Ok(InUse {
+        Ok(PooledSession {
             session: Some(session),
-            used_before,
+            is_reused,
         })
     }
 
     /// Keeps a connection on which nothing is under way.
     pub(crate) fn give_back(&self, session: Arc<Session>) {
         // Only when it is among the idle ones may somebody else come in, who would open another.
-        let _permit = session.rest();
+        let _permit = session.set_idle();
         let mut idle = self.idle();
         // Those that were idle for longest end first.
         while idle.front().is_some_and(|session| session.has_ended()) {
@@ -79,12 +82,13 @@ impl Pool {
         }
     }
 
-    /// Forgets the idle connections: one of them was broken.
-    pub(crate) fn purge(&self) {
+    /// A connection broke, perhaps with all others: forgets the idle ones, and lets one dial find out alone.
+    pub(crate) fn suspect_outage(&self) {
         self.idle().clear();
+        self.dialer.suspect_outage();
     }
 
-    async fn permit(&self, server: &Server, request: &AcquireRequest) -> Result<Permit> {
+    async fn permit(&self, request: &AcquireRequest) -> Result<PoolPermit> {
         if let Some(permit) = self.permits.try_take() {
             return Ok(permit);
         }
@@ -96,7 +100,7 @@ impl Pool {
         if request.wait() != Wait::No {
             request.note_unreachable(exhausted.clone());
         }
-        let limit = server.config().connect_timeout();
+        let limit = self.dialer.config().connect_timeout();
         tokio::select! {
             biased;
             permit = timeout(limit, self.permits.take()) => permit.map_err(|_| exhausted),
@@ -107,7 +111,7 @@ impl Pool {
     /// The idle connection of this runtime that was used last. If there is none, the oldest ones of other runtimes make
     /// room for a new one.
     fn pop(&self) -> Option<Arc<Session>> {
-        let here = here();
+        let here = current_runtime();
         let mut idle = self.idle();
         let usable = idle
             .iter()
@@ -126,20 +130,20 @@ impl Pool {
     }
 }
 
-impl InUse {
+impl PooledSession {
     pub(crate) fn session(&self) -> &Arc<Session> {
         self.session
             .as_ref()
-            .expect("taken out only by `keep`, which takes self")
+            .expect("taken out only by `into_session`, which takes self")
     }
 
     /// It goes on being used, by somebody who knows how to end it.
-    pub(crate) fn keep(mut self) -> Arc<Session> {
+    pub(crate) fn into_session(mut self) -> Arc<Session> {
         self.session.take().expect("taken out only here, and this takes self")
     }
 }
 
-impl Drop for InUse {
+impl Drop for PooledSession {
     fn drop(&mut self) {
         if let Some(session) = &self.session {
             session.abort();

@@ -4,29 +4,58 @@ use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 use std::time::Duration;
 
+use lock_core::Error;
 use lock_core::backend::{HolderId, SentAt};
 use sqlx::Connection;
 use sqlx::mysql::MySqlConnection;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-use super::driver::{SPARE_AT_SERVER, execute};
-use super::last_answer::LastAnswer;
-use super::permits::TakenPermit;
-use super::phase::Held;
-use super::session::{Answer, Command, Keep, Reply};
+use super::driver::{IDLE_LIMIT_AT_SERVER, execute};
+use super::liveness::LastAnswer;
+use super::permits::PermitSlot;
+use super::phase::{CarriedHold, IDLE_LIMIT, PING_INTERVAL, Phase};
 use crate::error::SqlError;
-use crate::protocol::seconds_up;
+use crate::protocol::{Answer, seconds_up};
 
-/// How often a connection that carries a hold looks whether the server is still there. The driver does not notice by
-/// itself that an idle connection was closed.
-const PING: Duration = Duration::from_millis(500);
-/// An unused connection is told to stay after this; before, it may be used again on the terms that it has.
-const REST: Duration = Duration::from_millis(400);
-/// How long an unused connection is kept.
-const SPARE: Duration = Duration::from_secs(60);
-/// How long a farewell may take.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// How long a connection may take to say goodbye to the server.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+pub(super) type Reply<T> = oneshot::Sender<Result<T, SqlError>>;
+
+pub(super) enum Command {
+    /// Runs statements in one round trip, and sets the session's `wait_timeout` before, where given.
+    Run {
+        sql: String,
+        wait_timeout: Option<u64>,
+        reply: Reply<Answer>,
+    },
+    /// Asks the server whether it is there.
+    Ping(Reply<()>),
+    /// From now on the connection carries a hold.
+    Carry(CarriedHold),
+    /// Renews the hold.
+    Renew(RenewCommand),
+    /// Runs the statements that end this holder's hold. Repeated, it does nothing.
+    Release {
+        holder: HolderId,
+        sql: String,
+        /// Sent when what was under way before has been answered.
+        begun: oneshot::Sender<()>,
+        reply: Reply<()>,
+    },
+    /// Nobody uses the connection any more: keep it open for a while.
+    Idle,
+}
+
+/// Renews this holder's hold to at least `ttl` from now, by statements of its own besides.
+pub(super) struct RenewCommand {
+    pub(super) holder: HolderId,
+    pub(super) ttl: Duration,
+    pub(super) sql: String,
+    /// When the statements that did it were sent; `None` when the hold has ended.
+    pub(super) reply: oneshot::Sender<Result<Option<SentAt>, Error>>,
+}
 
 pub(super) struct Worker {
     connection: MySqlConnection,
@@ -35,53 +64,42 @@ pub(super) struct Worker {
     next: Option<Command>,
     phase: Phase,
     /// The session's `wait_timeout`, where it is known.
-    idle: Option<u64>,
+    wait_timeout: Option<u64>,
     last_answer: Arc<LastAnswer>,
-    _permit: Leaving,
+    _permit: ReturnPermit,
 }
 
 /// Gives the permit back when the task ends, however it does.
-struct Leaving(Arc<TakenPermit>);
+struct ReturnPermit(Arc<PermitSlot>);
 
-impl Drop for Leaving {
+impl Drop for ReturnPermit {
     fn drop(&mut self) {
-        drop(self.0.leave());
+        drop(self.0.take());
     }
-}
-
-enum Phase {
-    /// Somebody uses it.
-    Working,
-    /// Nobody does, since then.
-    Resting { since: Instant, told: bool },
-    /// It carries a hold.
-    Holding { held: Held, ping: Instant },
-    /// It carried this holder's hold until that was released, and nobody has used it since.
-    Released(HolderId),
 }
 
 impl Worker {
     pub(super) fn new(
         connection: MySqlConnection,
         commands: mpsc::UnboundedReceiver<Command>,
-        permit: Arc<TakenPermit>,
+        permit: Arc<PermitSlot>,
         last_answer: Arc<LastAnswer>,
     ) -> Self {
         Self {
             connection,
             commands,
             next: None,
-            phase: Phase::Working,
-            idle: None,
+            phase: Phase::InUse,
+            wait_timeout: None,
             last_answer,
-            _permit: Leaving(permit),
+            _permit: ReturnPermit(permit),
         }
     }
 
     /// Serves until nobody has a handle any more, the hold's time is over, or the connection breaks.
     pub(super) async fn run(mut self) {
         loop {
-            let wake = self.phase.wake();
+            let wake = self.phase.wakes_at();
             let command = match self.next.take() {
                 Some(command) => Some(command),
                 None => tokio::select! {
@@ -93,47 +111,51 @@ impl Worker {
                     () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => None,
                 },
             };
-            let goes_on = match command {
+            let flow = match command {
                 Some(command) => self.serve(command).await,
-                None => self.wake().await,
+                None => self.on_wake().await,
             };
-            match goes_on {
+            match flow {
                 Continue(()) => {}
-                Break(Ending::Broken) => return,
-                Break(Ending::Over) => return self.close().await,
+                Break(Exit::Disconnected) => return,
+                Break(Exit::Finished) => return self.close().await,
             }
         }
     }
 
-    async fn serve(&mut self, command: Command) -> ControlFlow<Ending> {
+    async fn serve(&mut self, command: Command) -> ControlFlow<Exit> {
         match command {
             // Nobody waits for it any more, and nobody would know what it did.
             Command::Run { reply, .. } if reply.is_closed() => Continue(()),
-            Command::Run { sql, idle, reply } => {
-                self.phase = Phase::Working;
-                let answer = self.ask(sql, idle).await;
+            Command::Run {
+                sql,
+                wait_timeout,
+                reply,
+            } => {
+                self.phase = Phase::InUse;
+                let answer = self.round_trip(sql, wait_timeout).await;
                 self.reply(answer, reply)
             }
             Command::Ping(reply) => {
-                let replies = self.gather(reply, |command| match command {
+                let replies = self.batch(reply, |command| match command {
                     Command::Ping(reply) => Ok(reply),
                     other => Err(other),
                 });
                 self.ping(replies).await
             }
-            Command::Hold(held) => {
+            Command::Carry(hold) => {
                 self.phase = Phase::Holding {
-                    held,
-                    ping: Instant::now() + PING,
+                    hold,
+                    ping: Instant::now() + PING_INTERVAL,
                 };
                 Continue(())
             }
-            Command::Keep(keep) => {
-                let keeps = self.gather(keep, |command| match command {
-                    Command::Keep(keep) => Ok(keep),
+            Command::Renew(renewal) => {
+                let renewals = self.batch(renewal, |command| match command {
+                    Command::Renew(renewal) => Ok(renewal),
                     other => Err(other),
                 });
-                self.keep(keeps).await
+                self.renew(renewals).await
             }
             Command::Release {
                 holder,
@@ -145,10 +167,10 @@ impl Worker {
                 let _ = begun.send(());
                 self.release(holder, sql, reply).await
             }
-            Command::Rest => {
-                self.phase = Phase::Resting {
+            Command::Idle => {
+                self.phase = Phase::Idle {
                     since: Instant::now(),
-                    told: false,
+                    extended: false,
                 };
                 Continue(())
             }
@@ -156,135 +178,135 @@ impl Worker {
     }
 
     /// Adds to `first` all commands like it that follow without a gap: one statement serves them all.
-    fn gather<T>(&mut self, first: T, pick: impl Fn(Command) -> Result<T, Command>) -> Vec<T> {
-        let mut gathered = vec![first];
+    fn batch<T>(&mut self, first: T, pick: impl Fn(Command) -> Result<T, Command>) -> Vec<T> {
+        let mut batched = vec![first];
         while self.next.is_none()
             && let Ok(command) = self.commands.try_recv()
         {
             match pick(command) {
-                Ok(another) => gathered.push(another),
+                Ok(another) => batched.push(another),
                 Err(other) => self.next = Some(other),
             }
         }
-        gathered
+        batched
     }
 
     /// One ping for all who ask for it. If it fails, the first learns why, and the others that the connection has
     /// ended.
-    async fn ping(&mut self, replies: Vec<Reply<()>>) -> ControlFlow<Ending> {
-        let answer = self.ask("DO 0".to_owned(), None).await;
-        let goes_on = self.go_on_after(&answer);
+    async fn ping(&mut self, replies: Vec<Reply<()>>) -> ControlFlow<Exit> {
+        let answer = self.round_trip("DO 0".to_owned(), None).await;
+        let flow = self.continue_after(&answer);
         let mut replies = replies.into_iter();
         match answer {
             Ok(_) => replies.for_each(|reply| drop(reply.send(Ok(())))),
             Err(error) => drop(replies.next().map(|reply| reply.send(Err(error)))),
         }
-        goes_on
+        flow
     }
 
-    /// Prolongs the hold for all who ask for it, by the longest ttl, from the moment of sending on.
-    async fn keep(&mut self, mut keeps: Vec<Keep>) -> ControlFlow<Ending> {
-        keeps.retain(|keep| !keep.reply.is_closed());
-        let (ours, others): (Vec<_>, Vec<_>) = keeps
+    /// Renews the hold for all who ask for it, by the longest ttl, from the moment of sending on.
+    async fn renew(&mut self, mut renewals: Vec<RenewCommand>) -> ControlFlow<Exit> {
+        renewals.retain(|renewal| !renewal.reply.is_closed());
+        let (ours, others): (Vec<_>, Vec<_>) = renewals
             .into_iter()
-            .partition(|keep| self.phase.hold_of(keep.holder).is_some());
-        for keep in others {
-            drop(keep.reply.send(Ok(None)));
+            .partition(|renewal| self.phase.hold_of(renewal.holder).is_some());
+        for renewal in others {
+            drop(renewal.reply.send(Ok(None)));
         }
-        let Some(longest) = ours.iter().max_by_key(|keep| keep.ttl) else {
+        let Some(longest) = ours.iter().max_by_key(|renewal| renewal.ttl) else {
             return Continue(());
         };
-        let Some(held) = self.phase.hold_of(longest.holder) else {
+        let Some(hold) = self.phase.hold_of(longest.holder) else {
             return Continue(());
         };
         let now = Instant::now();
-        held.prolong(now, longest.ttl);
-        let seconds = held.term().seconds(now);
-        self.idle = None;
-        let answer = self.ask(longest.sql.clone(), Some(seconds)).await;
-        let goes_on = self.go_on_after(&answer);
-        let kept = match answer {
+        hold.renew(now, longest.ttl);
+        let seconds = hold.wait_timeout(now);
+        self.wait_timeout = None;
+        let answer = self.round_trip(longest.sql.clone(), Some(seconds)).await;
+        let flow = self.continue_after(&answer);
+        let renewed = match answer {
             Ok(answer) => Ok(Some(answer.sent)),
             // The connection was the hold.
-            Err(error) if error.is_end() => Ok(None),
-            Err(error) => Err(error.into_error()),
+            Err(error) if error.ends_connection() => Ok(None),
+            Err(error) => Err(error.into_lock_error()),
         };
-        for keep in ours {
-            drop(keep.reply.send(kept.clone()));
+        for renewal in ours {
+            drop(renewal.reply.send(renewed.clone()));
         }
-        goes_on
+        flow
     }
 
-    async fn release(&mut self, holder: HolderId, sql: String, reply: Reply<()>) -> ControlFlow<Ending> {
+    async fn release(&mut self, holder: HolderId, sql: String, reply: Reply<()>) -> ControlFlow<Exit> {
         if matches!(self.phase, Phase::Released(released) if released == holder) {
             drop(reply.send(Ok(())));
             return Continue(());
         }
         if self.phase.hold_of(holder).is_none() {
-            drop(reply.send(Err(SqlError::NotHeld)));
+            drop(reply.send(Err(SqlError::HoldEnded)));
             return Continue(());
         }
-        let mut answer = self.ask(sql, None).await;
-        if answer.as_ref().is_err_and(SqlError::leaves_connection_whole) {
+        let mut answer = self.round_trip(sql, None).await;
+        if answer.as_ref().is_err_and(SqlError::is_refusal) {
             // Refused, as on a server that became read-only: the transaction is still open, and the hold with it. The
             // row does not get the token, but the server's clock has passed it.
-            answer = self.ask("ROLLBACK".to_owned(), None).await;
+            answer = self.round_trip("ROLLBACK".to_owned(), None).await;
         }
         if answer.is_ok()
-            && let Phase::Holding { held, .. } = std::mem::replace(&mut self.phase, Phase::Released(holder))
+            && let Phase::Holding { hold, .. } = std::mem::replace(&mut self.phase, Phase::Released(holder))
         {
-            held.let_go();
+            hold.mark_released();
         }
-        let goes_on = self.go_on_after(&answer);
+        let flow = self.continue_after(&answer);
         drop(reply.send(answer.map(drop)));
-        goes_on
+        flow
     }
 
     /// It is time for what the phase wants.
-    async fn wake(&mut self) -> ControlFlow<Ending> {
+    async fn on_wake(&mut self) -> ControlFlow<Exit> {
         let now = Instant::now();
-        let idle = match &mut self.phase {
-            Phase::Working | Phase::Released(_) => return Continue(()),
-            Phase::Resting { since, .. } if *since + SPARE <= now => return Break(Ending::Over),
-            Phase::Resting { told, .. } => {
-                *told = true;
-                seconds_up(SPARE_AT_SERVER)
+        let seconds = match &mut self.phase {
+            Phase::InUse | Phase::Released(_) => return Continue(()),
+            Phase::Idle { since, .. } if *since + IDLE_LIMIT <= now => return Break(Exit::Finished),
+            Phase::Idle { extended, .. } => {
+                *extended = true;
+                seconds_up(IDLE_LIMIT_AT_SERVER)
             }
-            Phase::Holding { held, .. } if held.term().end() <= now => return Break(Ending::Over),
-            Phase::Holding { held, .. } => held.term().seconds(now),
+            Phase::Holding { hold, .. } if hold.expires_at() <= now => return Break(Exit::Finished),
+            Phase::Holding { hold, .. } => hold.wait_timeout(now),
         };
-        self.idle = None;
-        let answer = self.ask(String::new(), Some(idle)).await;
+        self.wait_timeout = None;
+        let answer = self.round_trip(String::new(), Some(seconds)).await;
         if let Ok(answer) = &answer {
-            self.renewed_by_ping(answer.sent);
+            self.count_ping_as_renewal(answer.sent);
         }
-        self.go_on_after(&answer)
+        self.continue_after(&answer)
     }
 
     /// A renewal that had to wait behind a ping on a slow line may be answered too late. So the ping counts as one.
-    fn renewed_by_ping(&mut self, sent: SentAt) {
+    fn count_ping_as_renewal(&mut self, sent: SentAt) {
         self.next = self.next.take().or_else(|| self.commands.try_recv().ok());
-        if let Some(Command::Keep(keep)) = &self.next
-            && !keep.reply.is_closed()
-            && let Some(held) = self.phase.hold_of(keep.holder)
+        if let Some(Command::Renew(renewal)) = &self.next
+            && !renewal.reply.is_closed()
+            && let Some(hold) = self.phase.hold_of(renewal.holder)
         {
-            held.renewed_by_ping(sent);
+            hold.count_ping_as_renewal(sent);
         }
     }
 
     /// Replies. A hold on a connection that broke is lost before anybody hears of it.
-    fn reply<T>(&mut self, answer: Result<T, SqlError>, reply: Reply<T>) -> ControlFlow<Ending> {
-        let goes_on = self.go_on_after(&answer);
+    fn reply<T>(&mut self, answer: Result<T, SqlError>, reply: Reply<T>) -> ControlFlow<Exit> {
+        let flow = self.continue_after(&answer);
         drop(reply.send(answer));
-        goes_on
+        flow
     }
 
     /// Whether the connection still serves. If it does not, what it carries has ended.
-    fn go_on_after<T>(&mut self, answer: &Result<T, SqlError>) -> ControlFlow<Ending> {
+    fn continue_after<T>(&mut self, answer: &Result<T, SqlError>) -> ControlFlow<Exit> {
         match answer {
-            Err(error) if !error.leaves_connection_whole() => {
-                self.phase = Phase::Working;
-                Break(Ending::Broken)
+            Err(error) if !error.is_refusal() => {
+                self.phase = Phase::InUse;
+                Break(Exit::Disconnected)
             }
             _ => Continue(()),
         }
@@ -292,33 +314,39 @@ impl Worker {
 
     /// One round trip, which also sets `wait_timeout` where it is another. On a connection that carries a hold it ends
     /// with the hold's time.
-    async fn ask(&mut self, mut sql: String, idle: Option<u64>) -> Result<Answer, SqlError> {
-        let prefix = idle.filter(|_| idle != self.idle);
+    async fn round_trip(&mut self, mut sql: String, wait_timeout: Option<u64>) -> Result<Answer, SqlError> {
+        let prefix = wait_timeout.filter(|_| wait_timeout != self.wait_timeout);
         if let Some(seconds) = prefix {
             // Not known until it is answered.
-            self.idle = None;
+            self.wait_timeout = None;
             sql = format!("SET SESSION wait_timeout={seconds};{sql}");
         }
         let sql = sql.trim_end_matches(';').to_owned();
-        let (sent, at) = (SentAt::now(), Instant::now());
-        let end = self.phase.end();
+        let (sent, sent_instant) = (SentAt::now(), Instant::now());
+        let deadline = self.phase.deadline();
         let executed = execute(&mut self.connection, sql);
-        let executed = match end {
-            Some(end) => timeout_at(end, executed).await.unwrap_or(Err(SqlError::Ended)),
+        let executed = match deadline {
+            Some(deadline) => timeout_at(deadline, executed)
+                .await
+                .unwrap_or(Err(SqlError::Disconnected)),
             None => executed.await,
         };
         if let Phase::Holding { ping, .. } = &mut self.phase {
-            *ping = Instant::now() + PING;
+            *ping = Instant::now() + PING_INTERVAL;
         }
         if executed.as_ref().err().is_none_or(|error| error.code().is_some()) {
             self.last_answer.note();
         }
-        let mut done = executed?;
+        let mut results = executed?;
         if prefix.is_some() {
-            done.remove(0);
-            self.idle = prefix;
+            results.remove(0);
+            self.wait_timeout = prefix;
         }
-        Ok(Answer { sent, at, done })
+        Ok(Answer {
+            sent,
+            sent_instant,
+            results,
+        })
     }
 
     /// Takes leave, so that the server need not find out; with the connection ends whatever it holds.
@@ -332,42 +360,14 @@ impl Worker {
         } = self;
         // Nobody sends any more, and the hold is over before anybody else can have it.
         drop((commands, phase));
-        drop(timeout(FAREWELL, connection.close()).await);
+        drop(timeout(CLOSE_TIMEOUT, connection.close()).await);
     }
 }
 
 /// Why a connection ends.
-enum Ending {
+enum Exit {
     /// It broke.
-    Broken,
+    Disconnected,
     /// It is not needed any more.
-    Over,
-}
-
-impl Phase {
-    /// When there is something to do without being asked.
-    fn wake(&self) -> Option<Instant> {
-        match self {
-            Self::Working | Self::Released(_) => None,
-            Self::Resting { since, told: false } => Some(*since + REST),
-            Self::Resting { since, told: true } => Some(*since + SPARE),
-            Self::Holding { held, ping } => Some(held.term().end().min(*ping)),
-        }
-    }
-
-    /// The hold that the connection carries, if it is this holder's: the connection may have gone to another since.
-    fn hold_of(&mut self, holder: HolderId) -> Option<&mut Held> {
-        match self {
-            Self::Holding { held, .. } if held.is_of(holder) => Some(held),
-            _ => None,
-        }
-    }
-
-    /// When whatever is under way is of no use any more.
-    fn end(&self) -> Option<Instant> {
-        match self {
-            Self::Holding { held, .. } => Some(held.term().end()),
-            Self::Working | Self::Resting { .. } | Self::Released(_) => None,
-        }
-    }
+    Finished,
 }

@@ -7,9 +7,9 @@ use lock_core::backend::HolderStatus;
 use lock_core::{FencingToken, LockName};
 use sqlx::mysql::MySqlRow;
 
-use crate::connection::{Answer, column};
+use super::{Answer, SERVER_MICROS, column};
 use crate::error::SqlError;
-use crate::protocol::{Hex, SERVER_MICROS, label};
+use crate::names::{hex, label};
 
 /// Names of tables, made once.
 #[derive(Debug)]
@@ -21,16 +21,16 @@ pub(crate) struct Statements {
 }
 
 /// Set in an answer when its token is ahead of the server's clock: a bit that no token has.
-const AHEAD: u64 = 1 << 63;
+const AHEAD_OF_CLOCK: u64 = 1 << 63;
 
 const TOKEN: &str = "token from 1 to 2^63 - 1";
 
-/// For all statements but [`Statements::wait`]: MySQL knows nothing shorter than a second.
-const NO_WAITING: &str = "SET SESSION innodb_lock_wait_timeout=1";
+/// For all statements but [`Statements::wait_for_row`]: MySQL knows nothing shorter than a second.
+const NO_ROW_WAIT: &str = "SET SESSION innodb_lock_wait_timeout=1";
 
 /// What a holder writes into the row besides its connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TakeTerms<'a> {
+pub(crate) struct AcquireTerms<'a> {
     pub(crate) ttl: Duration,
     pub(crate) label: Option<&'a str>,
     /// The token must be larger than this one.
@@ -39,7 +39,7 @@ pub(crate) struct TakeTerms<'a> {
 
 /// What a holder has written into the row that it keeps locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Taken {
+pub(crate) struct Acquired {
     pub(crate) token: FencingToken,
     /// Whether the token is ahead of the server's clock.
     pub(crate) ahead: bool,
@@ -85,7 +85,7 @@ impl Statements {
     }
 
     /// Does nothing, but needs every permission that a lock needs. No lock has an empty name.
-    pub(crate) fn rehearse(&self) -> String {
+    pub(crate) fn check_permissions(&self) -> String {
         let [locks, tokens] = self.tables().map(|table| {
             format!(
                 "SELECT `token` FROM `{table}` WHERE `name`=x'' FOR UPDATE;\
@@ -96,22 +96,22 @@ impl Statements {
         format!("{locks}{tokens}ROLLBACK")
     }
 
-    /// Locks the row and takes it, or fails at once with a busy error. [`taken`] reads the second answer.
-    pub(crate) fn try_take(&self, name: &LockName, terms: &TakeTerms<'_>) -> String {
+    /// Locks the row and takes it, or fails at once with a busy error. [`acquired`] reads the second answer.
+    pub(crate) fn acquire_nowait(&self, name: &LockName, terms: &AcquireTerms<'_>) -> String {
         format!(
             "SELECT 1 FROM `{}` WHERE `name`={} FOR UPDATE NOWAIT;{}",
             self.locks,
             hex(name),
-            self.take(name, terms)
+            self.acquire_locked_row(name, terms)
         )
     }
 
-    /// Takes a row that is locked already. [`taken`] reads the answer.
+    /// Takes a row that is locked already. [`acquired`] reads the answer.
     ///
     /// The token is larger than every one before, those that were rolled back included: they lie behind the server's
     /// clock, or in the table of those that do not. The answer itself carries it: a SELECT of what others have not
     /// committed might show us the row that somebody else made and took after our UPDATE had missed it.
-    pub(crate) fn take(&self, name: &LockName, terms: &TakeTerms<'_>) -> String {
+    pub(crate) fn acquire_locked_row(&self, name: &LockName, terms: &AcquireTerms<'_>) -> String {
         let Self { locks, tokens } = self;
         let floor = terms.floor.map_or(0, FencingToken::as_u64).saturating_add(1);
         let label = label(terms.label);
@@ -126,7 +126,7 @@ impl Statements {
     }
 
     /// Writes down how long the hold is kept now, for people: what keeps it is the session's `wait_timeout`.
-    pub(crate) fn prolong(&self, name: &LockName, ttl: Duration) -> String {
+    pub(crate) fn renew(&self, name: &LockName, ttl: Duration) -> String {
         format!(
             "UPDATE `{}` SET `expires`=GREATEST(`expires`,{}) WHERE `name`={}",
             self.locks,
@@ -136,10 +136,10 @@ impl Statements {
     }
 
     /// Locks the row, waiting for at most so many seconds. A row in the second answer: it is locked.
-    pub(crate) fn wait(&self, name: &LockName, seconds: u64) -> String {
+    pub(crate) fn wait_for_row(&self, name: &LockName, seconds: u64) -> String {
         format!(
             "SET SESSION innodb_lock_wait_timeout={seconds};\
-             SELECT 1 FROM `{}` WHERE `name`={} FOR UPDATE;{NO_WAITING}",
+             SELECT 1 FROM `{}` WHERE `name`={} FOR UPDATE;{NO_ROW_WAIT}",
             self.locks,
             hex(name)
         )
@@ -166,8 +166,8 @@ impl Statements {
     }
 
     /// The same within a session that could not lock it: the third answer. Leaves no transaction open.
-    pub(crate) fn holder_instead(&self, name: &LockName) -> String {
-        format!("ROLLBACK;{NO_WAITING};{};COMMIT", self.holder(name))
+    pub(crate) fn holder_after_busy(&self, name: &LockName) -> String {
+        format!("ROLLBACK;{NO_ROW_WAIT};{};COMMIT", self.holder(name))
     }
 
     /// Lets go of the row, but keeps the token.
@@ -201,13 +201,13 @@ impl Statements {
 }
 
 /// How the row was taken, from what the UPDATE of that number did; `None`: there is no such row yet.
-pub(crate) fn taken(answer: &Answer, statement: usize) -> Result<Option<Taken>, SqlError> {
-    let Some(update) = answer.done.get(statement).filter(|update| update.matched > 0) else {
+pub(crate) fn acquired(answer: &Answer, statement: usize) -> Result<Option<Acquired>, SqlError> {
+    let Some(update) = answer.results.get(statement).filter(|update| update.matched > 0) else {
         return Ok(None);
     };
-    let token = FencingToken::new(update.id & !AHEAD).ok_or(SqlError::Shape(TOKEN))?;
-    let ahead = update.id & AHEAD != 0;
-    Ok(Some(Taken { token, ahead }))
+    let token = FencingToken::new(update.last_insert_id & !AHEAD_OF_CLOCK).ok_or(SqlError::UnexpectedAnswer(TOKEN))?;
+    let ahead = update.last_insert_id & AHEAD_OF_CLOCK != 0;
+    Ok(Some(Acquired { token, ahead }))
 }
 
 /// The holder in a row of [`Statements::holder`].
@@ -225,17 +225,12 @@ pub(crate) fn holder(row: &MySqlRow) -> Result<HolderStatus, SqlError> {
 }
 
 fn token(row: &MySqlRow) -> Result<FencingToken, SqlError> {
-    FencingToken::new(column(row, 0, TOKEN)?).ok_or(SqlError::Shape(TOKEN))
+    FencingToken::new(column(row, 0, TOKEN)?).ok_or(SqlError::UnexpectedAnswer(TOKEN))
 }
 
 /// The server's clock in `ttl` from now.
 fn expires(ttl: Duration) -> String {
     format!("{SERVER_MICROS}+{}", ttl.as_micros())
-}
-
-/// A name as it is in the tables: its bytes, which a VARBINARY compares one by one.
-fn hex(name: &LockName) -> String {
-    Hex(name.as_str().as_bytes()).to_string()
 }
 
 #[cfg(test)]
@@ -266,18 +261,22 @@ mod tests {
             "UPDATE `t` SET `connection`=NULL,`label`=NULL,`expires`=NULL WHERE `name`=x'612700c396';COMMIT"
         );
         let longest = "\u{1F512}".repeat(128);
-        assert!(statements.wait(&name(&longest), 9).contains(&"f09f9492".repeat(128)));
+        assert!(
+            statements
+                .wait_for_row(&name(&longest), 9)
+                .contains(&"f09f9492".repeat(128))
+        );
     }
 
     #[test]
-    fn taking_a_row() {
-        let terms = TakeTerms {
+    fn acquiring_a_row() {
+        let terms = AcquireTerms {
             ttl: Duration::from_secs(2),
             label: Some("me"),
             floor: FencingToken::new(41),
         };
         assert_eq!(
-            Statements::new("t").try_take(&name("a"), &terms),
+            Statements::new("t").acquire_nowait(&name("a"), &terms),
             "SELECT 1 FROM `t` WHERE `name`=x'61' FOR UPDATE NOWAIT;\
              UPDATE `t` SET `token`=GREATEST(`token`+1,42,\
              CAST(TIMESTAMPDIFF(MICROSECOND,'1970-01-01',SYSDATE(6)) AS UNSIGNED),\

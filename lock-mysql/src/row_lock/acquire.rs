@@ -7,19 +7,18 @@ use lock_core::backend::{AcquireRequest, Attempt, Busy, SentAt, Wait};
 use lock_core::{Error, ErrorKind, Result};
 use tokio::time::Instant;
 
-use super::backend::Shared;
-use super::claims::{Claim, Left};
+use super::Shared;
+use super::claims::{Claim, Leftover};
 use super::hold::RowHold;
 use super::wait::Waited;
-use crate::client::SqlOrError;
-use crate::connection::InUse;
-use crate::connection::{Answer, Held, Session};
-use crate::error::{SqlError, unknown};
-use crate::probe::prepare;
-use crate::protocol::row_lock::{TakeTerms, Taken, holder, taken};
+use crate::connection::{CarriedHold, PooledSession, Session};
+use crate::error::{RequestError, SqlError, unknown_outcome};
+use crate::probe::prepare_tables;
+use crate::protocol::Answer;
+use crate::protocol::row_lock::{AcquireTerms, Acquired, acquired, holder};
 
 /// How many times a statement may fail for reasons that a repetition cures.
-const SETBACKS: u32 = 20;
+const MAX_RETRIES: u32 = 20;
 
 /// How an attempt on one connection ended, if not with an error.
 enum Outcome {
@@ -33,14 +32,14 @@ enum Outcome {
 impl Shared {
     pub(super) async fn acquire(self: &Arc<Self>, request: &AcquireRequest) -> Result<Attempt> {
         let claim = self.claims.enter(request.holder());
-        let attempt = match self.repeat(&claim, request).await {
+        let attempt = match self.resume(&claim, request).await {
             Ok(None) => self.attempt(&claim, request).await,
             Ok(Some(attempt)) => Ok(attempt),
             Err(error) => Err(error),
         };
         attempt.map_err(|error| {
-            let error = match claim.left() {
-                Some(_) if error.is_not_executed() => unknown(error),
+            let error = match claim.leftover() {
+                Some(_) if error.is_not_executed() => unknown_outcome(error),
                 _ => error,
             };
             error.with_name(request.name())
@@ -53,139 +52,126 @@ impl Shared {
             return Ok(());
         };
         if let Some(session) = claim.abandon() {
-            self.end(&session, None).await?;
+            self.client.end(&session, None).await?;
         }
-        self.claims.leave(request.holder());
+        self.claims.remove(request.holder());
         Ok(())
-    }
-
-    /// Ends a connection, here and at the server; whether it was still there.
-    pub(super) async fn end(&self, session: &Session, behalf: Option<&AcquireRequest>) -> Result<bool> {
-        session.abort();
-        let was_there = self.server.end(session.identity(), behalf).await?;
-        // Its task may live on: on a runtime that nobody drives, nothing ends.
-        session.leave_permit();
-        Ok(was_there)
     }
 
     /// The same grant once more, if an earlier try came so far. Else that try's connection is ended first, so that
     /// nothing of it is granted behind our back.
-    async fn repeat(self: &Arc<Self>, claim: &Claim, request: &AcquireRequest) -> Result<Option<Attempt>> {
-        let Some(Left { session, token }) = claim.left() else {
+    async fn resume(self: &Arc<Self>, claim: &Claim, request: &AcquireRequest) -> Result<Option<Attempt>> {
+        let Some(Leftover { session, token }) = claim.leftover() else {
             return Ok(None);
         };
         let ttl = request.ttl();
         if let Some(token) = token
-            && let Ok(Some(sent)) = self.keep(&session, request, ttl, Some(self.response_timeout())).await
+            && let Ok(Some(sent)) = self
+                .renew(&session, request, ttl, Some(self.client.response_timeout()))
+                .await
         {
             let armed = request.lease().arm(sent, ttl)?;
             let hold = RowHold::new(self.clone(), request.clone(), session, token);
             return Ok(Some(Attempt::Granted(hold, armed)));
         }
-        self.end(&session, Some(request)).await?;
+        self.client.end(&session, Some(request)).await?;
         claim.detach();
         Ok(None)
     }
 
     async fn attempt(self: &Arc<Self>, claim: &Claim, request: &AcquireRequest) -> Result<Attempt> {
         loop {
-            let used = self.pool.take(&self.server, request).await?;
+            let used = self.client.pool.take(request).await?;
             let session = used.session().clone();
             if let Err(abandoned) = claim.attach(&session) {
-                self.pool.give_back(used.keep());
+                self.client.pool.give_back(used.into_session());
                 return Err(abandoned);
             }
-            match self.on(claim, &session, request).await {
+            match self.acquire_on(claim, &session, request).await {
                 Ok(Outcome::Granted(attempt)) => {
-                    used.keep();
+                    used.into_session();
                     return Ok(attempt);
                 }
                 Ok(Outcome::Busy(busy)) => {
                     claim.detach();
-                    self.pool.give_back(used.keep());
+                    self.client.pool.give_back(used.into_session());
                     return Ok(Attempt::Busy(busy));
                 }
                 Ok(Outcome::GivenUp(busy)) => {
                     drop(used);
-                    self.end(&session, None).await?;
+                    self.client.end(&session, None).await?;
                     claim.detach();
                     return Ok(Attempt::Busy(busy));
                 }
                 // It had ended before anything was sent.
-                Err(SqlOrError::Sql(SqlError::Gone)) if used.used_before => claim.detach(),
+                Err(RequestError::Sql(SqlError::NotConnected)) if used.is_reused => claim.detach(),
                 // The server had closed it while it was idle, and others with it.
-                Err(SqlOrError::Sql(error)) if used.used_before && error.is_break() => {
-                    self.doubt_connections();
+                Err(RequestError::Sql(error)) if used.is_reused && error.is_disconnect() => {
+                    self.client.pool.suspect_outage();
                     if request.wait() != Wait::No {
-                        request.note_unreachable(error.into_error());
+                        request.note_unreachable(error.into_lock_error());
                     }
                     drop(used);
-                    self.end(&session, Some(request)).await?;
+                    self.client.end(&session, Some(request)).await?;
                     claim.detach();
                 }
-                Err(error) => return Err(self.failed(claim, used, error).await),
+                Err(error) => return Err(self.clean_up(claim, used, error).await),
             }
         }
     }
 
     /// The error of an attempt. If the server refused a statement and nothing else, the connection is cleaned, and
     /// nothing of the request is left on it.
-    async fn failed(&self, claim: &Claim, used: InUse, error: SqlOrError) -> Error {
+    async fn clean_up(&self, claim: &Claim, used: PooledSession, error: RequestError) -> Error {
         let cleaning = "ROLLBACK".to_owned();
         let is_clean = match &error {
-            SqlOrError::Sql(error) if !error.leaves_connection_whole() => false,
+            RequestError::Sql(error) if !error.is_refusal() => false,
             _ => used
                 .session()
-                .run(cleaning, None, self.response_timeout())
+                .run(cleaning, None, self.client.response_timeout())
                 .await
                 .is_ok(),
         };
         if is_clean {
             claim.detach();
-            self.pool.give_back(used.keep());
-            return error.into_error().not_executed();
+            self.client.pool.give_back(used.into_session());
+            return error.into_lock_error().not_executed();
         }
-        self.doubt_connections();
-        error.into_error()
+        self.client.pool.suspect_outage();
+        error.into_lock_error()
     }
 
-    /// A connection broke, perhaps with all others.
-    fn doubt_connections(&self) {
-        self.pool.purge();
-        self.server.doubt();
-    }
-
-    async fn on(
+    async fn acquire_on(
         self: &Arc<Self>,
         claim: &Claim,
         session: &Arc<Session>,
         request: &AcquireRequest,
-    ) -> Result<Outcome, SqlOrError> {
+    ) -> Result<Outcome, RequestError> {
         request.note_connected();
-        let limit = self.response_timeout();
+        let limit = self.client.response_timeout();
         let name = request.name();
         if !self.is_prepared() {
-            prepare(&self.statements, session, limit).await?;
+            prepare_tables(&self.statements, session, limit).await?;
             self.set_prepared(true);
         }
         let mut locked = false;
-        let mut setbacks = 0;
+        let mut retries = 0;
         loop {
             let (ttl, label) = (request.ttl(), request.label());
-            let terms = TakeTerms {
+            let terms = AcquireTerms {
                 ttl,
                 label: label.as_deref(),
                 floor: request.token_floor(),
             };
             let (sql, statement) = if locked {
-                (self.statements.take(name, &terms), 0)
+                (self.statements.acquire_locked_row(name, &terms), 0)
             } else {
-                (self.statements.try_take(name, &terms), 1)
+                (self.statements.acquire_nowait(name, &terms), 1)
             };
             request.sending();
             match session.run(sql, Some(ttl), limit).await {
-                Ok(answer) => match taken(&answer, statement)? {
-                    Some(taken) => return self.grant(claim, session, request, answer, taken, ttl).await,
+                Ok(answer) => match acquired(&answer, statement)? {
+                    Some(acquired) => return self.grant(claim, session, request, answer, acquired, ttl).await,
                     None => {
                         // Somebody who makes the same row at this moment may hold it for an instant.
                         match session.run(self.statements.create_row(name), None, limit).await {
@@ -196,17 +182,17 @@ impl Shared {
                 },
                 Err(error) if error.is_busy() => {
                     let asked = Instant::now();
-                    let busy = self.who(session, request).await?;
-                    let trip = asked.elapsed();
+                    let busy = self.current_holder(session, request).await?;
+                    let round_trip = asked.elapsed();
                     if request.wait() == Wait::No || request.is_given_up() {
                         return Ok(Outcome::Busy(busy));
                     }
-                    match self.wait(session, request, &busy, trip).await? {
+                    match self.wait(session, request, &busy, round_trip).await? {
                         Waited::Locked => locked = true,
-                        Waited::InVain => locked = false,
+                        Waited::NotLocked => locked = false,
                         Waited::GivenUp => return Ok(Outcome::GivenUp(busy)),
                     }
-                    setbacks = 0;
+                    retries = 0;
                     continue;
                 }
                 Err(error) if error.is_deadlock() => {
@@ -214,14 +200,14 @@ impl Shared {
                 }
                 Err(error) if error.is_missing_table() => {
                     self.set_prepared(false);
-                    prepare(&self.statements, session, limit).await?;
+                    prepare_tables(&self.statements, session, limit).await?;
                     self.set_prepared(true);
                 }
                 Err(error) => return Err(error.into()),
             }
             locked = false;
-            setbacks += 1;
-            if setbacks > SETBACKS {
+            retries += 1;
+            if retries > MAX_RETRIES {
                 let message = "the lock's row cannot be made, or vanishes again and again: see who deletes it";
                 return Err(Error::new(ErrorKind::Unavailable, message).into());
             }
@@ -235,28 +221,28 @@ impl Shared {
         session: &Arc<Session>,
         request: &AcquireRequest,
         mut answer: Answer,
-        taken: Taken,
+        acquired: Acquired,
         ttl: Duration,
-    ) -> Result<Outcome, SqlOrError> {
-        if taken.ahead {
-            self.server
-                .control(self.statements.commit_token(request.name(), taken.token), None)
+    ) -> Result<Outcome, RequestError> {
+        if acquired.ahead {
+            self.client
+                .control(self.statements.commit_token(request.name(), acquired.token), None)
                 .await
-                .map_err(SqlOrError::into_error)?;
+                .map_err(RequestError::into_lock_error)?;
             // That the row is still ours must be newer than that.
             answer = session
-                .run("SELECT 1".to_owned(), Some(ttl), self.response_timeout())
+                .run("SELECT 1".to_owned(), Some(ttl), self.client.response_timeout())
                 .await?;
         }
-        claim.grant(taken.token)?;
+        claim.grant(acquired.token)?;
         let armed = request.lease().arm(answer.sent, ttl)?;
-        session.hold(Held::new(request, answer.at, ttl));
-        let hold = RowHold::new(self.clone(), request.clone(), session.clone(), taken.token);
+        session.carry(CarriedHold::new(request, answer.sent_instant, ttl));
+        let hold = RowHold::new(self.clone(), request.clone(), session.clone(), acquired.token);
         Ok(Outcome::Granted(Attempt::Granted(hold, armed)))
     }
 
-    /// Keeps the request's hold for at least `ttl` from now; see [`Session::keep`]. A fixed lease's end stays.
-    pub(super) async fn keep(
+    /// Keeps the request's hold for at least `ttl` from now; see [`Session::renew`]. A fixed lease's end stays.
+    pub(super) async fn renew(
         &self,
         session: &Session,
         request: &AcquireRequest,
@@ -266,15 +252,15 @@ impl Shared {
         let sql = if request.is_fixed() {
             String::new()
         } else {
-            self.statements.prolong(request.name(), ttl)
+            self.statements.renew(request.name(), ttl)
         };
-        session.keep(request.holder(), ttl, sql, limit).await
+        session.renew(request.holder(), ttl, sql, limit).await
     }
 
     /// Who has it. Ends the transaction that the failed statement has left open.
-    async fn who(&self, session: &Session, request: &AcquireRequest) -> Result<Busy, SqlError> {
-        let sql = self.statements.holder_instead(request.name());
-        let answer = session.run(sql, None, self.response_timeout()).await?;
+    async fn current_holder(&self, session: &Session, request: &AcquireRequest) -> Result<Busy, SqlError> {
+        let sql = self.statements.holder_after_busy(request.name());
+        let answer = session.run(sql, None, self.client.response_timeout()).await?;
         let label = answer.row(2).map(holder).transpose()?.and_then(|holder| holder.label);
         Ok(match label {
             Some(label) => Busy::new().with_holder(label),

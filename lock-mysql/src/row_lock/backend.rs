@@ -2,36 +2,24 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, LockStatus};
 use lock_core::{LockName, Result};
 
-use super::claims::Claims;
-use crate::client::{Server, SqlOrError};
+use super::Shared;
 use crate::config::MySqlConfig;
-use crate::connection::Pool;
-use crate::connection::{Commits, column};
-use crate::probe::prepare;
+use crate::error::{RequestError, SqlError};
+use crate::probe;
 use crate::protocol::LONGEST_SECONDS;
-use crate::protocol::row_lock::{Statements, holder};
+use crate::protocol::row_lock::holder;
 
 /// Locks that are rows, locked by a transaction on a connection of their own. See the [crate's page](crate).
 ///
 /// Cheap to clone; clones share their connections.
 #[derive(Clone)]
 pub struct RowLockBackend(Arc<Shared>);
-
-pub(super) struct Shared {
-    pub(super) server: Server,
-    pub(super) pool: Pool,
-    pub(super) claims: Claims,
-    pub(super) statements: Statements,
-    /// Whether the tables were there when last looked at.
-    prepared: AtomicBool,
-}
 
 impl RowLockBackend {
     /// A backend for this server. Does no I/O: it connects when it is first used.
@@ -40,17 +28,11 @@ impl RowLockBackend {
     /// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) for a configuration that cannot work.
     pub fn new(config: MySqlConfig) -> Result<Self> {
         config.check()?;
-        Ok(Self(Arc::new(Shared {
-            pool: Pool::new(config.max_connections()),
-            statements: Statements::new(config.table()),
-            claims: Claims::default(),
-            prepared: AtomicBool::new(false),
-            server: Server::new(config),
-        })))
+        Ok(Self(Arc::new(Shared::new(config))))
     }
 
     #[cfg(test)]
-    pub(super) fn claims(&self) -> &Claims {
+    pub(super) fn claims(&self) -> &super::claims::Claims {
         &self.0.claims
     }
 }
@@ -88,58 +70,37 @@ impl DistributedLock for RowLockBackend {
 }
 
 impl Shared {
-    /// Reaches the server, makes the tables and sees whether all that a lock needs is permitted.
+    /// Reaches the server, makes the tables and checks that all that a lock needs is permitted.
     async fn connect(&self) -> Result<()> {
-        let session = self.server.open(Commits::WhenTold).await?;
-        let limit = self.response_timeout();
-        prepare(&self.statements, &session, limit)
+        let session = self.client.open().await?;
+        let limit = self.client.response_timeout();
+        probe::prepare_tables(&self.statements, &session, limit)
             .await
-            .map_err(SqlOrError::into_error)?;
-        session
-            .run(self.statements.rehearse(), None, limit)
+            .map_err(RequestError::into_lock_error)?;
+        probe::check_permissions(&self.statements, &session, limit)
             .await
-            .map_err(|error| error.into_error())?;
+            .map_err(SqlError::into_lock_error)?;
         self.set_prepared(true);
-        self.pool.offer(session);
+        self.client.pool.offer(session);
         Ok(())
     }
 
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
-        let answer = match self.server.control(self.statements.holder(name), None).await {
-            Err(SqlOrError::Sql(error)) if error.is_missing_table() => return Ok(LockStatus::free()),
-            answer => answer.map_err(SqlOrError::into_error)?,
+        let answer = match self.client.control(self.statements.holder(name), None).await {
+            Err(RequestError::Sql(error)) if error.is_missing_table() => return Ok(LockStatus::free()),
+            answer => answer.map_err(RequestError::into_lock_error)?,
         };
         match answer.row(0) {
             None => Ok(LockStatus::free()),
-            Some(row) => Ok(LockStatus::held(holder(row).map_err(|error| error.into_error())?)),
+            Some(row) => Ok(LockStatus::held(holder(row).map_err(SqlError::into_lock_error)?)),
         }
-    }
-
-    /// The last token that a release has committed; 0 before the first.
-    pub(super) async fn committed_token(&self, name: &LockName) -> Result<Option<u64>> {
-        let answer = self.server.control(self.statements.committed_token(name), None).await;
-        let answer = answer.map_err(SqlOrError::into_error)?;
-        let token = answer.row(1).map(|row| column(row, 0, "token")).transpose();
-        token.map_err(|error| error.into_error())
-    }
-
-    pub(super) fn response_timeout(&self) -> Duration {
-        self.server.config().response_timeout()
-    }
-
-    pub(super) fn is_prepared(&self) -> bool {
-        self.prepared.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn set_prepared(&self, prepared: bool) {
-        self.prepared.store(prepared, Ordering::Relaxed);
     }
 }
 
 impl fmt::Debug for RowLockBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RowLockBackend")
-            .field("server", &self.0.server)
+            .field("client", &self.0.client)
             .finish_non_exhaustive()
     }
 }

@@ -24,13 +24,13 @@ struct Registry {
 
 /// A claim for as long as an acquire runs. Dropped, the id is forgotten unless something of it may be at the server.
 #[derive(Debug)]
-pub(super) struct Entered<'a> {
+pub(super) struct ClaimGuard<'a> {
     claims: &'a Claims,
     holder: HolderId,
     claim: Arc<Claim>,
 }
 
-impl Deref for Entered<'_> {
+impl Deref for ClaimGuard<'_> {
     type Target = Claim;
 
     fn deref(&self) -> &Claim {
@@ -38,7 +38,7 @@ impl Deref for Entered<'_> {
     }
 }
 
-impl Drop for Entered<'_> {
+impl Drop for ClaimGuard<'_> {
     fn drop(&mut self) {
         self.claims.forget_unused(self.holder, &self.claim);
     }
@@ -53,14 +53,14 @@ struct State {
     session: Option<Arc<Session>>,
     token: Option<FencingToken>,
     /// Abandoned: nothing may be begun for it any more.
-    dead: bool,
+    abandoned: bool,
     /// When its connection was first seen ended.
     ended: Option<Instant>,
 }
 
 /// A connection that an earlier try has left.
 #[derive(Debug)]
-pub(super) struct Left {
+pub(super) struct Leftover {
     pub(super) session: Arc<Session>,
     /// The grant on it, if it came so far.
     pub(super) token: Option<FencingToken>,
@@ -68,11 +68,11 @@ pub(super) struct Left {
 
 impl Claims {
     /// The claim of this id, new or from an earlier try.
-    pub(super) fn enter(&self, holder: HolderId) -> Entered<'_> {
+    pub(super) fn enter(&self, holder: HolderId) -> ClaimGuard<'_> {
         let mut registry = lock(&self.0);
         registry.sweep();
         let claim = registry.claims.entry(holder).or_default().clone();
-        Entered {
+        ClaimGuard {
             claims: self,
             holder,
             claim,
@@ -84,7 +84,7 @@ impl Claims {
     }
 
     /// Nothing of this id is left at the server. Returns whether anything was until now.
-    pub(super) fn leave(&self, holder: HolderId) -> bool {
+    pub(super) fn remove(&self, holder: HolderId) -> bool {
         let forgotten = lock(&self.0).claims.remove(&holder);
         // Dropped outside the lock: it may be the last that keeps a connection.
         forgotten.is_some()
@@ -93,7 +93,7 @@ impl Claims {
     fn forget_unused(&self, holder: HolderId, claim: &Arc<Claim>) {
         let mut registry = lock(&self.0);
         // Used by the registry and by this call alone: another call for the same id may have begun.
-        let forgotten = match Arc::strong_count(claim) <= 2 && claim.left().is_none() {
+        let forgotten = match Arc::strong_count(claim) <= 2 && claim.leftover().is_none() {
             true => registry.claims.remove(&holder),
             false => None,
         };
@@ -122,9 +122,9 @@ impl Registry {
 
 impl Claim {
     /// What an earlier try has left.
-    pub(super) fn left(&self) -> Option<Left> {
+    pub(super) fn leftover(&self) -> Option<Leftover> {
         let state = lock(&self.0);
-        Some(Left {
+        Some(Leftover {
             session: state.session.clone()?,
             token: state.token,
         })
@@ -158,7 +158,7 @@ impl Claim {
     /// Retires the id, and gives the connection that has to end.
     pub(super) fn abandon(&self) -> Option<Arc<Session>> {
         let mut state = lock(&self.0);
-        state.dead = true;
+        state.abandoned = true;
         state.session.clone()
     }
 
@@ -173,7 +173,7 @@ impl Claim {
 
 impl State {
     fn check(&self) -> Result<()> {
-        if self.dead {
+        if self.abandoned {
             return Err(Error::new(ErrorKind::Unavailable, "the request was abandoned").retryable(false));
         }
         Ok(())

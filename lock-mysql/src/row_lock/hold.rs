@@ -9,9 +9,9 @@ use async_trait::async_trait;
 use lock_core::backend::{AcquireRequest, Hold, ReleaseOptions, ReleaseOutcome, Renewal};
 use lock_core::{FencingToken, HoldState, Result};
 
-use super::backend::Shared;
+use super::Shared;
 use crate::connection::Session;
-use crate::error::{SqlError, unknown};
+use crate::error::{SqlError, unknown_outcome};
 
 pub(super) struct RowHold {
     shared: Arc<Shared>,
@@ -58,8 +58,8 @@ impl Hold for RowHold {
         if matches!(self.request.lease().state(), HoldState::Lost(_)) {
             return Ok(Renewal::Lost);
         }
-        let kept = self.shared.keep(&self.session, &self.request, ttl, None).await;
-        match kept.map_err(|error| error.with_name(self.request.name()))? {
+        let renewed = self.shared.renew(&self.session, &self.request, ttl, None).await;
+        match renewed.map_err(|error| error.with_name(self.request.name()))? {
             Some(sent) => Ok(Renewal::Renewed(self.request.lease().arm(sent, ttl)?)),
             None => Ok(Renewal::Lost),
         }
@@ -70,7 +70,12 @@ impl Hold for RowHold {
             HELD => self.release_once(false).await,
             BEGUN => self.release_once(true).await,
             UNKNOWN => {
-                let ended = self.shared.end(&self.session, None).await.map_err(unknown);
+                let ended = self
+                    .shared
+                    .client
+                    .end(&self.session, None)
+                    .await
+                    .map_err(unknown_outcome);
                 ended.map(|_| ReleaseOutcome::AlreadyLost)
             }
             _ => Ok(ReleaseOutcome::AlreadyLost),
@@ -78,7 +83,7 @@ impl Hold for RowHold {
         match outcome {
             Ok(_) => {
                 self.release.store(ENDED, Ordering::Release);
-                self.shared.claims.leave(self.request.holder());
+                self.shared.claims.remove(self.request.holder());
             }
             Err(_) => self.release.store(UNKNOWN, Ordering::Release),
         }
@@ -99,25 +104,25 @@ impl RowHold {
     async fn release_once(&self, repeated: bool) -> Result<ReleaseOutcome> {
         let (shared, name) = (&self.shared, self.request.name());
         let sql = shared.statements.release(name);
-        let limit = shared.response_timeout();
+        let limit = shared.client.response_timeout();
         let error = match self.session.release(self.request.holder(), sql, limit).await {
             Ok(()) => {
                 // Whoever takes it from the pool must have it alone, however often this was called for the same id.
-                if shared.claims.leave(self.request.holder()) {
-                    shared.pool.give_back(self.session.clone());
+                if shared.claims.remove(self.request.holder()) {
+                    shared.client.pool.give_back(self.session.clone());
                 }
                 return Ok(ReleaseOutcome::Released);
             }
             // It had ended before.
-            Err(SqlError::NotHeld) => return Ok(ReleaseOutcome::AlreadyLost),
-            Err(SqlError::Gone) if !repeated => return Ok(ReleaseOutcome::AlreadyLost),
+            Err(SqlError::HoldEnded) => return Ok(ReleaseOutcome::AlreadyLost),
+            Err(SqlError::NotConnected) if !repeated => return Ok(ReleaseOutcome::AlreadyLost),
             Err(error) => error,
         };
-        let was_there = shared.end(&self.session, None).await.map_err(unknown)?;
-        let committed = shared.committed_token(name).await.map_err(unknown)?;
+        let was_there = shared.client.end(&self.session, None).await.map_err(unknown_outcome)?;
+        let committed = shared.committed_token(name).await.map_err(unknown_outcome)?;
         // The other side broke the connection, and not we.
-        let broken = !repeated && !error.is_silence();
-        released(was_there, committed, self.token, broken).ok_or_else(|| unknown(error.into_error()))
+        let broken = !repeated && !error.is_unanswered();
+        released(was_there, committed, self.token, broken).ok_or_else(|| unknown_outcome(error.into_lock_error()))
     }
 }
 

@@ -6,63 +6,62 @@ use std::time::Duration;
 use lock_core::backend::{AcquireRequest, Busy};
 use tokio::time::{sleep, sleep_until, timeout};
 
-use super::backend::Shared;
-use crate::client::SqlOrError;
+use super::Shared;
 use crate::connection::Session;
-use crate::error::SqlError;
+use crate::error::{RequestError, SqlError};
 
 /// The longest single wait for a row: so long may a waiter that fell silent keep its place in the queue.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// If no connection had an answer for so long, a waiter pings the server.
-const QUIET: Duration = Duration::from_secs(1);
+const PING_AFTER: Duration = Duration::from_secs(1);
 /// If the ping has no answer for so long, the server counts as silent.
-const SILENCE: Duration = Duration::from_millis(1500);
+const SILENT_AFTER: Duration = Duration::from_millis(1500);
 /// On a slow line it takes this number of round trips: the ping may need a new connection.
-const SILENT_TRIPS: u32 = 5;
+const SILENT_AFTER_ROUND_TRIPS: u32 = 5;
 /// The pause after a ping that failed.
-const AGAIN: Duration = Duration::from_millis(100);
+const PING_PAUSE: Duration = Duration::from_millis(100);
 
 /// How a wait ended.
 pub(super) enum Waited {
     /// The row is locked now.
     Locked,
     /// It is not, but may be free.
-    InVain,
+    NotLocked,
     /// Nobody waits any more; the connection's statement may still.
     GivenUp,
 }
 
 impl Shared {
-    /// Waits for a row that somebody else has, on a line whose last round trip took `trip`.
+    /// Waits for a row that somebody else has, on a line whose last round trip took `round_trip`.
     pub(super) async fn wait(
         &self,
         session: &Session,
         request: &AcquireRequest,
         busy: &Busy,
-        trip: Duration,
-    ) -> Result<Waited, SqlOrError> {
+        round_trip: Duration,
+    ) -> Result<Waited, RequestError> {
         request.note_busy(busy.clone());
         tokio::select! {
             biased;
             waited = self.wait_for_row(session, request) => Ok(waited?),
             () = request.given_up() => Ok(Waited::GivenUp),
-            vanished = self.note_silence(session, request, busy, SILENCE.max(SILENT_TRIPS * trip)) => Err(vanished),
+            lost = self.note_silence(session, request, busy, SILENT_AFTER.max(SILENT_AFTER_ROUND_TRIPS * round_trip)) => Err(lost),
         }
     }
 
     async fn wait_for_row(&self, session: &Session, request: &AcquireRequest) -> Result<Waited, SqlError> {
         let ttl = request.ttl();
         let seconds = ttl.min(LONGEST_WAIT).as_secs().max(1);
-        let limit = Duration::from_secs(seconds) + self.response_timeout();
+        let limit = Duration::from_secs(seconds) + self.client.response_timeout();
         request.sending();
         match session
-            .run(self.statements.wait(request.name(), seconds), Some(ttl), limit)
+            .run(self.statements.wait_for_row(request.name(), seconds), Some(ttl), limit)
             .await
         {
             Ok(answer) if answer.row(1).is_some() => Ok(Waited::Locked),
-            Ok(_) => Ok(Waited::InVain),
-            Err(error) if error.is_busy() || error.is_deadlock() => Ok(Waited::InVain),
+            Ok(_) => Ok(Waited::NotLocked),
+            Err(error) if error.is_busy() || error.is_deadlock() => Ok(Waited::NotLocked),
             Err(error) => Err(error),
         }
     }
@@ -75,22 +74,22 @@ impl Shared {
         request: &AcquireRequest,
         busy: &Busy,
         limit: Duration,
-    ) -> SqlOrError {
+    ) -> RequestError {
         let mut is_noted = false;
         loop {
-            sleep_until(self.server.last_answer() + QUIET).await;
-            let answered = self.server.last_answer();
-            if answered.elapsed() < QUIET {
+            sleep_until(self.client.last_answer() + PING_AFTER).await;
+            let answered = self.client.last_answer();
+            if answered.elapsed() < PING_AFTER {
                 continue;
             }
             // An answer to anything else counts as well.
-            let is_silent = || self.server.last_answer() == answered;
-            let mut ping = pin!(self.server.ping());
+            let is_silent = || self.client.last_answer() == answered;
+            let mut ping = pin!(self.client.ping());
             let pinged = match timeout(limit, &mut ping).await {
                 Ok(pinged) => pinged,
                 Err(_elapsed) => {
                     if is_silent() {
-                        request.note_unreachable(SqlError::TimedOut(limit).into_error());
+                        request.note_unreachable(SqlError::TimedOut(limit).into_lock_error());
                         is_noted = true;
                     }
                     ping.await
@@ -101,10 +100,10 @@ impl Shared {
             {
                 request.note_unreachable(error);
                 is_noted = true;
-                sleep(AGAIN).await;
+                sleep(PING_PAUSE).await;
             } else if is_noted {
-                match self.server.find(session.identity(), None).await {
-                    Ok(None) => return SqlError::Ended.into(),
+                match self.client.find(session.identity(), None).await {
+                    Ok(None) => return SqlError::Disconnected.into(),
                     Ok(Some(_)) => {
                         request.note_busy(busy.clone());
                         is_noted = false;
