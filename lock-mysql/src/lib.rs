@@ -5,26 +5,18 @@
 //! does: a hold *is* a connection.
 //!
 //! ```no_run
-//! use std::time::Duration;
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+//! use lock_core::Locker;
+//! use lock_mysql::RowLockBackend;
 //!
-//! use lock_core::backend::{Attempt, DistributedLock, ReleaseOptions, RequestOptions, Terms};
-//! use lock_core::LockName;
-//! use lock_mysql::{MySqlConfig, RowLockBackend};
-//!
-//! # async fn example() -> Result<(), lock_core::Error> {
-//! let config = MySqlConfig::from_url("mysql://app:secret@127.0.0.1:3306/shop")?.with_table("shop_locks");
-//! let backend = RowLockBackend::new(config)?;
-//! backend.connect().await?;
-//!
-//! // What a `Locker` does with it:
-//! let terms = Terms::new(Duration::from_secs(10)).label("worker 3");
-//! let (request, _control) = RequestOptions::new(LockName::new("orders/42")?, terms).start();
-//! if let Attempt::Granted(hold, _armed) = backend.acquire(&request).await? {
-//!     println!("token {}", hold.token());
-//!     hold.release(ReleaseOptions::default()).await?;
-//! }
+//! let locks = Locker::new(RowLockBackend::from_url("mysql://app:secret@127.0.0.1:3306/shop")?);
+//! let guard = locks.lock("orders/42").acquire().await?;
+//! println!("ours, with token {}", guard.token());
+//! guard.release().await?;
 //! # Ok(()) }
 //! ```
+//!
+//! [`MySqlConfig`] says how the server is used: user, database, table, timeouts, number of connections.
 //!
 //! # Guarantees
 //! InnoDB gives a row's lock to one transaction at a time, and a transaction ends with its connection. An acquire of a

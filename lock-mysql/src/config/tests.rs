@@ -1,6 +1,7 @@
 use std::error::Error as _;
 
 use super::*;
+use crate::RowLockBackend;
 
 fn refusal(url: &str) -> String {
     let error = MySqlConfig::from_url(url).unwrap_err();
@@ -34,6 +35,73 @@ fn everything_a_url_can_say() {
     assert_eq!(config.response_timeout(), Duration::from_millis(500));
     assert_eq!(config.options().get_database(), Some("shop"));
     assert!(!format!("{config:?}").contains("s3cret"));
+}
+
+#[test]
+fn by_hand_is_the_same_as_by_url() {
+    let by_hand = MySqlConfig::new("db", 3307)
+        .with_user("app")
+        .with_password("s3cret")
+        .with_database("shop")
+        .with_table("t_1")
+        .with_connect_timeout(Duration::from_secs(2))
+        .with_response_timeout(Duration::from_millis(500))
+        .with_max_connections(9);
+    by_hand.check().unwrap();
+    let by_url = MySqlConfig::from_url(
+        "mysql://app:s3cret@db:3307/shop?table=t_1&connect_timeout=2s&response_timeout=500ms&max_connections=9",
+    )
+    .unwrap();
+    assert_eq!(format!("{by_hand:?}"), format!("{by_url:?}"));
+    // The driver's own Debug shows everything.
+    assert_eq!(format!("{:?}", by_hand.options()), format!("{:?}", by_url.options()));
+    assert!(!format!("{by_hand:?}").contains("s3cret"));
+}
+
+#[test]
+fn what_is_left_out_by_hand_has_a_default() {
+    let config = MySqlConfig::new("db", 3306).with_database("shop");
+    config.check().unwrap();
+    assert_eq!(config.options().get_username(), "root");
+    assert_eq!(config.table(), MySqlConfig::DEFAULT_TABLE);
+    assert_eq!(config.connect_timeout(), MySqlConfig::DEFAULT_CONNECT_TIMEOUT);
+    assert_eq!(config.response_timeout(), MySqlConfig::DEFAULT_RESPONSE_TIMEOUT);
+    assert_eq!(config.max_connections(), MySqlConfig::DEFAULT_MAX_CONNECTIONS);
+}
+
+#[test]
+fn a_backend_refuses_what_no_builder_method_could() {
+    let good = || MySqlConfig::new("db", 3306).with_database("shop");
+    let (zero, long) = (Duration::ZERO, Duration::from_secs(3601));
+    for (config, what) in [
+        (MySqlConfig::new("", 3306).with_database("shop"), "host"),
+        (MySqlConfig::new("db", 3306), "with_database"),
+        (MySqlConfig::from_options(MySqlConnectOptions::new()), "with_database"),
+        (good().with_database(""), "with_database"),
+        (good().with_table(""), "1 to 48 letters"),
+        (good().with_table("a-b"), "1 to 48 letters"),
+        (good().with_connect_timeout(zero), "connect_timeout"),
+        (good().with_connect_timeout(long), "1ms to 1h"),
+        (good().with_response_timeout(zero), "response_timeout"),
+        (good().with_max_connections(0), "max_connections"),
+        (good().with_max_connections(100_001), "from 1 to 100000"),
+    ] {
+        let error = RowLockBackend::new(config).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured);
+        assert!(error.to_string().contains(what), "{error}");
+    }
+    RowLockBackend::new(good()).unwrap();
+    let socket = MySqlConnectOptions::new().host("").socket("/s").database("shop");
+    RowLockBackend::new(MySqlConfig::from_options(socket)).unwrap();
+}
+
+#[test]
+fn a_backend_from_a_url() {
+    let backend = RowLockBackend::from_url("mysql://app:s3cret@db:3307/shop").unwrap();
+    let shown = format!("{backend:?}");
+    assert!(shown.contains("db:3307") && !shown.contains("s3cret"), "{shown}");
+    let error = RowLockBackend::from_url("mysql://app:s3cret@db:3307").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
 }
 
 #[test]

@@ -24,11 +24,29 @@ pub struct RowLockBackend(Arc<Shared>);
 impl RowLockBackend {
     /// A backend for this server. Does no I/O: it connects when it is first used.
     ///
+    /// ```
+    /// use lock_core::Locker;
+    /// use lock_mysql::{MySqlConfig, RowLockBackend};
+    ///
+    /// # fn main() -> Result<(), lock_core::Error> {
+    /// let config = MySqlConfig::new("127.0.0.1", 3306).with_user("app").with_database("shop");
+    /// let locks = Locker::new(RowLockBackend::new(config)?);
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) for a configuration that cannot work.
     pub fn new(config: MySqlConfig) -> Result<Self> {
         config.check()?;
         Ok(Self(Arc::new(Shared::new(config))))
+    }
+
+    /// A backend for the server at this URL: see [`MySqlConfig::from_url`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) for a URL that cannot work.
+    pub fn from_url(url: &str) -> Result<Self> {
+        Self::new(MySqlConfig::from_url(url)?)
     }
 
     #[cfg(test)]

@@ -100,7 +100,7 @@ async fn tls_that_cannot_be_is_told_at_once() {
 async fn the_options_of_an_existing_pool_serve() {
     let bed = Bed::shared().await;
     let pool = sqlx::MySqlPool::connect_lazy(&bed.server.url()).unwrap();
-    let config = MySqlConfig::from_pool(&pool).unwrap().with_table(&bed.table);
+    let config = MySqlConfig::from_pool(&pool).with_table(&bed.table);
     let backend = RowLockBackend::new(config).unwrap();
     grant(&backend, "a", secs(10)).await.release().await;
     assert_eq!(pool.size(), 0);

@@ -1,0 +1,117 @@
+//! A configuration from a URL.
+
+use std::num::ParseIntError;
+
+use lock_core::Result;
+use sqlx::ConnectOptions;
+use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
+use url::Url;
+
+use super::{MySqlConfig, misconfigured};
+
+/// What a URL may say after its `?`, besides what the driver understands.
+const PARAMETERS: [&str; 4] = ["table", "connect_timeout", "response_timeout", "max_connections"];
+/// What it hands to the driver.
+const DRIVER_PARAMETERS: [&str; 5] = ["ssl-mode", "ssl-ca", "ssl-cert", "ssl-key", "socket"];
+
+impl MySqlConfig {
+    /// Reads `mysql://user:password@host:port/database?parameters` (or `mariadb://`). Special characters in user and
+    /// password are percent-encoded. The user defaults to `root`, the port to 3306. The database must exist.
+    ///
+    /// | Parameter | Meaning |
+    /// |---|---|
+    /// | `table` | see [`with_table`](Self::with_table) |
+    /// | `connect_timeout`, `response_timeout` | such as `5s` or `500ms`; see [`with_connect_timeout`](Self::with_connect_timeout), [`with_response_timeout`](Self::with_response_timeout) |
+    /// | `max_connections` | see [`with_max_connections`](Self::with_max_connections) |
+    /// | `ssl-mode` | `DISABLED`, `PREFERRED` (default: no TLS where the server has none), `REQUIRED`, `VERIFY_CA` or `VERIFY_IDENTITY` |
+    /// | `ssl-ca`, `ssl-cert`, `ssl-key` | files in PEM |
+    /// | `socket` | the path of a Unix socket to use instead of TCP |
+    ///
+    /// # Errors
+    /// [`ErrorKind::Misconfigured`] for anything else in it. The error shows no part of the URL: any part may belong to
+    /// a password that is not percent-encoded.
+    pub fn from_url(url: &str) -> Result<Self> {
+        let mut url = Url::parse(url).map_err(|error| misconfigured(NO_URL).with_source(error))?;
+        if !["mysql", "mariadb"].contains(&url.scheme()) || url.cannot_be_a_base() {
+            return Err(misconfigured(NO_URL));
+        }
+        if ends_within_credentials(&url) {
+            return Err(misconfigured(NOT_ENCODED));
+        }
+        let (own, drivers): (Vec<_>, Vec<_>) = url
+            .query_pairs()
+            .into_owned()
+            .partition(|(key, _)| PARAMETERS.contains(&key.as_str()));
+        if drivers
+            .iter()
+            .any(|(key, _)| !DRIVER_PARAMETERS.contains(&key.as_str()))
+        {
+            let known = [&PARAMETERS[..], &DRIVER_PARAMETERS[..]].concat().join(", ");
+            return Err(misconfigured(format!(
+                "the URL has an unknown parameter: the known ones are {known}; in a password, write ? as %3F and & as %26"
+            )));
+        }
+        for (_, mode) in drivers.iter().filter(|(key, _)| key == "ssl-mode") {
+            // The driver's own error shows the value.
+            mode.parse::<MySqlSslMode>().map_err(|_| misconfigured(SSL_MODES))?;
+        }
+        url.set_query(None);
+        if !drivers.is_empty() {
+            url.query_pairs_mut().extend_pairs(&drivers);
+        }
+        let mut options = MySqlConnectOptions::from_url(&url).map_err(|_| misconfigured(NO_UTF8))?;
+        if let Some(address) = url
+            .host_str()
+            .and_then(|host| host.strip_prefix('[')?.strip_suffix(']'))
+        {
+            options = options.host(address);
+        }
+        let mut config = Self::from_options(options);
+        for (key, value) in own {
+            config = config.with_parameter(&key, value)?;
+        }
+        config.check()?;
+        Ok(config)
+    }
+
+    fn with_parameter(self, key: &str, value: String) -> Result<Self> {
+        // The parser's own error shows the value.
+        let duration = || {
+            humantime::parse_duration(&value)
+                .map_err(|_| misconfigured(format!("URL parameter {key}: write a duration such as 5s or 500ms")))
+        };
+        Ok(match key {
+            "connect_timeout" => {
+                let timeout = duration()?;
+                self.with_connect_timeout(timeout)
+            }
+            "response_timeout" => {
+                let timeout = duration()?;
+                self.with_response_timeout(timeout)
+            }
+            "max_connections" => {
+                let connections = value.parse().map_err(|error: ParseIntError| {
+                    misconfigured("URL parameter max_connections: write a number such as 64").with_source(error)
+                })?;
+                self.with_max_connections(connections)
+            }
+            _ => self.with_table(value),
+        })
+    }
+}
+
+const NO_URL: &str = "this is no MySQL URL: write mysql://user:password@host:port/database";
+
+const NOT_ENCODED: &str = "the URL has a bare #, @ or second / after the host: percent-encode special characters in \
+    user, password, database and parameters; write # as %23, / as %2F, ? as %3F and @ as %40";
+
+const SSL_MODES: &str = "URL parameter ssl-mode: write DISABLED, PREFERRED, REQUIRED, VERIFY_CA or VERIFY_IDENTITY";
+
+const NO_UTF8: &str = "user, password and database must be UTF-8: percent-encode its bytes";
+
+/// Whether the URL's host may be a part of a password instead: an unencoded `/`, `?` or `#` ends the part of a URL that
+/// holds the password, and the `@` before the real host comes after it.
+fn ends_within_credentials(url: &Url) -> bool {
+    let database = url.path().trim_start_matches('/');
+    url.fragment().is_some() || database.contains(['/', '@']) || url.query().is_some_and(|query| query.contains('@'))
+}
