@@ -7,8 +7,8 @@ use lock_core::{HoldState, Locker, LostCause};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::common::*;
-use crate::cut::Cut;
+use crate::support::proxy::Proxy;
+use crate::support::*;
 
 const TTL: Duration = secs(5);
 /// Both ways together just below two fifths of it.
@@ -16,11 +16,11 @@ const DELAY: Duration = Duration::from_millis(950);
 
 #[tokio::test]
 async fn a_hold_survives_round_trips_of_two_fifths_of_its_ttl() {
-    let bed = Bed::shared().await;
-    let cut = Cut::of(&bed).await;
-    let backend = cut.backend(&bed);
+    let fixture = Fixture::shared().await;
+    let proxy = Proxy::of(&fixture).await;
+    let backend = proxy.backend(&fixture);
     grant(&backend, "a", TTL).await.release().await;
-    cut.delay(DELAY);
+    proxy.delay(DELAY);
     let granted = grant(&backend, "a", TTL).await;
     // As core does while none is answered.
     let mut renewals = JoinSet::new();
@@ -39,11 +39,11 @@ async fn a_hold_survives_round_trips_of_two_fifths_of_its_ttl() {
 
 #[tokio::test]
 async fn a_guard_survives_round_trips_of_two_fifths_of_its_ttl() {
-    let bed = Bed::shared().await;
-    let cut = Cut::of(&bed).await;
-    let locks = Locker::new(cut.backend(&bed));
+    let fixture = Fixture::shared().await;
+    let proxy = Proxy::of(&fixture).await;
+    let locks = Locker::new(proxy.backend(&fixture));
     locks.connect().await.unwrap();
-    cut.delay(DELAY);
+    proxy.delay(DELAY);
     let guard = locks.lock("a").ttl(TTL).acquire().await.unwrap();
     let lost = timeout(2 * TTL, guard.lost()).await;
     assert!(lost.is_err(), "{lost:?}");
@@ -52,14 +52,14 @@ async fn a_guard_survives_round_trips_of_two_fifths_of_its_ttl() {
 
 #[tokio::test]
 async fn a_renewal_behind_a_ping_is_not_too_late() {
-    let bed = Bed::shared().await;
-    let cut = Cut::of(&bed).await;
-    let locks = Locker::new(cut.backend(&bed));
+    let fixture = Fixture::shared().await;
+    let proxy = Proxy::of(&fixture).await;
+    let locks = Locker::new(proxy.backend(&fixture));
     locks.connect().await.unwrap();
     let guard = locks.lock("a").ttl(TTL).acquire().await.unwrap();
     // The line becomes slow between two pings, of which the second goes out just before the renewal.
     sleep(Duration::from_millis(1250)).await;
-    cut.delay(DELAY);
+    proxy.delay(DELAY);
     let lost = timeout(2 * TTL, guard.lost()).await;
     assert!(lost.is_err(), "{lost:?}");
     guard.release().await.unwrap();
@@ -67,11 +67,11 @@ async fn a_renewal_behind_a_ping_is_not_too_late() {
 
 #[tokio::test]
 async fn pings_on_a_slow_line_end_no_hold_before_its_time() {
-    let bed = Bed::shared().await;
-    let cut = Cut::of(&bed).await;
-    let backend = cut.backend(&bed);
+    let fixture = Fixture::shared().await;
+    let proxy = Proxy::of(&fixture).await;
+    let backend = proxy.backend(&fixture);
     grant(&backend, "a", TTL).await.release().await;
-    cut.delay(DELAY);
+    proxy.delay(DELAY);
     let asked = Instant::now();
     let fixed = ask(&backend, options("a", TTL).wait(Wait::No).fixed(true))
         .await
@@ -87,12 +87,12 @@ async fn pings_on_a_slow_line_end_no_hold_before_its_time() {
 
 #[tokio::test]
 async fn renewals_that_wait_for_each_other_are_one_statement() {
-    let bed = Bed::own().await;
-    let (cut, mut observer) = (Cut::of(&bed).await, bed.observer().await);
-    let granted = grant(&cut.backend(&bed), "a", secs(60)).await;
+    let fixture = Fixture::own().await;
+    let (proxy, mut observer) = (Proxy::of(&fixture).await, fixture.observer().await);
+    let granted = grant(&proxy.backend(&fixture), "a", secs(60)).await;
     let updates = "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME='COM_UPDATE'";
     let before = observer.number(updates).await;
-    cut.stall();
+    proxy.stall();
     let mut renewals = JoinSet::new();
     for number in 0..50 {
         let hold = granted.hold.clone();
@@ -102,13 +102,13 @@ async fn renewals_that_wait_for_each_other_are_one_statement() {
     let early = timeout(Duration::from_millis(200), renewals.join_next()).await;
     assert!(early.is_err(), "nothing gets through");
     let healed = Instant::now();
-    cut.heal();
+    proxy.heal();
     while let Some(renewed) = soon("answered", renewals.join_next()).await {
         assert!(matches!(renewed.unwrap().unwrap(), Renewal::Renewed(_)));
     }
     // One that was under way, and one for all that waited behind it, by the longest ttl.
     assert!(observer.number(updates).await - before <= 2);
-    let status = bed.backend().status(&name("a")).await.unwrap();
+    let status = fixture.backend().status(&name("a")).await.unwrap();
     assert!(status.holders[0].expires_in > Some(secs(2000)));
     assert!(granted.request.lease().valid_for() > secs(2000));
     assert!(granted.request.lease().valid_for() <= secs(2700) + healed.elapsed());

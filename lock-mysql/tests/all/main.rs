@@ -1,7 +1,5 @@
 //! The row lock on a real MariaDB, watched over a second, independent connection of the raw driver.
 
-mod common;
-mod cut;
 mod errors;
 mod faults;
 mod holds;
@@ -10,5 +8,6 @@ mod outage;
 mod refused;
 mod runtimes;
 mod slow;
+mod support;
 mod tokens;
 mod waiting;

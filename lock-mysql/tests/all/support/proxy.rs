@@ -1,4 +1,4 @@
-//! A way to the server on which things go wrong.
+//! A network on which things go wrong.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,18 +10,18 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
-use crate::common::Bed;
+use crate::support::Fixture;
 
 /// A proxy that stands for the network. It lives on the runtime that made it.
 #[derive(Clone)]
-pub(crate) struct Cut {
+pub(crate) struct Proxy {
     address: String,
-    way: Arc<watch::Sender<Way>>,
+    faults: Arc<watch::Sender<Faults>>,
     dials: Arc<AtomicUsize>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Way {
+struct Faults {
     /// Nothing gets through, and connections stay open.
     stalled: bool,
     /// New connections are ended at once.
@@ -34,33 +34,33 @@ struct Way {
     delay: Duration,
 }
 
-impl Cut {
-    pub(crate) async fn of(bed: &Bed) -> Self {
+impl Proxy {
+    pub(crate) async fn of(fixture: &Fixture) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let way = Arc::new(watch::Sender::new(Way::default()));
+        let faults = Arc::new(watch::Sender::new(Faults::default()));
         let dials = Arc::<AtomicUsize>::default();
-        let (server, ways, counted) = (bed.server.address().to_owned(), way.clone(), dials.clone());
+        let (server, faults_there, counted) = (fixture.server.address().to_owned(), faults.clone(), dials.clone());
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
-                if !ways.borrow().broken {
-                    tokio::spawn(serve(number, client, server.clone(), ways.subscribe()));
+                if !faults_there.borrow().broken {
+                    tokio::spawn(serve(number, client, server.clone(), faults_there.subscribe()));
                 }
             }
         });
-        Self { address, way, dials }
+        Self { address, faults, dials }
     }
 
-    pub(crate) fn config(&self, bed: &Bed) -> MySqlConfig {
-        MySqlConfig::from_url(&bed.server.url_at(&self.address))
+    pub(crate) fn config(&self, fixture: &Fixture) -> MySqlConfig {
+        MySqlConfig::from_url(&fixture.server.url_at(&self.address))
             .unwrap()
-            .with_table(&bed.table)
+            .with_table(&fixture.table)
     }
 
     /// A client that waits 3 s for an answer.
-    pub(crate) fn backend(&self, bed: &Bed) -> RowLockBackend {
-        RowLockBackend::new(self.config(bed).with_response_timeout(Duration::from_secs(3))).unwrap()
+    pub(crate) fn backend(&self, fixture: &Fixture) -> RowLockBackend {
+        RowLockBackend::new(self.config(fixture).with_response_timeout(Duration::from_secs(3))).unwrap()
     }
 
     /// How often clients have dialled.
@@ -69,48 +69,48 @@ impl Cut {
     }
 
     pub(crate) fn stall(&self) {
-        self.way.send_modify(|way| way.stalled = true);
+        self.faults.send_modify(|faults| faults.stalled = true);
     }
 
     /// Loses all connections, as a firewall does that forgets them: nobody is told. New ones are fine.
     pub(crate) fn lose_connections(&self) {
         let number = self.dials();
-        self.way.send_modify(|way| way.mute = number);
+        self.faults.send_modify(|faults| faults.mute = number);
     }
 
     pub(crate) fn delay(&self, delay: Duration) {
-        self.way.send_modify(|way| way.delay = delay);
+        self.faults.send_modify(|faults| faults.delay = delay);
     }
 
     /// Ends all connections and refuses new ones.
     pub(crate) fn cut(&self) {
-        self.way.send_modify(|way| {
-            way.broken = true;
-            way.breaks += 1;
+        self.faults.send_modify(|faults| {
+            faults.broken = true;
+            faults.breaks += 1;
         });
     }
 
     /// Lets everything through again. Ended connections stay ended.
     pub(crate) fn heal(&self) {
-        self.way.send_modify(|way| {
-            way.stalled = false;
-            way.broken = false;
-            way.delay = Duration::ZERO;
+        self.faults.send_modify(|faults| {
+            faults.stalled = false;
+            faults.broken = false;
+            faults.delay = Duration::ZERO;
         });
     }
 }
 
-async fn serve(number: usize, client: TcpStream, server: String, mut way: watch::Receiver<Way>) {
+async fn serve(number: usize, client: TcpStream, server: String, mut faults: watch::Receiver<Faults>) {
     let Ok(server) = TcpStream::connect(server).await else {
         return;
     };
-    let breaks = way.borrow().breaks;
+    let breaks = faults.borrow().breaks;
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
     // When one way has ended, so has the other.
     tokio::select! {
-        () = pump(number, from_client, to_server, way.clone()) => {}
-        () = pump(number, from_server, to_client, way.clone()) => {}
-        _ = way.wait_for(|way| way.breaks > breaks) => {}
+        () = pump(number, from_client, to_server, faults.clone()) => {}
+        () = pump(number, from_server, to_client, faults.clone()) => {}
+        _ = faults.wait_for(|faults| faults.breaks > breaks) => {}
     }
 }
 
@@ -118,7 +118,7 @@ async fn pump(
     number: usize,
     mut from: impl AsyncReadExt + Unpin,
     mut to: impl AsyncWriteExt + Unpin,
-    mut way: watch::Receiver<Way>,
+    mut faults: watch::Receiver<Faults>,
 ) {
     let (sender, mut arrived) = mpsc::unbounded_channel();
     let reading = async move {
@@ -131,15 +131,15 @@ async fn pump(
     };
     let writing = async {
         while let Some((at, message)) = arrived.recv().await {
-            let delay = way.borrow().delay;
+            let delay = faults.borrow().delay;
             sleep_until(at + delay).await;
-            let passes = |way: &Way| !way.stalled && way.mute < number;
-            if way.wait_for(passes).await.is_err() || to.write_all(&message).await.is_err() {
+            let passes = |faults: &Faults| !faults.stalled && faults.mute < number;
+            if faults.wait_for(passes).await.is_err() || to.write_all(&message).await.is_err() {
                 return;
             }
         }
         // The end of a connection is one more thing that a mute one does not tell.
-        let _ = way.wait_for(|way| way.mute < number).await;
+        let _ = faults.wait_for(|faults| faults.mute < number).await;
     };
     tokio::join!(reading, writing);
 }

@@ -4,12 +4,13 @@ use lock_core::backend::{Attempt, DistributedLock, ReleaseOptions, ReleaseOutcom
 use lock_core::{HoldState, LostCause};
 use tokio::time::Instant;
 
-use crate::common::*;
+use crate::support::proxy::Proxy;
+use crate::support::*;
 
 #[tokio::test]
 async fn a_hold_is_a_locked_row_until_it_is_released() {
-    let bed = Bed::shared().await;
-    let (backend, mut observer) = (bed.backend(), bed.observer().await);
+    let fixture = Fixture::shared().await;
+    let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
     let granted = grant(&backend, "a", secs(10)).await;
     assert!(observer.is_locked("a").await);
     assert_eq!(granted.state(), HoldState::Held);
@@ -21,8 +22,8 @@ async fn a_hold_is_a_locked_row_until_it_is_released() {
 
 #[tokio::test]
 async fn busy_says_who_has_it() {
-    let bed = Bed::shared().await;
-    let (holder, other) = (bed.backend(), bed.backend());
+    let fixture = Fixture::shared().await;
+    let (holder, other) = (fixture.backend(), fixture.backend());
     let granted = grant(&holder, "a", secs(10)).await;
     for backend in [&holder, &other] {
         let busy = try_once(backend, "a").await.expect_err("it is taken");
@@ -45,8 +46,8 @@ async fn busy_says_who_has_it() {
 
 #[tokio::test]
 async fn connections_are_used_again() {
-    let bed = Bed::shared().await;
-    let (backend, mut observer) = (bed.backend(), bed.observer().await);
+    let fixture = Fixture::shared().await;
+    let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
     let mut ids = Vec::new();
     for round in 0..5 {
         let granted = grant(&backend, &format!("name {round}"), secs(10)).await;
@@ -60,8 +61,8 @@ async fn connections_are_used_again() {
 
 #[tokio::test]
 async fn an_unrenewed_hold_ends_with_its_ttl_and_not_before() {
-    let bed = Bed::shared().await;
-    let (backend, other) = (bed.backend(), bed.backend());
+    let fixture = Fixture::shared().await;
+    let (backend, other) = (fixture.backend(), fixture.backend());
     other.connect().await.unwrap();
     let started = Instant::now();
     let granted = grant(&backend, "a", secs(2)).await;
@@ -75,8 +76,8 @@ async fn an_unrenewed_hold_ends_with_its_ttl_and_not_before() {
 
 #[tokio::test]
 async fn renewals_keep_it_and_never_shorten_it() {
-    let bed = Bed::shared().await;
-    let (backend, mut observer) = (bed.backend(), bed.observer().await);
+    let fixture = Fixture::shared().await;
+    let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
     let granted = grant(&backend, "a", secs(2)).await;
     assert!(matches!(
         granted.hold.renew(secs(60)).await.unwrap(),
@@ -95,18 +96,18 @@ async fn renewals_keep_it_and_never_shorten_it() {
 
 #[tokio::test]
 async fn the_server_is_told_how_long_to_keep_a_silent_client() {
-    let bed = Bed::shared().await;
-    let (backend, mut observer) = (bed.backend(), bed.observer().await);
+    let fixture = Fixture::shared().await;
+    let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
     let granted = grant(&backend, "a", secs(2)).await;
     let id = observer.holder("a").await.unwrap();
     assert!(matches!(
         granted.hold.renew(secs(30)).await.unwrap(),
         Renewal::Renewed(_)
     ));
-    let cut = crate::cut::Cut::of(&bed).await;
-    let through = cut.backend(&bed);
+    let proxy = Proxy::of(&fixture).await;
+    let through = proxy.backend(&fixture);
     let silent = grant(&through, "b", secs(2)).await;
-    cut.stall();
+    proxy.stall();
     let started = Instant::now();
     let next = soon("free", ask(&backend, options("b", secs(2)))).await.unwrap();
     assert!(next.token() > silent.token());
@@ -116,8 +117,8 @@ async fn the_server_is_told_how_long_to_keep_a_silent_client() {
 
 #[tokio::test]
 async fn a_fixed_lease_ends_when_it_said() {
-    let bed = Bed::shared().await;
-    let (backend, other) = (bed.backend(), bed.backend());
+    let fixture = Fixture::shared().await;
+    let (backend, other) = (fixture.backend(), fixture.backend());
     other.connect().await.unwrap();
     let started = Instant::now();
     let granted = ask(&backend, options("a", secs(2)).fixed(true)).await.unwrap();
@@ -135,8 +136,8 @@ async fn a_fixed_lease_ends_when_it_said() {
 
 #[tokio::test]
 async fn the_same_request_again_is_the_same_grant() {
-    let bed = Bed::shared().await;
-    let (backend, mut observer) = (bed.backend(), bed.observer().await);
+    let fixture = Fixture::shared().await;
+    let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
     let first = grant(&backend, "a", secs(20)).await;
     let before = first.request.lease().valid_for();
     tokio::time::sleep(secs(3)).await;
@@ -151,8 +152,8 @@ async fn the_same_request_again_is_the_same_grant() {
 
 #[tokio::test]
 async fn abandoning_undoes_a_hold_and_retires_the_id() {
-    let bed = Bed::shared().await;
-    let (backend, mut observer) = (bed.backend(), bed.observer().await);
+    let fixture = Fixture::shared().await;
+    let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
     let granted = grant(&backend, "a", secs(10)).await;
     backend.abandon(&granted.request).await.unwrap();
     assert!(!observer.is_locked("a").await);
@@ -163,8 +164,8 @@ async fn abandoning_undoes_a_hold_and_retires_the_id() {
 
 #[tokio::test]
 async fn abandoning_ends_a_wait_under_way() {
-    let bed = Bed::shared().await;
-    let (backend, mut observer) = (bed.backend(), bed.observer().await);
+    let fixture = Fixture::shared().await;
+    let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
     let granted = grant(&backend, "a", secs(30)).await;
     let (request, _control) = options("a", secs(30)).start();
     let waiting = tokio::spawn({
@@ -183,8 +184,8 @@ async fn abandoning_ends_a_wait_under_way() {
 
 #[tokio::test]
 async fn a_hold_that_is_taken_away_is_lost_at_once() {
-    let bed = Bed::shared().await;
-    let (backend, mut observer) = (bed.backend(), bed.observer().await);
+    let fixture = Fixture::shared().await;
+    let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
     let granted = grant(&backend, "a", secs(60)).await;
     observer.kill_holder("a").await;
     soon("lost", granted.request.lease().ended()).await;
@@ -198,8 +199,8 @@ async fn a_hold_that_is_taken_away_is_lost_at_once() {
 
 #[tokio::test]
 async fn what_a_late_release_finds_is_not_touched() {
-    let bed = Bed::shared().await;
-    let (backend, other, mut observer) = (bed.backend(), bed.backend(), bed.observer().await);
+    let fixture = Fixture::shared().await;
+    let (backend, other, mut observer) = (fixture.backend(), fixture.backend(), fixture.observer().await);
     let granted = grant(&backend, "a", secs(60)).await;
     observer.kill_holder("a").await;
     let next = soon("free", ask(&other, options("a", secs(60)).wait(Wait::Forever)))
@@ -213,8 +214,8 @@ async fn what_a_late_release_finds_is_not_touched() {
 
 #[tokio::test]
 async fn a_hold_that_ended_never_touches_its_connections_next_one() {
-    let bed = Bed::shared().await;
-    let (backend, mut observer) = (bed.backend(), bed.observer().await);
+    let fixture = Fixture::shared().await;
+    let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
     let first = grant(&backend, "a", secs(60)).await;
     let Attempt::Granted(copy, _) = backend.acquire(&first.request).await.unwrap() else {
         panic!("it is ours");
@@ -235,8 +236,8 @@ async fn a_hold_that_ended_never_touches_its_connections_next_one() {
 
 #[tokio::test]
 async fn a_hold_released_twice_at_the_same_time_gives_its_connection_back_once() {
-    let bed = Bed::shared().await;
-    let (backend, mut observer) = (bed.backend(), bed.observer().await);
+    let fixture = Fixture::shared().await;
+    let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
     for _ in 0..20 {
         let first = grant(&backend, "a", secs(60)).await;
         let Attempt::Granted(copy, _) = backend.acquire(&first.request).await.unwrap() else {
@@ -256,8 +257,8 @@ async fn a_hold_released_twice_at_the_same_time_gives_its_connection_back_once()
 
 #[tokio::test]
 async fn a_release_right_after_the_hold_was_taken_away_says_so() {
-    let bed = Bed::shared().await;
-    let (backend, mut observer) = (bed.backend(), bed.observer().await);
+    let fixture = Fixture::shared().await;
+    let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
     for _ in 0..5 {
         let granted = soon("free", ask(&backend, options("a", secs(60)))).await.unwrap();
         observer.kill_holder("a").await;

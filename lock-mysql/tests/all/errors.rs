@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 
-use crate::common::*;
+use crate::support::*;
 
 fn backend(url: &str) -> RowLockBackend {
     RowLockBackend::new(MySqlConfig::from_url(url).unwrap()).unwrap()
@@ -57,19 +57,23 @@ async fn a_deadline_ends_connecting() {
 
 #[tokio::test]
 async fn a_server_that_is_just_starting_is_waited_for() {
-    let bed = Bed::own().await;
-    let backend = RowLockBackend::new(bed.config().with_connect_timeout(PATIENCE)).unwrap();
-    bed.server.kill().unwrap();
+    let fixture = Fixture::own().await;
+    let backend = RowLockBackend::new(fixture.config().with_connect_timeout(PATIENCE)).unwrap();
+    fixture.server.kill().unwrap();
     let connecting = tokio::spawn(async move { backend.connect().await });
-    bed.server.restart().await.unwrap();
+    fixture.server.restart().await.unwrap();
     soon("connected", connecting).await.unwrap().unwrap();
 }
 
 #[tokio::test]
 async fn a_wrong_password_and_a_missing_database_are_told_at_once() {
-    let bed = Bed::shared().await;
-    let url =
-        |user: &str, database: &str| format!("mysql://{user}@{}/{database}?connect_timeout=1h", bed.server.address());
+    let fixture = Fixture::shared().await;
+    let url = |user: &str, database: &str| {
+        format!(
+            "mysql://{user}@{}/{database}?connect_timeout=1h",
+            fixture.server.address()
+        )
+    };
     let error = soon("refused", refusal(&backend(&url("app:s3cret", "app")))).await;
     assert_eq!(error.kind(), ErrorKind::Denied);
     assert!(
@@ -83,8 +87,8 @@ async fn a_wrong_password_and_a_missing_database_are_told_at_once() {
 
 #[tokio::test]
 async fn tls_that_cannot_be_is_told_at_once() {
-    let bed = Bed::own().await;
-    let url = |ssl: &str| format!("{}?connect_timeout=1h&{ssl}", bed.server.url());
+    let fixture = Fixture::own().await;
+    let url = |ssl: &str| format!("{}?connect_timeout=1h&{ssl}", fixture.server.url());
     // testbed's MariaDB has no TLS.
     for (ssl, what) in [
         ("ssl-mode=REQUIRED", "ssl-mode"),
@@ -98,9 +102,9 @@ async fn tls_that_cannot_be_is_told_at_once() {
 
 #[tokio::test]
 async fn the_options_of_an_existing_pool_serve() {
-    let bed = Bed::shared().await;
-    let pool = sqlx::MySqlPool::connect_lazy(&bed.server.url()).unwrap();
-    let config = MySqlConfig::from_pool(&pool).with_table(&bed.table);
+    let fixture = Fixture::shared().await;
+    let pool = sqlx::MySqlPool::connect_lazy(&fixture.server.url()).unwrap();
+    let config = MySqlConfig::from_pool(&pool).with_table(&fixture.table);
     let backend = RowLockBackend::new(config).unwrap();
     grant(&backend, "a", secs(10)).await.release().await;
     assert_eq!(pool.size(), 0);
@@ -195,9 +199,9 @@ async fn a_server_that_accepts_and_never_answers() {
 
 #[tokio::test]
 async fn a_table_that_may_not_be_made_says_what_to_run() {
-    let bed = Bed::shared().await;
-    let mut observer = bed.observer().await;
-    let table = &bed.table;
+    let fixture = Fixture::shared().await;
+    let mut observer = fixture.observer().await;
+    let table = &fixture.table;
     observer
         .run(&format!("CREATE USER 'poor_{table}'@'%' IDENTIFIED BY 's3cret'"))
         .await;
@@ -206,7 +210,10 @@ async fn a_table_that_may_not_be_made_says_what_to_run() {
             "CREATE TABLE {table}_other (n INT); GRANT SELECT ON app.{table}_other TO 'poor_{table}'@'%'"
         ))
         .await;
-    let url = format!("mysql://poor_{table}:s3cret@{}/app?table={table}", bed.server.address());
+    let url = format!(
+        "mysql://poor_{table}:s3cret@{}/app?table={table}",
+        fixture.server.address()
+    );
     let poor = backend(&url);
     let error = refusal(&poor).await;
     assert_eq!(error.kind(), ErrorKind::Denied);
@@ -215,7 +222,7 @@ async fn a_table_that_may_not_be_made_says_what_to_run() {
     observer.run(statements).await;
     for table in [table.clone(), format!("{table}_tokens")] {
         observer
-            .run(&format!("GRANT SELECT ON app.{table} TO 'poor_{}'@'%'", bed.table))
+            .run(&format!("GRANT SELECT ON app.{table} TO 'poor_{}'@'%'", fixture.table))
             .await;
     }
     let error = refusal(&poor).await;
@@ -225,7 +232,7 @@ async fn a_table_that_may_not_be_made_says_what_to_run() {
         observer
             .run(&format!(
                 "GRANT SELECT, INSERT, UPDATE ON app.{table} TO 'poor_{}'@'%'",
-                bed.table
+                fixture.table
             ))
             .await;
     }
@@ -237,45 +244,51 @@ async fn a_table_that_may_not_be_made_says_what_to_run() {
 
 #[tokio::test]
 async fn a_table_without_row_locks_is_refused() {
-    let bed = Bed::shared().await;
-    let table = &bed.table;
+    let fixture = Fixture::shared().await;
+    let table = &fixture.table;
     let columns = "name VARBINARY(512) NOT NULL PRIMARY KEY, token BIGINT UNSIGNED NOT NULL";
-    bed.observer()
+    fixture
+        .observer()
         .await
         .run(&format!("CREATE TABLE {table} ({columns}) ENGINE=MyISAM"))
         .await;
-    let error = refusal(&bed.backend()).await;
+    let error = refusal(&fixture.backend()).await;
     assert_eq!(error.kind(), ErrorKind::Misconfigured);
     assert!(error.to_string().contains("InnoDB"), "{error}");
 }
 
 #[tokio::test]
 async fn a_table_of_another_shape_is_refused() {
-    let bed = Bed::shared().await;
-    bed.observer()
+    let fixture = Fixture::shared().await;
+    fixture
+        .observer()
         .await
         .run(&format!(
             "CREATE TABLE {} (id INT PRIMARY KEY) ENGINE=InnoDB",
-            bed.table
+            fixture.table
         ))
         .await;
-    let error = refusal(&bed.backend()).await;
+    let error = refusal(&fixture.backend()).await;
     assert_eq!(error.kind(), ErrorKind::Misconfigured);
     assert!(error.to_string().contains("other columns"), "{error}");
 }
 
 #[tokio::test]
 async fn a_read_only_server_is_unavailable() {
-    let bed = Bed::own().await;
-    let mut observer = bed.observer().await;
-    let backend = bed.backend();
+    let fixture = Fixture::own().await;
+    let mut observer = fixture.observer().await;
+    let backend = fixture.backend();
     grant(&backend, "a", secs(10)).await.release().await;
     observer.run("CREATE USER 'reader'@'%' IDENTIFIED BY 's3cret'").await;
     observer
         .run("GRANT SELECT, INSERT, UPDATE ON app.* TO 'reader'@'%'")
         .await;
     observer.run("SET GLOBAL read_only=1").await;
-    let url = format!("mysql://reader:s3cret@{}/app?table={}", bed.server.address(), bed.table);
+    let url = format!(
+        "mysql://reader:s3cret@{}/app?table={}",
+        fixture.server.address(),
+        fixture.table
+    );
     let error = refusal(&crate::errors::backend(&url)).await;
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("read-only"), "{error}");
@@ -283,17 +296,20 @@ async fn a_read_only_server_is_unavailable() {
 
 #[tokio::test]
 async fn a_full_server_is_unavailable_and_holders_are_not_touched() {
-    let bed = Bed::own().await;
-    let mut observer = bed.observer().await;
-    let backend = bed.backend();
+    let fixture = Fixture::own().await;
+    let mut observer = fixture.observer().await;
+    let backend = fixture.backend();
     let granted = grant(&backend, "a", secs(60)).await;
     observer.run("CREATE USER 'many'@'%' IDENTIFIED BY 's3cret'").await;
     observer.run("GRANT ALL ON app.* TO 'many'@'%'").await;
     observer.run("SET GLOBAL max_connections=10").await;
-    let url = format!("mysql://many:s3cret@{}/app?connect_timeout=20s", bed.server.address());
+    let url = format!(
+        "mysql://many:s3cret@{}/app?connect_timeout=20s",
+        fixture.server.address()
+    );
     let config = MySqlConfig::from_url(&url)
         .unwrap()
-        .with_table(&bed.table)
+        .with_table(&fixture.table)
         .with_max_connections(50);
     let many = RowLockBackend::new(config).unwrap();
     let mut held = Vec::new();

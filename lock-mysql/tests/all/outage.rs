@@ -11,8 +11,8 @@ use sqlx::mysql::MySqlConnection;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::common::*;
-use crate::cut::Cut;
+use crate::support::proxy::Proxy;
+use crate::support::*;
 
 /// All that the error's sources say.
 fn causes(error: &Error) -> String {
@@ -38,12 +38,12 @@ async fn wait(locks: &Locker, observer: &mut Observer, time: Duration) -> tokio:
 
 #[tokio::test]
 async fn an_outage_is_unavailable_with_its_cause_and_no_lock_that_is_taken() {
-    let bed = Bed::shared().await;
-    let (cut, mut observer) = (Cut::of(&bed).await, bed.observer().await);
-    let _held = grant(&bed.backend(), "a", secs(60)).await;
-    let locks = Locker::new(cut.backend(&bed));
+    let fixture = Fixture::shared().await;
+    let (proxy, mut observer) = (Proxy::of(&fixture).await, fixture.observer().await);
+    let _held = grant(&fixture.backend(), "a", secs(60)).await;
+    let locks = Locker::new(proxy.backend(&fixture));
     let waiting = wait(&locks, &mut observer, secs(2)).await;
-    cut.cut();
+    proxy.cut();
     let within = locks.lock("b").acquire_within(secs(1)).await.unwrap_err();
     let tried = locks.lock("b").try_acquire().await.unwrap_err();
     for error in [within, tried, waiting.await.unwrap().unwrap_err()] {
@@ -55,19 +55,19 @@ async fn an_outage_is_unavailable_with_its_cause_and_no_lock_that_is_taken() {
 
 #[tokio::test]
 async fn a_waiter_tells_a_silent_server_from_a_lock_that_is_taken() {
-    let bed = Bed::shared().await;
-    let (cut, mut observer) = (Cut::of(&bed).await, bed.observer().await);
-    let _held = grant(&bed.backend(), "a", secs(60)).await;
-    let locks = Locker::new(cut.backend(&bed));
+    let fixture = Fixture::shared().await;
+    let (proxy, mut observer) = (Proxy::of(&fixture).await, fixture.observer().await);
+    let _held = grant(&fixture.backend(), "a", secs(60)).await;
+    let locks = Locker::new(proxy.backend(&fixture));
     for heals in [false, true] {
         let waiting = wait(&locks, &mut observer, secs(8)).await;
-        cut.stall();
+        proxy.stall();
         if heals {
             sleep(secs(4)).await;
-            cut.heal();
+            proxy.heal();
         }
         let error = waiting.await.unwrap().unwrap_err();
-        cut.heal();
+        proxy.heal();
         if heals {
             assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}{}", causes(&error));
             assert_eq!(error.holder(), Some("tester"));
@@ -80,30 +80,30 @@ async fn a_waiter_tells_a_silent_server_from_a_lock_that_is_taken() {
 
 #[tokio::test]
 async fn a_waiter_whose_connection_vanished_in_an_outage_goes_on_after_it() {
-    let bed = Bed::shared().await;
-    let (cut, mut observer) = (Cut::of(&bed).await, bed.observer().await);
-    let held = grant(&bed.backend(), "a", secs(60)).await;
-    let lock = Locker::new(cut.backend(&bed)).lock("a").ttl(secs(60));
+    let fixture = Fixture::shared().await;
+    let (proxy, mut observer) = (Proxy::of(&fixture).await, fixture.observer().await);
+    let held = grant(&fixture.backend(), "a", secs(60)).await;
+    let lock = Locker::new(proxy.backend(&fixture)).lock("a").ttl(secs(60));
     let waiting = tokio::spawn(async move { lock.acquire().await.unwrap() });
     while observer.waiters().await == 0 {
         tokio::task::yield_now().await;
     }
     let id = observer.waiting_connection().await;
-    cut.lose_connections();
-    cut.stall();
+    proxy.lose_connections();
+    proxy.stall();
     // The server ends what it waits for; the waiter does not hear of it, not even when the server is back.
     observer.run(&format!("KILL CONNECTION {id}")).await;
     held.release().await;
     sleep(secs(5)).await;
-    cut.heal();
+    proxy.heal();
     let guard = soon("granted", waiting).await.unwrap();
     guard.release().await.unwrap();
 }
 
 #[tokio::test]
 async fn a_used_up_pool_says_so() {
-    let bed = Bed::shared().await;
-    let backend = RowLockBackend::new(bed.config().with_max_connections(1)).unwrap();
+    let fixture = Fixture::shared().await;
+    let backend = RowLockBackend::new(fixture.config().with_max_connections(1)).unwrap();
     let locks = Locker::new(backend);
     let _guard = locks.lock("a").acquire().await.unwrap();
     let within = locks.lock("b").acquire_within(secs(1)).await.unwrap_err();
@@ -120,11 +120,15 @@ async fn a_used_up_pool_says_so() {
 
 #[tokio::test]
 async fn a_full_server_says_so() {
-    let bed = Bed::own().await;
-    let mut observer = bed.observer().await;
+    let fixture = Fixture::own().await;
+    let mut observer = fixture.observer().await;
     observer.run("CREATE USER 'many'@'%' IDENTIFIED BY 's3cret'").await;
     observer.run("GRANT ALL ON app.* TO 'many'@'%'").await;
-    let url = format!("mysql://many:s3cret@{}/app?table={}", bed.server.address(), bed.table);
+    let url = format!(
+        "mysql://many:s3cret@{}/app?table={}",
+        fixture.server.address(),
+        fixture.table
+    );
     let locks = Locker::new(RowLockBackend::new(lock_mysql::MySqlConfig::from_url(&url).unwrap()).unwrap());
     let guard = locks.lock("a").acquire().await.unwrap();
     observer.run("SET GLOBAL max_connections=10").await;
@@ -145,8 +149,8 @@ async fn a_full_server_says_so() {
 
 #[tokio::test]
 async fn the_first_try_after_an_outage_asks() {
-    let bed = Bed::own().await;
-    let locks = Locker::new(bed.backend());
+    let fixture = Fixture::own().await;
+    let locks = Locker::new(fixture.backend());
     for _ in 0..3 {
         // Idle connections, which break as well, and somebody who waits all the time.
         let spares = [1, 2, 3].map(|number| locks.lock(format!("spare {number}")));
@@ -158,7 +162,7 @@ async fn the_first_try_after_an_outage_asks() {
             guard.release().await.unwrap();
         }
         let held = locks.lock("held").acquire().await.unwrap();
-        bed.server.kill().unwrap();
+        fixture.server.kill().unwrap();
         soon("lost", held.lost()).await;
         let waiting = tokio::spawn({
             let lock = locks.lock("waiting");
@@ -168,7 +172,7 @@ async fn the_first_try_after_an_outage_asks() {
             let error = locks.lock("a").try_acquire().await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unavailable);
         }
-        bed.server.restart().await.unwrap();
+        fixture.server.restart().await.unwrap();
         let tried = locks.lock("a").try_acquire().await.unwrap();
         tried.expect("it is free").release().await.unwrap();
         soon("granted", waiting).await.unwrap().unwrap();
@@ -178,14 +182,14 @@ async fn the_first_try_after_an_outage_asks() {
 
 #[tokio::test]
 async fn a_server_that_is_away_is_not_flooded_with_dials() {
-    let bed = Bed::shared().await;
-    let cut = Cut::of(&bed).await;
-    let backend = cut.backend(&bed);
+    let fixture = Fixture::shared().await;
+    let proxy = Proxy::of(&fixture).await;
+    let backend = proxy.backend(&fixture);
     grant(&backend, "a", secs(10)).await.release().await;
-    cut.cut();
+    proxy.cut();
     let (request, _control) = options("a", secs(10)).wait(Wait::No).start();
     backend.acquire(&request).await.unwrap_err();
-    let (before, started) = (cut.dials(), Instant::now());
+    let (before, started) = (proxy.dials(), Instant::now());
     let mut asking = JoinSet::new();
     for number in 0..50 {
         let backend = backend.clone();
@@ -200,7 +204,7 @@ async fn a_server_that_is_away_is_not_flooded_with_dials() {
         });
     }
     sleep(secs(2)).await;
-    let dials = cut.dials() - before;
+    let dials = proxy.dials() - before;
     let spaced = started.elapsed().as_millis() / 50 + 2;
     assert!(
         (2..=spaced).contains(&(dials as u128)),
@@ -212,8 +216,8 @@ async fn a_server_that_is_away_is_not_flooded_with_dials() {
 
 #[tokio::test]
 async fn a_waiter_that_cannot_reach_its_server_goes_on_as_soon_as_it_is_back() {
-    let bed = Bed::own().await;
-    let (backend, other) = (bed.backend(), bed.backend());
+    let fixture = Fixture::own().await;
+    let (backend, other) = (fixture.backend(), fixture.backend());
     for _ in 0..3 {
         let _held = soon("free", ask(&backend, options("a", secs(60)))).await.unwrap();
         let (request, _control) = options("a", secs(60)).start();
@@ -229,9 +233,9 @@ async fn a_waiter_that_cannot_reach_its_server_goes_on_as_soon_as_it_is_back() {
             }
         });
         until("told", || async { request.last_busy().is_some() }).await;
-        bed.server.kill().unwrap();
+        fixture.server.kill().unwrap();
         sleep(secs(1)).await;
-        bed.server.restart().await.unwrap();
+        fixture.server.restart().await.unwrap();
         let hold = soon("granted", waiting).await.unwrap();
         hold.release(ReleaseOptions::default()).await.unwrap();
     }

@@ -2,12 +2,12 @@
 
 use lock_core::backend::DistributedLock;
 
-use crate::common::*;
+use crate::support::*;
 
 #[tokio::test]
 async fn distinct_names_never_meet() {
-    let bed = Bed::shared().await;
-    let (backend, mut observer) = (bed.backend(), bed.observer().await);
+    let fixture = Fixture::shared().await;
+    let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
     let longest = "x".repeat(512);
     let nearly = format!("{}y", "x".repeat(511));
     let names = [
@@ -55,17 +55,17 @@ async fn distinct_names_never_meet() {
 
 #[tokio::test]
 async fn tables_are_namespaces() {
-    let (bed, other) = (Bed::shared().await, Bed::shared().await);
-    let granted = grant(&bed.backend(), "a", secs(10)).await;
+    let (fixture, other) = (Fixture::shared().await, Fixture::shared().await);
+    let granted = grant(&fixture.backend(), "a", secs(10)).await;
     let elsewhere = grant(&other.backend(), "a", secs(10)).await;
-    assert_ne!(bed.table, other.table);
+    assert_ne!(fixture.table, other.table);
     drop((granted, elsewhere));
 }
 
 #[tokio::test]
 async fn labels_may_be_any_text() {
-    let bed = Bed::shared().await;
-    let backend = bed.backend();
+    let fixture = Fixture::shared().await;
+    let backend = fixture.backend();
     let long = "ö".repeat(200);
     for (label, kept) in [
         ("it's \0 \u{1F512}", "it's \0 \u{1F512}"),

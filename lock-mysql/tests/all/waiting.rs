@@ -8,12 +8,12 @@ use lock_core::backend::{Attempt, DistributedLock, ReleaseOptions, ReleaseOutcom
 use lock_core::{ErrorKind, HoldState};
 use tokio::time::Instant;
 
-use crate::common::*;
+use crate::support::*;
 
 #[tokio::test]
 async fn a_waiter_is_told_who_has_it_and_then_granted() {
-    let bed = Bed::shared().await;
-    let (backend, other, mut observer) = (bed.backend(), bed.backend(), bed.observer().await);
+    let fixture = Fixture::shared().await;
+    let (backend, other, mut observer) = (fixture.backend(), fixture.backend(), fixture.observer().await);
     let granted = grant(&backend, "a", secs(30)).await;
     let (request, control) = options("a", secs(5)).start();
     let waiting = tokio::spawn({
@@ -39,8 +39,8 @@ async fn a_waiter_is_told_who_has_it_and_then_granted() {
 
 #[tokio::test]
 async fn a_waiter_outlasts_its_own_lock_wait_timeout() {
-    let bed = Bed::shared().await;
-    let backend = bed.backend();
+    let fixture = Fixture::shared().await;
+    let backend = fixture.backend();
     let granted = grant(&backend, "a", secs(30)).await;
     // With a ttl of 1 s the server ends the statement after 1 s.
     let (request, _control) = options("a", secs(1)).start();
@@ -64,8 +64,8 @@ async fn a_waiter_outlasts_its_own_lock_wait_timeout() {
 
 #[tokio::test]
 async fn a_waiter_that_gives_up_leaves_no_statement_behind() {
-    let bed = Bed::shared().await;
-    let (backend, mut observer) = (bed.backend(), bed.observer().await);
+    let fixture = Fixture::shared().await;
+    let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
     let granted = grant(&backend, "a", secs(30)).await;
     let terms = Terms::new(secs(30)).time_left(secs(3));
     let (request, _control) = RequestOptions::new(name("a"), terms).wait(Wait::Until).start();
@@ -85,10 +85,10 @@ async fn a_waiter_that_gives_up_leaves_no_statement_behind() {
 
 #[tokio::test]
 async fn a_client_that_goes_away_while_it_waits_gets_nothing() {
-    let bed = Bed::shared().await;
-    let (backend, mut observer) = (bed.backend(), bed.observer().await);
+    let fixture = Fixture::shared().await;
+    let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
     let granted = grant(&backend, "a", secs(30)).await;
-    let config = bed.config();
+    let config = fixture.config();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -110,19 +110,19 @@ async fn a_client_that_goes_away_while_it_waits_gets_nothing() {
 
 #[tokio::test]
 async fn one_at_a_time() {
-    let bed = Bed::shared().await;
-    let (first, second) = (bed.backend(), bed.backend());
-    let mut observer = bed.observer().await;
+    let fixture = Fixture::shared().await;
+    let (first, second) = (fixture.backend(), fixture.backend());
+    let mut observer = fixture.observer().await;
     observer
-        .run(&format!("CREATE TABLE {}_counter (n INT) ENGINE=InnoDB", bed.table))
+        .run(&format!("CREATE TABLE {}_counter (n INT) ENGINE=InnoDB", fixture.table))
         .await;
     observer
-        .run(&format!("INSERT INTO {}_counter VALUES (0)", bed.table))
+        .run(&format!("INSERT INTO {}_counter VALUES (0)", fixture.table))
         .await;
     let mut tasks = Vec::new();
     for number in 0..20 {
         let backend = if number % 2 == 0 { first.clone() } else { second.clone() };
-        let (mut own, table) = (bed.observer().await, bed.table.clone());
+        let (mut own, table) = (fixture.observer().await, fixture.table.clone());
         tasks.push(tokio::spawn(async move {
             let mut tokens = Vec::new();
             for _ in 0..5 {
@@ -142,7 +142,9 @@ async fn one_at_a_time() {
         tokens.extend(soon("done", task).await.unwrap());
     }
     assert_eq!(
-        observer.number(&format!("SELECT n FROM {}_counter", bed.table)).await,
+        observer
+            .number(&format!("SELECT n FROM {}_counter", fixture.table))
+            .await,
         100
     );
     tokens.sort_unstable();
@@ -152,8 +154,8 @@ async fn one_at_a_time() {
 
 #[tokio::test]
 async fn renewals_do_not_wait_for_a_free_connection() {
-    let bed = Bed::shared().await;
-    let config = bed.config().with_max_connections(1).with_connect_timeout(secs(3));
+    let fixture = Fixture::shared().await;
+    let config = fixture.config().with_max_connections(1).with_connect_timeout(secs(3));
     let backend = lock_mysql::RowLockBackend::new(config).unwrap();
     let granted = grant(&backend, "a", secs(10)).await;
     let (request, _control) = options("b", secs(10)).wait(Wait::No).start();
@@ -175,11 +177,11 @@ async fn renewals_do_not_wait_for_a_free_connection() {
 
 #[tokio::test]
 async fn a_lost_hold_gives_its_connection_back_though_its_guard_lives() {
-    let bed = Bed::shared().await;
-    let config = bed.config().with_max_connections(1);
+    let fixture = Fixture::shared().await;
+    let config = fixture.config().with_max_connections(1);
     let backend = lock_mysql::RowLockBackend::new(config).unwrap();
     let granted = grant(&backend, "a", secs(10)).await;
-    bed.observer().await.kill_holder("a").await;
+    fixture.observer().await.kill_holder("a").await;
     let next = soon("granted", ask(&backend, options("b", secs(10)))).await.unwrap();
     assert!(matches!(granted.state(), HoldState::Lost(_)));
     next.release().await;
@@ -187,8 +189,13 @@ async fn a_lost_hold_gives_its_connection_back_though_its_guard_lives() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_first_to_use_a_name_ever_are_still_one_at_a_time() {
-    let bed = Bed::shared().await;
-    let clients = [bed.backend(), bed.backend(), bed.backend(), bed.backend()];
+    let fixture = Fixture::shared().await;
+    let clients = [
+        fixture.backend(),
+        fixture.backend(),
+        fixture.backend(),
+        fixture.backend(),
+    ];
     for client in &clients {
         client.connect().await.unwrap();
     }
@@ -210,10 +217,10 @@ async fn the_first_to_use_a_name_ever_are_still_one_at_a_time() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_may_all_find_the_tables_missing_at_once() {
     for _ in 0..10 {
-        let bed = Bed::shared().await;
+        let fixture = Fixture::shared().await;
         let tries: Vec<_> = (0..6)
             .map(|number| {
-                let backend = bed.backend();
+                let backend = fixture.backend();
                 tokio::spawn(async move {
                     grant(&backend, &format!("name {number}"), secs(10))
                         .await
@@ -230,12 +237,12 @@ async fn clients_may_all_find_the_tables_missing_at_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deadlines_at_any_moment_leave_one_holder_at_a_time_and_nothing_behind() {
-    let bed = Bed::shared().await;
+    let fixture = Fixture::shared().await;
     let inside = Arc::new(AtomicU64::new(0));
     let last = Arc::new(AtomicU64::new(0));
     let mut tasks = Vec::new();
     for number in 0..12_u64 {
-        let backend = bed.backend();
+        let backend = fixture.backend();
         let (inside, last) = (inside.clone(), last.clone());
         tasks.push(tokio::spawn(async move {
             backend.connect().await.unwrap();
@@ -270,7 +277,7 @@ async fn deadlines_at_any_moment_leave_one_holder_at_a_time_and_nothing_behind()
         grants += tokio::time::timeout(4 * PATIENCE, task).await.expect("done").unwrap();
     }
     assert!(grants > 0);
-    let mut observer = bed.observer().await;
+    let mut observer = fixture.observer().await;
     assert_eq!(observer.waiters().await, 0);
     assert!(!observer.is_locked("a").await);
 }

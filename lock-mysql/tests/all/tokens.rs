@@ -2,15 +2,15 @@
 
 use lock_core::FencingToken;
 
-use crate::common::*;
+use crate::support::*;
 
 /// Far enough ahead of the clock that no test catches up with it.
 const AHEAD: u64 = 3_600_000_000;
 
 #[tokio::test]
 async fn tokens_grow_over_releases_rollbacks_and_deletion() {
-    let bed = Bed::shared().await;
-    let (backend, mut observer) = (bed.backend(), bed.observer().await);
+    let fixture = Fixture::shared().await;
+    let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
     let mut last = 0;
     for end in ["release", "kill", "delete", "drop", "release"] {
         let granted = soon("granted", ask(&backend, options("a", secs(10)))).await.unwrap();
@@ -25,7 +25,7 @@ async fn tokens_grow_over_releases_rollbacks_and_deletion() {
             _ => {
                 granted.release().await;
                 let what = if end == "delete" { "DELETE FROM" } else { "DROP TABLE" };
-                observer.run(&format!("{what} {}", bed.table)).await;
+                observer.run(&format!("{what} {}", fixture.table)).await;
             }
         }
     }
@@ -33,9 +33,9 @@ async fn tokens_grow_over_releases_rollbacks_and_deletion() {
 
 #[tokio::test]
 async fn a_token_is_above_its_floor() {
-    let bed = Bed::shared().await;
-    let backend = bed.backend();
-    let now = bed.observer().await.number("UNIX_TIMESTAMP()*1000000").await;
+    let fixture = Fixture::shared().await;
+    let backend = fixture.backend();
+    let now = fixture.observer().await.number("UNIX_TIMESTAMP()*1000000").await;
     let floor = FencingToken::new(now + AHEAD).unwrap();
     let granted = ask(&backend, options("a", secs(10)).token_above(floor)).await.unwrap();
     assert_eq!(granted.token(), floor.as_u64() + 1);
@@ -45,13 +45,13 @@ async fn a_token_is_above_its_floor() {
 
 #[tokio::test]
 async fn a_token_ahead_of_the_clock_survives_a_rollback() {
-    let bed = Bed::shared().await;
-    let (backend, mut observer) = (bed.backend(), bed.observer().await);
+    let fixture = Fixture::shared().await;
+    let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
     let first = grant(&backend, "a", secs(10)).await;
     first.release().await;
     // As a clock that was set back leaves it.
     observer
-        .run(&format!("UPDATE {} SET token=token+{AHEAD}", bed.table))
+        .run(&format!("UPDATE {} SET token=token+{AHEAD}", fixture.table))
         .await;
     let mut last = first.token() + AHEAD;
     for _ in 0..3 {
@@ -62,6 +62,6 @@ async fn a_token_ahead_of_the_clock_survives_a_rollback() {
         observer.kill_holder("a").await;
         soon("lost", granted.request.lease().ended()).await;
     }
-    let status = observer.number(&format!("SELECT token FROM {}", bed.table)).await;
+    let status = observer.number(&format!("SELECT token FROM {}", fixture.table)).await;
     assert_eq!(status, first.token() + AHEAD, "the rolled back ones are not in the row");
 }

@@ -6,13 +6,13 @@ use lock_core::backend::{Attempt, DistributedLock, ReleaseOutcome, Renewal, Wait
 use lock_core::{ErrorKind, HoldState};
 use tokio::time::timeout;
 
-use crate::common::*;
-use crate::cut::Cut;
+use crate::support::proxy::Proxy;
+use crate::support::*;
 
 #[tokio::test]
 async fn a_killed_server_is_noticed_and_a_restarted_one_used() {
-    let bed = Bed::own().await;
-    let backend = bed.backend();
+    let fixture = Fixture::own().await;
+    let backend = fixture.backend();
     let held = grant(&backend, "a", secs(60)).await;
     // Idle connections that break as well.
     let (b, c) = (
@@ -21,7 +21,7 @@ async fn a_killed_server_is_noticed_and_a_restarted_one_used() {
     );
     b.release().await;
     c.release().await;
-    bed.server.kill().unwrap();
+    fixture.server.kill().unwrap();
     soon("lost", held.request.lease().ended()).await;
     assert!(matches!(held.state(), HoldState::Lost(_)));
     let (request, _control) = options("b", secs(10)).wait(Wait::No).start();
@@ -29,7 +29,7 @@ async fn a_killed_server_is_noticed_and_a_restarted_one_used() {
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.is_retryable());
     let error = soon("unavailable", backend.abandon(&request)).await;
-    bed.server.restart().await.unwrap();
+    fixture.server.restart().await.unwrap();
     if error.is_err() {
         backend.abandon(&request).await.unwrap();
     }
@@ -40,19 +40,19 @@ async fn a_killed_server_is_noticed_and_a_restarted_one_used() {
 
 #[tokio::test]
 async fn a_server_that_lost_its_data_goes_on_with_larger_tokens() {
-    let bed = Bed::own().await;
-    let backend = bed.backend();
+    let fixture = Fixture::own().await;
+    let backend = fixture.backend();
     let before = grant(&backend, "a", secs(60)).await;
     before.release().await;
-    bed.server.restart_without_data().await.unwrap();
+    fixture.server.restart_without_data().await.unwrap();
     let after = grant(&backend, "a", secs(60)).await;
     assert!(after.token() > before.token());
 }
 
 #[tokio::test]
 async fn a_waiter_learns_of_a_killed_server_at_once() {
-    let bed = Bed::own().await;
-    let (backend, other) = (bed.backend(), bed.backend());
+    let fixture = Fixture::own().await;
+    let (backend, other) = (fixture.backend(), fixture.backend());
     let _held = grant(&backend, "a", secs(60)).await;
     let (request, _control) = options("a", secs(60)).start();
     let waiting = tokio::spawn({
@@ -60,20 +60,20 @@ async fn a_waiter_learns_of_a_killed_server_at_once() {
         async move { other.acquire(&request).await }
     });
     until("told", || async { request.last_busy().is_some() }).await;
-    bed.server.kill().unwrap();
+    fixture.server.kill().unwrap();
     let error = soon("unavailable", waiting).await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    bed.server.restart().await.unwrap();
+    fixture.server.restart().await.unwrap();
     // The same request once more.
     assert!(matches!(other.acquire(&request).await.unwrap(), Attempt::Granted(..)));
 }
 
 #[tokio::test]
 async fn a_hold_outlives_a_paused_server() {
-    let bed = Bed::own().await;
-    let backend = bed.backend();
+    let fixture = Fixture::own().await;
+    let backend = fixture.backend();
     let granted = grant(&backend, "a", secs(30)).await;
-    bed.server.pause().unwrap();
+    fixture.server.pause().unwrap();
     // The signal takes a moment.
     while timeout(Duration::from_millis(300), granted.hold.renew(secs(30)))
         .await
@@ -84,7 +84,7 @@ async fn a_hold_outlives_a_paused_server() {
     // Longer than the response timeout: a renewal is waited for as long as the hold may live.
     assert!(timeout(secs(6), &mut unanswered).await.is_err());
     assert_eq!(granted.state(), HoldState::Held);
-    bed.server.resume().unwrap();
+    fixture.server.resume().unwrap();
     assert!(matches!(unanswered.await.unwrap(), Renewal::Renewed(_)));
     assert_eq!(granted.state(), HoldState::Held);
     assert_eq!(granted.release().await, ReleaseOutcome::Released);
@@ -92,11 +92,11 @@ async fn a_hold_outlives_a_paused_server() {
 
 #[tokio::test]
 async fn cut_off_in_silence_the_hold_is_lost_by_the_clock_and_free_at_the_server() {
-    let bed = Bed::shared().await;
-    let (backend, cut) = (bed.backend(), Cut::of(&bed).await);
-    let through = cut.backend(&bed);
+    let fixture = Fixture::shared().await;
+    let (backend, proxy) = (fixture.backend(), Proxy::of(&fixture).await);
+    let through = proxy.backend(&fixture);
     let granted = grant(&through, "a", secs(2)).await;
-    cut.stall();
+    proxy.stall();
     let next = tokio::spawn({
         let backend = backend.clone();
         async move { ask(&backend, options("a", secs(10))).await.unwrap() }
@@ -104,39 +104,39 @@ async fn cut_off_in_silence_the_hold_is_lost_by_the_clock_and_free_at_the_server
     soon("lost", granted.request.lease().ended()).await;
     let next = soon("granted", next).await.unwrap();
     assert!(next.token() > granted.token());
-    cut.heal();
+    proxy.heal();
     assert_eq!(granted.release().await, ReleaseOutcome::AlreadyLost);
     assert_eq!(next.release().await, ReleaseOutcome::Released);
 }
 
 #[tokio::test]
 async fn a_release_whose_answer_is_lost_can_be_repeated() {
-    let bed = Bed::shared().await;
-    let (mut observer, cut) = (bed.observer().await, Cut::of(&bed).await);
-    let through = cut.backend(&bed);
+    let fixture = Fixture::shared().await;
+    let (mut observer, proxy) = (fixture.observer().await, Proxy::of(&fixture).await);
+    let through = proxy.backend(&fixture);
     let granted = grant(&through, "a", secs(60)).await;
-    cut.stall();
+    proxy.stall();
     let how = lock_core::backend::ReleaseOptions::default();
     let error = soon("unanswered", granted.hold.release(how)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    cut.heal();
+    proxy.heal();
     assert_eq!(granted.release().await, ReleaseOutcome::AlreadyLost);
     assert!(!observer.is_locked("a").await);
 }
 
 #[tokio::test]
 async fn an_acquire_whose_answer_is_lost_is_undone_or_repeated() {
-    let bed = Bed::shared().await;
-    let (mut observer, cut) = (bed.observer().await, Cut::of(&bed).await);
-    let through = cut.backend(&bed);
+    let fixture = Fixture::shared().await;
+    let (mut observer, proxy) = (fixture.observer().await, Proxy::of(&fixture).await);
+    let through = proxy.backend(&fixture);
     through.connect().await.unwrap();
     for repeated in [false, true] {
         grant(&through, "a", secs(60)).await.release().await;
-        cut.stall();
+        proxy.stall();
         let (request, _control) = options("a", secs(60)).wait(Wait::No).start();
         let error = soon("unanswered", through.acquire(&request)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable);
-        cut.heal();
+        proxy.heal();
         if repeated {
             assert!(matches!(through.acquire(&request).await.unwrap(), Attempt::Granted(..)));
             assert!(observer.is_locked("a").await);
@@ -148,8 +148,8 @@ async fn an_acquire_whose_answer_is_lost_is_undone_or_repeated() {
 
 #[tokio::test]
 async fn another_runtime_takes_over() {
-    let bed = Bed::shared().await;
-    let backend = bed.backend();
+    let fixture = Fixture::shared().await;
+    let backend = fixture.backend();
     let elsewhere = std::thread::spawn({
         let backend = backend.clone();
         move || {

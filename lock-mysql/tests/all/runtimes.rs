@@ -16,8 +16,8 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::coop;
 use tokio::time::{Instant, timeout};
 
-use crate::common::*;
-use crate::cut::Cut;
+use crate::support::proxy::Proxy;
+use crate::support::*;
 
 fn current_thread() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
@@ -46,13 +46,13 @@ fn begin<T>(runtime: &Runtime, future: &mut (impl Future<Output = T> + Unpin)) {
 #[test]
 fn a_runtime_that_nobody_drives_blocks_nobody() {
     let (main, idle) = (multi_thread(), current_thread());
-    let (bed, cut) = main.block_on(async {
-        let bed = Bed::shared().await;
-        let cut = Cut::of(&bed).await;
-        (bed, cut)
+    let (fixture, proxy) = main.block_on(async {
+        let fixture = Fixture::shared().await;
+        let proxy = Proxy::of(&fixture).await;
+        (fixture, proxy)
     });
-    let (backend, other) = (cut.backend(&bed), bed.backend());
-    let mut observer = main.block_on(bed.observer());
+    let (backend, other) = (proxy.backend(&fixture), fixture.backend());
+    let mut observer = main.block_on(fixture.observer());
     let taken = main.block_on(grant(&other, "taken", secs(60)));
 
     // It leaves a hold, an idle connection, a wait, and a request half-way, all over its own connections.
@@ -64,13 +64,13 @@ fn a_runtime_that_nobody_drives_blocks_nobody() {
     let (request, _control) = options("taken", secs(60)).start();
     let mut waiting = Box::pin(backend.acquire(&request));
     begin(&idle, &mut waiting);
-    cut.stall();
+    proxy.stall();
     let (known, unknown) = (name("held"), name("unknown"));
     let mut asking = Box::pin(backend.status(&known));
     let mut trying = Box::pin(backend.status(&unknown));
     begin(&idle, &mut asking);
     begin(&idle, &mut trying);
-    cut.heal();
+    proxy.heal();
 
     main.block_on(async {
         assert!(soon("answered", backend.status(&known)).await.unwrap().is_held());
@@ -99,9 +99,9 @@ fn a_runtime_that_nobody_drives_blocks_nobody() {
 #[test]
 fn connections_stay_with_their_runtime() {
     let (main, runtimes) = (multi_thread(), [current_thread(), current_thread()]);
-    let bed = main.block_on(Bed::shared());
-    let mut observer = main.block_on(bed.observer());
-    let backend = bed.backend();
+    let fixture = main.block_on(Fixture::shared());
+    let mut observer = main.block_on(fixture.observer());
+    let backend = fixture.backend();
     let mut used = [const { Vec::new() }; 2];
     for _ in 0..3 {
         for (runtime, used) in runtimes.iter().zip(&mut used) {
@@ -119,8 +119,8 @@ fn connections_stay_with_their_runtime() {
 #[test]
 fn idle_connections_of_other_runtimes_make_room() {
     let (main, runtimes) = (multi_thread(), [current_thread(), current_thread()]);
-    let bed = main.block_on(Bed::shared());
-    let backend = RowLockBackend::new(bed.config().with_max_connections(1)).unwrap();
+    let fixture = main.block_on(Fixture::shared());
+    let backend = RowLockBackend::new(fixture.config().with_max_connections(1)).unwrap();
     for _ in 0..3 {
         for runtime in &runtimes {
             runtime.block_on(async { grant(&backend, "a", secs(60)).await.release().await });
@@ -131,8 +131,8 @@ fn idle_connections_of_other_runtimes_make_room() {
 #[test]
 fn runtimes_that_come_and_go_fail_nobody() {
     let main = multi_thread();
-    let bed = main.block_on(Bed::shared());
-    let backend = bed.backend();
+    let fixture = main.block_on(Fixture::shared());
+    let backend = fixture.backend();
     let stop = Arc::new(AtomicBool::new(false));
     let others = std::thread::spawn({
         let (backend, stop) = (backend.clone(), stop.clone());
@@ -197,12 +197,12 @@ fn polled<T>(what: &str, future: impl Future<Output = T>) -> Option<T> {
 #[test]
 fn a_runtime_that_shuts_down_refuses_at_once() {
     let main = multi_thread();
-    let bed = main.block_on(Bed::shared());
-    let taken = main.block_on(grant(&bed.backend(), "taken", secs(60)));
+    let fixture = main.block_on(Fixture::shared());
+    let taken = main.block_on(grant(&fixture.backend(), "taken", secs(60)));
     for new in [current_thread, multi_thread] {
         for _ in 0..5 {
             let runtime = new();
-            let (backend, unused) = (bed.backend(), bed.backend());
+            let (backend, unused) = (fixture.backend(), fixture.backend());
             let (tell, told) = mpsc::channel();
             runtime.block_on(async {
                 let hold = grant(&backend, "held", secs(60)).await.hold;
@@ -256,11 +256,11 @@ async fn for_polls<T>(polls: u32, future: impl Future<Output = T>) -> Option<T> 
 
 #[tokio::test]
 async fn what_was_dropped_half_way_can_be_called_again() {
-    let bed = Bed::shared().await;
-    let (other, mut observer) = (bed.backend(), bed.observer().await);
-    let used = bed.backend();
+    let fixture = Fixture::shared().await;
+    let (other, mut observer) = (fixture.backend(), fixture.observer().await);
+    let used = fixture.backend();
     for polls in 1..=12 {
-        for backend in [bed.backend(), used.clone()] {
+        for backend in [fixture.backend(), used.clone()] {
             let (request, _control) = options("a", secs(60)).wait(Wait::No).start();
             let attempt = match for_polls(polls, backend.acquire(&request)).await {
                 Some(attempt) => attempt,

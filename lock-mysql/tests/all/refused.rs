@@ -4,12 +4,12 @@ use lock_core::ErrorKind;
 use lock_core::backend::{DistributedLock, ReleaseOutcome, Wait};
 use lock_mysql::{MySqlConfig, RowLockBackend};
 
-use crate::common::*;
+use crate::support::*;
 
 /// A user whose permission to write can be taken away, and one connection for locks.
-async fn poor(bed: &Bed, observer: &mut Observer) -> RowLockBackend {
-    let table = &bed.table;
-    bed.backend().connect().await.unwrap();
+async fn poor(fixture: &Fixture, observer: &mut Observer) -> RowLockBackend {
+    let table = &fixture.table;
+    fixture.backend().connect().await.unwrap();
     observer
         .run(&format!(
             "CREATE USER 'poor_{table}'@'%' IDENTIFIED BY 's3cret';\
@@ -17,12 +17,15 @@ async fn poor(bed: &Bed, observer: &mut Observer) -> RowLockBackend {
              GRANT SELECT, INSERT, UPDATE ON app.{table} TO 'poor_{table}'@'%'"
         ))
         .await;
-    let url = format!("mysql://poor_{table}:s3cret@{}/app?table={table}", bed.server.address());
+    let url = format!(
+        "mysql://poor_{table}:s3cret@{}/app?table={table}",
+        fixture.server.address()
+    );
     RowLockBackend::new(MySqlConfig::from_url(&url).unwrap().with_max_connections(1)).unwrap()
 }
 
-async fn permit(bed: &Bed, observer: &mut Observer, what: &str) {
-    let table = &bed.table;
+async fn permit(fixture: &Fixture, observer: &mut Observer, what: &str) {
+    let table = &fixture.table;
     let to = if what == "GRANT" { "TO" } else { "FROM" };
     observer
         .run(&format!("{what} UPDATE ON app.{table} {to} 'poor_{table}'@'%'"))
@@ -31,17 +34,17 @@ async fn permit(bed: &Bed, observer: &mut Observer, what: &str) {
 
 #[tokio::test]
 async fn a_release_that_is_refused_ends_the_hold_all_the_same() {
-    let bed = Bed::shared().await;
-    let mut observer = bed.observer().await;
-    let backend = poor(&bed, &mut observer).await;
+    let fixture = Fixture::shared().await;
+    let mut observer = fixture.observer().await;
+    let backend = poor(&fixture, &mut observer).await;
     for _ in 0..5 {
         let granted = grant(&backend, "a", secs(60)).await;
         let connection = observer.holder("a").await;
-        permit(&bed, &mut observer, "REVOKE").await;
+        permit(&fixture, &mut observer, "REVOKE").await;
         assert_eq!(granted.release().await, ReleaseOutcome::Released);
         assert!(!observer.is_locked("a").await);
         assert_eq!(granted.release().await, ReleaseOutcome::AlreadyLost);
-        permit(&bed, &mut observer, "GRANT").await;
+        permit(&fixture, &mut observer, "GRANT").await;
         // Over the same connection, which is as good as before.
         let next = grant(&backend, "a", secs(60)).await;
         assert!(next.token() > granted.token());
@@ -52,13 +55,13 @@ async fn a_release_that_is_refused_ends_the_hold_all_the_same() {
 
 #[tokio::test]
 async fn an_acquire_that_is_refused_leaves_nothing_to_undo() {
-    let bed = Bed::shared().await;
-    let mut observer = bed.observer().await;
-    let backend = poor(&bed, &mut observer).await;
+    let fixture = Fixture::shared().await;
+    let mut observer = fixture.observer().await;
+    let backend = poor(&fixture, &mut observer).await;
     let granted = grant(&backend, "a", secs(60)).await;
     let connection = observer.holder("a").await;
     granted.release().await;
-    permit(&bed, &mut observer, "REVOKE").await;
+    permit(&fixture, &mut observer, "REVOKE").await;
     for wait in [Wait::No, Wait::Forever] {
         let (request, _control) = options("a", secs(60)).wait(wait).start();
         let error = backend.acquire(&request).await.unwrap_err();
@@ -68,7 +71,7 @@ async fn an_acquire_that_is_refused_leaves_nothing_to_undo() {
         assert!(!observer.is_locked("a").await);
         backend.abandon(&request).await.unwrap();
     }
-    permit(&bed, &mut observer, "GRANT").await;
+    permit(&fixture, &mut observer, "GRANT").await;
     let again = grant(&backend, "a", secs(60)).await;
     assert_eq!(observer.holder("a").await, connection);
     again.release().await;
@@ -76,11 +79,11 @@ async fn an_acquire_that_is_refused_leaves_nothing_to_undo() {
 
 #[tokio::test]
 async fn a_request_that_found_no_server_was_not_executed() {
-    let bed = Bed::own().await;
-    let (backend, held) = (bed.backend(), bed.backend());
+    let fixture = Fixture::own().await;
+    let (backend, held) = (fixture.backend(), fixture.backend());
     let granted = grant(&held, "a", secs(60)).await;
     grant(&backend, "b", secs(60)).await.release().await;
-    bed.server.kill().unwrap();
+    fixture.server.kill().unwrap();
     soon("lost", granted.request.lease().ended()).await;
     let (request, _control) = options("c", secs(60)).wait(Wait::No).start();
     // The first may go out over a connection that is only seen to be broken then.

@@ -15,6 +15,8 @@ use sqlx::{AssertSqlSafe, Connection, Row};
 use testbed::{MariaDb, Server};
 use tokio::sync::OnceCell;
 
+pub(crate) mod proxy;
+
 /// What no healthy machine needs for what should happen at once.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -23,12 +25,12 @@ pub(crate) const fn secs(secs: u64) -> Duration {
 }
 
 /// A lock table of one test's own.
-pub(crate) struct Bed {
+pub(crate) struct Fixture {
     pub(crate) server: Server,
     pub(crate) table: String,
 }
 
-impl Bed {
+impl Fixture {
     /// On the server that all tests share.
     pub(crate) async fn shared() -> Self {
         static SERVER: OnceCell<Server> = OnceCell::const_new();
