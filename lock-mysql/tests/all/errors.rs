@@ -55,7 +55,7 @@ async fn a_deadline_ends_connecting() {
     assert_eq!(error.kind(), ErrorKind::Unavailable);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_server_that_is_just_starting_is_waited_for() {
     let fixture = Fixture::own().await;
     let backend = RowLockBackend::new(fixture.config().with_connect_timeout(PATIENCE)).unwrap();
@@ -65,7 +65,7 @@ async fn a_server_that_is_just_starting_is_waited_for() {
     soon("connected", connecting).await.unwrap().unwrap();
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_wrong_password_and_a_missing_database_are_told_at_once() {
     let fixture = Fixture::shared().await;
     let url = |user: &str, database: &str| {
@@ -85,7 +85,7 @@ async fn a_wrong_password_and_a_missing_database_are_told_at_once() {
     assert!(error.to_string().contains("create it"), "{error}");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn tls_that_cannot_be_is_told_at_once() {
     let fixture = Fixture::own().await;
     let url = |ssl: &str| format!("{}?connect_timeout=1h&{ssl}", fixture.server.url());
@@ -100,7 +100,7 @@ async fn tls_that_cannot_be_is_told_at_once() {
     }
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn the_options_of_an_existing_pool_serve() {
     let fixture = Fixture::shared().await;
     let pool = sqlx::MySqlPool::connect_lazy(&fixture.server.url()).unwrap();
@@ -110,7 +110,7 @@ async fn the_options_of_an_existing_pool_serve() {
     assert_eq!(pool.size(), 0);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn something_else_than_a_mysql_is_told_at_once() {
     let redis = testbed::Redis::new().start().await.unwrap();
     let url = |address: &str| format!("mysql://u:s3cret@{address}/d?connect_timeout=1h&ssl-mode=DISABLED");
@@ -197,7 +197,7 @@ async fn a_server_that_accepts_and_never_answers() {
     assert!(started.elapsed() >= Duration::from_millis(1500));
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_table_that_may_not_be_made_says_what_to_run() {
     let fixture = Fixture::shared().await;
     let mut observer = fixture.observer().await;
@@ -242,7 +242,7 @@ async fn a_table_that_may_not_be_made_says_what_to_run() {
     grant(&poor, "a", secs(10)).await.release().await;
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_table_without_row_locks_is_refused() {
     let fixture = Fixture::shared().await;
     let table = &fixture.table;
@@ -257,7 +257,7 @@ async fn a_table_without_row_locks_is_refused() {
     assert!(error.to_string().contains("InnoDB"), "{error}");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_table_of_another_shape_is_refused() {
     let fixture = Fixture::shared().await;
     fixture
@@ -273,7 +273,7 @@ async fn a_table_of_another_shape_is_refused() {
     assert!(error.to_string().contains("other columns"), "{error}");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_read_only_server_is_unavailable() {
     let fixture = Fixture::own().await;
     let mut observer = fixture.observer().await;
@@ -294,7 +294,7 @@ async fn a_read_only_server_is_unavailable() {
     assert!(error.to_string().contains("read-only"), "{error}");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_full_server_is_unavailable_and_holders_are_not_touched() {
     let fixture = Fixture::own().await;
     let mut observer = fixture.observer().await;

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use crate::support::proxy::Proxy;
 use crate::support::*;
 
-#[tokio::test]
+#[testbed::test]
 async fn a_killed_server_is_noticed_and_a_restarted_one_used() {
     let fixture = Fixture::own().await;
     let backend = fixture.backend();
@@ -38,7 +38,7 @@ async fn a_killed_server_is_noticed_and_a_restarted_one_used() {
     assert_eq!(next.release().await, ReleaseOutcome::Released);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_server_that_lost_its_data_goes_on_with_larger_tokens() {
     let fixture = Fixture::own().await;
     let backend = fixture.backend();
@@ -49,7 +49,7 @@ async fn a_server_that_lost_its_data_goes_on_with_larger_tokens() {
     assert!(after.token() > before.token());
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_waiter_learns_of_a_killed_server_at_once() {
     let fixture = Fixture::own().await;
     let (backend, other) = (fixture.backend(), fixture.backend());
@@ -68,7 +68,7 @@ async fn a_waiter_learns_of_a_killed_server_at_once() {
     assert!(matches!(other.acquire(&request).await.unwrap(), Attempt::Granted(..)));
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_hold_outlives_a_paused_server() {
     let fixture = Fixture::own().await;
     let backend = fixture.backend();
@@ -90,7 +90,7 @@ async fn a_hold_outlives_a_paused_server() {
     assert_eq!(granted.release().await, ReleaseOutcome::Released);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn cut_off_in_silence_the_hold_is_lost_by_the_clock_and_free_at_the_server() {
     let fixture = Fixture::shared().await;
     let (backend, proxy) = (fixture.backend(), Proxy::of(&fixture).await);
@@ -109,7 +109,7 @@ async fn cut_off_in_silence_the_hold_is_lost_by_the_clock_and_free_at_the_server
     assert_eq!(next.release().await, ReleaseOutcome::Released);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_release_whose_answer_is_lost_can_be_repeated() {
     let fixture = Fixture::shared().await;
     let (mut observer, proxy) = (fixture.observer().await, Proxy::of(&fixture).await);
@@ -124,7 +124,7 @@ async fn a_release_whose_answer_is_lost_can_be_repeated() {
     assert!(!observer.is_locked("a").await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn an_acquire_whose_answer_is_lost_is_undone_or_repeated() {
     let fixture = Fixture::shared().await;
     let (mut observer, proxy) = (fixture.observer().await, Proxy::of(&fixture).await);
@@ -146,7 +146,7 @@ async fn an_acquire_whose_answer_is_lost_is_undone_or_repeated() {
     }
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn another_runtime_takes_over() {
     let fixture = Fixture::shared().await;
     let backend = fixture.backend();

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::support::proxy::Proxy;
 use crate::support::*;
 
-#[tokio::test]
+#[testbed::test]
 async fn a_hold_is_a_locked_row_until_it_is_released() {
     let fixture = Fixture::shared().await;
     let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
@@ -20,7 +20,7 @@ async fn a_hold_is_a_locked_row_until_it_is_released() {
     assert_eq!(granted.release().await, ReleaseOutcome::AlreadyLost);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn busy_says_who_has_it() {
     let fixture = Fixture::shared().await;
     let (holder, other) = (fixture.backend(), fixture.backend());
@@ -44,7 +44,7 @@ async fn busy_says_who_has_it() {
     try_once(&other, "a").await.expect("it is free");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn connections_are_used_again() {
     let fixture = Fixture::shared().await;
     let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
@@ -59,7 +59,7 @@ async fn connections_are_used_again() {
     assert_eq!(ids.len(), 1, "{ids:?}");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn an_unrenewed_hold_ends_with_its_ttl_and_not_before() {
     let fixture = Fixture::shared().await;
     let (backend, other) = (fixture.backend(), fixture.backend());
@@ -74,7 +74,7 @@ async fn an_unrenewed_hold_ends_with_its_ttl_and_not_before() {
     assert_eq!(next.state(), HoldState::Held);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn renewals_keep_it_and_never_shorten_it() {
     let fixture = Fixture::shared().await;
     let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
@@ -94,7 +94,7 @@ async fn renewals_keep_it_and_never_shorten_it() {
     assert_eq!(granted.release().await, ReleaseOutcome::Released);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn the_server_is_told_how_long_to_keep_a_silent_client() {
     let fixture = Fixture::shared().await;
     let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
@@ -115,7 +115,7 @@ async fn the_server_is_told_how_long_to_keep_a_silent_client() {
     assert_eq!(observer.holder("a").await, Some(id));
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_fixed_lease_ends_when_it_said() {
     let fixture = Fixture::shared().await;
     let (backend, other) = (fixture.backend(), fixture.backend());
@@ -134,7 +134,7 @@ async fn a_fixed_lease_ends_when_it_said() {
     );
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn the_same_request_again_is_the_same_grant() {
     let fixture = Fixture::shared().await;
     let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
@@ -150,7 +150,7 @@ async fn the_same_request_again_is_the_same_grant() {
     assert!(!observer.is_locked("a").await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn abandoning_undoes_a_hold_and_retires_the_id() {
     let fixture = Fixture::shared().await;
     let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
@@ -162,7 +162,7 @@ async fn abandoning_undoes_a_hold_and_retires_the_id() {
     try_once(&backend, "a").await.expect("it is free");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn abandoning_ends_a_wait_under_way() {
     let fixture = Fixture::shared().await;
     let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
@@ -182,7 +182,7 @@ async fn abandoning_ends_a_wait_under_way() {
     assert!(!observer.is_locked("a").await);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_hold_that_is_taken_away_is_lost_at_once() {
     let fixture = Fixture::shared().await;
     let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
@@ -197,7 +197,7 @@ async fn a_hold_that_is_taken_away_is_lost_at_once() {
     assert_eq!(granted.release().await, ReleaseOutcome::AlreadyLost);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn what_a_late_release_finds_is_not_touched() {
     let fixture = Fixture::shared().await;
     let (backend, other, mut observer) = (fixture.backend(), fixture.backend(), fixture.observer().await);
@@ -212,7 +212,7 @@ async fn what_a_late_release_finds_is_not_touched() {
     assert_eq!(next.state(), HoldState::Held);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_hold_that_ended_never_touches_its_connections_next_one() {
     let fixture = Fixture::shared().await;
     let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
@@ -234,7 +234,7 @@ async fn a_hold_that_ended_never_touches_its_connections_next_one() {
     assert_eq!(second.release().await, ReleaseOutcome::Released);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_hold_released_twice_at_the_same_time_gives_its_connection_back_once() {
     let fixture = Fixture::shared().await;
     let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
@@ -255,7 +255,7 @@ async fn a_hold_released_twice_at_the_same_time_gives_its_connection_back_once()
     }
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_release_right_after_the_hold_was_taken_away_says_so() {
     let fixture = Fixture::shared().await;
     let (backend, mut observer) = (fixture.backend(), fixture.observer().await);

@@ -4,7 +4,7 @@ use lock_core::backend::DistributedLock;
 
 use crate::support::*;
 
-#[tokio::test]
+#[testbed::test]
 async fn distinct_names_never_meet() {
     let fixture = Fixture::shared().await;
     let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
@@ -53,7 +53,7 @@ async fn distinct_names_never_meet() {
     }
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn tables_are_namespaces() {
     let (fixture, other) = (Fixture::shared().await, Fixture::shared().await);
     let granted = grant(&fixture.backend(), "a", secs(10)).await;
@@ -62,7 +62,7 @@ async fn tables_are_namespaces() {
     drop((granted, elsewhere));
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn labels_may_be_any_text() {
     let fixture = Fixture::shared().await;
     let backend = fixture.backend();

@@ -36,7 +36,7 @@ async fn wait(locks: &Locker, observer: &mut Observer, time: Duration) -> tokio:
     waiting
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn an_outage_is_unavailable_with_its_cause_and_no_lock_that_is_taken() {
     let fixture = Fixture::shared().await;
     let (proxy, mut observer) = (Proxy::of(&fixture).await, fixture.observer().await);
@@ -53,7 +53,7 @@ async fn an_outage_is_unavailable_with_its_cause_and_no_lock_that_is_taken() {
     }
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_waiter_tells_a_silent_server_from_a_lock_that_is_taken() {
     let fixture = Fixture::shared().await;
     let (proxy, mut observer) = (Proxy::of(&fixture).await, fixture.observer().await);
@@ -78,7 +78,7 @@ async fn a_waiter_tells_a_silent_server_from_a_lock_that_is_taken() {
     }
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_waiter_whose_connection_vanished_in_an_outage_goes_on_after_it() {
     let fixture = Fixture::shared().await;
     let (proxy, mut observer) = (Proxy::of(&fixture).await, fixture.observer().await);
@@ -100,7 +100,7 @@ async fn a_waiter_whose_connection_vanished_in_an_outage_goes_on_after_it() {
     guard.release().await.unwrap();
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_used_up_pool_says_so() {
     let fixture = Fixture::shared().await;
     let backend = RowLockBackend::new(fixture.config().with_max_connections(1)).unwrap();
@@ -118,7 +118,7 @@ async fn a_used_up_pool_says_so() {
     }
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_full_server_says_so() {
     let fixture = Fixture::own().await;
     let mut observer = fixture.observer().await;
@@ -147,7 +147,7 @@ async fn a_full_server_says_so() {
     guard.release().await.unwrap();
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn the_first_try_after_an_outage_asks() {
     let fixture = Fixture::own().await;
     let locks = Locker::new(fixture.backend());
@@ -180,7 +180,7 @@ async fn the_first_try_after_an_outage_asks() {
     }
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_server_that_is_away_is_not_flooded_with_dials() {
     let fixture = Fixture::shared().await;
     let proxy = Proxy::of(&fixture).await;
@@ -214,7 +214,7 @@ async fn a_server_that_is_away_is_not_flooded_with_dials() {
     assert!(asking.try_join_next().is_none(), "somebody got another answer");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_waiter_that_cannot_reach_its_server_goes_on_as_soon_as_it_is_back() {
     let fixture = Fixture::own().await;
     let (backend, other) = (fixture.backend(), fixture.backend());

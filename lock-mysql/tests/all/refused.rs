@@ -32,7 +32,7 @@ async fn permit(fixture: &Fixture, observer: &mut Observer, what: &str) {
         .await;
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_release_that_is_refused_ends_the_hold_all_the_same() {
     let fixture = Fixture::shared().await;
     let mut observer = fixture.observer().await;
@@ -53,7 +53,7 @@ async fn a_release_that_is_refused_ends_the_hold_all_the_same() {
     }
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn an_acquire_that_is_refused_leaves_nothing_to_undo() {
     let fixture = Fixture::shared().await;
     let mut observer = fixture.observer().await;
@@ -77,7 +77,7 @@ async fn an_acquire_that_is_refused_leaves_nothing_to_undo() {
     again.release().await;
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_request_that_found_no_server_was_not_executed() {
     let fixture = Fixture::own().await;
     let (backend, held) = (fixture.backend(), fixture.backend());

@@ -43,7 +43,7 @@ fn begin<T>(runtime: &Runtime, future: &mut (impl Future<Output = T> + Unpin)) {
     });
 }
 
-#[test]
+#[testbed::test]
 fn a_runtime_that_nobody_drives_blocks_nobody() {
     let (main, idle) = (multi_thread(), current_thread());
     let (fixture, proxy) = main.block_on(async {
@@ -96,7 +96,7 @@ fn a_runtime_that_nobody_drives_blocks_nobody() {
     drop((asking, trying));
 }
 
-#[test]
+#[testbed::test]
 fn connections_stay_with_their_runtime() {
     let (main, runtimes) = (multi_thread(), [current_thread(), current_thread()]);
     let fixture = main.block_on(Fixture::shared());
@@ -116,7 +116,7 @@ fn connections_stay_with_their_runtime() {
     }
 }
 
-#[test]
+#[testbed::test]
 fn idle_connections_of_other_runtimes_make_room() {
     let (main, runtimes) = (multi_thread(), [current_thread(), current_thread()]);
     let fixture = main.block_on(Fixture::shared());
@@ -128,7 +128,7 @@ fn idle_connections_of_other_runtimes_make_room() {
     }
 }
 
-#[test]
+#[testbed::test]
 fn runtimes_that_come_and_go_fail_nobody() {
     let main = multi_thread();
     let fixture = main.block_on(Fixture::shared());
@@ -194,7 +194,7 @@ fn polled<T>(what: &str, future: impl Future<Output = T>) -> Option<T> {
     (0..100).find_map(|_| future.as_mut().now_or_never())
 }
 
-#[test]
+#[testbed::test]
 fn a_runtime_that_shuts_down_refuses_at_once() {
     let main = multi_thread();
     let fixture = main.block_on(Fixture::shared());
@@ -254,7 +254,7 @@ async fn for_polls<T>(polls: u32, future: impl Future<Output = T>) -> Option<T> 
     .await
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn what_was_dropped_half_way_can_be_called_again() {
     let fixture = Fixture::shared().await;
     let (other, mut observer) = (fixture.backend(), fixture.observer().await);

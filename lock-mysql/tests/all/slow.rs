@@ -14,7 +14,7 @@ const TTL: Duration = secs(5);
 /// Both ways together just below two fifths of it.
 const DELAY: Duration = Duration::from_millis(950);
 
-#[tokio::test]
+#[testbed::test]
 async fn a_hold_survives_round_trips_of_two_fifths_of_its_ttl() {
     let fixture = Fixture::shared().await;
     let proxy = Proxy::of(&fixture).await;
@@ -37,7 +37,7 @@ async fn a_hold_survives_round_trips_of_two_fifths_of_its_ttl() {
     assert_eq!(granted.release().await, ReleaseOutcome::Released);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_guard_survives_round_trips_of_two_fifths_of_its_ttl() {
     let fixture = Fixture::shared().await;
     let proxy = Proxy::of(&fixture).await;
@@ -50,7 +50,7 @@ async fn a_guard_survives_round_trips_of_two_fifths_of_its_ttl() {
     guard.release().await.unwrap();
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_renewal_behind_a_ping_is_not_too_late() {
     let fixture = Fixture::shared().await;
     let proxy = Proxy::of(&fixture).await;
@@ -65,7 +65,7 @@ async fn a_renewal_behind_a_ping_is_not_too_late() {
     guard.release().await.unwrap();
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn pings_on_a_slow_line_end_no_hold_before_its_time() {
     let fixture = Fixture::shared().await;
     let proxy = Proxy::of(&fixture).await;
@@ -85,7 +85,7 @@ async fn pings_on_a_slow_line_end_no_hold_before_its_time() {
     assert!(asked.elapsed() >= TTL - TTL / 10, "{:?}", asked.elapsed());
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn renewals_that_wait_for_each_other_are_one_statement() {
     let fixture = Fixture::own().await;
     let (proxy, mut observer) = (Proxy::of(&fixture).await, fixture.observer().await);

@@ -7,7 +7,7 @@ use crate::support::*;
 /// Far enough ahead of the clock that no test catches up with it.
 const AHEAD: u64 = 3_600_000_000;
 
-#[tokio::test]
+#[testbed::test]
 async fn tokens_grow_over_releases_rollbacks_and_deletion() {
     let fixture = Fixture::shared().await;
     let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
@@ -31,7 +31,7 @@ async fn tokens_grow_over_releases_rollbacks_and_deletion() {
     }
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_token_is_above_its_floor() {
     let fixture = Fixture::shared().await;
     let backend = fixture.backend();
@@ -43,7 +43,7 @@ async fn a_token_is_above_its_floor() {
     assert_eq!(grant(&backend, "a", secs(10)).await.token(), floor.as_u64() + 2);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_token_ahead_of_the_clock_survives_a_rollback() {
     let fixture = Fixture::shared().await;
     let (backend, mut observer) = (fixture.backend(), fixture.observer().await);

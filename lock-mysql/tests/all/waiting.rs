@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::support::*;
 
-#[tokio::test]
+#[testbed::test]
 async fn a_waiter_is_told_who_has_it_and_then_granted() {
     let fixture = Fixture::shared().await;
     let (backend, other, mut observer) = (fixture.backend(), fixture.backend(), fixture.observer().await);
@@ -37,7 +37,7 @@ async fn a_waiter_is_told_who_has_it_and_then_granted() {
     assert_eq!(status.holders[0].label.as_deref(), Some("winner"));
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_waiter_outlasts_its_own_lock_wait_timeout() {
     let fixture = Fixture::shared().await;
     let backend = fixture.backend();
@@ -62,7 +62,7 @@ async fn a_waiter_outlasts_its_own_lock_wait_timeout() {
     assert!(matches!(soon("granted", waiting).await.unwrap(), Attempt::Granted(..)));
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_waiter_that_gives_up_leaves_no_statement_behind() {
     let fixture = Fixture::shared().await;
     let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
@@ -83,7 +83,7 @@ async fn a_waiter_that_gives_up_leaves_no_statement_behind() {
     try_once(&backend, "a").await.expect("it is free");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_client_that_goes_away_while_it_waits_gets_nothing() {
     let fixture = Fixture::shared().await;
     let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
@@ -108,7 +108,7 @@ async fn a_client_that_goes_away_while_it_waits_gets_nothing() {
     assert_eq!(next.state(), HoldState::Held);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn one_at_a_time() {
     let fixture = Fixture::shared().await;
     let (first, second) = (fixture.backend(), fixture.backend());
@@ -152,7 +152,7 @@ async fn one_at_a_time() {
     assert_eq!(tokens.len(), 100);
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn renewals_do_not_wait_for_a_free_connection() {
     let fixture = Fixture::shared().await;
     let config = fixture.config().with_max_connections(1).with_connect_timeout(secs(3));
@@ -175,7 +175,7 @@ async fn renewals_do_not_wait_for_a_free_connection() {
     soon("granted", waiting).await.unwrap().expect("a connection is free");
 }
 
-#[tokio::test]
+#[testbed::test]
 async fn a_lost_hold_gives_its_connection_back_though_its_guard_lives() {
     let fixture = Fixture::shared().await;
     let config = fixture.config().with_max_connections(1);
@@ -187,7 +187,7 @@ async fn a_lost_hold_gives_its_connection_back_though_its_guard_lives() {
     next.release().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[testbed::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_first_to_use_a_name_ever_are_still_one_at_a_time() {
     let fixture = Fixture::shared().await;
     let clients = [
@@ -214,7 +214,7 @@ async fn the_first_to_use_a_name_ever_are_still_one_at_a_time() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[testbed::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_may_all_find_the_tables_missing_at_once() {
     for _ in 0..10 {
         let fixture = Fixture::shared().await;
@@ -235,7 +235,7 @@ async fn clients_may_all_find_the_tables_missing_at_once() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[testbed::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deadlines_at_any_moment_leave_one_holder_at_a_time_and_nothing_behind() {
     let fixture = Fixture::shared().await;
     let inside = Arc::new(AtomicU64::new(0));
