@@ -10,6 +10,7 @@ use lock_core::backend::{DistributedLock, Terms, Wait};
 use lock_mysql::{MySqlConfig, RowLockBackend};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::support::*;
@@ -118,6 +119,7 @@ async fn something_else_than_a_mysql_is_told_at_once() {
     assert_eq!(error.kind(), ErrorKind::Misconfigured);
     assert!(error.to_string().contains("MySQL's protocol"), "{error}");
 
+    let mut refused = JoinSet::new();
     for answer in [
         "-ERR unknown command\r\n",
         "HTTP/1.1 400 Bad Request\r\n\r\n",
@@ -135,9 +137,13 @@ async fn something_else_than_a_mysql_is_told_at_once() {
                 });
             }
         });
-        let error = soon("refused", refusal(&backend(&url(&address)))).await;
-        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{answer:?}");
+        let backend = backend(&url(&address));
+        refused.spawn(async move {
+            let error = soon("refused", refusal(&backend)).await;
+            assert_eq!(error.kind(), ErrorKind::Misconfigured, "{answer:?}");
+        });
     }
+    refused.join_all().await;
 }
 
 /// A MySQL's greeting, without TLS.

@@ -4,10 +4,17 @@ use std::time::Duration;
 
 use lock_core::backend::{Attempt, DistributedLock, ReleaseOutcome, Renewal, Wait};
 use lock_core::{ErrorKind, HoldState};
+use lock_mysql::RowLockBackend;
 use tokio::time::timeout;
 
 use crate::support::proxy::Proxy;
 use crate::support::*;
+
+/// A client that waits a shorter time for an answer than others.
+fn impatient(proxy: &Proxy, fixture: &Fixture) -> RowLockBackend {
+    let config = proxy.config(fixture).with_response_timeout(Duration::from_millis(1500));
+    RowLockBackend::new(config).unwrap()
+}
 
 #[testbed::test]
 async fn a_killed_server_is_noticed_and_a_restarted_one_used() {
@@ -71,7 +78,7 @@ async fn a_waiter_learns_of_a_killed_server_at_once() {
 #[testbed::test]
 async fn a_hold_outlives_a_paused_server() {
     let fixture = Fixture::own().await;
-    let backend = fixture.backend();
+    let backend = RowLockBackend::new(fixture.config().with_response_timeout(secs(1))).unwrap();
     let granted = grant(&backend, "a", secs(30)).await;
     fixture.server.pause().unwrap();
     // The signal takes a moment.
@@ -82,7 +89,7 @@ async fn a_hold_outlives_a_paused_server() {
     let unanswered = granted.hold.renew(secs(30));
     tokio::pin!(unanswered);
     // Longer than the response timeout: a renewal is waited for as long as the hold may live.
-    assert!(timeout(secs(6), &mut unanswered).await.is_err());
+    assert!(timeout(secs(2), &mut unanswered).await.is_err());
     assert_eq!(granted.state(), HoldState::Held);
     fixture.server.resume().unwrap();
     assert!(matches!(unanswered.await.unwrap(), Renewal::Renewed(_)));
@@ -113,7 +120,7 @@ async fn cut_off_in_silence_the_hold_is_lost_by_the_clock_and_free_at_the_server
 async fn a_release_whose_answer_is_lost_can_be_repeated() {
     let fixture = Fixture::shared().await;
     let (mut observer, proxy) = (fixture.observer().await, Proxy::of(&fixture).await);
-    let through = proxy.backend(&fixture);
+    let through = impatient(&proxy, &fixture);
     let granted = grant(&through, "a", secs(60)).await;
     proxy.stall();
     let how = lock_core::backend::ReleaseOptions::default();
@@ -128,7 +135,7 @@ async fn a_release_whose_answer_is_lost_can_be_repeated() {
 async fn an_acquire_whose_answer_is_lost_is_undone_or_repeated() {
     let fixture = Fixture::shared().await;
     let (mut observer, proxy) = (fixture.observer().await, Proxy::of(&fixture).await);
-    let through = proxy.backend(&fixture);
+    let through = impatient(&proxy, &fixture);
     through.connect().await.unwrap();
     for repeated in [false, true] {
         grant(&through, "a", secs(60)).await.release().await;

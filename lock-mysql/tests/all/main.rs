@@ -1,5 +1,8 @@
 //! The row lock on a real MariaDB, watched over a second, independent connection of the raw driver.
 
+// Those that take longest come first: the harness starts tests in the order of their names.
+mod contention;
+mod delay;
 mod errors;
 mod faults;
 mod holds;
@@ -7,7 +10,6 @@ mod names;
 mod outage;
 mod refused;
 mod runtimes;
-mod slow;
 mod support;
 mod tokens;
 mod waiting;

@@ -53,29 +53,30 @@ async fn an_outage_is_unavailable_with_its_cause_and_no_lock_that_is_taken() {
     }
 }
 
-#[testbed::test]
-async fn a_waiter_tells_a_silent_server_from_a_lock_that_is_taken() {
+/// What a waiter says whose server falls silent, and for good unless it `heals`.
+async fn wait_in_silence(heals: bool) -> Error {
     let fixture = Fixture::shared().await;
     let (proxy, mut observer) = (Proxy::of(&fixture).await, fixture.observer().await);
     let _held = grant(&fixture.backend(), "a", secs(60)).await;
     let locks = Locker::new(proxy.backend(&fixture));
-    for heals in [false, true] {
-        let waiting = wait(&locks, &mut observer, secs(8)).await;
-        proxy.stall();
-        if heals {
-            sleep(secs(4)).await;
-            proxy.heal();
-        }
-        let error = waiting.await.unwrap().unwrap_err();
+    let waiting = wait(&locks, &mut observer, secs(8)).await;
+    proxy.stall();
+    if heals {
+        sleep(secs(4)).await;
         proxy.heal();
-        if heals {
-            assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}{}", causes(&error));
-            assert_eq!(error.holder(), Some("tester"));
-        } else {
-            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-            assert!(causes(&error).contains("did not answer within"), "{}", causes(&error));
-        }
     }
+    let error = waiting.await.unwrap().unwrap_err();
+    proxy.heal();
+    error
+}
+
+#[testbed::test]
+async fn a_waiter_tells_a_silent_server_from_a_lock_that_is_taken() {
+    let (silent, healed) = tokio::join!(wait_in_silence(false), wait_in_silence(true));
+    assert_eq!(silent.kind(), ErrorKind::Unavailable, "{silent}");
+    assert!(causes(&silent).contains("did not answer within"), "{}", causes(&silent));
+    assert_eq!(healed.kind(), ErrorKind::TimedOut, "{healed}{}", causes(&healed));
+    assert_eq!(healed.holder(), Some("tester"));
 }
 
 #[testbed::test]
@@ -103,8 +104,8 @@ async fn a_waiter_whose_connection_vanished_in_an_outage_goes_on_after_it() {
 #[testbed::test]
 async fn a_used_up_pool_says_so() {
     let fixture = Fixture::shared().await;
-    let backend = RowLockBackend::new(fixture.config().with_max_connections(1)).unwrap();
-    let locks = Locker::new(backend);
+    let config = fixture.config().with_max_connections(1).with_connect_timeout(secs(2));
+    let locks = Locker::new(RowLockBackend::new(config).unwrap());
     let _guard = locks.lock("a").acquire().await.unwrap();
     let within = locks.lock("b").acquire_within(secs(1)).await.unwrap_err();
     let tried = locks.lock("b").try_acquire().await.unwrap_err();

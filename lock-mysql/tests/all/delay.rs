@@ -31,6 +31,7 @@ async fn a_hold_survives_round_trips_of_two_fifths_of_its_ttl() {
         sleep(TTL / 6).await;
         assert_eq!(granted.state(), HoldState::Held, "after {:?}", started.elapsed());
     }
+    proxy.heal();
     while let Some(renewed) = renewals.join_next().await {
         assert!(matches!(renewed.unwrap().unwrap(), Renewal::Renewed(_)));
     }
@@ -42,9 +43,10 @@ async fn a_guard_survives_round_trips_of_two_fifths_of_its_ttl() {
     let fixture = Fixture::shared().await;
     let proxy = Proxy::of(&fixture).await;
     let locks = Locker::new(proxy.backend(&fixture));
-    locks.connect().await.unwrap();
+    let lock = locks.lock("a").ttl(TTL);
+    lock.acquire().await.unwrap().release().await.unwrap();
     proxy.delay(DELAY);
-    let guard = locks.lock("a").ttl(TTL).acquire().await.unwrap();
+    let guard = lock.acquire().await.unwrap();
     let lost = timeout(2 * TTL, guard.lost()).await;
     assert!(lost.is_err(), "{lost:?}");
     guard.release().await.unwrap();
@@ -62,6 +64,7 @@ async fn a_renewal_behind_a_ping_is_not_too_late() {
     proxy.delay(DELAY);
     let lost = timeout(2 * TTL, guard.lost()).await;
     assert!(lost.is_err(), "{lost:?}");
+    proxy.heal();
     guard.release().await.unwrap();
 }
 
