@@ -220,7 +220,7 @@ impl MySqlConfig {
     }
 }
 
-/// Shorter ones cannot be told from zero, longer ones from for ever.
+/// A shorter one is as good as zero, a longer one as good as for ever.
 const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3600);
 
 /// What a server can be configured to serve at most.

@@ -54,7 +54,7 @@ impl SqlError {
         Some(error.try_downcast_ref::<MySqlDatabaseError>()?.number())
     }
 
-    /// Somebody else has the row: found at once (MariaDB 1205, MySQL 3572) or after waiting (1205; 1969 and 3024 where
+    /// Another holder has the row: found at once (MariaDB 1205, MySQL 3572) or after waiting (1205; 1969 and 3024 where
     /// an administrator bounds statements).
     pub(crate) fn is_busy(&self) -> bool {
         matches!(self.code(), Some(1205 | 3572 | 1969 | 3024))
@@ -130,7 +130,7 @@ impl SqlError {
         use ErrorKind::{Misconfigured, Unavailable, Unexpected};
         match self {
             Self::Driver(sqlx::Error::Database(_)) => meaning_of(self.code().unwrap_or_default()),
-            // So rustls tells of a certificate that it does not accept.
+            // This is how rustls reports a certificate that it does not accept.
             Self::Driver(sqlx::Error::Io(error)) if connecting && error.kind() == io::ErrorKind::InvalidData => {
                 (Misconfigured, TLS_FAILS.into())
             }

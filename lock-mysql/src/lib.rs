@@ -1,8 +1,7 @@
 //! polylock's backend for MySQL and MariaDB.
 //!
-//! [`RowLockBackend`] locks a row of a table in a transaction that stays open as long as the lock is held. It is the
-//! choice for those who have such a server already, and want the lock to end the moment that the holder's process
-//! does: a hold *is* a connection.
+//! [`RowLockBackend`] locks a row of a table in a transaction that stays open as long as the lock is held. A hold *is* a
+//! connection. So a lock ends the moment its holder's process ends.
 //!
 //! ```no_run
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
@@ -16,57 +15,56 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [`MySqlConfig`] says how the server is used: user, database, table, timeouts, number of connections.
+//! [`MySqlConfig`] sets user, database, table, timeouts and the number of connections, by hand or from a URL.
 //!
 //! # Guarantees
 //! InnoDB gives a row's lock to one transaction at a time, and a transaction ends with its connection. An acquire of a
-//! free name is one round trip (plus one now and then: a new connection, a name that was never used), a release
-//! another. A waiter waits in InnoDB's own queue and is woken by the release itself; its grant counts from a statement
-//! that was sent after that. Whatever goes wrong on a connection, it is closed and never used again.
+//! free name takes one round trip. It takes one more for a new connection or for a name that was never used. A release
+//! takes one. A waiter waits in InnoDB's own queue, and the release itself wakes it. Its lease counts from a statement
+//! that was sent after that. If anything goes wrong on a connection, the connection is closed and never used again.
 //!
 //! The ttl is the server's `wait_timeout` of that one connection: the server ends a client that is silent for longer.
-//! It counts whole seconds, so that a ttl of 1.5 s may take 2 s to free a dead machine's lock, and the shortest is 1 s.
-//! A client that is alive looks after its connection twice a second, or once in a round trip where that takes longer.
+//! `wait_timeout` counts whole seconds. So the shortest ttl is 1 s, and a ttl of 1.5 s may take 2 s to free a dead
+//! machine's lock. A live client pings over its connection twice a second, or once in a round trip if that takes longer.
 //!
 //! # What ends a hold
-//! - Its release, or its ttl when nobody renews it: the connection's task then closes the connection.
+//! - Its release, or its ttl if nobody renews it: the connection's task then closes the connection.
 //! - The end of the holder's process, at once: its sockets close.
 //! - The silence of its machine or of the network, after the ttl.
 //! - The end of the connection at the server, for whatever reason: a restart, a `KILL`, an administrator's lower limit,
-//!   a proxy or firewall in between that drops quiet connections. The next holder may come before this one knows: it
-//!   is told within about half a second, and only fencing protects what it does until then.
+//!   a proxy or firewall in between that drops quiet connections. The next holder may come before this one notices,
+//!   which takes about half a second. Until then only fencing protects the resource.
 //! - The end of the Tokio runtime that acquired the lock, at once: the connection runs on it. While nobody drives that
 //!   runtime, nobody can renew the hold, and it ends with its ttl. It can be released from any runtime.
 //!
 //! A waiter whose machine falls silent keeps its place in the queue. When its turn comes, its hold ends after its own
-//! ttl at the latest: so each such waiter ahead can cost one ttl, though none that merely died costs anything. A
-//! waiter waits for at most its ttl, or a minute, at a time and then queues anew, so that the order of waiters is not
-//! strict.
+//! ttl at the latest. So each such waiter ahead can cost one ttl. A waiter that merely died costs nothing. A waiter waits
+//! for at most its ttl, or a minute, at a time and then queues again, so that the order of waiters is not strict.
 //!
 //! # Fencing
 //! A token is the server's clock in microseconds, or one more than the row's last token if that is larger. A release
-//! commits it. A rollback undoes it in the row, but the clock has passed it by then; a token that is ahead of the clock,
-//! since the clock was set back or a quorum asked for it, is committed to a second table before it is granted. So
+//! commits it. A rollback undoes it in the row, but the clock has passed it by then. A token that is ahead of the clock,
+//! because the clock was set back or a quorum asked for it, is committed to a second table before it is granted. So
 //! tokens grow also after crashes and after the tables were lost, unless the clock is then behind the last token.
 //!
 //! # Limits
 //! - Each hold, and each name that is waited for, takes a connection: see [`MySqlConfig::with_max_connections`]. If
-//!   none is free, the error says so, whether the limit is this one or the server's.
+//!   none is free, the error says so, and whether the limit is this one or the server's.
 //! - A hold survives any round trip below two fifths of its ttl. An acquire or a release fails if a single answer takes
 //!   longer than [the response timeout](MySqlConfig::with_response_timeout), and a new connection takes three round
-//!   trips within [the connect timeout](MySqlConfig::with_connect_timeout), both 5 s by default: raise them for a line
-//!   that is slower than that.
+//!   trips within [the connect timeout](MySqlConfig::with_connect_timeout). Both are 5 s by default: raise them for a
+//!   slower line.
 //! - One server, or one that all writes go to. Row locks are not replicated: a replica, or another node of a Galera
-//!   or group replication cluster, knows nothing of them. After a failover the old server's holders must have ended.
+//!   or group replication cluster, does not have them. After a failover the old server's holders must have ended.
 //! - Pools between client and server that give out a connection per transaction or statement (ProxySQL's multiplexing,
 //!   for one) must not do so for this user.
 //! - A server that crashes is noticed at once. One that falls silent while somebody waits is noticed after about three
 //!   seconds: from then on, an acquire whose time is up fails as unavailable instead of timed out. If a waiter's
-//!   connection alone is lost in silence, it is noticed when the wait's own time and the response timeout have passed.
+//!   connection alone is lost in silence, that is noticed when the wait's own time and the response timeout have passed.
 //! - A server that cannot be reached is dialled by one connection at a time, at most every 50 ms. If a dial has no
 //!   outcome within a second, the next one begins.
-//! - A row stays for each name that was ever locked: it keeps the token. Rows of names that are not locked may be
-//!   deleted at any time while the server's clock is right.
+//! - Each name that was ever locked keeps a row, which holds its token. Rows of names that are not locked may be deleted
+//!   at any time while the server's clock is right.
 //!
 //! # Server settings
 //! - InnoDB, with `NOWAIT`: MariaDB 10.6 (tested with 10.11) or MySQL 8.0, or later.
@@ -75,10 +73,10 @@
 //!   `autocommit`, isolation level, `wait_timeout` and `innodb_lock_wait_timeout`.
 //!
 //! # Permissions needed
-//! `SELECT`, `INSERT` and `UPDATE` on the two tables, and `CREATE` if they are to be made when they are missing. No
-//! `PROCESS`, `SUPER` or `CONNECTION_ADMIN`: the connections that it ends, when nobody knows what came of a statement,
-//! are its own user's; it finds them by a named lock (`GET_LOCK`), which needs no permission. Give each application a user of its own all the same: whoever may update the table can lock
-//! every name in it.
+//! `SELECT`, `INSERT` and `UPDATE` on the two tables, and `CREATE` if polylock is to make them. No `PROCESS`, `SUPER` or
+//! `CONNECTION_ADMIN`. If the outcome of a statement is unknown, polylock ends the connection at the server: these
+//! connections belong to the same user, and a named lock (`GET_LOCK`), which needs no permission, identifies them.
+//! Give each application a user of its own all the same: whoever may update the table can lock every name in it.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

@@ -12,8 +12,8 @@ use crate::error::SqlError;
 
 pub(crate) mod row_lock;
 
-/// By what a connection is found at the server: a named lock that only it has, and keeps to its end. Its number would
-/// not do, as a restarted server counts anew.
+/// Identifies a connection at the server: the name of a named lock that only this connection has, and keeps to its end.
+/// Its number does not identify it, as a restarted server counts anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity(HolderId);
 

@@ -24,7 +24,7 @@ struct Shared {
     client: Client,
     claims: Claims,
     statements: Statements,
-    /// Whether the tables were there when last looked at.
+    /// Whether the tables existed when they were last checked.
     prepared: AtomicBool,
 }
 

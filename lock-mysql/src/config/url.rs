@@ -28,8 +28,8 @@ impl MySqlConfig {
     /// | `socket` | the path of a Unix socket to use instead of TCP |
     ///
     /// # Errors
-    /// [`ErrorKind::Misconfigured`] for anything else in it. The error shows no part of the URL: any part may belong to
-    /// a password that is not percent-encoded.
+    /// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) for anything else in it. The error shows no part of
+    /// the URL: any part may belong to a password that is not percent-encoded.
     pub fn from_url(url: &str) -> Result<Self> {
         let mut url = Url::parse(url).map_err(|error| misconfigured(NO_URL).with_source(error))?;
         if !["mysql", "mariadb"].contains(&url.scheme()) || url.cannot_be_a_base() {

@@ -124,7 +124,7 @@ impl Dialer {
                 attempt.finish(Ok(()));
                 return Ok(session);
             }
-            // That tells nothing of the server.
+            // This says nothing about the server.
             Err(error @ (SqlError::NoRuntime | SqlError::RuntimeShutDown)) => {
                 return Err(ConnectError::Permanent(error.into_connect_lock_error()));
             }

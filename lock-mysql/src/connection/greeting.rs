@@ -1,8 +1,8 @@
-//! Telling a MySQL that is slow from something that is no MySQL.
+//! Distinguishes a slow MySQL from a server that is no MySQL.
 //!
-//! A MySQL speaks first. Something else waits for us to speak, and the driver would wait with it for as long as it may;
-//! or it says something that the driver takes for the beginning of a long packet. So when a connect takes long, a
-//! second connection looks what is there.
+//! A MySQL speaks first. Another server waits for us to speak, and the driver waits with it until its timeout. Or it
+//! sends something that the driver takes for the beginning of a long packet. So if a connect takes long, a second
+//! connection reads what the server sends.
 
 use std::io;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-/// How long a connect may take before it is looked into, and how long each side may be silent then.
+/// How long a connect may take before the second connection is made, and how long the server may be silent on that.
 const SILENCE_LIMIT: Duration = Duration::from_millis(500);
 
-/// Comes back only when what is there is certainly no MySQL.
+/// Returns only if the server is certainly no MySQL.
 ///
 /// # Cancel safety
 /// May be dropped at any point.
@@ -24,7 +24,7 @@ pub(crate) async fn detect_non_mysql(host: &str, port: u16) {
     }
 }
 
-/// Whether what is there is certainly no MySQL.
+/// Whether the server is certainly no MySQL.
 ///
 /// # Cancel safety
 /// May be dropped at any point.

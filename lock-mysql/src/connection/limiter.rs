@@ -1,4 +1,5 @@
-//! When the server may be dialled: a server that is down must not be flooded, and is to be found soon when it is back.
+//! When the server may be dialled. A server that is down must not be flooded with dials, and one that is back must be
+//! noticed soon.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -36,16 +37,16 @@ struct State {
     failure: Option<(u64, ConnectError)>,
 }
 
-/// Whose turn it is.
+/// What a caller may do.
 #[derive(Debug)]
 pub(super) enum Turn<'a, T> {
-    /// The caller's, to dial.
+    /// Dial.
     Dial(DialAttempt<'a>),
-    /// Nobody's: there is already what the caller wants.
+    /// Use what another dial has brought.
     Served(T),
 }
 
-/// A dial under way. Dropped without an outcome, it makes way for another.
+/// A dial under way. If it is dropped without an outcome, another may begin.
 #[derive(Debug)]
 pub(super) struct DialAttempt<'a> {
     limiter: &'a DialLimiter,
@@ -81,10 +82,10 @@ impl DialLimiter {
         }
     }
 
-    /// Waits until the caller may dial, or is `served` by a dial of somebody else.
+    /// Waits until the caller may dial, or is `served` by the dial of another caller.
     ///
     /// # Errors
-    /// The failure of a dial of somebody else that began during this call.
+    /// The failure of another caller's dial that began during this call.
     ///
     /// # Cancel safety
     /// May be dropped at any point.
@@ -109,7 +110,7 @@ impl DialLimiter {
         }
     }
 
-    /// A connection broke, perhaps with all others: the next dial is to find out alone.
+    /// A connection broke, perhaps with all others: until a dial succeeds, dials go out one at a time.
     pub(super) fn suspect_outage(&self) {
         self.lock().reached = false;
     }
@@ -125,7 +126,7 @@ impl DialLimiter {
 }
 
 impl State {
-    /// What somebody does who has waited since `before` dials had begun.
+    /// What a caller does next that has waited since `before` dials had begun.
     fn step(&mut self, before: u64, now: Instant) -> Step {
         if let Some((number, failure)) = &self.failure
             && *number > before
@@ -177,7 +178,7 @@ impl State {
 impl DialAttempt<'_> {
     pub(super) fn finish(self, outcome: Result<(), ConnectError>) {
         self.limiter.lock().end(self.number, Some(outcome));
-        // Its drop tells the others.
+        // Its drop wakes the others.
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Pool {
     idle: Mutex<VecDeque<Arc<Session>>>,
 }
 
-/// A connection that somebody uses. Dropped half-way it is ended: nobody knows what is under way on it.
+/// A connection in use. If it is dropped, the connection is ended: what is under way on it is unknown.
 #[derive(Debug)]
 pub(crate) struct PooledSession {
     /// `None` once it was taken out.
@@ -65,7 +65,7 @@ impl Pool {
 
     /// Keeps a connection on which nothing is under way.
     pub(crate) fn give_back(&self, session: Arc<Session>) {
-        // Only when it is among the idle ones may somebody else come in, who would open another.
+        // The permit is kept until the connection is among the idle ones: another caller would open a new one.
         let _permit = session.set_idle();
         let mut idle = self.idle();
         // Those that were idle for longest end first.
@@ -82,7 +82,7 @@ impl Pool {
         }
     }
 
-    /// A connection broke, perhaps with all others: forgets the idle ones, and lets one dial find out alone.
+    /// A connection broke, perhaps with all others: forgets the idle ones, and dials one at a time until one succeeds.
     pub(crate) fn suspect_outage(&self) {
         self.idle().clear();
         self.dialer.suspect_outage();
@@ -137,7 +137,7 @@ impl PooledSession {
             .expect("taken out only by `into_session`, which takes self")
     }
 
-    /// It goes on being used, by somebody who knows how to end it.
+    /// Leaves the connection in use. The caller gives it back or ends it.
     pub(crate) fn into_session(mut self) -> Arc<Session> {
         self.session.take().expect("taken out only here, and this takes self")
     }

@@ -1,4 +1,4 @@
-//! A connection of our own, run by a task of its own: whoever waits for an answer may go away without breaking it.
+//! A handle to a connection, which a task of its own runs: a caller that drops a request does not break the connection.
 
 use std::fmt;
 use std::future::pending;
@@ -211,7 +211,8 @@ impl Session {
         drop(self.permit.take());
     }
 
-    /// Ends the connection without a word, whatever is under way on it. The server may need to be told otherwise.
+    /// Ends the connection here, whatever is under way on it. The server may not notice:
+    /// `Client::end` ends it there as well.
     pub(crate) fn abort(&self) {
         self.task.abort();
     }
@@ -220,8 +221,7 @@ impl Session {
         self.commands.is_closed()
     }
 
-    /// The runtime that its task runs on. Only there can it be relied on: another runtime may live and yet not be
-    /// driven.
+    /// The runtime that its task runs on. Only callers on that runtime know that it is driven.
     pub(crate) fn runtime(&self) -> runtime::Id {
         self.runtime
     }
@@ -273,7 +273,7 @@ impl fmt::Debug for Session {
     }
 }
 
-/// Ends a task whose starter went away before it had a handle to give out.
+/// Ends the task of a connection whose caller went away before it was open.
 struct AbortOnDrop(Option<AbortHandle>);
 
 impl AbortOnDrop {

@@ -125,7 +125,7 @@ impl Worker {
 
     async fn serve(&mut self, command: Command) -> ControlFlow<Exit> {
         match command {
-            // Nobody waits for it any more, and nobody would know what it did.
+            // Nobody waits for the answer any more.
             Command::Run { reply, .. } if reply.is_closed() => Continue(()),
             Command::Run {
                 sql,
@@ -163,7 +163,7 @@ impl Worker {
                 begun,
                 reply,
             } => {
-                // Nobody listens any more where it fails.
+                // It fails if nobody waits for the release any more.
                 let _ = begun.send(());
                 self.release(holder, sql, reply).await
             }
@@ -262,7 +262,7 @@ impl Worker {
         flow
     }
 
-    /// It is time for what the phase wants.
+    /// Does what the phase does unasked: a ping that keeps the connection, or its end.
     async fn on_wake(&mut self) -> ControlFlow<Exit> {
         let now = Instant::now();
         let seconds = match &mut self.phase {
@@ -294,7 +294,7 @@ impl Worker {
         }
     }
 
-    /// Replies. A hold on a connection that broke is lost before anybody hears of it.
+    /// Replies. If the connection broke, its hold is lost before the reply is out.
     fn reply<T>(&mut self, answer: Result<T, SqlError>, reply: Reply<T>) -> ControlFlow<Exit> {
         let flow = self.continue_after(&answer);
         drop(reply.send(answer));
@@ -349,7 +349,7 @@ impl Worker {
         })
     }
 
-    /// Takes leave, so that the server need not find out; with the connection ends whatever it holds.
+    /// Closes the connection with a goodbye, so that the server frees at once what it holds.
     async fn close(self) {
         let Self {
             connection,
@@ -358,7 +358,7 @@ impl Worker {
             _permit,
             ..
         } = self;
-        // Nobody sends any more, and the hold is over before anybody else can have it.
+        // Commands are refused from now on, and the hold is lost before another can begin.
         drop((commands, phase));
         drop(timeout(CLOSE_TIMEOUT, connection.close()).await);
     }

@@ -9,7 +9,7 @@ use sqlx::mysql::MySqlRow;
 
 use super::{Answer, SERVER_MICROS, column};
 use crate::error::SqlError;
-use crate::names::{hex, label};
+use crate::names::{label_literal, name_literal};
 
 /// Names of tables, made once.
 #[derive(Debug)]
@@ -101,7 +101,7 @@ impl Statements {
         format!(
             "SELECT 1 FROM `{}` WHERE `name`={} FOR UPDATE NOWAIT;{}",
             self.locks,
-            hex(name),
+            name_literal(name),
             self.acquire_locked_row(name, terms)
         )
     }
@@ -110,13 +110,13 @@ impl Statements {
     ///
     /// The token is larger than every one before, those that were rolled back included: they lie behind the server's
     /// clock, or in the table of those that do not. The answer itself carries it: a SELECT of what others have not
-    /// committed might show us the row that somebody else made and took after our UPDATE had missed it.
+    /// committed might show us the row that another holder made and took after our UPDATE had missed it.
     pub(crate) fn acquire_locked_row(&self, name: &LockName, terms: &AcquireTerms<'_>) -> String {
         let Self { locks, tokens } = self;
         let floor = terms.floor.map_or(0, FencingToken::as_u64).saturating_add(1);
-        let label = label(terms.label);
+        let label = label_literal(terms.label);
         let expires = expires(terms.ttl);
-        let name = hex(name);
+        let name = name_literal(name);
         format!(
             "UPDATE `{locks}` SET `token`=GREATEST(`token`+1,{floor},{SERVER_MICROS},\
              COALESCE((SELECT t.`token`+1 FROM `{tokens}` t WHERE t.`name`={name}),0)),\
@@ -131,7 +131,7 @@ impl Statements {
             "UPDATE `{}` SET `expires`=GREATEST(`expires`,{}) WHERE `name`={}",
             self.locks,
             expires(ttl),
-            hex(name)
+            name_literal(name)
         )
     }
 
@@ -141,14 +141,14 @@ impl Statements {
             "SET SESSION innodb_lock_wait_timeout={seconds};\
              SELECT 1 FROM `{}` WHERE `name`={} FOR UPDATE;{NO_ROW_WAIT}",
             self.locks,
-            hex(name)
+            name_literal(name)
         )
     }
 
-    /// Makes the row of a new name, for everybody. Looks first: an insert would wait for whoever has made and locked it
-    /// meanwhile.
+    /// Makes the row of a new name, for all. It looks first, as an insert would wait for a holder that has made and locked
+    /// the row meanwhile.
     pub(crate) fn create_row(&self, name: &LockName) -> String {
-        let (locks, name) = (&self.locks, hex(name));
+        let (locks, name) = (&self.locks, name_literal(name));
         format!(
             "ROLLBACK;INSERT IGNORE INTO `{locks}` (`name`) SELECT {name} FROM DUAL \
              WHERE NOT EXISTS (SELECT 1 FROM `{locks}` WHERE `name`={name});COMMIT"
@@ -161,7 +161,7 @@ impl Statements {
             "SELECT `token`,`label`,CAST(`expires` AS SIGNED)-CAST({SERVER_MICROS} AS SIGNED) FROM `{}` \
              WHERE `name`={} AND `connection` IS NOT NULL",
             self.locks,
-            hex(name)
+            name_literal(name)
         )
     }
 
@@ -175,7 +175,7 @@ impl Statements {
         format!(
             "UPDATE `{}` SET `connection`=NULL,`label`=NULL,`expires`=NULL WHERE `name`={};COMMIT",
             self.locks,
-            hex(name)
+            name_literal(name)
         )
     }
 
@@ -184,7 +184,7 @@ impl Statements {
         format!(
             "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;SELECT `token` FROM `{}` WHERE `name`={}",
             self.locks,
-            hex(name)
+            name_literal(name)
         )
     }
 
@@ -195,7 +195,7 @@ impl Statements {
             "INSERT INTO `{}` (`name`,`token`) VALUES ({},{token}) \
              ON DUPLICATE KEY UPDATE `token`=GREATEST(`token`,{token})",
             self.tokens,
-            hex(name)
+            name_literal(name)
         )
     }
 }

@@ -1,4 +1,4 @@
-//! What this process knows of the holder ids that it has sent.
+//! What the holder ids that this process has sent may have left at the server.
 
 use std::collections::HashMap;
 use std::ops::Deref;

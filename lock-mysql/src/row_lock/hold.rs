@@ -54,7 +54,7 @@ impl Hold for RowHold {
     }
 
     async fn renew(&self, ttl: Duration) -> Result<Renewal> {
-        // The server may keep it a little longer than we may believe in it: nothing is to revive it.
+        // The server may keep the hold a little longer than the lease lasts. A renewal must not revive the lease.
         if matches!(self.request.lease().state(), HoldState::Lost(_)) {
             return Ok(Renewal::Lost);
         }
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(released(false, Some(0), ours, true), Some(AlreadyLost));
         // Our own closing may have ended it.
         assert_eq!(released(false, Some(4), ours, false), None);
-        // Somebody has released since, and the row tells no more.
+        // A later holder has released since: our token is not in the row any more.
         assert_eq!(released(false, Some(6), ours, true), None);
         assert_eq!(released(false, None, ours, true), None);
     }

@@ -33,7 +33,7 @@ pub(super) enum Waited {
 }
 
 impl Shared {
-    /// Waits for a row that somebody else has, on a line whose last round trip took `round_trip`.
+    /// Waits for a row that another holder has locked, on a line whose last round trip took `round_trip`.
     pub(super) async fn wait(
         &self,
         session: &Session,
@@ -67,7 +67,7 @@ impl Shared {
     }
 
     /// Reports to the caller when the server does not answer a ping within `limit`: the connection on which a statement
-    /// waits cannot tell. Returns only if the server answers again and does not know that connection any more.
+    /// waits cannot. Returns only if the server answers again and does not have that connection any more.
     async fn note_silence(
         &self,
         session: &Session,
