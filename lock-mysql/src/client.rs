@@ -11,13 +11,14 @@ use tokio::time::{Instant, sleep};
 use crate::config::MySqlConfig;
 use crate::connection::{ControlConnections, Dialer, LastAnswer, Pool, Session};
 use crate::error::{ConnectError, RequestError, SqlError};
-use crate::protocol::{Answer, Autocommit, Identity, column};
+use crate::protocol::{Autocommit, Identity, column};
 
 pub(crate) struct Client {
     dialer: Arc<Dialer>,
     /// The connections for holds and waiters.
     pub(crate) pool: Pool,
-    control: ControlConnections,
+    /// The connections for what cannot be done on the connection that it is about.
+    pub(crate) control: ControlConnections,
     last_answer: Arc<LastAnswer>,
 }
 
@@ -89,7 +90,7 @@ impl Client {
                 continue;
             }
             killed = true;
-            match self.control(format!("KILL CONNECTION {id}"), request).await {
+            match self.control.execute(format!("KILL CONNECTION {id}"), request).await {
                 // 1094: it has ended meanwhile.
                 Err(error) if error.code() != Some(1094) => return Err(error.into_lock_error()),
                 _ => {}
@@ -100,40 +101,11 @@ impl Client {
     /// The server's number for the connection of this identity, if the server has it.
     pub(crate) async fn find(&self, identity: Identity, request: Option<&AcquireRequest>) -> Result<Option<u64>> {
         let sql = format!("SELECT CAST(IS_USED_LOCK({identity}) AS UNSIGNED)");
-        let answer = self
-            .control(sql, request)
-            .await
-            .map_err(RequestError::into_lock_error)?;
+        let answer = self.control.execute(sql, request).await;
+        let answer = answer.map_err(RequestError::into_lock_error)?;
         let missing = || SqlError::UnexpectedAnswer("named lock").into_lock_error();
         let row = answer.row(0).ok_or_else(missing)?;
         column(row, 0, "named lock").map_err(SqlError::into_lock_error)
-    }
-
-    /// Runs idempotent statements on the control connection. If that connection turns out to be gone, they run again on
-    /// a new one: on behalf of a request for as long as that waits.
-    ///
-    /// # Cancel safety
-    /// May be dropped at any point.
-    pub(crate) async fn control(&self, sql: String, request: Option<&AcquireRequest>) -> Result<Answer, RequestError> {
-        let limit = self.response_timeout();
-        let run = |session: Arc<Session>| {
-            let sql = sql.clone();
-            async move { session.run(sql, None, limit).await }
-        };
-        self.control.run(request, run).await
-    }
-
-    /// Waits until the server answers, in one round trip for all who ask at the same time.
-    ///
-    /// # Cancel safety
-    /// May be dropped at any point.
-    pub(crate) async fn ping(&self) -> Result<()> {
-        let limit = self.response_timeout();
-        let ping = |session: Arc<Session>| async move { session.ping(limit).await };
-        self.control
-            .run(None, ping)
-            .await
-            .map_err(RequestError::into_lock_error)
     }
 }
 

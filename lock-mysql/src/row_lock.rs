@@ -40,7 +40,11 @@ impl Shared {
 
     /// The last token that a release has committed; 0 before the first.
     async fn committed_token(&self, name: &LockName) -> Result<Option<u64>> {
-        let answer = self.client.control(self.statements.committed_token(name), None).await;
+        let answer = self
+            .client
+            .control
+            .execute(self.statements.committed_token(name), None)
+            .await;
         let answer = answer.map_err(RequestError::into_lock_error)?;
         let token = answer.row(1).map(|row| column(row, 0, "token")).transpose();
         token.map_err(SqlError::into_lock_error)

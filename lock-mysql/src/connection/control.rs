@@ -11,7 +11,7 @@ use super::dial::Dialer;
 use super::limiter::{DialLimiter, Turn};
 use super::session::{Session, current_runtime};
 use crate::error::{ConnectError, RequestError, SqlError};
-use crate::protocol::Autocommit;
+use crate::protocol::{Answer, Autocommit};
 
 /// One control connection for each runtime that needs one: nobody may depend on a runtime that is not driven.
 #[derive(Debug)]
@@ -35,12 +35,31 @@ impl ControlConnections {
         }
     }
 
-    /// Calls `ask` with the control connection of this runtime, and again with a new one if that has ended. On behalf
-    /// of a request, a new one is dialled for as long as the request waits.
+    /// Runs idempotent statements. If the control connection turns out to be gone, they run again on a new one: on behalf
+    /// of a request for as long as that waits.
     ///
     /// # Cancel safety
-    /// May be dropped where `ask` may.
-    pub(crate) async fn run<T, F>(
+    /// May be dropped at any point.
+    pub(crate) async fn execute(&self, sql: String, request: Option<&AcquireRequest>) -> Result<Answer, RequestError> {
+        let limit = self.dialer.config().response_timeout();
+        let run = |session: Arc<Session>| {
+            let sql = sql.clone();
+            async move { session.run(sql, None, limit).await }
+        };
+        self.run(request, run).await
+    }
+
+    /// Waits until the server answers, in one round trip for all who ask at the same time.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point.
+    pub(crate) async fn ping(&self) -> Result<(), RequestError> {
+        let limit = self.dialer.config().response_timeout();
+        let ping = |session: Arc<Session>| async move { session.ping(limit).await };
+        self.run(None, ping).await
+    }
+
+    async fn run<T, F>(
         &self,
         request: Option<&AcquireRequest>,
         ask: impl Fn(Arc<Session>) -> F,

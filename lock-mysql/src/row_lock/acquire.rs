@@ -226,7 +226,8 @@ impl Shared {
     ) -> Result<Outcome, RequestError> {
         if acquired.ahead {
             self.client
-                .control(self.statements.commit_token(request.name(), acquired.token), None)
+                .control
+                .execute(self.statements.commit_token(request.name(), acquired.token), None)
                 .await
                 .map_err(RequestError::into_lock_error)?;
             // That the row is still ours must be newer than that.

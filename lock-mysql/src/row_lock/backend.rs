@@ -104,7 +104,7 @@ impl Shared {
     }
 
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
-        let answer = match self.client.control(self.statements.holder(name), None).await {
+        let answer = match self.client.control.execute(self.statements.holder(name), None).await {
             Err(RequestError::Sql(error)) if error.is_missing_table() => return Ok(LockStatus::free()),
             answer => answer.map_err(RequestError::into_lock_error)?,
         };

@@ -84,7 +84,7 @@ impl Shared {
             }
             // An answer to anything else counts as well.
             let is_silent = || self.client.last_answer() == answered;
-            let mut ping = pin!(self.client.ping());
+            let mut ping = pin!(self.client.control.ping());
             let pinged = match timeout(limit, &mut ping).await {
                 Ok(pinged) => pinged,
                 Err(_elapsed) => {
@@ -98,7 +98,7 @@ impl Shared {
             if let Err(error) = pinged
                 && is_silent()
             {
-                request.note_unreachable(error);
+                request.note_unreachable(error.into_lock_error());
                 is_noted = true;
                 sleep(PING_PAUSE).await;
             } else if is_noted {
