@@ -185,8 +185,9 @@ async fn a_panic_of_the_driver_is_an_error_with_its_text_and_not_tried_again() {
         assert!(!error.is_retryable());
         let text = error.source().unwrap().to_string();
         assert!(text.contains(panics), "{text}");
-        // Two requests, each with a look whether it is a MySQL.
-        assert!(dials.load(Ordering::SeqCst) <= 4);
+        // Two requests, each with a look whether it is a MySQL, or with two on a busy machine.
+        let dials = dials.load(Ordering::SeqCst);
+        assert!(dials <= 6, "{dials}");
     }
 }
 
