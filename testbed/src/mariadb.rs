@@ -211,6 +211,8 @@ fn server(maria: &locate::MariaDb, data: &Path) -> Command {
         .arg("--no-defaults")
         .arg(option("--basedir=", &maria.base))
         .arg(option("--datadir=", data));
+    // A server that starts removes the temporary files that it finds, those of other running servers included.
+    command.arg(option("--tmpdir=", data));
     command
         .arg(option("--lc-messages-dir=", &maria.share))
         .arg(option("--plugin-dir=", &maria.plugins));
