@@ -277,7 +277,6 @@ fn meaning_of(code: u16) -> (ErrorKind, Cow<'static, str>) {
 
 #[cfg(test)]
 mod tests {
-    use std::error::Error as _;
 
     use super::*;
 
@@ -304,12 +303,12 @@ mod tests {
         let error = broken.into_lock_error();
         assert!(error.is_retryable());
         assert!(matches!(
-            error.source().unwrap().downcast_ref(),
+            error.cause().unwrap().downcast_ref(),
             Some(sqlx::Error::Io(_))
         ));
         let error = SqlError::TimedOut(Duration::from_secs(5)).into_lock_error();
         assert!(error.is_retryable());
-        assert!(error.source().unwrap().to_string().contains("5s"));
+        assert!(error.cause().unwrap().to_string().contains("5s"));
     }
 
     #[test]

@@ -152,7 +152,6 @@ fn text(panic: &(dyn Any + Send)) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::error::Error as _;
 
     use super::*;
 

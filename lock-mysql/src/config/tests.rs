@@ -1,5 +1,3 @@
-use std::error::Error as _;
-
 use super::*;
 use crate::RowLockBackend;
 
@@ -12,15 +10,9 @@ fn refusal(url: &str) -> String {
     error.to_string()
 }
 
-/// All that an error shows, with its sources.
+/// All that an error shows, with its causes.
 fn chain(error: &Error) -> String {
-    let mut shown = format!("{error} {error:?}");
-    let mut source = error.source();
-    while let Some(error) = source {
-        shown += &format!(" {error} {error:?}");
-        source = error.source();
-    }
-    shown
+    format!("{error} {error:?}")
 }
 
 #[test]

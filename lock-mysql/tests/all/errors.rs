@@ -1,6 +1,5 @@
 //! Errors that say what to do.
 
-use std::error::Error as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -183,7 +182,7 @@ async fn a_panic_of_the_driver_is_an_error_with_its_text_and_not_tried_again() {
         let error = soon("refused", refusal(&backend(&url))).await;
         assert_eq!(error.kind(), ErrorKind::Unexpected, "{error}");
         assert!(!error.is_retryable());
-        let text = error.source().unwrap().to_string();
+        let text = error.cause().unwrap().to_string();
         assert!(text.contains(panics), "{text}");
         // Two requests, each with a look whether it is a MySQL, or with two on a busy machine.
         let dials = dials.load(Ordering::SeqCst);

@@ -3,8 +3,8 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use lock_core::backend::{DistributedLock, ReleaseOptions, RequestOptions, Terms, Wait};
 use lock_core::ErrorKind;
+use lock_core::backend::{DistributedLock, ReleaseOptions, RequestOptions, Terms, Wait};
 use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
 use testbed::{Redis, ZooKeeper};
 use tokio::time::Instant;
