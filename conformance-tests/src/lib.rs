@@ -142,6 +142,7 @@ mod job;
 mod link;
 mod linked;
 mod macros;
+mod mutant;
 pub mod mutants;
 mod proxy;
 mod raw;

@@ -1,4 +1,4 @@
-//! A small lock server with a client to it, whose every message crosses a link: what the broken ones differ from.
+//! A small lock server with a client to it, whose every message crosses a link: what the mutants differ from.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,31 +7,36 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lock_core::backend::DistributedLock;
 
-pub use backend::ReferenceBackend;
-pub use server::ReferenceServer;
-
 use crate::harness::{BackendHarness, Data, Harness, NoServer, Route, ServerUse, Timing};
 use crate::link::Link;
-use crate::mutants::Defect;
+use crate::mutant::Mutant;
 use crate::subject::{LockerSubject, Subject};
 
+use self::subject::MutantSubject;
+
+pub use self::backend::ReferenceBackend;
+pub use self::server::ReferenceServer;
+
 mod backend;
+mod guard;
 mod line;
+mod reentry;
 mod server;
 mod state;
+mod subject;
 
-/// The reference as a harness: whole, or with one defect.
+/// The reference as a harness: whole, or with one mutant.
 #[derive(Debug, Default)]
 pub struct ReferenceHarness {
-    defect: Option<Defect>,
+    mutant: Option<Mutant>,
     servers: Mutex<HashMap<String, Arc<ReferenceServer>>>,
 }
 
 impl ReferenceHarness {
-    /// One with this defect.
-    pub fn broken(defect: Defect) -> Self {
+    /// The reference with this bug.
+    pub fn with_mutant(mutant: Mutant) -> Self {
         Self {
-            defect: Some(defect),
+            mutant: Some(mutant),
             servers: Mutex::default(),
         }
     }
@@ -40,7 +45,7 @@ impl ReferenceHarness {
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         let server = servers.entry(namespace.to_owned());
         server
-            .or_insert_with(|| Arc::new(ReferenceServer::new(self.defect)))
+            .or_insert_with(|| Arc::new(ReferenceServer::new(self.mutant)))
             .clone()
     }
 }
@@ -65,8 +70,8 @@ impl Harness for ReferenceHarness {
 
     async fn subject(&self, namespace: &str, route: &Route) -> Arc<dyn Subject> {
         let backend = self.backend(namespace, route).await;
-        match self.defect {
-            Some(defect) => defect.break_subject(backend),
+        match self.mutant {
+            Some(mutant) => Arc::new(MutantSubject::new(backend, mutant)),
             None => Arc::new(LockerSubject::new(backend)),
         }
     }
@@ -110,6 +115,6 @@ impl BackendHarness for ReferenceHarness {
                 link
             }
         };
-        Arc::new(ReferenceBackend::new(self.server(namespace), link, self.defect))
+        Arc::new(ReferenceBackend::new(self.server(namespace), link, self.mutant))
     }
 }

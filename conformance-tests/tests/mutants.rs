@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use conformance_tests::mutants::Mutant;
 use conformance_tests::reference::ReferenceHarness;
-use conformance_tests::{Outcome, cases, execute, mutants};
+use conformance_tests::{Outcome, cases, execute};
 
 conformance_tests::__for_each_mutant!(__mutant_tests);
 
@@ -21,8 +22,11 @@ fn the_reference_passes_everything() {
 
 #[test]
 fn every_mutant_has_a_case_of_its_own() {
-    for mutant in mutants::all() {
-        let named = cases::all().iter().filter(|case| case.name == mutant.caught_by).count();
-        assert_eq!(named, 1, "{} is to be caught by {:?}", mutant.name, mutant.caught_by);
+    for mutant in Mutant::ALL {
+        let cases = cases::all()
+            .iter()
+            .filter(|case| case.name == mutant.caught_by())
+            .count();
+        assert_eq!(cases, 1, "{} is to be caught by {}", mutant.name(), mutant.caught_by());
     }
 }

@@ -16,7 +16,7 @@ use super::line::Line;
 use super::server::ReferenceServer;
 use super::state::{Answer, Ask};
 use crate::link::Link;
-use crate::mutants::Defect;
+use crate::mutant::Mutant;
 
 /// How long a waiter sleeps at the most, for it may miss being woken.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -25,7 +25,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct ReferenceBackend {
     line: Line,
-    defect: Option<Defect>,
+    mutant: Option<Mutant>,
     /// Only the one that has one id per client uses it.
     client: HolderId,
     /// Only the one that takes a dropped acquire for one under way uses it.
@@ -41,23 +41,23 @@ struct ReferenceHold {
 }
 
 impl ReferenceBackend {
-    pub(super) fn new(server: Arc<ReferenceServer>, link: Link, defect: Option<Defect>) -> Self {
+    pub(super) fn new(server: Arc<ReferenceServer>, link: Link, mutant: Option<Mutant>) -> Self {
         Self {
-            line: Line::new(server, link, defect),
-            defect,
+            line: Line::new(server, link, mutant),
+            mutant,
             client: HolderId::random(),
             under_way: Mutex::default(),
         }
     }
 
-    fn has(&self, defect: Defect) -> bool {
-        self.defect == Some(defect)
+    fn has(&self, mutant: Mutant) -> bool {
+        self.mutant == Some(mutant)
     }
 
     fn holder(&self, request: &AcquireRequest) -> HolderId {
-        match self.defect {
-            Some(Defect::HolderIdPerClient) => self.client,
-            Some(Defect::HolderIdPerTry) => HolderId::random(),
+        match self.mutant {
+            Some(Mutant::HolderIdPerClient) => self.client,
+            Some(Mutant::HolderIdPerTry) => HolderId::random(),
             _ => request.holder(),
         }
     }
@@ -74,11 +74,11 @@ impl ReferenceBackend {
 
     /// One question, its answer, and the moment just before it was sent.
     async fn ask_once(&self, request: &AcquireRequest, ask: &Ask) -> Result<(Answer, SentAt)> {
-        if self.has(Defect::SendingWithoutAConnection) {
+        if self.has(Mutant::SendingWithoutAConnection) {
             let _marked = request.sending();
         }
         let connection = self.line.connect()?;
-        let sent_at_its_answer = self.has(Defect::SentAtItsAnswer);
+        let sent_at_its_answer = self.has(Mutant::SentAtItsAnswer);
         let before = (!sent_at_its_answer).then(|| request.sending());
         let ask = ask.clone();
         let answer = tokio::select! {
@@ -90,14 +90,14 @@ impl ReferenceBackend {
             true => error.not_executed(),
             false => error,
         })?;
-        let before = before.filter(|_| !self.has(Defect::GrantCountsFromTheReply));
+        let before = before.filter(|_| !self.has(Mutant::GrantCountsFromTheReply));
         Ok((answer, before.unwrap_or_else(|| request.sending())))
     }
 
     async fn asked(&self, request: &AcquireRequest) -> Result<Attempt> {
         let first_label = request.label();
         loop {
-            if request.is_given_up() && !self.has(Defect::AbandonedIdsComeBack) {
+            if request.is_given_up() && !self.has(Mutant::AbandonedIdsComeBack) {
                 return Err(Error::new(ErrorKind::Unavailable, "given up before anything was sent"));
             }
             let freed = self.line.server.freed.notified();
@@ -105,7 +105,7 @@ impl ReferenceBackend {
                 name: request.name().as_str().to_owned(),
                 holder: self.holder(request),
                 ttl: request.ttl(),
-                label: if self.has(Defect::TermsOfTheFirstAsking) {
+                label: if self.has(Mutant::TermsOfTheFirstAsking) {
                     first_label.clone()
                 } else {
                     request.label()
@@ -125,8 +125,8 @@ impl ReferenceBackend {
                     return Ok(Attempt::Granted(Arc::new(hold), armed));
                 }
                 Ok((Answer::Busy { label, expires_in }, _)) => (label, expires_in),
-                Err(_) if self.has(Defect::UnknownIsBusy) => (None, LOOK_AGAIN),
-                Err(_) if self.has(Defect::OutageIsNotReported) && request.last_busy().is_some() => {
+                Err(_) if self.has(Mutant::UnknownIsBusy) => (None, LOOK_AGAIN),
+                Err(_) if self.has(Mutant::OutageIsNotReported) && request.last_busy().is_some() => {
                     sleep(LOOK_AGAIN).await;
                     continue;
                 }
@@ -140,9 +140,9 @@ impl ReferenceBackend {
                 return Ok(Attempt::Busy(busy));
             }
             request.note_busy(busy);
-            let pause = match self.defect {
-                Some(Defect::ReleaseWakesNobody) => expires_in,
-                Some(Defect::NobodyLooksAfterAnExpiry) => Duration::MAX,
+            let pause = match self.mutant {
+                Some(Mutant::ReleaseWakesNobody) => expires_in,
+                Some(Mutant::NobodyLooksAfterAnExpiry) => Duration::MAX,
                 _ => expires_in.min(LOOK_AGAIN),
             };
             tokio::select! {
@@ -166,8 +166,8 @@ impl DistributedLock for ReferenceBackend {
             .ordered()
             .durable_tokens();
         let mut declared = all;
-        declared.hand_over &= !self.has(Defect::HandOverUndeclared);
-        declared.minimum_hold &= !self.has(Defect::MinimumNotRefused);
+        declared.hand_over &= !self.has(Mutant::HandOverUndeclared);
+        declared.minimum_hold &= !self.has(Mutant::MinimumNotRefused);
         declared
     }
 
@@ -177,7 +177,7 @@ impl DistributedLock for ReferenceBackend {
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
-        if !self.has(Defect::DroppedAcquireIsUnderWay) {
+        if !self.has(Mutant::DroppedAcquireIsUnderWay) {
             return self.asked(request).await;
         }
         if !self.is_first(request) {
@@ -208,13 +208,13 @@ async fn long_given_up(request: &AcquireRequest) {
 impl ReferenceHold {
     /// What is asked for the one that has it next.
     fn next(&self, request: &AcquireRequest) -> Ask {
-        let (ttl, label) = match self.line.has(Defect::HandOverOnTheGiversTerms) {
+        let (ttl, label) = match self.line.has(Mutant::HandOverOnTheGiversTerms) {
             true => (self.ask.ttl, self.ask.label.clone()),
             false => (request.ttl(), request.label()),
         };
         Ask {
             name: self.ask.name.clone(),
-            holder: match self.line.has(Defect::HolderIdPerClient) {
+            holder: match self.line.has(Mutant::HolderIdPerClient) {
                 true => self.ask.holder,
                 false => request.holder(),
             },
@@ -222,7 +222,7 @@ impl ReferenceHold {
             label,
             floor: request
                 .token_floor()
-                .filter(|_| !self.line.has(Defect::HandOverIgnoresTheFloor)),
+                .filter(|_| !self.line.has(Mutant::HandOverIgnoresTheFloor)),
             waits: false,
         }
     }
@@ -241,11 +241,11 @@ impl Hold for ReferenceHold {
         };
         let sent = SentAt::now();
         let renewing = self.line.put(move |server| server.renew(&ask));
-        let renewed = match self.line.has(Defect::RenewalGivenUpEarly) {
+        let renewed = match self.line.has(Mutant::RenewalGivenUpEarly) {
             true => timeout(ttl / 6, renewing).await.unwrap_or_else(|_| Err(unanswered()))?,
             false => renewing.await?,
         };
-        let late = self.line.has(Defect::RenewalCountsFromTheReply);
+        let late = self.line.has(Mutant::RenewalCountsFromTheReply);
         let sent = if late { SentAt::now() } else { sent };
         Ok(match renewed {
             true => Renewal::Renewed(self.lease.arm(sent, ttl)?),
@@ -260,12 +260,12 @@ impl Hold for ReferenceHold {
             holder: self.ask.holder,
             how,
         };
-        match self.line.defect() {
-            Some(Defect::ReleaseIsSentLate) => {
+        match self.line.mutant() {
+            Some(Mutant::ReleaseIsSentLate) => {
                 sleep(LOOK_AGAIN).await;
                 release.send().await
             }
-            Some(Defect::ReleaseIsNotAwaited) => {
+            Some(Mutant::ReleaseIsNotAwaited) => {
                 tokio::spawn(release.repeat());
                 Ok(ReleaseOutcome::Released)
             }
@@ -278,7 +278,7 @@ impl Hold for ReferenceHold {
         let next_ask = ask.clone();
         let connection = self.line.connect()?;
         let sent = next.sending();
-        let handed_over = if self.line.has(Defect::HandOverLetsGo) {
+        let handed_over = if self.line.has(Mutant::HandOverLetsGo) {
             self.release(ReleaseOptions::default()).await?;
             match self.line.put(move |server| server.acquire(&next_ask)).await? {
                 Answer::Granted(token) => Some(token),
@@ -293,7 +293,7 @@ impl Hold for ReferenceHold {
         let Some(token) = handed_over else {
             return Ok(HandOver::AlreadyLost);
         };
-        let late = self.line.has(Defect::HandOverCountsFromTheReply);
+        let late = self.line.has(Mutant::HandOverCountsFromTheReply);
         let armed = next.lease().arm(if late { next.sending() } else { sent }, ask.ttl)?;
         let hold = Self {
             line: self.line.clone(),

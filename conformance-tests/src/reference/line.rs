@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout};
 use super::server::ReferenceServer;
 use crate::link::{Connection, Link};
 use crate::linked::{connected, round_trip_over};
-use crate::mutants::Defect;
+use crate::mutant::Mutant;
 
 /// How long to wait for an answer before its outcome counts as unknown.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -21,38 +21,38 @@ const BACK_OFF: Duration = Duration::from_millis(700);
 pub(super) struct Line {
     pub(super) server: Arc<ReferenceServer>,
     link: Link,
-    defect: Option<Defect>,
+    mutant: Option<Mutant>,
     /// When it last found no connection; only the one that fails without asking looks at it.
     failed: Arc<Mutex<Option<Instant>>>,
 }
 
 impl Line {
-    pub(super) fn new(server: Arc<ReferenceServer>, link: Link, defect: Option<Defect>) -> Self {
+    pub(super) fn new(server: Arc<ReferenceServer>, link: Link, mutant: Option<Mutant>) -> Self {
         Self {
             server,
             link,
-            defect,
+            mutant,
             failed: Arc::default(),
         }
     }
 
-    pub(super) fn defect(&self) -> Option<Defect> {
-        self.defect
+    pub(super) fn mutant(&self) -> Option<Mutant> {
+        self.mutant
     }
 
-    pub(super) fn has(&self, defect: Defect) -> bool {
-        self.defect == Some(defect)
+    pub(super) fn has(&self, mutant: Mutant) -> bool {
+        self.mutant == Some(mutant)
     }
 
     /// A connection, or an error that states that nothing was sent.
     pub(super) fn connect(&self) -> Result<Connection> {
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.has(Defect::FailsWithoutAsking) && failed.is_some_and(|failed| failed.elapsed() < BACK_OFF) {
+        if self.has(Mutant::FailsWithoutAsking) && failed.is_some_and(|failed| failed.elapsed() < BACK_OFF) {
             return Err(Error::new(ErrorKind::Unavailable, "no connection a moment ago").not_executed());
         }
         connected(&self.link).map_err(|error| {
             *failed = Some(Instant::now());
-            match self.has(Defect::RefusalIsUnknown) {
+            match self.has(Mutant::RefusalIsUnknown) {
                 true => Error::new(error.kind(), error.to_string()),
                 false => error,
             }
@@ -71,7 +71,7 @@ impl Line {
             let message = format!("the server did not answer within {RESPONSE_TIMEOUT:?}");
             Err(Error::new(ErrorKind::Unavailable, message))
         });
-        match self.has(Defect::UnknownIsNotExecuted) {
+        match self.has(Mutant::UnknownIsNotExecuted) {
             true => answer.map_err(Error::not_executed),
             false => answer,
         }

@@ -11,11 +11,11 @@ use tokio::time::Instant;
 
 use super::state::{Answer, Ask, Hold, State};
 use crate::harness::Data;
-use crate::mutants::Defect;
+use crate::mutant::Mutant;
 
 /// A lock server in memory, on tokio's clock.
 pub struct ReferenceServer {
-    defect: Option<Defect>,
+    mutant: Option<Mutant>,
     started: Instant,
     state: Mutex<State>,
     /// Something was freed.
@@ -23,25 +23,25 @@ pub struct ReferenceServer {
 }
 
 impl ReferenceServer {
-    pub(super) fn new(defect: Option<Defect>) -> Self {
+    pub(super) fn new(mutant: Option<Mutant>) -> Self {
         Self {
-            defect,
+            mutant,
             started: Instant::now(),
             state: Mutex::default(),
             freed: Notify::new(),
         }
     }
 
-    fn has(&self, defect: Defect) -> bool {
-        self.defect == Some(defect)
+    fn has(&self, mutant: Mutant) -> bool {
+        self.mutant == Some(mutant)
     }
 
     fn key(&self, name: &str) -> String {
-        match self.defect {
-            Some(Defect::NamesFolded) => name.to_lowercase(),
-            Some(Defect::NamesCutAtNul) => name.split('\0').next().unwrap_or_default().to_owned(),
-            Some(Defect::NamesShortened) => name.chars().take(64).collect(),
-            Some(Defect::NamesMeetAuxiliaryKeys) => name.trim_end_matches(":fence").to_owned(),
+        match self.mutant {
+            Some(Mutant::NamesFolded) => name.to_lowercase(),
+            Some(Mutant::NamesCutAtNul) => name.split('\0').next().unwrap_or_default().to_owned(),
+            Some(Mutant::NamesShortened) => name.chars().take(64).collect(),
+            Some(Mutant::NamesMeetAuxiliaryKeys) => name.trim_end_matches(":fence").to_owned(),
             _ => name.to_owned(),
         }
     }
@@ -57,27 +57,27 @@ impl ReferenceServer {
             return Err(Error::new(ErrorKind::Unexpected, "this holder id is dead"));
         }
         let entry = state.names.entry(self.key(&ask.name)).or_default();
-        if self.has(Defect::TokenOfTheFirstAsking) {
+        if self.has(Mutant::TokenOfTheFirstAsking) {
             let next = entry.last_token + 1;
             entry.last_token = *entry.asked.entry(ask.holder).or_insert(next).max(&mut entry.last_token);
         }
         entry.forget_what_ended(now);
         if let Some(hold) = &mut entry.hold {
             if hold.holder == ask.holder {
-                if !self.has(Defect::RepeatRearmsNothing) {
+                if !self.has(Mutant::RepeatRearmsNothing) {
                     hold.expires = hold.expires.max(now + ask.ttl);
                 }
                 return Ok(Answer::Granted(hold.token));
             }
-            if self.has(Defect::AskersTtlCutsTheHolders) {
+            if self.has(Mutant::AskersTtlCutsTheHolders) {
                 hold.expires = hold.expires.min(now + ask.ttl);
             }
             return Ok(entry.refuse(ask, now));
         }
-        if !entry.is_next(ask.holder) && !self.has(Defect::NewcomersComeFirst) {
+        if !entry.is_next(ask.holder) && !self.has(Mutant::NewcomersComeFirst) {
             return Ok(entry.refuse(ask, now));
         }
-        entry.grant(self.defect, ask, self.clock(now), now).map(Answer::Granted)
+        entry.grant(self.mutant, ask, self.clock(now), now).map(Answer::Granted)
     }
 
     /// Whether there was a hold to renew.
@@ -86,7 +86,7 @@ impl ReferenceServer {
         let mut state = self.up()?;
         let entry = state.names.entry(self.key(&ask.name)).or_default();
         let Some(hold) = &mut entry.hold else {
-            if self.has(Defect::RenewalBringsBack) {
+            if self.has(Mutant::RenewalBringsBack) {
                 let token = FencingToken::new(entry.last_token.max(1));
                 entry.hold = token.map(|token| Hold {
                     holder: ask.holder,
@@ -99,11 +99,11 @@ impl ReferenceServer {
             }
             return Ok(false);
         };
-        let expired = hold.expires <= now && !self.has(Defect::ExpiredHoldExtended);
+        let expired = hold.expires <= now && !self.has(Mutant::ExpiredHoldExtended);
         if !self.is_mine(hold, ask.holder) || expired {
             return Ok(false);
         }
-        hold.expires = match self.has(Defect::RenewalShortens) {
+        hold.expires = match self.has(Mutant::RenewalShortens) {
             true => now + ask.ttl,
             false => hold.expires.max(now + ask.ttl),
         };
@@ -116,21 +116,21 @@ impl ReferenceServer {
         let mut state = self.up()?;
         state.dead.insert(holder);
         let entry = state.names.entry(self.key(name)).or_default();
-        let anybodys = self.has(Defect::ReleaseWithoutCompare);
+        let anybodys = self.has(Mutant::ReleaseWithoutCompare);
         let hold = entry.hold.take_if(|hold| anybodys || self.may_release(hold, holder));
-        if !self.has(Defect::ReleaseWakesNobody) {
+        if !self.has(Mutant::ReleaseWakesNobody) {
             self.freed.notify_waiters();
         }
         let Some(hold) = hold.filter(|hold| hold.expires > now) else {
-            return Ok(self.has(Defect::ReleaseNeverSaysLost));
+            return Ok(self.has(Mutant::ReleaseNeverSaysLost));
         };
         entry.hold = keep_for.map(|rest| Hold {
             holder: HolderId::random(),
             former: Some(holder),
-            expires: match self.defect {
-                Some(Defect::KeepForIgnored) => now,
-                Some(Defect::KeepForCannotShorten) => hold.expires.max(now + rest),
-                Some(Defect::KeepForCannotProlong) => hold.expires.min(now + rest),
+            expires: match self.mutant {
+                Some(Mutant::KeepForIgnored) => now,
+                Some(Mutant::KeepForCannotShorten) => hold.expires.max(now + rest),
+                Some(Mutant::KeepForCannotProlong) => hold.expires.min(now + rest),
                 _ => now + rest,
             },
             ..hold
@@ -142,7 +142,7 @@ impl ReferenceServer {
     pub(super) fn hand_over(&self, giver: HolderId, next: &Ask) -> Result<Option<FencingToken>> {
         let now = Instant::now();
         let mut state = self.up()?;
-        let takes_what_is_free = self.has(Defect::HandOverTakesWhatIsFree);
+        let takes_what_is_free = self.has(Mutant::HandOverTakesWhatIsFree);
         if state.dead.contains(&next.holder) && !takes_what_is_free {
             return Ok(None);
         }
@@ -150,20 +150,20 @@ impl ReferenceServer {
         entry.forget_what_ended(now);
         let is_repeated = |hold: &Hold| hold.holder == next.holder;
         let former_token = match &mut entry.hold {
-            Some(hold) if is_repeated(hold) && !self.has(Defect::RepeatedHandOverIsAnother) => {
+            Some(hold) if is_repeated(hold) && !self.has(Mutant::RepeatedHandOverIsAnother) => {
                 hold.expires = hold.expires.max(now + next.ttl);
                 return Ok(Some(hold.token));
             }
-            Some(hold) if hold.holder == giver || is_repeated(hold) || self.has(Defect::HandOverWithoutCompare) => {
+            Some(hold) if hold.holder == giver || is_repeated(hold) || self.has(Mutant::HandOverWithoutCompare) => {
                 Some(hold.token)
             }
             None if takes_what_is_free => None,
             _ => return Ok(None),
         };
-        let mut token = entry.grant(self.defect, next, self.clock(now), now)?;
+        let mut token = entry.grant(self.mutant, next, self.clock(now), now)?;
         if let Some(hold) = &mut entry.hold {
             hold.former = Some(giver);
-            if let Some(former) = former_token.filter(|_| self.has(Defect::HandOverKeepsTheToken)) {
+            if let Some(former) = former_token.filter(|_| self.has(Mutant::HandOverKeepsTheToken)) {
                 (hold.token, token) = (former, former);
             }
         }
@@ -173,13 +173,13 @@ impl ReferenceServer {
 
     pub(super) fn abandon(&self, name: &str, holder: HolderId) -> Result<()> {
         let mut state = self.up()?;
-        if self.has(Defect::AbandonDoesNothing) {
+        if self.has(Mutant::AbandonDoesNothing) {
             return Ok(());
         }
-        if !self.has(Defect::AbandonedIdsComeBack) {
+        if !self.has(Mutant::AbandonedIdsComeBack) {
             state.dead.insert(holder);
         }
-        let anybodys = self.has(Defect::AbandonWithoutCompare);
+        let anybodys = self.has(Mutant::AbandonWithoutCompare);
         if let Some(entry) = state.names.get_mut(&self.key(name)) {
             entry.hold.take_if(|hold| anybodys || hold.holder == holder);
             entry.leave(holder);
@@ -213,19 +213,19 @@ impl ReferenceServer {
         if data == Data::Lost {
             *state = State::default();
         }
-        if self.has(Defect::CounterLostAtRestart) {
+        if self.has(Mutant::CounterLostAtRestart) {
             state.names.values_mut().for_each(|entry| entry.last_token = 0);
         }
         state.down = false;
     }
 
     fn is_mine(&self, hold: &Hold, holder: HolderId) -> bool {
-        let former_too = self.has(Defect::GiverLivesOn) || self.has(Defect::KeptIdLivesOn);
+        let former_too = self.has(Mutant::GiverLivesOn) || self.has(Mutant::KeptIdLivesOn);
         hold.holder == holder || former_too && hold.former == Some(holder)
     }
 
     fn may_release(&self, hold: &Hold, holder: HolderId) -> bool {
-        self.is_mine(hold, holder) || self.has(Defect::RepeatedReleaseKeepsAnew) && hold.former == Some(holder)
+        self.is_mine(hold, holder) || self.has(Mutant::RepeatedReleaseKeepsAnew) && hold.former == Some(holder)
     }
 
     fn up(&self) -> Result<MutexGuard<'_, State>> {
@@ -244,7 +244,7 @@ impl ReferenceServer {
 impl fmt::Debug for ReferenceServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReferenceServer")
-            .field("defect", &self.defect)
+            .field("mutant", &self.mutant)
             .finish_non_exhaustive()
     }
 }

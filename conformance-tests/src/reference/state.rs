@@ -8,7 +8,7 @@ use lock_core::backend::{HolderId, HolderStatus, LockStatus};
 use lock_core::{Error, ErrorKind, FencingToken, Result};
 use tokio::time::Instant;
 
-use crate::mutants::Defect;
+use crate::mutant::Mutant;
 
 #[derive(Default)]
 pub(super) struct State {
@@ -105,16 +105,16 @@ impl Entry {
     /// A new hold, with a new token.
     pub(super) fn grant(
         &mut self,
-        defect: Option<Defect>,
+        mutant: Option<Mutant>,
         ask: &Ask,
         clock: u64,
         now: Instant,
     ) -> Result<FencingToken> {
         let floor = ask.floor.map_or(0, FencingToken::as_u64);
-        let token = match defect {
-            Some(Defect::TokenOfTheFirstAsking) => self.asked.get(&ask.holder).copied().unwrap_or_default(),
-            Some(Defect::CounterLostAtRestart) => (self.last_token + 1).max(floor + 1),
-            Some(Defect::CounterDeletedWithTheHold) => 1.max(floor + 1),
+        let token = match mutant {
+            Some(Mutant::TokenOfTheFirstAsking) => self.asked.get(&ask.holder).copied().unwrap_or_default(),
+            Some(Mutant::CounterLostAtRestart) => (self.last_token + 1).max(floor + 1),
+            Some(Mutant::CounterDeletedWithTheHold) => 1.max(floor + 1),
             _ => (self.last_token + 1).max(clock).max(floor + 1),
         };
         let token =

@@ -1,4 +1,4 @@
-//! A subject with a defect above its backend. Every other defect leaves it whole.
+//! The subject of the mutants whose bug is above the backend. Every other mutant leaves it whole.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,16 +12,16 @@ use tokio::runtime::Handle;
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::Defect;
-use super::guard::{BrokenGuard, revive};
+use super::guard::{MutantGuard, revive};
 use super::reentry::Keys;
+use crate::mutant::Mutant;
 use crate::subject::{Ask, LockerSubject, Patience, Subject, SubjectGuard};
 
 #[derive(Debug)]
-pub(super) struct Broken {
+pub(super) struct MutantSubject {
     whole: Arc<LockerSubject>,
     backend: Arc<dyn DistributedLock>,
-    defect: Defect,
+    mutant: Mutant,
     shut_down: AtomicBool,
     /// Whether its server has ever answered.
     reached: AtomicBool,
@@ -38,15 +38,15 @@ pub(super) struct Broken {
 
 type Acquired = Result<Option<Box<dyn SubjectGuard>>>;
 
-impl Broken {
-    pub(super) fn new(backend: Arc<dyn DistributedLock>, defect: Defect) -> Self {
+impl MutantSubject {
+    pub(super) fn new(backend: Arc<dyn DistributedLock>, mutant: Mutant) -> Self {
         Self {
-            whole: Arc::new(match defect {
-                Defect::HandOversWithoutEnd => LockerSubject::without_end(backend.clone()),
+            whole: Arc::new(match mutant {
+                Mutant::HandOversWithoutEnd => LockerSubject::without_end(backend.clone()),
                 _ => LockerSubject::new(backend.clone()),
             }),
             backend,
-            defect,
+            mutant,
             shut_down: AtomicBool::new(false),
             reached: AtomicBool::new(false),
             home: OnceLock::new(),
@@ -59,51 +59,51 @@ impl Broken {
 
     async fn acquire_broken(&self, ask: &Ask) -> Acquired {
         let (whole, mut ask) = (self.whole.clone(), ask.clone());
-        match (self.defect, ask.patience) {
-            (Defect::WaitGivesUpAtOnce, Patience::Within(_)) => match whole.acquire(&ask.trying()).await? {
+        match (self.mutant, ask.patience) {
+            (Mutant::WaitGivesUpAtOnce, Patience::Within(_)) => match whole.acquire(&ask.trying()).await? {
                 None => Err(Error::new(ErrorKind::TimedOut, "not acquired in the time given")),
                 granted => Ok(granted),
             },
-            (Defect::TryWaits, Patience::Try) => match whole.acquire(&ask.within(Duration::from_secs(10))).await {
+            (Mutant::TryWaits, Patience::Try) => match whole.acquire(&ask.within(Duration::from_secs(10))).await {
                 Err(error) if error.kind() == ErrorKind::TimedOut => Ok(None),
                 other => other,
             },
-            (Defect::TimeoutNamesNobody, _) => whole.acquire(&ask).await.map_err(|error| match error.kind() {
+            (Mutant::TimeoutNamesNobody, _) => whole.acquire(&ask).await.map_err(|error| match error.kind() {
                 ErrorKind::TimedOut => Error::new(ErrorKind::TimedOut, "not acquired in the time given"),
                 _ => error,
             }),
-            (Defect::EveryErrorIsATimeout, _) => whole.acquire(&ask).await.map_err(|error| match error.kind() {
+            (Mutant::EveryErrorIsATimeout, _) => whole.acquire(&ask).await.map_err(|error| match error.kind() {
                 ErrorKind::Unavailable => Error::new(ErrorKind::TimedOut, "not acquired").with_source(error),
                 _ => error,
             }),
-            (Defect::OutageIsATimeout, Patience::Within(_)) if self.reached.load(Ordering::SeqCst) => {
+            (Mutant::OutageIsATimeout, Patience::Within(_)) if self.reached.load(Ordering::SeqCst) => {
                 whole.acquire(&ask).await.map_err(|error| match error.kind() {
                     ErrorKind::Unavailable => Error::new(ErrorKind::TimedOut, "not acquired").with_source(error),
                     _ => error,
                 })
             }
-            (Defect::OutageIsATimeout, _) => {
+            (Mutant::OutageIsATimeout, _) => {
                 let acquired = whole.acquire(&ask).await;
                 self.reached.fetch_or(acquired.is_ok(), Ordering::SeqCst);
                 acquired
             }
-            (Defect::OutageWithoutACause, _) => whole.acquire(&ask).await.map_err(|error| match error.kind() {
+            (Mutant::OutageWithoutACause, _) => whole.acquire(&ask).await.map_err(|error| match error.kind() {
                 ErrorKind::Unavailable => Error::new(ErrorKind::Unavailable, error.to_string()),
                 _ => error,
             }),
-            (Defect::WaitOfZeroAsksNobody, Patience::Within(Duration::ZERO)) => {
+            (Mutant::WaitOfZeroAsksNobody, Patience::Within(Duration::ZERO)) => {
                 Err(Error::new(ErrorKind::TimedOut, "not acquired in the time given"))
             }
-            (Defect::StaysOnItsFirstRuntime, _) => {
+            (Mutant::StaysOnItsFirstRuntime, _) => {
                 let home = self.home.get_or_init(Handle::current);
                 let acquired = home.spawn(async move { whole.acquire(&ask).await }).await;
                 acquired.unwrap_or_else(|error| Err(Error::new(ErrorKind::Unexpected, error.to_string())))
             }
-            (Defect::NoRenewal, _) => {
+            (Mutant::NoRenewal, _) => {
                 ask.fixed = true;
                 whole.acquire(&ask).await
             }
-            (Defect::OrphanAfterCancel, _) => {
+            (Mutant::OrphanAfterCancel, _) => {
                 let acquiring = tokio::spawn(async move {
                     let guard = whole.acquire(&ask).await;
                     // Nobody looks whether the one who asked is still there.
@@ -112,12 +112,12 @@ impl Broken {
                 let answer = acquiring.await.map(Orphan::adopt);
                 answer.unwrap_or_else(|panic| Err(Error::new(ErrorKind::Unexpected, panic.to_string())))
             }
-            (Defect::WaiterEndsInAnOutage, Patience::Forever) => tokio::select! {
+            (Mutant::WaiterEndsInAnOutage, Patience::Forever) => tokio::select! {
                 guard = whole.acquire(&ask) => guard,
                 error = first_failure(&whole, &ask.name) => Err(error),
             },
-            (Defect::PlaceForEachWaiter, _) => LockerSubject::new(self.backend.clone()).acquire(&ask).await,
-            (Defect::TermsOfTheFirstWaiter, _) => {
+            (Mutant::PlaceForEachWaiter, _) => LockerSubject::new(self.backend.clone()).acquire(&ask).await,
+            (Mutant::TermsOfTheFirstWaiter, _) => {
                 let under_way = UnderWay::new(&self.under_way, &ask);
                 let first = under_way.first(|other| other.name == ask.name).unwrap_or(ask.clone());
                 whole.acquire(&ask.on_the_terms_of(first)).await
@@ -131,28 +131,28 @@ impl Broken {
         }
     }
 
-    /// For defects of re-entry.
+    /// For the mutants of re-entry.
     async fn acquire_with_key(&self, mut ask: Ask) -> Acquired {
         let whole = &self.whole;
-        match self.defect {
-            Defect::KeyWaitsForItself => ask.reentry = None,
-            Defect::AnyKeyWillDo => ask.reentry = Some(self.any_key.clone()),
-            Defect::NestedAcquireAsksTheServer => {
+        match self.mutant {
+            Mutant::KeyWaitsForItself => ask.reentry = None,
+            Mutant::AnyKeyWillDo => ask.reentry = Some(self.any_key.clone()),
+            Mutant::NestedAcquireAsksTheServer => {
                 while whole.status(&ask.name).await.is_err() {
                     sleep(ask.ttl / 100).await;
                 }
             }
-            Defect::SuspectIsNotShared if timeout(ask.ttl / 100, whole.status(&ask.name)).await.is_err() => {
+            Mutant::SuspectIsNotShared if timeout(ask.ttl / 100, whole.status(&ask.name)).await.is_err() => {
                 ask.reentry = None;
             }
-            Defect::KeyIsLookedUpOnce => {
+            Mutant::KeyIsLookedUpOnce => {
                 let under_way = UnderWay::new(&self.under_way, &ask);
                 if under_way.first(|other| other.reentry == ask.reentry).is_some() {
                     ask.reentry = None;
                 }
                 return whole.acquire(&ask).await;
             }
-            Defect::ContradictionAccepted => {
+            Mutant::ContradictionAccepted => {
                 let acquired = whole.acquire(&ask).await;
                 return match acquired {
                     Err(error) if error.kind() == ErrorKind::Misconfigured => {
@@ -165,8 +165,8 @@ impl Broken {
                     }
                 };
             }
-            Defect::FirstReleaseEndsAll | Defect::LostHoldIsShared => {
-                return self.keys.acquire(&**whole, &ask, self.defect).await;
+            Mutant::FirstReleaseEndsAll | Mutant::LostHoldIsShared => {
+                return self.keys.acquire(&**whole, &ask, self.mutant).await;
             }
             _ => {}
         }
@@ -175,11 +175,11 @@ impl Broken {
 
     fn keeps_the_minimum_itself(&self) -> bool {
         matches!(
-            self.defect,
-            Defect::MinimumNotRefused
-                | Defect::MinimumDiesWithItsClient
-                | Defect::ReleaseWaitsForItsMinimum
-                | Defect::MinimumCountsFromTheRelease
+            self.mutant,
+            Mutant::MinimumNotRefused
+                | Mutant::MinimumDiesWithItsClient
+                | Mutant::ReleaseWaitsForItsMinimum
+                | Mutant::MinimumCountsFromTheRelease
         )
     }
 
@@ -259,7 +259,7 @@ async fn first_failure(whole: &LockerSubject, name: &str) -> Error {
 }
 
 #[async_trait]
-impl Subject for Broken {
+impl Subject for MutantSubject {
     fn capabilities(&self) -> Capabilities {
         self.whole.capabilities()
     }
@@ -269,7 +269,7 @@ impl Subject for Broken {
     }
 
     async fn acquire(&self, ask: &Ask) -> Acquired {
-        let leads = self.defect == Defect::PlaceGoesWithItsFirstWaiter && ask.reentry.is_none();
+        let leads = self.mutant == Mutant::PlaceGoesWithItsFirstWaiter && ask.reentry.is_none();
         let leader = match leads {
             true => match (self.lead(ask).await, ask.patience) {
                 (Some(leader), _) => Some(leader),
@@ -281,12 +281,12 @@ impl Subject for Broken {
         let Some(whole) = self.acquire_broken(ask).await? else {
             return Ok(None);
         };
-        let mut guard = BrokenGuard::new(whole, self.defect);
+        let mut guard = MutantGuard::new(whole, self.mutant);
         guard.leader = leader;
         if self.keeps_the_minimum_itself() {
             guard.minimum = ask.minimum.map(|minimum| (Instant::now(), minimum));
         }
-        if self.defect == Defect::LateAnswerRevives {
+        if self.mutant == Mutant::LateAnswerRevives {
             tokio::spawn(revive(
                 self.whole.clone(),
                 ask.name.clone(),
@@ -302,7 +302,7 @@ impl Subject for Broken {
     }
 
     async fn shutdown(&self) -> Result<()> {
-        if self.defect == Defect::ShutdownWaitsForNothing {
+        if self.mutant == Mutant::ShutdownWaitsForNothing {
             self.shut_down.store(true, Ordering::SeqCst);
             return Ok(());
         }

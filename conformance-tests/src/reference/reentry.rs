@@ -1,4 +1,4 @@
-//! Re-entry as a table of guards beside the locks, with a defect.
+//! Re-entry as a table of guards beside the locks, for the mutants that get it wrong.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lock_core::{Error, ErrorKind, FencingToken, ReentryKey, Release, Result};
 
-use super::Defect;
+use crate::mutant::Mutant;
 use crate::subject::{Ask, End, State, Subject, SubjectGuard, Task};
 
 /// What is held by which key.
@@ -23,7 +23,7 @@ struct Shared {
     guard: Mutex<Option<Box<dyn SubjectGuard>>>,
     token: FencingToken,
     shares: AtomicUsize,
-    defect: Defect,
+    mutant: Mutant,
 }
 
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Keys {
         &self,
         whole: &dyn Subject,
         ask: &Ask,
-        defect: Defect,
+        mutant: Mutant,
     ) -> Result<Option<Box<dyn SubjectGuard>>> {
         let key = key(ask);
         let known = key.as_ref().and_then(|key| lock(&self.holds).get(key)?.upgrade());
@@ -64,7 +64,7 @@ impl Keys {
             token: guard.token(),
             guard: Mutex::new(Some(guard)),
             shares: AtomicUsize::new(1),
-            defect,
+            mutant,
         });
         if let Some(key) = key {
             lock(&self.holds).insert(key, Arc::downgrade(&shared));
@@ -91,7 +91,7 @@ impl Share {
             return (None, false);
         }
         let is_shared = self.of.shares.fetch_sub(1, Ordering::SeqCst) > 1;
-        let ends = !is_shared || self.of.defect == Defect::FirstReleaseEndsAll;
+        let ends = !is_shared || self.of.mutant == Mutant::FirstReleaseEndsAll;
         (lock(&self.of.guard).take_if(|_| ends), is_shared)
     }
 }

@@ -1,4 +1,4 @@
-//! A guard with a defect.
+//! The guard of the mutants whose bug is in the guard.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,25 +11,25 @@ use lock_core::{FencingToken, Release, Result};
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::{Instant, sleep_until};
 
-use super::Defect;
+use crate::mutant::Mutant;
 use crate::subject::{End, LockerSubject, State, Subject, SubjectGuard, Task};
 
 #[derive(Debug)]
-pub(super) struct BrokenGuard {
+pub(super) struct MutantGuard {
     /// `None` once it was released or dropped.
     whole: Option<Box<dyn SubjectGuard>>,
-    defect: Defect,
+    mutant: Mutant,
     pub(super) revived: Arc<AtomicBool>,
     pub(super) leader: Option<OwnedMutexGuard<()>>,
     /// Since when, and for how long, the guard itself is to keep the name taken.
     pub(super) minimum: Option<(Instant, Duration)>,
 }
 
-impl BrokenGuard {
-    pub(super) fn new(whole: Box<dyn SubjectGuard>, defect: Defect) -> Self {
+impl MutantGuard {
+    pub(super) fn new(whole: Box<dyn SubjectGuard>, mutant: Mutant) -> Self {
         Self {
             whole: Some(whole),
-            defect,
+            mutant,
             revived: Arc::default(),
             leader: None,
             minimum: None,
@@ -49,9 +49,9 @@ impl BrokenGuard {
     /// Until when the release is put off.
     fn kept_until(&self) -> Option<Instant> {
         let (since, minimum) = self.minimum?;
-        match self.defect {
-            Defect::MinimumNotRefused => None,
-            Defect::MinimumCountsFromTheRelease => Some(Instant::now() + minimum),
+        match self.mutant {
+            Mutant::MinimumNotRefused => None,
+            Mutant::MinimumCountsFromTheRelease => Some(Instant::now() + minimum),
             _ => Some(since + minimum),
         }
     }
@@ -89,14 +89,14 @@ impl Drop for Forgetful {
 }
 
 #[async_trait]
-impl SubjectGuard for BrokenGuard {
+impl SubjectGuard for MutantGuard {
     fn token(&self) -> FencingToken {
         self.whole().token()
     }
 
     fn state(&self) -> State {
         match self.whole().state() {
-            State::Lost if self.defect == Defect::LostNeverFires || self.is_revived() => State::Held,
+            State::Lost if self.mutant == Mutant::LostNeverFires || self.is_revived() => State::Held,
             state => state,
         }
     }
@@ -106,25 +106,25 @@ impl SubjectGuard for BrokenGuard {
     }
 
     async fn lost(&self) {
-        match self.defect {
-            Defect::LostNeverFires => std::future::pending().await,
+        match self.mutant {
+            Mutant::LostNeverFires => std::future::pending().await,
             _ => self.whole().lost().await,
         }
     }
 
     fn watch(&self) -> Task<End> {
-        let (watch, defect) = (self.whole().watch(), self.defect);
+        let (watch, mutant) = (self.whole().watch(), self.mutant);
         Box::pin(async move {
-            match (watch.await, defect) {
-                (End::Lost, Defect::LostNeverFires) => std::future::pending().await,
-                (End::Released, Defect::LostFiresOnRelease) => End::Lost,
+            match (watch.await, mutant) {
+                (End::Lost, Mutant::LostNeverFires) => std::future::pending().await,
+                (End::Released, Mutant::LostFiresOnRelease) => End::Lost,
                 (end, _) => end,
             }
         })
     }
 
     async fn run(&self, work: Task<()>) -> bool {
-        if self.defect == Defect::WorkGoesOnAfterTheLoss {
+        if self.mutant == Mutant::WorkGoesOnAfterTheLoss {
             work.await;
             return true;
         }
@@ -140,9 +140,9 @@ impl SubjectGuard for BrokenGuard {
         let Some(whole) = self.whole.take() else {
             return Ok(Release::Released);
         };
-        match (self.defect, kept_until) {
-            (Defect::DroppedReleaseIsForgotten, _) => return Forgetful(Some(whole.release())).await,
-            (Defect::ReleaseWaitsForItsMinimum, Some(until)) => sleep_until(until).await,
+        match (self.mutant, kept_until) {
+            (Mutant::DroppedReleaseIsForgotten, _) => return Forgetful(Some(whole.release())).await,
+            (Mutant::ReleaseWaitsForItsMinimum, Some(until)) => sleep_until(until).await,
             (_, Some(until)) => {
                 release_at(until, whole);
                 return Ok(Release::Released);
@@ -150,7 +150,7 @@ impl SubjectGuard for BrokenGuard {
             _ => {}
         }
         match whole.release().await {
-            Err(error) if error.is_lost() && self.defect == Defect::LossIsNoError => Ok(Release::Released),
+            Err(error) if error.is_lost() && self.mutant == Mutant::LossIsNoError => Ok(Release::Released),
             outcome => outcome,
         }
     }
@@ -163,13 +163,13 @@ fn release_at(time: Instant, guard: Box<dyn SubjectGuard>) {
     });
 }
 
-impl Drop for BrokenGuard {
+impl Drop for MutantGuard {
     fn drop(&mut self) {
         let kept_until = self.kept_until();
         let Some(whole) = self.whole.take() else { return };
-        match (self.defect, kept_until) {
-            (Defect::DropLeavesTheKey, _) => std::mem::forget(whole),
-            (Defect::DropSpawns, _) => drop(tokio::spawn(whole.release())),
+        match (self.mutant, kept_until) {
+            (Mutant::DropLeavesTheKey, _) => std::mem::forget(whole),
+            (Mutant::DropSpawns, _) => drop(tokio::spawn(whole.release())),
             (_, Some(until)) => release_at(until, whole),
             _ => drop(whole),
         }
