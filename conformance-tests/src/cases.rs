@@ -1,7 +1,7 @@
 //! All cases, by topic.
 
+use crate::case::{Body, Case};
 use crate::harness::ServerUse;
-use crate::run::{Body, Case};
 
 mod abandon;
 mod cancel;

@@ -10,14 +10,13 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use crate::context::Cx;
 use crate::harness::{Harness, Route};
 use crate::job::Job;
+use crate::parent::{MARK, Parent};
 use crate::subject::Subject;
 use crate::verdict::{OrFail, Stop};
 
 const ADDRESS: &str = "POLYLOCK_CONFORMANCE_ADDRESS";
 const NAMESPACE: &str = "POLYLOCK_CONFORMANCE_NAMESPACE";
 const JOB: &str = "POLYLOCK_CONFORMANCE_JOB";
-/// What a child says to its parent stands behind this, for a test runner writes to the same place.
-const MARK: &str = "@child ";
 
 /// Another process that uses the same server. It is killed when this is dropped, and ends by itself when this
 /// process does.
@@ -127,27 +126,6 @@ impl Drop for Child {
     }
 }
 
-/// A child's side of the conversation with its parent.
-#[derive(Debug)]
-pub(crate) struct Parent {
-    commands: UnboundedReceiver<String>,
-}
-
-impl Parent {
-    /// Says something to the parent.
-    pub(crate) fn say(&self, words: &str) {
-        println!("{MARK}{words}");
-    }
-
-    /// Waits for the parent to say something.
-    pub(crate) async fn command(&mut self) -> String {
-        match self.commands.recv().await {
-            Some(command) => command,
-            None => std::future::pending().await,
-        }
-    }
-}
-
 /// Does the job and ends the process, if this is a child; else comes back.
 pub(crate) fn run_as_child<H: Harness>() {
     let (Ok(address), Ok(namespace), Ok(job)) = (std::env::var(ADDRESS), std::env::var(NAMESPACE), std::env::var(JOB))
@@ -157,16 +135,6 @@ pub(crate) fn run_as_child<H: Harness>() {
     let job: Job = job
         .parse()
         .unwrap_or_else(|error| panic!("no job for a child process: {error}"));
-    let (say, commands) = unbounded_channel();
-    std::thread::spawn(move || {
-        for line in std::io::stdin().lines().map_while(Result::ok) {
-            if say.send(line).is_err() {
-                break;
-            }
-        }
-        // The parent has gone.
-        std::process::exit(3);
-    });
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -174,7 +142,7 @@ pub(crate) fn run_as_child<H: Harness>() {
         .unwrap_or_else(|error| panic!("no runtime for a child process: {error}"));
     runtime.block_on(async {
         let subject: Arc<dyn Subject> = H::attach(&address).subject(&namespace, &Route::Direct).await;
-        job.run(subject, Parent { commands }).await;
+        job.run(subject, Parent::start()).await;
     });
     std::process::exit(0);
 }

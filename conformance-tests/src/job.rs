@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::child::Parent;
+use crate::parent::Parent;
 use crate::subject::{Ask, State, Subject};
 
 /// A child process's job, which it gets as one line of text.

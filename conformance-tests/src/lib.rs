@@ -122,11 +122,12 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+pub use case::Case;
 pub use harness::{BackendHarness, Data, Harness, NoServer, Route, ServerUse, Timing};
 pub use link::{Broken, Connection, Direction, Link};
 pub use linked::{Linked, round_trip};
 pub use proxy::FaultProxy;
-pub use run::{Case, Outcome, execute};
+pub use run::{Outcome, execute};
 pub use subject::{Ask, End, LockerSubject, Patience, State, Subject, SubjectGuard, Task};
 pub use verdict::{Capability, Failure, OrFail, Skip, Stop, Verdict};
 pub use yielding::Yielding;
@@ -134,6 +135,7 @@ pub use yielding::Yielding;
 #[doc(hidden)]
 pub use run::{subject_test, test};
 
+mod case;
 pub mod cases;
 mod child;
 mod context;
@@ -144,6 +146,7 @@ mod linked;
 mod macros;
 mod mutant;
 pub mod mutants;
+mod parent;
 mod proxy;
 mod raw;
 pub mod reference;

@@ -3,40 +3,18 @@
 use std::fmt;
 use std::future::Future;
 use std::io::Write;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use tokio::runtime::Builder;
 
+use crate::case::{Body, Case};
 use crate::cases;
 use crate::child;
 use crate::context::{Cx, RawCx};
 use crate::harness::{BackendHarness, Harness, NoServer, ServerUse};
 use crate::verdict::{Failure, Skip, Stop, Verdict};
-
-/// One case of the suite.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Case {
-    /// Its name, which is its test's.
-    pub name: &'static str,
-    /// What it is about: the file that it stands in.
-    pub topic: &'static str,
-    /// What it does to the server.
-    pub server: ServerUse,
-    pub(crate) body: Body,
-}
-
-/// A case as a function.
-#[derive(Debug)]
-pub(crate) enum Body {
-    Raw(for<'a> fn(&'a RawCx) -> Running<'a>),
-    Subject(for<'a> fn(&'a Cx) -> Running<'a>),
-}
-
-pub(crate) type Running<'a> = Pin<Box<dyn Future<Output = Verdict> + 'a>>;
 
 /// How a case ended.
 #[derive(Clone, Debug)]

@@ -1,0 +1,29 @@
+//! A case: its name, what it does to the server, and its function.
+
+use std::pin::Pin;
+
+use crate::context::{Cx, RawCx};
+use crate::harness::ServerUse;
+use crate::verdict::Verdict;
+
+/// One case of the suite.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Case {
+    /// Its name, which is its test's.
+    pub name: &'static str,
+    /// What it is about: the file that it stands in.
+    pub topic: &'static str,
+    /// What it does to the server.
+    pub server: ServerUse,
+    pub(crate) body: Body,
+}
+
+/// A case as a function.
+#[derive(Debug)]
+pub(crate) enum Body {
+    Raw(for<'a> fn(&'a RawCx) -> Running<'a>),
+    Subject(for<'a> fn(&'a Cx) -> Running<'a>),
+}
+
+pub(crate) type Running<'a> = Pin<Box<dyn Future<Output = Verdict> + 'a>>;
