@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use self::Home::{Cell, Nowhere, Plants, Test};
+use self::Home::{Cell, Mutants, Nowhere, Test};
 use self::Status::{Ci, Impossible, Long, Open};
 
 /// One acceptance test.
@@ -21,8 +21,8 @@ pub(crate) enum Home {
     Cell(&'static str),
     /// A file of the repository, and a function in it.
     Test(&'static str, &'static str),
-    /// `torture run --plant`, each of them.
-    Plants,
+    /// `torture run --mutant`, each of them.
+    Mutants,
     Nowhere,
 }
 
@@ -307,7 +307,7 @@ pub(crate) const ALL: [Acceptance; 34] = [
         Long,
         &[Cell("redis/all"), Cell("mysql-row/all"), Cell("zookeeper/all")],
     ),
-    entry(34, "planted_bugs", Ci, &[Plants]),
+    entry(34, "planted_bugs", Ci, &[Mutants]),
 ];
 
 impl fmt::Display for Acceptance {
@@ -325,7 +325,7 @@ impl fmt::Display for Home {
         match self {
             Cell(name) => write!(f, "cell:{name}"),
             Test(file, name) => write!(f, "test:{file}::{name}"),
-            Plants => write!(f, "plants"),
+            Mutants => write!(f, "mutants"),
             Nowhere => write!(f, "-"),
         }
     }
@@ -383,7 +383,7 @@ mod tests {
                         let source = std::fs::read_to_string(root.join(file)).unwrap_or_default();
                         source.contains(&format!("fn {name}("))
                     }
-                    Plants => true,
+                    Mutants => true,
                     Nowhere => !matches!(entry.status, Ci | Long),
                 };
                 assert!(exists, "{entry}: {home} does not exist");
@@ -398,7 +398,7 @@ mod tests {
         for entry in ALL.iter().filter(|entry| entry.status == Ci) {
             let runs = entry.homes.iter().any(|home| match home {
                 Cell(name) => selection.contains(&format!("\"{name}\"")),
-                Test(..) | Plants => true,
+                Test(..) | Mutants => true,
                 Nowhere => false,
             });
             assert!(runs, "{entry}: no home of it runs in the selection");

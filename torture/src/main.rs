@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::error::{Error, Result};
-use crate::plant::Plant;
+use crate::mutant::Mutant;
 use crate::setting::{Backend, Fault, Setting, name_of};
 
 mod acceptance;
@@ -18,9 +18,9 @@ mod clock;
 mod error;
 mod history;
 mod matrix;
+mod mutant;
 mod nemesis;
 mod observed;
-mod plant;
 mod resource;
 mod run;
 mod servers;
@@ -47,9 +47,9 @@ enum Command {
         /// Where the run left its history
         dir: PathBuf,
     },
-    /// Lists the bugs that `run --plant` puts in, each with the check that catches it
-    Plants,
-    /// Runs every backend with every fault, and the plants, and writes a report
+    /// Lists the mutants of `run --mutant`, each with the check that catches it
+    Mutants,
+    /// Runs every backend with every fault, and the mutants, and writes a report
     Matrix(Matrix),
     /// Lists the acceptance tests, each with its home
     Acceptance,
@@ -66,13 +66,13 @@ struct Run {
     /// How many worker processes
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u8).range(1..=64))]
     procs: u8,
-    /// How many locks they share [default: 3, or what the plant needs]
+    /// How many locks they share [default: 3, or what the mutant needs]
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=64))]
     locks: Option<u8>,
     /// How many tasks of a process take them
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
     tasks: u8,
-    /// For how long things break [default: 20, or what the plant needs]
+    /// For how long things break [default: 20, or what the mutant needs]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     secs: Option<u64>,
     /// How long a hold survives its process, like 500ms [default: by the backend]
@@ -86,7 +86,7 @@ struct Run {
     seed: u64,
     /// Puts a bug in, and brings the faults that it needs
     #[arg(long, value_enum)]
-    plant: Option<Plant>,
+    mutant: Option<Mutant>,
     /// Stops this many of the processes all the time; the others hold shortly, so that their throughput shows what that
     /// costs them [default: none, and holds of all kinds]
     #[arg(long, value_name = "PROCS")]
@@ -131,14 +131,12 @@ fn parse_fault(word: &str) -> std::result::Result<Option<Fault>, String> {
 
 impl Run {
     fn setting(&self) -> Result<Setting> {
-        if self.plant.is_some() && self.backend != Backend::Redis {
-            return Err(Error::new(
-                "the bugs to plant are in the Redis backend: leave out --backend",
-            ));
+        if self.mutant.is_some() && self.backend != Backend::Redis {
+            return Err(Error::new("the mutants are of the Redis backend: leave out --backend"));
         }
-        let mut nemesis: Vec<Fault> = match (&self.nemesis, self.plant) {
+        let mut nemesis: Vec<Fault> = match (&self.nemesis, self.mutant) {
             (Some(nemesis), _) => nemesis.iter().copied().flatten().collect(),
-            (None, Some(plant)) => plant.nemesis(),
+            (None, Some(mutant)) => mutant.nemesis(),
             (None, None) => vec![Fault::Stop, Fault::Kill],
         };
         if self.stopped.is_some_and(|stopped| stopped >= self.procs) {
@@ -154,13 +152,13 @@ impl Run {
         Ok(Setting {
             backend: self.backend,
             procs: self.procs.into(),
-            locks: self.locks.map_or(self.plant.map_or(3, Plant::locks), usize::from),
-            secs: self.secs.or(self.plant.map(Plant::secs)).unwrap_or(20),
+            locks: self.locks.map_or(self.mutant.map_or(3, Mutant::locks), usize::from),
+            secs: self.secs.or(self.mutant.map(Mutant::secs)).unwrap_or(20),
             ttl: self.ttl.unwrap_or_else(|| self.backend.default_ttl()),
             nemesis,
             seed: self.seed,
             deadline_checks: !self.no_deadline_checks,
-            plant: self.plant,
+            mutant: self.mutant,
             tasks: self.tasks.into(),
             measured: self.stopped.map(usize::from),
         })
@@ -188,9 +186,9 @@ fn execute(command: Command) -> Result<u8> {
             println!("{verdict}");
             Ok(verdict.exit_code())
         }
-        Command::Plants => {
-            for plant in Plant::value_variants() {
-                println!("{} {}", name_of(plant), plant.caught_by());
+        Command::Mutants => {
+            for mutant in Mutant::value_variants() {
+                println!("{} {}", name_of(mutant), mutant.caught_by());
             }
             Ok(0)
         }
@@ -218,11 +216,11 @@ fn run_once(arguments: &Run) -> Result<u8> {
         }
         None => temporary.path(),
     };
-    let is_planted = setting.plant.is_some();
+    let is_mutant = setting.mutant.is_some();
     let verdict = runtime()?
         .block_on(run::run(setting, dir))
         .and_then(|()| Ok(matrix::judge(dir)?.1));
-    let as_expected = is_planted || verdict.as_ref().is_ok_and(|verdict| verdict.exit_code() == 0);
+    let as_expected = is_mutant || verdict.as_ref().is_ok_and(|verdict| verdict.exit_code() == 0);
     if !as_expected && std::fs::read_dir(temporary.path())?.next().is_some() {
         eprintln!("history and timeline: {}", temporary.keep().display());
     }

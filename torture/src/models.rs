@@ -12,7 +12,7 @@
 //!
 //! The first three share one [`server`]; what holds in all of them is named in [`properties`]. A model that shows
 //! nothing is caught in two ways: every one must reach two holds that were done (the session: belief past its first
-//! timeout), and every known bad variant ([`flaw::Flaw`]) must break the property that it is said to break. How it
+//! timeout), and every mutant ([`mutant::Mutant`]) must break the property that it is said to break. How it
 //! does, in the fewest steps, is written in `traces.md`, and below; `tests/models.rs` finds the same trace each time.
 //!
 //! # What the models found
@@ -35,10 +35,10 @@
 #![doc = include_str!("models/traces.md")]
 
 pub mod check;
-pub mod flaw;
 pub mod hand_over;
 pub mod id;
 pub mod lease;
+pub mod mutant;
 pub mod properties;
 pub mod queue;
 pub mod request;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::plant::Plant;
+use crate::mutant::Mutant;
 
 /// Which lock server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
@@ -183,7 +183,7 @@ pub(crate) struct Setting {
     pub(crate) seed: u64,
     /// Whether the processes look at their guard before they write.
     pub(crate) deadline_checks: bool,
-    pub(crate) plant: Option<Plant>,
+    pub(crate) mutant: Option<Mutant>,
     /// How many take locks in one process, so that its own queue and its hand-overs are part of it.
     #[serde(default = "two")]
     pub(crate) tasks: usize,

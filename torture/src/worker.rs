@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::history::{Event, Writer, process_file};
+use crate::mutant::with_mutant;
 use crate::observed::Observed;
-use crate::plant::planted;
 use crate::resource::Client;
 use crate::servers;
 use crate::setting::Setting;
@@ -109,9 +109,9 @@ pub(crate) fn main(job: &str) -> Result<()> {
 }
 
 async fn work(job: Job, history: Writer) -> Result<()> {
-    let backend = planted(
+    let backend = with_mutant(
         servers::backend(&job.setting, &job.url)?,
-        job.setting.plant,
+        job.setting.mutant,
         &job.url,
         job.address,
     );

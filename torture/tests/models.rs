@@ -1,14 +1,14 @@
-//! The models of the protocols: each keeps its properties in every order of events within its bounds, and every known
-//! bad variant breaks the one that it is said to break, by the trace in `src/models/traces.md`.
+//! The models of the protocols: each keeps its properties in every order of events within its bounds, and every
+//! mutant breaks the one that it is said to break, by the trace in `src/models/traces.md`.
 //!
 //! `cargo test --release -p torture --test models -- --nocapture` prints the bounds, the states and the seconds.
 
 use std::collections::HashSet;
 
-use torture::models::check::{Flawed, check, numbered, shortest_trace};
-use torture::models::flaw::Flaw;
+use torture::models::check::{ProtocolModel, check, numbered, shortest_trace};
 use torture::models::hand_over::HandOverModel;
 use torture::models::lease::LeaseModel;
+use torture::models::mutant::Mutant;
 use torture::models::queue::QueueModel;
 use torture::models::session::SessionModel;
 use torture::models::tokens::{By, TokenModel};
@@ -29,7 +29,7 @@ const LEASE: LeaseModel = LeaseModel {
     waits: false,
     set_back: 0,
     restarts: 0,
-    flaw: None,
+    mutant: None,
 };
 
 /// Three processes of which one hangs, and one message of the server gets lost.
@@ -44,28 +44,28 @@ const QUEUE: QueueModel = QueueModel {
     set_back: 0,
     gives_up: true,
     hands_over: false,
-    flaw: None,
+    mutant: None,
 };
 
-/// Every test with its bad variants.
+/// Every test with its mutants.
 macro_rules! models {
-    ($($name:ident: $model:expr, broken by [$($flaw:ident),*];)+) => {
+    ($($name:ident: $model:expr, broken by [$($mutant:ident),*];)+) => {
         $(
             #[test]
             #[cfg_attr(debug_assertions, ignore = "takes minutes: run with --release")]
             fn $name() {
-                examine(stringify!($name), &$model, &[$(Flaw::$flaw),*]);
+                examine(stringify!($name), &$model, &[$(Mutant::$mutant),*]);
             }
         )+
 
         #[test]
-        fn every_bad_variant_has_its_model_and_its_trace() {
-            let tested = [$($(Flaw::$flaw,)*)+].into_iter().collect::<HashSet<_>>();
-            for flaw in Flaw::ALL {
-                assert!(tested.contains(flaw), "no model is run with {flaw:?}");
-                assert!(TRACES.contains(&heading(*flaw)), "no trace of {flaw:?}");
+        fn every_mutant_has_its_model_and_its_trace() {
+            let tested = [$($(Mutant::$mutant,)*)+].into_iter().collect::<HashSet<_>>();
+            for mutant in Mutant::ALL {
+                assert!(tested.contains(mutant), "no model is run with {mutant:?}");
+                assert!(TRACES.contains(&heading(*mutant)), "no trace of {mutant:?}");
             }
-            assert_eq!(TRACES.matches("\n## ").count(), Flaw::ALL.len(), "a trace of what is no flaw any more");
+            assert_eq!(TRACES.matches("\n## ").count(), Mutant::ALL.len(), "a trace of what is no mutant any more");
         }
     };
 }
@@ -113,29 +113,33 @@ models! {
         broken by [KeptIsRenewed];
     model_hand_overs: QueueModel { processes: 2, runs: 3, until: 60, hands_over: true, ..QUEUE },
         broken by [HandsOverForEver, HandOverKeepsToken];
-    model_unknown_hand_over: HandOverModel { until: 30, asks: 2, repeats: 1, flaw: None },
+    model_unknown_hand_over: HandOverModel { until: 30, asks: 2, repeats: 1, mutant: None },
         broken by [UndoneInWrongOrder];
-    model_zookeeper_session: SessionModel { until: 90, joins: false, flaw: None },
+    model_zookeeper_session: SessionModel { until: 90, joins: false, mutant: None },
         broken by [BeatProvesItself, BeatsSpacedBySending];
-    model_zookeeper_standalone: SessionModel { until: 90, joins: true, flaw: None },
+    model_zookeeper_standalone: SessionModel { until: 90, joins: true, mutant: None },
         broken by [StandaloneForEver];
-    model_zookeeper_tokens: TokenModel { by: By::Zookeeper, holds: 6, flaw: None },
+    model_zookeeper_tokens: TokenModel { by: By::Zookeeper, holds: 6, mutant: None },
         broken by [ZookeeperCreatedOnly, ZookeeperReadsOnly];
-    model_row_lock_tokens: TokenModel { by: By::RowLock, holds: 6, flaw: None }, broken by [RolledBackToken];
+    model_row_lock_tokens: TokenModel { by: By::RowLock, holds: 6, mutant: None }, broken by [RolledBackToken];
 }
 
-fn examine<M: Flawed>(name: &str, model: &M, flaws: &[Flaw]) {
+fn examine<M: ProtocolModel>(name: &str, model: &M, mutants: &[Mutant]) {
     let checked = check(model).unwrap_or_else(|broken| panic!("{name}: {broken}"));
     println!(
         "{name}: states={} seconds={:.1} bounds={model:?}",
         checked.states, checked.seconds
     );
     let mut other = String::new();
-    for flaw in flaws {
-        let trace = shortest_trace(&model.with(*flaw), flaw.breaks());
-        let trace = trace.unwrap_or_else(|| panic!("{name}: {flaw:?} does not break {:?}", flaw.breaks()));
-        println!("{name}: {flaw:?} breaks {:?} in {} steps", flaw.breaks(), trace.len());
-        let section = format!("{}\n{}", heading(*flaw), numbered(&trace));
+    for mutant in mutants {
+        let trace = shortest_trace(&model.with(*mutant), mutant.breaks());
+        let trace = trace.unwrap_or_else(|| panic!("{name}: {mutant:?} does not break {:?}", mutant.breaks()));
+        println!(
+            "{name}: {mutant:?} breaks {:?} in {} steps",
+            mutant.breaks(),
+            trace.len()
+        );
+        let section = format!("{}\n{}", heading(*mutant), numbered(&trace));
         let documented = format!("{TRACES}\n").contains(&format!("{section}\n"));
         if !documented {
             other += &section;
@@ -147,6 +151,6 @@ fn examine<M: Flawed>(name: &str, model: &M, flaws: &[Flaw]) {
     );
 }
 
-fn heading(flaw: Flaw) -> String {
-    format!("\n## {flaw:?} breaks \"{}\"\n", flaw.breaks())
+fn heading(mutant: Mutant) -> String {
+    format!("\n## {mutant:?} breaks \"{}\"\n", mutant.breaks())
 }

@@ -99,22 +99,22 @@ fn without_checks_only_the_fence_protects() {
 
 /// Every bug that is put in is caught, by its own check; and the same run without it is kept.
 #[testbed::test]
-fn plants_are_caught() {
-    let (plants, code) = torture(&["plants"]);
+fn mutants_are_caught() {
+    let (mutants, code) = torture(&["mutants"]);
     assert_eq!(code, 0);
-    assert!(plants.lines().count() >= 6, "{plants}");
-    for line in plants.lines() {
-        let (plant, check) = line.split_once(' ').expect("a plant and its check");
+    assert!(mutants.lines().count() >= 6, "{mutants}");
+    for line in mutants.lines() {
+        let (mutant, check) = line.split_once(' ').expect("a mutant and its check");
         let broken = format!("BROKEN check={check}\n");
         let mut all_printed = String::new();
         let is_caught = SEEDS.iter().any(|seed| {
-            let (printed, code) = torture(&["run", "--plant", plant, "--seed", seed]);
+            let (printed, code) = torture(&["run", "--mutant", mutant, "--seed", seed]);
             all_printed += &printed;
             code == 1 && printed.contains(&broken)
         });
-        assert!(is_caught, "{plant}\n{all_printed}");
+        assert!(is_caught, "{mutant}\n{all_printed}");
     }
-    // What brings the plants to light breaks nothing by itself; `stop`, `kill` and `gap` are above.
+    // What brings the mutants to light breaks nothing by itself; `stop`, `kill` and `gap` are above.
     for faults in ["hole,delay", "server-lose"] {
         kept_under(&["--nemesis", faults]);
     }
@@ -126,10 +126,10 @@ fn whatever_shows_nothing_exits_with_2() {
         &["run", "--nemesis", "earthquake"][..],
         &["run", "--procs", "0"],
         &["run", "--ttl", "soon"],
-        &["run", "--plant", "none-such"],
+        &["run", "--mutant", "none-such"],
         &["run", "--tasks", "0"],
         &["run", "--procs", "4", "--stopped", "4"],
-        &["run", "--plant", "connection-leak", "--backend", "zookeeper"],
+        &["run", "--mutant", "connection-leak", "--backend", "zookeeper"],
         &["run", "--backend", "zookeeper", "--nemesis", "clock"],
         &["check", "/no/such/directory"],
         &["walk"],

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-use crate::plant::Plant;
+use crate::mutant::Mutant;
 use crate::setting::{Backend, Fault, Model, Setting, name_of};
 
 /// One run of the matrix.
@@ -12,7 +12,7 @@ pub(crate) struct Cell {
     pub(crate) setting: Setting,
 }
 
-/// Every backend with every fault that can be caused there, then with all at once; the control; the plants; what
+/// Every backend with every fault that can be caused there, then with all at once; the control; the mutants; what
 /// stopped waiters cost.
 pub(crate) fn cells(long: bool) -> Vec<Cell> {
     let secs = if long { 60 } else { 10 };
@@ -57,7 +57,7 @@ pub(crate) fn cells(long: bool) -> Vec<Cell> {
                 add("forgetful-and-late", breaking(&[Fault::ServerLose, Fault::ClockBack]));
             }
         }
-        cells.extend(Plant::value_variants().iter().map(|plant| planted(*plant, seed)));
+        cells.extend(Mutant::value_variants().iter().map(|mutant| mutant_cell(*mutant, seed)));
     }
     // Those with and those without stopped ones in turns, since machines have moods.
     for round in 1..=ROUNDS {
@@ -84,20 +84,20 @@ fn usual(backend: Backend, secs: u64, seed: u64) -> Setting {
         nemesis: Vec::new(),
         seed,
         deadline_checks: true,
-        plant: None,
+        mutant: None,
         tasks: TASKS,
         measured: None,
     }
 }
 
-fn planted(plant: Plant, seed: u64) -> Cell {
+fn mutant_cell(mutant: Mutant, seed: u64) -> Cell {
     Cell {
-        name: format!("plant/{}", name_of(&plant)),
+        name: format!("mutant/{}", name_of(&mutant)),
         setting: Setting {
-            locks: plant.locks(),
-            nemesis: plant.nemesis(),
-            plant: Some(plant),
-            ..usual(Backend::Redis, plant.secs(), seed)
+            locks: mutant.locks(),
+            nemesis: mutant.nemesis(),
+            mutant: Some(mutant),
+            ..usual(Backend::Redis, mutant.secs(), seed)
         },
     }
 }

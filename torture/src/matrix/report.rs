@@ -18,19 +18,19 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// The plant's own: caught counts as kept.
+    /// The mutant's own: caught counts as kept.
     pub(super) fn exit_code(&self) -> u8 {
-        match (&self.result, self.cell.setting.plant) {
+        match (&self.result, self.cell.setting.mutant) {
             (Err(_), _) => 2,
             (Ok(verdict), None) => verdict.exit_code(),
-            (Ok(verdict), Some(plant)) if verdict.broken().contains(&plant.caught_by()) => 0,
+            (Ok(verdict), Some(mutant)) if verdict.broken().contains(&mutant.caught_by()) => 0,
             (Ok(_), Some(_)) => 1,
         }
     }
 
     fn state(&self) -> String {
         let broken = |checks: Vec<Check>| checks.iter().map(Check::to_string).collect::<Vec<_>>().join(", ");
-        match (&self.result, self.exit_code(), self.cell.setting.plant) {
+        match (&self.result, self.exit_code(), self.cell.setting.mutant) {
             (Err(error), ..) => format!("**not run**: {}", error.lines().next().unwrap_or_default()),
             (Ok(verdict), 0, Some(_)) => format!("caught: {}", broken(verdict.broken())),
             (Ok(_), _, Some(_)) => "**not caught**".to_owned(),
@@ -130,10 +130,10 @@ pub(super) fn report(rows: &[Row], options: &Options, seconds: u64) -> String {
     );
     const HEAD: &str = "| cell | | faults | holds | of these | overlaps | refused | lost | lost, fenced | recovered | left |\n\
                         |---|---|---|---|---|---|---|---|---|---|---|\n";
-    for (title, planted) in [("Cells", false), ("Plants: bugs put in on purpose", true)] {
+    for (title, are_mutants) in [("Cells", false), ("Mutants: deliberate bugs", true)] {
         let rows: Vec<_> = rows
             .iter()
-            .filter(|row| row.cell.setting.plant.is_some() == planted)
+            .filter(|row| row.cell.setting.mutant.is_some() == are_mutants)
             .collect();
         if !rows.is_empty() {
             // Writing to a string cannot fail.

@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use stateright::{Checker, Model, Property};
 
-use super::flaw::Flaw;
+use super::mutant::Mutant;
 
 /// A model that can be broken.
-pub trait Flawed:
+pub trait ProtocolModel:
     Model<State: Clone + Hash + PartialEq + Send + Sync, Action: Clone + Debug + PartialEq + Send + Sync>
     + Clone
     + Debug
@@ -17,9 +17,9 @@ pub trait Flawed:
     + Sync
     + 'static
 {
-    /// The same with this flaw, and no other.
+    /// The same with this mutant, and no other.
     #[must_use]
-    fn with(&self, flaw: Flaw) -> Self;
+    fn with(&self, mutant: Mutant) -> Self;
 }
 
 /// What a model that keeps all its properties took.
@@ -35,7 +35,7 @@ pub struct Checked {
 ///
 /// # Errors
 /// The shortest trace to a state that breaks a property, or the name of one that must be reached and is not.
-pub fn check<M: Flawed>(model: &M) -> Result<Checked, String> {
+pub fn check<M: ProtocolModel>(model: &M) -> Result<Checked, String> {
     let started = Instant::now();
     let checker = model.clone().checker().threads(2).spawn_bfs().join();
     for property in model.properties() {
@@ -57,7 +57,7 @@ pub fn check<M: Flawed>(model: &M) -> Result<Checked, String> {
 /// The shortest way to break a property, or to reach one that is to be reached.
 ///
 /// With one property at a time and one thread the search stops at the first state found, which is the nearest.
-pub fn shortest_trace<M: Flawed>(model: &M, property: &'static str) -> Option<Vec<String>> {
+pub fn shortest_trace<M: ProtocolModel>(model: &M, property: &'static str) -> Option<Vec<String>> {
     let only = Only(model.clone(), property);
     let checker = only.checker().threads(1).spawn_bfs().join();
     let path = checker.discovery(property)?;

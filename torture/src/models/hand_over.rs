@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 use lock_core::backend::rules;
 use stateright::{Model, Property};
 
-use super::check::Flawed;
-use super::flaw::Flaw;
+use super::check::ProtocolModel;
 use super::id::{Id, Ids};
+use super::mutant::Mutant;
 use super::properties::*;
 use super::request::{Reply, Request};
 use super::server::{Hold, Server, Settings};
@@ -33,7 +33,7 @@ pub struct HandOverModel {
     /// How many requests arrive twice.
     pub repeats: u8,
     /// What is wrong.
-    pub flaw: Option<Flaw>,
+    pub mutant: Option<Mutant>,
 }
 
 /// Everybody's state, and what the properties have to remember.
@@ -235,17 +235,17 @@ impl Model for HandOverModel {
     }
 }
 
-impl Flawed for HandOverModel {
-    fn with(&self, flaw: Flaw) -> Self {
-        let flaw = Some(flaw);
-        Self { flaw, ..self.clone() }
+impl ProtocolModel for HandOverModel {
+    fn with(&self, mutant: Mutant) -> Self {
+        let mutant = Some(mutant);
+        Self { mutant, ..self.clone() }
     }
 }
 
 impl HandOverModel {
     /// The first or the second of the two undos.
     fn undo(&self, index: u8) -> Request {
-        let giver_first = self.flaw != Some(Flaw::UndoneInWrongOrder);
+        let giver_first = self.mutant != Some(Mutant::UndoneInWrongOrder);
         match (index == 0) == giver_first {
             true => Request::Release(GIVER),
             false => Request::Abandon(NEXT),
@@ -256,7 +256,7 @@ impl HandOverModel {
         match mail {
             Mail::Request(request, sent) => {
                 let settings = Settings {
-                    flaw: self.flaw,
+                    mutant: self.mutant,
                     ..Settings::default()
                 };
                 let before = state.server.stored;

@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 
 use stateright::{Model, Property};
 
-use super::check::Flawed;
-use super::flaw::Flaw;
+use super::check::ProtocolModel;
 use super::id::{Ids, letter};
+use super::mutant::Mutant;
 use super::properties::*;
 use super::request::{Reply, Request};
 use super::resource::Resource;
@@ -48,7 +48,7 @@ pub struct LeaseModel {
     /// How many times the server restarts without its data, which takes a step.
     pub restarts: u8,
     /// What is wrong.
-    pub flaw: Option<Flaw>,
+    pub mutant: Option<Mutant>,
 }
 
 /// Everybody's state, and what the properties have to remember.
@@ -314,9 +314,9 @@ fn mail_text(mail: &Mail) -> String {
     }
 }
 
-impl Flawed for LeaseModel {
-    fn with(&self, flaw: Flaw) -> Self {
-        let flaw = Some(flaw);
-        Self { flaw, ..self.clone() }
+impl ProtocolModel for LeaseModel {
+    fn with(&self, mutant: Mutant) -> Self {
+        let mutant = Some(mutant);
+        Self { mutant, ..self.clone() }
     }
 }

@@ -12,9 +12,9 @@ use std::collections::BTreeSet;
 use lock_core::backend::rules;
 use stateright::{Model, Property};
 
-use super::check::Flawed;
-use super::flaw::Flaw;
+use super::check::ProtocolModel;
 use super::id::{Id, Ids, letter};
+use super::mutant::Mutant;
 use super::properties::*;
 use super::request::{Reply, Request, Wake};
 use super::server::Server;
@@ -59,7 +59,7 @@ pub struct QueueModel {
     /// Whether holders may hand over.
     pub hands_over: bool,
     /// What is wrong.
-    pub flaw: Option<Flaw>,
+    pub mutant: Option<Mutant>,
 }
 
 /// Everybody's state, and what the properties have to remember.
@@ -213,7 +213,7 @@ impl Model for QueueModel {
                     if state.kept < self.keeps {
                         actions.push(Action::Keep(index));
                     }
-                    let may = in_a_row < IN_A_ROW || self.flaw == Some(Flaw::HandsOverForEver);
+                    let may = in_a_row < IN_A_ROW || self.mutant == Some(Mutant::HandsOverForEver);
                     if self.hands_over && may && process.run + 1 < self.runs {
                         actions.push(Action::HandOver(index));
                     }
@@ -364,9 +364,9 @@ fn wake_text(wake: &Wake<Time>) -> String {
     }
 }
 
-impl Flawed for QueueModel {
-    fn with(&self, flaw: Flaw) -> Self {
-        let flaw = Some(flaw);
-        Self { flaw, ..self.clone() }
+impl ProtocolModel for QueueModel {
+    fn with(&self, mutant: Mutant) -> Self {
+        let mutant = Some(mutant);
+        Self { mutant, ..self.clone() }
     }
 }

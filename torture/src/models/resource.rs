@@ -1,6 +1,6 @@
 //! What the lock protects: a value that every holder reads, changes and writes back.
 
-use super::flaw::Flaw;
+use super::mutant::Mutant;
 
 /// A value with a fence.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -15,16 +15,16 @@ pub struct Resource {
 
 impl Resource {
     /// Registers the token, before anything is read: the value, or `None` to a stale holder.
-    pub fn read(&mut self, token: u64, flaw: Option<Flaw>) -> Option<u8> {
-        match flaw {
-            Some(Flaw::NoFence | Flaw::FenceOnWritesOnly) => Some(self.version),
+    pub fn read(&mut self, token: u64, mutant: Option<Mutant>) -> Option<u8> {
+        match mutant {
+            Some(Mutant::NoFence | Mutant::FenceOnWritesOnly) => Some(self.version),
             _ => self.enter(token).then_some(self.version),
         }
     }
 
     /// Writes what was made of the value as it was read, unless the holder is stale.
-    pub fn write(&mut self, token: u64, read: u8, flaw: Option<Flaw>) {
-        if flaw == Some(Flaw::NoFence) || self.enter(token) {
+    pub fn write(&mut self, token: u64, read: u8, mutant: Option<Mutant>) {
+        if mutant == Some(Mutant::NoFence) || self.enter(token) {
             self.lost |= self.version != read;
             self.version += 1;
         }

@@ -1,12 +1,12 @@
 //! A lock server for one name, as small as it can be: the memory that the real ones keep in keys, rows or a map, and
-//! what each request does to it. Every decision is a function of [`rules`]; what a [`Flaw`] does is marked.
+//! what each request does to it. Every decision is a function of [`rules`]; what a [`Mutant`] does is marked.
 
 use std::time::Duration;
 
 use lock_core::backend::rules::{self, Moment};
 
-use super::flaw::Flaw;
 use super::id::{Id, Ids};
+use super::mutant::Mutant;
 use super::request::{Reply, Request, Wake};
 
 /// What the server keeps.
@@ -60,7 +60,7 @@ pub struct Settings {
     /// Whether ended ids leave tombstones. Without, requests must arrive in order.
     pub tombstones: bool,
     /// What is wrong with it.
-    pub flaw: Option<Flaw>,
+    pub mutant: Option<Mutant>,
 }
 
 /// In which way whatever an id has ends.
@@ -85,7 +85,7 @@ impl<T: Moment> Server<T> {
             Request::Acquire { id, ttl, waits } => self.acquire((id, ttl, waits), (now, clock), set),
             Request::Renew { id, ttl } => self.renew(id, ttl, now, set),
             Request::Release(id) => self.end(id, End::Release, now, set, wakes),
-            Request::Keep { id, .. } if set.flaw == Some(Flaw::KeepForgotten) => {
+            Request::Keep { id, .. } if set.mutant == Some(Mutant::KeepForgotten) => {
                 self.end(id, End::Release, now, set, wakes)
             }
             Request::Keep { id, time } => self.end(id, End::Keep(time), now, set, wakes),
@@ -155,7 +155,11 @@ impl<T: Moment> Server<T> {
     }
 
     fn mint(&mut self, clock: u64, set: &Settings) -> Option<u64> {
-        let clock = if set.flaw == Some(Flaw::CounterLost) { 0 } else { clock };
+        let clock = if set.mutant == Some(Mutant::CounterLost) {
+            0
+        } else {
+            clock
+        };
         self.stored = rules::next_token(self.stored, clock, None)?.as_u64();
         Some(self.stored)
     }
@@ -171,24 +175,24 @@ impl<T: Moment> Server<T> {
         for place in &mut self.places {
             place.expires = rules::repaired(place.expires, now, set.longest_place);
         }
-        if set.flaw == Some(Flaw::RefreshKeepsAll) {
+        if set.mutant == Some(Mutant::RefreshKeepsAll) {
             self.places.iter_mut().for_each(|place| place.expires = expires);
         }
     }
 
     fn renew(&mut self, id: Id, ttl: Duration, now: T, set: &Settings) -> Reply {
-        if set.flaw == Some(Flaw::RenewalResurrects) && self.hold.is_none() {
+        if set.mutant == Some(Mutant::RenewalResurrects) && self.hold.is_none() {
             self.hold = Some(Hold::new(id, Some(self.stored), now, ttl));
         }
-        let finds_kept = set.flaw == Some(Flaw::KeptIsRenewed);
+        let finds_kept = set.mutant == Some(Mutant::KeptIsRenewed);
         let is_mine = |hold: &&mut Hold<T>| hold.is_mine(id) || finds_kept && rules::is_mine(&hold.holder, &id);
         let Some(hold) = self.hold.as_mut().filter(is_mine) else {
             return Reply::NotYours;
         };
-        match set.flaw {
-            Some(Flaw::RenewalShortens) => hold.expires = rules::prolonged(now, now, ttl),
-            Some(Flaw::RenewalAdds) => hold.expires = rules::prolonged(hold.expires, hold.expires, ttl),
-            Some(Flaw::LastTermCuts) => {
+        match set.mutant {
+            Some(Mutant::RenewalShortens) => hold.expires = rules::prolonged(now, now, ttl),
+            Some(Mutant::RenewalAdds) => hold.expires = rules::prolonged(hold.expires, hold.expires, ttl),
+            Some(Mutant::LastTermCuts) => {
                 hold.prolong(now, ttl);
                 hold.term = ttl;
             }
@@ -199,13 +203,13 @@ impl<T: Moment> Server<T> {
 
     fn end(&mut self, id: Id, how: End, now: T, set: &Settings, wakes: &mut Vec<Wake<T>>) -> Reply {
         let abandons = how == End::Abandon;
-        if set.tombstones && !(abandons && set.flaw == Some(Flaw::NoTombstone)) {
+        if set.tombstones && !(abandons && set.mutant == Some(Mutant::NoTombstone)) {
             self.dead.insert(id);
         }
         let waited = self.places.len();
         self.places.retain(|place| place.holder != id);
         let left = self.places.len() < waited;
-        let deletes_any = set.flaw == Some(Flaw::DeletesWithoutCompare);
+        let deletes_any = set.mutant == Some(Mutant::DeletesWithoutCompare);
         let hold = self.hold.take_if(|hold| deletes_any || hold.is_mine(id));
         let had_it = hold.is_some();
         match (hold, how, &self.hold) {
@@ -213,7 +217,9 @@ impl<T: Moment> Server<T> {
             (Some(_), ..) => self.offer(now, set, wakes),
             (None, _, Some(hold)) if left => self.relieve(hold, now, set, wakes),
             // Whoever was to look has gone without looking. No offer: its grace might be wasted on who let one lapse.
-            (None, _, None) if left && set.flaw != Some(Flaw::LeavesAFreeName) => self.tell_two([now, now], now, wakes),
+            (None, _, None) if left && set.mutant != Some(Mutant::LeavesAFreeName) => {
+                self.tell_two([now, now], now, wakes)
+            }
             _ => {}
         }
         if abandons || had_it {
@@ -234,8 +240,8 @@ impl<T: Moment> Server<T> {
     /// Somebody has left who was perhaps to look: there must be another one as long as nobody has confirmed.
     fn relieve(&self, hold: &Hold<T>, now: T, set: &Settings, wakes: &mut Vec<Wake<T>>) {
         let (ends, is_offer) = (hold.kept.unwrap_or(hold.expires), hold.token.is_none());
-        match set.flaw {
-            Some(Flaw::StandByNotRelieved) if is_offer => {}
+        match set.mutant {
+            Some(Mutant::StandByNotRelieved) if is_offer => {}
             _ if is_offer => self.tell_stand_by(hold.holder, ends, now, set, wakes),
             _ => self.tell_two([ends, rules::prolonged(ends, ends, set.grace)], now, wakes),
         }
@@ -244,7 +250,7 @@ impl<T: Moment> Server<T> {
     /// The hold has ended, and the name stays taken.
     fn keep(&mut self, hold: Hold<T>, time: Duration, now: T, set: &Settings, wakes: &mut Vec<Wake<T>>) {
         let kept = rules::prolonged(now, now, time);
-        let is_reserved = self.next(now, None).is_some() && set.flaw != Some(Flaw::KeptForAnyone);
+        let is_reserved = self.next(now, None).is_some() && set.mutant != Some(Mutant::KeptForAnyone);
         let reserved = rules::prolonged(now, now, time + set.grace);
         let (expires, kept) = (if is_reserved { reserved } else { kept }, Some(kept));
         self.hold = Some(Hold {
@@ -263,7 +269,7 @@ impl<T: Moment> Server<T> {
         self.hold = Some(Hold::new(next, None, now, set.grace));
         wakes.push(Wake::Offer(next));
         self.tell_stand_by(next, until, now, set, wakes);
-        if set.flaw == Some(Flaw::LeavesAtGrant) {
+        if set.mutant == Some(Mutant::LeavesAtGrant) {
             self.places.retain(|place| place.holder != next);
         }
     }
@@ -271,7 +277,7 @@ impl<T: Moment> Server<T> {
     fn tell_stand_by(&self, offered: Id, until: T, now: T, set: &Settings, wakes: &mut Vec<Wake<T>>) {
         if let Some(stand_by) = self
             .next(now, Some(offered))
-            .filter(|_| set.flaw != Some(Flaw::NoStandBy))
+            .filter(|_| set.mutant != Some(Mutant::NoStandBy))
         {
             wakes.push(Wake::StandBy(stand_by, until));
         }
@@ -298,7 +304,7 @@ impl<T: Moment> Server<T> {
         if !hold.is_mine(from) && !hold.is_offered_to(to) {
             return Reply::NotYours;
         }
-        let token = hold.token.filter(|_| set.flaw == Some(Flaw::HandOverKeepsToken));
+        let token = hold.token.filter(|_| set.mutant == Some(Mutant::HandOverKeepsToken));
         // A hold of its own: nobody believes in the giver's end any more.
         self.hold = Some(Hold::new(to, token, now, ttl));
         self.confirm((to, token), clock, set)
@@ -332,13 +338,13 @@ impl<T: Moment> Hold<T> {
 
     /// After the server's clock was set back.
     fn repair(&mut self, now: T, asked: Duration, set: &Settings) {
-        let term = match set.flaw {
-            Some(Flaw::NotRepaired) => return,
-            Some(Flaw::AskerCutsHolder) => asked,
+        let term = match set.mutant {
+            Some(Mutant::NotRepaired) => return,
+            Some(Mutant::AskerCutsHolder) => asked,
             _ => self.term,
         };
         match &mut self.kept {
-            Some(_) if set.flaw == Some(Flaw::KeptNotRepaired) => {}
+            Some(_) if set.mutant == Some(Mutant::KeptNotRepaired) => {}
             Some(kept) => {
                 let repaired = rules::repaired(*kept, now, term);
                 if repaired < *kept {
@@ -352,7 +358,7 @@ impl<T: Moment> Hold<T> {
     /// Somebody waits: once the name is not kept any more, it is for the first of those for a while.
     fn reserve(&mut self, now: T, set: &Settings) {
         let kept = self.kept.filter(|kept| !rules::has_expired(*kept, now));
-        if let Some(kept) = kept.filter(|_| set.flaw != Some(Flaw::KeptForAnyone)) {
+        if let Some(kept) = kept.filter(|_| set.mutant != Some(Mutant::KeptForAnyone)) {
             self.expires = rules::prolonged(self.expires, kept, set.grace);
         }
     }

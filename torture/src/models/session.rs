@@ -13,8 +13,8 @@
 use lock_core::backend::rules;
 use stateright::{Model, Property};
 
-use super::check::Flawed;
-use super::flaw::Flaw;
+use super::check::ProtocolModel;
+use super::mutant::Mutant;
 use super::properties::*;
 use super::time::{STEP, Time, units};
 
@@ -29,7 +29,7 @@ pub struct SessionModel {
     /// Whether the server is a standalone one at first, which may join an ensemble.
     pub joins: bool,
     /// What is wrong.
-    pub flaw: Option<Flaw>,
+    pub mutant: Option<Mutant>,
 }
 
 /// Everybody's state.
@@ -180,9 +180,9 @@ impl SessionModel {
     fn answered(&self, state: &mut State, beat: Time) {
         state.answered.push((beat, state.now));
         let is_standalone = state.standalone;
-        let proves = |(sent, answered): (Time, Time)| match self.flaw {
-            Some(Flaw::BeatProvesItself | Flaw::StandaloneForEver) => true,
-            Some(Flaw::BeatsSpacedBySending) => sent.next() <= beat,
+        let proves = |(sent, answered): (Time, Time)| match self.mutant {
+            Some(Mutant::BeatProvesItself | Mutant::StandaloneForEver) => true,
+            Some(Mutant::BeatsSpacedBySending) => sent.next() <= beat,
             _ => is_standalone || answered.next() <= beat,
         };
         let Some(index) = state.answered.iter().rposition(|earlier| proves(*earlier)) else {
@@ -197,10 +197,10 @@ impl SessionModel {
     }
 }
 
-impl Flawed for SessionModel {
-    fn with(&self, flaw: Flaw) -> Self {
-        let flaw = Some(flaw);
-        Self { flaw, ..self.clone() }
+impl ProtocolModel for SessionModel {
+    fn with(&self, mutant: Mutant) -> Self {
+        let mutant = Some(mutant);
+        Self { mutant, ..self.clone() }
     }
 }
 

@@ -11,9 +11,9 @@
 use lock_core::backend::rules;
 use stateright::{Model, Property};
 
-use super::check::Flawed;
-use super::flaw::Flaw;
+use super::check::ProtocolModel;
 use super::id::letter;
+use super::mutant::Mutant;
 use super::properties::*;
 
 /// Whose tokens, and what is wrong.
@@ -24,7 +24,7 @@ pub struct TokenModel {
     /// How many holds there are, hand-overs included.
     pub holds: u8,
     /// What is wrong.
-    pub flaw: Option<Flaw>,
+    pub mutant: Option<Mutant>,
 }
 
 /// What grants.
@@ -180,19 +180,19 @@ impl Model for TokenModel {
     }
 }
 
-impl Flawed for TokenModel {
-    fn with(&self, flaw: Flaw) -> Self {
-        let flaw = Some(flaw);
-        Self { flaw, ..self.clone() }
+impl ProtocolModel for TokenModel {
+    fn with(&self, mutant: Mutant) -> Self {
+        let mutant = Some(mutant);
+        Self { mutant, ..self.clone() }
     }
 }
 
 impl TokenModel {
     fn zookeeper(&self, state: &mut State, is_hand_over: bool) -> u64 {
         let czxid = state.nodes[0].1;
-        match self.flaw {
-            Some(Flaw::ZookeeperCreatedOnly) if !is_hand_over => czxid,
-            Some(Flaw::ZookeeperReadsOnly) if !is_hand_over => czxid.max(state.written),
+        match self.mutant {
+            Some(Mutant::ZookeeperCreatedOnly) if !is_hand_over => czxid,
+            Some(Mutant::ZookeeperReadsOnly) if !is_hand_over => czxid.max(state.written),
             _ if is_hand_over || state.written > czxid => {
                 state.written = state.write();
                 state.written
@@ -203,7 +203,7 @@ impl TokenModel {
 
     fn row_lock(&self, state: &mut State) -> Option<u64> {
         let token = rules::next_token(state.written.max(state.apart), state.clock, None)?.as_u64();
-        if token > state.clock && self.flaw != Some(Flaw::RolledBackToken) {
+        if token > state.clock && self.mutant != Some(Mutant::RolledBackToken) {
             state.apart = state.apart.max(token);
         }
         Some(token)

@@ -12,8 +12,8 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::clock;
 use crate::error::Result;
 use crate::history::{Access, Event};
+use crate::mutant::{Mutant, Raw};
 use crate::observed::name;
-use crate::plant::{Plant, Raw};
 use crate::resource::Client;
 use crate::setting::Backend;
 
@@ -157,7 +157,7 @@ impl Actor {
         let shared = released.ok().map(|released| released == Release::StillShared);
         let token = Some(token.as_u64());
         self.shared.history.event(Event::Reentered { op, token, shared });
-        if self.shared.job.setting.plant == Some(Plant::ReentryEndsTheHold) {
+        if self.shared.job.setting.mutant == Some(Mutant::ReentryEndsTheHold) {
             // Whether it succeeds is seen by the checks.
             let _ = Raw::new(&self.shared.job.url, self.shared.job.address)
                 .delete(lock)
@@ -169,9 +169,9 @@ impl Actor {
     /// Reads, waits, and writes what depends on what was read: with the fence, and in the mirror without.
     async fn use_resource(&mut self, op: u64, lock: usize, guard: &Guard, time: Duration) -> Result<()> {
         let setting = &self.shared.job.setting;
-        let (plant, checks) = (setting.plant, setting.deadline_checks);
+        let (mutant, checks) = (setting.mutant, setting.deadline_checks);
         let token = Some(guard.token().as_u64());
-        let first = if plant == Some(Plant::FenceOnWritesOnly) {
+        let first = if mutant == Some(Mutant::FenceOnWritesOnly) {
             Access::Read
         } else {
             Access::Claim
@@ -211,7 +211,7 @@ impl Actor {
         let (watch, shared) = (guard.watch(), self.shared.clone());
         tokio::spawn(async move {
             if let Ended::Lost(lost) = watch.ended().await {
-                if shared.job.setting.plant == Some(Plant::LossToldLate) {
+                if shared.job.setting.mutant == Some(Mutant::LossToldLate) {
                     sleep(shared.job.setting.ttl / 2).await;
                 }
                 let cause = format!("{:?}", lost.cause());

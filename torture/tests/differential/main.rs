@@ -9,7 +9,7 @@ use pair::Pair;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use subjects::Subject;
-use torture::models::flaw::Flaw;
+use torture::models::mutant::Mutant;
 
 mod pair;
 mod queue;
@@ -61,31 +61,31 @@ async fn mysql_row_lock_statements_decide_by_the_rules() {
 /// As a server that is not by the rules would disagree with the model, so does a model that is not.
 #[test]
 fn whoever_does_not_decide_by_the_rules_is_caught() {
-    let flaws = [
-        Flaw::AskerCutsHolder,
-        Flaw::DeletesWithoutCompare,
-        Flaw::RenewalAdds,
-        Flaw::RenewalResurrects,
-        Flaw::RenewalShortens,
+    let mutants = [
+        Mutant::AskerCutsHolder,
+        Mutant::DeletesWithoutCompare,
+        Mutant::RenewalAdds,
+        Mutant::RenewalResurrects,
+        Mutant::RenewalShortens,
     ];
-    for flaw in flaws {
+    for mutant in mutants {
         let examined = std::thread::spawn(move || {
             let mut runtime = tokio::runtime::Builder::new_current_thread();
             let runtime = runtime.enable_time().start_paused(true).build().expect("a runtime");
-            runtime.block_on(examine(&subjects::Memory::default(), Some(flaw), 500, 40));
+            runtime.block_on(examine(&subjects::Memory::default(), Some(mutant), 500, 40));
         });
         let disagreement = examined.join().expect_err("an examination that fails");
         let disagreement = disagreement.downcast_ref::<String>().expect("a message of ours");
-        assert!(disagreement.contains("seed "), "{flaw:?}: {disagreement}");
+        assert!(disagreement.contains("seed "), "{mutant:?}: {disagreement}");
     }
 }
 
-/// Puts so many random sequences of steps to it, and to a model with this flaw.
-async fn examine(subject: &impl Subject, flaw: Option<Flaw>, sequences: u64, steps: usize) {
+/// Puts so many random sequences of steps to it, and to a model with this mutant.
+async fn examine(subject: &impl Subject, mutant: Option<Mutant>, sequences: u64, steps: usize) {
     let mut answers = Answers::default();
     for seed in 0..sequences {
         let mut random = StdRng::seed_from_u64(seed);
-        let mut pair = Pair::new(subject, flaw, seed);
+        let mut pair = Pair::new(subject, mutant, seed);
         for _ in 0..steps {
             let ttl = TTLS[random.random_range(0..TTLS.len())];
             let client = random.random_range(0..CLIENTS);

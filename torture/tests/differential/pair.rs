@@ -9,8 +9,8 @@ use lock_core::backend::{
 };
 use lock_core::{FencingToken, LockName};
 use tokio::time::Instant;
-use torture::models::flaw::Flaw;
 use torture::models::id::Id;
+use torture::models::mutant::Mutant;
 use torture::models::request::{Reply, Request};
 use torture::models::server::{Server, Settings};
 
@@ -48,7 +48,7 @@ struct Client {
 }
 
 impl<'a, S: Subject> Pair<'a, S> {
-    pub(crate) fn new(subject: &'a S, flaw: Option<Flaw>, seed: u64) -> Self {
+    pub(crate) fn new(subject: &'a S, mutant: Option<Mutant>, seed: u64) -> Self {
         Self {
             subject,
             backend: subject.backend(),
@@ -56,7 +56,7 @@ impl<'a, S: Subject> Pair<'a, S> {
             seed,
             settings: Settings {
                 tombstones: true,
-                flaw,
+                mutant,
                 ..Settings::default()
             },
             steps: Vec::new(),

@@ -7,8 +7,8 @@ use lock_core::backend::rules;
 use lock_redis::redis::{self, Value};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use torture::models::flaw::Flaw;
 use torture::models::id::Id;
+use torture::models::mutant::Mutant;
 use torture::models::request::{Reply, Request, Wake};
 use torture::models::server::{Server, Settings};
 
@@ -61,27 +61,27 @@ async fn a_model_of_another_queue_is_caught() {
     if scripts.is_external() {
         return;
     }
-    for flaw in [
-        Flaw::NoStandBy,
-        Flaw::StandByNotRelieved,
-        Flaw::LeavesAFreeName,
-        Flaw::LeavesAtGrant,
-        Flaw::RefreshKeepsAll,
-        Flaw::NotRepaired,
-        Flaw::KeepForgotten,
-        Flaw::KeptForAnyone,
-        Flaw::KeptNotRepaired,
+    for mutant in [
+        Mutant::NoStandBy,
+        Mutant::StandByNotRelieved,
+        Mutant::LeavesAFreeName,
+        Mutant::LeavesAtGrant,
+        Mutant::RefreshKeepsAll,
+        Mutant::NotRepaired,
+        Mutant::KeepForgotten,
+        Mutant::KeptForAnyone,
+        Mutant::KeptNotRepaired,
     ] {
         let mut caught = false;
         for seed in 0..150 {
-            caught = caught || examine(&mut scripts, Some(flaw), seed).await.is_err();
+            caught = caught || examine(&mut scripts, Some(mutant), seed).await.is_err();
         }
-        assert!(caught, "{flaw:?} is not found out");
+        assert!(caught, "{mutant:?} is not found out");
     }
 }
 
 /// How many grants there were, or what the two disagree about.
-async fn examine(scripts: &mut Scripts, flaw: Option<Flaw>, seed: u64) -> Result<u64, String> {
+async fn examine(scripts: &mut Scripts, mutant: Option<Mutant>, seed: u64) -> Result<u64, String> {
     let _: Value = scripts.ask(redis::cmd("FLUSHALL")).await;
     let mut random = StdRng::seed_from_u64(seed);
     let mut pair = Pair {
@@ -90,7 +90,7 @@ async fn examine(scripts: &mut Scripts, flaw: Option<Flaw>, seed: u64) -> Result
             place: PLACE,
             longest_place: LONGEST_PLACE,
             tombstones: false,
-            flaw,
+            mutant,
         },
         model: Server::default(),
         clients: [Client::default(); CLIENTS],

@@ -5,8 +5,8 @@ use std::time::Duration;
 use lock_core::backend::rules::{self, Moment};
 
 use super::{Client, LeaseModel, Mail, Phase, State, Work};
-use crate::models::flaw::Flaw;
 use crate::models::id::Id;
+use crate::models::mutant::Mutant;
 use crate::models::request::{Reply, Request};
 use crate::models::server::Settings;
 use crate::models::time::{STEP, Time, units};
@@ -18,7 +18,7 @@ impl LeaseModel {
             place: units(2 * STEP),
             longest_place: units(2 * STEP),
             tombstones: true,
-            flaw: self.flaw,
+            mutant: self.mutant,
         }
     }
 
@@ -35,7 +35,7 @@ impl LeaseModel {
     pub(super) fn believes(&self, state: &State, client: &Client) -> bool {
         match client.phase {
             Phase::Holds { ends, .. } => {
-                self.flaw == Some(Flaw::NoDeadline) || !rules::has_expired(ends, state.client_now())
+                self.mutant == Some(Mutant::NoDeadline) || !rules::has_expired(ends, state.client_now())
             }
             _ => false,
         }
@@ -54,11 +54,14 @@ impl LeaseModel {
         if let Phase::Holds { token, work, .. } = &mut state.clients[index].phase {
             *work = match *work {
                 Work::Read(version) => {
-                    state.resource.write(*token, version, self.flaw);
+                    state.resource.write(*token, version, self.mutant);
                     Work::Written
                 }
                 // A refused client has nothing to write.
-                _ => state.resource.read(*token, self.flaw).map_or(Work::Written, Work::Read),
+                _ => state
+                    .resource
+                    .read(*token, self.mutant)
+                    .map_or(Work::Written, Work::Read),
             };
         }
     }
@@ -136,9 +139,9 @@ impl LeaseModel {
     }
 
     pub(super) fn belief_ends(&self, end: Option<Time>, sent: Time, now: Time, ttl: Duration) -> Time {
-        match self.flaw {
-            Some(Flaw::DeadlineFromReply) => rules::belief_ends(end, now, ttl, false),
-            Some(Flaw::NoMargin) => end.max(sent.after(ttl)).unwrap_or(sent),
+        match self.mutant {
+            Some(Mutant::DeadlineFromReply) => rules::belief_ends(end, now, ttl, false),
+            Some(Mutant::NoMargin) => end.max(sent.after(ttl)).unwrap_or(sent),
             _ => rules::belief_ends(end, sent, ttl, false),
         }
     }

@@ -3,17 +3,17 @@
 use lock_core::backend::rules;
 
 use super::{GRACE, IN_A_ROW, PLACE, Phase, Process, QueueModel, REFRESH, State, TTL};
-use crate::models::flaw::Flaw;
 use crate::models::id::Id;
+use crate::models::mutant::Mutant;
 use crate::models::request::{Reply, Request, Wake};
 use crate::models::server::{Server, Settings};
 use crate::models::time::{Time, units};
 
 impl QueueModel {
     pub(super) fn settings(&self) -> Settings {
-        let place = match self.flaw {
+        let place = match self.mutant {
             // It has to live as long as its owner sleeps.
-            Some(Flaw::SleepsToTheEnd) => TTL,
+            Some(Mutant::SleepsToTheEnd) => TTL,
             _ => PLACE,
         };
         Settings {
@@ -21,7 +21,7 @@ impl QueueModel {
             place: units(place),
             longest_place: units(place),
             tombstones: false,
-            flaw: self.flaw,
+            mutant: self.mutant,
         }
     }
 
@@ -39,8 +39,8 @@ impl QueueModel {
                 let (ends, ahead) = state.server.taken(id, state.server_now()).unwrap_or_default();
                 // Those behind the first look a grace later each.
                 let ends = state.local(ends).0 + GRACE * u16::try_from(ahead).unwrap_or(u16::MAX);
-                let refresh = match self.flaw {
-                    Some(Flaw::SleepsToTheEnd) => Time(ends),
+                let refresh = match self.mutant {
+                    Some(Mutant::SleepsToTheEnd) => Time(ends),
                     _ => Time(ends.min(now.0 + REFRESH)),
                 };
                 state.processes[index].phase = Phase::Waits(refresh);
@@ -80,7 +80,7 @@ impl QueueModel {
             return;
         };
         match wake {
-            Wake::Offer(_) if self.flaw == Some(Flaw::BelievesTheOffer) => {
+            Wake::Offer(_) if self.mutant == Some(Mutant::BelievesTheOffer) => {
                 let ends = rules::belief_ends(None, state.now, units(TTL), false);
                 state.processes[index].phase = Phase::Holds { ends, in_a_row: 0 };
             }
@@ -98,7 +98,7 @@ impl QueueModel {
         let was_cut = std::mem::take(&mut process.is_cut);
         if let Phase::Waits(look) = &mut process.phase
             && was_cut
-            && self.flaw != Some(Flaw::NotAskedAfterACut)
+            && self.mutant != Some(Mutant::NotAskedAfterACut)
         {
             *look = now;
         }

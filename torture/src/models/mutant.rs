@@ -1,31 +1,31 @@
-//! What can be wrong: each a bug that some lock library had, or that a draft of this one had. The models must break
-//! on every one, and on the property named here.
+//! The mutants of the models: each a bug that some lock library had, or that a draft of this one had. Each must break
+//! the property that is named here.
 
 use super::properties::*;
 
-macro_rules! flaws {
-    ($($(#[$doc:meta])+ $flaw:ident breaks $property:ident,)+) => {
-        /// A known bad variant.
+macro_rules! mutants {
+    ($($(#[$doc:meta])+ $mutant:ident breaks $property:ident,)+) => {
+        /// A deliberate bug in a model.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum Flaw {
-            $($(#[$doc])+ $flaw,)+
+        pub enum Mutant {
+            $($(#[$doc])+ $mutant,)+
         }
 
-        impl Flaw {
+        impl Mutant {
             /// Every one.
-            pub const ALL: &[Self] = &[$(Self::$flaw),+];
+            pub const ALL: &[Self] = &[$(Self::$mutant),+];
 
             /// The property that it breaks.
             pub fn breaks(self) -> &'static str {
                 match self {
-                    $(Self::$flaw => $property,)+
+                    $(Self::$mutant => $property,)+
                 }
             }
         }
     };
 }
 
-flaws! {
+mutants! {
     // Of the client's clock.
     /// Nobody looks at the clock: a hold is believed in until it is released.
     NoDeadline breaks ONE_BELIEVER,

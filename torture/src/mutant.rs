@@ -1,4 +1,4 @@
-//! Bugs put in on purpose, each a real one of some lock library: every one must be caught by its check.
+//! The mutants: deliberate bugs, each a real one of some lock library. Every one must be caught by its check.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -20,10 +20,10 @@ use crate::observed;
 use crate::servers::REDIS_PREFIX;
 use crate::setting::Fault;
 
-/// A bug. All of them are put into the Redis backend, or into the process that uses it.
+/// A deliberate bug, in the Redis backend or in the process that uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Plant {
+pub(crate) enum Mutant {
     /// The lease counts from the reply, not from before sending.
     LeaseFromReply,
     /// A renewal counts as successful when it was sent.
@@ -52,7 +52,7 @@ pub(crate) enum Plant {
     ReentryEndsTheHold,
 }
 
-impl Plant {
+impl Mutant {
     /// What catches it.
     pub(crate) fn caught_by(self) -> Check {
         match self {
@@ -115,10 +115,10 @@ impl Plant {
     }
 }
 
-/// A Redis backend with a bug.
+/// A Redis backend with a mutant.
 #[derive(Debug)]
-pub(crate) struct Planted {
-    plant: Plant,
+pub(crate) struct MutantBackend {
+    mutant: Mutant,
     backend: Arc<dyn DistributedLock>,
     raw: Raw,
     /// What is asked in place of a request whose lease is not to be armed by the backend.
@@ -133,8 +133,8 @@ pub(crate) struct Raw {
 }
 
 #[derive(Debug)]
-struct PlantedHold {
-    plant: Plant,
+struct MutantHold {
+    mutant: Mutant,
     hold: Arc<dyn Hold>,
     raw: Raw,
     key: String,
@@ -144,16 +144,16 @@ struct PlantedHold {
     ttl: Duration,
 }
 
-/// The backend, with the bug if there is one to be in it.
-pub(crate) fn planted(
+/// The backend, with the mutant if that is one of the backend.
+pub(crate) fn with_mutant(
     backend: Arc<dyn DistributedLock>,
-    plant: Option<Plant>,
+    mutant: Option<Mutant>,
     url: &str,
     address: SocketAddr,
 ) -> Arc<dyn DistributedLock> {
-    match plant.filter(|plant| plant.is_backends()) {
-        Some(plant) => Arc::new(Planted {
-            plant,
+    match mutant.filter(|mutant| mutant.is_backends()) {
+        Some(mutant) => Arc::new(MutantBackend {
+            mutant,
             backend,
             raw: Raw::new(url, address),
             others: Mutex::default(),
@@ -163,7 +163,7 @@ pub(crate) fn planted(
 }
 
 #[async_trait]
-impl DistributedLock for Planted {
+impl DistributedLock for MutantBackend {
     fn capabilities(&self) -> Capabilities {
         self.backend.capabilities()
     }
@@ -173,7 +173,7 @@ impl DistributedLock for Planted {
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
-        if self.plant == Plant::ConnectionLeak {
+        if self.mutant == Mutant::ConnectionLeak {
             // Whatever came of it stays open for ever.
             std::mem::forget(std::net::TcpStream::connect(self.raw.address));
         }
@@ -189,10 +189,10 @@ impl DistributedLock for Planted {
             other => return Ok(other),
         };
         let (key, mut token) = (key(request.name().as_str()), hold.token());
-        match self.plant {
-            Plant::LeaseFromReply => armed = request.lease().arm(request.sending(), ttl)?,
-            Plant::HoldWithoutExpiry => _ = self.raw.ask::<u8>(redis::cmd("PERSIST").arg(&key)).await?,
-            Plant::TokenCounterLost => {
+        match self.mutant {
+            Mutant::LeaseFromReply => armed = request.lease().arm(request.sending(), ttl)?,
+            Mutant::HoldWithoutExpiry => _ = self.raw.ask::<u8>(redis::cmd("PERSIST").arg(&key)).await?,
+            Mutant::TokenCounterLost => {
                 // Its name makes it count as fence state.
                 let next = self
                     .raw
@@ -202,8 +202,8 @@ impl DistributedLock for Planted {
             }
             _ => {}
         }
-        let hold = PlantedHold {
-            plant: self.plant,
+        let hold = MutantHold {
+            mutant: self.mutant,
             hold,
             raw: self.raw.clone(),
             key,
@@ -225,10 +225,10 @@ impl DistributedLock for Planted {
     }
 }
 
-impl Planted {
+impl MutantBackend {
     /// The request with a lease of its own: a fixed one can be armed only once.
     fn other(&self, request: &AcquireRequest) -> Option<AcquireRequest> {
-        if self.plant != Plant::LeaseFromReply || !request.is_fixed() {
+        if self.mutant != Mutant::LeaseFromReply || !request.is_fixed() {
             return None;
         }
         let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
@@ -241,35 +241,35 @@ impl Planted {
 }
 
 #[async_trait]
-impl Hold for PlantedHold {
+impl Hold for MutantHold {
     fn token(&self) -> FencingToken {
         self.token
     }
 
     async fn renew(&self, ttl: Duration) -> Result<Renewal> {
-        match self.plant {
-            Plant::RenewalThatShortens => return self.renew_and_shorten(ttl).await,
-            Plant::RenewalUnanswered => _ = self.lease.arm(SentAt::now(), ttl)?,
+        match self.mutant {
+            Mutant::RenewalThatShortens => return self.renew_and_shorten(ttl).await,
+            Mutant::RenewalUnanswered => _ = self.lease.arm(SentAt::now(), ttl)?,
             _ => {}
         }
         let renewal = self.hold.renew(ttl).await?;
-        if self.plant == Plant::LeaseFromReply && matches!(renewal, Renewal::Renewed(_)) {
+        if self.mutant == Mutant::LeaseFromReply && matches!(renewal, Renewal::Renewed(_)) {
             return Ok(Renewal::Renewed(self.lease.arm(SentAt::now(), ttl)?));
         }
         Ok(renewal)
     }
 
     async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
-        if self.plant == Plant::DeleteWithoutCompare {
+        if self.mutant == Mutant::DeleteWithoutCompare {
             self.raw.ask::<u8>(redis::cmd("DEL").arg(&self.key)).await?;
             return Ok(ReleaseOutcome::Released);
         }
-        let how = match self.plant {
-            Plant::MinimumHoldIgnored => ReleaseOptions::default(),
+        let how = match self.mutant {
+            Mutant::MinimumHoldIgnored => ReleaseOptions::default(),
             _ => how,
         };
         let outcome = self.hold.release(how).await?;
-        if self.plant == Plant::RenewalAfterRelease {
+        if self.mutant == Mutant::RenewalAfterRelease {
             tokio::spawn(renew_for_ever(
                 self.raw.clone(),
                 self.key.clone(),
@@ -281,7 +281,7 @@ impl Hold for PlantedHold {
     }
 
     async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
-        if self.plant != Plant::HandOverKeepsTheToken {
+        if self.mutant != Mutant::HandOverKeepsTheToken {
             // What is handed over has no bug.
             return Ok(match self.release(ReleaseOptions::default()).await? {
                 ReleaseOutcome::AlreadyLost => HandOver::AlreadyLost,
@@ -291,7 +291,7 @@ impl Hold for PlantedHold {
         Ok(match self.hold.hand_over(next).await? {
             HandOver::Granted(hold, armed) => {
                 let hold = Self {
-                    plant: self.plant,
+                    mutant: self.mutant,
                     hold,
                     raw: self.raw.clone(),
                     key: self.key.clone(),
@@ -307,7 +307,7 @@ impl Hold for PlantedHold {
     }
 }
 
-impl PlantedHold {
+impl MutantHold {
     async fn renew_and_shorten(&self, ttl: Duration) -> Result<Renewal> {
         const RENEW: &str = "if redis.call('GETRANGE', KEYS[1], 0, 31) ~= ARGV[1] then return 0 end \
                              return redis.call('PEXPIRE', KEYS[1], ARGV[2])";
@@ -367,6 +367,6 @@ impl Raw {
         };
         answer
             .await
-            .map_err(|error| Error::new(ErrorKind::Unavailable, "a planted command failed").with_source(error))
+            .map_err(|error| Error::new(ErrorKind::Unavailable, "a mutant's command failed").with_source(error))
     }
 }
