@@ -8,25 +8,34 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::backend::Backend;
 use crate::error::{Error, Result};
+use crate::fault::Fault;
 use crate::mutant::Mutant;
-use crate::setting::{Backend, Fault, Setting, name_of};
+use crate::names::name_of;
+use crate::setting::Setting;
 
 mod acceptance;
+mod backend;
 mod check;
 mod clock;
 mod error;
+mod fault;
 mod history;
+mod judge;
 mod matrix;
 mod mutant;
+mod names;
 mod nemesis;
 mod observed;
+mod record;
 mod resource;
 mod run;
 mod servers;
 mod setting;
 mod slot;
 mod timeline;
+mod verdict;
 mod worker;
 
 /// Shows for every backend that the contract holds when things break.

@@ -5,18 +5,22 @@ use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use self::measured::Measured;
-use self::report::{Row, report};
-use crate::check::{History, Verdict};
 use crate::error::Result;
-use crate::history::TIMELINE;
+use crate::history::History;
+use crate::record::TIMELINE;
+use crate::verdict::Verdict;
 use crate::{run, timeline};
+
+use self::measured::Measured;
+use self::report::report;
+use self::row::Row;
 
 pub(crate) use self::cells::{Cell, cells};
 
 mod cells;
 mod measured;
 mod report;
+mod row;
 
 /// What the matrix is asked for.
 #[derive(Debug)]
@@ -65,7 +69,8 @@ pub(crate) fn run_all(options: &Options) -> Result<u8> {
     if let Some(parent) = options.report.parent() {
         std::fs::create_dir_all(parent)?;
     }
-    std::fs::write(&options.report, report(&rows, options, start.elapsed().as_secs()))?;
+    let seconds = (!options.resume).then(|| start.elapsed().as_secs());
+    std::fs::write(&options.report, report(&rows, &options.command, seconds))?;
     println!("wrote {}", options.report.display());
     Ok(code.unwrap_or(2))
 }

@@ -12,13 +12,14 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::clock;
 use crate::error::{Error, Result};
-use crate::history::{Strike, Writer};
-use crate::observed::name;
+use crate::fault::Fault;
+use crate::names::lock_name;
+use crate::record::{Strike, Writer};
 use crate::resource::Resource;
 use crate::servers::LockServer;
-use crate::setting::{Fault, Setting};
+use crate::setting::Setting;
 use crate::slot::Slot;
-use crate::worker::Order;
+use crate::worker::job::Order;
 
 /// What the nemesis may break.
 #[derive(Debug)]
@@ -146,7 +147,7 @@ impl Nemesis {
         if rng.random_bool(0.5) {
             return anyone;
         }
-        let status = timeout(self.setting.ttl / 10, self.locker.status(name(lock))).await;
+        let status = timeout(self.setting.ttl / 10, self.locker.status(lock_name(lock))).await;
         let holder = status.ok().and_then(std::result::Result::ok).and_then(|status| {
             let label = status.holders.into_iter().next()?.label?;
             label.parse().ok()

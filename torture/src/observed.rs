@@ -11,7 +11,8 @@ use lock_core::backend::{
 use lock_core::{FencingToken, LockName, Result};
 
 use crate::clock;
-use crate::history::{Event, Writer};
+use crate::names::lock_number;
+use crate::record::{Event, Writer};
 
 /// Passes everything on, and records until when each renewal lets its hold be believed in: nobody can ask a guard that
 /// was paused.
@@ -38,7 +39,7 @@ impl Observed {
 impl ObservedHold {
     /// Records a grant.
     fn granted(hold: Arc<dyn Hold>, request: &AcquireRequest, history: &Writer, handed: bool) -> Arc<dyn Hold> {
-        let lock = number(request.name());
+        let lock = lock_number(request.name());
         let (lease, token) = (request.lease().clone(), hold.token().as_u64());
         // Belief counts from before sending.
         let believed = clock::nanos(rules::believed(request.ttl()));
@@ -56,19 +57,6 @@ impl ObservedHold {
             history: history.clone(),
         })
     }
-}
-
-/// What the locks of a run are called.
-pub(crate) fn name(lock: usize) -> String {
-    format!("lock-{lock}")
-}
-
-fn number(name: &LockName) -> usize {
-    let number = name
-        .as_str()
-        .strip_prefix("lock-")
-        .and_then(|number| number.parse().ok());
-    number.expect("all names of a run are made by `name`")
 }
 
 #[async_trait]

@@ -11,7 +11,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::clock;
-use crate::history::{Access, Use, Writer};
+use crate::record::{Access, Use, Writer};
 
 /// A request to the resource.
 #[derive(Clone, Debug, Serialize, Deserialize)]

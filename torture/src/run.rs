@@ -10,13 +10,13 @@ use tokio::time::{Instant, sleep};
 
 use crate::clock;
 use crate::error::{Error, Result};
-use crate::history::{NEMESIS, OUTCOME, Outcome, RESOURCE, Writer};
 use crate::nemesis::Nemesis;
+use crate::record::{NEMESIS, OUTCOME, Outcome, RESOURCE, Writer};
 use crate::resource::Resource;
 use crate::servers::{self, LockServer};
 use crate::setting::Setting;
 use crate::slot::{Slot, Spawner};
-use crate::worker::Order;
+use crate::worker::job::Order;
 
 /// Many times what a process needs on an overloaded machine.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -14,8 +14,10 @@ use testbed::{Clock, Disk, MariaDb, Redis, Server, ZooKeeper};
 
 use tokio::time::{Instant, sleep};
 
+use crate::backend::Backend;
 use crate::error::{Error, Result};
-use crate::setting::{Backend, Fault, Setting};
+use crate::fault::Fault;
+use crate::setting::Setting;
 
 /// Before all names of a run.
 pub(crate) const REDIS_PREFIX: &str = "torture:";

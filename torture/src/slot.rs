@@ -15,7 +15,7 @@ use crate::clock;
 use crate::error::{Error, Result};
 use crate::servers::LockServer;
 use crate::setting::Setting;
-use crate::worker::{DRAINED, Job, Order, READY};
+use crate::worker::job::{DRAINED, Job, Order, READY};
 
 /// The place of one worker process; a killed one is followed by another.
 #[derive(Debug)]

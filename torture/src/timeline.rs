@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
-use crate::check::holds::{Hold, operations};
-use crate::check::{History, Verdict};
 use crate::clock::millis;
-use crate::history::Strike;
+use crate::history::History;
+use crate::judge::holds::{Hold, operations};
+use crate::record::Strike;
+use crate::verdict::Verdict;
 
 const WIDTH: f64 = 4000.0;
 const LABELS: f64 = 90.0;
@@ -170,7 +171,7 @@ impl<'a> Drawing<'a> {
             .iter()
             .filter_map(|operation| operation.hold.as_ref())
             .collect();
-        for (first, second) in crate::check::overlaps(&holds) {
+        for (first, second) in crate::judge::overlaps(&holds) {
             let span = (second.held, first.believed.min(second.believed));
             let title = format!("processes {} and {} both believed", first.process, second.process);
             for process in [first.process, second.process] {

@@ -1,92 +1,30 @@
 //! A worker process: takes locks through the public API, and uses the resource under them.
 
 use std::io::{BufRead, Write};
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use lock_core::{Locker, Watch};
+use lock_core::Locker;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use rustix::process::{Signal, getpid, getppid, kill_process, set_parent_process_death_signal};
-use serde::{Deserialize, Serialize};
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
 use crate::error::{Error, Result};
-use crate::history::{Event, Writer, process_file};
-use crate::mutant::with_mutant;
 use crate::observed::Observed;
+use crate::record::{Event, Writer, process_file};
 use crate::resource::Client;
 use crate::servers;
-use crate::setting::Setting;
 
 use self::actor::Actor;
+use self::job::{DRAINED, Job, Order, READY};
+use self::mutants::with_mutant;
+use self::shared::Shared;
 
 mod actor;
 mod canary;
-
-/// What a worker process is told at its start.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Job {
-    pub(crate) setting: Setting,
-    pub(crate) process: usize,
-    pub(crate) incarnation: u32,
-    /// The lock server, by way of the process's proxy.
-    pub(crate) url: String,
-    pub(crate) address: SocketAddr,
-    pub(crate) resource: SocketAddr,
-    pub(crate) dir: PathBuf,
-    pub(crate) parent: u32,
-}
-
-/// What the runner tells a worker while it runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// The faults are over: short holds only.
-    Calm,
-    /// Release all and stay.
-    Finish,
-    /// Stop yourself before the next write.
-    Gap,
-    /// Do not, if you have not yet.
-    NoGap,
-}
-
-impl Order {
-    pub(crate) const fn word(self) -> &'static str {
-        match self {
-            Self::Calm => "calm",
-            Self::Finish => "finish",
-            Self::Gap => "gap",
-            Self::NoGap => "no-gap",
-        }
-    }
-}
-
-/// What a worker says on its standard output.
-pub(crate) const READY: &str = "ready";
-pub(crate) const DRAINED: &str = "drained";
-
-/// What the actors of a process share.
-#[derive(Debug)]
-struct Shared {
-    job: Job,
-    locker: Locker,
-    history: Writer,
-    calm: AtomicBool,
-    finishing: AtomicBool,
-    gap: AtomicBool,
-    last_op: AtomicU64,
-    watched: Mutex<Vec<Watched>>,
-}
-
-/// A hold that a session renews: nobody tells of it, so it is looked at.
-#[derive(Debug)]
-struct Watched {
-    watch: Watch,
-    lock: usize,
-    end: u64,
-}
+pub(crate) mod job;
+mod mutants;
+mod shared;
 
 /// The whole life of a worker process.
 pub(crate) fn main(job: &str) -> Result<()> {
@@ -150,27 +88,6 @@ async fn work(job: Job, history: Writer) -> Result<()> {
     say(DRAINED);
     // Until the runner has looked at what is left: what still runs in here must leave nothing.
     std::future::pending().await
-}
-
-impl Shared {
-    fn is_calm(&self) -> bool {
-        self.calm.load(Ordering::Relaxed)
-    }
-
-    /// Where a pause does most harm: after the check, before the write.
-    fn pass_the_gap(&self) {
-        if self.gap.swap(false, Ordering::Relaxed) {
-            // Our own process can always be signalled.
-            let _ = kill_process(getpid(), Signal::STOP);
-        }
-    }
-
-    fn watch(&self, watch: Watch, lock: usize, end: u64) {
-        if self.locker.capabilities().session_renewal {
-            let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-            watched.push(Watched { watch, lock, end });
-        }
-    }
 }
 
 /// Each actor of each incarnation its own, the same in every run of the seed.

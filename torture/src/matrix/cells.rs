@@ -2,8 +2,11 @@
 
 use clap::ValueEnum;
 
+use crate::backend::Backend;
+use crate::fault::{Fault, Model};
 use crate::mutant::Mutant;
-use crate::setting::{Backend, Fault, Model, Setting, name_of};
+use crate::names::name_of;
+use crate::setting::Setting;
 
 /// One run of the matrix.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::report::Row;
+use super::row::Row;
 
 /// Of a throughput without stopped waiters, how much must be left with them.
 const LEAST: f64 = 0.8;

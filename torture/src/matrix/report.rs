@@ -4,98 +4,10 @@ use std::fmt::Write;
 use std::time::SystemTime;
 
 use super::measured::Measured;
-use super::{Cell, Options};
-use crate::check::{Check, Verdict};
-use crate::clock::millis;
-use crate::setting::Model;
+use super::row::Row;
 
-/// What became of a cell.
-#[derive(Debug)]
-pub(super) struct Row {
-    pub(super) cell: Cell,
-    pub(super) about: String,
-    pub(super) result: Result<Verdict, String>,
-}
-
-impl Row {
-    /// The mutant's own: caught counts as kept.
-    pub(super) fn exit_code(&self) -> u8 {
-        match (&self.result, self.cell.setting.mutant) {
-            (Err(_), _) => 2,
-            (Ok(verdict), None) => verdict.exit_code(),
-            (Ok(verdict), Some(mutant)) if verdict.broken().contains(&mutant.caught_by()) => 0,
-            (Ok(_), Some(_)) => 1,
-        }
-    }
-
-    fn state(&self) -> String {
-        let broken = |checks: Vec<Check>| checks.iter().map(Check::to_string).collect::<Vec<_>>().join(", ");
-        match (&self.result, self.exit_code(), self.cell.setting.mutant) {
-            (Err(error), ..) => format!("**not run**: {}", error.lines().next().unwrap_or_default()),
-            (Ok(verdict), 0, Some(_)) => format!("caught: {}", broken(verdict.broken())),
-            (Ok(_), _, Some(_)) => "**not caught**".to_owned(),
-            (Ok(verdict), 0, None) => match self.cell.setting.excludes_tokens() {
-                Some(why) if !verdict.excluded.is_empty() => {
-                    format!(
-                        "kept; {} breaches of tokens or fence are excluded: {why}",
-                        verdict.excluded.len()
-                    )
-                }
-                _ => "kept".to_owned(),
-            },
-            (Ok(verdict), 1, None) => format!("**broken**: {}", broken(verdict.broken())),
-            (Ok(verdict), ..) => format!("**void**: {}", verdict.problems.join("; ")),
-        }
-    }
-
-    pub(super) fn line(&self) -> String {
-        let result = match &self.result {
-            Ok(verdict) => verdict.to_string().lines().last().unwrap_or_default().to_owned(),
-            Err(_) => String::new(),
-        };
-        format!("{}: {} {result}", self.cell.name, self.state().replace("**", ""))
-    }
-
-    fn table_row(&self) -> String {
-        let (setting, state) = (&self.cell.setting, self.state());
-        let name = format!("{} (seed {})", self.cell.name, setting.seed);
-        let Ok(verdict) = &self.result else {
-            return format!("| {name} | {state} | | | | | | | | | |\n");
-        };
-        let Verdict {
-            holds,
-            overlaps,
-            refused,
-            lost,
-            lost_fenced,
-            handed,
-            kept,
-            shared,
-            leftovers,
-            ..
-        } = verdict;
-        let faults: Vec<String> = verdict
-            .faults
-            .iter()
-            .map(|(fault, sent, struck)| format!("{fault} {sent}/{struck}"))
-            .collect();
-        let recovery = verdict
-            .recovery
-            .map_or("-".to_owned(), |nanos| format!("{:.0} ms", millis(nanos)));
-        let allowed = if setting.model() == Model::Outside {
-            " (may)"
-        } else {
-            ""
-        };
-        format!(
-            "| {name} | {state} | {} | {holds} | {handed} / {kept} / {shared} | {overlaps}{allowed} | {refused} | {lost} | {lost_fenced} | {recovery} | {leftovers} |\n",
-            faults.join(", ")
-        )
-    }
-}
-
-/// The page.
-pub(super) fn report(rows: &[Row], options: &Options, seconds: u64) -> String {
+/// The page, made by this command; `seconds` is `None` if the cells ran in several goes.
+pub(super) fn report(rows: &[Row], command: &str, seconds: Option<u64>) -> String {
     let mut versions: Vec<&str> = rows
         .iter()
         .map(|row| row.about.as_str())
@@ -104,9 +16,9 @@ pub(super) fn report(rows: &[Row], options: &Options, seconds: u64) -> String {
     versions.sort_unstable();
     versions.dedup();
     let date = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
-    let took = match options.resume {
-        true => ", the cells in several goes".to_owned(),
-        false => format!(", in {seconds} s"),
+    let took = match seconds {
+        None => ", the cells in several goes".to_owned(),
+        Some(seconds) => format!(", in {seconds} s"),
     };
     let mut page = format!(
         "# Torture\n\n\
@@ -123,7 +35,7 @@ pub(super) fn report(rows: &[Row], options: &Options, seconds: u64) -> String {
          **lost, fenced**: with it.\n\
          - **recovered**: when the last process had acquired after the last fault was healed.\n\
          - **left**: what was left on the server, fence state aside.\n",
-        options.command,
+        command,
         &date[..10],
         env!("CARGO_PKG_VERSION"),
         versions.join(", "),

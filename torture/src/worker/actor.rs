@@ -9,15 +9,16 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::backend::Backend;
 use crate::clock;
 use crate::error::Result;
-use crate::history::{Access, Event};
-use crate::mutant::{Mutant, Raw};
-use crate::observed::name;
+use crate::mutant::Mutant;
+use crate::names::lock_name;
+use crate::record::{Access, Event};
 use crate::resource::Client;
-use crate::setting::Backend;
 
-use super::Shared;
+use super::mutants::Raw;
+use super::shared::Shared;
 
 #[derive(Debug)]
 pub(super) struct Actor {
@@ -67,7 +68,7 @@ impl Actor {
         let mut handle = self
             .shared
             .locker
-            .lock(name(lock))
+            .lock(lock_name(lock))
             .label(self.shared.job.process.to_string());
         if stay.fixed {
             handle = handle.fixed_lease();

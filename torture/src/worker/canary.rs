@@ -4,9 +4,9 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use crate::clock;
-use crate::history::Event;
+use crate::record::Event;
 
-use super::Shared;
+use super::shared::Shared;
 
 const EVERY: Duration = Duration::from_millis(3);
 /// A wake-up as late as this is worth a record.

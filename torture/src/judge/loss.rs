@@ -1,9 +1,11 @@
 //! Whether losses were told in time.
 
 use super::holds::Operation;
-use super::{Breach, Check, History, Process};
+use crate::check::Check;
 use crate::clock;
-use crate::history::Event;
+use crate::history::{History, ProcessHistory};
+use crate::record::Event;
+use crate::verdict::Breach;
 
 /// How late a loss may be told, of time in which the process ran: more than a busy machine keeps one task of it waiting.
 const TOLERANCE: u64 = 150_000_000;
@@ -37,7 +39,7 @@ pub(super) fn late(history: &History, operations: &[Operation]) -> Vec<Breach> {
 }
 
 /// How much of this time the process was stopped, or got no processor.
-pub(super) fn not_running(history: &History, process: &Process, from: u64, to: u64) -> u64 {
+pub(super) fn not_running(history: &History, process: &ProcessHistory, from: u64, to: u64) -> u64 {
     let stops = history.strikes.iter().filter_map(|strike| {
         let stopped = strike.process == Some(process.process) && strike.stops_the_process();
         stopped.then_some((strike.from, strike.to))

@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 
 use super::holds::Hold;
-use super::{Breach, Check, History};
-use crate::setting::Model;
+use crate::check::Check;
+use crate::fault::Model;
+use crate::history::History;
+use crate::verdict::Breach;
 
 /// Pairs of holds of one lock that were believed in at once.
 pub(crate) fn overlaps<'a>(holds: &[&'a Hold]) -> Vec<(&'a Hold, &'a Hold)> {

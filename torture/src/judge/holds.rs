@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use crate::history::Event;
+use crate::record::Event;
 
-use super::Process;
+use crate::history::ProcessHistory;
 
 /// One attempt to take a lock, with what came of it.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ pub(crate) struct Reentered {
 }
 
 /// What a process did, in the order in which it began.
-pub(crate) fn operations(process: &Process) -> Vec<Operation> {
+pub(crate) fn operations(process: &ProcessHistory) -> Vec<Operation> {
     let last = process.lines.last().map_or(0, |line| line.t);
     // What a dying process still wrote, it did before it was dead.
     let end = process.killed.unwrap_or(last);

@@ -3,8 +3,12 @@
 use std::collections::HashMap;
 
 use super::holds::Hold;
-use super::{Breach, Check, History};
-use crate::setting::{Backend, Fault, Setting};
+use crate::backend::Backend;
+use crate::check::Check;
+use crate::fault::Fault;
+use crate::history::History;
+use crate::setting::Setting;
+use crate::verdict::Breach;
 
 /// How many holds there were of the kinds that not all are.
 #[derive(Clone, Copy, Debug)]

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use super::holds::Hold;
 use super::loss::not_running;
-use super::{Breach, Check, History, Process};
+use crate::check::Check;
 use crate::clock;
-use crate::history::Event;
+use crate::history::{History, ProcessHistory};
+use crate::record::Event;
+use crate::verdict::Breach;
 
 /// Connections that come and go, such as those that look around.
 const MORE_CONNECTIONS: usize = 2;
@@ -63,7 +65,7 @@ pub(super) fn leaks(history: &History) -> Vec<Breach> {
 }
 
 /// What a process that came to a quiet end had more than when it was young.
-fn leak(process: &Process) -> Option<Breach> {
+fn leak(process: &ProcessHistory) -> Option<Breach> {
     let drained = process
         .lines
         .iter()

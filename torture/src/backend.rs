@@ -1,0 +1,50 @@
+//! The lock servers.
+
+use std::fmt;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use crate::names::name_of;
+
+/// Which lock server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Backend {
+    Redis,
+    MysqlRow,
+    Zookeeper,
+}
+
+impl Backend {
+    pub(crate) const ALL: [Self; 3] = [Self::Redis, Self::MysqlRow, Self::Zookeeper];
+
+    /// The ttl of a run that names none. A row lock counts whole seconds, ZooKeeper's sessions several ticks.
+    pub(crate) fn default_ttl(self) -> Duration {
+        match self {
+            Self::Redis => Duration::from_millis(500),
+            Self::MysqlRow | Self::Zookeeper => Duration::from_secs(2),
+        }
+    }
+
+    /// How coarsely the server counts.
+    pub(crate) fn tick(self) -> Duration {
+        match self {
+            Self::Redis => Duration::from_millis(100),
+            Self::MysqlRow => Duration::from_secs(1),
+            Self::Zookeeper => Duration::from_millis(500),
+        }
+    }
+
+    /// Whether a hold can be extended by hand.
+    pub(crate) fn extends(self) -> bool {
+        self != Self::Zookeeper
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&name_of(self))
+    }
+}

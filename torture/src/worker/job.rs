@@ -1,0 +1,50 @@
+//! What the runner tells a worker process, and what that says.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::setting::Setting;
+
+/// What a worker process is told at its start.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Job {
+    pub(crate) setting: Setting,
+    pub(crate) process: usize,
+    pub(crate) incarnation: u32,
+    /// The lock server, by way of the process's proxy.
+    pub(crate) url: String,
+    pub(crate) address: SocketAddr,
+    pub(crate) resource: SocketAddr,
+    pub(crate) dir: PathBuf,
+    pub(crate) parent: u32,
+}
+
+/// What the runner tells a worker while it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// The faults are over: short holds only.
+    Calm,
+    /// Release all and stay.
+    Finish,
+    /// Stop yourself before the next write.
+    Gap,
+    /// Do not, if you have not yet.
+    NoGap,
+}
+
+impl Order {
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Calm => "calm",
+            Self::Finish => "finish",
+            Self::Gap => "gap",
+            Self::NoGap => "no-gap",
+        }
+    }
+}
+
+/// What a worker says on its standard output.
+pub(crate) const READY: &str = "ready";
+pub(crate) const DRAINED: &str = "drained";

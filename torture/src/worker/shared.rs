@@ -1,0 +1,53 @@
+//! What the actors of a process share.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use lock_core::{Locker, Watch};
+use rustix::process::{Signal, getpid, kill_process};
+
+use crate::record::Writer;
+
+use super::job::Job;
+
+/// What the actors of a process share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) job: Job,
+    pub(super) locker: Locker,
+    pub(super) history: Writer,
+    pub(super) calm: AtomicBool,
+    pub(super) finishing: AtomicBool,
+    pub(super) gap: AtomicBool,
+    pub(super) last_op: AtomicU64,
+    pub(super) watched: Mutex<Vec<Watched>>,
+}
+
+/// A hold that a session renews: nobody tells of it, so it is looked at.
+#[derive(Debug)]
+pub(super) struct Watched {
+    pub(super) watch: Watch,
+    pub(super) lock: usize,
+    pub(super) end: u64,
+}
+
+impl Shared {
+    pub(super) fn is_calm(&self) -> bool {
+        self.calm.load(Ordering::Relaxed)
+    }
+
+    /// Where a pause does most harm: after the check, before the write.
+    pub(super) fn pass_the_gap(&self) {
+        if self.gap.swap(false, Ordering::Relaxed) {
+            // Our own process can always be signalled.
+            let _ = kill_process(getpid(), Signal::STOP);
+        }
+    }
+
+    pub(super) fn watch(&self, watch: Watch, lock: usize, end: u64) {
+        if self.locker.capabilities().session_renewal {
+            let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+            watched.push(Watched { watch, lock, end });
+        }
+    }
+}
