@@ -23,7 +23,7 @@ const HOLDS_OF_A_PROCESS: usize = 10;
 
 impl History {
     pub(crate) fn judge(&self) -> Verdict {
-        let setting = &self.outcome.setting;
+        let config = &self.outcome.config;
         let operations: Vec<Operation> = self.processes.iter().flat_map(holds::operations).collect();
         let holds: Vec<&Hold> = operations
             .iter()
@@ -34,12 +34,12 @@ impl History {
         let lost_fenced = self.lost_updates(true);
 
         let mut breaches = Vec::new();
-        if setting.model() == Model::Inside {
+        if config.model() == Model::Inside {
             breaches.extend(overlaps.iter().map(|(a, b)| overlap(self, a, b)));
         }
         breaches.extend(lost_fenced.iter().map(|at| self.lost_update(*at)));
         breaches.extend(order::tokens(self, &holds));
-        if setting.model() == Model::Inside {
+        if config.model() == Model::Inside {
             breaches.extend(sharing::taken_too_early(self, &holds));
         }
         breaches.extend(sharing::not_shared(self, &holds));
@@ -55,11 +55,11 @@ impl History {
         breaches.extend(usage::errors(self));
 
         let is_excluded = |breach: &Breach| {
-            setting.excludes_tokens().is_some() && matches!(breach.check, Check::Tokens | Check::FencedUpdates)
+            config.excludes_tokens().is_some() && matches!(breach.check, Check::Tokens | Check::FencedUpdates)
         };
         let (excluded, breaches) = breaches.into_iter().partition(is_excluded);
 
-        let faults: Vec<_> = setting
+        let faults: Vec<_> = config
             .nemesis
             .iter()
             .map(|fault| self.struck(*fault, &operations))
@@ -68,9 +68,9 @@ impl History {
         let idle = faults.iter().filter(|(_, _, struck)| *struck == 0);
         problems.extend(idle.map(|(fault, sent, _)| format!("{fault} was sent {sent} times and struck nobody")));
         let used = sharing::Used::count(&holds);
-        problems.extend(used.unused(setting));
+        problems.extend(used.unused(config));
         // Those that stand still have no chance.
-        for process in setting.measured.unwrap_or(0)..setting.procs {
+        for process in config.measured.unwrap_or(0)..config.procs {
             let holds = holds.iter().filter(|hold| hold.process == process).count();
             if holds < HOLDS_OF_A_PROCESS {
                 problems.push(format!(

@@ -9,16 +9,17 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::backend::Backend;
+use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::fault::Fault;
 use crate::mutant::Mutant;
 use crate::names::name_of;
-use crate::setting::Setting;
 
 mod acceptance;
 mod backend;
 mod check;
 mod clock;
+mod config;
 mod error;
 mod fault;
 mod history;
@@ -28,12 +29,12 @@ mod mutant;
 mod names;
 mod nemesis;
 mod observed;
+mod process;
 mod record;
 mod resource;
 mod run;
 mod servers;
-mod setting;
-mod slot;
+
 mod timeline;
 mod verdict;
 mod worker;
@@ -139,7 +140,7 @@ fn parse_fault(word: &str) -> std::result::Result<Option<Fault>, String> {
 }
 
 impl Run {
-    fn setting(&self) -> Result<Setting> {
+    fn config(&self) -> Result<RunConfig> {
         if self.mutant.is_some() && self.backend != Backend::Redis {
             return Err(Error::new("the mutants are of the Redis backend: leave out --backend"));
         }
@@ -158,7 +159,7 @@ impl Run {
         }
         nemesis.sort_unstable();
         nemesis.dedup();
-        Ok(Setting {
+        Ok(RunConfig {
             backend: self.backend,
             procs: self.procs.into(),
             locks: self.locks.map_or(self.mutant.map_or(3, Mutant::locks), usize::from),
@@ -213,7 +214,7 @@ fn execute(command: Command) -> Result<u8> {
 }
 
 fn run_once(arguments: &Run) -> Result<u8> {
-    let setting = arguments.setting()?;
+    let config = arguments.config()?;
     let temporary = tempfile::Builder::new().prefix("polylock-torture-").tempdir()?;
     let dir = match &arguments.dir {
         Some(dir) => {
@@ -225,9 +226,9 @@ fn run_once(arguments: &Run) -> Result<u8> {
         }
         None => temporary.path(),
     };
-    let is_mutant = setting.mutant.is_some();
+    let is_mutant = config.mutant.is_some();
     let verdict = runtime()?
-        .block_on(run::run(setting, dir))
+        .block_on(run::run(config, dir))
         .and_then(|()| Ok(matrix::judge(dir)?.1));
     let as_expected = is_mutant || verdict.as_ref().is_ok_and(|verdict| verdict.exit_code() == 0);
     if !as_expected && std::fs::read_dir(temporary.path())?.next().is_some() {

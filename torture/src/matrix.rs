@@ -78,12 +78,12 @@ pub(crate) fn run_all(options: &Options) -> Result<u8> {
 fn run_cell(cell: Cell, options: &Options) -> Row {
     let dir = options
         .dir
-        .join(format!("{}-{}", cell.name.replace('/', "-"), cell.setting.seed));
+        .join(format!("{}-{}", cell.name.replace('/', "-"), cell.config.seed));
     let mut about = String::new();
     let result = (|| {
         if options.resume
             && let Ok((history, verdict)) = judge(&dir)
-            && history.outcome.setting == cell.setting
+            && history.outcome.config == cell.config
         {
             about = history.outcome.about;
             return Ok(verdict);
@@ -92,7 +92,7 @@ fn run_cell(cell: Cell, options: &Options) -> Row {
             std::fs::remove_dir_all(&dir)?;
         }
         std::fs::create_dir_all(&dir)?;
-        crate::runtime()?.block_on(run::run(cell.setting.clone(), &dir))?;
+        crate::runtime()?.block_on(run::run(cell.config.clone(), &dir))?;
         let (history, verdict) = judge(&dir)?;
         about = history.outcome.about;
         Ok(verdict)

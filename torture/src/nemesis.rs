@@ -11,21 +11,21 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::clock;
+use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::fault::Fault;
 use crate::names::lock_name;
+use crate::process::WorkerProcess;
 use crate::record::{Strike, Writer};
 use crate::resource::Resource;
 use crate::servers::LockServer;
-use crate::setting::Setting;
-use crate::slot::Slot;
 use crate::worker::job::Order;
 
 /// What the nemesis may break.
 #[derive(Debug)]
 pub(crate) struct Nemesis {
-    pub(crate) setting: Setting,
-    pub(crate) slots: Arc<Vec<Slot>>,
+    pub(crate) config: RunConfig,
+    pub(crate) processes: Arc<Vec<WorkerProcess>>,
     pub(crate) server: LockServer,
     pub(crate) resource: Resource,
     /// Past all proxies: to find out who holds what.
@@ -38,16 +38,16 @@ impl Nemesis {
     /// Breaks and heals until then; all is healed when it returns.
     pub(crate) async fn run(self: &Arc<Self>, until: Instant) -> Result<()> {
         let mut tasks = JoinSet::new();
-        for (number, fault) in self.setting.nemesis.iter().enumerate() {
+        for (number, fault) in self.config.nemesis.iter().enumerate() {
             // A few at once where there are few kinds, but one server is broken by one at a time.
-            let at_once = match self.setting.nemesis.len() {
+            let at_once = match self.config.nemesis.len() {
                 _ if fault.is_servers() => 1,
                 1 => 3,
                 2 | 3 => 2,
                 _ => 1,
             };
             for copy in 0..at_once {
-                let seed = self.setting.seed.wrapping_add(1 + number as u64 * 64 + copy);
+                let seed = self.config.seed.wrapping_add(1 + number as u64 * 64 + copy);
                 tasks.spawn(self.clone().repeat(*fault, StdRng::seed_from_u64(seed), until));
             }
         }
@@ -60,17 +60,17 @@ impl Nemesis {
 
     /// Lets the first processes stand still until then, if what that costs is measured.
     async fn stop_some(&self, until: Instant) {
-        let stopped = self.setting.measured.unwrap_or(0);
-        let (slots, from) = (&self.slots[..stopped], clock::now());
-        for slot in slots {
-            slot.signal(Signal::STOP);
+        let stopped = self.config.measured.unwrap_or(0);
+        let (processes, from) = (&self.processes[..stopped], clock::now());
+        for process in processes {
+            process.signal(Signal::STOP);
         }
         sleep_until(until).await;
-        for slot in slots {
-            slot.signal(Signal::CONT);
+        for process in processes {
+            process.signal(Signal::CONT);
             self.history.line(&Strike {
                 fault: Fault::Stop,
-                process: Some(slot.index),
+                process: Some(process.index),
                 incarnation: 0,
                 from,
                 to: clock::now(),
@@ -109,28 +109,28 @@ impl Nemesis {
             }));
         }
         let target = self.target(rng).await;
-        let chosen = (0..self.slots.len()).find_map(|step| {
-            let slot = &self.slots[(target + step) % self.slots.len()];
+        let chosen = (0..self.processes.len()).find_map(|step| {
+            let process = &self.processes[(target + step) % self.processes.len()];
             let in_use = if fault.is_links() {
-                &slot.link_in_use
+                &process.link_in_use
             } else {
-                &slot.process_in_use
+                &process.in_use
             };
-            in_use.try_lock().ok().map(|free| (slot, free))
+            in_use.try_lock().ok().map(|free| (process, free))
         });
-        let Some((slot, _free)) = chosen else {
+        let Some((process, _free)) = chosen else {
             return Ok(None);
         };
-        let incarnation = slot.incarnation();
+        let incarnation = process.incarnation();
         let (from, happened) = if fault.is_links() {
             let from = clock::now();
-            (from, self.strike_link(fault, slot, rng, until).await)
+            (from, self.strike_link(fault, process, rng, until).await)
         } else {
-            self.strike_process(fault, slot, rng, until).await?
+            self.strike_process(fault, process, rng, until).await?
         };
         Ok(Some(Strike {
             fault,
-            process: Some(slot.index),
+            process: Some(process.index),
             incarnation,
             from,
             to: clock::now(),
@@ -141,13 +141,13 @@ impl Nemesis {
     /// Every other time somebody who holds something just now.
     async fn target(&self, rng: &mut StdRng) -> usize {
         let (anyone, lock) = (
-            rng.random_range(0..self.slots.len()),
-            rng.random_range(0..self.setting.locks),
+            rng.random_range(0..self.processes.len()),
+            rng.random_range(0..self.config.locks),
         );
         if rng.random_bool(0.5) {
             return anyone;
         }
-        let status = timeout(self.setting.ttl / 10, self.locker.status(lock_name(lock))).await;
+        let status = timeout(self.config.ttl / 10, self.locker.status(lock_name(lock))).await;
         let holder = status.ok().and_then(std::result::Result::ok).and_then(|status| {
             let label = status.holders.into_iter().next()?.label?;
             label.parse().ok()
@@ -155,47 +155,53 @@ impl Nemesis {
         holder.unwrap_or(anyone)
     }
 
-    async fn strike_process(&self, fault: Fault, slot: &Slot, rng: &mut StdRng, until: Instant) -> Result<(u64, bool)> {
+    async fn strike_process(
+        &self,
+        fault: Fault,
+        process: &WorkerProcess,
+        rng: &mut StdRng,
+        until: Instant,
+    ) -> Result<(u64, bool)> {
         Ok(match fault {
             Fault::Kill => {
-                let incarnation = slot.incarnation();
-                let from = slot.kill();
+                let incarnation = process.incarnation();
+                let from = process.kill();
                 self.last(rng, 0.0..0.5, until).await;
-                slot.start(incarnation + 1).await?;
+                process.start(incarnation + 1).await?;
                 (from, true)
             }
             Fault::Gap => {
-                slot.order(Order::Gap);
-                let stopped = self.has_stopped(slot, self.setting.ttl * 2).await || {
-                    slot.order(Order::NoGap);
+                process.order(Order::Gap);
+                let stopped = self.has_stopped(process, self.config.ttl * 2).await || {
+                    process.order(Order::NoGap);
                     // The order may cross with the stop.
-                    self.has_stopped(slot, Duration::from_millis(100)).await
+                    self.has_stopped(process, Duration::from_millis(100)).await
                 };
                 let from = clock::now();
                 if stopped {
                     let at_the_worst_moment = rng.random_bool(0.7);
                     let end = Instant::now() + self.of_ttl(rng.random_range(1.0..1.6));
-                    while Instant::now() < end && !(at_the_worst_moment && self.resource.is_ripe(slot.index)) {
+                    while Instant::now() < end && !(at_the_worst_moment && self.resource.is_ripe(process.index)) {
                         sleep(Duration::from_millis(1)).await;
                     }
-                    slot.signal(Signal::CONT);
+                    process.signal(Signal::CONT);
                 }
                 (from, stopped)
             }
             _ => {
                 let from = clock::now();
-                slot.signal(Signal::STOP);
+                process.signal(Signal::STOP);
                 self.last(rng, 0.3..2.0, until).await;
-                slot.signal(Signal::CONT);
+                process.signal(Signal::CONT);
                 (from, true)
             }
         })
     }
 
-    async fn has_stopped(&self, slot: &Slot, limit: Duration) -> bool {
+    async fn has_stopped(&self, process: &WorkerProcess, limit: Duration) -> bool {
         let start = Instant::now();
         // The kernel tells only who blocks, or asks.
-        while !slot.is_stopped() {
+        while !process.is_stopped() {
             if start.elapsed() > limit {
                 return false;
             }
@@ -204,29 +210,29 @@ impl Nemesis {
         true
     }
 
-    async fn strike_link(&self, fault: Fault, slot: &Slot, rng: &mut StdRng, until: Instant) -> bool {
+    async fn strike_link(&self, fault: Fault, process: &WorkerProcess, rng: &mut StdRng, until: Instant) -> bool {
         match fault {
-            Fault::Reset => slot.link.reset(),
+            Fault::Reset => process.link.reset(),
             Fault::ReplyLoss => {
-                slot.link.swallow_reply(rng.random_range(1..=4));
-                let swallowed = timeout(self.setting.ttl * 2, slot.link.swallowed()).await.is_ok();
-                slot.link.heal();
+                process.link.swallow_reply(rng.random_range(1..=4));
+                let swallowed = timeout(self.config.ttl * 2, process.link.swallowed()).await.is_ok();
+                process.link.heal();
                 return swallowed;
             }
             Fault::Delay => {
-                slot.link.delay(self.of_ttl(rng.random_range(0.02..0.4)));
+                process.link.delay(self.of_ttl(rng.random_range(0.02..0.4)));
                 self.last(rng, 1.0..3.0, until).await;
             }
             Fault::Oneway => {
-                slot.link.hold_replies_after(0);
+                process.link.hold_replies_after(0);
                 self.last(rng, 0.5..0.95, until).await;
             }
             _ => {
-                slot.link.stall();
+                process.link.stall();
                 self.last(rng, 0.2..2.5, until).await;
             }
         }
-        slot.link.heal();
+        process.link.heal();
         true
     }
 
@@ -305,7 +311,7 @@ impl Nemesis {
 
     async fn move_clock(&self, fault: Fault, rng: &mut StdRng, until: Instant) -> Result<()> {
         let clock = self.server.clock()?;
-        let step = self.setting.clock_step(fault).mul_f64(rng.random_range(0.25..1.0));
+        let step = self.config.clock_step(fault).mul_f64(rng.random_range(0.25..1.0));
         let step = i64::try_from(step.as_nanos()).unwrap_or(i64::MAX);
         let step = if fault == Fault::Clock { step } else { -step };
         clock.step(step)?;
@@ -323,6 +329,6 @@ impl Nemesis {
     }
 
     fn of_ttl(&self, share: f64) -> Duration {
-        self.setting.ttl.mul_f64(share)
+        self.config.ttl.mul_f64(share)
     }
 }

@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::clock;
+use crate::config::RunConfig;
 use crate::fault::Fault;
-use crate::setting::Setting;
 
 /// Something that happened in a process, and when it was recorded.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -160,7 +160,7 @@ impl Strike {
 /// What is known at the end of a run, beside the histories.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Outcome {
-    pub(crate) setting: Setting,
+    pub(crate) config: RunConfig,
     /// What ran: versions and date, for people.
     pub(crate) about: String,
     pub(crate) begin: u64,

@@ -15,9 +15,9 @@ use testbed::{Clock, Disk, MariaDb, Redis, Server, ZooKeeper};
 use tokio::time::{Instant, sleep};
 
 use crate::backend::Backend;
+use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::fault::Fault;
-use crate::setting::Setting;
 
 /// Before all names of a run.
 pub(crate) const REDIS_PREFIX: &str = "torture:";
@@ -33,11 +33,11 @@ pub(crate) struct LockServer {
 }
 
 impl LockServer {
-    pub(crate) async fn start(setting: &Setting) -> Result<Self> {
-        let has = |wanted: fn(Fault) -> bool| setting.nemesis.iter().any(|fault| wanted(*fault));
+    pub(crate) async fn start(config: &RunConfig) -> Result<Self> {
+        let has = |wanted: fn(Fault) -> bool| config.nemesis.iter().any(|fault| wanted(*fault));
         let clock = has(Fault::is_clocks).then(Clock::new).transpose()?;
         let disk = has(|fault| fault == Fault::DiskFull).then(Disk::new).transpose()?;
-        let server = match setting.backend {
+        let server = match config.backend {
             Backend::Redis => {
                 let mut redis = replicating();
                 if let Some(clock) = &clock {
@@ -49,7 +49,7 @@ impl LockServer {
                 redis.start().await?
             }
             Backend::MysqlRow => MariaDb::new().start().await?,
-            Backend::Zookeeper => ZooKeeper::new().tick(setting.backend.tick()).start().await?,
+            Backend::Zookeeper => ZooKeeper::new().tick(config.backend.tick()).start().await?,
         };
         if server.is_external() {
             return Err(Error::new(format!(
@@ -63,7 +63,7 @@ impl LockServer {
         };
         Ok(Self {
             server,
-            backend: setting.backend,
+            backend: config.backend,
             clock,
             disk,
             replica,
@@ -258,15 +258,15 @@ async fn until_info(server: &Server, section: &str, line: &str) -> Result<()> {
 }
 
 /// The backend under test, reaching its server by this URL.
-pub(crate) fn backend(setting: &Setting, url: &str) -> lock_core::Result<Arc<dyn DistributedLock>> {
-    Ok(match setting.backend {
+pub(crate) fn backend(config: &RunConfig, url: &str) -> lock_core::Result<Arc<dyn DistributedLock>> {
+    Ok(match config.backend {
         Backend::Redis => Arc::new(RedisBackend::new(
             RedisConfig::from_url(url)?.with_prefix(REDIS_PREFIX),
         )?),
         Backend::MysqlRow => Arc::new(RowLockBackend::new(MySqlConfig::from_url(url)?.with_table("torture"))?),
         Backend::Zookeeper => {
-            let config = ZooKeeperConfig::from_url(url)?.with_root("/torture");
-            Arc::new(ZooKeeperBackend::new(config.with_session_timeout(setting.ttl))?)
+            let zookeeper = ZooKeeperConfig::from_url(url)?.with_root("/torture");
+            Arc::new(ZooKeeperBackend::new(zookeeper.with_session_timeout(config.ttl))?)
         }
     })
 }

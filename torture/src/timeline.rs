@@ -26,7 +26,7 @@ pub(crate) fn page(history: &History, verdict: &Verdict) -> String {
     drawing.operations();
     drawing.overlaps();
     let (height, svg) = (drawing.height(), drawing.svg);
-    let setting = &outcome.setting;
+    let config = &outcome.config;
     format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>torture: {backend}, seed {seed}</title>\
          <style>{STYLE}</style><h1>{backend}, seed {seed}</h1>\
@@ -35,11 +35,11 @@ pub(crate) fn page(history: &History, verdict: &Verdict) -> String {
          <b style=\"color:#9bd\">waited</b>, <b style=\"color:#d22\">two believed</b>; \
          violet: the process or its network is broken; red: the server is. Point at anything for details.</p>\
          <pre>{verdict}</pre><div class=\"box\"><svg width=\"{WIDTH}\" height=\"{height}\">{svg}</svg></div></html>\n",
-        backend = setting.backend,
-        seed = setting.seed,
-        procs = setting.procs,
-        locks = setting.locks,
-        ttl = setting.ttl,
+        backend = config.backend,
+        seed = config.seed,
+        procs = config.procs,
+        locks = config.locks,
+        ttl = config.ttl,
         about = escape(&outcome.about),
         verdict = escape(&verdict.to_string()),
     )
@@ -75,12 +75,12 @@ impl<'a> Drawing<'a> {
     }
 
     fn y(&self, lock: usize, process: usize) -> f64 {
-        let procs = self.history.outcome.setting.procs as f64;
+        let procs = self.history.outcome.config.procs as f64;
         lock as f64 * (procs * ROW + GAP) + GAP + process as f64 * ROW
     }
 
     fn height(&self) -> f64 {
-        self.y(self.history.outcome.setting.locks, 0)
+        self.y(self.history.outcome.config.locks, 0)
     }
 
     fn bar(&mut self, class: &str, (from, to): (u64, u64), y: f64, height: f64, title: &str) {
@@ -98,11 +98,11 @@ impl<'a> Drawing<'a> {
     }
 
     fn rows(&mut self) {
-        let setting = &self.history.outcome.setting;
-        for lock in 0..setting.locks {
+        let config = &self.history.outcome.config;
+        for lock in 0..config.locks {
             let y = self.y(lock, 0);
             self.text(0.0, y - 6.0, &format!("lock-{lock}"));
-            for process in 0..setting.procs {
+            for process in 0..config.procs {
                 self.text(8.0, self.y(lock, process) + 10.0, &format!("process {process}"));
             }
         }
@@ -124,7 +124,7 @@ impl<'a> Drawing<'a> {
             match strike.process {
                 None => self.bar("server", span, 12.0, self.height() - 12.0, &title),
                 Some(process) => {
-                    for lock in 0..self.history.outcome.setting.locks {
+                    for lock in 0..self.history.outcome.config.locks {
                         self.bar("fault", span, self.y(lock, process), ROW, &title);
                     }
                 }

@@ -48,12 +48,12 @@ pub(crate) fn main(job: &str) -> Result<()> {
 
 async fn work(job: Job, history: Writer) -> Result<()> {
     let backend = with_mutant(
-        servers::backend(&job.setting, &job.url)?,
-        job.setting.mutant,
+        servers::backend(&job.config, &job.url)?,
+        job.config.mutant,
         &job.url,
         job.address,
     );
-    let locker = Locker::new(Observed::new(backend, history.clone())).with_ttl(job.setting.ttl);
+    let locker = Locker::new(Observed::new(backend, history.clone())).with_ttl(job.config.ttl);
     let shared = Arc::new(Shared {
         job,
         locker,
@@ -75,7 +75,7 @@ async fn work(job: Job, history: Writer) -> Result<()> {
     }
     say(READY);
     let mut actors = Vec::new();
-    for number in 0..shared.job.setting.tasks {
+    for number in 0..shared.job.config.tasks {
         let resource = Client::connect(shared.job.process, shared.job.resource).await?;
         let rng = StdRng::seed_from_u64(seed(&shared.job, number));
         actors.push(tokio::spawn(Actor::new(shared.clone(), resource, rng).run()));
@@ -93,7 +93,7 @@ async fn work(job: Job, history: Writer) -> Result<()> {
 /// Each actor of each incarnation its own, the same in every run of the seed.
 fn seed(job: &Job, actor: usize) -> u64 {
     let place = (job.process as u64) << 32 | u64::from(job.incarnation) << 8 | actor as u64;
-    job.setting.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ place
+    job.config.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ place
 }
 
 fn obey(shared: &Shared) {

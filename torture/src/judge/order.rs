@@ -58,7 +58,7 @@ pub(super) fn tokens(history: &History, holds: &[&Hold]) -> Vec<Breach> {
             ));
         }
     }
-    if history.outcome.setting.model() == Model::Inside {
+    if history.outcome.config.model() == Model::Inside {
         breaches.extend(out_of_order(holds).map(|(earlier, later)| {
             let what = format!("believed in later, and smaller:{}", tell(earlier, later));
             Breach::new(Check::Tokens, what)

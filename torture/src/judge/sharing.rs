@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use super::holds::Hold;
 use crate::backend::Backend;
 use crate::check::Check;
+use crate::config::RunConfig;
 use crate::fault::Fault;
 use crate::history::History;
-use crate::setting::Setting;
 use crate::verdict::Breach;
 
 /// How many holds there were of the kinds that not all are.
@@ -29,14 +29,14 @@ impl Used {
     }
 
     /// What the run was to show and did not.
-    pub(super) fn unused(self, setting: &Setting) -> Option<String> {
-        if setting.measured.is_some() {
+    pub(super) fn unused(self, config: &RunConfig) -> Option<String> {
+        if config.measured.is_some() {
             return None;
         }
         // Where they are not there, core does without.
-        let is_redis = setting.backend == Backend::Redis;
+        let is_redis = config.backend == Backend::Redis;
         let lacks = [
-            (self.handed == 0 && is_redis && setting.tasks > 1, "handed over"),
+            (self.handed == 0 && is_redis && config.tasks > 1, "handed over"),
             (self.kept == 0 && is_redis, "kept for a minimum time"),
             (self.shared == 0, "shared by a re-entry"),
         ];
@@ -50,7 +50,7 @@ impl Used {
 
 /// Grants of a name that was to stay taken, counted from before the request for it was sent.
 pub(super) fn taken_too_early(history: &History, holds: &[&Hold]) -> Vec<Breach> {
-    let clocks_differ = history.outcome.setting.nemesis.contains(&Fault::ClockRate);
+    let clocks_differ = history.outcome.config.nemesis.contains(&Fault::ClockRate);
     let mut by_lock: HashMap<usize, Vec<&Hold>> = HashMap::new();
     for hold in holds {
         by_lock.entry(hold.lock).or_default().push(hold);
@@ -95,17 +95,17 @@ mod tests {
 
     #[test]
     fn a_run_without_what_it_is_to_show_is_void() {
-        let mut setting = crate::matrix::cells(false).swap_remove(0).setting;
+        let mut config = crate::matrix::cells(false).swap_remove(0).config;
         let used = Used {
             handed: 1,
             kept: 1,
             shared: 0,
         };
         assert_eq!(
-            used.unused(&setting).as_deref(),
+            used.unused(&config).as_deref(),
             Some("no hold was shared by a re-entry")
         );
-        setting.measured = Some(0);
-        assert_eq!(used.unused(&setting), None);
+        config.measured = Some(0);
+        assert_eq!(used.unused(&config), None);
     }
 }

@@ -21,11 +21,11 @@ const WARM_UP: u64 = 3_000_000_000;
 pub(super) fn recovery(history: &History, holds: &[&Hold]) -> (Option<u64>, Vec<Breach>) {
     let (healed, limit) = (
         history.outcome.healed,
-        clock::nanos(history.outcome.setting.recovery_limit()),
+        clock::nanos(history.outcome.config.recovery_limit()),
     );
     let mut slowest = Some(0);
     let mut breaches = Vec::new();
-    for process in 0..history.outcome.setting.procs {
+    for process in 0..history.outcome.config.procs {
         let own = holds
             .iter()
             .filter(|hold| hold.process == process && hold.held >= healed);

@@ -3,16 +3,16 @@
 use clap::ValueEnum;
 
 use crate::backend::Backend;
+use crate::config::RunConfig;
 use crate::fault::{Fault, Model};
 use crate::mutant::Mutant;
 use crate::names::name_of;
-use crate::setting::Setting;
 
 /// One run of the matrix.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
     pub(crate) name: String,
-    pub(crate) setting: Setting,
+    pub(crate) config: RunConfig,
 }
 
 /// Every backend with every fault that can be caused there, then with all at once; the control; the mutants; what
@@ -23,11 +23,11 @@ pub(crate) fn cells(long: bool) -> Vec<Cell> {
     let mut cells = Vec::new();
     for seed in seeds {
         for backend in Backend::ALL {
-            let mut add = |name: &str, setting: Setting| {
+            let mut add = |name: &str, config: RunConfig| {
                 let name = format!("{backend}/{name}");
-                cells.push(Cell { name, setting });
+                cells.push(Cell { name, config });
             };
-            let breaking = |nemesis: &[Fault]| Setting {
+            let breaking = |nemesis: &[Fault]| RunConfig {
                 nemesis: nemesis.to_vec(),
                 ..usual(backend, secs, seed)
             };
@@ -44,14 +44,14 @@ pub(crate) fn cells(long: bool) -> Vec<Cell> {
                 .filter(|fault| backend.model(*fault) == Model::Inside)
                 .collect();
             add("all", breaking(&inside));
-            let one_name = Setting {
+            let one_name = RunConfig {
                 locks: 1,
                 tasks: 2 * TASKS,
                 ..breaking(&[Fault::Stop, Fault::Kill])
             };
             add("one-name", one_name);
             if backend == Backend::Redis {
-                let unchecked = Setting {
+                let unchecked = RunConfig {
                     deadline_checks: false,
                     ..breaking(&[Fault::Stop])
                 };
@@ -77,8 +77,8 @@ const ROUNDS: u64 = 3;
 const STOPPED: usize = 20;
 const WAITERS: usize = 40;
 
-fn usual(backend: Backend, secs: u64, seed: u64) -> Setting {
-    Setting {
+fn usual(backend: Backend, secs: u64, seed: u64) -> RunConfig {
+    RunConfig {
         backend,
         procs: 6,
         locks: 3,
@@ -96,7 +96,7 @@ fn usual(backend: Backend, secs: u64, seed: u64) -> Setting {
 fn mutant_cell(mutant: Mutant, seed: u64) -> Cell {
     Cell {
         name: format!("mutant/{}", name_of(&mutant)),
-        setting: Setting {
+        config: RunConfig {
             locks: mutant.locks(),
             nemesis: mutant.nemesis(),
             mutant: Some(mutant),
@@ -108,7 +108,7 @@ fn mutant_cell(mutant: Mutant, seed: u64) -> Cell {
 fn waiters(stopped: usize, secs: u64, round: u64) -> Cell {
     Cell {
         name: format!("redis/waiters-{stopped}-of-{WAITERS}"),
-        setting: Setting {
+        config: RunConfig {
             procs: WAITERS,
             locks: 1,
             tasks: 1,

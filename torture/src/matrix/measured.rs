@@ -19,7 +19,7 @@ impl Measured {
     /// `None` when it was not measured.
     pub(super) fn of(rows: &[Row]) -> Option<Self> {
         let rate = |row: &Row, stopped: bool| {
-            let of_this_kind = row.cell.setting.measured.is_some_and(|count| (count > 0) == stopped);
+            let of_this_kind = row.cell.config.measured.is_some_and(|count| (count > 0) == stopped);
             row.result
                 .as_ref()
                 .ok()
@@ -28,11 +28,11 @@ impl Measured {
         };
         let without: Vec<f64> = rows.iter().filter_map(|row| rate(row, false)).collect();
         let with: Vec<f64> = rows.iter().filter_map(|row| rate(row, true)).collect();
-        let setting = &rows.iter().rfind(|row| rate(row, true).is_some())?.cell.setting;
+        let config = &rows.iter().rfind(|row| rate(row, true).is_some())?.cell.config;
         let rounds: Vec<_> = without.into_iter().zip(with).collect();
         (!rounds.is_empty()).then_some(Self {
-            stopped: setting.measured?,
-            waiters: setting.procs,
+            stopped: config.measured?,
+            waiters: config.procs,
             rounds,
         })
     }

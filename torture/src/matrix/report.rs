@@ -45,7 +45,7 @@ pub(super) fn report(rows: &[Row], command: &str, seconds: Option<u64>) -> Strin
     for (title, are_mutants) in [("Cells", false), ("Mutants: deliberate bugs", true)] {
         let rows: Vec<_> = rows
             .iter()
-            .filter(|row| row.cell.setting.mutant.is_some() == are_mutants)
+            .filter(|row| row.cell.config.mutant.is_some() == are_mutants)
             .collect();
         if !rows.is_empty() {
             // Writing to a string cannot fail.

@@ -18,7 +18,7 @@ pub(super) struct Row {
 impl Row {
     /// The mutant's own: caught counts as kept.
     pub(super) fn exit_code(&self) -> u8 {
-        match (&self.result, self.cell.setting.mutant) {
+        match (&self.result, self.cell.config.mutant) {
             (Err(_), _) => 2,
             (Ok(verdict), None) => verdict.exit_code(),
             (Ok(verdict), Some(mutant)) if verdict.broken().contains(&mutant.caught_by()) => 0,
@@ -28,11 +28,11 @@ impl Row {
 
     fn state(&self) -> String {
         let broken = |checks: Vec<Check>| checks.iter().map(Check::to_string).collect::<Vec<_>>().join(", ");
-        match (&self.result, self.exit_code(), self.cell.setting.mutant) {
+        match (&self.result, self.exit_code(), self.cell.config.mutant) {
             (Err(error), ..) => format!("**not run**: {}", error.lines().next().unwrap_or_default()),
             (Ok(verdict), 0, Some(_)) => format!("caught: {}", broken(verdict.broken())),
             (Ok(_), _, Some(_)) => "**not caught**".to_owned(),
-            (Ok(verdict), 0, None) => match self.cell.setting.excludes_tokens() {
+            (Ok(verdict), 0, None) => match self.cell.config.excludes_tokens() {
                 Some(why) if !verdict.excluded.is_empty() => {
                     format!(
                         "kept; {} breaches of tokens or fence are excluded: {why}",
@@ -55,8 +55,8 @@ impl Row {
     }
 
     pub(super) fn table_row(&self) -> String {
-        let (setting, state) = (&self.cell.setting, self.state());
-        let name = format!("{} (seed {})", self.cell.name, setting.seed);
+        let (config, state) = (&self.cell.config, self.state());
+        let name = format!("{} (seed {})", self.cell.name, config.seed);
         let Ok(verdict) = &self.result else {
             return format!("| {name} | {state} | | | | | | | | | |\n");
         };
@@ -80,11 +80,7 @@ impl Row {
         let recovery = verdict
             .recovery
             .map_or("-".to_owned(), |nanos| format!("{:.0} ms", millis(nanos)));
-        let allowed = if setting.model() == Model::Outside {
-            " (may)"
-        } else {
-            ""
-        };
+        let allowed = if config.model() == Model::Outside { " (may)" } else { "" };
         format!(
             "| {name} | {state} | {} | {holds} | {handed} / {kept} / {shared} | {overlaps}{allowed} | {refused} | {lost} | {lost_fenced} | {recovery} | {leftovers} |\n",
             faults.join(", ")

@@ -63,7 +63,7 @@ impl Actor {
 
     async fn once(&mut self) -> Result<()> {
         let op = self.shared.last_op.fetch_add(1, Ordering::Relaxed) + 1;
-        let lock = self.rng.random_range(0..self.shared.job.setting.locks);
+        let lock = self.rng.random_range(0..self.shared.job.config.locks);
         let (ask, stay) = (self.ask(), self.stay());
         let mut handle = self
             .shared
@@ -113,7 +113,7 @@ impl Actor {
         self.tell_of_loss(op, &guard);
         if stay.extended {
             // A failure leaves the hold as it was, and is seen by the checks.
-            let _ = guard.extend(self.shared.job.setting.extension()).await;
+            let _ = guard.extend(self.shared.job.config.extension()).await;
         }
         let guard = if stay.reentered {
             self.reenter((op, lock), handle, guard).await
@@ -158,7 +158,7 @@ impl Actor {
         let shared = released.ok().map(|released| released == Release::StillShared);
         let token = Some(token.as_u64());
         self.shared.history.event(Event::Reentered { op, token, shared });
-        if self.shared.job.setting.mutant == Some(Mutant::ReentryEndsTheHold) {
+        if self.shared.job.config.mutant == Some(Mutant::ReentryEndsTheHold) {
             // Whether it succeeds is seen by the checks.
             let _ = Raw::new(&self.shared.job.url, self.shared.job.address)
                 .delete(lock)
@@ -169,8 +169,8 @@ impl Actor {
 
     /// Reads, waits, and writes what depends on what was read: with the fence, and in the mirror without.
     async fn use_resource(&mut self, op: u64, lock: usize, guard: &Guard, time: Duration) -> Result<()> {
-        let setting = &self.shared.job.setting;
-        let (mutant, checks) = (setting.mutant, setting.deadline_checks);
+        let config = &self.shared.job.config;
+        let (mutant, checks) = (config.mutant, config.deadline_checks);
         let token = Some(guard.token().as_u64());
         let first = if mutant == Some(Mutant::FenceOnWritesOnly) {
             Access::Read
@@ -198,10 +198,10 @@ impl Actor {
     /// Stays in the critical section for this time, unless the lock is lost or the faults are over.
     async fn wait(&self, guard: &Guard, time: Duration) {
         let until = Instant::now() + time;
-        let slice = self.shared.job.setting.ttl / 20;
+        let slice = self.shared.job.config.ttl / 20;
         while Instant::now() < until {
             sleep(slice.min(until - Instant::now())).await;
-            let lost = self.shared.job.setting.deadline_checks && guard.check().is_err();
+            let lost = self.shared.job.config.deadline_checks && guard.check().is_err();
             if lost || self.shared.is_calm() {
                 return;
             }
@@ -212,8 +212,8 @@ impl Actor {
         let (watch, shared) = (guard.watch(), self.shared.clone());
         tokio::spawn(async move {
             if let Ended::Lost(lost) = watch.ended().await {
-                if shared.job.setting.mutant == Some(Mutant::LossToldLate) {
-                    sleep(shared.job.setting.ttl / 2).await;
+                if shared.job.config.mutant == Some(Mutant::LossToldLate) {
+                    sleep(shared.job.config.ttl / 2).await;
                 }
                 let cause = format!("{:?}", lost.cause());
                 shared.history.event(Event::Lost { op, cause });
@@ -222,11 +222,11 @@ impl Actor {
     }
 
     fn ask(&mut self) -> Ask {
-        let ttl = self.shared.job.setting.ttl.as_secs_f64();
+        let ttl = self.shared.job.config.ttl.as_secs_f64();
         if self.shared.is_calm() {
             return Ask::Within(self.between(3.0 * ttl, 6.0 * ttl));
         }
-        if self.shared.job.setting.measured.is_some() {
+        if self.shared.job.config.measured.is_some() {
             return Ask::Forever;
         }
         match self.rng.random_range(0..10) {
@@ -239,8 +239,8 @@ impl Actor {
     }
 
     fn stay(&mut self) -> Stay {
-        let ttl = self.shared.job.setting.ttl.as_secs_f64();
-        let backend = self.shared.job.setting.backend;
+        let ttl = self.shared.job.config.ttl.as_secs_f64();
+        let backend = self.shared.job.config.backend;
         let short = Stay {
             time: self.between(0.0, 0.004),
             fixed: false,
@@ -251,7 +251,7 @@ impl Actor {
         // So many of a hundred. Where the ttl is long, there would be few holds otherwise.
         let share = if backend == Backend::Redis { 5 } else { 3 };
         let drawn = self.rng.random_range(0..100);
-        if self.shared.is_calm() || self.shared.job.setting.measured.is_some() {
+        if self.shared.is_calm() || self.shared.job.config.measured.is_some() {
             return short;
         }
         match drawn / share {
@@ -275,7 +275,7 @@ impl Actor {
                 ..short
             },
             12 | 13 if self.shared.locker.capabilities().minimum_hold => {
-                let longest = self.shared.job.setting.longest_minimum();
+                let longest = self.shared.job.config.longest_minimum();
                 Stay {
                     minimum: Some(longest.mul_f64(self.rng.random_range(0.1..1.0))),
                     ..short

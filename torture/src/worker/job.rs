@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::setting::Setting;
+use crate::config::RunConfig;
 
 /// What a worker process is told at its start.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Job {
-    pub(crate) setting: Setting,
+    pub(crate) config: RunConfig,
     pub(crate) process: usize,
     pub(crate) incarnation: u32,
     /// The lock server, by way of the process's proxy.

@@ -12,31 +12,31 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tokio::sync::{oneshot, watch};
 
 use crate::clock;
+use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::servers::LockServer;
-use crate::setting::Setting;
 use crate::worker::job::{DRAINED, Job, Order, READY};
 
-/// The place of one worker process; a killed one is followed by another.
+/// A worker process. If it is killed, its next incarnation follows.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct WorkerProcess {
     pub(crate) index: usize,
     pub(crate) link: Link,
     /// Taken while a fault uses the process, or the link.
-    pub(crate) process_in_use: tokio::sync::Mutex<()>,
+    pub(crate) in_use: tokio::sync::Mutex<()>,
     pub(crate) link_in_use: tokio::sync::Mutex<()>,
     job: Job,
     spawner: Spawner,
-    worker: Mutex<Option<Worker>>,
+    incarnation: Mutex<Option<Incarnation>>,
     _proxy: FaultProxy,
 }
 
 #[derive(Debug)]
-struct Worker {
+struct Incarnation {
+    number: u32,
     child: Child,
     orders: Option<ChildStdin>,
     said: watch::Receiver<Said>,
-    incarnation: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd)]
@@ -47,10 +47,10 @@ enum Said {
     Drained,
 }
 
-impl Slot {
+impl WorkerProcess {
     pub(crate) async fn new(
         index: usize,
-        setting: &Setting,
+        config: &RunConfig,
         server: &LockServer,
         resource: SocketAddr,
         dir: PathBuf,
@@ -59,7 +59,7 @@ impl Slot {
         let link = Link::new();
         let proxy = FaultProxy::start(server.address(), link.clone()).await?;
         let job = Job {
-            setting: setting.clone(),
+            config: config.clone(),
             process: index,
             incarnation: 0,
             url: server.server.url_at(&proxy.address().to_string()),
@@ -71,11 +71,11 @@ impl Slot {
         Ok(Self {
             index,
             link,
-            process_in_use: tokio::sync::Mutex::default(),
+            in_use: tokio::sync::Mutex::default(),
             link_in_use: tokio::sync::Mutex::default(),
             job,
             spawner,
-            worker: Mutex::new(None),
+            incarnation: Mutex::new(None),
             _proxy: proxy,
         })
     }
@@ -99,23 +99,23 @@ impl Slot {
                 };
             }
         });
-        *self.worker() = Some(Worker {
+        *self.current() = Some(Incarnation {
+            number: incarnation,
             child,
             orders,
             said,
-            incarnation,
         });
         Ok(())
     }
 
     pub(crate) fn incarnation(&self) -> u32 {
-        self.worker().as_ref().map_or(0, |worker| worker.incarnation)
+        self.current().as_ref().map_or(0, |incarnation| incarnation.number)
     }
 
     pub(crate) fn order(&self, order: Order) {
-        if let Some(Worker {
+        if let Some(Incarnation {
             orders: Some(orders), ..
-        }) = &mut *self.worker()
+        }) = &mut *self.current()
         {
             // One that has ended is found out otherwise.
             let _ = writeln!(orders, "{}", order.word());
@@ -123,25 +123,25 @@ impl Slot {
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        if let Some(worker) = &*self.worker() {
+        if let Some(incarnation) = &*self.current() {
             // It is ours and not reaped: the number is no other process's.
-            let _ = kill_process(worker.pid(), signal);
+            let _ = kill_process(incarnation.pid(), signal);
         }
     }
 
     /// Kills the process. From when it was dying.
     pub(crate) fn kill(&self) -> u64 {
-        let mut worker = self.worker();
+        let mut incarnation = self.current();
         let from = clock::now();
-        drop(worker.take());
+        drop(incarnation.take());
         from
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
         let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        self.worker()
+        self.current()
             .as_ref()
-            .is_some_and(|worker| matches!(waitid(WaitId::Pid(worker.pid()), options), Ok(Some(_))))
+            .is_some_and(|incarnation| matches!(waitid(WaitId::Pid(incarnation.pid()), options), Ok(Some(_))))
     }
 
     /// Waits until its process has reached the server.
@@ -156,8 +156,8 @@ impl Slot {
 
     /// Lets the process end by itself, and says how it did.
     pub(crate) async fn end(&self, limit: Duration) -> Option<ExitStatus> {
-        if let Some(worker) = &mut *self.worker() {
-            worker.orders = None;
+        if let Some(incarnation) = &mut *self.current() {
+            incarnation.orders = None;
         }
         let start = std::time::Instant::now();
         while start.elapsed() < limit {
@@ -171,29 +171,29 @@ impl Slot {
 
     /// How the process ended, if it has.
     pub(crate) fn ended(&self) -> Option<ExitStatus> {
-        self.worker().as_mut()?.child.try_wait().ok()?
+        self.current().as_mut()?.child.try_wait().ok()?
     }
 
     async fn has_said(&self, what: Said, limit: Duration) -> bool {
-        let Some(mut said) = self.worker().as_ref().map(|worker| worker.said.clone()) else {
+        let Some(mut said) = self.current().as_ref().map(|incarnation| incarnation.said.clone()) else {
             return false;
         };
         let waiting = said.wait_for(|said| *said >= what);
         matches!(tokio::time::timeout(limit, waiting).await, Ok(Ok(_)))
     }
 
-    fn worker(&self) -> MutexGuard<'_, Option<Worker>> {
-        self.worker.lock().unwrap_or_else(PoisonError::into_inner)
+    fn current(&self) -> MutexGuard<'_, Option<Incarnation>> {
+        self.incarnation.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Worker {
+impl Incarnation {
     fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
 }
 
-impl Drop for Worker {
+impl Drop for Incarnation {
     fn drop(&mut self) {
         // It has ended already where these fail.
         let _ = self.child.kill();

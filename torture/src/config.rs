@@ -10,7 +10,7 @@ use crate::mutant::Mutant;
 
 /// Everything about a run that its history must tell to judge it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Setting {
+pub(crate) struct RunConfig {
     pub(crate) backend: Backend,
     pub(crate) procs: usize,
     pub(crate) locks: usize,
@@ -34,7 +34,7 @@ fn two() -> usize {
     2
 }
 
-impl Setting {
+impl RunConfig {
     /// The longest minimum hold.
     pub(crate) fn longest_minimum(&self) -> Duration {
         self.ttl.mul_f64(1.5)
