@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::backend::Backend;
-use crate::fault::{Fault, Model};
+use crate::fault::{Effect, Fault};
 use crate::mutant::Mutant;
 
 /// Everything about a run that its history must tell to judge it.
@@ -54,40 +54,38 @@ impl RunConfig {
         }
     }
 
-    pub(crate) fn model(&self) -> Model {
-        let outside = |fault: &Fault| self.backend.model(*fault) == Model::Outside;
-        if self.nemesis.iter().any(outside) {
-            Model::Outside
-        } else {
-            Model::Inside
-        }
+    pub(crate) fn has(&self, effect: Effect) -> bool {
+        self.nemesis.iter().any(|fault| fault.has(effect))
+    }
+
+    /// Whether believed intervals may never overlap. Otherwise they are reported, and the fence alone protects.
+    pub(crate) fn promises_exclusion(&self) -> bool {
+        let is_outside = |fault: &Fault| fault.is_outside_model_of(self.backend);
+        !self.nemesis.iter().any(is_outside)
     }
 
     /// Why tokens may fail to grow, and the fence with them, if they may.
     pub(crate) fn excludes_tokens(&self) -> Option<&'static str> {
-        if !self.nemesis.contains(&Fault::ServerLose) {
+        if !self.has(Effect::LosesData) {
             return None;
         }
         if self.backend == Backend::Zookeeper {
             return Some("the server lost its data, and ZooKeeper declares no durable tokens");
         }
-        let clock_back = self.nemesis.contains(&Fault::ClockBack);
-        clock_back.then_some("the server lost its data, and its clock was behind the last token")
+        let is_behind = self.has(Effect::ClockBehind);
+        is_behind.then_some("the server lost its data, and its clock was behind the last token")
     }
 
-    /// How far the server's clock is moved, at most.
-    pub(crate) fn clock_step(&self, fault: Fault) -> Duration {
-        match fault {
-            Fault::ClockBackForGood => self.ttl * 60,
-            _ => self.ttl * 4,
-        }
+    /// How far the server's clock is moved for a while, at most.
+    pub(crate) fn clock_step(&self) -> Duration {
+        self.ttl * 4
     }
 
     /// How long after the end the server may still have something, by its own clock.
     pub(crate) fn lingering(&self) -> Duration {
         /// A place that was taken before the clock was set back.
         const LONGEST_PLACE: Duration = Duration::from_secs(15);
-        let more = match self.nemesis.contains(&Fault::ClockBackForGood) {
+        let more = match self.has(Effect::ClockBehindForGood) {
             true => LONGEST_PLACE,
             false => Duration::ZERO,
         };
@@ -103,19 +101,19 @@ impl RunConfig {
         /// Most are shorter.
         const LONG_HOLD: Duration = Duration::from_millis(25);
         let mut limit = self.ttl * 3 + self.backend.tick();
-        if self.nemesis.contains(&Fault::Kill) {
+        if self.has(Effect::KillsProcess) {
             // What a killed process had extended lives on.
             limit += self.longest_hold().saturating_sub(self.ttl);
         }
         // One after the other in the server's queue, and each with its own waiters in between.
         let turns = self.procs * if self.tasks > 1 { 1 + HAND_OVERS } else { 1 };
         limit += LONG_HOLD * u32::try_from(turns).unwrap_or(u32::MAX);
-        if self.nemesis.iter().any(|fault| fault.cuts_connections()) {
+        if self.has(Effect::CutsConnections) {
             limit += LONGEST_PAUSE;
         }
-        if self.nemesis.contains(&Fault::Clock) {
+        if self.has(Effect::ClockAhead) {
             // A hold taken while the clock was ahead lasts until the clock has caught up.
-            limit += self.clock_step(Fault::Clock);
+            limit += self.clock_step();
         }
         limit
     }

@@ -1,4 +1,4 @@
-//! The faults: what each strikes, needs and does.
+//! The faults. A new one is a row in the table below and an injection in [`crate::nemesis`].
 
 use std::fmt;
 
@@ -8,133 +8,156 @@ use serde::{Deserialize, Serialize};
 use crate::backend::Backend;
 use crate::names::name_of;
 
-/// What breaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Fault {
-    /// A process is stopped with SIGSTOP.
-    Stop,
-    /// A process stops itself between its check and its write, for longer than its lease.
-    Gap,
-    /// A process is killed with SIGKILL, and another one started in its place.
-    Kill,
-    /// Nothing passes between a process and the server; connections stay open.
-    Hole,
-    /// Requests pass, replies do not; connections stay open.
-    Oneway,
-    /// Every message takes longer.
-    Delay,
-    /// A process's connections are reset.
-    Reset,
-    /// One reply is lost with its connection, after its request took effect.
-    ReplyLoss,
-    /// The server is killed with SIGKILL, and started again with its data.
-    ServerKill,
-    /// The server is stopped with SIGSTOP.
-    ServerStop,
-    /// The server is killed, and started again without its data.
-    ServerLose,
-    /// The server's wall clock jumps forward, and back later.
+use self::Effect::*;
+
+/// What is known of a fault, besides how it is injected.
+struct Facts {
+    /// Why it can only be injected into the testbed's Redis, if that is so.
+    only_redis: Option<&'static str>,
+    /// The backends whose failure model leaves it out: there believed intervals may overlap, and the fence alone
+    /// protects.
+    outside_model_of: &'static [Backend],
+    needs: Option<Needs>,
+    effects: &'static [Effect],
+}
+
+/// What a server must be started with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// A clock that can be set.
     Clock,
+    /// A disk that can be filled.
+    Disk,
+    Replica,
+}
+
+/// What the checks have to know of a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// The process does not run meanwhile.
+    StopsProcess,
+    /// The process's holds last until they expire.
+    KillsProcess,
+    /// Processes have to connect again.
+    CutsConnections,
+    LosesData,
+    /// The server's clock is ahead for a while.
+    ClockAhead,
+    /// The server's clock is behind for a while.
+    ClockBehind,
+    /// The server's clock is behind for good.
+    ClockBehindForGood,
+    ClockFaster,
+}
+
+/// Makes the enum and its table of facts.
+macro_rules! faults {
+    ($($(#[$doc:meta])+ $fault:ident: $facts:expr;)+) => {
+        /// What breaks.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub(crate) enum Fault {
+            $($(#[$doc])+ $fault,)+
+        }
+
+        impl Fault {
+            const fn facts(self) -> Facts {
+                match self {
+                    $(Self::$fault => $facts,)+
+                }
+            }
+        }
+    };
+}
+
+const EVERYWHERE: Facts = Facts {
+    only_redis: None,
+    outside_model_of: &[],
+    needs: None,
+    effects: &[],
+};
+const CLOCK: Facts = Facts {
+    only_redis: Some("only the testbed's Redis runs on a clock that can be set"),
+    needs: Some(Needs::Clock),
+    ..EVERYWHERE
+};
+
+faults! {
+    /// A process is stopped with SIGSTOP.
+    Stop: Facts { effects: &[StopsProcess], ..EVERYWHERE };
+    /// A process stops itself between its check and its write, for longer than its lease.
+    Gap: Facts { effects: &[StopsProcess], ..EVERYWHERE };
+    /// A process is killed with SIGKILL, and another one started in its place.
+    Kill: Facts { effects: &[KillsProcess], ..EVERYWHERE };
+    /// Nothing passes between a process and the server; connections stay open.
+    Hole: Facts { effects: &[CutsConnections], ..EVERYWHERE };
+    /// Requests pass, replies do not; connections stay open.
+    Oneway: Facts { effects: &[CutsConnections], ..EVERYWHERE };
+    /// Every message takes longer.
+    Delay: EVERYWHERE;
+    /// A process's connections are reset.
+    // A MySQL connection is the hold: if it ends at the server alone, the server grants the lock to the next one.
+    Reset: Facts { effects: &[CutsConnections], outside_model_of: &[Backend::MysqlRow], ..EVERYWHERE };
+    /// One reply is lost with its connection, after its request took effect.
+    ReplyLoss: Facts { effects: &[CutsConnections], outside_model_of: &[Backend::MysqlRow], ..EVERYWHERE };
+    /// The server is killed with SIGKILL, and started again with its data.
+    ServerKill: Facts { effects: &[CutsConnections], outside_model_of: &[Backend::MysqlRow], ..EVERYWHERE };
+    /// The server is stopped with SIGSTOP.
+    ServerStop: EVERYWHERE;
+    /// The server is killed, and started again without its data.
+    ServerLose: Facts { effects: &[CutsConnections, LosesData], outside_model_of: &Backend::ALL, ..EVERYWHERE };
+    /// The server's wall clock jumps forward, and back later.
+    Clock: Facts { effects: &[ClockAhead], outside_model_of: &[Backend::Redis], ..CLOCK };
     /// The server's wall clock goes back for a while.
-    ClockBack,
+    ClockBack: Facts { effects: &[ClockBehind], outside_model_of: &[Backend::Redis], ..CLOCK };
     /// The server's wall clock goes back, and stays there.
-    ClockBackForGood,
+    // This makes holds longer, which breaks nobody's belief.
+    ClockBackForGood: Facts { effects: &[ClockBehindForGood], ..CLOCK };
     /// The server's wall clock runs as much faster as the failure model allows.
-    ClockRate,
+    ClockRate: Facts { effects: &[ClockFaster], ..CLOCK };
     /// The server forgets its scripts, again and again.
-    ScriptFlush,
+    ScriptFlush: Facts { only_redis: Some("only Redis has scripts"), ..EVERYWHERE };
     /// The server ends all connections, again and again.
-    ClientKill,
+    ClientKill: Facts {
+        only_redis: Some("only Redis has a command for it"),
+        effects: &[CutsConnections],
+        ..EVERYWHERE
+    };
     /// The server may use no more memory.
-    MemoryFull,
+    MemoryFull: Facts { only_redis: Some("only Redis has a command for it"), ..EVERYWHERE };
     /// There is no room on the server's disk: it refuses writes, or ends.
-    DiskFull,
+    DiskFull: Facts {
+        only_redis: Some("only the testbed's Redis writes to a disk that can be filled"),
+        needs: Some(Needs::Disk),
+        effects: &[CutsConnections],
+        ..EVERYWHERE
+    };
     /// A replica that had fallen behind takes over.
-    Failover,
+    Failover: Facts {
+        only_redis: Some("only the testbed's Redis has a replica"),
+        needs: Some(Needs::Replica),
+        outside_model_of: &[Backend::Redis],
+        effects: &[CutsConnections],
+    };
 }
 
 impl Fault {
-    /// Whether a process has to connect again after it.
-    pub(crate) fn cuts_connections(self) -> bool {
-        matches!(
-            self,
-            Self::Hole
-                | Self::Oneway
-                | Self::Reset
-                | Self::ReplyLoss
-                | Self::ServerKill
-                | Self::ServerLose
-                | Self::ClientKill
-                | Self::DiskFull
-                | Self::Failover
-        )
+    pub(crate) fn has(self, effect: Effect) -> bool {
+        self.facts().effects.contains(&effect)
     }
 
-    /// Whether it strikes the server, and so all processes at once.
-    pub(crate) fn is_servers(self) -> bool {
-        match self {
-            Self::Stop | Self::Gap | Self::Kill => false,
-            _ => !self.is_links(),
-        }
+    pub(crate) fn needs(self) -> Option<Needs> {
+        self.facts().needs
     }
 
-    /// Whether it needs a clock that can be set.
-    pub(crate) fn is_clocks(self) -> bool {
-        matches!(
-            self,
-            Self::Clock | Self::ClockBack | Self::ClockBackForGood | Self::ClockRate
-        )
+    /// Why it cannot be injected into this backend, if it cannot.
+    pub(crate) fn refused_by(self, backend: Backend) -> Option<&'static str> {
+        self.facts().only_redis.filter(|_| backend != Backend::Redis)
     }
 
-    /// Whether the way between a process and the server does it.
-    pub(crate) fn is_links(self) -> bool {
-        matches!(
-            self,
-            Self::Hole | Self::Oneway | Self::Delay | Self::Reset | Self::ReplyLoss
-        )
-    }
-}
-
-/// Whether believed intervals may overlap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Model {
-    /// Never.
-    Inside,
-    /// They are reported; the fence alone protects.
-    Outside,
-}
-
-impl Backend {
-    /// Why the fault cannot be caused here, if it cannot.
-    pub(crate) fn refuses(self, fault: Fault) -> Option<&'static str> {
-        match (self, fault) {
-            (Self::Redis, _) => None,
-            (_, fault) if fault.is_clocks() => Some("only the testbed's Redis runs on a clock that can be set"),
-            (_, Fault::ScriptFlush) => Some("only Redis has scripts"),
-            (_, Fault::ClientKill | Fault::MemoryFull) => Some("only Redis is told so"),
-            (_, Fault::DiskFull) => Some("only the testbed's Redis writes to a disk that can be filled"),
-            (_, Fault::Failover) => Some("only the testbed's Redis has a replica"),
-            _ => None,
-        }
-    }
-
-    /// What the contract says of exclusion under this fault.
-    pub(crate) fn model(self, fault: Fault) -> Model {
-        let outside = match self {
-            // It counts by its wall clock: set back for good, it makes holds longer, which harms nobody's belief.
-            Self::Redis => matches!(
-                fault,
-                Fault::ServerLose | Fault::Failover | Fault::Clock | Fault::ClockBack
-            ),
-            // The connection is the hold: whatever ends it at the server alone lets the next one in.
-            Self::MysqlRow => matches!(
-                fault,
-                Fault::ServerLose | Fault::ServerKill | Fault::Reset | Fault::ReplyLoss
-            ),
-            Self::Zookeeper => matches!(fault, Fault::ServerLose),
-        };
-        if outside { Model::Outside } else { Model::Inside }
+    /// Whether this backend's failure model leaves it out.
+    pub(crate) fn is_outside_model_of(self, backend: Backend) -> bool {
+        self.facts().outside_model_of.contains(&backend)
     }
 }
 

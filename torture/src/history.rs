@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::fault::Fault;
+use crate::fault::Effect;
 use crate::record::{self, Line, NEMESIS, OUTCOME, Outcome, RESOURCE, Strike, Use, parse_process_file};
 
 /// All that a run has recorded.
@@ -42,7 +42,8 @@ impl History {
                 continue;
             };
             let killed = strikes.iter().find(|strike| {
-                (strike.fault, strike.process, strike.incarnation) == (Fault::Kill, Some(process), incarnation)
+                strike.fault.has(Effect::KillsProcess)
+                    && (strike.process, strike.incarnation) == (Some(process), incarnation)
             });
             processes.push(ProcessHistory {
                 process,

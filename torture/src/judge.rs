@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::check::Check;
-use crate::fault::{Fault, Model};
+use crate::fault::Fault;
 use crate::history::{History, ProcessHistory};
 use crate::record::{Access, Event, Outcome, Strike, Use};
 use crate::verdict::{Breach, Verdict};
@@ -34,12 +34,12 @@ impl History {
         let lost_fenced = self.lost_updates(true);
 
         let mut breaches = Vec::new();
-        if config.model() == Model::Inside {
+        if config.promises_exclusion() {
             breaches.extend(overlaps.iter().map(|(a, b)| overlap(self, a, b)));
         }
         breaches.extend(lost_fenced.iter().map(|at| self.lost_update(*at)));
         breaches.extend(order::tokens(self, &holds));
-        if config.model() == Model::Inside {
+        if config.promises_exclusion() {
             breaches.extend(sharing::taken_too_early(self, &holds));
         }
         breaches.extend(sharing::not_shared(self, &holds));

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock;
 use crate::config::RunConfig;
-use crate::fault::Fault;
+use crate::fault::{Effect, Fault};
 
 /// Something that happened in a process, and when it was recorded.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -153,7 +153,7 @@ pub(crate) struct Strike {
 
 impl Strike {
     pub(crate) fn stops_the_process(&self) -> bool {
-        self.happened && matches!(self.fault, Fault::Stop | Fault::Gap)
+        self.happened && self.fault.has(Effect::StopsProcess)
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use crate::clock;
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
-use crate::nemesis::Nemesis;
+use crate::nemesis::{self, Targets};
 use crate::process::{Spawner, WorkerProcess};
 use crate::record::{NEMESIS, OUTCOME, Outcome, RESOURCE, Writer};
 use crate::resource::Resource;
@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Runs it and leaves its history in `dir`, an empty directory.
 pub(crate) async fn run(config: RunConfig, dir: &Path) -> Result<()> {
     for fault in &config.nemesis {
-        if let Some(why) = config.backend.refuses(*fault) {
+        if let Some(why) = fault.refused_by(config.backend) {
             return Err(Error::new(format!("no {fault} on {}: {why}", config.backend)));
         }
     }
@@ -43,23 +43,22 @@ pub(crate) async fn run(config: RunConfig, dir: &Path) -> Result<()> {
         );
         processes.push(process.await?);
     }
-    let processes = Arc::new(processes);
     let locker = Locker::from_backend(servers::backend(&config, &server.server.url())?);
     locker.connect().await?;
     let before = server.connections().await?;
-    let nemesis = Arc::new(Nemesis {
+    let targets = Arc::new(Targets {
         config: config.clone(),
-        processes: processes.clone(),
+        processes,
         server,
         resource,
         locker,
         history: Writer::create(&dir.join(NEMESIS))?,
         server_in_use: tokio::sync::Mutex::default(),
     });
-    for process in processes.iter() {
+    for process in &targets.processes {
         process.start(0).await?;
     }
-    for process in processes.iter() {
+    for process in &targets.processes {
         if !process.is_ready(PATIENCE).await {
             return Err(Error::new(format!(
                 "process {} did not reach the server within {PATIENCE:?}",
@@ -69,16 +68,16 @@ pub(crate) async fn run(config: RunConfig, dir: &Path) -> Result<()> {
     }
 
     let begin = clock::now();
-    nemesis.run(Instant::now() + Duration::from_secs(config.secs)).await?;
+    nemesis::run(&targets, Instant::now() + Duration::from_secs(config.secs)).await?;
     let healed = clock::now();
-    tell_all(&processes, Order::Calm);
+    tell_all(&targets.processes, Order::Calm);
     sleep(config.recovery_limit()).await;
-    tell_all(&processes, Order::Finish);
-    let (leftovers, connections, problems) = look_back(&nemesis, before).await?;
+    tell_all(&targets.processes, Order::Finish);
+    let (leftovers, connections, problems) = look_back(&targets, before).await?;
 
     let outcome = Outcome {
         config,
-        about: nemesis.server.version().await?,
+        about: targets.server.version().await?,
         begin,
         healed,
         end: clock::now(),
@@ -97,8 +96,8 @@ fn tell_all(processes: &[WorkerProcess], order: Order) {
 }
 
 /// What is left on the server, of holds and of connections, and what went wrong with the processes.
-async fn look_back(nemesis: &Nemesis, before: usize) -> Result<(Vec<String>, usize, Vec<String>)> {
-    let (config, processes) = (&nemesis.config, &nemesis.processes);
+async fn look_back(targets: &Targets, before: usize) -> Result<(Vec<String>, usize, Vec<String>)> {
+    let (config, processes) = (&targets.config, &targets.processes);
     let (mut leftovers, mut problems) = (Vec::new(), Vec::new());
     // Whoever waits longest waits for some holds of others in a row.
     let deadline = Instant::now() + config.ttl * 10 + Duration::from_secs(5);
@@ -112,7 +111,7 @@ async fn look_back(nemesis: &Nemesis, before: usize) -> Result<(Vec<String>, usi
         }
     }
     sleep(config.lingering()).await;
-    leftovers.extend(nemesis.server.leftovers().await?);
+    leftovers.extend(targets.server.leftovers().await?);
     for process in processes.iter() {
         process.signal(Signal::CONT);
         match process.end(PATIENCE).await {
@@ -121,12 +120,12 @@ async fn look_back(nemesis: &Nemesis, before: usize) -> Result<(Vec<String>, usi
             None => problems.push(format!("process {} does not end", process.index)),
         }
     }
-    let mut connections = nemesis.server.connections().await?;
+    let mut connections = targets.server.connections().await?;
     let start = Instant::now();
     // The server notices closed connections in its own time.
     while connections > before && start.elapsed() < config.ttl * 2 + Duration::from_secs(5) {
         sleep(Duration::from_millis(50)).await;
-        connections = nemesis.server.connections().await?;
+        connections = targets.server.connections().await?;
     }
     Ok((leftovers, connections, problems))
 }

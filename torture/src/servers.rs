@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 use crate::backend::Backend;
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
-use crate::fault::Fault;
+use crate::fault::Needs;
 
 /// Before all names of a run.
 pub(crate) const REDIS_PREFIX: &str = "torture:";
@@ -34,9 +34,9 @@ pub(crate) struct LockServer {
 
 impl LockServer {
     pub(crate) async fn start(config: &RunConfig) -> Result<Self> {
-        let has = |wanted: fn(Fault) -> bool| config.nemesis.iter().any(|fault| wanted(*fault));
-        let clock = has(Fault::is_clocks).then(Clock::new).transpose()?;
-        let disk = has(|fault| fault == Fault::DiskFull).then(Disk::new).transpose()?;
+        let needs = |needs| config.nemesis.iter().any(|fault| fault.needs() == Some(needs));
+        let clock = needs(Needs::Clock).then(Clock::new).transpose()?;
+        let disk = needs(Needs::Disk).then(Disk::new).transpose()?;
         let server = match config.backend {
             Backend::Redis => {
                 let mut redis = replicating();
@@ -57,7 +57,7 @@ impl LockServer {
                 server.address()
             )));
         }
-        let replica = match has(|fault| fault == Fault::Failover) {
+        let replica = match needs(Needs::Replica) {
             true => Some(replicating().start().await?),
             false => None,
         };

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use super::holds::Hold;
 use crate::check::Check;
-use crate::fault::Model;
 use crate::history::History;
 use crate::verdict::Breach;
 
@@ -58,7 +57,7 @@ pub(super) fn tokens(history: &History, holds: &[&Hold]) -> Vec<Breach> {
             ));
         }
     }
-    if history.outcome.config.model() == Model::Inside {
+    if history.outcome.config.promises_exclusion() {
         breaches.extend(out_of_order(holds).map(|(earlier, later)| {
             let what = format!("believed in later, and smaller:{}", tell(earlier, later));
             Breach::new(Check::Tokens, what)

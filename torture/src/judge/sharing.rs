@@ -6,7 +6,7 @@ use super::holds::Hold;
 use crate::backend::Backend;
 use crate::check::Check;
 use crate::config::RunConfig;
-use crate::fault::Fault;
+use crate::fault::Effect;
 use crate::history::History;
 use crate::verdict::Breach;
 
@@ -50,7 +50,7 @@ impl Used {
 
 /// Grants of a name that was to stay taken, counted from before the request for it was sent.
 pub(super) fn taken_too_early(history: &History, holds: &[&Hold]) -> Vec<Breach> {
-    let clocks_differ = history.outcome.config.nemesis.contains(&Fault::ClockRate);
+    let clocks_differ = history.outcome.config.has(Effect::ClockFaster);
     let mut by_lock: HashMap<usize, Vec<&Hold>> = HashMap::new();
     for hold in holds {
         by_lock.entry(hold.lock).or_default().push(hold);

@@ -4,7 +4,7 @@ use clap::ValueEnum;
 
 use crate::backend::Backend;
 use crate::config::RunConfig;
-use crate::fault::{Fault, Model};
+use crate::fault::Fault;
 use crate::mutant::Mutant;
 use crate::names::name_of;
 
@@ -34,14 +34,14 @@ pub(crate) fn cells(long: bool) -> Vec<Cell> {
             let possible: Vec<Fault> = Fault::value_variants()
                 .iter()
                 .copied()
-                .filter(|fault| backend.refuses(*fault).is_none())
+                .filter(|fault| fault.refused_by(backend).is_none())
                 .collect();
             for fault in &possible {
                 add(&name_of(fault), breaking(&[*fault]));
             }
             let inside: Vec<Fault> = possible
                 .into_iter()
-                .filter(|fault| backend.model(*fault) == Model::Inside)
+                .filter(|fault| !fault.is_outside_model_of(backend))
                 .collect();
             add("all", breaking(&inside));
             let one_name = RunConfig {

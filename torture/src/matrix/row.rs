@@ -2,7 +2,6 @@
 
 use crate::check::Check;
 use crate::clock::millis;
-use crate::fault::Model;
 use crate::verdict::Verdict;
 
 use super::cells::Cell;
@@ -80,7 +79,7 @@ impl Row {
         let recovery = verdict
             .recovery
             .map_or("-".to_owned(), |nanos| format!("{:.0} ms", millis(nanos)));
-        let allowed = if config.model() == Model::Outside { " (may)" } else { "" };
+        let allowed = if config.promises_exclusion() { "" } else { " (may)" };
         format!(
             "| {name} | {state} | {} | {holds} | {handed} / {kept} / {shared} | {overlaps}{allowed} | {refused} | {lost} | {lost_fenced} | {recovery} | {leftovers} |\n",
             faults.join(", ")
