@@ -15,7 +15,6 @@ use crate::fault::Fault;
 use crate::mutant::Mutant;
 use crate::names::name_of;
 
-mod acceptance;
 mod backend;
 mod check;
 mod clock;
@@ -61,8 +60,6 @@ enum Command {
     Mutants,
     /// Runs every backend with every fault, and the mutants, and writes a report
     Matrix(Matrix),
-    /// Lists the acceptance tests, each with its home
-    Acceptance,
     /// What `run` starts
     #[command(hide = true)]
     Worker { job: String },
@@ -118,6 +115,9 @@ struct Matrix {
     /// Only the cells with this in their names
     #[arg(long)]
     only: Option<String>,
+    /// Lists the cells and runs none
+    #[arg(long)]
+    list: bool,
     /// Judges the histories that are there, and runs only the cells that have none
     #[arg(long)]
     resume: bool,
@@ -203,12 +203,6 @@ fn execute(command: Command) -> Result<u8> {
             Ok(0)
         }
         Command::Matrix(matrix) => run_matrix(matrix),
-        Command::Acceptance => {
-            for entry in acceptance::ALL {
-                println!("{entry}");
-            }
-            Ok(0)
-        }
         Command::Worker { job } => worker::main(&job).map(|()| 0),
     }
 }
@@ -243,10 +237,17 @@ fn run_matrix(arguments: Matrix) -> Result<u8> {
     let Matrix {
         long,
         only,
+        list,
         resume,
         dir,
         report,
     } = arguments;
+    if list {
+        for cell in matrix::cells(long) {
+            println!("{}", cell.name);
+        }
+        return Ok(0);
+    }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
     let root = root.ok_or_else(|| Error::new("torture is no folder of a workspace"))?;
     let mut command = "cargo run --release -p torture -- matrix".to_owned();

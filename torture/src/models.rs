@@ -1,6 +1,6 @@
 //! Models of the protocols: everything that can happen within small bounds, in every order, on the very functions
 //! ([`lock_core::backend::rules`]) that the memory backend calls, and that the scripts and statements of the servers
-//! agree with (`tests/differential.rs`).
+//! agree with (`tests/all/differential.rs`).
 //!
 //! | Model | What happens | What it leaves out |
 //! |---|---|---|
@@ -13,7 +13,7 @@
 //! The first three share one [`server`]; what holds in all of them is named in [`properties`]. A model that shows
 //! nothing is caught in two ways: every one must reach two holds that were done (the session: belief past its first
 //! timeout), and every mutant ([`mutant::Mutant`]) must break the property that it is said to break. How it
-//! does, in the fewest steps, is written in `traces.md`, and below; `tests/models.rs` finds the same trace each time.
+//! does, in the fewest steps, is written in `traces.md`, and below; `tests/all/models.rs` finds the same trace each time.
 //!
 //! # What the models found
 //! In drafts of the queue, before it was written, and in what was there:

@@ -68,7 +68,7 @@ impl Redis {
         let backend = RedisBackend::new(config.with_prefix(&prefix)).expect("a good configuration");
         let client = redis::Client::open(server.url()).expect("a good URL");
         let raw = client
-            .get_multiplexed_async_connection_with_config(&crate::patient())
+            .get_multiplexed_async_connection_with_config(&super::patient())
             .await
             .expect("a connection");
         Self {

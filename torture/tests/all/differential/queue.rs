@@ -12,7 +12,7 @@ use torture::models::mutant::Mutant;
 use torture::models::request::{Reply, Request, Wake};
 use torture::models::server::{Server, Settings};
 
-use crate::scripts::{ACQUIRE, END, HAND_OVER, RENEW, Scripts};
+use super::scripts::{ACQUIRE, END, HAND_OVER, RENEW, Scripts};
 
 const CLIENTS: usize = 4;
 const GRACE: Duration = Duration::from_secs(1);

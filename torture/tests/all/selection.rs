@@ -1,16 +1,19 @@
-//! A selection of the matrix that fits into a test run: `cargo test --release -p torture --test selection`.
+//! A selection of the matrix that fits into a test run: `cargo test --release -p torture selection::`.
 
 use std::process::{Command, Output};
+use std::time::Instant;
 
 /// What has to happen in a run by chance happens in one of these.
 const SEEDS: [&str; 3] = ["7", "8", "9"];
 
-/// Runs the program. What it prints, its own exit code.
+/// Runs the program and prints the seconds that it took. What it prints, its own exit code.
 fn torture(arguments: &[&str]) -> (String, i32) {
+    let start = Instant::now();
     let Output { status, stdout, stderr } = Command::new(env!("CARGO_BIN_EXE_torture"))
         .args(arguments)
         .output()
         .expect("it can be started");
+    println!("{:5.1} s: {}", start.elapsed().as_secs_f64(), arguments.join(" "));
     let printed = format!(
         "{}{}",
         String::from_utf8_lossy(&stdout),

@@ -5,11 +5,13 @@
 use std::time::Duration;
 
 use lock_redis::redis;
-use pair::Pair;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use subjects::Subject;
+
 use torture::models::mutant::Mutant;
+
+use self::pair::Pair;
+use self::subjects::Subject;
 
 mod pair;
 mod queue;

@@ -14,8 +14,8 @@ use torture::models::mutant::Mutant;
 use torture::models::request::{Reply, Request};
 use torture::models::server::{Server, Settings};
 
-use crate::subjects::Subject;
-use crate::{Answers, CLIENTS, Step};
+use super::subjects::Subject;
+use super::{Answers, CLIENTS, Step};
 
 /// After so many acquisitions a client only watches.
 const LAST_RUN: u8 = Id::PER_CLIENT - 1;

@@ -10,7 +10,12 @@ use testbed::Clock;
 
 macro_rules! script {
     ($name:literal) => {
-        include_str!(concat!("../../../lock-redis/src/protocol/scripts/", $name, ".lua"))
+        include_str!(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../lock-redis/src/protocol/scripts/",
+            $name,
+            ".lua"
+        ))
     };
 }
 
@@ -48,7 +53,7 @@ impl Scripts {
         let server = testbed::Redis::new().clock(&clock).start().await.expect("a Redis");
         let client = redis::Client::open(server.url()).expect("a good URL");
         let raw = client
-            .get_multiplexed_async_connection_with_config(&crate::patient())
+            .get_multiplexed_async_connection_with_config(&super::patient())
             .await
             .expect("a connection");
         let mut news = client.get_async_pubsub().await.expect("a connection");

@@ -1,7 +1,7 @@
 //! The models of the protocols: each keeps its properties in every order of events within its bounds, and every
 //! mutant breaks the one that it is said to break, by the trace in `src/models/traces.md`.
 //!
-//! `cargo test --release -p torture --test models -- --nocapture` prints the bounds, the states and the seconds.
+//! `cargo test --release -p torture models:: -- --nocapture` prints the bounds, the states and the seconds.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use torture::models::queue::QueueModel;
 use torture::models::session::SessionModel;
 use torture::models::tokens::{By, TokenModel};
 
-const TRACES: &str = include_str!("../src/models/traces.md");
+const TRACES: &str = include_str!("../../src/models/traces.md");
 
 /// Two clients, two holds each, and nothing goes wrong but that everything is late or lost, or paused.
 const LEASE: LeaseModel = LeaseModel {
@@ -52,7 +52,6 @@ macro_rules! models {
     ($($name:ident: $model:expr, broken by [$($mutant:ident),*];)+) => {
         $(
             #[test]
-            #[cfg_attr(debug_assertions, ignore = "takes minutes: run with --release")]
             fn $name() {
                 examine(stringify!($name), &$model, &[$(Mutant::$mutant),*]);
             }

@@ -1,0 +1,6 @@
+//! One binary for all tests of this crate.
+
+mod acceptance;
+mod differential;
+mod models;
+mod selection;
