@@ -15,7 +15,7 @@ use crate::clock;
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
 use crate::servers::LockServer;
-use crate::worker::job::{DRAINED, Job, Order, READY};
+use crate::worker::job::{DRAINED, Job, Order, READY, RECOVERED};
 
 /// A worker process. If it is killed, its next incarnation follows.
 #[derive(Debug)]
@@ -44,6 +44,7 @@ enum Said {
     #[default]
     Nothing,
     Ready,
+    Recovered,
     Drained,
 }
 
@@ -94,6 +95,7 @@ impl WorkerProcess {
             for line in BufReader::new(output).lines().map_while(std::result::Result::ok) {
                 match line.as_str() {
                     READY => say.send_replace(Said::Ready),
+                    RECOVERED => say.send_replace(Said::Recovered),
                     DRAINED => say.send_replace(Said::Drained),
                     _ => continue,
                 };
@@ -147,6 +149,11 @@ impl WorkerProcess {
     /// Waits until its process has reached the server.
     pub(crate) async fn is_ready(&self, limit: Duration) -> bool {
         self.has_said(Said::Ready, limit).await
+    }
+
+    /// Waits until its process has acquired after the faults.
+    pub(crate) async fn has_recovered(&self, limit: Duration) -> bool {
+        self.has_said(Said::Recovered, limit).await
     }
 
     /// Waits until its process holds nothing and waits for nothing.

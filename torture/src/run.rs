@@ -71,7 +71,11 @@ pub(crate) async fn run(config: RunConfig, dir: &Path) -> Result<()> {
     nemesis::run(&targets, Instant::now() + Duration::from_secs(config.secs)).await?;
     let healed = clock::now();
     tell_all(&targets.processes, Order::Calm);
-    sleep(config.recovery_limit()).await;
+    let deadline = Instant::now() + config.recovery_limit();
+    for process in &targets.processes {
+        // One that does not recover in time is found in the history.
+        process.has_recovered(deadline - Instant::now()).await;
+    }
     tell_all(&targets.processes, Order::Finish);
     let (leftovers, connections, problems) = look_back(&targets, before).await?;
 

@@ -1,6 +1,6 @@
 //! A worker process: takes locks through the public API, and uses the resource under them.
 
-use std::io::{BufRead, Write};
+use std::io::BufRead;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -16,7 +16,7 @@ use crate::resource::Client;
 use crate::servers;
 
 use self::actor::Actor;
-use self::job::{DRAINED, Job, Order, READY};
+use self::job::{DRAINED, Job, Order, READY, say};
 use self::mutants::with_mutant;
 use self::shared::Shared;
 
@@ -61,6 +61,7 @@ async fn work(job: Job, history: Writer) -> Result<()> {
         calm: AtomicBool::new(false),
         finishing: AtomicBool::new(false),
         gap: AtomicBool::new(false),
+        recovered: AtomicBool::new(false),
         last_op: AtomicU64::new(0),
         watched: Mutex::default(),
     });
@@ -108,11 +109,6 @@ fn obey(shared: &Shared) {
     }
     // The runner has closed our input, or has gone.
     std::process::exit(0);
-}
-
-fn say(word: &str) {
-    // Nobody reads it any more when the runner has gone.
-    let _ = writeln!(std::io::stdout(), "{word}");
 }
 
 /// A panic anywhere in the process ends it: nothing that it says later counts.

@@ -4,6 +4,9 @@
 //! A message that is never delivered is a lost one, and a client that never moves is paused or dead: nothing here
 //! forces anybody to do anything. Between the read and the write that depends on it nobody looks at the clock, since
 //! nobody could look in the moment of the act itself. What holds all the same is what the contract promises.
+//!
+//! Clients with the same ttl are alike. Hence it is enough to look at the runs in which their first requests arrive in
+//! the order of their letters: every other run is one of these with the letters exchanged.
 
 use std::collections::BTreeSet;
 
@@ -78,6 +81,8 @@ pub struct State {
 struct Client {
     run: u8,
     phase: Phase,
+    /// Whether any request of it has arrived.
+    is_known: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -155,7 +160,8 @@ impl Model for LeaseModel {
             clients: vec![
                 Client {
                     run: 0,
-                    phase: Phase::Idle
+                    phase: Phase::Idle,
+                    is_known: false,
                 };
                 self.ttls.len()
             ],
@@ -193,7 +199,7 @@ impl Model for LeaseModel {
                 }
             }
         }
-        for mail in &state.mail {
+        for mail in state.mail.iter().filter(|mail| self.may_arrive(state, mail)) {
             actions.push(Action::Deliver(*mail));
             if matches!(mail, Mail::Request(..)) && state.repeated < self.repeats {
                 actions.push(Action::Repeat(*mail));

@@ -6,6 +6,9 @@
 //! server says unasked may get lost, processes may hang and come back at any moment, and one that never comes back is
 //! a dead one. Everybody else is in time: time does not pass while a process that runs has something to do. Hence
 //! waiting can be measured, and "somebody is always awake" is a bound and no hope.
+//!
+//! Processes are alike. Hence it is enough to look at the runs in which A acts first, B second, and so on: every other
+//! run is one of these with the letters exchanged.
 
 use std::collections::BTreeSet;
 
@@ -69,6 +72,8 @@ pub struct State {
     server: Server<Time>,
     wakes: BTreeSet<Wake<Time>>,
     processes: Vec<Process>,
+    /// How many of the processes have acted.
+    acted: usize,
     hung: u8,
     lost: u8,
     cut: u8,
@@ -164,6 +169,7 @@ impl Model for QueueModel {
             server: Server::default(),
             wakes: BTreeSet::new(),
             processes: vec![process; self.processes],
+            acted: 0,
             hung: 0,
             lost: 0,
             cut: 0,
@@ -184,7 +190,7 @@ impl Model for QueueModel {
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         let mut all_in_time = true;
-        for (index, process) in state.processes.iter().enumerate() {
+        for (index, process) in state.processes.iter().enumerate().take(state.acted + 1) {
             if !process.runs {
                 actions.push(Action::Resume(index));
                 continue;
@@ -239,6 +245,9 @@ impl Model for QueueModel {
 
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
         let mut state = last.clone();
+        if let Action::Ask(index) | Action::Hang(index) | Action::Cut(index) = action {
+            state.acted = state.acted.max(index + 1);
+        }
         match action {
             Action::Tick => {
                 state.idle = if state.is_idle() { state.idle + STEP } else { 0 };

@@ -109,6 +109,7 @@ impl Actor {
             minimum,
         };
         self.shared.history.at(held, event);
+        self.shared.note_acquired();
         self.shared.watch(guard.watch(), lock, end);
         self.tell_of_loss(op, &guard);
         if stay.extended {

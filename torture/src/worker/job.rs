@@ -1,5 +1,6 @@
 //! What the runner tells a worker process, and what that says.
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -47,4 +48,11 @@ impl Order {
 
 /// What a worker says on its standard output.
 pub(crate) const READY: &str = "ready";
+/// It has acquired since it was told to be calm.
+pub(crate) const RECOVERED: &str = "recovered";
 pub(crate) const DRAINED: &str = "drained";
+
+pub(super) fn say(word: &str) {
+    // Nobody reads it any more when the runner has gone.
+    let _ = writeln!(std::io::stdout(), "{word}");
+}

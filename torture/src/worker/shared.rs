@@ -8,7 +8,7 @@ use rustix::process::{Signal, getpid, kill_process};
 
 use crate::record::Writer;
 
-use super::job::Job;
+use super::job::{Job, RECOVERED, say};
 
 /// What the actors of a process share.
 #[derive(Debug)]
@@ -19,6 +19,7 @@ pub(super) struct Shared {
     pub(super) calm: AtomicBool,
     pub(super) finishing: AtomicBool,
     pub(super) gap: AtomicBool,
+    pub(super) recovered: AtomicBool,
     pub(super) last_op: AtomicU64,
     pub(super) watched: Mutex<Vec<Watched>>,
 }
@@ -34,6 +35,13 @@ pub(super) struct Watched {
 impl Shared {
     pub(super) fn is_calm(&self) -> bool {
         self.calm.load(Ordering::Relaxed)
+    }
+
+    /// Says that the process can acquire after the faults, once.
+    pub(super) fn note_acquired(&self) {
+        if self.is_calm() && !self.recovered.swap(true, Ordering::Relaxed) {
+            say(RECOVERED);
+        }
     }
 
     /// Where a pause does most harm: after the check, before the write.

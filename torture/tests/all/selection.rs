@@ -1,6 +1,7 @@
 //! A selection of the matrix that fits into a test run: `cargo test --release -p torture selection::`.
 
 use std::process::{Command, Output};
+use std::sync::Mutex;
 use std::time::Instant;
 
 /// What has to happen in a run by chance happens in one of these.
@@ -100,23 +101,37 @@ fn without_checks_only_the_fence_protects() {
     assert!(lost_some, "nothing was lost without a fence: this proves nothing");
 }
 
+/// How many mutants run side by side. They are to be caught on a busy machine, too.
+const AT_ONCE: usize = 3;
+
+fn assert_caught(line: &str) {
+    let (mutant, check) = line.split_once(' ').expect("a mutant and its check");
+    let broken = format!("BROKEN check={check}\n");
+    let mut all_printed = String::new();
+    let is_caught = SEEDS.iter().any(|seed| {
+        let (printed, code) = torture(&["run", "--mutant", mutant, "--seed", seed]);
+        all_printed += &printed;
+        code == 1 && printed.contains(&broken)
+    });
+    assert!(is_caught, "{mutant}\n{all_printed}");
+}
+
 /// Every bug that is put in is caught, by its own check; and the same run without it is kept.
 #[testbed::test]
 fn mutants_are_caught() {
     let (mutants, code) = torture(&["mutants"]);
     assert_eq!(code, 0);
     assert!(mutants.lines().count() >= 6, "{mutants}");
-    for line in mutants.lines() {
-        let (mutant, check) = line.split_once(' ').expect("a mutant and its check");
-        let broken = format!("BROKEN check={check}\n");
-        let mut all_printed = String::new();
-        let is_caught = SEEDS.iter().any(|seed| {
-            let (printed, code) = torture(&["run", "--mutant", mutant, "--seed", seed]);
-            all_printed += &printed;
-            code == 1 && printed.contains(&broken)
-        });
-        assert!(is_caught, "{mutant}\n{all_printed}");
-    }
+    let lines = Mutex::new(mutants.lines());
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(line) = { lines.lock().expect("no thread panics while it has it").next() } {
+                    assert_caught(line);
+                }
+            });
+        }
+    });
     // What brings the mutants to light breaks nothing by itself; `stop`, `kill` and `gap` are above.
     for faults in ["hole,delay", "server-lose"] {
         kept_under(&["--nemesis", faults]);

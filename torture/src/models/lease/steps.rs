@@ -28,6 +28,14 @@ impl LeaseModel {
         Request::Acquire { id, ttl, waits }
     }
 
+    /// Whether requests have arrived of all earlier clients of the same kind.
+    pub(super) fn may_arrive(&self, state: &State, mail: &Mail) -> bool {
+        let (Mail::Request(request, _) | Mail::Answer(request, ..)) = mail;
+        let index = request.id().client();
+        let mut earlier = state.clients[..index].iter().zip(self.ttls);
+        earlier.all(|(client, ttl)| client.is_known || *ttl != self.ttls[index])
+    }
+
     pub(super) fn longest_term(&self) -> u16 {
         self.ttls.iter().chain(self.renewals).copied().max().unwrap_or(0)
     }
@@ -69,6 +77,7 @@ impl LeaseModel {
     pub(super) fn arrives(&self, state: &mut State, mail: Mail) {
         match mail {
             Mail::Request(request, sent) => {
+                state.clients[request.id().client()].is_known = true;
                 let now = state.server_now();
                 let when = (now, now.clock());
                 let (before, mut wakes) = (state.server.stored, Vec::new());
@@ -176,6 +185,7 @@ impl State {
         self.clients[index] = Client {
             run: self.clients[index].run + 1,
             phase: Phase::Idle,
+            ..self.clients[index]
         };
     }
 }

@@ -1,20 +1,14 @@
 //! The suite on a ZooKeeper.
 
-mod servers;
-
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use conformance_tests::{
-    BackendHarness, Data, Harness, LockerSubject, NoServer, Route, ServerUse, Subject, Timing, conformance,
-};
+use conformance_tests::{BackendHarness, Data, Harness, LockerSubject, NoServer, Route, ServerUse, Subject, Timing};
 use lock_core::backend::DistributedLock;
 use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
 use testbed::{Server, ZooKeeper};
 use tokio::sync::OnceCell;
-
-conformance!(zookeeper, ZooKeeperHarness);
 
 static SHARED: OnceCell<Server> = OnceCell::const_new();
 
@@ -23,7 +17,7 @@ const SESSION: Duration = Duration::from_secs(3);
 const TICK: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
-struct ZooKeeperHarness {
+pub(crate) struct ZooKeeperHarness {
     url: String,
     /// `None` in a child process.
     server: Option<Server>,
@@ -32,7 +26,7 @@ struct ZooKeeperHarness {
 #[async_trait]
 impl Harness for ZooKeeperHarness {
     async fn start(server: ServerUse) -> Result<Self, NoServer> {
-        let server = servers::server_for(server, &SHARED, || ZooKeeper::new().tick(TICK).start()).await?;
+        let server = super::servers::server_for(server, &SHARED, || ZooKeeper::new().tick(TICK).start()).await?;
         Ok(Self {
             url: server.url(),
             server: Some(server),
@@ -59,7 +53,7 @@ impl Harness for ZooKeeperHarness {
     }
 
     async fn take_away(&self, namespace: &str, name: &str) {
-        let address = servers::address_of(&self.url).to_string();
+        let address = super::servers::address_of(&self.url).to_string();
         let client = zookeeper_client::Client::connect(&address)
             .await
             .expect("connect to ZooKeeper");
@@ -112,7 +106,7 @@ fn sequence(place: &str) -> i32 {
 #[async_trait]
 impl BackendHarness for ZooKeeperHarness {
     async fn backend(&self, namespace: &str, route: &Route) -> Arc<dyn DistributedLock> {
-        let url = servers::url_by(route, &self.url).await;
+        let url = super::servers::url_by(route, &self.url).await;
         let config = ZooKeeperConfig::from_url(&url).expect("a valid URL");
         let config = config.with_root(format!("/{namespace}")).with_session_timeout(SESSION);
         Arc::new(ZooKeeperBackend::new(config).expect("a valid configuration"))

@@ -1,14 +1,10 @@
 //! The suite on a MariaDB's row locks.
 
-mod servers;
-
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use conformance_tests::{
-    BackendHarness, Data, Harness, LockerSubject, NoServer, Route, ServerUse, Subject, Timing, conformance,
-};
+use conformance_tests::{BackendHarness, Data, Harness, LockerSubject, NoServer, Route, ServerUse, Subject, Timing};
 use lock_core::backend::DistributedLock;
 use lock_mysql::sqlx::mysql::MySqlConnection;
 use lock_mysql::sqlx::{AssertSqlSafe, Connection, Executor, Row, query};
@@ -16,12 +12,10 @@ use lock_mysql::{MySqlConfig, RowLockBackend};
 use testbed::{MariaDb, Server};
 use tokio::sync::OnceCell;
 
-conformance!(mysql_row, RowLockHarness);
-
 static SHARED: OnceCell<Server> = OnceCell::const_new();
 
 #[derive(Debug)]
-struct RowLockHarness {
+pub(crate) struct RowLockHarness {
     url: String,
     /// `None` in a child process.
     server: Option<Server>,
@@ -30,7 +24,7 @@ struct RowLockHarness {
 #[async_trait]
 impl Harness for RowLockHarness {
     async fn start(server: ServerUse) -> Result<Self, NoServer> {
-        let server = servers::server_for(server, &SHARED, || MariaDb::new().start()).await?;
+        let server = super::servers::server_for(server, &SHARED, || MariaDb::new().start()).await?;
         Ok(Self {
             url: server.url(),
             server: Some(server),
@@ -103,7 +97,7 @@ impl Harness for RowLockHarness {
 #[async_trait]
 impl BackendHarness for RowLockHarness {
     async fn backend(&self, namespace: &str, route: &Route) -> Arc<dyn DistributedLock> {
-        let url = servers::url_by(route, &self.url).await;
+        let url = super::servers::url_by(route, &self.url).await;
         let config = MySqlConfig::from_url(&url)
             .expect("testbed's URL")
             .with_table(namespace);

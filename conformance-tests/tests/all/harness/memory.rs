@@ -6,16 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use conformance_tests::{
     BackendHarness, Data, Harness, Link, Linked, LockerSubject, NoServer, Route, ServerUse, Subject, Timing,
-    conformance,
 };
 use lock_core::MemoryBackend;
 use lock_core::backend::DistributedLock;
 
-conformance!(memory, MemoryHarness);
-
 /// One memory server for each namespace.
 #[derive(Debug, Default)]
-struct MemoryHarness(Mutex<HashMap<String, MemoryBackend>>);
+pub(crate) struct MemoryHarness(Mutex<HashMap<String, MemoryBackend>>);
 
 impl MemoryHarness {
     fn server(&self, namespace: &str) -> MemoryBackend {

@@ -1,29 +1,20 @@
 //! The suite on Redis: the distribution's own, also for a user who may do what is documented and no more, and those of
 //! other makers and versions.
 
-mod servers;
-
 use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use conformance_tests::{
-    BackendHarness, Data, Harness, LockerSubject, NoServer, Route, ServerUse, Subject, Timing, conformance,
-};
+use conformance_tests::{BackendHarness, Data, Harness, LockerSubject, NoServer, Route, ServerUse, Subject, Timing};
 use lock_core::backend::DistributedLock;
 use lock_redis::{RedisBackend, RedisConfig};
 use testbed::{Edition, Redis, Server};
 use tokio::sync::OnceCell;
 
-conformance!(redis, RedisHarness<Own>);
-conformance!(redis_acl, RedisHarness<LeastPrivilege>);
-conformance!(redis8, RedisHarness<Redis8>);
-conformance!(valkey9, RedisHarness<Valkey9>);
-
 /// Which server, and who one is to it.
-trait Which: Debug + Send + Sync + 'static {
+pub(crate) trait Which: Debug + Send + Sync + 'static {
     fn server() -> Redis;
 
     /// The one that cases share.
@@ -45,7 +36,7 @@ macro_rules! shared {
 }
 
 #[derive(Debug)]
-struct Own;
+pub(crate) struct Own;
 
 impl Which for Own {
     fn server() -> Redis {
@@ -56,7 +47,7 @@ impl Which for Own {
 }
 
 #[derive(Debug)]
-struct Redis8;
+pub(crate) struct Redis8;
 
 impl Which for Redis8 {
     fn server() -> Redis {
@@ -67,7 +58,7 @@ impl Which for Redis8 {
 }
 
 #[derive(Debug)]
-struct Valkey9;
+pub(crate) struct Valkey9;
 
 impl Which for Valkey9 {
     fn server() -> Redis {
@@ -78,7 +69,7 @@ impl Which for Valkey9 {
 }
 
 #[derive(Debug)]
-struct LeastPrivilege;
+pub(crate) struct LeastPrivilege;
 
 impl Which for LeastPrivilege {
     fn server() -> Redis {
@@ -105,7 +96,7 @@ const PREFIX: &str = "suite:";
 const GRACE: Duration = Duration::from_secs(3);
 
 #[derive(Debug)]
-struct RedisHarness<W> {
+pub(crate) struct RedisHarness<W> {
     url: String,
     /// `None` in a child process.
     server: Option<Server>,
@@ -119,7 +110,7 @@ fn prefix(namespace: &str) -> String {
 #[async_trait]
 impl<W: Which> Harness for RedisHarness<W> {
     async fn start(server: ServerUse) -> Result<Self, NoServer> {
-        let server = servers::server_for(server, W::shared(), || W::server().start()).await?;
+        let server = super::servers::server_for(server, W::shared(), || W::server().start()).await?;
         Ok(Self {
             url: W::url(&server)?,
             server: Some(server),
@@ -191,7 +182,7 @@ impl<W: Which> Harness for RedisHarness<W> {
 #[async_trait]
 impl<W: Which> BackendHarness for RedisHarness<W> {
     async fn backend(&self, namespace: &str, route: &Route) -> Arc<dyn DistributedLock> {
-        let url = servers::url_by(route, &self.url).await;
+        let url = super::servers::url_by(route, &self.url).await;
         let config = RedisConfig::from_url(&url)
             .expect("testbed's URL")
             .with_prefix(prefix(namespace))

@@ -1,0 +1,21 @@
+//! The suite on every backend here, and the suite's proof of itself.
+
+use conformance_tests::{__for_each_mutant, conformance};
+
+use harness::memory::MemoryHarness;
+use harness::mysql_row::RowLockHarness;
+use harness::redis::{LeastPrivilege, Own, Redis8, RedisHarness, Valkey9};
+use harness::zookeeper::ZooKeeperHarness;
+
+mod harness;
+mod mutants;
+
+conformance!(memory, MemoryHarness);
+conformance!(redis, RedisHarness<Own>);
+conformance!(redis_acl, RedisHarness<LeastPrivilege>);
+conformance!(redis8, RedisHarness<Redis8>);
+conformance!(valkey9, RedisHarness<Valkey9>);
+conformance!(mysql_row, RowLockHarness);
+conformance!(zookeeper, ZooKeeperHarness);
+
+__for_each_mutant!(__mutant_tests);
