@@ -106,7 +106,11 @@ models! {
         losses: 0,
         gives_up: false,
         ..QUEUE
-    }, broken by [KeptNotRepaired];
+    }, broken by [];
+    // One process is enough for this mutant.
+    model_clock_set_back_while_kept:
+        QueueModel { processes: 1, runs: 2, keeps: 1, set_back: 80, until: 90, hangs: 0, losses: 0, ..QUEUE },
+        broken by [KeptNotRepaired];
     model_late_renewals_of_kept_names:
         LeaseModel { keeps: 10, renewals: &[20], runs: 1, writes: false, until: 40, lag: 0, ..LEASE },
         broken by [KeptIsRenewed];
