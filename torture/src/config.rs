@@ -8,6 +8,9 @@ use crate::backend::Backend;
 use crate::fault::{Effect, Fault};
 use crate::mutant::Mutant;
 
+/// So many holds of a process show something.
+pub(crate) const ENOUGH_HOLDS: usize = 10;
+
 /// Everything about a run that its history must tell to judge it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RunConfig {

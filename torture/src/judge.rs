@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::check::Check;
+use crate::config::ENOUGH_HOLDS;
 use crate::fault::Fault;
 use crate::history::{History, ProcessHistory};
 use crate::record::{Access, Event, Outcome, Strike, Use};
@@ -17,9 +18,6 @@ mod loss;
 mod order;
 mod sharing;
 mod usage;
-
-/// Too few to have shown anything.
-const HOLDS_OF_A_PROCESS: usize = 10;
 
 impl History {
     pub(crate) fn judge(&self) -> Verdict {
@@ -72,7 +70,7 @@ impl History {
         // Those that stand still have no chance.
         for process in config.measured.unwrap_or(0)..config.procs {
             let holds = holds.iter().filter(|hold| hold.process == process).count();
-            if holds < HOLDS_OF_A_PROCESS {
+            if holds < ENOUGH_HOLDS {
                 problems.push(format!(
                     "process {process} had only {holds} holds: too few to show anything"
                 ));

@@ -151,7 +151,7 @@ impl WorkerProcess {
         self.has_said(Said::Ready, limit).await
     }
 
-    /// Waits until its process has acquired after the faults.
+    /// Waits until its process has acquired often enough after the faults.
     pub(crate) async fn has_recovered(&self, limit: Duration) -> bool {
         self.has_said(Said::Recovered, limit).await
     }

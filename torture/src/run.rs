@@ -73,7 +73,7 @@ pub(crate) async fn run(config: RunConfig, dir: &Path) -> Result<()> {
     tell_all(&targets.processes, Order::Calm);
     let deadline = Instant::now() + config.recovery_limit();
     for process in &targets.processes {
-        // One that does not recover in time is found in the history.
+        // The history shows which one did not recover in time.
         process.has_recovered(deadline - Instant::now()).await;
     }
     tell_all(&targets.processes, Order::Finish);

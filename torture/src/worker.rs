@@ -1,7 +1,7 @@
 //! A worker process: takes locks through the public API, and uses the resource under them.
 
 use std::io::BufRead;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use lock_core::Locker;
@@ -61,7 +61,7 @@ async fn work(job: Job, history: Writer) -> Result<()> {
         calm: AtomicBool::new(false),
         finishing: AtomicBool::new(false),
         gap: AtomicBool::new(false),
-        recovered: AtomicBool::new(false),
+        calm_holds: AtomicUsize::new(0),
         last_op: AtomicU64::new(0),
         watched: Mutex::default(),
     });

@@ -48,7 +48,7 @@ impl Order {
 
 /// What a worker says on its standard output.
 pub(crate) const READY: &str = "ready";
-/// It has acquired since it was told to be calm.
+/// It has acquired often enough since it was told to be calm.
 pub(crate) const RECOVERED: &str = "recovered";
 pub(crate) const DRAINED: &str = "drained";
 

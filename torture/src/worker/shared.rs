@@ -1,11 +1,12 @@
 //! What the actors of a process share.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use lock_core::{Locker, Watch};
 use rustix::process::{Signal, getpid, kill_process};
 
+use crate::config::ENOUGH_HOLDS;
 use crate::record::Writer;
 
 use super::job::{Job, RECOVERED, say};
@@ -19,7 +20,8 @@ pub(super) struct Shared {
     pub(super) calm: AtomicBool,
     pub(super) finishing: AtomicBool,
     pub(super) gap: AtomicBool,
-    pub(super) recovered: AtomicBool,
+    /// How many holds there were since the faults.
+    pub(super) calm_holds: AtomicUsize,
     pub(super) last_op: AtomicU64,
     pub(super) watched: Mutex<Vec<Watched>>,
 }
@@ -37,9 +39,9 @@ impl Shared {
         self.calm.load(Ordering::Relaxed)
     }
 
-    /// Says that the process can acquire after the faults, once.
+    /// Counts the holds since the faults, and says when they are enough.
     pub(super) fn note_acquired(&self) {
-        if self.is_calm() && !self.recovered.swap(true, Ordering::Relaxed) {
+        if self.is_calm() && self.calm_holds.fetch_add(1, Ordering::Relaxed) + 1 == ENOUGH_HOLDS {
             say(RECOVERED);
         }
     }
