@@ -18,8 +18,8 @@ pub use self::backend::ReferenceBackend;
 pub use self::server::ReferenceServer;
 
 mod backend;
+mod client;
 mod guard;
-mod line;
 mod reentry;
 mod server;
 mod state;

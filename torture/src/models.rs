@@ -5,7 +5,7 @@
 //! | Model | What happens | What it leaves out |
 //! |---|---|---|
 //! | [`lease`] | pauses, expiry, late, lost, repeated and overtaking messages, clocks that lag or are set back, a server that forgets, the protected resource | waiting |
-//! | [`queue`] | places, offers, confirms, the stand-by, waiters that hang, die, leave or are cut off, lost wake-ups, hand-overs, names that are kept, a clock that is set back | late requests |
+//! | [`queue`] | entries, offers, confirms, the stand-by, waiters that hang, die, leave or are cut off, lost wake-ups, hand-overs, names that are kept, a clock that is set back | late requests |
 //! | [`hand_over`] | a hand-over of unknown outcome that both sides give up | tombstones |
 //! | [`session`] | a ZooKeeper session at a follower that is cut off from its leader; a standalone server that becomes a follower | more than one client |
 //! | [`tokens`] | tokens by zxid, and tokens in a row that may be rolled back | time |
@@ -18,7 +18,7 @@
 //! # What the models found
 //! In drafts of the queue, before it was written, and in what was there:
 //! - A stand-by that leaves has to name the next one, or a hung head costs a whole refresh instead of the grace.
-//! - A waiter that leaves and finds the name free has to say so, to the first *two* places: it may have been the only
+//! - A waiter that leaves and finds the name free has to say so, to the first *two* entries: it may have been the only
 //!   one that was to look. It must not offer the name instead, since the offer goes to the head that has just let one
 //!   lapse, and costs the others a second grace.
 //! - A name that is kept until a moment of the server's clock needs repair as a hold does when that is set back.

@@ -1,4 +1,4 @@
-//! The client: one message for each call, another one after each wait.
+//! The backend: one request for each call, another one after each wait.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,9 +12,9 @@ use lock_core::backend::{
 use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 use tokio::time::{sleep, timeout};
 
-use super::line::Line;
+use super::client::Client;
 use super::server::ReferenceServer;
-use super::state::{Answer, Ask};
+use super::state::{Reply, Request};
 use crate::link::Link;
 use crate::mutant::Mutant;
 
@@ -24,18 +24,18 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// A client of a [`ReferenceServer`].
 #[derive(Debug)]
 pub struct ReferenceBackend {
-    line: Line,
+    client: Client,
     mutant: Option<Mutant>,
-    /// Only the one that has one id per client uses it.
-    client: HolderId,
-    /// Only the one that takes a dropped acquire for one under way uses it.
+    /// The holder id of all acquires, for the mutant that has one.
+    only_id: HolderId,
+    /// The acquires under way, for the mutant that takes a dropped one for one of them.
     under_way: Mutex<HashSet<HolderId>>,
 }
 
 #[derive(Debug)]
 struct ReferenceHold {
-    line: Line,
-    ask: Ask,
+    client: Client,
+    ask: Request,
     token: FencingToken,
     lease: Lease,
 }
@@ -43,9 +43,9 @@ struct ReferenceHold {
 impl ReferenceBackend {
     pub(super) fn new(server: Arc<ReferenceServer>, link: Link, mutant: Option<Mutant>) -> Self {
         Self {
-            line: Line::new(server, link, mutant),
+            client: Client::new(server, link, mutant),
             mutant,
-            client: HolderId::random(),
+            only_id: HolderId::random(),
             under_way: Mutex::default(),
         }
     }
@@ -56,7 +56,7 @@ impl ReferenceBackend {
 
     fn holder(&self, request: &AcquireRequest) -> HolderId {
         match self.mutant {
-            Some(Mutant::HolderIdPerClient) => self.client,
+            Some(Mutant::HolderIdPerClient) => self.only_id,
             Some(Mutant::HolderIdPerTry) => HolderId::random(),
             _ => request.holder(),
         }
@@ -73,16 +73,16 @@ impl ReferenceBackend {
     }
 
     /// One question, its answer, and the moment just before it was sent.
-    async fn ask_once(&self, request: &AcquireRequest, ask: &Ask) -> Result<(Answer, SentAt)> {
+    async fn ask_once(&self, request: &AcquireRequest, ask: &Request) -> Result<(Reply, SentAt)> {
         if self.has(Mutant::SendingWithoutAConnection) {
             let _marked = request.sending();
         }
-        let connection = self.line.connect()?;
+        let connection = self.client.connect()?;
         let sent_at_its_answer = self.has(Mutant::SentAtItsAnswer);
         let before = (!sent_at_its_answer).then(|| request.sending());
         let ask = ask.clone();
         let answer = tokio::select! {
-            answer = self.line.ask(connection, move |server| server.acquire(&ask)) => answer,
+            answer = self.client.ask(connection, move |server| server.acquire(&ask)) => answer,
             // It was asked, so the outcome is unknown.
             () = long_given_up(request) => Err(Error::new(ErrorKind::Unavailable, "given up before the answer")),
         };
@@ -100,8 +100,8 @@ impl ReferenceBackend {
             if request.is_given_up() && !self.has(Mutant::AbandonedIdsComeBack) {
                 return Err(Error::new(ErrorKind::Unavailable, "given up before anything was sent"));
             }
-            let freed = self.line.server.freed.notified();
-            let ask = Ask {
+            let freed = self.client.server.freed.notified();
+            let ask = Request {
                 name: request.name().as_str().to_owned(),
                 holder: self.holder(request),
                 ttl: request.ttl(),
@@ -114,17 +114,17 @@ impl ReferenceBackend {
                 waits: request.wait() != Wait::No,
             };
             let (label, expires_in) = match self.ask_once(request, &ask).await {
-                Ok((Answer::Granted(token), sent)) => {
+                Ok((Reply::Granted(token), sent)) => {
                     let armed = request.lease().arm(sent, ask.ttl)?;
                     let hold = ReferenceHold {
-                        line: self.line.clone(),
+                        client: self.client.clone(),
                         ask,
                         token,
                         lease: request.lease().clone(),
                     };
                     return Ok(Attempt::Granted(Arc::new(hold), armed));
                 }
-                Ok((Answer::Busy { label, expires_in }, _)) => (label, expires_in),
+                Ok((Reply::Busy { label, expires_in }, _)) => (label, expires_in),
                 Err(_) if self.has(Mutant::UnknownIsBusy) => (None, LOOK_AGAIN),
                 Err(_) if self.has(Mutant::OutageIsNotReported) && request.last_busy().is_some() => {
                     sleep(LOOK_AGAIN).await;
@@ -190,12 +190,14 @@ impl DistributedLock for ReferenceBackend {
 
     async fn abandon(&self, request: &AcquireRequest) -> Result<()> {
         let (name, holder) = (request.name().clone(), self.holder(request));
-        self.line.put(move |server| server.abandon(name.as_str(), holder)).await
+        self.client
+            .put(move |server| server.abandon(name.as_str(), holder))
+            .await
     }
 
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
         let name = name.clone();
-        self.line.put(move |server| server.status(name.as_str())).await
+        self.client.put(move |server| server.status(name.as_str())).await
     }
 }
 
@@ -207,14 +209,14 @@ async fn long_given_up(request: &AcquireRequest) {
 
 impl ReferenceHold {
     /// What is asked for the one that has it next.
-    fn next(&self, request: &AcquireRequest) -> Ask {
-        let (ttl, label) = match self.line.has(Mutant::HandOverOnTheGiversTerms) {
+    fn next(&self, request: &AcquireRequest) -> Request {
+        let (ttl, label) = match self.client.has(Mutant::HandOverOnTheGiversTerms) {
             true => (self.ask.ttl, self.ask.label.clone()),
             false => (request.ttl(), request.label()),
         };
-        Ask {
+        Request {
             name: self.ask.name.clone(),
-            holder: match self.line.has(Mutant::HolderIdPerClient) {
+            holder: match self.client.has(Mutant::HolderIdPerClient) {
                 true => self.ask.holder,
                 false => request.holder(),
             },
@@ -222,7 +224,7 @@ impl ReferenceHold {
             label,
             floor: request
                 .token_floor()
-                .filter(|_| !self.line.has(Mutant::HandOverIgnoresTheFloor)),
+                .filter(|_| !self.client.has(Mutant::HandOverIgnoresTheFloor)),
             waits: false,
         }
     }
@@ -235,17 +237,17 @@ impl Hold for ReferenceHold {
     }
 
     async fn renew(&self, ttl: Duration) -> Result<Renewal> {
-        let ask = Ask {
+        let ask = Request {
             ttl,
             ..self.ask.clone()
         };
         let sent = SentAt::now();
-        let renewing = self.line.put(move |server| server.renew(&ask));
-        let renewed = match self.line.has(Mutant::RenewalGivenUpEarly) {
+        let renewing = self.client.put(move |server| server.renew(&ask));
+        let renewed = match self.client.has(Mutant::RenewalGivenUpEarly) {
             true => timeout(ttl / 6, renewing).await.unwrap_or_else(|_| Err(unanswered()))?,
             false => renewing.await?,
         };
-        let late = self.line.has(Mutant::RenewalCountsFromTheReply);
+        let late = self.client.has(Mutant::RenewalCountsFromTheReply);
         let sent = if late { SentAt::now() } else { sent };
         Ok(match renewed {
             true => Renewal::Renewed(self.lease.arm(sent, ttl)?),
@@ -255,12 +257,12 @@ impl Hold for ReferenceHold {
 
     async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
         let release = Release {
-            line: self.line.clone(),
+            client: self.client.clone(),
             name: self.ask.name.clone(),
             holder: self.ask.holder,
             how,
         };
-        match self.line.mutant() {
+        match self.client.mutant() {
             Some(Mutant::ReleaseIsSentLate) => {
                 sleep(LOOK_AGAIN).await;
                 release.send().await
@@ -276,27 +278,27 @@ impl Hold for ReferenceHold {
     async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
         let (giver, ask) = (self.ask.holder, self.next(next));
         let next_ask = ask.clone();
-        let connection = self.line.connect()?;
+        let connection = self.client.connect()?;
         let sent = next.sending();
-        let handed_over = if self.line.has(Mutant::HandOverLetsGo) {
+        let handed_over = if self.client.has(Mutant::HandOverLetsGo) {
             self.release(ReleaseOptions::default()).await?;
-            match self.line.put(move |server| server.acquire(&next_ask)).await? {
-                Answer::Granted(token) => Some(token),
-                Answer::Busy { .. } => return Ok(HandOver::Yielded),
+            match self.client.put(move |server| server.acquire(&next_ask)).await? {
+                Reply::Granted(token) => Some(token),
+                Reply::Busy { .. } => return Ok(HandOver::Yielded),
             }
         } else {
             let handing_over = self
-                .line
+                .client
                 .ask(connection, move |server| server.hand_over(giver, &next_ask));
             handing_over.await?
         };
         let Some(token) = handed_over else {
             return Ok(HandOver::AlreadyLost);
         };
-        let late = self.line.has(Mutant::HandOverCountsFromTheReply);
+        let late = self.client.has(Mutant::HandOverCountsFromTheReply);
         let armed = next.lease().arm(if late { next.sending() } else { sent }, ask.ttl)?;
         let hold = Self {
-            line: self.line.clone(),
+            client: self.client.clone(),
             ask,
             token,
             lease: next.lease().clone(),
@@ -308,7 +310,7 @@ impl Hold for ReferenceHold {
 /// What a release asks for.
 #[derive(Debug)]
 struct Release {
-    line: Line,
+    client: Client,
     name: String,
     holder: HolderId,
     how: ReleaseOptions,
@@ -317,7 +319,7 @@ struct Release {
 impl Release {
     async fn send(&self) -> Result<ReleaseOutcome> {
         let (name, holder, keep_for) = (self.name.clone(), self.holder, self.how.keep_for);
-        let releasing = self.line.put(move |server| server.release(&name, holder, keep_for));
+        let releasing = self.client.put(move |server| server.release(&name, holder, keep_for));
         Ok(match releasing.await? {
             true => ReleaseOutcome::Released,
             false => ReleaseOutcome::AlreadyLost,

@@ -9,7 +9,7 @@ use lock_core::{Error, ErrorKind, FencingToken, Result};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::state::{Answer, Ask, Hold, State};
+use super::state::{Hold, Reply, Request, State};
 use crate::harness::Data;
 use crate::mutant::Mutant;
 
@@ -50,62 +50,68 @@ impl ReferenceServer {
         (now - self.started).as_micros().try_into().unwrap_or(u64::MAX)
     }
 
-    pub(super) fn acquire(&self, ask: &Ask) -> Result<Answer> {
+    pub(super) fn acquire(&self, request: &Request) -> Result<Reply> {
         let now = Instant::now();
         let mut state = self.up()?;
-        if state.dead.contains(&ask.holder) {
+        if state.dead.contains(&request.holder) {
             return Err(Error::new(ErrorKind::Unexpected, "this holder id is dead"));
         }
-        let entry = state.names.entry(self.key(&ask.name)).or_default();
+        let entry = state.names.entry(self.key(&request.name)).or_default();
         if self.has(Mutant::TokenOfTheFirstAsking) {
             let next = entry.last_token + 1;
-            entry.last_token = *entry.asked.entry(ask.holder).or_insert(next).max(&mut entry.last_token);
+            entry.last_token = *entry
+                .asked_tokens
+                .entry(request.holder)
+                .or_insert(next)
+                .max(&mut entry.last_token);
         }
         entry.forget_what_ended(now);
         if let Some(hold) = &mut entry.hold {
-            if hold.holder == ask.holder {
+            if hold.holder == request.holder {
                 if !self.has(Mutant::RepeatRearmsNothing) {
-                    hold.expires = hold.expires.max(now + ask.ttl);
+                    hold.expires = hold.expires.max(now + request.ttl);
                 }
-                return Ok(Answer::Granted(hold.token));
+                return Ok(Reply::Granted(hold.token));
             }
             if self.has(Mutant::AskersTtlCutsTheHolders) {
-                hold.expires = hold.expires.min(now + ask.ttl);
+                hold.expires = hold.expires.min(now + request.ttl);
             }
-            return Ok(entry.refuse(ask, now));
+            return Ok(entry.refuse(request, now));
         }
-        if !entry.is_next(ask.holder) && !self.has(Mutant::NewcomersComeFirst) {
-            return Ok(entry.refuse(ask, now));
+        if !entry.is_next(request.holder) && !self.has(Mutant::NewcomersComeFirst) {
+            return Ok(entry.refuse(request, now));
         }
-        entry.grant(self.mutant, ask, self.clock(now), now).map(Answer::Granted)
+        entry
+            .grant(self.mutant, request, self.clock(now), now)
+            .map(Reply::Granted)
     }
 
     /// Whether there was a hold to renew.
-    pub(super) fn renew(&self, ask: &Ask) -> Result<bool> {
+    pub(super) fn renew(&self, request: &Request) -> Result<bool> {
         let now = Instant::now();
         let mut state = self.up()?;
-        let entry = state.names.entry(self.key(&ask.name)).or_default();
+        let entry = state.names.entry(self.key(&request.name)).or_default();
         let Some(hold) = &mut entry.hold else {
             if self.has(Mutant::RenewalBringsBack) {
                 let token = FencingToken::new(entry.last_token.max(1));
                 entry.hold = token.map(|token| Hold {
-                    holder: ask.holder,
+                    holder: request.holder,
                     former: None,
                     label: None,
                     token,
-                    expires: now + ask.ttl,
+                    expires: now + request.ttl,
                 });
                 return Ok(true);
             }
             return Ok(false);
         };
         let expired = hold.expires <= now && !self.has(Mutant::ExpiredHoldExtended);
-        if !self.is_mine(hold, ask.holder) || expired {
+        if !self.is_mine(hold, request.holder) || expired {
             return Ok(false);
         }
         hold.expires = match self.has(Mutant::RenewalShortens) {
-            true => now + ask.ttl,
-            false => hold.expires.max(now + ask.ttl),
+            true => now + request.ttl,
+            false => hold.expires.max(now + request.ttl),
         };
         Ok(true)
     }
@@ -139,7 +145,7 @@ impl ReferenceServer {
     }
 
     /// The token of the one that has it next; `None` when the hold was not the giver's.
-    pub(super) fn hand_over(&self, giver: HolderId, next: &Ask) -> Result<Option<FencingToken>> {
+    pub(super) fn hand_over(&self, giver: HolderId, next: &Request) -> Result<Option<FencingToken>> {
         let now = Instant::now();
         let mut state = self.up()?;
         let takes_what_is_free = self.has(Mutant::HandOverTakesWhatIsFree);

@@ -21,30 +21,30 @@ pub(super) struct State {
 #[derive(Default)]
 pub(super) struct Entry {
     pub(super) hold: Option<Hold>,
-    pub(super) places: VecDeque<Place>,
+    pub(super) queue: VecDeque<QueueEntry>,
     pub(super) last_token: u64,
-    /// Only the one whose tokens are of the first asking keeps these.
-    pub(super) asked: HashMap<HolderId, u64>,
+    /// The token of each holder's first request, for the mutant that grants it.
+    pub(super) asked_tokens: HashMap<HolderId, u64>,
 }
 
 pub(super) struct Hold {
     pub(super) holder: HolderId,
-    /// Who passed it on, or released it to be kept; only broken ones look at it.
+    /// Who handed it over, or released it to be kept, for the mutants that go by it.
     pub(super) former: Option<HolderId>,
     pub(super) label: Option<Arc<str>>,
     pub(super) token: FencingToken,
     pub(super) expires: Instant,
 }
 
-/// One that waits, unless it is not heard of until then.
-pub(super) struct Place {
+/// A waiter, which leaves the queue if it sends nothing until then.
+pub(super) struct QueueEntry {
     holder: HolderId,
     until: Instant,
 }
 
-/// What is asked for.
+/// A client's request.
 #[derive(Clone, Debug)]
-pub(super) struct Ask {
+pub(super) struct Request {
     pub(super) name: String,
     pub(super) holder: HolderId,
     pub(super) ttl: Duration,
@@ -53,9 +53,9 @@ pub(super) struct Ask {
     pub(super) waits: bool,
 }
 
-/// What is answered.
+/// The server's reply.
 #[derive(Clone, Debug)]
-pub(super) enum Answer {
+pub(super) enum Reply {
     Granted(FencingToken),
     Busy {
         label: Option<Arc<str>>,
@@ -67,36 +67,36 @@ impl Entry {
     /// Without what has ended by now.
     pub(super) fn forget_what_ended(&mut self, now: Instant) {
         self.hold.take_if(|hold| hold.expires <= now);
-        self.places.retain(|place| place.until > now);
+        self.queue.retain(|waiter| waiter.until > now);
     }
 
     pub(super) fn leave(&mut self, holder: HolderId) {
-        self.places.retain(|place| place.holder != holder);
+        self.queue.retain(|waiter| waiter.holder != holder);
     }
 
     /// Whose turn it is, once the name is free.
     pub(super) fn is_next(&self, holder: HolderId) -> bool {
-        self.places.front().is_none_or(|first| first.holder == holder)
+        self.queue.front().is_none_or(|first| first.holder == holder)
     }
 
     /// Not now; the one who waits has a place in the order.
-    pub(super) fn refuse(&mut self, ask: &Ask, now: Instant) -> Answer {
-        if ask.waits {
-            let until = now + ask.ttl;
-            match self.places.iter_mut().find(|place| place.holder == ask.holder) {
-                Some(place) => place.until = place.until.max(until),
-                None => self.places.push_back(Place {
-                    holder: ask.holder,
+    pub(super) fn refuse(&mut self, request: &Request, now: Instant) -> Reply {
+        if request.waits {
+            let until = now + request.ttl;
+            match self.queue.iter_mut().find(|waiter| waiter.holder == request.holder) {
+                Some(waiter) => waiter.until = waiter.until.max(until),
+                None => self.queue.push_back(QueueEntry {
+                    holder: request.holder,
                     until,
                 }),
             }
         }
-        let first = self.places.front().map_or(now, |place| place.until);
+        let first = self.queue.front().map_or(now, |waiter| waiter.until);
         let (label, expires) = match &self.hold {
             Some(hold) => (hold.label.clone(), hold.expires),
             None => (None, first),
         };
-        Answer::Busy {
+        Reply::Busy {
             label,
             expires_in: expires - now,
         }
@@ -106,13 +106,13 @@ impl Entry {
     pub(super) fn grant(
         &mut self,
         mutant: Option<Mutant>,
-        ask: &Ask,
+        request: &Request,
         clock: u64,
         now: Instant,
     ) -> Result<FencingToken> {
-        let floor = ask.floor.map_or(0, FencingToken::as_u64);
+        let floor = request.floor.map_or(0, FencingToken::as_u64);
         let token = match mutant {
-            Some(Mutant::TokenOfTheFirstAsking) => self.asked.get(&ask.holder).copied().unwrap_or_default(),
+            Some(Mutant::TokenOfTheFirstAsking) => self.asked_tokens.get(&request.holder).copied().unwrap_or_default(),
             Some(Mutant::CounterLostAtRestart) => (self.last_token + 1).max(floor + 1),
             Some(Mutant::CounterDeletedWithTheHold) => 1.max(floor + 1),
             _ => (self.last_token + 1).max(clock).max(floor + 1),
@@ -120,13 +120,13 @@ impl Entry {
         let token =
             FencingToken::new(token).ok_or_else(|| Error::new(ErrorKind::Unexpected, "all tokens are used up"))?;
         self.last_token = token.as_u64();
-        self.leave(ask.holder);
+        self.leave(request.holder);
         self.hold = Some(Hold {
-            holder: ask.holder,
+            holder: request.holder,
             former: None,
-            label: ask.label.clone(),
+            label: request.label.clone(),
             token,
-            expires: now + ask.ttl,
+            expires: now + request.ttl,
         });
         Ok(token)
     }
@@ -142,6 +142,6 @@ impl Entry {
                 None => holder,
             })
         });
-        status.with_waiting(self.places.iter().filter(|place| place.until > now).count())
+        status.with_waiting(self.queue.iter().filter(|waiter| waiter.until > now).count())
     }
 }

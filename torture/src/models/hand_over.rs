@@ -15,7 +15,7 @@ use super::id::{Id, Ids};
 use super::mutant::Mutant;
 use super::properties::*;
 use super::request::{Reply, Request};
-use super::server::{Hold, Server, Settings};
+use super::server::{Hold, ServerModel, Settings};
 use super::time::{Time, units};
 
 const TTL: u16 = 20;
@@ -40,7 +40,7 @@ pub struct HandOverModel {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     now: Time,
-    server: Server<Time>,
+    server: ServerModel<Time>,
     mail: BTreeSet<Mail>,
     repeated: u8,
     giver: Giver,
@@ -103,10 +103,10 @@ impl Model for HandOverModel {
 
     fn init_states(&self) -> Vec<State> {
         let now = Time(0);
-        let server = Server {
+        let server = ServerModel {
             hold: Some(Hold::new(GIVER, Some(1), now, units(TTL))),
             stored: 1,
-            ..Server::default()
+            ..ServerModel::default()
         };
         vec![State {
             now,

@@ -18,7 +18,7 @@ use super::mutant::Mutant;
 use super::properties::*;
 use super::request::{Reply, Request};
 use super::resource::Resource;
-use super::server::Server;
+use super::server::ServerModel;
 use super::time::{Time, units};
 
 mod steps;
@@ -44,9 +44,9 @@ pub struct LeaseModel {
     pub keeps: u16,
     /// Whether clients give up an acquire that is not answered, and abandon it.
     pub gives_up: bool,
-    /// Whether acquires take places and are offered the name: asking again is refreshing, and confirming.
+    /// Whether acquires enter the queue and are offered the name: asking again is refreshing, and confirming.
     pub waits: bool,
-    /// How far the server's clock is set back, once; 0: never. What it does to places is left out.
+    /// How far the server's clock is set back, once; 0: never. What it does to queue entries is left out.
     pub set_back: u16,
     /// How many times the server restarts without its data, which takes a step.
     pub restarts: u8,
@@ -65,7 +65,7 @@ pub struct State {
     outlasted: bool,
     /// Whether a request of somebody who had ended was taken for a holder's.
     revived: bool,
-    server: Server<Time>,
+    server: ServerModel<Time>,
     mail: BTreeSet<Mail>,
     clients: Vec<Client>,
     resource: Resource,
@@ -155,7 +155,7 @@ impl Model for LeaseModel {
             back: 0,
             outlasted: false,
             revived: false,
-            server: Server::default(),
+            server: ServerModel::default(),
             mail: BTreeSet::new(),
             clients: vec![
                 Client {
@@ -226,7 +226,7 @@ impl Model for LeaseModel {
             Action::Lag => state.lag += 1,
             Action::SetBack => state.back = self.set_back,
             Action::Restart => {
-                state.server = Server::default();
+                state.server = ServerModel::default();
                 state.restarted += 1;
                 state.now = state.now.next();
             }
@@ -270,8 +270,8 @@ impl Model for LeaseModel {
             Property::always(ENTRIES_END, |model: &Self, state: &State| {
                 // Set back, the clock makes every hold last longer until somebody asks.
                 let bound = Time(state.server_now().0 + model.longest_term() + state.back);
-                let mut places = state.server.places.iter();
-                places.all(|place| place.expires <= bound)
+                let mut entries = state.server.queue.iter();
+                entries.all(|entry| entry.expires <= bound)
                     && state.server.hold.as_ref().is_none_or(|hold| hold.expires <= bound)
                     && !state.outlasted
             }),
@@ -284,10 +284,10 @@ impl Model for LeaseModel {
                 believers.count() <= 1
             }));
             properties.push(Property::always(DEAD_STAY_DEAD, |_, state: &State| {
-                let places = state.server.places.iter().map(|place| place.holder);
+                let entries = state.server.queue.iter().map(|entry| entry.holder);
                 let holder = state.server.holder(state.server_now());
                 let holder = holder.filter(|hold| hold.kept.is_none()).map(|hold| hold.holder);
-                !state.revived && !places.chain(holder).any(|id| state.ended.contains(id))
+                !state.revived && !entries.chain(holder).any(|id| state.ended.contains(id))
             }));
         }
         properties

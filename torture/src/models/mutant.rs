@@ -64,7 +64,7 @@ mutants! {
     // Of the queue.
     /// A waiter believes in the offer, without a confirm.
     BelievesTheOffer breaks ONE_BELIEVER,
-    /// A place is gone as soon as the name is offered to it.
+    /// A queue entry is gone as soon as the name is offered to it.
     LeavesAtGrant breaks HEAD_NOT_STARVED,
     /// Nobody is told to look after the grace.
     NoStandBy breaks HUNG_COSTS_GRACE,
@@ -72,9 +72,9 @@ mutants! {
     StandByNotRelieved breaks HUNG_COSTS_GRACE,
     /// A waiter that leaves, and finds the name free, tells nobody.
     LeavesAFreeName breaks HUNG_COSTS_GRACE,
-    /// A waiter sleeps until the hold ends, and does not refresh its place.
+    /// A waiter sleeps until the hold ends, and does not refresh its entry.
     SleepsToTheEnd breaks SOMEBODY_AWAKE,
-    /// A waiter's refresh keeps everybody's place.
+    /// A waiter's refresh keeps everybody's entry.
     RefreshKeepsAll breaks ENTRIES_END,
     /// A process hands over to its own as long as it likes.
     HandsOverForEver breaks HEAD_NOT_STARVED,

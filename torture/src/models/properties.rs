@@ -6,9 +6,9 @@ pub const ONE_BELIEVER: &str = "one believer";
 pub const TOKENS_INCREASE: &str = "tokens increase";
 /// No accepted write is based on anything but the last one.
 pub const NO_LOST_UPDATE: &str = "no lost update";
-/// A hold ends at the latest a ttl, an offer a grace, and a place its time after its owner's last request.
-pub const ENTRIES_END: &str = "no hold or place outlives its bound";
-/// What was released or abandoned has neither hold nor place any more.
+/// A hold ends at the latest a ttl, an offer a grace, and a queue entry its time after its owner's last request.
+pub const ENTRIES_END: &str = "no hold or queue entry outlives its bound";
+/// What was released or abandoned has neither hold nor queue entry any more.
 pub const DEAD_STAY_DEAD: &str = "dead ids stay dead";
 /// A free name with a waiter that runs is granted within the grace and one refresh.
 pub const SOMEBODY_AWAKE: &str = "somebody is always awake";

@@ -1,4 +1,4 @@
-//! The queue at the server: places, offers with a grace, the confirm, the stand-by, hand-overs within a process, names
+//! The queue at the server: entries, offers with a grace, the confirm, the stand-by, hand-overs within a process, names
 //! that are kept for a minimum time.
 //!
 //! Processes may also be cut off, which the server notices, and come back; its clock may be set back. What may go wrong
@@ -20,7 +20,7 @@ use super::id::{Id, Ids, letter};
 use super::mutant::Mutant;
 use super::properties::*;
 use super::request::{Reply, Request, Wake};
-use super::server::Server;
+use super::server::ServerModel;
 use super::time::{STEP, Time, units};
 
 mod steps;
@@ -29,10 +29,10 @@ mod steps;
 pub const TTL: u16 = 40;
 /// How long an offer waits.
 pub const GRACE: u16 = 10;
-/// How often a waiter refreshes its place.
+/// How often a waiter refreshes its entry.
 pub const REFRESH: u16 = 20;
-/// How long a place lives without that.
-pub const PLACE: u16 = 40;
+/// How long an entry lives without that.
+pub const ENTRY_TTL: u16 = 40;
 /// For how long a name is kept.
 pub const KEEP: u16 = 20;
 /// How many times a process may hand over in a row.
@@ -69,7 +69,7 @@ pub struct QueueModel {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     now: Time,
-    server: Server<Time>,
+    server: ServerModel<Time>,
     wakes: BTreeSet<Wake<Time>>,
     processes: Vec<Process>,
     /// How many of the processes have acted.
@@ -125,7 +125,7 @@ enum Phase {
 pub enum Action {
     /// Time passes.
     Tick,
-    /// A process comes, or refreshes its place.
+    /// A process comes, or refreshes its entry.
     Ask(usize),
     /// A waiter gives up.
     Abandon(usize),
@@ -166,7 +166,7 @@ impl Model for QueueModel {
         };
         vec![State {
             now: Time(0),
-            server: Server::default(),
+            server: ServerModel::default(),
             wakes: BTreeSet::new(),
             processes: vec![process; self.processes],
             acted: 0,
@@ -283,7 +283,7 @@ impl Model for QueueModel {
                 state.cut += 1;
                 let process = &mut state.processes[index];
                 (process.runs, process.is_cut, process.steady) = (false, true, false);
-                state.server.deaf.insert(Id::new(index, 0));
+                state.server.unreachable.insert(Id::new(index, 0));
                 state.wakes.retain(|wake| wake.id().client() != index);
             }
             Action::Resume(index) => self.resume(&mut state, index),
@@ -311,17 +311,17 @@ impl Model for QueueModel {
             }),
             Property::always(TOKENS_INCREASE, |_, state: &State| !state.regressed),
             Property::always(DEAD_STAY_DEAD, |_, state: &State| {
-                let places = state.server.places.iter().map(|place| place.holder);
+                let entries = state.server.queue.iter().map(|entry| entry.holder);
                 let holder = state.server.holder(state.server_now());
                 let holder = holder.filter(|hold| hold.kept.is_none()).map(|hold| hold.holder);
-                !places.chain(holder).any(|id| state.ended.contains(id))
+                !entries.chain(holder).any(|id| state.ended.contains(id))
             }),
             Property::always(ENTRIES_END, |model: &Self, state: &State| {
                 let asked = |id: Id| state.processes[id.client()].asked;
                 // By the server's clock as it was before it was set back.
                 let after = |time: Time, term: u16| Time(time.0 + model.set_back + term);
-                let mut places = state.server.places.iter();
-                places.all(|place| place.expires <= after(asked(place.holder), PLACE))
+                let mut entries = state.server.queue.iter();
+                entries.all(|entry| entry.expires <= after(asked(entry.holder), ENTRY_TTL))
                     && state
                         .server
                         .hold

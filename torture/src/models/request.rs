@@ -8,13 +8,13 @@ use super::id::Id;
 /// What a client sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Request {
-    /// Takes a free name, confirms an offer, repeats a grant; else takes or refreshes a place, if it waits.
+    /// Takes a free name, confirms an offer, repeats a grant; else enters the queue or refreshes its entry, if it waits.
     Acquire {
         /// Who asks.
         id: Id,
         /// How long to hold it.
         ttl: Duration,
-        /// Whether it takes a place.
+        /// Whether it enters the queue.
         waits: bool,
     },
     /// Moves the end forward.

@@ -11,17 +11,17 @@ use super::request::{Reply, Request, Wake};
 
 /// What the server keeps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Server<T> {
+pub struct ServerModel<T> {
     /// Who has the name, or is offered it.
     pub hold: Option<Hold<T>>,
     /// Who waits, in the order of their coming.
-    pub places: Vec<Place<T>>,
+    pub queue: Vec<QueueEntry<T>>,
     /// The last token.
     pub stored: u64,
     /// The tombstones.
     pub dead: Ids,
     /// Whose processes the server cannot reach, and knows it: their inboxes have no subscriber.
-    pub deaf: Ids,
+    pub unreachable: Ids,
 }
 
 /// A hold, or an offer that its waiter has not confirmed yet, or what keeps a name taken after a hold.
@@ -39,9 +39,9 @@ pub struct Hold<T> {
     pub kept: Option<T>,
 }
 
-/// A place in the queue.
+/// A waiter's entry in the queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Place<T> {
+pub struct QueueEntry<T> {
     /// Whose it is.
     pub holder: Id,
     /// When it ends unless it is refreshed.
@@ -53,10 +53,10 @@ pub struct Place<T> {
 pub struct Settings {
     /// How long an offer waits for its confirm.
     pub grace: Duration,
-    /// How long a place lives without a refresh.
-    pub place: Duration,
-    /// The longest that any place lives.
-    pub longest_place: Duration,
+    /// How long an entry lives without a refresh.
+    pub entry_ttl: Duration,
+    /// The longest that any entry lives.
+    pub longest_entry_ttl: Duration,
     /// Whether ended ids leave tombstones. Without, requests must arrive in order.
     pub tombstones: bool,
     /// What is wrong with it.
@@ -71,7 +71,7 @@ enum End {
     Abandon,
 }
 
-impl<T: Moment> Server<T> {
+impl<T: Moment> ServerModel<T> {
     /// Answers a request at `now`, when the clock for tokens stands at `clock`. Whoever is woken goes to `wakes`.
     pub fn answer(
         &mut self,
@@ -108,7 +108,7 @@ impl<T: Moment> Server<T> {
     /// When somebody who was answered "busy" has to look for himself, and how many come before.
     pub fn taken(&self, id: Id, now: T) -> Option<(T, usize)> {
         let hold = self.hold.as_ref()?;
-        let ahead = self.places.iter().position(|place| place.holder == id)?;
+        let ahead = self.queue.iter().position(|entry| entry.holder == id)?;
         match hold.kept.filter(|kept| !rules::has_expired(*kept, now)) {
             Some(kept) => Some((kept, ahead)),
             // It is offered to one of those ahead, or reserved for one.
@@ -142,9 +142,9 @@ impl<T: Moment> Server<T> {
         self.confirm((id, None), clock, set)
     }
 
-    /// Mints the token, unless this repeats a grant. The place has served its purpose.
+    /// Mints the token, unless this repeats a grant. The queue entry has served its purpose.
     fn confirm(&mut self, (id, token): (Id, Option<u64>), clock: u64, set: &Settings) -> Reply {
-        self.places.retain(|place| place.holder != id);
+        self.queue.retain(|entry| entry.holder != id);
         let Some(token) = token.or_else(|| self.mint(clock, set)) else {
             return Reply::Busy;
         };
@@ -165,18 +165,18 @@ impl<T: Moment> Server<T> {
     }
 
     fn wait(&mut self, id: Id, now: T, set: &Settings) {
-        self.places.retain(|place| !rules::has_expired(place.expires, now));
-        let expires = rules::prolonged(now, now, set.place);
-        match self.places.iter_mut().find(|place| place.holder == id) {
-            Some(place) => place.expires = expires,
-            None => self.places.push(Place { holder: id, expires }),
+        self.queue.retain(|entry| !rules::has_expired(entry.expires, now));
+        let expires = rules::prolonged(now, now, set.entry_ttl);
+        match self.queue.iter_mut().find(|entry| entry.holder == id) {
+            Some(entry) => entry.expires = expires,
+            None => self.queue.push(QueueEntry { holder: id, expires }),
         }
         // From before the clock was set back.
-        for place in &mut self.places {
-            place.expires = rules::repaired(place.expires, now, set.longest_place);
+        for entry in &mut self.queue {
+            entry.expires = rules::repaired(entry.expires, now, set.longest_entry_ttl);
         }
         if set.mutant == Some(Mutant::RefreshKeepsAll) {
-            self.places.iter_mut().for_each(|place| place.expires = expires);
+            self.queue.iter_mut().for_each(|entry| entry.expires = expires);
         }
     }
 
@@ -206,9 +206,9 @@ impl<T: Moment> Server<T> {
         if set.tombstones && !(abandons && set.mutant == Some(Mutant::NoTombstone)) {
             self.dead.insert(id);
         }
-        let waited = self.places.len();
-        self.places.retain(|place| place.holder != id);
-        let left = self.places.len() < waited;
+        let waited = self.queue.len();
+        self.queue.retain(|entry| entry.holder != id);
+        let left = self.queue.len() < waited;
         let deletes_any = set.mutant == Some(Mutant::DeletesWithoutCompare);
         let hold = self.hold.take_if(|hold| deletes_any || hold.is_mine(id));
         let had_it = hold.is_some();
@@ -270,7 +270,7 @@ impl<T: Moment> Server<T> {
         wakes.push(Wake::Offer(next));
         self.tell_stand_by(next, until, now, set, wakes);
         if set.mutant == Some(Mutant::LeavesAtGrant) {
-            self.places.retain(|place| place.holder != next);
+            self.queue.retain(|entry| entry.holder != next);
         }
     }
 
@@ -285,9 +285,9 @@ impl<T: Moment> Server<T> {
 
     /// Whose turn it is, apart from one who is offered it already.
     fn next(&self, now: T, apart_from: Option<Id>) -> Option<Id> {
-        let may_be = |id: Id| Some(id) != apart_from && !self.deaf.contains_any_of(id.client());
-        let others = self.places.iter().filter(|place| may_be(place.holder));
-        rules::who_is_next(others.map(|place| (place.holder, Some(place.expires))), now)
+        let may_be = |id: Id| Some(id) != apart_from && !self.unreachable.contains_any_of(id.client());
+        let others = self.queue.iter().filter(|entry| may_be(entry.holder));
+        rules::who_is_next(others.map(|entry| (entry.holder, Some(entry.expires))), now)
     }
 
     fn hand_over(&mut self, from: Id, to: Id, ttl: Duration, (now, clock): (T, u64), set: &Settings) -> Reply {
@@ -369,6 +369,6 @@ impl<T: Moment> Hold<T> {
     }
 }
 
-fn hold_token<T>(server: &Server<T>) -> Option<u64> {
+fn hold_token<T>(server: &ServerModel<T>) -> Option<u64> {
     server.hold.as_ref().and_then(|hold| hold.token)
 }

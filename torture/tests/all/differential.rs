@@ -1,6 +1,6 @@
 //! Holds what decides at the servers (Redis's scripts, MySQL's statements, the memory backend) to the rules that the
 //! models are about: the same requests to both, and the same answers, holds, ends and tokens. What waits in Redis is held
-//! to the queue's model: places, offers, reservations, and who is told when to look.
+//! to the queue's model: entries, offers, reservations, and who is told when to look.
 
 use std::time::Duration;
 

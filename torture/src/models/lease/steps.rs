@@ -15,8 +15,8 @@ impl LeaseModel {
     pub(super) fn settings(&self) -> Settings {
         Settings {
             grace: units(STEP),
-            place: units(2 * STEP),
-            longest_place: units(2 * STEP),
+            entry_ttl: units(2 * STEP),
+            longest_entry_ttl: units(2 * STEP),
             tombstones: true,
             mutant: self.mutant,
         }

@@ -2,30 +2,30 @@
 
 use lock_core::backend::rules;
 
-use super::{GRACE, IN_A_ROW, PLACE, Phase, Process, QueueModel, REFRESH, State, TTL};
+use super::{ENTRY_TTL, GRACE, IN_A_ROW, Phase, Process, QueueModel, REFRESH, State, TTL};
 use crate::models::id::Id;
 use crate::models::mutant::Mutant;
 use crate::models::request::{Reply, Request, Wake};
-use crate::models::server::{Server, Settings};
+use crate::models::server::{ServerModel, Settings};
 use crate::models::time::{Time, units};
 
 impl QueueModel {
     pub(super) fn settings(&self) -> Settings {
-        let place = match self.mutant {
+        let entry_ttl = match self.mutant {
             // It has to live as long as its owner sleeps.
             Some(Mutant::SleepsToTheEnd) => TTL,
-            _ => PLACE,
+            _ => ENTRY_TTL,
         };
         Settings {
             grace: units(GRACE),
-            place: units(place),
-            longest_place: units(place),
+            entry_ttl: units(entry_ttl),
+            longest_entry_ttl: units(entry_ttl),
             tombstones: false,
             mutant: self.mutant,
         }
     }
 
-    /// Takes the name, confirms an offer, takes a place or refreshes it: one request.
+    /// Takes the name, confirms an offer, enters the queue or refreshes its entry: one request.
     pub(super) fn ask(&self, state: &mut State, index: usize) {
         let now = state.now;
         let (id, ttl) = (state.id(index), units(TTL));
@@ -92,7 +92,7 @@ impl QueueModel {
     /// One that was cut off asks anew, since it knows that it may have missed something.
     pub(super) fn resume(&self, state: &mut State, index: usize) {
         let now = state.now;
-        state.server.deaf.remove(Id::new(index, 0));
+        state.server.unreachable.remove(Id::new(index, 0));
         let process = &mut state.processes[index];
         process.runs = true;
         let was_cut = std::mem::take(&mut process.is_cut);
@@ -144,7 +144,7 @@ impl QueueModel {
     }
 
     /// Whether a grant is a new one. A hand-over's always is: no id is handed over to twice here.
-    pub(super) fn is_new(&self, request: Request, stored: u64, server: &Server<Time>) -> bool {
+    pub(super) fn is_new(&self, request: Request, stored: u64, server: &ServerModel<Time>) -> bool {
         server.stored != stored || matches!(request, Request::HandOver { .. })
     }
 }

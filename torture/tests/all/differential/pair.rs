@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use torture::models::id::Id;
 use torture::models::mutant::Mutant;
 use torture::models::request::{Reply, Request};
-use torture::models::server::{Server, Settings};
+use torture::models::server::{ServerModel, Settings};
 
 use super::subjects::Subject;
 use super::{Answers, CLIENTS, Step};
@@ -34,8 +34,8 @@ pub(crate) struct Pair<'a, S> {
     origin: Instant,
     /// The model as if the server had decided at the earliest and at the latest moment that it can have: what the
     /// server does lies in between.
-    earliest: Server<Duration>,
-    latest: Server<Duration>,
+    earliest: ServerModel<Duration>,
+    latest: ServerModel<Duration>,
     last_token: u64,
     clients: [Client; CLIENTS],
 }
@@ -61,8 +61,8 @@ impl<'a, S: Subject> Pair<'a, S> {
             },
             steps: Vec::new(),
             origin: Instant::now(),
-            earliest: Server::default(),
-            latest: Server::default(),
+            earliest: ServerModel::default(),
+            latest: ServerModel::default(),
             last_token: 0,
             clients: Default::default(),
         }
@@ -189,7 +189,7 @@ impl<'a, S: Subject> Pair<'a, S> {
     fn agree(&mut self, request: Request, before: Duration, reply: Reply, answers: &mut Answers) {
         let after = self.now();
         let settings = self.settings;
-        let answer = |model: &mut Server<Duration>, now| model.answer(request, (now, 0), &settings, &mut vec![]);
+        let answer = |model: &mut ServerModel<Duration>, now| model.answer(request, (now, 0), &settings, &mut vec![]);
         let expected = [answer(&mut self.earliest, before), answer(&mut self.latest, after)];
         for expected in expected {
             let kinds = (std::mem::discriminant(&expected), std::mem::discriminant(&reply));

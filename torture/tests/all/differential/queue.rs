@@ -1,5 +1,5 @@
 //! The queue in the scripts of `lock-redis` and in the model: the same requests to both at the same moments, and the same
-//! answers, holds, places and messages.
+//! answers, holds, queue entries and messages.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use rand::{RngExt, SeedableRng};
 use torture::models::id::Id;
 use torture::models::mutant::Mutant;
 use torture::models::request::{Reply, Request, Wake};
-use torture::models::server::{Server, Settings};
+use torture::models::server::{ServerModel, Settings};
 
 use super::scripts::{ACQUIRE, END, HAND_OVER, RENEW, Scripts};
 
 const CLIENTS: usize = 4;
 const GRACE: Duration = Duration::from_secs(1);
-const PLACE: Duration = Duration::from_secs(12);
+const ENTRY_TTL: Duration = Duration::from_secs(12);
 /// What the scripts know.
-const LONGEST_PLACE: Duration = Duration::from_secs(15);
+const LONGEST_ENTRY_TTL: Duration = Duration::from_secs(15);
 const LAST_RUN: u8 = Id::PER_CLIENT - 1;
 
 #[derive(Clone, Copy, Debug)]
@@ -87,12 +87,12 @@ async fn examine(scripts: &mut Scripts, mutant: Option<Mutant>, seed: u64) -> Re
     let mut pair = Pair {
         settings: Settings {
             grace: GRACE,
-            place: PLACE,
-            longest_place: LONGEST_PLACE,
+            entry_ttl: ENTRY_TTL,
+            longest_entry_ttl: LONGEST_ENTRY_TTL,
             tombstones: false,
             mutant,
         },
-        model: Server::default(),
+        model: ServerModel::default(),
         clients: [Client::default(); CLIENTS],
         granted: 0,
     };
@@ -131,7 +131,7 @@ struct Client {
 
 struct Pair {
     settings: Settings,
-    model: Server<Duration>,
+    model: ServerModel<Duration>,
     clients: [Client; CLIENTS],
     granted: u64,
 }
@@ -146,7 +146,7 @@ impl Pair {
             Step::Move(seconds) => {
                 // What has ended comes back with no clock, whether the server has cleared it away by now or not.
                 if !scripts.is_there(QUEUE).await {
-                    self.model.places.clear();
+                    self.model.queue.clear();
                 }
                 if !scripts.is_there(LOCK).await {
                     self.model.hold = None;
@@ -157,7 +157,7 @@ impl Pair {
             }
             Step::Hear(client, true) => {
                 scripts.hear(&inbox(client)).await;
-                self.model.deaf.remove(Id::new(client, 0));
+                self.model.unreachable.remove(Id::new(client, 0));
                 return match self.clients[client] {
                     Client {
                         asked: true,
@@ -169,7 +169,7 @@ impl Pair {
             }
             Step::Hear(client, false) => {
                 scripts.stop_hearing(&inbox(client)).await;
-                self.model.deaf.insert(Id::new(client, 0));
+                self.model.unreachable.insert(Id::new(client, 0));
                 return Ok(());
             }
             // Core asks for another one with another id.
@@ -203,8 +203,8 @@ impl Pair {
         if reply != expected {
             return Err(format!("{request} is answered {reply}, not {expected}"));
         }
-        let is_place = matches!(request, Request::Acquire { waits: true, .. }) && reply == Reply::Busy;
-        let expected = is_place.then(|| self.model.taken(request.id(), now)).flatten();
+        let is_entry = matches!(request, Request::Acquire { waits: true, .. }) && reply == Reply::Busy;
+        let expected = is_entry.then(|| self.model.taken(request.id(), now)).flatten();
         let expected = expected.map(|(end, ahead)| (end.saturating_sub(now), ahead));
         if taken != expected {
             return Err(format!("{request} is taken for {taken:?}, not {expected:?}"));
@@ -236,7 +236,7 @@ impl Pair {
         self.granted += u64::from(matches!(reply, Reply::Granted(_)));
     }
 
-    /// Holds, places and messages.
+    /// holds, queue entries and messages.
     async fn compare(&self, scripts: &mut Scripts, now: Duration, wakes: &[Wake<Duration>]) -> Result<(), String> {
         let told = scripts.told().await;
         let expected: Vec<_> = wakes
@@ -249,15 +249,15 @@ impl Pair {
         if told != expected {
             return Err(format!("told {told:?}, not {expected:?}"));
         }
-        let places = scripts.places(QUEUE, now).await;
+        let entries = scripts.entries(QUEUE, now).await;
         let live = self
             .model
-            .places
+            .queue
             .iter()
-            .filter(|place| !rules::has_expired(place.expires, now));
-        let expected: Vec<_> = live.map(|place| (holder(place.holder), place.expires)).collect();
-        if places != expected {
-            return Err(format!("places {places:?}, not {expected:?}"));
+            .filter(|entry| !rules::has_expired(entry.expires, now));
+        let expected: Vec<_> = live.map(|entry| (holder(entry.holder), entry.expires)).collect();
+        if entries != expected {
+            return Err(format!("entries {entries:?}, not {expected:?}"));
         }
         let mut get = redis::cmd("GET");
         let value: Option<String> = scripts.ask(get.arg(LOCK).to_owned()).await;
@@ -294,8 +294,8 @@ async fn ask(scripts: &Scripts, request: Request) -> (Reply, Option<(Duration, u
     };
     let reply = match request {
         Request::Acquire { ttl, waits, .. } => {
-            let (ttl, place) = (ms(ttl), ms(PLACE));
-            let arguments = [&*id, &ttl, "", "0", &inbox, &place, &grace, "1"];
+            let (ttl, entry_ttl) = (ms(ttl), ms(ENTRY_TTL));
+            let arguments = [&*id, &ttl, "", "0", &inbox, &entry_ttl, &grace, "1"];
             let arguments = if waits { &arguments[..] } else { &arguments[..4] };
             let answer: Value = scripts.run(ACQUIRE, &keys, arguments).await;
             let Value::Array(taken) = &answer else {

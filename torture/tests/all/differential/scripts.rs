@@ -32,7 +32,7 @@ const FRAGMENTS: [(&str, &str); 4] = [
     ("queue", script!("queue")),
 ];
 
-/// The number of the first place of a queue, and how far below its number the score of one lies that is set aside.
+/// The number of the first entry of a queue, and how far below its number the score of one lies that is set aside.
 const FIRST: f64 = -1e15;
 const ASIDE: f64 = 2e15;
 
@@ -130,8 +130,8 @@ impl Scripts {
         told
     }
 
-    /// Places and when they end, in their order, of those that have not ended, set aside or not.
-    pub(crate) async fn places(&self, queue: &str, now: Duration) -> Vec<(String, Duration)> {
+    /// Queue entries and when they end, in their order, of those that have not ended, set aside or not.
+    pub(crate) async fn entries(&self, queue: &str, now: Duration) -> Vec<(String, Duration)> {
         let mut range = redis::cmd("ZRANGE");
         range.arg(queue).arg(0).arg(-1).arg("WITHSCORES");
         let members: Vec<(String, f64)> = self.ask(range).await;
@@ -139,17 +139,17 @@ impl Scripts {
             .iter()
             .filter_map(|(member, end)| Some((member.strip_prefix('>')?, *end)))
             .collect();
-        let mut places: Vec<_> = members
+        let mut entries: Vec<_> = members
             .iter()
             .filter(|(member, _)| !member.starts_with('>'))
-            .map(|(place, score)| (place, if *score < FIRST { score + ASIDE } else { *score }))
+            .map(|(entry, score)| (entry, if *score < FIRST { score + ASIDE } else { *score }))
             .collect();
-        places.sort_by(|(_, one), (_, other)| one.total_cmp(other));
-        places
+        entries.sort_by(|(_, one), (_, other)| one.total_cmp(other));
+        entries
             .into_iter()
-            .map(|(place, _)| {
-                let id = place.split(' ').next().unwrap_or_default().to_owned();
-                let end = format!("{:.0}", ends[&**place]).parse().expect("milliseconds");
+            .map(|(entry, _)| {
+                let id = entry.split(' ').next().unwrap_or_default().to_owned();
+                let end = format!("{:.0}", ends[&**entry]).parse().expect("milliseconds");
                 (id, Duration::from_millis(end))
             })
             .filter(|(_, end)| *end > now)

@@ -18,7 +18,7 @@ const BACK_OFF: Duration = Duration::from_millis(700);
 
 /// The way to a server. Clones are the same client's.
 #[derive(Clone, Debug)]
-pub(super) struct Line {
+pub(super) struct Client {
     pub(super) server: Arc<ReferenceServer>,
     link: Link,
     mutant: Option<Mutant>,
@@ -26,7 +26,7 @@ pub(super) struct Line {
     failed: Arc<Mutex<Option<Instant>>>,
 }
 
-impl Line {
+impl Client {
     pub(super) fn new(server: Arc<ReferenceServer>, link: Link, mutant: Option<Mutant>) -> Self {
         Self {
             server,
