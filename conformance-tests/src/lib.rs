@@ -128,7 +128,7 @@ pub use link::{Broken, Connection, Direction, Link};
 pub use linked::{Linked, round_trip};
 pub use proxy::FaultProxy;
 pub use run::{Outcome, execute};
-pub use subject::{Ask, End, LockerSubject, Patience, State, Subject, SubjectGuard, Task};
+pub use subject::{Ask, End, LockerSubject, State, Subject, SubjectGuard, Task, WaitLimit};
 pub use verdict::{Capability, Failure, OrFail, Skip, Stop, Verdict};
 pub use yielding::Yielding;
 

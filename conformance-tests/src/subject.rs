@@ -27,7 +27,7 @@ pub trait Subject: Debug + Send + Sync + 'static {
     /// How many times in a row it passes a lock on among its own callers at the most, while others wait elsewhere.
     fn hand_overs(&self) -> u32;
 
-    /// Acquires as asked. `None`: somebody else has it; only for [`Patience::Try`].
+    /// Acquires as asked. `None`: somebody else has it; only for [`WaitLimit::Try`].
     ///
     /// # Errors
     /// The kinds of [`lock_core::ErrorKind`], as the contract assigns them.
@@ -140,12 +140,12 @@ pub struct Ask {
     /// Whose hold it may share.
     pub reentry: Option<ReentryKey>,
     /// How long to wait.
-    pub patience: Patience,
+    pub wait: WaitLimit,
 }
 
 /// How long an [`Ask`] waits when the name is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
+pub enum WaitLimit {
     /// Not at all.
     Try,
     /// So long, connecting included.
@@ -164,21 +164,21 @@ impl Ask {
             fixed: false,
             minimum: None,
             reentry: None,
-            patience: Patience::Forever,
+            wait: WaitLimit::Forever,
         }
     }
 
     /// Does not wait.
     #[must_use]
     pub fn trying(mut self) -> Self {
-        self.patience = Patience::Try;
+        self.wait = WaitLimit::Try;
         self
     }
 
     /// Waits so long.
     #[must_use]
     pub fn within(mut self, time: Duration) -> Self {
-        self.patience = Patience::Within(time);
+        self.wait = WaitLimit::Within(time);
         self
     }
 

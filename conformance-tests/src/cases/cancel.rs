@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 use super::support::{Began, LITTLE, Polls, is_pending};
 use crate::context::{Cx, RawCx};
 use crate::link::Link;
-use crate::subject::{LockerSubject, Patience, Subject};
+use crate::subject::{LockerSubject, Subject, WaitLimit};
 use crate::verdict::{OrFail, Stop, Verdict, ensure};
 use crate::watched::Watched;
 
@@ -21,9 +21,9 @@ const ENOUGH: u32 = 3;
 /// Drops an acquire after so many polls, each time one more, until it comes to its end.
 ///
 /// Each time it is a new client, so that connecting is cut short as well, and each time the lock is free afterwards.
-async fn dropped_after_every_poll(cx: &Cx, patience: Patience) -> Verdict {
+async fn dropped_after_every_poll(cx: &Cx, wait: WaitLimit) -> Verdict {
     let mut ask = cx.ask("a").await;
-    ask.patience = patience;
+    ask.wait = wait;
     for polls in 1..MANY {
         let client = cx.subject().await;
         match cx
@@ -55,12 +55,12 @@ async fn dropped_after_every_poll(cx: &Cx, patience: Patience) -> Verdict {
 
 /// While the lock is free and the acquire would wait.
 pub(crate) async fn an_acquire_is_dropped_after_every_poll(cx: &Cx) -> Verdict {
-    dropped_after_every_poll(cx, Patience::Forever).await
+    dropped_after_every_poll(cx, WaitLimit::Forever).await
 }
 
 /// The same for a try.
 pub(crate) async fn a_try_is_dropped_after_every_poll(cx: &Cx) -> Verdict {
-    dropped_after_every_poll(cx, Patience::Try).await
+    dropped_after_every_poll(cx, WaitLimit::Try).await
 }
 
 /// While another client holds the lock: nothing of the waiter is left, neither at once nor after the release.

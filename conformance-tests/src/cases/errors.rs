@@ -78,7 +78,7 @@ pub(crate) async fn no_server_is_unavailable(cx: &Cx) -> Verdict {
     let short = Duration::from_millis(500);
     for ask in [ask.clone().trying(), ask.clone().within(short), ask] {
         let client = cx.subject_nowhere().await;
-        let what = format!("an acquire without a server ({:?})", ask.patience);
+        let what = format!("an acquire without a server ({:?})", ask.wait);
         let Err(error) = cx.soon(&what, client.acquire(&ask)).await? else {
             return Err(Stop::assertion("acquired without a server"));
         };

@@ -157,8 +157,8 @@ async fn acquires_of_a_free_lock(cx: &Cx, fail: fn(&Link)) -> Result<Vec<Error>,
         cx.hold(&client, &ask).await?.released().await?;
         fail(&link);
         let Err(error) = cx.soon("an acquire in an outage", client.acquire(&limited)).await? else {
-            let patience = limited.patience;
-            return Err(Stop::assertion(format!("{patience:?} in an outage: busy, or granted")));
+            let wait = limited.wait;
+            return Err(Stop::assertion(format!("{wait:?} in an outage: busy, or granted")));
         };
         errors.push(error);
         link.heal();

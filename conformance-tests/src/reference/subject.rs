@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::guard::{MutantGuard, revive};
 use super::reentry::Keys;
 use crate::mutant::Mutant;
-use crate::subject::{Ask, LockerSubject, Patience, Subject, SubjectGuard};
+use crate::subject::{Ask, LockerSubject, Subject, SubjectGuard, WaitLimit};
 
 #[derive(Debug)]
 pub(super) struct MutantSubject {
@@ -59,12 +59,12 @@ impl MutantSubject {
 
     async fn acquire_broken(&self, ask: &Ask) -> Acquired {
         let (whole, mut ask) = (self.whole.clone(), ask.clone());
-        match (self.mutant, ask.patience) {
-            (Mutant::WaitGivesUpAtOnce, Patience::Within(_)) => match whole.acquire(&ask.trying()).await? {
+        match (self.mutant, ask.wait) {
+            (Mutant::WaitGivesUpAtOnce, WaitLimit::Within(_)) => match whole.acquire(&ask.trying()).await? {
                 None => Err(Error::new(ErrorKind::TimedOut, "not acquired in the time given")),
                 granted => Ok(granted),
             },
-            (Mutant::TryWaits, Patience::Try) => match whole.acquire(&ask.within(Duration::from_secs(10))).await {
+            (Mutant::TryWaits, WaitLimit::Try) => match whole.acquire(&ask.within(Duration::from_secs(10))).await {
                 Err(error) if error.kind() == ErrorKind::TimedOut => Ok(None),
                 other => other,
             },
@@ -76,7 +76,7 @@ impl MutantSubject {
                 ErrorKind::Unavailable => Error::new(ErrorKind::TimedOut, "not acquired").with_source(error),
                 _ => error,
             }),
-            (Mutant::OutageIsATimeout, Patience::Within(_)) if self.reached.load(Ordering::SeqCst) => {
+            (Mutant::OutageIsATimeout, WaitLimit::Within(_)) if self.reached.load(Ordering::SeqCst) => {
                 whole.acquire(&ask).await.map_err(|error| match error.kind() {
                     ErrorKind::Unavailable => Error::new(ErrorKind::TimedOut, "not acquired").with_source(error),
                     _ => error,
@@ -91,7 +91,7 @@ impl MutantSubject {
                 ErrorKind::Unavailable => Error::new(ErrorKind::Unavailable, error.to_string()),
                 _ => error,
             }),
-            (Mutant::WaitOfZeroAsksNobody, Patience::Within(Duration::ZERO)) => {
+            (Mutant::WaitOfZeroAsksNobody, WaitLimit::Within(Duration::ZERO)) => {
                 Err(Error::new(ErrorKind::TimedOut, "not acquired in the time given"))
             }
             (Mutant::StaysOnItsFirstRuntime, _) => {
@@ -112,7 +112,7 @@ impl MutantSubject {
                 let answer = acquiring.await.map(Orphan::adopt);
                 answer.unwrap_or_else(|panic| Err(Error::new(ErrorKind::Unexpected, panic.to_string())))
             }
-            (Mutant::WaiterEndsInAnOutage, Patience::Forever) => tokio::select! {
+            (Mutant::WaiterEndsInAnOutage, WaitLimit::Forever) => tokio::select! {
                 guard = whole.acquire(&ask) => guard,
                 error = first_failure(&whole, &ask.name) => Err(error),
             },
@@ -189,10 +189,10 @@ impl MutantSubject {
             let mut leaders = self.leaders.lock().unwrap_or_else(PoisonError::into_inner);
             leaders.entry(ask.name.clone()).or_default().clone()
         };
-        match ask.patience {
-            Patience::Try => leader.try_lock_owned().ok(),
-            Patience::Within(time) => timeout(time, leader.lock_owned()).await.ok(),
-            Patience::Forever => Some(leader.lock_owned().await),
+        match ask.wait {
+            WaitLimit::Try => leader.try_lock_owned().ok(),
+            WaitLimit::Within(time) => timeout(time, leader.lock_owned()).await.ok(),
+            WaitLimit::Forever => Some(leader.lock_owned().await),
         }
     }
 }
@@ -202,7 +202,7 @@ impl Ask {
     fn on_the_terms_of(self, other: Self) -> Self {
         Self {
             reentry: self.reentry,
-            patience: self.patience,
+            wait: self.wait,
             ..other
         }
     }
@@ -271,9 +271,9 @@ impl Subject for MutantSubject {
     async fn acquire(&self, ask: &Ask) -> Acquired {
         let leads = self.mutant == Mutant::PlaceGoesWithItsFirstWaiter && ask.reentry.is_none();
         let leader = match leads {
-            true => match (self.lead(ask).await, ask.patience) {
+            true => match (self.lead(ask).await, ask.wait) {
                 (Some(leader), _) => Some(leader),
-                (None, Patience::Try) => return Ok(None),
+                (None, WaitLimit::Try) => return Ok(None),
                 (None, _) => return Err(Error::new(ErrorKind::TimedOut, "not acquired in the time given")),
             },
             false => None,

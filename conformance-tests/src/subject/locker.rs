@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use lock_core::backend::{Capabilities, DistributedLock, LockStatus};
 use lock_core::{Ended, FencingToken, Guard, HoldState, Locker, Release, Result};
 
-use super::{Ask, End, Patience, State, Subject, SubjectGuard, Task};
+use super::{Ask, End, State, Subject, SubjectGuard, Task, WaitLimit};
 use crate::yielding::Yielding;
 
 /// A [`Locker`] over a backend: what makes the subject cases test that backend.
@@ -61,10 +61,10 @@ impl Subject for LockerSubject {
         if let Some(key) = &ask.reentry {
             lock = lock.reentrant(key);
         }
-        let guard = match ask.patience {
-            Patience::Try => lock.try_acquire().await?,
-            Patience::Within(time) => Some(lock.acquire_within(time).await?),
-            Patience::Forever => Some(lock.acquire().await?),
+        let guard = match ask.wait {
+            WaitLimit::Try => lock.try_acquire().await?,
+            WaitLimit::Within(time) => Some(lock.acquire_within(time).await?),
+            WaitLimit::Forever => Some(lock.acquire().await?),
         };
         Ok(guard.map(|guard| Box::new(LockerGuard(guard)) as Box<dyn SubjectGuard>))
     }
