@@ -94,12 +94,12 @@ async fn repeat(fault: Fault, mut context: Context) -> Result<()> {
 async fn strike(fault: Fault, context: &mut Context) -> Result<Option<Strike>> {
     let targets = context.targets.clone();
     let (process, from, struck) = match Injection::of(fault) {
-        Injection::OnServer(inject) => {
+        Injection::Server(inject) => {
             let _one_at_a_time = targets.server_in_use.lock().await;
             let from = clock::now();
             (None, from, inject(context, &targets.server).await?)
         }
-        Injection::OnProcess(inject) => {
+        Injection::Process(inject) => {
             let Some((process, _in_use)) = choose(context, &targets, |process| &process.in_use).await else {
                 return Ok(None);
             };
@@ -107,7 +107,7 @@ async fn strike(fault: Fault, context: &mut Context) -> Result<Option<Strike>> {
             let from = clock::now();
             (Some(of), from, inject(context, process).await?)
         }
-        Injection::OnLink(inject) => {
+        Injection::Link(inject) => {
             let Some((process, _in_use)) = choose(context, &targets, |process| &process.link_in_use).await else {
                 return Ok(None);
             };
