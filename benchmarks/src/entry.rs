@@ -5,7 +5,7 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use lock_core::backend::DistributedLock;
 
-use crate::contender::Contender;
+use crate::participant::Participant;
 
 /// Which lock server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -28,12 +28,12 @@ impl Backend {
 }
 
 /// Makes polylock's backend anew, with connections of its own.
-pub(crate) type Make = Arc<dyn Fn() -> lock_core::Result<Arc<dyn DistributedLock>> + Send + Sync>;
+pub(crate) type MakeBackend = Arc<dyn Fn() -> lock_core::Result<Arc<dyn DistributedLock>> + Send + Sync>;
 
 /// A subject in a workload, or why it is not.
 pub(crate) struct Entry {
     pub(crate) subject: String,
-    pub(crate) contender: Result<Box<dyn Contender>, String>,
+    pub(crate) participant: Result<Box<dyn Participant>, String>,
     /// Whether nothing of ours is broken when it does not take part.
     pub(crate) is_optional: bool,
 }

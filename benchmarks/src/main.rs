@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 use benchmarks_load::Result;
 use clap::Parser;
 
-use crate::arena::Arena;
+use crate::benchmark::Benchmark;
 use crate::entry::Backend;
 use crate::results::Results;
 
-mod arena;
-mod contender;
+mod benchmark;
 mod entry;
 mod goals;
 mod machine;
+mod participant;
 mod peers;
 mod report;
 mod results;
@@ -82,9 +82,9 @@ async fn measure(cli: &Cli) -> Result<bool> {
             subject: cli.subject.clone(),
         };
         let started = Instant::now();
-        let arena = Arena::start(*backend).await?;
-        let mut results = run::run(&arena, &plan).await?;
-        drop(arena);
+        let benchmark = Benchmark::start(*backend).await?;
+        let mut results = run::run(&benchmark, &plan).await?;
+        drop(benchmark);
         results.took = started.elapsed();
         all_there &= results.is_complete();
         show(&results, cli)?;

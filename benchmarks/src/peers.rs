@@ -1,4 +1,4 @@
-//! Other lock libraries, each in a process of its own that plays by order: see [`benchmarks_load::serve`].
+//! Other lock libraries, each in a process of its own that runs on command: see [`benchmarks_load::serve`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use tokio::sync::Mutex;
 
 use self::build::{Family, Program};
 use self::process::Process;
-use crate::contender::Contender;
 use crate::entry::{Backend, Entry};
+use crate::participant::Participant;
 
 mod build;
 mod process;
@@ -89,24 +89,24 @@ impl Peers {
     }
 
     pub(crate) fn entries(&self, workload: Workload) -> Vec<Entry> {
-        let plays = |peer: &Peer| match workload {
+        let takes_part = |peer: &Peer| match workload {
             Workload::Own { background, .. } => background != peer.awaited,
             _ => true,
         };
-        let playing = self.0.iter().filter(|(peer, _)| plays(peer));
+        let participants = self.0.iter().filter(|(peer, _)| takes_part(peer));
         let entry = |(peer, started): &(&'static Peer, Started)| Entry {
             subject: peer.name.into(),
-            contender: started.clone().map(|process| {
+            participant: started.clone().map(|process| {
                 let name = peer.name;
                 Box::new(Remote {
                     name,
                     process,
                     workload,
-                }) as Box<dyn Contender>
+                }) as Box<dyn Participant>
             }),
             is_optional: true,
         };
-        playing.map(entry).collect()
+        participants.map(entry).collect()
     }
 }
 
@@ -130,7 +130,7 @@ impl Remote {
 }
 
 #[async_trait]
-impl Contender for Remote {
+impl Participant for Remote {
     async fn enter(&mut self) -> Result<()> {
         self.process.lock().await.revive(PATIENCE).await?;
         let order = format!("enter {} {}", self.name, self.workload);

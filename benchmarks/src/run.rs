@@ -6,7 +6,7 @@ use std::time::Duration;
 use benchmarks_load::{Figures, Result};
 use tokio::time::timeout;
 
-use crate::arena::Arena;
+use crate::benchmark::Benchmark;
 use crate::entry::Entry;
 use crate::machine;
 use crate::results::{LeftOut, Results, Row};
@@ -34,11 +34,11 @@ impl Plan {
     }
 }
 
-/// Plays everything that is wanted.
-pub(crate) async fn run(arena: &Arena, plan: &Plan) -> Result<Results> {
+/// Runs everything that is wanted.
+pub(crate) async fn run(benchmark: &Benchmark, plan: &Plan) -> Result<Results> {
     let load_before = machine::load();
     let mut results = Results {
-        backend: arena.backend().name().into(),
+        backend: benchmark.backend().name().into(),
         command: machine::command(),
         date: machine::date(),
         took: Duration::ZERO,
@@ -47,7 +47,7 @@ pub(crate) async fn run(arena: &Arena, plan: &Plan) -> Result<Results> {
         left_out: Vec::new(),
     };
     for workload in plan.workloads() {
-        let mut entries = arena.entries(workload).await;
+        let mut entries = benchmark.entries(workload).await;
         if let Some(subject) = &plan.subject {
             entries.retain(|entry| entry.subject == *subject);
         }
@@ -56,7 +56,7 @@ pub(crate) async fn run(arena: &Arena, plan: &Plan) -> Result<Results> {
             play(workload, entries, plan, &mut results).await;
         }
     }
-    results.versions = arena.versions().await?;
+    results.versions = benchmark.versions().await?;
     results.versions.extend(machine::versions());
     results.versions.push((
         "load".into(),
@@ -74,8 +74,8 @@ async fn play(workload: Workload, entries: Vec<Entry>, plan: &Plan, results: &mu
         results,
     };
     for mut entry in entries {
-        let entered = match &mut entry.contender {
-            Ok(contender) => contender.enter().await.map_err(|error| error.to_string()),
+        let entered = match &mut entry.participant {
+            Ok(participant) => participant.enter().await.map_err(|error| error.to_string()),
             Err(why) => Err(why.clone()),
         };
         match entered {
@@ -88,8 +88,8 @@ async fn play(workload: Workload, entries: Vec<Entry>, plan: &Plan, results: &mu
         rounds.play(workload.time(plan.time), round).await;
     }
     for entry in &mut rounds.playing {
-        if let Ok(contender) = &mut entry.contender {
-            contender.leave().await;
+        if let Ok(participant) = &mut entry.participant {
+            participant.leave().await;
         }
     }
     // They came as the rounds did.
@@ -110,12 +110,12 @@ impl Rounds<'_> {
         let first = round % self.playing.len().max(1);
         self.playing.rotate_left(first);
         while let Some(entry) = self.playing.get_mut(turn) {
-            let Ok(contender) = &mut entry.contender else {
+            let Ok(participant) = &mut entry.participant else {
                 turn += 1;
                 continue;
             };
             let limit = time + self.workload.patience();
-            let (why, is_failure) = match timeout(limit, contender.round(time)).await {
+            let (why, is_failure) = match timeout(limit, participant.round(time)).await {
                 Ok(Ok(figures)) => {
                     let subject = entry.subject.clone();
                     if round > 0 {
@@ -127,7 +127,7 @@ impl Rounds<'_> {
                 Ok(Err(error)) => (format!("failed in round {round}: {error}"), !entry.is_optional),
                 Err(_) => (format!("too slow: round {round} took more than {limit:?}"), false),
             };
-            contender.leave().await;
+            participant.leave().await;
             let entry = self.playing.remove(turn);
             let workload = self.workload.to_string();
             let rows = &mut self.results.rows;

@@ -1,6 +1,6 @@
 //! The workloads of polylock's benchmarks, for any lock.
 //!
-//! A lock becomes a [`Subject`]; a [`Stage`] is one workload on it, and plays it in [rounds](Stage::round), so that
+//! A lock becomes a [`Subject`]; a [`Stage`] is one workload on it, and runs it in [rounds](Stage::round), so that
 //! several subjects take turns. [`serve`] does the same for a process that reads its orders from standard input, which
 //! is how the peers run.
 
@@ -105,7 +105,7 @@ impl<L: Lock> Stage<L> {
         Ok(Self { workload, locks })
     }
 
-    /// Plays the workload for so long.
+    /// Runs the workload for so long.
     ///
     /// # Errors
     /// The subject's.

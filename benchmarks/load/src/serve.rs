@@ -1,4 +1,4 @@
-//! A process that plays by order: one line in, one JSON object a line out.
+//! A process that measures on command: one line in, one JSON object a line out.
 //!
 //! First, unasked, `{"subjects":{"NAME":"VERSION"}}`. Then `enter NAME WORKLOAD`, answered by `{}`;
 //! `round NAME MILLIS`, answered by its figures, `{"pairs/s":123.4}`; `leave NAME`, answered by `{}`. What went wrong is
@@ -20,7 +20,7 @@ type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 pub trait Offer: Send {
     /// Gets ready for a workload.
     fn enter(&mut self, workload: Workload) -> Answer<'_, ()>;
-    /// Plays it for so long.
+    /// Runs it for so long.
     fn round(&mut self, time: Duration) -> Answer<'_, Figures>;
     /// Lets go of all that it needed.
     fn leave(&mut self);

@@ -11,15 +11,15 @@ use rustix::time::ClockId;
 use super::memory::Mutexes;
 use super::polylock::{Polylock, Raw};
 use super::weigh::{apart, cpu, one_thread};
-use crate::contender::Contender;
-use crate::entry::Make;
+use crate::entry::MakeBackend;
+use crate::participant::Participant;
 
 /// Between two looks at the clock.
 const BATCH: u64 = 1000;
 
-pub(crate) fn contenders() -> Vec<(&'static str, Box<dyn Contender>)> {
+pub(crate) fn participants() -> Vec<(&'static str, Box<dyn Participant>)> {
     let server = MemoryBackend::new();
-    let make: Make = Arc::new(move || Ok(Arc::new(server.clone())));
+    let make: MakeBackend = Arc::new(move || Ok(Arc::new(server.clone())));
     vec![
         ("polylock", Box::new(Core(Arc::new(Polylock(make.clone()))))),
         ("raw-trait", Box::new(Core(Arc::new(Raw(make))))),
@@ -30,7 +30,7 @@ pub(crate) fn contenders() -> Vec<(&'static str, Box<dyn Contender>)> {
 struct Core<S>(Arc<S>);
 
 #[async_trait]
-impl<S: Subject> Contender for Core<S> {
+impl<S: Subject> Participant for Core<S> {
     async fn round(&mut self, time: Duration) -> Result<Figures> {
         let subject = self.0.clone();
         apart(move || round(&*subject, time)).await

@@ -14,8 +14,8 @@ use tokio::time::{sleep, sleep_until};
 
 use super::redis::Bare;
 use super::weigh::{apart, bytes_each, cpu, one_thread};
-use crate::contender::Contender;
-use crate::entry::Make;
+use crate::entry::MakeBackend;
+use crate::participant::Participant;
 use crate::workload::MANY;
 
 /// Every lock is renewed once in the time. Where a session keeps them, they may have to live longer.
@@ -30,18 +30,18 @@ pub(crate) type Commands = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<u6
 
 /// polylock's.
 pub(crate) struct Held {
-    make: Make,
+    make: MakeBackend,
     commands: Commands,
 }
 
 impl Held {
-    pub(crate) fn new(make: Make, commands: Commands) -> Self {
+    pub(crate) fn new(make: MakeBackend, commands: Commands) -> Self {
         Self { make, commands }
     }
 }
 
 #[async_trait]
-impl Contender for Held {
+impl Participant for Held {
     async fn round(&mut self, _time: Duration) -> Result<Figures> {
         let locker = Locker::from_backend((self.make)()?);
         locker.connect().await?;
@@ -108,7 +108,7 @@ impl HeldBare {
 }
 
 #[async_trait]
-impl Contender for HeldBare {
+impl Participant for HeldBare {
     async fn enter(&mut self) -> Result<()> {
         let client = self.subject.connect().await?;
         for number in 0..MANY {

@@ -10,9 +10,9 @@ use lock_core::{Guard, LockName, Locker};
 use tokio::time::sleep;
 
 use super::{POLL, TTL};
-use crate::entry::Make;
+use crate::entry::MakeBackend;
 
-pub(crate) struct Polylock(pub(crate) Make);
+pub(crate) struct Polylock(pub(crate) MakeBackend);
 
 pub(crate) struct PolylockClient(Locker);
 
@@ -55,7 +55,7 @@ impl Lock for PolylockLock {
 }
 
 /// The backend's trait, called directly.
-pub(crate) struct Raw(pub(crate) Make);
+pub(crate) struct Raw(pub(crate) MakeBackend);
 
 pub(crate) struct RawClient(Arc<dyn DistributedLock>);
 

@@ -13,17 +13,17 @@ use tokio::time::sleep;
 use super::memory::Mutexes;
 use super::polylock::Polylock;
 use super::weigh::{apart, bytes_each, one_thread};
-use crate::contender::Contender;
-use crate::entry::Make;
+use crate::entry::MakeBackend;
+use crate::participant::Participant;
 use crate::workload::MANY;
 
-pub(crate) fn contenders(make: &Make, with_mutex: bool) -> Vec<(&'static str, Box<dyn Contender>)> {
-    let mut contenders: Vec<(_, Box<dyn Contender>)> =
+pub(crate) fn participants(make: &MakeBackend, with_mutex: bool) -> Vec<(&'static str, Box<dyn Participant>)> {
+    let mut participants: Vec<(_, Box<dyn Participant>)> =
         vec![("polylock", Box::new(Waiters::new(Polylock(make.clone()))))];
     if with_mutex {
-        contenders.push(("plain", Box::new(Waiters::new(Mutexes::default()))));
+        participants.push(("plain", Box::new(Waiters::new(Mutexes::default()))));
     }
-    contenders
+    participants
 }
 
 struct Waiters<S> {
@@ -39,7 +39,7 @@ impl<S> Waiters<S> {
 }
 
 #[async_trait]
-impl<S: Subject> Contender for Waiters<S> {
+impl<S: Subject> Participant for Waiters<S> {
     async fn round(&mut self, _time: Duration) -> Result<Figures> {
         self.rounds += 1;
         let name = format!("waited for/{}", self.rounds);

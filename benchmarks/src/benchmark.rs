@@ -9,23 +9,23 @@ use lock_redis::RedisBackend;
 use lock_zookeeper::ZooKeeperBackend;
 use testbed::{MariaDb, Redis, Server, ZooKeeper};
 
-use crate::contender::{Contender, local};
-use crate::entry::{Backend, Entry, Make};
+use crate::entry::{Backend, Entry, MakeBackend};
+use crate::participant::{Participant, local};
 use crate::peers::Peers;
 use crate::subjects::held::{Held, HeldBare};
 use crate::subjects::polylock::{Polylock, Raw};
 use crate::subjects::{core, memory, mysql, redis, waiters, zookeeper};
 use crate::workload::Workload;
 
-pub(crate) struct Arena {
+pub(crate) struct Benchmark {
     backend: Backend,
-    make: Make,
+    make: MakeBackend,
     peers: Peers,
     /// Dropped last.
     server: Option<Server>,
 }
 
-impl Arena {
+impl Benchmark {
     /// Starts a server of its own and the peers.
     pub(crate) async fn start(backend: Backend) -> Result<Self> {
         let server = match backend {
@@ -76,15 +76,15 @@ impl Arena {
         }
         let mut entries = match workload {
             Workload::Load(workload) => self.players(workload),
-            Workload::Core if self.backend == Backend::Memory => core::contenders(),
+            Workload::Core if self.backend == Backend::Memory => core::participants(),
             Workload::Core => Vec::new(),
             Workload::Held => self.holders(),
-            Workload::Waiters => waiters::contenders(&self.make, self.backend == Backend::Memory),
+            Workload::Waiters => waiters::participants(&self.make, self.backend == Backend::Memory),
         }
         .into_iter()
-        .map(|(subject, contender)| Entry {
+        .map(|(subject, participant)| Entry {
             subject: subject.into(),
-            contender: Ok(contender),
+            participant: Ok(participant),
             is_optional: false,
         })
         .collect::<Vec<_>>();
@@ -94,7 +94,7 @@ impl Arena {
         entries
     }
 
-    fn players(&self, workload: load::Workload) -> Vec<(&'static str, Box<dyn Contender>)> {
+    fn players(&self, workload: load::Workload) -> Vec<(&'static str, Box<dyn Participant>)> {
         let alone = matches!(workload, load::Workload::Own { .. });
         let awaited = matches!(workload, load::Workload::Own { background: false, .. });
         let mut players = vec![("polylock", local(Polylock(self.make.clone()), workload))];
@@ -143,8 +143,8 @@ impl Arena {
         players
     }
 
-    fn holders(&self) -> Vec<(&'static str, Box<dyn Contender>)> {
-        let mut holders: Vec<(_, Box<dyn Contender>)> = Vec::new();
+    fn holders(&self) -> Vec<(&'static str, Box<dyn Participant>)> {
+        let mut holders: Vec<(_, Box<dyn Participant>)> = Vec::new();
         let (url, address) = (self.url(), self.address().to_owned());
         let commands: crate::subjects::held::Commands = match self.backend {
             Backend::Redis => Box::new(move || Box::pin(redis::commands(url.clone()))),
@@ -175,7 +175,7 @@ fn no_holders() -> Entry {
     let why = "every hold of a row lock is a connection, and 10,000 are more than a MySQL is set up for";
     Entry {
         subject: "polylock".into(),
-        contender: Err(why.into()),
+        participant: Err(why.into()),
         is_optional: true,
     }
 }
@@ -185,7 +185,7 @@ fn plain_or_poll(alone: bool) -> &'static str {
     if alone { "plain" } else { "poll-10ms" }
 }
 
-fn maker(backend: Backend, url: &str) -> Make {
+fn maker(backend: Backend, url: &str) -> MakeBackend {
     let url = url.to_owned();
     match backend {
         Backend::Memory => {

@@ -7,32 +7,32 @@ use benchmarks_load::{self as load, Figures, Offer, Result, Subject};
 
 /// Takes part in the rounds of one workload.
 #[async_trait]
-pub(crate) trait Contender: Send {
+pub(crate) trait Participant: Send {
     /// Gets ready.
     async fn enter(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// Plays for so long, where the time is not its own.
+    /// Runs for so long, where the time is not its own.
     async fn round(&mut self, time: Duration) -> Result<Figures>;
 
     /// Lets go of all that it needed.
     async fn leave(&mut self) {}
 }
 
-/// Plays in this process.
+/// Runs in this process.
 struct Local {
     offer: Box<dyn Offer>,
     workload: load::Workload,
 }
 
-pub(crate) fn local(subject: impl Subject, workload: load::Workload) -> Box<dyn Contender> {
+pub(crate) fn local(subject: impl Subject, workload: load::Workload) -> Box<dyn Participant> {
     let offer = load::offer(subject);
     Box::new(Local { offer, workload })
 }
 
 #[async_trait]
-impl Contender for Local {
+impl Participant for Local {
     async fn enter(&mut self) -> Result<()> {
         self.offer.enter(self.workload).await
     }
