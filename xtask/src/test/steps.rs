@@ -27,20 +27,25 @@ pub(crate) enum Kind {
     Deny,
 }
 
-/// The facade with every backend. With `--workspace` cargo unifies features, so that the steps that use it share what
-/// they build.
+/// All crates, the facade with every feature. Cargo unifies features over the packages that a command selects: with this
+/// selection all commands share what they build.
 const ALL: &str =
     "--workspace --features polylock/redis,polylock/mysql,polylock/zookeeper,polylock/serde,polylock/metrics";
-
-/// Models and torture are slow without optimization: they have steps of their own.
-const TESTED: &str = "--workspace --exclude torture --features polylock/redis,polylock/mysql,polylock/zookeeper,polylock/serde,polylock/metrics";
 
 /// The features of the facade, each of which must do without the others.
 const FEATURES: [&str; 5] = ["redis", "mysql", "zookeeper", "serde", "metrics"];
 
-/// The crates that users depend on by name must build without what the others switch on; for lock-redis a step of
-/// its own shows it.
-const ALONE: [&str; 4] = ["lock-core", "lock-mysql", "lock-zookeeper", "conformance-tests"];
+/// The crates that users depend on by name must build without what the others switch on.
+const ALONE: [&str; 5] = [
+    "lock-core",
+    "lock-redis",
+    "lock-mysql",
+    "lock-zookeeper",
+    "conformance-tests",
+];
+
+/// The tests on servers mostly wait.
+const MANY_THREADS: (&str, &str) = ("RUST_TEST_THREADS", "8");
 
 pub(crate) fn all() -> Vec<Step> {
     let mut steps = vec![
@@ -50,48 +55,44 @@ pub(crate) fn all() -> Vec<Step> {
             Kind::Build,
             &format!("clippy {ALL} --all-targets -- -D warnings"),
         ),
-        step("build tests", Kind::Build, &format!("test {TESTED} --no-run")),
-        Step {
-            // The cases on servers mostly wait.
-            environment: vec![("RUST_TEST_THREADS", "8".into())],
-            ..step("tests", Kind::Test, &format!("test {TESTED} --tests --no-fail-fast")).needs("build tests")
-        },
-        step("doctests", Kind::Test, &format!("test {TESTED} --doc --no-fail-fast")).needs("build tests"),
+        // Left out of `--all-targets`, since `cargo test` alone is not to run it.
+        step(
+            "clippy of torture's tests",
+            Kind::Build,
+            &format!("clippy {ALL} --test torture -- -D warnings"),
+        ),
+        step("build tests", Kind::Build, &format!("test {ALL} --no-run")),
+        step("tests", Kind::Test, &format!("test {ALL} --tests --no-fail-fast"))
+            .with(MANY_THREADS)
+            .needs("build tests"),
+        step("doctests", Kind::Test, &format!("test {ALL} --doc --no-fail-fast")).needs("build tests"),
+    ];
+    steps.extend(Edition::EXTRA.map(on_edition));
+    steps.extend([
+        step(
+            "build torture",
+            Kind::Build,
+            &format!("test {ALL} --test torture --no-run"),
+        ),
+        // Its processes are to have the machine for themselves.
+        step(
+            "torture",
+            Kind::Torture,
+            &format!("test {ALL} --test torture --no-fail-fast"),
+        )
+        .with(("RUST_TEST_THREADS", "1"))
+        .needs("build torture"),
         races("build races", Kind::Build, " --no-run"),
         races("races", Kind::Test, "").needs("build races"),
-        Step {
-            environment: vec![("RUSTDOCFLAGS", "-D warnings".into())],
-            ..step("docs", Kind::Build, &format!("doc {ALL} --no-deps"))
-        },
+        step("docs", Kind::Build, &format!("doc {ALL} --no-deps")).with(("RUSTDOCFLAGS", "-D warnings")),
         step(
             "deny",
             Kind::Deny,
             "deny --workspace --locked check --hide-inclusion-graph bans licenses sources",
         ),
-        step(
-            "build torture",
-            Kind::Build,
-            "test --release --package torture --no-run",
-        ),
-        Step {
-            // Its processes are to have the machine for themselves.
-            environment: vec![("RUST_TEST_THREADS", "1".into())],
-            ..step(
-                "torture",
-                Kind::Torture,
-                "test --release --package torture --no-fail-fast",
-            )
-            .needs("build torture")
-        },
         step("build polylock alone", Kind::Build, "test --package polylock --no-run"),
         step("polylock alone", Kind::Test, "test --package polylock --no-fail-fast").needs("build polylock alone"),
-    ];
-    steps.push(step(
-        "build lock-redis alone",
-        Kind::Build,
-        "test --package lock-redis --no-run",
-    ));
-    steps.extend(Edition::EXTRA.map(on_edition));
+    ]);
     for feature in FEATURES {
         let name = format!("check polylock with {feature}");
         steps.push(step(
@@ -109,28 +110,20 @@ pub(crate) fn all() -> Vec<Step> {
 
 /// Redis's own tests on another one; the conformance suite has modules for them.
 fn on_edition(edition: Edition) -> Step {
-    let mut environment: Vec<(&str, OsString)> = vec![("RUST_TEST_THREADS", "8".into())];
+    let name = format!("lock-redis on {}", edition.name());
+    let mut step = step(&name, Kind::Test, &format!("test {ALL} --test redis --no-fail-fast"))
+        .with(MANY_THREADS)
+        .needs("build tests");
     // Where there is none the step is left out.
-    environment.extend(testbed::stand_in(edition));
-    Step {
-        environment,
-        edition: Some(edition),
-        ..step(
-            &format!("lock-redis on {}", edition.name()),
-            Kind::Test,
-            "test --package lock-redis --tests --no-fail-fast",
-        )
-        .needs("build lock-redis alone")
-    }
+    step.environment.extend(testbed::stand_in(edition));
+    step.edition = Some(edition);
+    step
 }
 
 /// Core with shuttle in place of its locks: another build of everything, which would push out the first.
 fn races(name: &str, kind: Kind, how: &str) -> Step {
     let what = "test --package lock-core --test races --target-dir target/races";
-    Step {
-        environment: vec![("RUSTFLAGS", "--cfg shuttle -D warnings".into())],
-        ..step(name, kind, &format!("{what}{how}"))
-    }
+    step(name, kind, &format!("{what}{how}")).with(("RUSTFLAGS", "--cfg shuttle -D warnings"))
 }
 
 fn step(name: &str, kind: Kind, arguments: &str) -> Step {
@@ -146,6 +139,11 @@ fn step(name: &str, kind: Kind, arguments: &str) -> Step {
 }
 
 impl Step {
+    fn with(mut self, (name, value): (&'static str, &str)) -> Self {
+        self.environment.push((name, value.into()));
+        self
+    }
+
     fn needs(mut self, name: &'static str) -> Self {
         self.needs = Some(name);
         self
