@@ -45,7 +45,7 @@ const ALONE: [&str; 5] = [
 ];
 
 /// The tests on servers mostly wait.
-const MANY_THREADS: (&str, &str) = ("RUST_TEST_THREADS", "8");
+const MANY_THREADS: (&str, &str) = ("RUST_TEST_THREADS", "16");
 
 pub(crate) fn all() -> Vec<Step> {
     let mut steps = vec![
