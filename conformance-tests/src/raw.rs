@@ -231,7 +231,7 @@ impl Grant {
     }
 
     /// Whether this process may still believe in it.
-    pub(crate) fn is_believed(&self) -> bool {
+    pub(crate) fn is_live(&self) -> bool {
         matches!(self.lease().state(), HoldState::Held | HoldState::Suspect)
     }
 

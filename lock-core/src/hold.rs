@@ -157,7 +157,7 @@ impl<W: Successor> ActiveHold<W> {
         self.shares.load(Ordering::Acquire) > 0 && self.lease.is_live()
     }
 
-    /// When belief in the hold ends, as of now.
+    /// When the lease ends, as of now.
     fn end(&self) -> Instant {
         self.renewals.end()
     }

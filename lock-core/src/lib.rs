@@ -1,39 +1,39 @@
-//! The contract of polylock's distributed locks, the policy that keeps it, and the memory backend.
+//! The contract of polylock's distributed locks, the policy that all backends share, and the memory backend.
 //!
-//! Applications use the `polylock` crate, which shows all of this together with the backends. Whoever writes a backend
-//! of their own starts at [`backend`].
+//! Applications use the `polylock` crate, which re-exports this crate together with the backends. To write a backend of
+//! your own, start at [`backend`].
 //!
 //! # What no lock service can promise
-//! A process that is paused past its lease, by a garbage collector, a swapped-out page or a suspended machine, wakes up
-//! believing that it holds the lock until it looks. Between a check and the act that follows it, any time may pass.
-//! No lock service can prevent that. What can is the resource itself: give it the guard's [`FencingToken`], and let it
-//! refuse a token smaller than one that it has seen. It has to see the token *before the first read* that the later
-//! write depends on: a fence on writes alone lets an update get lost.
+//! A process may be paused past the end of its lease: by a garbage collector, by a page fault, or because the machine is
+//! suspended. A process that resumes late may act before it checks. Any time may pass between a check and the action that
+//! follows. No lock service can prevent that, but the protected resource can: give it the guard's [`FencingToken`], and
+//! have it reject any token lower than the highest it has seen. It must see the token *before the first read* on which a
+//! later write depends: a fence on writes alone loses updates.
 //!
 //! # What is promised
-//! As long as the server keeps what it acknowledged, its clock is not stepped, clocks run within 5 % of each other, and
-//! nobody else ends the hold:
+//! These promises hold as long as the server keeps what it acknowledged, its clock is not stepped, clocks run within 5 %
+//! of each other, and nobody else ends the hold:
 //!
-//! - **Exclusion.** At most one guard of a name believes in its hold. Belief counts by the local monotonic clock from
-//!   before the request was sent, less a tenth of the ttl; nothing ever shortens a hold at the server.
-//! - **Fencing.** Every hold's token is larger than those of all earlier holds of its name.
-//! - **No deadlock.** What a dead process held is free after its ttl.
-//! - **Loss is told.** [`Guard::state`], [`check`](Guard::check), [`valid_for`](Guard::valid_for),
-//!   [`lost`](Guard::lost), [`run`](Guard::run) and [`Watch`] need no network. Lost is final.
-//! - **Suspended time counts**, where the system tells it (Linux and Android, `CLOCK_BOOTTIME`): a look at the guard
-//!   knows of it at once, and who waits for the loss is told about a second after the machine's return. Elsewhere it
-//!   counts only if the system's monotonic clock goes on meanwhile; on macOS it stands still. A virtual machine whose host
-//!   paused it knows of nothing. How long an acquire may take is counted by the runtime's clock, without it.
-//! - **Only the holder releases.** A hold that had ended before is an error to its holder, and its successor's is not
-//!   touched.
-//! - **Cancel and drop safety.** A dropped acquire leaves nothing behind; a dropped guard releases in the background,
-//!   never blocks and never panics.
-//! - **Honest errors.** A timeout or a broken connection is an unknown outcome: not held, and undone. Busy is no error.
+//! - **Exclusion.** At most one guard per name reports itself as held. The guard counts by the local monotonic clock, from
+//!   before the request was sent, less a tenth of the TTL. Nothing ever shortens a hold at the server.
+//! - **Fencing.** Each hold's token is larger than the tokens of all earlier holds of its name.
+//! - **No deadlock.** If a process dies, its lock frees itself within the TTL.
+//! - **Losses are reported.** [`Guard::state`], [`check`](Guard::check), [`valid_for`](Guard::valid_for),
+//!   [`lost`](Guard::lost), [`run`](Guard::run) and [`Watch`] need no network. A lost hold stays lost.
+//! - **Suspended time counts** on Linux and Android (`CLOCK_BOOTTIME`). Every read of a guard's state includes it at once.
+//!   A task that waits for the loss learns of it about a second after the machine resumed. On other systems it counts only
+//!   if the monotonic clock goes on meanwhile; on macOS it stops. A virtual machine cannot detect that its host paused
+//!   it. The time limit of an acquire does not include suspended time.
+//! - **Only the holder releases.** Releasing a lock you no longer hold is an error and never affects the new holder.
+//! - **Cancel and drop safety.** A dropped acquire leaves nothing behind. A dropped guard releases its lock in the
+//!   background; dropping never blocks and never panics.
+//! - **Errors say what is known.** After a timeout or a broken connection the outcome is unknown: the lock does not count as
+//!   held, and the background work undoes what was sent. It is no error if the lock is taken.
 //!
-//! Outside those conditions (a Redis that forgot, a stepped clock, a killed connection under a row lock) only the fence
-//! protects. Each backend's page says what can end a hold there, and how soon a guard learns of it.
+//! Outside those conditions (a Redis that lost data, a stepped clock, a killed connection under a row lock) only the
+//! fencing token protects. Each backend's page says what can end a hold there, and how soon a guard learns of it.
 //!
-//! # Watching it
+//! # Tracing and metrics
 //! With `tracing`, under the target `polylock`:
 //!
 //! | span or event | level | fields |
@@ -59,7 +59,7 @@
 //! | `the backend panicked in a renewal` | `ERROR` | `name` |
 //! | `the backend panicked in the background` | `ERROR` | |
 //!
-//! With the feature `metrics`, through the facade of that name. Lock names are no labels: there may be any number.
+//! With the feature `metrics`, through the `metrics` crate. Lock names are not labels, since there may be any number.
 //!
 //! | metric | kind | label |
 //! |---|---|---|

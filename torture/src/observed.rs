@@ -42,7 +42,7 @@ impl ObservedHold {
         let lock = lock_number(request.name());
         let (lease, token) = (request.lease().clone(), hold.token().as_u64());
         // Belief counts from before sending.
-        let believed = clock::nanos(rules::believed(request.ttl()));
+        let believed = clock::nanos(rules::lease_time(request.ttl()));
         let sent = clock::at_end_of(|| lease.valid_for()).map_or(0, |end| end.saturating_sub(believed));
         history.event(Event::Granted {
             lock,

@@ -20,7 +20,7 @@ pub(crate) async fn a_silent_clients_hold_ends(cx: &RawCx) -> Verdict {
         .grant(cx, cx.freed_by(ttl), "the waiter to be granted when the ttl is over")
         .await?;
     ensure!(
-        !grant.is_believed(),
+        !grant.is_live(),
         "two believe that they hold it: {:?} is left of the first",
         grant.lease().valid_for()
     );
@@ -41,7 +41,7 @@ pub(crate) async fn belief_counts_from_before_the_request(cx: &RawCx) -> Verdict
         .grant(cx, cx.freed_by(ttl), "the waiter to be granted when the ttl is over")
         .await?;
     ensure!(
-        !grant.is_believed(),
+        !grant.is_live(),
         "two believe that they hold it: {:?} is left of the first",
         grant.lease().valid_for()
     );
@@ -93,7 +93,7 @@ pub(crate) async fn an_expired_hold_stays_expired(cx: &RawCx) -> Verdict {
         "a renewal after its end brought a hold back; it was answered {renewed:?}"
     );
     ensure!(
-        !grant.is_believed(),
+        !grant.is_live(),
         "a renewal after its end made a hold believed in again"
     );
     Ok(())
@@ -112,7 +112,7 @@ pub(crate) async fn an_expired_hold_is_not_renewed_over_its_successor(cx: &RawCx
     link.heal();
     let renewed = cx.soon("a renewal of what has ended", grant.hold.renew(ttl)).await?;
     ensure!(
-        !grant.is_believed(),
+        !grant.is_live(),
         "a hold with a successor is believed in again; its renewal: {renewed:?}"
     );
     let token = cx.status("a").await?.holders.first().and_then(|holder| holder.token);
@@ -132,7 +132,7 @@ pub(crate) async fn an_askers_ttl_does_not_cut_the_holders(cx: &RawCx) -> Verdic
     sleep(2 * cx.ttl()).await;
     cx.ensure_taken(&asker, "a").await?;
     ensure!(waiting.is_waiting(), "granted while the holder's ttl ran");
-    ensure!(grant.is_believed(), "the holder lost it meanwhile");
+    ensure!(grant.is_live(), "the holder lost it meanwhile");
     grant.release().await?;
     waiting
         .grant(cx, cx.patience(), "the waiter to be granted")

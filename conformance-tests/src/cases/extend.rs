@@ -84,7 +84,7 @@ pub(crate) async fn a_shorter_renewal_changes_nothing(cx: &RawCx) -> Verdict {
     );
     sleep(2 * ttl).await;
     cx.ensure_taken(&other, "a").await?;
-    ensure!(grant.is_believed(), "lost long before the end of the extend");
+    ensure!(grant.is_live(), "lost long before the end of the extend");
     grant.release().await
 }
 

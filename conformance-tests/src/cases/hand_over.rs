@@ -79,7 +79,7 @@ pub(crate) async fn a_hand_over_passes_the_hold_on(cx: &RawCx) -> Verdict {
     }
     let heir = hand_over(cx, &giver, (next, control)).await?;
     cx.ensure_taken(&other, "a").await?;
-    ensure!(heir.is_believed(), "handed over, and not believed in");
+    ensure!(heir.is_live(), "handed over, and not held");
     if !client.capabilities().session_renewal {
         ensure!(
             heir.renew(cx.long_ttl().await).await?,
@@ -120,7 +120,7 @@ pub(crate) async fn a_giver_has_nothing_any_more(cx: &RawCx) -> Verdict {
         .await?
         .or_fail("abandon")?;
     cx.ensure_taken(&other, "a").await?;
-    ensure!(heir.is_believed(), "the giver's end cost the next one its hold");
+    ensure!(heir.is_live(), "the giver's end cost the next one its hold");
     heir.release().await
 }
 
@@ -148,7 +148,7 @@ pub(crate) async fn a_hand_over_is_on_the_next_ones_terms(cx: &RawCx) -> Verdict
     );
     sleep(ttl * 5 / 4).await;
     cx.ensure_taken(&other, "a").await?;
-    ensure!(heir.is_believed(), "lost with the giver's ttl");
+    ensure!(heir.is_live(), "lost with the giver's ttl");
     heir.release().await
 }
 
@@ -172,7 +172,7 @@ pub(crate) async fn belief_in_a_hand_over_counts_from_before_it(cx: &RawCx) -> V
         .await?;
     let took = sent.elapsed();
     ensure!(
-        !heir.is_believed(),
+        !heir.is_live(),
         "two believe that they hold it: {:?} is left of the first",
         heir.lease().valid_for()
     );

@@ -52,7 +52,7 @@ pub(crate) async fn a_renewal_keeps_the_hold(cx: &RawCx) -> Verdict {
         }
         cx.ensure_taken(&other, "a").await?;
     }
-    ensure!(grant.is_believed(), "it was renewed all along, and is not believed in");
+    ensure!(grant.is_live(), "it was renewed all along, and is not held");
     grant.release().await
 }
 
@@ -75,7 +75,7 @@ pub(crate) async fn belief_in_a_renewal_counts_from_before_it(cx: &RawCx) -> Ver
         .grant(cx, cx.freed_by(ttl), "the waiter to be granted when the ttl is over")
         .await?;
     ensure!(
-        !grant.is_believed(),
+        !grant.is_live(),
         "two believe that they hold it: {:?} is left of the first",
         grant.lease().valid_for()
     );
@@ -117,7 +117,7 @@ pub(crate) async fn a_repeated_acquire_is_the_same_grant(cx: &RawCx) -> Verdict 
         .grant(cx, cx.freed_by(ttl), "the waiter to be granted when the ttl is over")
         .await?;
     ensure!(
-        !grant.is_believed(),
+        !grant.is_live(),
         "two believe that they hold it: {:?} is left of the first",
         grant.lease().valid_for()
     );

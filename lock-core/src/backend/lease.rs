@@ -1,4 +1,4 @@
-//! The local record of how long a hold may still be believed in.
+//! The lease: until when a hold counts as held, by this process's clock.
 
 use std::fmt;
 use std::task::Waker;
@@ -14,10 +14,9 @@ use crate::sync::time::{Instant, sleep_until};
 use crate::sync::{Arc, Handle, Mutex, MutexGuard, Notify};
 use crate::time::LeaseInstant;
 
-/// How long this process may believe in a hold, by its own monotonic clock.
+/// Until when a hold counts as held, by this process's monotonic clock.
 ///
-/// It exists before anything is sent, so that whatever serves the hold can know it from the start. A backend arms it
-/// with every answer that grants or prolongs the hold:
+/// A lease exists before anything is sent. A backend arms it with every answer that grants or extends the hold:
 ///
 /// ```
 /// # use std::time::Duration;
@@ -33,12 +32,12 @@ use crate::time::LeaseInstant;
 /// # drop(armed); Ok(()) }
 /// ```
 ///
-/// The end of a lease only ever moves forward; a fixed one's is set once. A lease that has ended is lost for good,
-/// whether anybody looked at the clock by then or not. Clones are the same lease.
+/// The end of a lease only moves forward; that of a fixed lease is set once. A lease that has ended is lost for good: every
+/// read compares its end with the clock. Clones are the same lease.
 ///
-/// The time during which the machine was suspended counts (on Linux and Android; elsewhere it is not known): every
-/// look at the lease knows of it at once. What waits for its end hears of it about a second after the machine's return
-/// where core keeps the hold; elsewhere as late as the runtime's timer, which stood still.
+/// The time during which the machine was suspended counts on Linux and Android; elsewhere it is not known. Every read
+/// includes it at once. A task that waits for the end of a hold learns of it about a second after the machine resumed; a
+/// task that waits for the end of a lease that core does not keep, as late as the runtime's timer, which stood still.
 #[derive(Clone)]
 pub struct Lease(Arc<Shared>);
 
@@ -64,7 +63,7 @@ struct Record {
 }
 
 impl Record {
-    /// When belief ends.
+    /// When the lease ends.
     fn end(&self) -> Option<LeaseInstant> {
         let term_end = self.term_end?;
         Some(
@@ -145,8 +144,8 @@ impl Lease {
         }))
     }
 
-    /// Believes in the hold until `ttl`, less a tenth, after `sent`, unless that is earlier than what is believed
-    /// already. Clears a suspicion that is older than `sent`.
+    /// Sets the end of the lease to `ttl`, less a tenth, after `sent`. An end that is later already stays. Clears a
+    /// suspicion that is older than `sent`.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`], retryable, when a first answer comes so late that nothing is left of its lease:
@@ -154,7 +153,7 @@ impl Lease {
     pub fn arm(&self, sent: SentAt, ttl: Duration) -> Result<Armed> {
         let now = LeaseInstant::now();
         let mut record = self.lock(now);
-        let end = rules::belief_ends(record.term_end, sent.at, ttl, self.0.fixed);
+        let end = rules::lease_ends(record.term_end, sent.at, ttl, self.0.fixed);
         match record.phase {
             Phase::Unarmed
                 if rules::has_expired(record.session_end.map_or(end, |session_end| session_end.min(end)), now) =>
@@ -183,13 +182,13 @@ impl Lease {
     }
 
     /// Records that the session to which the hold is bound lives until `ttl`, less a tenth, after `sent`, unless it is
-    /// known to live longer already. The belief ends with the session at the latest. For a fixed lease, whose own end no
+    /// known to live longer already. The lease ends with the session at the latest. For a fixed lease, whose own end no
     /// arming moves. Clears a suspicion that is older than `sent`. Call it before the lease is armed and whenever the
     /// session is known to live on.
     pub fn bind_to_session(&self, sent: SentAt, ttl: Duration) {
         let mut record = self.lock(LeaseInstant::now());
         if matches!(record.phase, Phase::Unarmed | Phase::Live) {
-            record.session_end = Some(rules::belief_ends(record.session_end, sent.at, ttl, false));
+            record.session_end = Some(rules::lease_ends(record.session_end, sent.at, ttl, false));
             record.clear_suspicion(sent);
             drop(record);
             self.0.changed.notify_waiters();
@@ -238,7 +237,7 @@ impl Lease {
         }
     }
 
-    /// How long the hold may still be believed in; zero when it has ended.
+    /// How long the lease still lasts; zero if it has ended.
     pub fn valid_for(&self) -> Duration {
         let now = LeaseInstant::now();
         let record = self.lock(now);
@@ -277,7 +276,7 @@ impl Lease {
         }
     }
 
-    /// Ends belief because the hold is about to be released. False when there was nothing left to release.
+    /// Ends the lease because the hold is about to be released. False if there is nothing left to release.
     ///
     /// Looks at the clock within a runtime alone, so that a guard may be dropped anywhere.
     pub(crate) fn begin_release(&self) -> bool {
@@ -317,7 +316,7 @@ impl Lease {
         }
     }
 
-    /// When belief ends by the runtime's clock, for whoever keeps a timer.
+    /// When the lease ends by the runtime's clock, for timers.
     pub(crate) fn end(&self) -> Option<Instant> {
         self.0.record.lock().end().map(LeaseInstant::by_runtime)
     }
@@ -351,7 +350,7 @@ impl Lease {
         if record.end().is_some_and(|end| rules::has_expired(end, now)) {
             match record.phase {
                 Phase::Live => self.set_lost(&mut record, LostCause::Expired),
-                // Unanswered, but nobody believes in it any more.
+                // The release is unanswered, but the lease is over.
                 Phase::Releasing => {
                     record.phase = Phase::Released;
                     self.0.changed.notify_waiters();

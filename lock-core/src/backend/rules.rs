@@ -10,8 +10,8 @@
 //! let ttl = Duration::from_secs(10);
 //! let (sent, asked) = (Duration::from_secs(100), Duration::from_secs(101)); // by two clocks, or by one
 //! let expires = rules::prolonged(asked, asked, ttl); // at the server
-//! let believed = rules::belief_ends(None, sent, ttl, false); // by the client
-//! assert_eq!((believed, expires), (Duration::from_secs(109), Duration::from_secs(111)));
+//! let lease = rules::lease_ends(None, sent, ttl, false); // by the client
+//! assert_eq!((lease, expires), (Duration::from_secs(109), Duration::from_secs(111)));
 //! ```
 
 use std::time::Duration;
@@ -38,18 +38,18 @@ impl Moment for Duration {
     }
 }
 
-/// How long a client believes in a server's ttl: a tenth less, since clocks may run apart by 5 % and a server's may
-/// tick coarsely.
-pub fn believed(ttl: Duration) -> Duration {
+/// How long a client's lease lasts for a TTL of the server: a tenth less, since clocks may run apart by 5 % and a server's
+/// clock may tick coarsely.
+pub fn lease_time(ttl: Duration) -> Duration {
     ttl - ttl / 10
 }
 
-/// When a client's belief in its hold ends, after an answer to what it sent at `sent` and asked to be held for `ttl`;
-/// `end` is when it ended until now, if it had begun. Never earlier than it did; a fixed lease's end never moves.
+/// When a client's lease ends, after the answer to a request that was sent at `sent` and asked for `ttl`. `end` is when the
+/// lease ended until now, if it was armed before. The result is never earlier than `end`; a fixed lease's end never moves.
 ///
-/// A term past the end of the clock gives nothing to believe in.
-pub fn belief_ends<T: Moment>(end: Option<T>, sent: T, ttl: Duration, fixed: bool) -> T {
-    let armed = sent.after(believed(ttl)).unwrap_or(sent);
+/// A TTL past the end of the clock gives a lease that has ended.
+pub fn lease_ends<T: Moment>(end: Option<T>, sent: T, ttl: Duration, fixed: bool) -> T {
+    let armed = sent.after(lease_time(ttl)).unwrap_or(sent);
     match end {
         Some(end) if fixed => end,
         Some(end) => end.max(armed),
@@ -57,7 +57,7 @@ pub fn belief_ends<T: Moment>(end: Option<T>, sent: T, ttl: Duration, fixed: boo
     }
 }
 
-/// Whether belief, or a hold, or a queue entry that ends at `end` is over at `now`.
+/// Whether a lease, a hold or a queue entry that ends at `end` is over at `now`.
 pub fn has_expired<T: Moment>(end: T, now: T) -> bool {
     end <= now
 }
@@ -128,13 +128,13 @@ mod tests {
     }
 
     #[test]
-    fn belief_is_a_tenth_shorter_and_moves_only_forward() {
-        let first = belief_ends(None, at(100), at(10), false);
+    fn a_lease_is_a_tenth_shorter_and_moves_only_forward() {
+        let first = lease_ends(None, at(100), at(10), false);
         assert_eq!(first, at(109));
-        assert_eq!(belief_ends(Some(first), at(103), at(10), false), at(112));
-        assert_eq!(belief_ends(Some(first), at(103), at(2), false), first);
-        assert_eq!(belief_ends(Some(first), at(103), at(10), true), first);
-        assert_eq!(belief_ends(None, Duration::MAX, at(10), false), Duration::MAX);
+        assert_eq!(lease_ends(Some(first), at(103), at(10), false), at(112));
+        assert_eq!(lease_ends(Some(first), at(103), at(2), false), first);
+        assert_eq!(lease_ends(Some(first), at(103), at(10), true), first);
+        assert_eq!(lease_ends(None, Duration::MAX, at(10), false), Duration::MAX);
     }
 
     #[test]

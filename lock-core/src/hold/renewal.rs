@@ -102,7 +102,7 @@ impl Renewals {
         }
     }
 
-    /// When belief in the hold ends, as of now.
+    /// When the lease ends, as of now.
     pub(super) fn end(&self) -> Instant {
         self.lease.end().expect("only an armed lease makes a hold")
     }

@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(base(&heartbeats, start), 1000);
     }
 
-    /// How little is left of the belief in a session, in milliseconds, at the worst moment of ten session timeouts: on a
+    /// How little is left of a session's leases, in milliseconds, at the worst moment of ten session timeouts: on a
     /// line whose round trip is none until one timeout has passed, and `round_trip` from then on. Negative when it ends.
     fn least_left(round_trip: u64, by: ServerMode) -> i128 {
         let start = Instant::now();
@@ -239,8 +239,8 @@ mod tests {
                 last = Some(millis);
                 due = next(TIMEOUT, now, None);
             }
-            let believed_until = base(&heartbeats, start) + TIMEOUT.as_millis() * 9 / 10;
-            least = least.min(believed_until as i128 - i128::from(millis));
+            let held_until = base(&heartbeats, start) + TIMEOUT.as_millis() * 9 / 10;
+            least = least.min(held_until as i128 - i128::from(millis));
         }
         least
     }

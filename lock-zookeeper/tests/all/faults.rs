@@ -61,7 +61,7 @@ async fn a_server_that_is_silent_for_too_long_ends_the_hold_by_our_clock() {
     server.pause().unwrap();
     // Its last heartbeat went out before the pause.
     sleep(SESSION).await;
-    assert!(!is_believed(request.lease()), "{:?}", request.lease().valid_for());
+    assert!(!is_live(request.lease()), "{:?}", request.lease().valid_for());
     let Ended::Lost(lost) = within(request.lease().ended()).await else {
         panic!("nobody released it")
     };
@@ -88,14 +88,14 @@ async fn a_fixed_lease_does_not_outlive_its_session() {
     let (request, _control) = options.start();
     let _hold = granted(within(backend.acquire(&request)).await);
     sleep(SESSION * 5 / 4).await;
-    assert!(is_believed(request.lease()), "{:?}", request.lease().state());
+    assert!(is_live(request.lease()), "{:?}", request.lease().state());
     assert!(
         request.lease().valid_for() <= SESSION,
         "it is believed in no longer than the session"
     );
     server.pause().unwrap();
     sleep(SESSION).await;
-    assert!(!is_believed(request.lease()), "{:?}", request.lease().valid_for());
+    assert!(!is_live(request.lease()), "{:?}", request.lease().valid_for());
     assert!(matches!(within(request.lease().ended()).await, Ended::Lost(_)));
 }
 
@@ -170,7 +170,7 @@ async fn holds_outlive_the_backends_handle() {
     let (hold, request, _control) = hold(&backend, "a").await;
     drop(backend);
     sleep(SESSION * 3 / 2).await;
-    assert!(is_believed(request.lease()), "{:?}", request.lease().state());
+    assert!(is_live(request.lease()), "{:?}", request.lease().state());
     assert_eq!(
         hold.release(ReleaseOptions::default()).await.unwrap(),
         ReleaseOutcome::Released

@@ -17,7 +17,7 @@ fn backend_at(address: &str, root: &str) -> ZooKeeperBackend {
 async fn believed_for(time: Duration, lease: &Lease) {
     let started = Instant::now();
     while started.elapsed() < time {
-        assert!(is_believed(lease), "after {:?}: {:?}", started.elapsed(), lease.state());
+        assert!(is_live(lease), "after {:?}: {:?}", started.elapsed(), lease.state());
         sleep(Duration::from_millis(20)).await;
     }
 }

@@ -214,7 +214,7 @@ async fn a_client_is_served_soon_after_a_long_outage() {
     assert_eq!(children_until(&client, &directory, |_| true).await.len(), places.len());
     taken.release(ReleaseOptions::default()).await.unwrap();
     within(waiting).await.unwrap();
-    assert!(is_believed(first.lease()) && is_believed(third.lease()));
+    assert!(is_live(first.lease()) && is_live(third.lease()));
 }
 
 #[testbed::test]

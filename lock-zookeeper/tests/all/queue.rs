@@ -54,7 +54,7 @@ async fn waiters_are_served_in_order_with_growing_tokens() {
         holding.release(ReleaseOptions::default()).await.unwrap();
         let (hold, _backend, _control) = within(task).await.unwrap();
         tokens.push(hold.token());
-        assert!(is_believed(request.lease()), "{:?}", request.lease().state());
+        assert!(is_live(request.lease()), "{:?}", request.lease().state());
         holding = hold;
         // The backend goes with its hold kept: the hold keeps what it needs.
     }

@@ -90,7 +90,7 @@ async fn a_session_on_a_runtime_that_nobody_drives_is_replaced() {
         .await
         .unwrap()
         .shutdown_background();
-    assert!(is_believed(again.lease()) && is_believed(other.lease()));
+    assert!(is_live(again.lease()) && is_live(other.lease()));
     let client = observer(server).await;
     assert_eq!(client.list_children(&format!("{root}/a")).await.unwrap().len(), 1);
 }
@@ -114,7 +114,7 @@ async fn a_place_that_nobody_drives_is_taken_anew() {
     hold.release(ReleaseOptions::default()).await.unwrap();
     let next = within(waiting).await.unwrap();
     assert!(next.token() > hold.token());
-    assert!(is_believed(request.lease()), "{:?}", request.lease().state());
+    assert!(is_live(request.lease()), "{:?}", request.lease().state());
     idle.shutdown_background();
 }
 

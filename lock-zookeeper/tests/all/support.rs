@@ -132,7 +132,7 @@ pub(crate) async fn acquire(backend: &ZooKeeperBackend, request: &AcquireRequest
 }
 
 /// Whether the process may still believe in it: on a busy machine it may be suspect for a moment.
-pub(crate) fn is_believed(lease: &Lease) -> bool {
+pub(crate) fn is_live(lease: &Lease) -> bool {
     matches!(lease.state(), HoldState::Held | HoldState::Suspect)
 }
 

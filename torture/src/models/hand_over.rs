@@ -113,7 +113,7 @@ impl Model for HandOverModel {
             server,
             mail: BTreeSet::new(),
             repeated: 0,
-            giver: Giver::Holds(rules::belief_ends(None, now, units(TTL), false)),
+            giver: Giver::Holds(rules::lease_ends(None, now, units(TTL), false)),
             other: None,
             asked: 0,
             highest: 1,
@@ -274,7 +274,7 @@ impl HandOverModel {
     }
 
     fn answered(&self, state: &mut State, request: Request, sent: Time, reply: Reply) {
-        let ends = rules::belief_ends(None, sent, units(TTL), false);
+        let ends = rules::lease_ends(None, sent, units(TTL), false);
         let too_late = rules::has_expired(ends, state.now);
         match (request, reply) {
             (Request::HandOver { .. }, Reply::Granted(_)) if state.giver == Giver::Hands && !too_late => {

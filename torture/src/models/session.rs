@@ -86,7 +86,7 @@ impl Model for SessionModel {
             sent: Vec::new(),
             answers: Vec::new(),
             answered: vec![(now, now)],
-            ends: rules::belief_ends(None, now, timeout, false),
+            ends: rules::lease_ends(None, now, timeout, false),
         }]
     }
 
@@ -192,7 +192,7 @@ impl SessionModel {
         // Lost is final.
         if state.believes() {
             let from = state.answered[0].0;
-            state.ends = rules::belief_ends(Some(state.ends), from, units(TIMEOUT), false);
+            state.ends = rules::lease_ends(Some(state.ends), from, units(TIMEOUT), false);
         }
     }
 }

@@ -109,7 +109,7 @@ impl LeaseModel {
         let believes = self.believes(state, &state.clients[index]);
         match (request, reply, phase) {
             (Request::Acquire { ttl, .. }, Reply::Granted(token), Phase::Asks) => {
-                let ends = self.belief_ends(None, sent, now, ttl);
+                let ends = self.lease_ends(None, sent, now, ttl);
                 state.clients[index].phase = match rules::has_expired(ends, now) {
                     // Too late to believe: it asks again, under the same id.
                     true => Phase::Idle,
@@ -134,7 +134,7 @@ impl LeaseModel {
                     work,
                 },
             ) if believes => {
-                let ends = self.belief_ends(Some(ends), sent, now, ttl);
+                let ends = self.lease_ends(Some(ends), sent, now, ttl);
                 state.clients[index].phase = Phase::Holds {
                     ends,
                     token,
@@ -147,11 +147,11 @@ impl LeaseModel {
         }
     }
 
-    pub(super) fn belief_ends(&self, end: Option<Time>, sent: Time, now: Time, ttl: Duration) -> Time {
+    pub(super) fn lease_ends(&self, end: Option<Time>, sent: Time, now: Time, ttl: Duration) -> Time {
         match self.mutant {
-            Some(Mutant::DeadlineFromReply) => rules::belief_ends(end, now, ttl, false),
+            Some(Mutant::DeadlineFromReply) => rules::lease_ends(end, now, ttl, false),
             Some(Mutant::NoMargin) => end.max(sent.after(ttl)).unwrap_or(sent),
-            _ => rules::belief_ends(end, sent, ttl, false),
+            _ => rules::lease_ends(end, sent, ttl, false),
         }
     }
 }

@@ -32,7 +32,7 @@ impl QueueModel {
         match self.answer(state, Request::Acquire { id, ttl, waits: true }) {
             Reply::Granted(_) => {
                 state.order.retain(|waiting| *waiting != index);
-                let ends = rules::belief_ends(None, now, ttl, false);
+                let ends = rules::lease_ends(None, now, ttl, false);
                 state.processes[index].phase = Phase::Holds { ends, in_a_row: 0 };
             }
             _ => {
@@ -60,7 +60,7 @@ impl QueueModel {
         let to = state.id(index);
         match self.answer(state, Request::HandOver { from, to, ttl }) {
             Reply::Granted(_) => {
-                let ends = rules::belief_ends(None, state.now, ttl, false);
+                let ends = rules::lease_ends(None, state.now, ttl, false);
                 let in_a_row = in_a_row + 1;
                 state.starved |= in_a_row > IN_A_ROW && state.order.iter().any(|other| state.is_steady(*other));
                 state.processes[index].phase = Phase::Holds { ends, in_a_row };
@@ -81,7 +81,7 @@ impl QueueModel {
         };
         match wake {
             Wake::Offer(_) if self.mutant == Some(Mutant::BelievesTheOffer) => {
-                let ends = rules::belief_ends(None, state.now, units(TTL), false);
+                let ends = rules::lease_ends(None, state.now, units(TTL), false);
                 state.processes[index].phase = Phase::Holds { ends, in_a_row: 0 };
             }
             Wake::Offer(_) => self.ask(state, index),
