@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Lost, Result};
 use crate::hold::release::release_share;
 use crate::hold::renewal::RenewedBy;
 use crate::hold::{ActiveHold, Share};
-use crate::lock::LockOptions;
+use crate::lock_options::LockOptions;
 use crate::name::LockName;
 use crate::sync::Arc;
 use crate::token::FencingToken;

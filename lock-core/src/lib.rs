@@ -79,7 +79,8 @@
 pub use backend::lease::{Ended, HoldState};
 pub use error::{Error, ErrorKind, Lost, LostCause, Result};
 pub use guard::{Guard, Release};
-pub use lock::{Lock, LockOptions};
+pub use lock::Lock;
+pub use lock_options::LockOptions;
 pub use locker::Locker;
 pub use memory::MemoryBackend;
 pub use name::LockName;
@@ -105,6 +106,7 @@ mod guard;
 mod hold;
 mod label;
 mod lock;
+mod lock_options;
 mod locker;
 mod memory;
 mod mutant;

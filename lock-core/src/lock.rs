@@ -7,6 +7,7 @@ use crate::acquire::{Acquired, acquire};
 use crate::backend::{LockStatus, Mode};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
+use crate::lock_options::LockOptions;
 use crate::locker::Locker;
 use crate::name::LockName;
 use crate::reentry::ReentryKey;
@@ -27,22 +28,6 @@ pub struct Lock {
     fixed: bool,
     minimum: Option<Duration>,
     reentry: Option<ReentryKey>,
-}
-
-/// The options of a [`Lock`], or those that a [`Guard`]'s hold runs with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LockOptions {
-    /// How long the lock stays taken after its process died.
-    pub ttl: Duration,
-    /// The label shown to anyone who asks who holds the lock.
-    pub label: Option<Arc<str>>,
-    /// Whether it is held by one holder alone.
-    pub mode: Mode,
-    /// Whether the hold is never renewed.
-    pub fixed_lease: bool,
-    /// How long the name stays taken at least.
-    pub minimum_hold: Option<Duration>,
 }
 
 impl Lock {

@@ -43,6 +43,7 @@ mod own;
 mod port;
 mod preload;
 mod process;
+mod recipe;
 mod redis;
 mod server;
 mod url;

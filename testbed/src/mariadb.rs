@@ -6,7 +6,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::server::{Recipe, Run, Server};
+use crate::recipe::{Recipe, Run};
+use crate::server::Server;
 use crate::url::Url;
 use crate::{Error, data, locate};
 

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use crate::port::Port;
 use crate::process::Process;
-use crate::server::{Recipe, Run};
+use crate::recipe::{Recipe, Run};
 use crate::watchdog::Watchdog;
 use crate::{Error, data};
 

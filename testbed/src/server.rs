@@ -1,14 +1,13 @@
 //! A running server and its controls, the same for every kind.
 
 use std::fmt::Debug;
-use std::path::Path;
-use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::process::Signal;
 
 use crate::Error;
 use crate::own::{Data, Own};
+use crate::recipe::Recipe;
 use crate::url::Url;
 
 /// A server to test against. Clones share it; the last one to be dropped ends it.
@@ -145,29 +144,6 @@ impl Server {
             }),
         }
     }
-}
-
-/// How one kind of server is run.
-pub(crate) trait Recipe: Debug + Send + Sync + 'static {
-    fn name(&self) -> &'static str;
-    /// The environment variable that names a server that runs already.
-    fn url_variable(&self) -> &'static str;
-    /// Its port where the URL does not say it.
-    fn default_port(&self) -> u16;
-    fn url(&self, port: u16) -> Url;
-    /// Makes what the server needs before its first start in `data`, an empty directory.
-    fn fill(&self, data: &Path, port: u16) -> Result<(), Error>;
-    fn command(&self, data: &Path, port: u16) -> Result<Command, Error>;
-    /// One look. True only when *this* run answers, not a stranger on the same port or the run before it.
-    fn is_ready(&self, run: &Run<'_>) -> bool;
-}
-
-/// What a recipe may look at to see whether its server is ready.
-#[derive(Debug)]
-pub(crate) struct Run<'a> {
-    pub(crate) pid: u32,
-    pub(crate) port: u16,
-    pub(crate) data: &'a Path,
 }
 
 fn external(recipe: &impl Recipe) -> Result<Option<(Url, u16)>, Error> {

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::server::{Recipe, Run, Server};
+use crate::recipe::{Recipe, Run};
+use crate::server::Server;
 use crate::url::Url;
 use crate::{Error, locate};
 
