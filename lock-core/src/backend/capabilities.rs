@@ -1,12 +1,13 @@
-//! What a backend promises beyond the minimum.
+//! What a backend can do beyond the minimum.
 
 use std::time::Duration;
 
-/// What a backend can do beyond what every backend must. The default: nothing.
+/// What a backend can do beyond what every backend must. Defaults to nothing.
 ///
-/// Core refuses an option that the backend cannot honour before the call, and the conformance suite holds a backend
-/// to what it declares. Built by naming what there is:
+/// Core refuses an option that the backend cannot honour before it calls the backend. The conformance suite checks what a
+/// backend declares.
 ///
+/// # Examples
 /// ```
 /// # use lock_core::backend::Capabilities;
 /// let capabilities = Capabilities::default().extend().fixed_lease();
@@ -15,11 +16,11 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {
-    /// A hold can be kept for longer by hand than its ttl: [`Hold::renew`](super::Hold::renew) takes any ttl.
+    /// A hold can be extended beyond its TTL: [`Hold::renew`](super::Hold::renew) takes any TTL.
     pub extend: bool,
-    /// A hold can be taken for a term that is never renewed.
+    /// A lease can be fixed: granted for its TTL and never renewed.
     pub fixed_lease: bool,
-    /// Waiters are served in order, with the bounded bypass that the contract describes.
+    /// Waiters are served in the order in which they came, but for the bounded hand-overs within a process.
     pub fifo: bool,
     /// A hold passes to the next waiter of the same process in one request:
     /// [`Hold::hand_over`](super::Hold::hand_over) is more than a release.
@@ -27,16 +28,16 @@ pub struct Capabilities {
     /// A name can stay taken for a minimum time, even after its holder has exited:
     /// [`ReleaseOptions::keep_for`](super::ReleaseOptions::keep_for) is honoured.
     pub minimum_hold: bool,
-    /// An acquire sent after a release of the same process takes effect after it. A release goes out when it is first
-    /// polled, where there is a connection; core polls it free of tokio's budget for tasks.
+    /// An acquire that is sent after a release of the same process takes effect after it. With a connection at hand, a
+    /// release is sent by its first poll. Core polls it outside Tokio's cooperative budget.
     pub ordered: bool,
     /// Tokens keep growing after the server has lost its data.
     pub durable_tokens: bool,
-    /// Holds are kept by the backend's session: core renews none of them.
+    /// The backend's session renews all holds, and core renews none.
     pub session_renewal: bool,
-    /// The shortest ttl that can be kept. Defaults to 1 ms.
+    /// The shortest TTL that the backend can keep. Defaults to 1 ms.
     pub shortest_ttl: Duration,
-    /// The longest ttl that can be kept. Defaults to 365 days.
+    /// The longest TTL that the backend can keep. Defaults to 365 days.
     pub longest_ttl: Duration,
 }
 
@@ -90,7 +91,7 @@ declare! {
 }
 
 impl Capabilities {
-    /// Declares from which ttl to which a hold can be kept.
+    /// Declares the shortest and the longest TTL that the backend can keep.
     #[must_use]
     pub fn ttl_between(mut self, shortest: Duration, longest: Duration) -> Self {
         self.shortest_ttl = shortest;

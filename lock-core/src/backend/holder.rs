@@ -1,22 +1,22 @@
-//! Who holds.
+//! Holder ids.
 
 use std::fmt;
 
-/// 128 random bits, minted for one acquisition and retired for ever once that was released or abandoned.
+/// 128 random bits that identify one acquisition. After its release or abandon, the id is never used again.
 ///
-/// It is what a server compares before it lets anyone renew or release, so [`Debug`](fmt::Debug) shows only its
-/// beginning; [`Display`](fmt::Display) writes all of it, as 32 lower-case hexadecimal digits.
+/// The server compares it before it renews or releases a hold. So [`Debug`](fmt::Debug) shows only its first digits;
+/// [`Display`](fmt::Display) writes it whole, as 32 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HolderId(u128);
 
 impl HolderId {
-    /// How many hexadecimal digits it is written with.
+    /// The number of hexadecimal digits in its text.
     pub const HEX_DIGITS: usize = 32;
 
     /// Draws a new id from the operating system's generator, so that a forked or cloned process never repeats one.
     ///
     /// # Panics
-    /// If the operating system gives no random numbers, which on Linux can happen only before its generator is seeded.
+    /// Panics if the operating system returns no random numbers. On Linux this can happen only before its generator is seeded.
     pub fn random() -> Self {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes).expect("the operating system gives random numbers");

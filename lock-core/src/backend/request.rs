@@ -1,4 +1,4 @@
-//! What core asks a backend for.
+//! Acquire requests, as core hands them to a backend.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,16 +15,16 @@ use crate::sync::time::{Instant, sleep_until};
 use crate::sync::{Arc, AtomicBool, Mutex, Notify, Ordering};
 use crate::token::FencingToken;
 
-/// One acquisition: what is wanted, by whom, on what terms and for how long. Clones are the same request.
+/// One acquisition: the name, the holder id, the terms and how long to wait. Clones are the same request. Made by
+/// [`RequestOptions::start`].
 ///
-/// [`ttl`](Self::ttl), [`label`](Self::label) and [`time_left`](Self::time_left) may change while it waits: read them
-/// just before each send. Made by [`RequestOptions::start`].
+/// [`ttl`](Self::ttl), [`label`](Self::label) and [`time_left`](Self::time_left) may change while it waits. Read them just
+/// before each send.
 #[derive(Clone)]
 pub struct AcquireRequest(Arc<Shared>);
 
-/// The other end of an [`AcquireRequest`]: changes its terms and gives it up. Dropping it gives it up.
-///
-/// After a grant it has no meaning any more.
+/// The caller's end of an [`AcquireRequest`]: it changes the terms, and gives the request up. Dropping it gives it up. After
+/// a grant it has no effect.
 #[derive(Debug)]
 pub struct RequestControl(AcquireRequest);
 
@@ -65,7 +65,7 @@ impl State {
     }
 }
 
-/// Everything an [`AcquireRequest`] is made of; unset, it waits for ever in [`Mode::Exclusive`] and is renewed.
+/// Builds an [`AcquireRequest`]. Defaults to a renewed hold in [`Mode::Exclusive`], and to waiting without a limit.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RequestOptions {
@@ -78,7 +78,7 @@ pub struct RequestOptions {
 }
 
 impl RequestOptions {
-    /// A request for this name on these terms.
+    /// A request for this name with these terms.
     pub fn new(name: LockName, terms: Terms) -> Self {
         Self {
             name,
@@ -97,21 +97,21 @@ impl RequestOptions {
         self
     }
 
-    /// Makes it a fixed lease: granted for the ttl and never renewed.
+    /// Makes the lease fixed: granted for its TTL and never renewed.
     #[must_use]
     pub fn fixed(mut self, fixed: bool) -> Self {
         self.fixed = fixed;
         self
     }
 
-    /// Asks for a token larger than this one, as a quorum does.
+    /// Asks for a token larger than this one.
     #[must_use]
     pub fn token_above(mut self, floor: FencingToken) -> Self {
         self.token_floor = Some(floor);
         self
     }
 
-    /// Mints a holder id and an unarmed lease, and gives the request and its control.
+    /// Draws a holder id, makes an unarmed lease, and returns the request and its control.
     pub fn start(self) -> (AcquireRequest, RequestControl) {
         let lease = if self.fixed {
             Lease::fixed(self.name.clone())
@@ -146,17 +146,17 @@ impl RequestOptions {
 }
 
 impl AcquireRequest {
-    /// What is to be locked.
+    /// The lock's name.
     pub fn name(&self) -> &LockName {
         &self.0.name
     }
 
-    /// In which mode.
+    /// The mode.
     pub fn mode(&self) -> Mode {
         self.0.mode
     }
 
-    /// The id under which the server is to record the hold; the same at every try of this request.
+    /// The id under which the server records the hold. It is the same at every attempt of this request.
     pub fn holder(&self) -> HolderId {
         self.0.holder
     }
@@ -171,7 +171,7 @@ impl AcquireRequest {
         self.0.wait
     }
 
-    /// The token must be larger than this one, where one is given.
+    /// The grant's token must be larger than this one, if there is one.
     pub fn token_floor(&self) -> Option<FencingToken> {
         self.0.token_floor
     }
@@ -197,34 +197,34 @@ impl AcquireRequest {
         self.0.connected.store(true, Ordering::Relaxed);
     }
 
-    /// The ttl wanted, as of now.
+    /// The wanted TTL, as of now.
     pub fn ttl(&self) -> Duration {
         let mut state = self.0.state.lock();
         state.ttl_read = state.changes;
         state.terms.ttl
     }
 
-    /// What the holder calls itself, as of now.
+    /// The holder's label, as of now.
     pub fn label(&self) -> Option<Arc<str>> {
         let mut state = self.0.state.lock();
         state.label_read = state.changes;
         state.terms.label.clone()
     }
 
-    /// How long the request may still take; `None` when it has no deadline.
+    /// How long the request may still take, or `None` without a deadline.
     pub fn time_left(&self) -> Option<Duration> {
         let deadline = self.0.state.lock().terms.deadline;
         deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// Whether nobody waits for the answer any more: the deadline has passed or the caller has gone.
+    /// Whether the request was given up: the deadline has passed, or the caller has left.
     pub fn is_given_up(&self) -> bool {
         let state = self.0.state.lock();
         state.given_up || state.terms.deadline.is_some_and(|deadline| deadline <= Instant::now())
     }
 
-    /// Waits until nobody waits for the answer any more. A waiting backend then answers [`Busy`] soon; core has it
-    /// undo whatever is left.
+    /// Waits until the request is given up. A backend that waits at its server then returns [`Busy`] soon, and core calls
+    /// [`abandon`](super::DistributedLock::abandon).
     ///
     /// # Cancel safety
     /// Dropping it changes nothing.
@@ -248,8 +248,8 @@ impl AcquireRequest {
         }
     }
 
-    /// Reports, while the acquire goes on waiting, that the server found the name taken: what
-    /// [`Attempt::Busy`](super::Attempt::Busy) says at the end of one that does not.
+    /// Reports that the server found the name taken, while the acquire goes on waiting. An acquire that does not wait returns
+    /// [`Attempt::Busy`](super::Attempt::Busy) instead.
     pub fn note_busy(&self, busy: Busy) {
         let mut state = self.0.state.lock();
         state.busy = Some(busy);
@@ -258,16 +258,16 @@ impl AcquireRequest {
         self.0.changed.notify_waiters();
     }
 
-    /// Reports, while the acquire goes on waiting, that the server cannot be asked at the moment: the connection over
-    /// which it waits has ended or is silent, or no new one can be made. `why` becomes the source of the
-    /// [`Unavailable`](crate::ErrorKind::Unavailable) error that the caller gets if its time is up before the next
-    /// [`note_busy`](Self::note_busy); without this report the caller is told that the lock is taken.
+    /// Reports that the server cannot be asked at the moment, while the acquire goes on waiting: the connection over which it
+    /// waits has ended or is silent, or no new one can be made. If the caller's time is up before the next
+    /// [`note_busy`](Self::note_busy), it gets [`Unavailable`](crate::ErrorKind::Unavailable) with the cause `why`. Without
+    /// this report it would get [`TimedOut`](crate::ErrorKind::TimedOut).
     pub fn note_unreachable(&self, why: Error) {
         self.0.state.lock().unreachable = Some(why);
         self.0.changed.notify_waiters();
     }
 
-    /// What the server last said of who has the name, where it said so.
+    /// The server's last answer that the name is taken, if it gave one.
     pub fn last_busy(&self) -> Option<Busy> {
         self.0.state.lock().busy.clone()
     }
@@ -337,7 +337,7 @@ impl AcquireRequest {
 }
 
 impl RequestControl {
-    /// Changes the terms on which the request goes on.
+    /// Changes the terms of the request.
     pub fn set_terms(&self, terms: Terms) {
         let mut state = self.0.0.state.lock();
         if (state.terms.ttl, &state.terms.label) != (terms.ttl, &terms.label) {
@@ -349,7 +349,7 @@ impl RequestControl {
         self.0.0.changed.notify_waiters();
     }
 
-    /// Nobody waits for the answer any more.
+    /// Gives the request up.
     pub fn give_up(&self) {
         self.0.0.state.lock().given_up = true;
         self.0.0.changed.notify_waiters();

@@ -1,8 +1,7 @@
 //! The decisions of a lock server and of its clients, as plain functions.
 //!
-//! The memory backend and [`Lease`](super::Lease) call them, and so do the models of the protocols, which try every
-//! order of events on them. A server that decides in scripts or statements of its own decides the same: a
-//! differential test puts the same questions to both.
+//! The memory backend and [`Lease`](super::Lease) call them. So do the models of the protocols, which try every order of
+//! events. A server that decides in its own scripts or statements must decide the same: a differential test compares both.
 //!
 //! ```
 //! # use std::time::Duration;
@@ -62,33 +61,33 @@ pub fn has_expired<T: Moment>(end: T, now: T) -> bool {
     end <= now
 }
 
-/// Whether a hold is the asker's, who alone may renew it, release it and pass it on.
+/// Whether the hold is the asker's. Only its holder may renew it, release it and pass it on.
 pub fn is_mine<H: PartialEq>(holder: &H, asker: &H) -> bool {
     holder == asker
 }
 
-/// When a hold ends after a request for `ttl` from now: never earlier than it did.
+/// When a hold ends after a request for `ttl` from now. Never earlier than it did.
 ///
-/// A term past the end of the clock changes nothing.
+/// A TTL past the end of the clock changes nothing.
 pub fn prolonged<T: Moment>(expires: T, now: T, ttl: Duration) -> T {
     now.after(ttl).map_or(expires, |wanted| expires.max(wanted))
 }
 
-/// When a hold ends whose server's clock may have been set back: in `term` at the latest, the longest term that its
-/// holder has asked for and that may still run. Never the asker's own term: that would end a longer hold.
+/// When a hold ends, if the server's clock may have been set back: in `term` at the latest, the longest TTL that its holder
+/// ever asked for. Not the TTL of the current request: that would shorten a longer hold.
 pub fn repaired<T: Moment>(expires: T, now: T, term: Duration) -> T {
     now.after(term).map_or(expires, |longest| expires.min(longest))
 }
 
-/// The token after `stored`, the last one that is remembered: larger than `floor` too, and at least the server's
-/// `clock`, so that it grows even when what was stored is gone. `None` when all are used up.
+/// The token after `stored`, the last one that the server remembers. It is larger than `floor`, and at least the server's
+/// `clock`, so that it grows even if the stored one was lost. `None` if all numbers are used up.
 pub fn next_token(stored: u64, clock: u64, floor: Option<FencingToken>) -> Option<FencingToken> {
     let floor = floor.map_or(0, FencingToken::as_u64);
     FencingToken::new(stored.max(floor).checked_add(1)?.max(clock))
 }
 
-/// Whose turn a free name is: of all queue entries, in their order, the first that has not ended.
-/// An entry without an end lives until its waiter leaves.
+/// The waiter that may take a free name: of all queue entries, in their order, the first that has not expired. An entry
+/// without an end lives until its waiter leaves.
 pub fn who_is_next<H, T: Moment>(entries: impl IntoIterator<Item = (H, Option<T>)>, now: T) -> Option<H> {
     let mut live = entries
         .into_iter()
@@ -96,7 +95,7 @@ pub fn who_is_next<H, T: Moment>(entries: impl IntoIterator<Item = (H, Option<T>
     live.next().map(|(holder, _)| holder)
 }
 
-/// Whether the asker may take a free name, given whose turn it is.
+/// Whether the asker may take a free name, if `next` is the waiter that may.
 pub fn may_take<H: PartialEq>(asker: &H, next: Option<&H>) -> bool {
     next.is_none_or(|next| next == asker)
 }

@@ -5,36 +5,35 @@ use std::time::Duration;
 
 use crate::token::FencingToken;
 
-/// What the server said of a name. It may have changed by the time that anybody reads it: for people and dashboards,
-/// never to decide whether to act.
+/// Who holds a name, as the server answered. For people and dashboards, not for decisions: it may have changed meanwhile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockStatus {
-    /// Who holds it; empty when it is free.
+    /// The holders; empty if the name is free.
     pub holders: Vec<HolderStatus>,
-    /// How many waiters are queued for it at the server, where the server knows.
+    /// How many waiters are queued at the server, if it knows.
     pub waiting: Option<usize>,
 }
 
-/// One holder in a [`LockStatus`]; everything in it is `None` where the server does not know it.
+/// One holder in a [`LockStatus`]. A field is `None` if the server does not know it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HolderStatus {
-    /// What the holder calls itself.
+    /// The holder's label.
     pub label: Option<Arc<str>>,
     /// The hold's fencing token.
     pub token: Option<FencingToken>,
-    /// How long the hold lasts if it is not renewed.
+    /// How long the hold lasts if nothing renews it.
     pub expires_in: Option<Duration>,
 }
 
 impl LockStatus {
-    /// Nobody holds it.
+    /// The status of a free name.
     pub fn free() -> Self {
         Self::default()
     }
 
-    /// This one holds it.
+    /// The status of a name with this holder.
     pub fn held(holder: HolderStatus) -> Self {
         Self {
             holders: vec![holder],
@@ -42,7 +41,7 @@ impl LockStatus {
         }
     }
 
-    /// Adds how many wait for it.
+    /// Adds the number of waiters.
     #[must_use]
     pub fn with_waiting(mut self, waiting: usize) -> Self {
         self.waiting = Some(waiting);
@@ -56,7 +55,7 @@ impl LockStatus {
 }
 
 impl HolderStatus {
-    /// A holder of whom nothing is known yet.
+    /// A holder of which nothing is known.
     pub fn new() -> Self {
         Self::default()
     }
@@ -75,7 +74,7 @@ impl HolderStatus {
         self
     }
 
-    /// Adds how long it lasts unless renewed.
+    /// Adds how long the hold lasts if nothing renews it.
     #[must_use]
     pub fn with_expires_in(mut self, rest: Duration) -> Self {
         self.expires_in = Some(rest);

@@ -1,4 +1,4 @@
-//! The terms of a request: for how long, as whom, and until when.
+//! The terms of a request: TTL, label and deadline.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use crate::sync::time::Instant;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wait {
-    /// Not at all: the answer is [`Busy`], and no queue entry is left at the server.
+    /// Not at all: the answer is [`Busy`](crate::backend::Busy), and no queue entry is left at the server.
     No,
-    /// Until [`AcquireRequest::time_left`] is zero.
+    /// Until [`AcquireRequest::time_left`](crate::backend::AcquireRequest::time_left) is zero.
     Until,
-    /// For ever.
+    /// Without a limit.
     #[default]
     Forever,
 }
@@ -37,7 +37,7 @@ impl Terms {
         }
     }
 
-    /// Sets what the holder calls itself.
+    /// Sets the holder's label.
     #[must_use]
     pub fn label(mut self, label: impl Into<Arc<str>>) -> Self {
         self.label = Some(label.into());
@@ -50,7 +50,7 @@ impl Terms {
         self
     }
 
-    /// Sets how long from now the request may take, connecting included.
+    /// Sets the time limit from now, connecting included.
     #[must_use]
     pub fn time_left(mut self, time: Duration) -> Self {
         // A deadline past the end of the clock is none.
