@@ -1,4 +1,4 @@
-//! Locks in this process's memory: the reference for every other backend, and a test double.
+//! The memory backend: the reference for all others, and a test double.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,12 +20,14 @@ use crate::token::FencingToken;
 
 mod server;
 
-/// A lock server in this process's memory; a clone is another client of the same server.
+/// A lock server in this process's memory. A clone is another client of the same server.
 ///
-/// It keeps the whole contract within the process, with expiry by tokio's clock, so that tests on paused time are
-/// exact. Nothing of it survives the process, and no other process sees it. As a test double it can do what servers
-/// do to their clients:
+/// It keeps the whole contract within the process. Holds expire by Tokio's clock, so that tests on paused time are exact.
+/// Nothing survives the process, and no other process sees it. As a test double it can do what servers do to their clients.
 ///
+/// A waiter whose turn it is takes the lock when it is polled next: keep polling an acquire, or drop it.
+///
+/// # Examples
 /// ```
 /// # use std::time::Duration;
 /// # use lock_core::{ErrorKind, Locker, MemoryBackend};
@@ -45,20 +47,18 @@ mod server;
 /// assert_eq!(error.kind(), ErrorKind::Unavailable);
 /// # Ok(()) }
 /// ```
-///
-/// A waiter whose turn it is takes the lock when it is polled next: keep polling an acquire, or drop it.
 #[derive(Clone)]
 pub struct MemoryBackend(Arc<MemoryServer>);
 
 static SHARED: LazyLock<Mutex<HashMap<String, Weak<MemoryServer>>>> = LazyLock::new(Mutex::default);
 
 impl MemoryBackend {
-    /// A server of its own.
+    /// A server that only its clones share.
     pub fn new() -> Self {
         Self(Arc::new(MemoryServer::new()))
     }
 
-    /// The server of this name, shared by all of this process that ask for it, as long as anybody uses it.
+    /// The server with this name: shared by name within the process, and dropped with its last user.
     pub fn shared(name: &str) -> Self {
         let mut servers = SHARED.lock();
         if let Some(server) = servers.get(name).and_then(Weak::upgrade) {
@@ -70,7 +70,7 @@ impl MemoryBackend {
         Self(server)
     }
 
-    /// Ends the hold of this name, as an operator might; its guard is told at once. False when nobody held it.
+    /// Ends the hold of this name, as an operator might. Its guard is lost at once. Returns whether anybody held it.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidName`](crate::ErrorKind::InvalidName).
@@ -78,7 +78,7 @@ impl MemoryBackend {
         Ok(self.0.take_away(&LockName::new(name)?))
     }
 
-    /// Takes the name for `ttl` as another process would, from whoever has it; its holder's label is `elsewhere`.
+    /// Takes the name for `ttl`, as another process would, even if it is held. The label of the new holder is `elsewhere`.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidName`](crate::ErrorKind::InvalidName).
@@ -86,7 +86,7 @@ impl MemoryBackend {
         Ok(self.0.hold_elsewhere(&LockName::new(name)?, ttl))
     }
 
-    /// While false, every request fails as unavailable, and so do those that wait. Holds go on to expire.
+    /// With `false`, all requests fail as unavailable, waiting ones too. Holds still expire.
     pub fn set_available(&self, available: bool) {
         self.0.set_available(available);
     }

@@ -4,17 +4,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 static LAST: AtomicU64 = AtomicU64::new(0);
 
-/// Lets the parts of one call chain acquire the same lock without waiting for each other.
+/// A key with which the functions of one call chain acquire the same lock without waiting for each other.
 ///
 /// An acquire with the key of a live hold of the same [`Locker`](crate::Locker) succeeds at once, without asking the
-/// server: it shares the hold, with the same token, and the hold ends when the last of its guards is released. It has
-/// to ask for the same ttl, lease and minimum hold. A hold that is lost, or being released, is not shared: then the
-/// acquire waits like any other.
+/// server. It shares the hold and its token. The hold ends when its last guard is released. The acquire must ask for the
+/// same TTL, lease and minimum hold. A hold that is lost or being released is not shared: then the acquire waits.
 ///
-/// **A key is a licence, not an identity of tasks.** Whoever has it shares the hold: two tasks that run at the same
-/// time with one key do *not* exclude each other. Make one for each call chain, pass it down as an argument, and never
-/// keep it in a struct that several tasks use.
+/// **A key does not identify a task.** All holders of the key share the hold: two tasks that run at the same time with one
+/// key do *not* exclude each other. Make one key for each call chain, pass it down as an argument, and never keep it in a
+/// struct that several tasks use.
 ///
+/// # Examples
 /// ```
 /// # use lock_core::{Error, Locker, MemoryBackend, ReentryKey, Release};
 /// struct Accounts { locks: Locker }
@@ -43,7 +43,13 @@ static LAST: AtomicU64 = AtomicU64::new(0);
 pub struct ReentryKey(u64);
 
 impl ReentryKey {
-    /// A key that no other one equals; clones are the same key.
+    /// A new key, equal to no other. Clones are the same key.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::ReentryKey;
+    /// assert_ne!(ReentryKey::new(), ReentryKey::new());
+    /// ```
     #[expect(
         clippy::new_without_default,
         reason = "a default value that is never the same one would surprise"
