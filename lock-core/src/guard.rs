@@ -252,7 +252,7 @@ impl Guard {
     /// - [`ErrorKind::Unsupported`] if the backend cannot extend, or the lease is fixed.
     /// - [`ErrorKind::Misconfigured`] if the backend cannot keep such a TTL.
     /// - [`ErrorKind::Lost`] if the hold was lost.
-    /// - [`ErrorKind::Unavailable`] if the server did not answer within the locker's connect timeout.
+    /// - [`ErrorKind::Unavailable`] if the server did not answer within the locker's operation timeout.
     ///
     /// After any of them but `Lost`, the lock is held for as long as [`valid_for`](Self::valid_for) returns.
     ///
@@ -284,13 +284,13 @@ impl Guard {
         limits.check_extend().map_err(refused)?;
         limits.check_ttl(ttl).map_err(refused)?;
         hold.check()?;
-        hold.extend(ttl, limits.patience).await
+        hold.extend(ttl, limits.operation_timeout).await
     }
 
     /// Releases the lock, and reports whether it was held until now. If guards share a hold by a
     /// [`ReentryKey`](crate::ReentryKey), the last one releases it.
     ///
-    /// If the server does not answer, the release is retried for up to the locker's connect timeout (5 s by default). After
+    /// If the server does not answer, the release is retried for up to the locker's operation timeout (5 s by default). After
     /// that the retries go on in the background, until the lease has been over for a TTL.
     ///
     /// # Errors
@@ -313,7 +313,7 @@ impl Guard {
     /// ```
     pub async fn release(self) -> Result<Release> {
         ensure_running(self.0.keeper())?;
-        let limit = self.hold().options.limits.patience;
+        let limit = self.hold().options.limits.operation_timeout;
         Ok(match release_share(self.0, limit).await? {
             true => Release::StillShared,
             false => Release::Released,

@@ -205,7 +205,7 @@ impl Lock {
     }
 
     /// Acquires the lock within `limit`, connecting included. With a limit of zero it tries once, and waits for the server's
-    /// answer for up to the locker's connect timeout.
+    /// answer for up to the locker's operation timeout.
     ///
     /// # Errors
     /// - [`ErrorKind::TimedOut`] if the server last answered that the lock is taken. [`Error::holder`] is the holder's label,
@@ -238,7 +238,7 @@ impl Lock {
     /// Acquires the lock if it is free, and returns `None` if it is taken.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if the server did not answer within the locker's connect timeout, and the errors of
+    /// [`ErrorKind::Unavailable`] if the server did not answer within the locker's operation timeout, and the errors of
     /// [`acquire`](Self::acquire).
     ///
     /// # Cancel safety

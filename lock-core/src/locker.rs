@@ -18,7 +18,7 @@ use crate::sync::Arc;
 use crate::sync::time::timeout;
 
 const DEFAULT_TTL: Duration = Duration::from_secs(30);
-const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const DEFAULT_OPERATION_TIMEOUT: Duration = Duration::from_secs(5);
 const DEFAULT_HAND_OVERS: u32 = 16;
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -56,7 +56,7 @@ pub struct Locker {
     shared: Arc<Shared>,
     ttl: Duration,
     label: Option<Arc<str>>,
-    connect_timeout: Duration,
+    operation_timeout: Duration,
     hand_overs: u32,
 }
 
@@ -95,7 +95,7 @@ impl Locker {
             shared: Arc::new(Shared::new(BackendState::new(backend))),
             ttl: DEFAULT_TTL,
             label: Some(default_label()),
-            connect_timeout: DEFAULT_CONNECT_TIMEOUT,
+            operation_timeout: DEFAULT_OPERATION_TIMEOUT,
             hand_overs: DEFAULT_HAND_OVERS,
         }
     }
@@ -152,21 +152,22 @@ impl Locker {
         self
     }
 
-    /// Sets how long a `try_acquire`, a status or an awaited release waits for a server that does not answer. Defaults to
-    /// 5 s. How long connecting may take is a setting of the backend.
+    /// Sets the operation timeout: how long a `try_acquire`, an extension, an awaited release or a status waits for a server
+    /// that does not answer. Defaults to 5 s. How long connecting may take, and how long a single connection may be silent,
+    /// are settings of the backend.
     ///
     /// # Examples
     /// ```
     /// # use std::time::Duration;
     /// # use lock_core::{Locker, MemoryBackend};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
-    /// let locks = Locker::new(MemoryBackend::new()).with_connect_timeout(Duration::from_secs(1));
+    /// let locks = Locker::new(MemoryBackend::new()).with_operation_timeout(Duration::from_secs(1));
     /// assert!(locks.lock("a").try_acquire().await?.is_some());
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn with_connect_timeout(mut self, limit: Duration) -> Self {
-        self.connect_timeout = limit;
+    pub fn with_operation_timeout(mut self, limit: Duration) -> Self {
+        self.operation_timeout = limit;
         self
     }
 
@@ -266,10 +267,10 @@ impl Locker {
         self.shared.keeper.check_process()?;
         runtime::current()?;
         observe::requested(BackendRequest::Status);
-        let status = timeout(self.connect_timeout, self.shared.backend.lock.status(&name))
+        let status = timeout(self.operation_timeout, self.shared.backend.lock.status(&name))
             .await
             .unwrap_or_else(|_| {
-                let message = format!("the lock server did not answer within {:?}", self.connect_timeout);
+                let message = format!("the lock server did not answer within {:?}", self.operation_timeout);
                 Err(Error::new(ErrorKind::Unavailable, message))
             });
         let status = status.map_err(|error| error.about(&name))?;
@@ -320,7 +321,7 @@ impl Locker {
     pub(crate) fn limits(&self) -> Limits {
         Limits {
             capabilities: self.shared.backend.capabilities,
-            patience: self.connect_timeout,
+            operation_timeout: self.operation_timeout,
             hand_overs: self.hand_overs,
         }
     }

@@ -11,8 +11,8 @@ pub(crate) const MAX_LABEL_BYTES: usize = 255;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) capabilities: Capabilities,
-    /// How long to wait for a server that does not answer.
-    pub(crate) patience: Duration,
+    /// How long an operation waits for a server that does not answer.
+    pub(crate) operation_timeout: Duration,
     /// How many local hand-overs may follow each other.
     pub(crate) hand_overs: u32,
 }
@@ -103,7 +103,7 @@ mod tests {
         let capabilities = Capabilities::default().ttl_between(Duration::from_secs(1), Duration::from_secs(60));
         let limits = Limits {
             capabilities,
-            patience: Duration::from_secs(5),
+            operation_timeout: Duration::from_secs(5),
             hand_overs: 16,
         };
         let refusal = |ttl| limits.check_ttl(ttl).unwrap_err();

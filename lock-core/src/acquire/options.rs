@@ -61,7 +61,7 @@ impl AcquireOptions {
     pub(crate) fn time_limit(&self, wait: WaitLimit) -> Option<Duration> {
         match wait {
             WaitLimit::Within(limit) if wait.is_patient() => Some(limit),
-            WaitLimit::Once | WaitLimit::Within(_) => Some(self.limits.patience),
+            WaitLimit::Once | WaitLimit::Within(_) => Some(self.limits.operation_timeout),
             WaitLimit::Forever => None,
         }
     }

@@ -122,7 +122,7 @@ async fn the_first_one_s_short_deadline_while_connecting_is_not_the_others() {
 #[tokio::test(start_paused = true)]
 async fn a_try_whose_time_is_up_while_connecting_does_not_fail_those_who_wait() {
     let backend = SlowToConnect(MemoryBackend::new(), tokio::time::Instant::now() + seconds(3));
-    let locks = Locker::new(backend).with_connect_timeout(seconds(1));
+    let locks = Locker::new(backend).with_operation_timeout(seconds(1));
     let lock = locks.lock("a");
     let short = tokio::spawn(async move { lock.try_acquire().await });
     settle().await;

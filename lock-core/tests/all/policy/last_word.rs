@@ -27,7 +27,7 @@ async fn a_limit_of_zero_is_one_try() {
     let error = lock.acquire_within(Duration::ZERO).await.unwrap_err();
     assert_eq!((error.kind(), error.holder()), (ErrorKind::TimedOut, Some("elsewhere")));
     assert_eq!(backend.sent(), [Request::Acquire]);
-    // The server has the connect timeout to answer it.
+    // The server has the operation timeout to answer it.
     backend.next(Request::Acquire, [Answer::Hang]);
     let started = Instant::now();
     let error = lock.acquire_within(Duration::ZERO).await.unwrap_err();

@@ -104,7 +104,7 @@ async fn a_hold_survives_a_round_trip_of_two_fifths_of_its_ttl() {
             server: server.clone(),
             one_way,
         };
-        let locks = Locker::new(line).with_ttl(TTL).with_connect_timeout(2 * TTL);
+        let locks = Locker::new(line).with_ttl(TTL).with_operation_timeout(2 * TTL);
         let guard = locks.lock("a").acquire().await.unwrap();
         let lost = timeout(20 * TTL, guard.lost()).await;
         assert!(lost.is_err(), "at a round trip of {:?}: {lost:?}", 2 * one_way);
