@@ -15,8 +15,9 @@ use lock_core::{Error, ErrorKind, Locker, MemoryBackend, Result};
 /// | `mysql://user:password@host[:port]/database` | MySQL, MariaDB: row locks | `mysql` |
 /// | `zookeeper://host[:port][,host[:port]...][/path]` | ZooKeeper | `zookeeper` |
 ///
-/// The parameters that each takes are told by its crate: `lock_redis::RedisConfig`, `lock_mysql::MySqlConfig`,
-/// `lock_zookeeper::ZooKeeperConfig`.
+/// Parameters: see `from_url` of [`RedisConfig`](redis/struct.RedisConfig.html#method.from_url),
+/// [`MySqlConfig`](mysql/struct.MySqlConfig.html#method.from_url) and
+/// [`ZooKeeperConfig`](zookeeper/struct.ZooKeeperConfig.html#method.from_url).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), polylock::Error> {
@@ -72,21 +73,17 @@ fn memory(name: &str) -> Result<Arc<dyn DistributedLock>> {
 
 #[cfg(feature = "redis")]
 fn redis(url: &str) -> Result<Arc<dyn DistributedLock>> {
-    Ok(Arc::new(lock_redis::RedisBackend::new(
-        lock_redis::RedisConfig::from_url(url)?,
-    )?))
+    Ok(Arc::new(crate::redis::RedisBackend::from_url(url)?))
 }
 
 #[cfg(feature = "mysql")]
 fn mysql(url: &str) -> Result<Arc<dyn DistributedLock>> {
-    Ok(Arc::new(lock_mysql::RowLockBackend::new(
-        lock_mysql::MySqlConfig::from_url(url)?,
-    )?))
+    Ok(Arc::new(crate::mysql::RowLockBackend::from_url(url)?))
 }
 
 #[cfg(feature = "zookeeper")]
 fn zookeeper(url: &str) -> Result<Arc<dyn DistributedLock>> {
-    Ok(Arc::new(lock_zookeeper::ZooKeeperBackend::from_url(url)?))
+    Ok(Arc::new(crate::zookeeper::ZooKeeperBackend::from_url(url)?))
 }
 
 macro_rules! without_feature {

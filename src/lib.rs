@@ -1,13 +1,44 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub use config::Config;
 pub use connect::{connect, connect_lazy};
+pub use lock_core::backend::Mode;
 pub use lock_core::{
-    Ended, Error, ErrorKind, FencingToken, Guard, HoldState, Lock, LockName, Locker, Lost, LostCause, MemoryBackend,
-    ReentryKey, Release, Result, Watch, backend,
+    Ended, Error, ErrorKind, FencingToken, Guard, HoldState, Lock, LockName, LockOptions, Locker, Lost, LostCause,
+    MemoryBackend, ReentryKey, Release, Result, Watch, backend,
 };
 
 mod config;
 mod connect;
+
+/// Locks in Redis or Valkey, and fenced data there. Needs the feature `redis`.
+///
+/// What this backend guarantees, its limits, and the server settings and permissions that it needs: [`lock_redis`]. That
+/// crate also re-exports the driver, whose connections a [`Fence`](redis::Fence) uses.
+#[cfg(feature = "redis")]
+#[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
+pub mod redis {
+    pub use lock_redis::{Checks, Fence, Fenced, Finding, RedisBackend, RedisConfig, Stale};
+}
+
+/// Row locks in MySQL or MariaDB. Needs the feature `mysql`.
+///
+/// What this backend guarantees, its limits, and the server settings and permissions that it needs: [`lock_mysql`]. That
+/// crate also re-exports the driver.
+#[cfg(feature = "mysql")]
+#[cfg_attr(docsrs, doc(cfg(feature = "mysql")))]
+pub mod mysql {
+    pub use lock_mysql::{MySqlConfig, RowLockBackend};
+}
+
+/// Locks in ZooKeeper. Needs the feature `zookeeper`.
+///
+/// What this backend guarantees, its limits, and the server settings and permissions that it needs: [`lock_zookeeper`].
+#[cfg(feature = "zookeeper")]
+#[cfg_attr(docsrs, doc(cfg(feature = "zookeeper")))]
+pub mod zookeeper {
+    pub use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
+}
