@@ -16,7 +16,7 @@ pub(crate) mod permissions;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Checks {
-    /// Log each finding once per run of the server, by `tracing` at level `WARN`.
+    /// Log each finding once per run of the server, by `tracing` at level `WARN` under the target `polylock`.
     /// [`findings`](crate::RedisBackend::findings) returns them.
     #[default]
     Warn,
@@ -98,7 +98,7 @@ impl Probe {
             return Err(Error::new(ErrorKind::Misconfigured, what));
         }
         for finding in self.unreported(facts.run, findings) {
-            tracing::warn!(server = %server, "this Redis can lose locks: {finding}");
+            tracing::warn!(target: "polylock", server = %server, "this Redis can lose locks: {finding}");
         }
         Ok(())
     }

@@ -313,7 +313,7 @@ impl Told {
 
 impl tracing::Subscriber for Told {
     fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        metadata.target().starts_with("lock_redis") && *metadata.level() == tracing::Level::WARN
+        metadata.target() == "polylock" && *metadata.level() == tracing::Level::WARN
     }
 
     fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
