@@ -64,7 +64,7 @@ impl Limits {
         if !self.capabilities.minimum_hold {
             return Err(Error::new(
                 ErrorKind::Unsupported,
-                "this backend cannot keep a name taken for a minimum time: leave out `hold_at_least`",
+                "this backend has no minimum hold: use Redis, Valkey or the memory backend, or leave out `hold_at_least`",
             ));
         }
         if let Some(ttl) = fixed_ttl.filter(|ttl| *ttl < minimum) {
@@ -115,7 +115,9 @@ mod tests {
         assert_eq!(limits.check_extend().unwrap_err().kind(), ErrorKind::Unsupported);
         let refusal = |limits: Limits, minimum, ttl| limits.check_minimum(minimum, ttl).unwrap_err();
         let second = Duration::from_secs(1);
-        assert_eq!(refusal(limits, second, None).kind(), ErrorKind::Unsupported);
+        let unsupported = refusal(limits, second, None);
+        assert_eq!(unsupported.kind(), ErrorKind::Unsupported);
+        assert!(unsupported.to_string().contains("use Redis, Valkey"), "{unsupported}");
         let limits = Limits {
             capabilities: capabilities.minimum_hold(),
             ..limits
