@@ -95,7 +95,7 @@ impl RedisConfig {
         let behind_host = rest.find(['/', '?', '#']).map_or("", |at| &rest[at..]);
         if !is_unix && behind_host.contains('@') {
             return Err(misconfigured(format!(
-                "the URL has an '@' behind its host: {ENCODE}, and '@' as %40"
+                "a special character in the URL is not percent-encoded: {ENCODE}"
             )));
         }
         let parsed = redis::parse_redis_url(url).ok_or_else(|| misconfigured(format!("this is no URL: {WRITE}")))?;
@@ -295,9 +295,9 @@ impl fmt::Debug for RedisConfig {
 }
 
 /// What to do about a URL that does not parse, or has a special character in its password.
-const WRITE: &str = "write redis://user:password@host:port/database, with '/', '?' and '#' in user and password \
-     percent-encoded as %2F, %3F and %23";
-const ENCODE: &str = "percent-encode '/', '?' and '#' in user and password as %2F, %3F and %23";
+const WRITE: &str = "write redis://user:password@host:port/database; \
+     in user and password, write / as %2F, ? as %3F, # as %23, @ as %40 and % as %25";
+const ENCODE: &str = "in user and password, write / as %2F, ? as %3F, # as %23, @ as %40 and % as %25";
 
 fn checks(value: &str) -> Result<Checks> {
     match value {
@@ -312,11 +312,8 @@ fn checks(value: &str) -> Result<Checks> {
 
 fn duration(name: &'static str, value: &str) -> Result<Duration> {
     // Its error would show the value.
-    humantime::parse_duration(value).map_err(|_| {
-        misconfigured(format!(
-            "the value of {name} in the URL is no duration: write it like 5s or 500ms; {ENCODE}"
-        ))
-    })
+    humantime::parse_duration(value)
+        .map_err(|_| misconfigured(format!("{name} in the URL is no duration: write 3s or 500ms; {ENCODE}")))
 }
 
 fn unknown_parameter(more: &str) -> Error {

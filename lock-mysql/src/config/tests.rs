@@ -118,7 +118,7 @@ fn a_refusal_says_what_to_write() {
     assert!(refusal("mysql://u:s3cret@localhost").contains("database"));
     let unknown = refusal("mysql://u:s3cret@localhost/d?tabel=x");
     assert!(unknown.contains("table, connect_timeout"), "{unknown}");
-    assert!(refusal("mysql://u:s3cret@localhost/d?connect_timeout=5").contains("5s"));
+    assert!(refusal("mysql://u:s3cret@localhost/d?connect_timeout=5").contains("write 3s or 500ms"));
     assert!(refusal("mysql://u:s3cret@localhost/d?connect_timeout=0s").contains("1ms to 1h"));
     assert!(refusal("mysql://u:s3cret@localhost/d?max_connections=0").contains("from 1"));
     assert!(refusal("mysql://u:s3cret@localhost/d?max_connections=many").contains("a number"));

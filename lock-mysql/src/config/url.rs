@@ -31,11 +31,14 @@ impl MySqlConfig {
     /// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) for anything else in it. The error shows no part of
     /// the URL: any part may belong to a password that is not percent-encoded.
     pub fn from_url(url: &str) -> Result<Self> {
+        if has_unencoded_password(url) {
+            return Err(misconfigured(NOT_ENCODED));
+        }
         let mut url = Url::parse(url).map_err(|error| misconfigured(NO_URL).with_source(error))?;
         if !["mysql", "mariadb"].contains(&url.scheme()) || url.cannot_be_a_base() {
             return Err(misconfigured(NO_URL));
         }
-        if ends_within_credentials(&url) {
+        if url.fragment().is_some() || url.path().trim_start_matches('/').contains('/') {
             return Err(misconfigured(NOT_ENCODED));
         }
         let (own, drivers): (Vec<_>, Vec<_>) = url
@@ -78,7 +81,7 @@ impl MySqlConfig {
         // The parser's own error shows the value.
         let duration = || {
             humantime::parse_duration(&value)
-                .map_err(|_| misconfigured(format!("URL parameter {key}: write a duration such as 5s or 500ms")))
+                .map_err(|_| misconfigured(format!("{key} in the URL is no duration: write 3s or 500ms")))
         };
         Ok(match key {
             "connect_timeout" => {
@@ -100,18 +103,19 @@ impl MySqlConfig {
     }
 }
 
-const NO_URL: &str = "this is no MySQL URL: write mysql://user:password@host:port/database";
+const NO_URL: &str = "this is no MySQL URL: write mysql://user:password@host:port/database; \
+    in user and password, write / as %2F, ? as %3F, # as %23, @ as %40 and % as %25";
 
-const NOT_ENCODED: &str = "the URL has a bare #, @ or second / after the host: percent-encode special characters in \
-    user, password, database and parameters; write # as %23, / as %2F, ? as %3F and @ as %40";
+const NOT_ENCODED: &str = "a special character in the URL is not percent-encoded: \
+    in user, password and database, write / as %2F, ? as %3F, # as %23, @ as %40 and % as %25";
 
 const SSL_MODES: &str = "URL parameter ssl-mode: write DISABLED, PREFERRED, REQUIRED, VERIFY_CA or VERIFY_IDENTITY";
 
 const NO_UTF8: &str = "user, password and database must be UTF-8: percent-encode its bytes";
 
-/// Whether the URL's host may be a part of a password instead: an unencoded `/`, `?` or `#` ends the part of a URL that
-/// holds the password, and the `@` before the real host comes after it.
-fn ends_within_credentials(url: &Url) -> bool {
-    let database = url.path().trim_start_matches('/');
-    url.fragment().is_some() || database.contains(['/', '@']) || url.query().is_some_and(|query| query.contains('@'))
+/// Whether the host may be a part of a password instead: an unencoded `/`, `?` or `#` ends the part of a URL that holds the
+/// password, and the `@` before the real host comes after it.
+fn has_unencoded_password(url: &str) -> bool {
+    let (_, rest) = url.split_once("://").unwrap_or_default();
+    rest.find(['/', '?', '#']).is_some_and(|end| rest[end..].contains('@'))
 }

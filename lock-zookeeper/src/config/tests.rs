@@ -44,8 +44,8 @@ fn says_what_is_wrong_and_what_is_right() {
         ("zookeeper://zk/a/../b", "/like/this"),
         ("zookeeper://zk/a%00b", "/like/this"),
         ("zookeeper://zk/%ff", "UTF-8"),
-        ("zookeeper://zk?ttl=3s", "session_timeout and connect_timeout"),
-        ("zookeeper://zk?session_timeout=3", "10s or 1500ms"),
+        ("zookeeper://zk?ttl=3s", "session_timeout, connect_timeout"),
+        ("zookeeper://zk?session_timeout=3", "write 3s or 500ms"),
         ("zookeeper://zk?session_timeout=1ms", "100ms to 1h"),
         ("zookeeper://zk?connect_timeout=0s", "connect_timeout is zero"),
     ] {

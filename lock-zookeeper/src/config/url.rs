@@ -7,7 +7,7 @@ use percent_encoding::percent_decode_str;
 
 use super::{ZooKeeperConfig, misconfigured};
 
-const SCHEME: &str = "zookeeper://";
+const ENCODE: &str = "in user, password and root path, write / as %2F, ? as %3F, # as %23, @ as %40 and % as %25";
 
 impl ZooKeeperConfig {
     /// Reads a URL, and checks it. The user, the password and the root path may be percent-encoded; a `/`, `?`, `#`, `@`
@@ -19,17 +19,18 @@ impl ZooKeeperConfig {
     /// never repeats the part, which may be a piece of a password.
     pub fn from_url(url: &str) -> Result<Self> {
         let rest = url
-            .strip_prefix(SCHEME)
-            .ok_or_else(|| misconfigured(format!("a ZooKeeper URL begins with {SCHEME}")))?;
+            .split_once("://")
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("zookeeper"))
+            .map(|(_, rest)| rest)
+            .ok_or_else(|| misconfigured("a ZooKeeper URL begins with zookeeper://"))?;
         let (authority, path_and_query) = match rest.find(['/', '?', '#']) {
             Some(end) => rest.split_at(end),
             None => (rest, ""),
         };
         if path_and_query.contains(['@', '#']) {
-            return Err(misconfigured(
-                "the URL has an @ or a # in its path or its parameters: write /, ?, #, @ and % as %2F, %3F, %23, %40 and %25 in the \
-                 user, the password and the root path",
-            ));
+            return Err(misconfigured(format!(
+                "a special character in the URL is not percent-encoded: {ENCODE}"
+            )));
         }
         let (path, query) = path_and_query.split_once('?').unwrap_or((path_and_query, ""));
         let (credentials, servers) = match authority.rsplit_once('@') {
@@ -54,10 +55,9 @@ impl ZooKeeperConfig {
                 "session_timeout" => config.with_session_timeout(parse_duration(key, value)?),
                 "connect_timeout" => config.with_connect_timeout(parse_duration(key, value)?),
                 _ => {
-                    return Err(misconfigured(
-                        "the URL has an unknown parameter: there are session_timeout and connect_timeout; write a ? in a \
-                         password as %3F",
-                    ));
+                    return Err(misconfigured(format!(
+                        "the URL has an unknown parameter: allowed are session_timeout, connect_timeout; {ENCODE}"
+                    )));
                 }
             };
         }
@@ -68,11 +68,8 @@ impl ZooKeeperConfig {
 
 fn parse_duration(key: &str, value: &str) -> Result<Duration> {
     // Neither the value nor the parser's error, which repeats a part of it.
-    humantime::parse_duration(value).map_err(|_| {
-        misconfigured(format!(
-            "{key} is no duration: write 10s or 1500ms, and a ? in a password as %3F"
-        ))
-    })
+    humantime::parse_duration(value)
+        .map_err(|_| misconfigured(format!("{key} in the URL is no duration: write 3s or 500ms; {ENCODE}")))
 }
 
 fn decode(what: &str, text: &str) -> Result<String> {
