@@ -1,13 +1,20 @@
-//! Which lock server, as part of an application's configuration.
+//! The lock server, as part of an application's configuration.
 
 use std::fmt;
 use std::time::Duration;
 
 use lock_core::{Locker, Result};
 
-/// What an application's configuration says of its locks: change the URL, and the same code uses another server.
+use crate::connect::Scheme;
+
+#[cfg(feature = "serde")]
+mod duration;
+
+/// The lock server and the defaults of all locks, as a part of an application's configuration. Change the URL, and the
+/// same code uses another server.
 ///
-/// With the feature `serde` it can be part of a configuration file; durations are written like `10s` or `500ms`.
+/// With the feature `serde`, it can be read from a configuration file. Durations have a unit there: `10s` or `500ms`.
+/// Unknown fields are errors.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), polylock::Error> {
@@ -19,45 +26,58 @@ use lock_core::{Locker, Result};
 #[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(deny_unknown_fields))]
 #[non_exhaustive]
 pub struct Config {
-    /// Which server; see [`connect`](crate::connect).
+    /// The server's URL: see [`connect`](crate::connect).
     pub url: String,
-    /// How long a hold may survive its process. Defaults to 30 s.
-    #[cfg_attr(feature = "serde", serde(default, with = "humantime_serde"))]
+    /// How long a lock stays taken after its process died. Defaults to 30 s: see [`Locker::with_ttl`].
+    #[cfg_attr(feature = "serde", serde(default, deserialize_with = "duration::deserialize"))]
     pub ttl: Option<Duration>,
-    /// What this process calls itself towards people. Defaults to nothing.
+    /// A label, shown to anyone who asks who holds a lock. Empty: no label is stored. Defaults to `host:pid`: see
+    /// [`Locker::with_label`].
     #[cfg_attr(feature = "serde", serde(default))]
     pub label: Option<String>,
-    /// How many times in a row a lock may pass from one waiter of this process to the next. Defaults to 16.
+    /// How many times in a row a lock may pass from one waiter of this process to the next. Defaults to 16: see
+    /// [`Locker::with_hand_overs`].
     #[cfg_attr(feature = "serde", serde(default))]
     pub hand_overs: Option<u32>,
+    /// How long an operation that does not wait for the lock waits for a server that does not answer. Defaults to 5 s: see
+    /// [`Locker::with_operation_timeout`]. How long connecting may take is the parameter `connect_timeout` of the URL.
+    #[cfg_attr(feature = "serde", serde(default, deserialize_with = "duration::deserialize"))]
+    pub operation_timeout: Option<Duration>,
 }
 
 impl Config {
-    /// The defaults, with this server.
+    /// The default settings for the server with this URL.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
             ttl: None,
             label: None,
             hand_overs: None,
+            operation_timeout: None,
         }
     }
 
-    /// Sets how long a hold may survive its process. Defaults to 30 s.
+    /// Sets how long a lock stays taken after its process died. Defaults to 30 s: see [`Locker::with_ttl`].
     #[must_use]
     pub fn with_ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
     }
 
-    /// Sets what this process calls itself towards people. Defaults to nothing.
+    /// Sets a label, shown to anyone who asks who holds a lock. Defaults to `host:pid`: see [`Locker::with_label`].
     #[must_use]
     pub fn with_label(mut self, label: impl Into<String>) -> Self {
         self.label = Some(label.into());
         self
     }
 
-    /// Sets how many times in a row a lock may pass from one waiter of this process to the next. Defaults to 16; see
+    /// Stores no label with the locks: see [`Locker::without_label`].
+    #[must_use]
+    pub fn without_label(self) -> Self {
+        self.with_label("")
+    }
+
+    /// Sets how many times in a row a lock may pass from one waiter of this process to the next. Defaults to 16: see
     /// [`Locker::with_hand_overs`].
     #[must_use]
     pub fn with_hand_overs(mut self, at_most: u32) -> Self {
@@ -65,7 +85,15 @@ impl Config {
         self
     }
 
-    /// As [`connect`](crate::connect).
+    /// Sets how long an operation that does not wait for the lock waits for a server that does not answer. Defaults to 5 s:
+    /// see [`Locker::with_operation_timeout`].
+    #[must_use]
+    pub fn with_operation_timeout(mut self, limit: Duration) -> Self {
+        self.operation_timeout = Some(limit);
+        self
+    }
+
+    /// Connects to the server: see [`connect`](crate::connect).
     ///
     /// # Errors
     /// Those of [`connect`](crate::connect).
@@ -78,7 +106,7 @@ impl Config {
         Ok(locker)
     }
 
-    /// As [`connect_lazy`](crate::connect_lazy).
+    /// Makes a locker without I/O: see [`connect_lazy`](crate::connect_lazy).
     ///
     /// # Errors
     /// Those of [`connect_lazy`](crate::connect_lazy).
@@ -88,30 +116,44 @@ impl Config {
             ttl,
             label,
             hand_overs,
+            operation_timeout,
         } = self;
         let mut locker = crate::connect_lazy(url)?;
         if let Some(ttl) = *ttl {
             locker = locker.with_ttl(ttl);
         }
-        if let Some(label) = label {
-            locker = locker.with_label(label.as_str());
-        }
+        locker = match label.as_deref() {
+            None => locker,
+            Some("") => locker.without_label(),
+            Some(label) => locker.with_label(label),
+        };
         if let Some(hand_overs) = *hand_overs {
             locker = locker.with_hand_overs(hand_overs);
+        }
+        if let Some(limit) = *operation_timeout {
+            locker = locker.with_operation_timeout(limit);
         }
         Ok(locker)
     }
 }
 
-/// Without the URL, which may hold a password, but for its scheme.
+/// Of the URL only a known scheme: any other part may be a password in the wrong place.
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = self.url.split_once(':').map_or("", |(scheme, _)| scheme);
+        let Self {
+            url,
+            ttl,
+            label,
+            hand_overs,
+            operation_timeout,
+        } = self;
+        let scheme = Scheme::split(url).map_or("", |_| url.split(':').next().unwrap_or_default());
         f.debug_struct("Config")
             .field("url", &format_args!("{scheme}:.."))
-            .field("ttl", &self.ttl)
-            .field("label", &self.label)
-            .field("hand_overs", &self.hand_overs)
+            .field("ttl", ttl)
+            .field("label", label)
+            .field("hand_overs", hand_overs)
+            .field("operation_timeout", operation_timeout)
             .finish()
     }
 }
@@ -122,23 +164,63 @@ mod tests {
 
     #[test]
     fn never_shows_the_password() {
-        let shown = format!("{:?}", Config::new("redis://user:secret@host").with_label("me"));
+        let config = |url: &str| Config::new(url).with_label("me");
+        let shown = format!("{:?}", config("Redis://user:secret@host"));
         assert!(
-            !shown.contains("secret") && shown.contains("redis:") && shown.contains("me"),
+            !shown.contains("secret") && shown.contains("Redis:..") && shown.contains("me"),
             "{shown}"
         );
+        for url in ["secret@host:6379", "user:secret@host", "secret", "secret://host"] {
+            let shown = format!("{:?}", config(url));
+            assert!(!shown.contains("secret") && !shown.contains("user"), "{shown}");
+        }
+    }
+
+    #[test]
+    fn every_option_reaches_the_locker() {
+        let options = |config: Config| config.connect_lazy().unwrap().lock("a").options();
+        let ttl = Duration::from_secs(90);
+        let config = Config::new("memory:").with_ttl(ttl).with_label("me");
+        assert_eq!(options(config.clone()).ttl, ttl);
+        assert_eq!(options(config.clone()).label.as_deref(), Some("me"));
+        assert_eq!(options(config.without_label()).label, None);
+        let by_default = options(Config::new("memory:")).label.unwrap();
+        assert!(
+            by_default.ends_with(&format!(":{}", std::process::id())),
+            "{by_default}"
+        );
+    }
+
+    #[cfg(feature = "serde")]
+    fn read(json: &str) -> serde_json::Result<Config> {
+        serde_json::from_str(json)
     }
 
     #[test]
     #[cfg(feature = "serde")]
-    fn reads_durations_as_people_write_them() {
-        let config: Config = serde_json::from_str(r#"{"url": "memory:", "ttl": "1m 30s", "hand_overs": 4}"#).unwrap();
+    fn is_read_from_a_file_with_durations_as_people_write_them() {
+        let text = r#"{"url": "memory:", "ttl": "1m 30s", "label": "", "hand_overs": 4, "operation_timeout": "500ms"}"#;
+        let config = Config::new("memory:")
+            .with_ttl(Duration::from_secs(90))
+            .without_label()
+            .with_hand_overs(4)
+            .with_operation_timeout(Duration::from_millis(500));
+        assert_eq!(read(text).unwrap(), config);
         assert_eq!(
-            config,
+            read(r#"{"url": "memory:", "ttl": null}"#).unwrap(),
             Config::new("memory:")
-                .with_ttl(Duration::from_secs(90))
-                .with_hand_overs(4)
         );
-        assert!(serde_json::from_str::<Config>(r#"{"url": "memory:", "tll": "1s"}"#).is_err());
+        assert!(read(r#"{"url": "memory:", "tll": "1s"}"#).is_err());
+    }
+
+    #[test]
+    #[cfg(feature = "serde")]
+    fn a_duration_without_a_unit_says_how_to_write_one() {
+        for field in ["ttl", "operation_timeout"] {
+            for value in ["3", "3.5", "\"3\"", "\"3 sekunden\"", "true"] {
+                let error = read(&format!(r#"{{"url": "memory:", "{field}": {value}}}"#)).unwrap_err();
+                assert!(error.to_string().contains("write 3s or 500ms"), "{value}: {error}");
+            }
+        }
     }
 }

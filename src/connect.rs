@@ -45,19 +45,42 @@ pub async fn connect(url: &str) -> Result<Locker> {
 /// # Errors
 /// [`ErrorKind::Misconfigured`] for a URL that cannot work, or a feature that is not enabled.
 pub fn connect_lazy(url: &str) -> Result<Locker> {
-    let (scheme, rest) = url.split_once(':').unwrap_or(("", url));
-    let backend: Arc<dyn DistributedLock> = match scheme {
-        "memory" => memory(rest)?,
-        "redis" | "rediss" | "redis+unix" | "unix" | "valkey" | "valkeys" | "valkey+unix" => redis(url)?,
-        "mysql" | "mariadb" => mysql(url)?,
-        "zookeeper" => zookeeper(url)?,
+    let backend = match Scheme::split(url) {
+        Some((Scheme::Memory, name)) => memory(name)?,
+        Some((Scheme::Redis, _)) => redis(url)?,
+        Some((Scheme::MySql, _)) => mysql(url)?,
+        Some((Scheme::ZooKeeper, _)) => zookeeper(url)?,
         // What stands there may be a password: it is not repeated.
-        _ => {
+        None => {
             let message = "unknown URL scheme: use memory:, redis://, mysql:// or zookeeper://";
             return Err(Error::new(ErrorKind::Misconfigured, message));
         }
     };
     Ok(Locker::from_backend(backend))
+}
+
+/// The backend that a URL's scheme selects.
+#[derive(Clone, Copy)]
+pub(crate) enum Scheme {
+    Memory,
+    Redis,
+    MySql,
+    ZooKeeper,
+}
+
+impl Scheme {
+    /// The scheme, in any case, and the rest of the URL. `None` for an unknown scheme.
+    pub(crate) fn split(url: &str) -> Option<(Self, &str)> {
+        let (scheme, rest) = url.split_once(':')?;
+        let scheme = match scheme.to_ascii_lowercase().as_str() {
+            "memory" => Self::Memory,
+            "redis" | "rediss" | "redis+unix" | "unix" | "valkey" | "valkeys" | "valkey+unix" => Self::Redis,
+            "mysql" | "mariadb" => Self::MySql,
+            "zookeeper" => Self::ZooKeeper,
+            _ => return None,
+        };
+        Some((scheme, rest))
+    }
 }
 
 fn memory(name: &str) -> Result<Arc<dyn DistributedLock>> {
@@ -124,7 +147,7 @@ mod tests {
 
     #[test]
     fn an_unknown_scheme_names_those_there_are_and_no_secret() {
-        for url in ["", "localhost", "etcd://user:secret@host", "Redis://host", "secret"] {
+        for url in ["", "localhost", "etcd://user:secret@host", "secret"] {
             let error = refusal(url).to_string();
             assert!(error.contains("zookeeper://") && !error.contains("secret"), "{error}");
         }
@@ -155,8 +178,13 @@ mod tests {
     fn with_a_feature_its_urls_are_taken_and_unknown_parameters_are_not() {
         for url in [
             "redis://localhost",
+            "Redis://localhost",
+            "REDIS+UNIX:///run/redis.sock",
             "mysql://user:pw@localhost/db",
+            "MySQL://user:pw@localhost/db",
+            "MARIADB://localhost/db",
             "zookeeper://localhost/path",
+            "ZooKeeper://localhost/path",
         ] {
             connect_lazy(url).unwrap();
             // What is unknown may be a part of a password: it is not shown, and a hint says how to write one.
@@ -165,10 +193,44 @@ mod tests {
         }
     }
 
+    #[test]
+    #[cfg(all(feature = "redis", feature = "mysql", feature = "zookeeper"))]
+    fn a_password_that_is_not_encoded_is_not_repeated_and_says_how_to_encode_it() {
+        for scheme in ["redis", "MYSQL", "zookeeper"] {
+            for password in [
+                "zq/cret", "zq#cret", "zq?cret", "12/cret", "12#cret", "12?cret", "/cret", "zq//cret",
+            ] {
+                let error = refusal(&format!("{scheme}://app:{password}@host/db"));
+                let shown = format!("{error} {error:?}");
+                assert!(
+                    !shown.contains("cret") && !shown.contains("zq"),
+                    "{scheme} {password}: {shown}"
+                );
+                for code in ["%2F", "%3F", "%23"] {
+                    assert!(shown.contains(code), "{scheme} {password}: {shown}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[cfg(all(feature = "redis", feature = "mysql", feature = "zookeeper"))]
+    fn a_duration_without_a_unit_says_how_to_write_one() {
+        for url in ["redis://host/", "mysql://host/db", "zookeeper://host/"] {
+            for value in ["3", "3%20sekunden"] {
+                let error = refusal(&format!("{url}?connect_timeout={value}")).to_string();
+                assert!(
+                    error.contains("write 3s or 500ms") && !error.contains("sekunden"),
+                    "{error}"
+                );
+            }
+        }
+    }
+
     #[tokio::test]
     async fn a_named_memory_is_shared_and_an_unnamed_one_is_not() {
         let first = connect("memory:shared").await.unwrap();
-        let second = connect("memory:shared").await.unwrap();
+        let second = connect("Memory:shared").await.unwrap();
         let private = connect("memory:").await.unwrap();
         let _guard = first.lock("a").acquire().await.unwrap();
         assert!(second.lock("a").try_acquire().await.unwrap().is_none());
