@@ -74,6 +74,17 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// May be dropped at any point.
     async fn connect(&self) -> Result<()>;
 
+    /// Checks a TTL by what the server granted when the backend connected. Does no I/O. Core checks it by the
+    /// [capabilities](Self::capabilities) before, and calls this after [`connect`](Self::connect), so that a default TTL
+    /// that cannot work shows at start-up. Defaults to `Ok`: the capabilities are all there is to check.
+    ///
+    /// # Errors
+    /// [`Misconfigured`](crate::ErrorKind::Misconfigured) with what to do: an acquire with this TTL would fail in the same way.
+    fn check_ttl(&self, ttl: Duration) -> Result<()> {
+        let _ = ttl;
+        Ok(())
+    }
+
     /// Acquires the name, or returns that it is taken.
     ///
     /// With [`Wait::No`] it never waits and leaves no queue entry. Otherwise, if the server can wake it, it waits at the

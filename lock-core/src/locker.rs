@@ -203,7 +203,8 @@ impl Locker {
         self.shared.backend.capabilities
     }
 
-    /// Connects to the server. Optional: the first acquire connects as well.
+    /// Connects to the server, and checks that the backend can keep locks with this locker's TTL and label. Optional: the
+    /// first acquire connects and checks as well.
     ///
     /// As long as no connection was ever made, an acquire that cannot connect fails. After the first connection, acquires
     /// wait through outages, up to their time limit.
@@ -226,9 +227,14 @@ impl Locker {
         self.shared.check_open()?;
         self.shared.keeper.check_process()?;
         runtime::current()?;
-        self.shared.backend.lock.connect().await?;
-        self.shared.backend.note_reached();
-        Ok(())
+        self.limits().check_ttl(self.ttl)?;
+        if let Some(label) = &self.label {
+            Limits::check_label(label)?;
+        }
+        let backend = &self.shared.backend;
+        backend.lock.connect().await?;
+        backend.note_reached();
+        backend.lock.check_ttl(self.ttl)
     }
 
     /// The lock with this name, which may be acquired any number of times. Does no I/O; `acquire` reports an invalid name.

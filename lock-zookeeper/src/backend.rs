@@ -1,6 +1,7 @@
 //! The backend type, and what it only reads.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, HolderStatus, LockStatus};
@@ -46,6 +47,22 @@ impl ZooKeeperBackend {
     pub fn from_url(url: &str) -> Result<Self> {
         Self::new(ZooKeeperConfig::from_url(url)?)
     }
+
+    /// The session timeout that the server granted, which is the shortest ttl. `None` while there is no session: before the
+    /// first connection, and from the end of one session to the next. It differs from the configured one if the server's
+    /// `minSessionTimeout` or `maxSessionTimeout` do not allow that.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), lock_core::Error> {
+    /// use lock_core::backend::DistributedLock;
+    /// let zookeeper = lock_zookeeper::ZooKeeperBackend::from_url("zookeeper://zk1,zk2,zk3")?;
+    /// zookeeper.connect().await?;
+    /// println!("session timeout: {:?}", zookeeper.session_timeout());
+    /// # Ok(()) }
+    /// ```
+    pub fn session_timeout(&self) -> Option<Duration> {
+        self.client.supervisor.session_timeout()
+    }
 }
 
 #[async_trait]
@@ -64,6 +81,13 @@ impl DistributedLock for ZooKeeperBackend {
                 session.sync(&connection).await.map_err(error::lock_error)
             })
             .await
+    }
+
+    fn check_ttl(&self, ttl: Duration) -> Result<()> {
+        match self.session_timeout() {
+            Some(timeout) if ttl < timeout => Err(error::ttl_too_short(ttl, timeout)),
+            _ => Ok(()),
+        }
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
@@ -120,8 +144,6 @@ async fn read_status(session: &Session, root: &str, name: &LockName) -> Result<L
 #[cfg(test)]
 mod tests {
     use futures_util::future::join_all;
-    use std::time::Duration;
-
     use lock_core::backend::{RequestOptions, Terms, Wait};
 
     use super::*;

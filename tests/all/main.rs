@@ -1,3 +1,5 @@
 //! The facade, as an application uses it.
 
+#[cfg(all(feature = "redis", feature = "mysql", feature = "zookeeper"))]
+mod connect;
 mod names;

@@ -108,6 +108,15 @@ impl Supervisor {
         }
     }
 
+    /// The session timeout that the server granted, if there is a session.
+    pub(crate) fn session_timeout(&self) -> Option<Duration> {
+        let task = self.state().task.clone()?;
+        match &*task.status.borrow() {
+            Status::Connected(session) => Some(session.timeout),
+            _ => None,
+        }
+    }
+
     /// Returns when no task will serve this session again: it has ended and its tasks had time to notice, or its runtime
     /// is not driven and this stops it.
     pub(crate) async fn unserved(&self, session: &Session) {

@@ -3,8 +3,8 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use lock_core::ErrorKind;
 use lock_core::backend::{DistributedLock, ReleaseOptions, RequestOptions, Terms, Wait};
+use lock_core::{ErrorKind, Locker};
 use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
 use testbed::{Redis, ZooKeeper};
 use tokio::time::Instant;
@@ -154,6 +154,7 @@ async fn a_ttl_below_the_granted_session_timeout_is_refused_and_leaves_nothing()
         .unwrap();
     let (backend, client) = (backend(&server, "/test"), observer(&server).await);
     assert_eq!(backend.capabilities().shortest_ttl, SESSION);
+    assert_eq!(backend.session_timeout(), None);
     let (request, _control) = RequestOptions::new(name("a"), Terms::new(SESSION))
         .wait(Wait::No)
         .start();
@@ -165,6 +166,13 @@ async fn a_ttl_below_the_granted_session_timeout_is_refused_and_leaves_nothing()
         .wait(Wait::No)
         .start();
     granted(within(backend.acquire(&request)).await);
+    assert_eq!(backend.session_timeout(), Some(shortest));
+    // A default ttl is checked when a locker connects.
+    let locker = Locker::new(backend).with_ttl(SESSION);
+    let error = within(locker.connect()).await.unwrap_err();
+    assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Misconfigured, false));
+    assert!(error.to_string().contains("raise the ttl"), "{error}");
+    within(locker.with_ttl(shortest).connect()).await.unwrap();
 }
 
 #[tokio::test]

@@ -342,3 +342,21 @@ async fn a_panic_while_holding_releases() {
     assert!(panicking.await.unwrap_err().is_panic());
     assert!(locks.lock("a").try_acquire().await.unwrap().is_some());
 }
+
+#[tokio::test(start_paused = true)]
+async fn connect_refuses_a_ttl_and_a_label_with_which_no_acquire_could_succeed() {
+    let (backend, locks) = scripted();
+    for (locks, hint) in [
+        (locks.clone().with_ttl(Duration::ZERO), "choose a longer one"),
+        (locks.clone().with_ttl(Duration::MAX), "choose at most"),
+        (locks.clone().with_label("x".repeat(256)), "shorten it"),
+    ] {
+        let error = locks.connect().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+        assert!(error.to_string().contains(hint), "{error}");
+        let acquired = locks.lock("a").acquire().await.unwrap_err();
+        assert_eq!(acquired.kind(), ErrorKind::Misconfigured, "{acquired}");
+    }
+    locks.without_label().connect().await.unwrap();
+    assert_eq!(backend.sent(), []);
+}
