@@ -37,9 +37,9 @@ pub(crate) enum SqlError {
     /// The runtime refused the connection's task.
     #[error("the tokio runtime is shutting down")]
     RuntimeShutDown,
-    /// What answers is no MySQL.
+    /// The server is no MySQL: this is what it sent first.
     #[error("the server does not speak MySQL's protocol")]
-    NotMySql,
+    NotMySql(Vec<u8>),
     /// The driver panicked with this message.
     #[error("{0}")]
     Panicked(String),
@@ -157,7 +157,7 @@ impl SqlError {
                 Misconfigured,
                 "the MySQL driver cannot use these settings; a password that needs RSA needs TLS: set ssl-mode".into(),
             ),
-            Self::NotMySql => (Misconfigured, NOT_MYSQL.into()),
+            Self::NotMySql(_) => (Misconfigured, NOT_MYSQL.into()),
             Self::Driver(sqlx::Error::Protocol(_)) if connecting => (Misconfigured, NOT_MYSQL.into()),
             Self::NoRuntime => (Misconfigured, "call this within a tokio runtime".into()),
             Self::Driver(_) | Self::UnexpectedAnswer(_) => (

@@ -240,6 +240,13 @@ fn parse_server(server: &str) -> Option<String> {
     })
 }
 
+/// The parts of a [valid](parse_server) `host:port` or `[address]:port`.
+pub(crate) fn host_and_port(server: &str) -> (&str, u16) {
+    let (host, port) = server.rsplit_once(':').unwrap_or((server, ""));
+    let port = port.parse().unwrap_or(DEFAULT_PORT);
+    (host.trim_start_matches('[').trim_end_matches(']'), port)
+}
+
 fn misconfigured(message: impl Into<Cow<'static, str>>) -> Error {
     Error::new(ErrorKind::Misconfigured, message)
 }

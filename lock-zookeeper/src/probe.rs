@@ -1,20 +1,15 @@
 //! Probes what answers at a server's address. On something that is no ZooKeeper, the driver only times out.
 
-use std::io;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use lock_core::backend::identify::{first_answer, wrong_server};
 use lock_core::{Error, ErrorKind};
-use tokio::net::TcpStream;
-use tokio::time::timeout;
 
-/// A command that ZooKeeper answers even when it may not execute it; most others take it for rubbish.
-const COMMAND: &[u8] = b"srvr";
-/// How the answer begins, and the most of it that is read.
+use crate::config::host_and_port;
+
+/// How the answer of a ZooKeeper that serves begins.
 const VERSION: &[u8] = b"Zookeeper version";
-const LONGEST_ANSWER: usize = 2048;
-/// Ends the command for servers that read lines.
-const END_OF_LINE: &[u8] = b"\r\n\r\n";
 /// The limit for the connection, and for the answer to either text.
 const ANSWER_LIMIT: Duration = Duration::from_millis(500);
 
@@ -48,61 +43,16 @@ pub(crate) async fn server_mode(servers: &[String], limit: Duration) -> ServerMo
 
 /// Asks the server at `address` for its mode. The error says why there may be no session with it.
 async fn probe(address: &str, limit: Duration) -> Result<ServerMode, Error> {
-    let stream = match timeout(limit, TcpStream::connect(address)).await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => {
-            let message = format!("cannot connect to {address}");
-            return Err(Error::new(ErrorKind::Unavailable, message).with_source(error));
+    let (host, port) = host_and_port(address);
+    match first_answer(host, port, Duration::ZERO, limit).await {
+        Ok(answer) if answer.is_empty() => {
+            let message = format!("{address} accepts connections but does not answer");
+            Err(Error::new(ErrorKind::Unavailable, message))
         }
-        Err(_) => {
-            let message = format!("{address} does not accept connections");
-            return Err(Error::new(ErrorKind::Unavailable, message));
-        }
-    };
-    match converse(&stream, limit).await {
-        Ok(answer) if answer.is_empty() => Err(silent(address)),
         Ok(answer) => judge(address, &answer),
         Err(error) => {
-            let message = format!("{address} ended the connection");
+            let message = format!("cannot connect to {address}");
             Err(Error::new(ErrorKind::Unavailable, message).with_source(error))
-        }
-    }
-}
-
-/// The answer of a ZooKeeper, or the first bytes of another one; empty when there is none.
-async fn converse(stream: &TcpStream, limit: Duration) -> io::Result<Vec<u8>> {
-    let mut answer = Vec::new();
-    for text in [COMMAND, END_OF_LINE] {
-        stream.writable().await?;
-        // A fresh socket takes these few bytes; if not, there is no answer.
-        stream.try_write(text)?;
-        if let Ok(length) = timeout(limit, read(stream, &mut answer)).await {
-            length?;
-            break;
-        }
-    }
-    // It ends the connection after its answer.
-    while answer.starts_with(VERSION) && answer.len() < LONGEST_ANSWER {
-        match timeout(limit, read(stream, &mut answer)).await {
-            Ok(Ok(1..)) => {}
-            _ => break,
-        }
-    }
-    Ok(answer)
-}
-
-/// Reads what there is, at least a byte unless the connection has ended.
-async fn read(stream: &TcpStream, answer: &mut Vec<u8>) -> io::Result<usize> {
-    let mut buffer = [0; 256];
-    loop {
-        stream.readable().await?;
-        match stream.try_read(&mut buffer) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
-            Ok(length) => {
-                answer.extend_from_slice(&buffer[..length]);
-                return Ok(length);
-            }
         }
     }
 }
@@ -124,20 +74,12 @@ fn judge(address: &str, answer: &[u8]) -> Result<ServerMode, Error> {
     if text.contains("not in the whitelist") {
         return Ok(ServerMode::PerhapsFollower);
     }
-    let message = format!("what answers at {address} is no ZooKeeper server: check host and port");
-    Err(Error::new(ErrorKind::Misconfigured, message))
-}
-
-fn silent(address: &str) -> Error {
-    Error::new(
-        ErrorKind::Unavailable,
-        format!("{address} accepts connections but does not answer"),
-    )
+    Err(wrong_server("ZooKeeper", &address, answer))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read, Write};
+    use std::io::{self, Read, Write};
     use std::net::TcpListener;
 
     use super::*;
@@ -164,7 +106,7 @@ mod tests {
         // In two pieces.
         let alone = |seen: &[u8]| -> &'static [u8] {
             match seen {
-                COMMAND => b"\nMode: standalone\nNode count: 5\n",
+                b"srvr" => b"\nMode: standalone\nNode count: 5\n",
                 _ => b"",
             }
         };

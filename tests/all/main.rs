@@ -3,3 +3,5 @@
 #[cfg(all(feature = "redis", feature = "mysql", feature = "zookeeper"))]
 mod connect;
 mod names;
+#[cfg(all(feature = "redis", feature = "mysql", feature = "zookeeper"))]
+mod wrong_server;

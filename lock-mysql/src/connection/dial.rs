@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use lock_core::backend::identify::wrong_server;
 use lock_core::backend::{AcquireRequest, Wait};
 use lock_core::{Error, ErrorKind, Result};
 use tokio::time::{Instant, timeout};
@@ -145,14 +146,13 @@ impl Dialer {
         };
         let opened = tokio::select! {
             opened = Session::open(&self.config, autocommit, limit, &self.last_answer) => opened,
-            () = non_mysql => Err(SqlError::NotMySql),
+            answer = non_mysql => Err(SqlError::NotMySql(answer)),
         };
         match opened {
-            // The driver panics at some of what others say.
-            Err(SqlError::Panicked(_))
-                if tcp && greeting::is_non_mysql(options.get_host(), options.get_port()).await =>
-            {
-                Err(SqlError::NotMySql)
+            // The driver also panics at some of what others say.
+            Err(error @ (SqlError::Panicked(_) | SqlError::Driver(sqlx::Error::Protocol(_)))) if tcp => {
+                let answer = greeting::non_mysql_answer(options.get_host(), options.get_port()).await;
+                Err(answer.map_or(error, SqlError::NotMySql))
             }
             opened => opened,
         }
@@ -170,6 +170,7 @@ impl Dialer {
                 let message = "a file that ssl-ca, ssl-cert or ssl-key names does not exist";
                 Error::new(ErrorKind::Misconfigured, message).with_source(error)
             }
+            SqlError::NotMySql(answer) => wrong_server("MySQL or MariaDB", &self.config.address(), &answer),
             error => error.into_connect_lock_error(),
         };
         match error.kind() {

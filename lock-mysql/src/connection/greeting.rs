@@ -4,49 +4,35 @@
 //! sends something that the driver takes for the beginning of a long packet. So if a connect takes long, a second
 //! connection reads what the server sends.
 
-use std::io;
+use std::future::pending;
 use std::time::Duration;
 
-use tokio::net::TcpStream;
-use tokio::time::{sleep, timeout};
+use lock_core::backend::identify::first_answer;
+use tokio::time::sleep;
 
 /// How long a connect may take before the second connection is made, and how long the server may be silent on that.
 const SILENCE_LIMIT: Duration = Duration::from_millis(500);
 
-/// Returns only if the server is certainly no MySQL.
+/// Returns only if the server is certainly no MySQL, with its first answer.
 ///
 /// # Cancel safety
 /// May be dropped at any point.
-pub(crate) async fn detect_non_mysql(host: &str, port: u16) {
+pub(crate) async fn detect_non_mysql(host: &str, port: u16) -> Vec<u8> {
     sleep(SILENCE_LIMIT).await;
-    if has_no_mysql_greeting(host, port).await != Ok(true) {
-        std::future::pending::<()>().await;
+    match non_mysql_answer(host, port).await {
+        Some(answer) => answer,
+        None => pending().await,
     }
 }
 
-/// Whether the server is certainly no MySQL.
+/// The server's first answer, if it is certainly no MySQL.
 ///
 /// # Cancel safety
 /// May be dropped at any point.
-pub(crate) async fn is_non_mysql(host: &str, port: u16) -> bool {
-    matches!(
-        timeout(4 * SILENCE_LIMIT, has_no_mysql_greeting(host, port)).await,
-        Ok(Ok(true))
-    )
-}
-
-async fn has_no_mysql_greeting(host: &str, port: u16) -> Result<bool, io::ErrorKind> {
-    let stream = TcpStream::connect((host, port)).await.map_err(|error| error.kind())?;
-    let mut first = [0; 5];
-    let heard = match timeout(SILENCE_LIMIT, read(&stream, &mut first)).await {
-        Ok(heard) => heard?,
-        Err(_silent) => {
-            // A MySQL that hangs stays silent at this, too; most others answer a line of text, or hang up on it.
-            write(&stream, b"PING\r\n").await?;
-            read(&stream, &mut first).await?
-        }
-    };
-    Ok(is_no_mysql_greeting(&first[..heard]))
+pub(crate) async fn non_mysql_answer(host: &str, port: u16) -> Option<Vec<u8>> {
+    // A MySQL that hangs stays silent at a text, too; most others answer.
+    let answer = first_answer(host, port, SILENCE_LIMIT, SILENCE_LIMIT).await.ok()?;
+    is_no_mysql_greeting(&answer).then_some(answer)
 }
 
 /// Whether these first bytes of a server's are none of MySQL's: a packet of some hundred bytes, number 0, of protocol
@@ -59,33 +45,6 @@ fn is_no_mysql_greeting(first: &[u8]) -> bool {
         }
         _ => false,
     }
-}
-
-/// Reads until the buffer is full or the other side has no more.
-async fn read(stream: &TcpStream, buffer: &mut [u8]) -> Result<usize, io::ErrorKind> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        stream.readable().await.map_err(|error| error.kind())?;
-        match stream.try_read(&mut buffer[filled..]) {
-            Ok(0) => break,
-            Ok(read) => filled += read,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error.kind()),
-        }
-    }
-    Ok(filled)
-}
-
-async fn write(stream: &TcpStream, mut bytes: &[u8]) -> Result<(), io::ErrorKind> {
-    while !bytes.is_empty() {
-        stream.writable().await.map_err(|error| error.kind())?;
-        match stream.try_write(bytes) {
-            Ok(written) => bytes = &bytes[written..],
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error.kind()),
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

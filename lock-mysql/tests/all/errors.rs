@@ -116,7 +116,7 @@ async fn something_else_than_a_mysql_is_told_at_once() {
     let url = |address: &str| format!("mysql://u:s3cret@{address}/d?connect_timeout=1h&ssl-mode=DISABLED");
     let error = soon("refused", refusal(&backend(&url(redis.address())))).await;
     assert_eq!(error.kind(), ErrorKind::Misconfigured);
-    assert!(error.to_string().contains("MySQL's protocol"), "{error}");
+    assert!(error.to_string().contains("but Redis answers there"), "{error}");
 
     let mut refused = JoinSet::new();
     for answer in [

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use lock_core::backend::identify::{first_answer, wrong_server};
 use lock_core::{Error, ErrorKind, Result};
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
-use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, PushKind, RedisError, Value, cmd};
+use redis::{AsyncConnectionConfig, ConnectionAddr, ProtocolVersion, PushInfo, PushKind, RedisError, Value, cmd};
 use tokio::sync::Notify;
 
 use crate::config::RedisConfig;
@@ -34,7 +35,12 @@ pub(super) struct Dialer {
     client: redis::Client,
     probe: Probe,
     inbox: Arc<Inbox>,
+    /// Whether a Redis was ever reached.
+    reached: AtomicBool,
 }
+
+/// How long a server that did not answer as a Redis may take to show what it is.
+const IDENTIFY_LIMIT: Duration = Duration::from_millis(500);
 
 /// A connection just made.
 pub(super) struct Dialed {
@@ -68,7 +74,25 @@ impl Dialer {
             client,
             probe: Probe::new(config.checks()),
             inbox,
+            reached: AtomicBool::new(false),
         })
+    }
+
+    /// Why no connection was made: perhaps another kind of server answers there.
+    async fn connect_error(&self, error: RedisError) -> Error {
+        let may_be_another = error.kind() == redis::ErrorKind::Parse || error.is_connection_dropped();
+        if let ConnectionAddr::Tcp(host, port) = self.client.get_connection_info().addr()
+            && may_be_another
+            && !self.reached.load(Ordering::Relaxed)
+        {
+            let answer = first_answer(host, *port, Duration::ZERO, IDENTIFY_LIMIT).await;
+            let answer = answer.unwrap_or_default();
+            // A Redis answers with a status or an error.
+            if answer.first().is_some_and(|first| !b"+-".contains(first)) {
+                return wrong_server("Redis", self, &answer);
+            }
+        }
+        self.lock_error(error)
     }
 
     /// Hides an error that may quote the password, as a server does that does not know the command for it.
@@ -133,7 +157,11 @@ impl Dialer {
 #[async_trait]
 impl Dial for Dialer {
     async fn dial(&self) -> Result<Dialed> {
-        let (mut dialed, replies) = self.connect().await.map_err(|error| self.lock_error(error))?;
+        let (mut dialed, replies) = match self.connect().await {
+            Ok(connected) => connected,
+            Err(error) => return Err(self.connect_error(error).await),
+        };
+        self.reached.store(true, Ordering::Relaxed);
         self.probe.evaluate(&replies, self)?;
         let subscribed = dialed.connection.subscribe(self.inbox.channel()).await;
         subscribed.map_err(|error| self.lock_error(error))?;

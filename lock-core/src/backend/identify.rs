@@ -1,0 +1,138 @@
+//! What answers at an address, for a backend that cannot talk with its server: is it another kind of server?
+
+use std::fmt::Display;
+use std::io;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::error::{Error, ErrorKind};
+
+/// A command of ZooKeeper's, which servers that read lines answer as well.
+const COMMAND: &[u8] = b"srvr";
+/// Sent later, since ZooKeeper would reset a connection on which it has not read everything.
+const END_OF_LINE: &[u8] = b"\r\n\r\n";
+const ZOOKEEPER: &[u8] = b"Zookeeper version";
+/// The most that is read of an answer.
+const LONGEST_ANSWER: usize = 2048;
+
+/// Reads what the server at this address sends first, over a connection of its own. That is its greeting, if one comes
+/// within `greeting`; or its answer to ZooKeeper's command `srvr`, or to that as a line of text, if one comes within `limit`.
+/// Empty if the server stays silent or hangs up.
+///
+/// # Errors
+/// Those of the connection; [`io::ErrorKind::TimedOut`] if it could not be made within `limit`.
+///
+/// # Cancel safety
+/// May be dropped at any point.
+pub async fn first_answer(host: &str, port: u16, greeting: Duration, limit: Duration) -> io::Result<Vec<u8>> {
+    let connecting = timeout(limit, TcpStream::connect((host, port)));
+    let stream = connecting.await.map_err(|_| io::ErrorKind::TimedOut)??;
+    let mut answer = Vec::new();
+    for (text, limit) in [(&[][..], greeting), (COMMAND, limit), (END_OF_LINE, limit)] {
+        write(&stream, text).await?;
+        if let Ok(length) = timeout(limit, read(&stream, &mut answer)).await {
+            length?;
+            break;
+        }
+    }
+    // ZooKeeper ends the connection after its answer.
+    while answer.starts_with(ZOOKEEPER) && answer.len() < LONGEST_ANSWER {
+        match timeout(limit, read(&stream, &mut answer)).await {
+            Ok(Ok(1..)) => {}
+            _ => break,
+        }
+    }
+    Ok(answer)
+}
+
+/// The error of a backend that expected one kind of server and got this [first answer](first_answer) of another.
+pub fn wrong_server(expected: &str, address: &dyn Display, answer: &[u8]) -> Error {
+    let message = match recognize(answer) {
+        Some(found) => format!("expected {expected} at {address}, but {found} answers there: check host and port"),
+        None => format!(
+            "expected {expected} at {address}, but something else answers there: check host and port, and whether it wants TLS"
+        ),
+    };
+    Error::new(ErrorKind::Misconfigured, message)
+}
+
+fn recognize(answer: &[u8]) -> Option<&'static str> {
+    let begins = |beginnings: &[&[u8]]| beginnings.iter().any(|beginning| answer.starts_with(beginning));
+    if begins(&[ZOOKEEPER, b"This ZooKeeper", b"srvr is not executed"]) {
+        return Some("ZooKeeper");
+    }
+    if begins(&[b"-ERR", b"-NOAUTH", b"-DENIED Redis", b"-LOADING", b"+PONG"]) {
+        return Some("Redis");
+    }
+    // To a line that is no request, some answer with a page alone.
+    if begins(&[b"HTTP/", b"<"]) {
+        return Some("an HTTP server");
+    }
+    // The first packet of a connection: its length, its number 0, and the protocol's version or an error.
+    matches!(answer, [_, _, 0, 0, 9 | 10 | 0xff, ..]).then_some("MySQL or MariaDB")
+}
+
+async fn write(stream: &TcpStream, mut text: &[u8]) -> io::Result<()> {
+    while !text.is_empty() {
+        stream.writable().await?;
+        match stream.try_write(text) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+            Ok(length) => text = &text[length..],
+        }
+    }
+    Ok(())
+}
+
+/// Reads what there is, at least a byte unless the connection has ended.
+async fn read(stream: &TcpStream, answer: &mut Vec<u8>) -> io::Result<usize> {
+    let mut buffer = [0; 256];
+    loop {
+        stream.readable().await?;
+        match stream.try_read(&mut buffer) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+            Ok(length) => {
+                answer.extend_from_slice(&buffer[..length]);
+                return Ok(length);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_recognized_by_what_they_send_first() {
+        for (answer, found) in [
+            (&b"Zookeeper version: 3.8.0"[..], "ZooKeeper answers"),
+            (
+                b"This ZooKeeper instance is not currently serving requests\n",
+                "ZooKeeper answers",
+            ),
+            (b"-ERR unknown command 'srvr'\r\n", "Redis answers"),
+            (b"-NOAUTH Authentication required.\r\n", "Redis answers"),
+            (b"HTTP/1.1 400 Bad Request\r\n", "an HTTP server answers"),
+            (b"<html>\r\n<head><title>400 Bad Request", "an HTTP server answers"),
+            (b"\x5b\x00\x00\x00\x0a5.5.5-10.11", "MySQL or MariaDB answers"),
+            (
+                b"\x45\x00\x00\x00\xff\x10\x04Too many connections",
+                "MySQL or MariaDB answers",
+            ),
+            (b"SSH-2.0-OpenSSH", "something else answers"),
+            (b"", "something else answers"),
+        ] {
+            let error = wrong_server("etcd", &"cache:2379", answer);
+            assert_eq!(error.kind(), ErrorKind::Misconfigured);
+            let message = error.to_string();
+            assert!(
+                message.contains("etcd at cache:2379") && message.contains(found),
+                "{message}"
+            );
+        }
+    }
+}

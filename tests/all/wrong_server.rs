@@ -1,0 +1,72 @@
+//! A URL that leads to another kind of server: the error says what was expected and what answered, and it comes at once.
+
+use polylock::{Config, ErrorKind};
+use testbed::{MariaDb, Redis, ZooKeeper};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::time::{Duration, timeout};
+
+/// Far above what it takes, far below the connect timeout of the URLs.
+const AT_ONCE: Duration = Duration::from_secs(30);
+
+/// Connects to the server `found` at `address` as to each of the `expected` servers.
+async fn is_named(found: &str, address: &str, expected: &[&str]) {
+    for expected in expected {
+        let url = match *expected {
+            "Redis" => format!("redis://:s3cret@{address}/?connect_timeout=1h"),
+            "ZooKeeper" => format!("zookeeper://me:s3cret@{address}/?connect_timeout=1h"),
+            _ => format!("mysql://me:s3cret@{address}/app?connect_timeout=1h"),
+        };
+        let config = Config::new(url);
+        let connecting = timeout(AT_ONCE, config.connect()).await;
+        let error = connecting.expect("an error at once").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+        assert!(!error.is_retryable());
+        let hint = format!("expected {expected} at {address}, but {found} answers there: check host and port");
+        assert_eq!(error.to_string(), hint);
+        assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
+    }
+}
+
+#[testbed::test]
+async fn redis() {
+    let server = Redis::new().start().await.unwrap();
+    is_named("Redis", server.address(), &["MySQL or MariaDB", "ZooKeeper"]).await;
+}
+
+#[testbed::test]
+async fn mariadb() {
+    let server = MariaDb::new().start().await.unwrap();
+    is_named("MySQL or MariaDB", server.address(), &["Redis", "ZooKeeper"]).await;
+}
+
+#[testbed::test]
+async fn zookeeper() {
+    let server = ZooKeeper::new().start().await.unwrap();
+    is_named("ZooKeeper", server.address(), &["Redis", "MySQL or MariaDB"]).await;
+}
+
+#[testbed::test]
+async fn http() {
+    let address = http_server().await;
+    is_named("an HTTP server", &address, &["Redis", "MySQL or MariaDB", "ZooKeeper"]).await;
+}
+
+/// Answers each line, as none of the three clients sends a request of HTTP.
+async fn http_server() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                // Until the client hangs up.
+                while let Ok(byte) = stream.read_u8().await {
+                    if byte == b'\n' {
+                        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
