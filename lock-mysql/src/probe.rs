@@ -49,8 +49,8 @@ pub(crate) async fn prepare_tables(
         Ok(_) => Ok(()),
         Err(error) if error.is_denied() => {
             let message = format!(
-                "the lock tables are missing and the MySQL user may not create them: run this, and grant it SELECT, \
-                 INSERT and UPDATE on both: {}",
+                "the lock tables are missing and the MySQL user may not create them: run \"{};\" and grant the user \
+                 SELECT, INSERT and UPDATE on both",
                 statements.create_tables()
             );
             Err(Error::new(ErrorKind::Denied, message).with_source(error).into())

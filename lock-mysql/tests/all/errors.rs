@@ -224,7 +224,7 @@ async fn a_table_that_may_not_be_made_says_what_to_run() {
     let error = refusal(&poor).await;
     assert_eq!(error.kind(), ErrorKind::Denied);
     let statements = error.to_string();
-    let statements = statements.split_once("both: ").expect("statements").1;
+    let statements = statements.split('"').nth(1).expect("statements");
     observer.run(statements).await;
     for table in [table.clone(), format!("{table}_tokens")] {
         observer
