@@ -1,0 +1,246 @@
+//! The examples, run as a user runs them.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Longer than anything here takes on a slow machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running example. It is killed when this is dropped.
+struct Example {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Example {
+    fn start(name: &str, arguments: &[&str]) -> Self {
+        let test = std::env::current_exe().expect("a test knows where it is");
+        // Cargo builds the examples before it runs the tests, beside them.
+        let folder = test.ancestors().nth(2).expect("target/PROFILE/deps/TEST");
+        let program = format!("{name}{}", std::env::consts::EXE_SUFFIX);
+        let mut child = Command::new(folder.join("examples").join(program))
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the example was built");
+        let stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                // The test may have seen enough.
+                let _ = sender.send(line);
+            }
+        });
+        Self { child, lines }
+    }
+
+    /// Reads on to the line with this text.
+    fn wait_for(&self, text: &str) -> String {
+        loop {
+            match self.lines.recv_timeout(PATIENCE) {
+                Ok(line) if line.contains(text) => return line,
+                Ok(_) => {}
+                Err(_) => panic!("no line with {text:?}"),
+            }
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("it runs");
+    }
+
+    /// The lines that were not read, once it has ended successfully.
+    fn finish(mut self) -> Vec<String> {
+        let lines = std::iter::from_fn(|| self.lines.recv_timeout(PATIENCE).ok()).collect();
+        let status = self.child.wait().expect("it ends");
+        assert!(status.success(), "{status}: {lines:?}");
+        lines
+    }
+}
+
+impl Drop for Example {
+    fn drop(&mut self) {
+        // Both fail if it has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn run(name: &str, arguments: &[&str]) -> Vec<String> {
+    Example::start(name, arguments).finish()
+}
+
+#[test]
+fn quickstart() {
+    assert_quickstart(&run("quickstart", &[]));
+}
+
+fn assert_quickstart(lines: &[String]) {
+    let expected = [
+        "acquired the lock \"orders/42\", fencing token ",
+        "a second caller does not get it",
+        "worked while it was held",
+        "released it",
+    ];
+    assert_eq!(lines.len(), expected.len(), "{lines:?}");
+    for (line, start) in lines.iter().zip(expected) {
+        assert!(line.starts_with(start), "{lines:?}");
+    }
+}
+
+#[test]
+fn a_fenced_write_of_an_expired_holder_is_rejected() {
+    assert_fenced_write(&run("fenced_write", &[]));
+}
+
+fn assert_fenced_write(lines: &[String]) {
+    assert!(lines[2].contains("its write is rejected"), "{lines:?}");
+    assert_eq!(lines[3], "the balance is 70");
+}
+
+#[test]
+fn one_process_leads() {
+    let leader = Example::start("leader", &[]);
+    leader.wait_for("works as the leader");
+    leader.wait_for("works as the leader"); // by now it listens for signals
+    leader.signal(Signal::INT);
+    assert!(leader.finish().last().expect("a line").ends_with(" stops"));
+}
+
+#[test]
+fn a_cron_job_runs() {
+    assert_eq!(run("cron", &[]), ["this host ran the job"]);
+}
+
+/// The service on a port of its own, and its address.
+fn service(url: &str) -> (Example, String) {
+    let service = Example::start("service", &[url, "127.0.0.1:0"]);
+    let line = service.wait_for("listening on ");
+    (service, line.replace("listening on ", ""))
+}
+
+fn begin_to_ship(address: &str, order: u32) -> TcpStream {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    write!(
+        stream,
+        "POST /orders/{order}/ship HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n"
+    )
+    .expect("it reads");
+    stream
+}
+
+/// The status of the answer.
+fn answer(mut stream: TcpStream) -> String {
+    let mut answer = String::new();
+    stream.set_read_timeout(Some(PATIENCE)).expect("it can");
+    stream.read_to_string(&mut answer).expect("it answers");
+    answer.split(' ').nth(1).expect("a status").to_owned()
+}
+
+fn ship(address: &str, order: u32) -> String {
+    answer(begin_to_ship(address, order))
+}
+
+#[test]
+fn a_service_ships_an_order_once_at_a_time_and_stops_gracefully() {
+    let (service, address) = service("memory:");
+    let requests = [begin_to_ship(&address, 1), begin_to_ship(&address, 1)];
+    let mut statuses = requests.map(answer);
+    statuses.sort();
+    assert_eq!(statuses, ["200", "409"]);
+
+    let last = begin_to_ship(&address, 2);
+    std::thread::sleep(Duration::from_millis(100)); // until it is accepted
+    service.signal(Signal::INT);
+    assert_eq!(answer(last), "200");
+    let lines = service.finish();
+    assert!(lines.ends_with(&[
+        "order 2 is shipped".into(),
+        "all requests are answered".into(),
+        "all locks are released".into(),
+    ]));
+}
+
+/// Of hosts that start the job at once, one runs it, and one that comes later does not.
+#[cfg(any(feature = "redis", feature = "mysql"))]
+fn assert_one_cron_job(url: &str) {
+    let hosts: Vec<Example> = (0..3).map(|_| Example::start("cron", &[url, "4"])).collect();
+    let mut lines: Vec<String> = hosts.into_iter().flat_map(Example::finish).collect();
+    lines.sort();
+    let another = "another host runs the job, or has just run it";
+    assert_eq!(lines, [another, another, "this host ran the job"]);
+}
+
+#[cfg(feature = "redis")]
+mod on_redis {
+    use super::*;
+
+    async fn redis() -> testbed::Server {
+        testbed::Redis::new().start().await.expect("a server")
+    }
+
+    #[testbed::test]
+    async fn quickstart_and_fenced_write() {
+        let server = redis().await;
+        assert_quickstart(&run("quickstart", &[&server.url()]));
+        assert_fenced_write(&run("fenced_write", &[&server.url()]));
+    }
+
+    #[testbed::test]
+    async fn another_process_leads_after_a_kill_and_after_a_stop() {
+        let server = redis().await;
+        let start = || {
+            let candidate = Example::start("leader", &[&server.url(), "1"]);
+            candidate.wait_for("waits for its turn");
+            candidate
+        };
+        let first = start();
+        first.wait_for("leads, fencing token");
+        let second = start();
+        first.signal(Signal::KILL);
+        second.wait_for("leads, fencing token");
+        let third = start();
+        second.signal(Signal::INT);
+        third.wait_for("leads, fencing token");
+        second.finish();
+    }
+
+    #[testbed::test]
+    async fn a_cron_job_runs_on_one_host() {
+        let server = redis().await;
+        assert_one_cron_job(&server.url());
+    }
+
+    #[testbed::test]
+    async fn a_service_without_its_server_answers_503() {
+        let server = redis().await;
+        let (_service, address) = service(&server.url());
+        assert_eq!(ship(&address, 1), "200");
+        server.kill().expect("it runs");
+        assert_eq!(ship(&address, 1), "503");
+        server.restart().await.expect("it starts again");
+        assert_eq!(ship(&address, 1), "200");
+    }
+}
+
+#[cfg(feature = "mysql")]
+mod on_mariadb {
+    use super::*;
+
+    #[testbed::test]
+    async fn a_cron_job_runs_on_one_host_and_another_process_leads_at_once() {
+        let server = testbed::MariaDb::new().start().await.expect("a server");
+        assert_one_cron_job(&server.url());
+        let first = Example::start("leader", &[&server.url(), "60"]);
+        first.wait_for("leads, fencing token");
+        let second = Example::start("leader", &[&server.url(), "60"]);
+        second.wait_for("waits for its turn");
+        first.signal(Signal::KILL); // closes its connection
+        second.wait_for("leads, fencing token");
+    }
+}
