@@ -11,7 +11,9 @@ pub(crate) fn default_label() -> Arc<str> {
 
 fn host_and_process(host: &str, process: u32) -> String {
     let process = format!(":{process}");
-    let end = host.floor_char_boundary(MAX_LABEL_BYTES - process.len());
+    let end = (0..=MAX_LABEL_BYTES - process.len())
+        .rfind(|end| host.is_char_boundary(*end))
+        .unwrap_or(0);
     format!("{}{process}", &host[..end])
 }
 

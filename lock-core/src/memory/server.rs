@@ -40,8 +40,11 @@ struct Tombstones {
 
 impl Tombstones {
     fn add(&mut self, holder: HolderId, now: Instant) {
-        while let Some((_, dead)) = self.by_age.pop_front_if(|(until, _)| *until <= now) {
-            self.dead.remove(&dead);
+        while let Some((until, dead)) = self.by_age.front()
+            && *until <= now
+        {
+            self.dead.remove(dead);
+            self.by_age.pop_front();
         }
         if self.dead.insert(holder) {
             self.by_age.push_back((now + TOMBSTONE, holder));

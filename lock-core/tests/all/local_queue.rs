@@ -175,6 +175,7 @@ impl Real {
     }
 
     /// Lets everybody come as far as they can.
+    #[allow(clippy::incompatible_msrv, reason = "tests may need a newer Rust than users do")]
     async fn settle(&mut self, time: u64) {
         // Time passes when nobody has anything to do.
         sleep(Duration::from_millis(time)).await;

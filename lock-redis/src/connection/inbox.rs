@@ -121,7 +121,9 @@ impl Waiters {
     /// Drops wake-ups for which no waiter registered.
     fn drop_old(&mut self) {
         const OLD: Duration = Duration::from_secs(10);
-        while self.early.pop_front_if(|(_, at)| at.elapsed() > OLD).is_some() {}
+        while self.early.front().is_some_and(|(_, at)| at.elapsed() > OLD) {
+            self.early.pop_front();
+        }
     }
 }
 

@@ -74,8 +74,11 @@ impl HeartbeatRecord {
         if by == ServerMode::Standalone {
             self.move_base(beat);
         }
-        while let Some(earlier) = self.answered.pop_front_if(|earlier| earlier.at + half_tick <= beat.at) {
-            self.move_base(earlier.beat);
+        while let Some(&Answered { beat: earlier, at }) = self.answered.front()
+            && at + half_tick <= beat.at
+        {
+            self.answered.pop_front();
+            self.move_base(earlier);
         }
         // Grants add many of them: an eighth of that is exact enough.
         let newest = self.answered.back();
