@@ -5,15 +5,8 @@ use benchmarks_load::Unit;
 use super::{markdown, number};
 use crate::results::Results;
 
-const SUBJECTS: [&str; 7] = [
-    "polylock",
-    "bare",
-    "poll-10ms",
-    "rslock",
-    "rueidislock",
-    "redsync",
-    "redisson",
-];
+/// One peer in Rust, one in Go and one in Java.
+const SUBJECTS: [&str; 4] = ["polylock", "rslock", "redsync", "redisson"];
 
 const FIGURES: [(&str, Unit, &str); 5] = [
     ("own-1", Unit::PairsPerSecond, "1 task, its own lock: pairs/s"),
