@@ -1,0 +1,89 @@
+//! What the pages say about this repository is true of it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const REPOSITORY: &str = "https://github.com/polylock/polylock/";
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The Markdown pages for readers.
+fn pages() -> Vec<PathBuf> {
+    let folders = [
+        "",
+        "docs",
+        "lock-core",
+        "lock-redis",
+        "lock-mysql",
+        "lock-zookeeper",
+        "conformance-tests",
+    ];
+    let entries = folders.map(|folder| fs::read_dir(root().join(folder)).expect("a folder"));
+    let paths = entries
+        .into_iter()
+        .flatten()
+        .map(|entry| entry.expect("an entry").path());
+    let pages: Vec<_> = paths
+        .filter(|path| path.extension().is_some_and(|ending| ending == "md"))
+        .collect();
+    assert!(pages.len() > 10, "{pages:?}");
+    pages
+}
+
+/// The targets of a page's links.
+fn links(page: &str) -> impl Iterator<Item = &str> {
+    let inline = page
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| Some(rest.split_once(')')?.0));
+    let references = page.lines().filter_map(|line| Some(line.split_once("]: ")?.1));
+    inline.chain(references)
+}
+
+/// README.md and docs/reference.md are shown on docs.rs too, where a relative link leads nowhere.
+#[test]
+fn links_into_the_repository_lead_to_files() {
+    for path in pages() {
+        let page = fs::read_to_string(&path).expect("UTF-8");
+        for link in links(&page) {
+            let on_main = ["blob/main/", "tree/main/"].map(|folder| format!("{REPOSITORY}{folder}"));
+            let inside = on_main.iter().find_map(|prefix| link.strip_prefix(prefix));
+            let file = match inside {
+                Some(inside) => root().join(inside),
+                None if link.starts_with("https://") || link.starts_with('#') => continue,
+                None => path.parent().expect("a folder").join(link),
+            };
+            let file = file.to_str().expect("UTF-8").split('#').next().expect("a part");
+            assert!(Path::new(file).exists(), "{}: {link}", path.display());
+            let on_docs_rs = path.ends_with("README.md") || path.ends_with("reference.md");
+            assert!(
+                !on_docs_rs || link.starts_with("https://"),
+                "{}: {link}",
+                path.display()
+            );
+        }
+    }
+}
+
+/// The events and metrics have two readers: users of polylock, and authors of a backend.
+#[test]
+fn the_reference_has_the_events_and_metrics_of_core() {
+    let core = include_str!("../lock-core/src/lib.rs").replace("//! ", "");
+    let reference = include_str!("../docs/reference.md");
+    for header in ["| span or event | level | fields |", "| metric | kind | label |"] {
+        let rows = |page: &str| -> Vec<String> {
+            let rows = page.lines().skip_while(|line| *line != header);
+            rows.take_while(|line| line.starts_with('|'))
+                .map(String::from)
+                .collect()
+        };
+        assert!(rows(&core).len() > 5, "{header}");
+        assert_eq!(
+            rows(reference),
+            rows(&core),
+            "docs/reference.md differs from lock-core/src/lib.rs"
+        );
+    }
+}
