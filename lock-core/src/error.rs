@@ -310,20 +310,10 @@ impl Error {
     }
 }
 
+/// The kind, and what `Display` prints: a program whose `main` returns the error prints this.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut debug = f.debug_struct("Error");
-        debug.field("kind", &self.0.kind).field("message", &self.0.message);
-        if let Some(name) = &self.0.name {
-            debug.field("name", name);
-        }
-        if let Some(holder) = &self.0.holder {
-            debug.field("holder", holder);
-        }
-        if let Some(source) = &self.0.source {
-            debug.field("source", source);
-        }
-        debug.finish()
+        write!(f, "{:?}: {self}", self.0.kind)
     }
 }
 
@@ -413,6 +403,7 @@ mod tests {
         assert!(error.source().is_none(), "a chain repeats nothing");
         let told = Error::new(ErrorKind::Unexpected, "the backend panicked: oh no").with_source("oh no");
         assert_eq!(told.to_string(), "the backend panicked: oh no");
+        assert_eq!(format!("{told:?}"), "Unexpected: the backend panicked: oh no");
     }
 
     #[test]
