@@ -1,7 +1,12 @@
-//! The facade, as an application uses it.
+//! The facade, as an application uses it: its examples, its pages, and what it says of wrong settings.
 
 #[cfg(all(feature = "redis", feature = "mysql", feature = "zookeeper"))]
 mod connect;
+mod docs;
+mod examples;
+#[cfg(feature = "mysql")]
+mod fencing;
+mod flash_sale;
 mod names;
 #[cfg(all(feature = "redis", feature = "mysql", feature = "zookeeper"))]
 mod wrong_server;

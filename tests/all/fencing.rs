@@ -1,10 +1,8 @@
 //! The SQL of `docs/fencing.md`, on a real MariaDB.
 
-#![cfg(feature = "mysql")]
-
 use lock_mysql::sqlx::{AssertSqlSafe, Connection, MySqlConnection, Row, raw_sql};
 
-const PAGE: &str = include_str!("../docs/fencing.md");
+const PAGE: &str = include_str!("../../docs/fencing.md");
 
 /// The statement under this title on the page.
 fn sql(title: &str) -> String {

@@ -70,8 +70,8 @@ fn links_into_the_repository_lead_to_files() {
 /// The events and metrics have two readers: users of polylock, and authors of a backend.
 #[test]
 fn the_reference_has_the_events_and_metrics_of_core() {
-    let core = include_str!("../lock-core/src/lib.rs").replace("//! ", "");
-    let reference = include_str!("../docs/reference.md");
+    let core = include_str!("../../lock-core/src/lib.rs").replace("//! ", "");
+    let reference = include_str!("../../docs/reference.md");
     for header in ["| span or event | level | fields |", "| metric | kind | label |"] {
         let rows = |page: &str| -> Vec<String> {
             let rows = page.lines().skip_while(|line| *line != header);
