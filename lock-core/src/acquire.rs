@@ -174,10 +174,12 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
         let Granted {
             grant, turn, is_fixed, ..
         } = granted;
-        let as_asked = granted.as_asked && is_fixed == options.fixed;
+        // Another caller may have begun the request, as a fixed lease or with a lower token floor.
+        let fits = is_fixed == options.fixed && options.allows(grant.token());
+        let as_asked = granted.as_asked && fits;
         // Where nothing can be handed over, an entry in the server's queue is worth more than a label: the first renewal
         // comes at once, and the ttl with it.
-        let keeps_it = !backend.capabilities.hand_over && is_fixed == options.fixed && options.minimum.is_none();
+        let keeps_it = !backend.capabilities.hand_over && fits && options.minimum.is_none();
         if as_asked || keeps_it {
             let hold = ActiveHold::new(grant, options.clone(), backend, Arc::downgrade(keeper), (turn, 0));
             let share = Share::begin(hold.clone(), keeper);

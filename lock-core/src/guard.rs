@@ -106,6 +106,7 @@ impl Guard {
             mode: Mode::default(),
             fixed_lease: options.fixed,
             minimum_hold: options.minimum,
+            token_floor: options.token_floor,
         }
     }
 

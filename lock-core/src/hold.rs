@@ -86,7 +86,7 @@ impl Grant {
     /// What the server granted to this request.
     ///
     /// # Errors
-    /// When the backend armed another lease than the request's.
+    /// When the backend armed another lease than the request's, or ignored its token floor.
     pub(crate) fn new(request: &AcquireRequest, hold: Arc<dyn Hold>, armed: &Armed) -> Result<Self> {
         let lease = request.lease().clone();
         if !lease.is_proved_by(armed) {
@@ -94,7 +94,15 @@ impl Grant {
             return Err(Error::new(ErrorKind::Unexpected, message).with_name(request.name()));
         }
         let token = hold.token();
+        if request.token_floor().is_some_and(|floor| token <= floor) {
+            let message = "the backend granted a token that is not above the floor of the request";
+            return Err(Error::new(ErrorKind::Unexpected, message).with_name(request.name()));
+        }
         Ok(Self { hold, token, lease })
+    }
+
+    pub(crate) fn token(&self) -> FencingToken {
+        self.token
     }
 }
 

@@ -178,6 +178,7 @@ impl Lock {
             mode: Mode::default(),
             fixed_lease: self.fixed,
             minimum_hold: self.minimum,
+            token_floor: self.locker.token_floor(),
         }
     }
 
@@ -298,6 +299,7 @@ impl Lock {
             fixed: self.fixed,
             minimum: self.minimum,
             reentry: self.reentry.clone(),
+            token_floor: self.locker.token_floor(),
             limits: self.locker.limits(),
         };
         options.check().map_err(|error| error.about(&options.name))?;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::backend::Mode;
 use crate::sync::Arc;
+use crate::token::FencingToken;
 
 /// The options of a [`Lock`](crate::Lock), or those that a [`Guard`](crate::Guard)'s hold runs with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,4 +20,6 @@ pub struct LockOptions {
     pub fixed_lease: bool,
     /// How long the name stays taken at least.
     pub minimum_hold: Option<Duration>,
+    /// The number that the token is above.
+    pub token_floor: Option<FencingToken>,
 }

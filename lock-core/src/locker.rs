@@ -16,6 +16,7 @@ use crate::observe::{self, BackendRequest};
 use crate::runtime;
 use crate::sync::Arc;
 use crate::sync::time::timeout;
+use crate::token::FencingToken;
 
 const DEFAULT_TTL: Duration = Duration::from_secs(30);
 const DEFAULT_OPERATION_TIMEOUT: Duration = Duration::from_secs(5);
@@ -58,6 +59,7 @@ pub struct Locker {
     label: Option<Arc<str>>,
     operation_timeout: Duration,
     hand_overs: u32,
+    token_floor: Option<FencingToken>,
 }
 
 impl Locker {
@@ -97,6 +99,7 @@ impl Locker {
             label: Some(default_label()),
             operation_timeout: DEFAULT_OPERATION_TIMEOUT,
             hand_overs: DEFAULT_HAND_OVERS,
+            token_floor: None,
         }
     }
 
@@ -186,6 +189,31 @@ impl Locker {
     #[must_use]
     pub fn with_hand_overs(mut self, at_most: u32) -> Self {
         self.hand_overs = at_most;
+        self
+    }
+
+    /// Grants only tokens above `floor`. None by default.
+    ///
+    /// For data that is fenced with the tokens of another lock server. After a move, the new server's tokens may be
+    /// smaller than those that the data has seen, and its fence would reject every holder. Pass the largest token of the
+    /// data to every process that uses the new server. Tokens then go on from there: once a lock was granted above the
+    /// floor, its later tokens are above it too, with and without a floor.
+    ///
+    /// An acquire with a floor of 2^63 - 1 fails: no token is above it.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{FencingToken, Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// let largest: FencingToken = "1700000000000000".parse()?; // read from the fenced data
+    /// let locks = Locker::new(MemoryBackend::new()).with_token_floor(largest);
+    /// let guard = locks.lock("stock/42").acquire().await?;
+    /// assert!(guard.token() > largest);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_token_floor(mut self, floor: FencingToken) -> Self {
+        self.token_floor = Some(floor);
         self
     }
 
@@ -322,6 +350,10 @@ impl Locker {
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
+    }
+
+    pub(crate) fn token_floor(&self) -> Option<FencingToken> {
+        self.token_floor
     }
 
     pub(crate) fn limits(&self) -> Limits {

@@ -9,6 +9,7 @@ use crate::name::LockName;
 use crate::reentry::ReentryKey;
 use crate::sync::Arc;
 use crate::sync::time::Instant;
+use crate::token::FencingToken;
 
 /// What an acquire asks for, checked against what the backend can do.
 #[derive(Clone, Debug)]
@@ -19,6 +20,8 @@ pub(crate) struct AcquireOptions {
     pub(crate) fixed: bool,
     pub(crate) minimum: Option<Duration>,
     pub(crate) reentry: Option<ReentryKey>,
+    /// The token must be larger than this one.
+    pub(crate) token_floor: Option<FencingToken>,
     pub(crate) limits: Limits,
 }
 
@@ -83,10 +86,12 @@ impl AcquireOptions {
     /// A request of its own. Other waiters may share it if it waits.
     pub(crate) fn request(&self, wait: WaitLimit, deadline: Option<Instant>) -> (AcquireRequest, RequestControl) {
         let wait = if wait.is_patient() { Wait::Until } else { Wait::No };
-        RequestOptions::new(self.name.clone(), self.terms(deadline))
-            .wait(wait)
-            .fixed(self.fixed)
-            .start()
+        let options = RequestOptions::new(self.name.clone(), self.terms(deadline));
+        let options = options.wait(wait).fixed(self.fixed);
+        match self.token_floor {
+            Some(floor) => options.token_above(floor).start(),
+            None => options.start(),
+        }
     }
 
     /// The same for a hold that nobody has had: no minimum has begun, and passing it on is no hand-over to somebody else.
@@ -99,6 +104,11 @@ impl AcquireOptions {
             },
             ..self.clone()
         }
+    }
+
+    /// Whether this may have a hold with this token.
+    pub(crate) fn allows(&self, token: FencingToken) -> bool {
+        self.token_floor.is_none_or(|floor| token > floor)
     }
 
     /// Whether this may share the hold of `held`.
@@ -114,6 +124,8 @@ impl AcquireOptions {
             "a fixed lease here and a renewed one there".to_owned()
         } else if self.minimum != held.minimum {
             format!("a minimum hold of {:?} instead of {:?}", self.minimum, held.minimum)
+        } else if self.token_floor > held.token_floor {
+            "a token floor above that of the hold".to_owned()
         } else {
             return Ok(());
         };

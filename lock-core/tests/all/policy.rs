@@ -13,6 +13,7 @@ mod refused;
 mod several_callers;
 mod silent_server;
 mod slow_line;
+mod token_floor;
 mod tries;
 
 const TTL: Duration = Duration::from_secs(9);
