@@ -16,6 +16,7 @@ use crate::names;
 
 mod enqueue;
 mod task;
+mod token;
 
 /// How often a request learns why there is no session.
 const REPORT: Duration = Duration::from_millis(100);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, HolderStatus, LockStatus};
-use lock_core::{FencingToken, LockName, Result};
+use lock_core::{LockName, Result};
 use zookeeper_client::Error as DriverError;
 
 use crate::acquire;
@@ -115,11 +115,14 @@ async fn read_status(session: &Session, root: &str, name: &LockName) -> Result<L
     loop {
         let connection = session.connected().await?;
         let sync = session.sync(&connection);
-        let list = connection.client.get_children(&directory);
-        let (children, stat) = match tokio::join!(sync, list) {
-            (Ok(()), Ok(listed)) => listed,
-            (Ok(()), Err(DriverError::NoNode)) => return Ok(LockStatus::free()),
-            (Err(error), _) | (_, Err(error)) => return Err(error::lock_error(error)),
+        let list = connection.client.list_children(&directory);
+        let offset = connection.client.get_data(&directory);
+        let (children, (offset, stat)) = match tokio::join!(sync, list, offset) {
+            (Ok(()), Ok(children), Ok(offset)) => (children, offset),
+            (Ok(()), Err(DriverError::NoNode), _) | (Ok(()), _, Err(DriverError::NoNode)) => {
+                return Ok(LockStatus::free());
+            }
+            (Err(error), ..) | (_, Err(error), _) | (.., Err(error)) => return Err(error::lock_error(error)),
         };
         let Some((first, waiting)) = protocol::holder(&children) else {
             return Ok(LockStatus::free());
@@ -133,8 +136,9 @@ async fn read_status(session: &Session, root: &str, name: &LockName) -> Result<L
         if !data.is_empty() {
             holder = holder.with_label(String::from_utf8_lossy(&data));
         }
-        // If the directory was written after the node was created, that write gave the token.
-        if let Some(token) = FencingToken::new(node.czxid.max(stat.mzxid).cast_unsigned()) {
+        // If the directory was written after the node was created, the token is based on that write.
+        let base = node.czxid.max(stat.mzxid);
+        if let Some(token) = protocol::parse_offset(&offset).and_then(|offset| protocol::token(base, offset)) {
             holder = holder.with_token(token);
         }
         return Ok(LockStatus::held(holder).with_waiting(waiting));

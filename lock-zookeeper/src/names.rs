@@ -29,6 +29,11 @@ pub(crate) fn directory(root: &str, name: &LockName) -> String {
     format!("{root}/{}", component(name))
 }
 
+/// The node of the token offset. No lock has this directory: a `%` in one is followed by two digits.
+pub(crate) fn token_offset(root: &str) -> String {
+    format!("{root}/%token-offset")
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
@@ -82,5 +87,6 @@ mod tests {
     fn a_directory_stands_under_the_root() {
         let name = LockName::new("a").unwrap();
         assert_eq!(directory("/locks", &name), "/locks/a");
+        assert_eq!(token_offset("/locks"), "/locks/%token-offset");
     }
 }

@@ -5,6 +5,7 @@
 
 use std::cmp::Ordering;
 
+use lock_core::FencingToken;
 use lock_core::backend::{AcquireRequest, Busy, HolderId};
 use zookeeper_client::{Acls, CreateMode, CreateOptions};
 
@@ -84,12 +85,31 @@ fn order(a: i64, b: i64) -> Ordering {
     }
 }
 
-/// The token of a grant, unless the directory has to be written for one.
-///
-/// A node's own `czxid`, in the order of grants, except where the directory was written later than that: then an
-/// earlier grant took that write for its token.
-pub(crate) fn token(czxid: i64, directory_mzxid: i64, floor: i64) -> Option<i64> {
-    (czxid > directory_mzxid.max(floor)).then_some(czxid)
+/// The token of a grant: its transaction id plus the token offset. `None` if it is too large.
+pub(crate) fn token(base: i64, offset: i64) -> Option<FencingToken> {
+    FencingToken::try_from(base.checked_add(offset)?).ok()
+}
+
+/// The smallest offset with which the token on this base, and on any larger one, is above the floor.
+pub(crate) fn offset_above(floor: i64, base: i64) -> i64 {
+    // Both are at least 0.
+    floor.saturating_add(1) - base
+}
+
+/// The token offset in a node's data. `None` for other data.
+pub(crate) fn parse_offset(data: &[u8]) -> Option<i64> {
+    match data {
+        [] => Some(0),
+        _ => std::str::from_utf8(data).ok()?.parse().ok().filter(|offset| *offset >= 0),
+    }
+}
+
+/// The data of a node for this token offset. Empty for 0, as in nodes of Curator.
+pub(crate) fn offset_data(offset: i64) -> Vec<u8> {
+    match offset {
+        0 => Vec::new(),
+        _ => offset.to_string().into_bytes(),
+    }
 }
 
 /// The data of a request's node: the request's label.
@@ -190,17 +210,25 @@ mod tests {
     }
 
     #[test]
-    fn tokens_grow_over_a_hand_over() {
-        // n1 (10) holds, n2 (11) and n3 (12) queue; n1 hands over by a write, 20; n2 is granted and writes, 31.
-        assert_eq!(token(10, 5, 0), Some(10));
-        assert_eq!(token(11, 20, 0), None);
-        assert_eq!(token(12, 31, 0), None);
-        assert_eq!(token(32, 31, 0), Some(32));
+    fn tokens_are_above_the_floor() {
+        let number = |base, offset| token(base, offset).map(FencingToken::as_i64);
+        assert_eq!(number(10, 0), Some(10));
+        assert_eq!(number(10, offset_above(1000, 10)), Some(1001));
+        assert_eq!(number(i64::MAX - 5, 5), Some(i64::MAX));
+        assert_eq!(number(i64::MAX - 5, 6), None);
+        assert!(offset_above(9, 10) <= 0 && offset_above(10, 10) == 1);
+        assert_eq!(offset_above(i64::MAX, 10), i64::MAX - 10);
     }
 
     #[test]
-    fn tokens_stay_above_the_floor() {
-        assert_eq!(token(10, 5, 10), None);
-        assert_eq!(token(10, 5, 9), Some(10));
+    fn an_offset_is_decimal_text() {
+        for offset in [0, 7, 1 << 50, i64::MAX] {
+            assert_eq!(parse_offset(&offset_data(offset)), Some(offset));
+        }
+        assert_eq!(offset_data(1_234), b"1234");
+        for other in ["-1", "x", "10.0.0.5", "9223372036854775808", " 1", "\u{e4}"] {
+            assert_eq!(parse_offset(other.as_bytes()), None, "{other}");
+        }
+        assert_eq!(parse_offset(b"\xff"), None);
     }
 }

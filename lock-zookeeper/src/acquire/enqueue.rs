@@ -3,25 +3,27 @@
 use std::sync::Arc;
 
 use futures_util::future::OptionFuture;
-use lock_core::backend::{AcquireRequest, Busy, SentAt, Wait};
-use lock_core::{Error, ErrorKind, FencingToken};
+use lock_core::backend::{Busy, SentAt, Wait};
 use zookeeper_client::{CreateMode, Error as DriverError, EventType};
 
 use super::task::{ClaimTask, Node, Step, Stop};
+use super::token::Offsets;
 use crate::claims::{Grant, Stage};
 use crate::connection::{Connection, ensure_root};
 use crate::error::{self, Failure};
-use crate::protocol::{self, Position, busy, create_options};
-
-/// The most writes that a grant spends to get past a token floor.
-const MAX_FLOOR_WRITES: i64 = 64;
+use crate::protocol::{self, Position, busy, create_options, offset_data};
 
 /// A list of the lock's directory.
-struct Listing {
+pub(super) struct Listing {
     /// The time before the list was requested.
     sent: SentAt,
     children: Vec<String>,
-    mzxid: i64,
+    /// The directory's last write.
+    pub(super) mzxid: i64,
+    /// The token offset that was known before the list was requested.
+    pub(super) known_offset: i64,
+    /// The token offsets, read after the list.
+    pub(super) offsets: Offsets,
 }
 
 impl ClaimTask {
@@ -79,6 +81,7 @@ impl ClaimTask {
         let path = format!("{directory}/{}", self.prefix);
         let options = create_options(&self.config, CreateMode::EphemeralSequential);
         let container = create_options(&self.config, CreateMode::Container);
+        let known_offset = self.session.token_offset();
         let sent = self.claim.request.sending();
         // Checked after `sending`: a caller that gave up before saw that nothing was sent, and undoes nothing.
         if self.claim.request.is_given_up() {
@@ -88,16 +91,17 @@ impl ClaimTask {
         // The server removes a container some time after its last node.
         let make = self
             .directory_missing
-            .then(|| client.create(directory, b"", &container));
+            .then(|| client.create(directory, &offset_data(known_offset), &container));
         let create = client.create(&path, &data, &options);
         let list = client.get_children(directory);
-        let (made, created, listed) = tokio::join!(OptionFuture::from(make), create, list);
+        let offsets = self.read_offsets(client, known_offset);
+        let (made, created, listed, offsets) = tokio::join!(OptionFuture::from(make), create, list, offsets);
         match created {
             Ok((stat, sequence)) => {
                 self.node = Some(Node {
                     name: format!("{}{sequence}", self.prefix),
                     path: format!("{path}{sequence}"),
-                    czxid: stat.czxid,
+                    base: stat.czxid,
                     data,
                 });
             }
@@ -124,18 +128,20 @@ impl ClaimTask {
                 return Ok(None);
             }
         }
-        self.read_listing(sent, listed).await
+        self.read_listing(sent, known_offset, listed, offsets).await
     }
 
     /// Lists the directory as the leader has it, which also confirms that the session lives.
     async fn list_again(&mut self) -> Step<Option<Listing>> {
         let connection = self.session.connected().await?;
+        let known_offset = self.session.token_offset();
         let sent = self.claim.request.sending();
         let sync = self.session.sync(&connection);
         let list = connection.client.get_children(&self.claim.directory);
-        match tokio::join!(sync, list) {
-            (Ok(()), listed) => self.read_listing(sent, listed).await,
-            (Err(error), _) => {
+        let offsets = self.read_offsets(&connection.client, known_offset);
+        match tokio::join!(sync, list, offsets) {
+            (Ok(()), listed, offsets) => self.read_listing(sent, known_offset, listed, offsets).await,
+            (Err(error), ..) => {
                 self.wait_out(error).await?;
                 Ok(None)
             }
@@ -145,18 +151,26 @@ impl ClaimTask {
     async fn read_listing(
         &self,
         sent: SentAt,
+        known_offset: i64,
         listed: Result<(Vec<String>, zookeeper_client::Stat), DriverError>,
+        offsets: Result<Offsets, DriverError>,
     ) -> Step<Option<Listing>> {
-        let (children, mzxid) = match listed {
-            Ok((children, stat)) => (children, stat.mzxid),
+        let ((children, mzxid), offsets) = match (listed, offsets) {
+            (Ok((children, stat)), Ok(offsets)) => ((children, stat.mzxid), offsets),
             // Somebody removed the directory, and our node before it.
-            Err(DriverError::NoNode) => (Vec::new(), 0),
-            Err(error) => {
+            (Err(DriverError::NoNode), Ok(offsets)) => ((Vec::new(), 0), offsets),
+            (Err(error), _) | (_, Err(error)) => {
                 self.wait_out(error).await?;
                 return Ok(None);
             }
         };
-        Ok(Some(Listing { sent, children, mzxid }))
+        Ok(Some(Listing {
+            sent,
+            children,
+            mzxid,
+            known_offset,
+            offsets,
+        }))
     }
 
     async fn make_root(&self, connection: &Connection) -> Step<()> {
@@ -172,7 +186,7 @@ impl ClaimTask {
         self.check_ttl()?;
         self.session.fresh().await?;
         let request = self.claim.request.clone();
-        let Some(token) = self.token(&request, listing).await? else {
+        let Some(token) = self.token(listing).await? else {
             return Ok(None);
         };
         let data = protocol::label(&request);
@@ -200,40 +214,6 @@ impl ClaimTask {
             Err(error) if error.is_retryable() && !self.session.has_ended() => Ok(None),
             Err(error) => Err(Stop::Failed(error)),
         }
-    }
-
-    /// The token of this grant. `None` when the directory must be listed again.
-    async fn token(&self, request: &AcquireRequest, listing: &Listing) -> Step<Option<FencingToken>> {
-        let Some(node) = &self.node else {
-            return Ok(None);
-        };
-        // Tokens fit 63 bits.
-        let floor = request.token_floor().map_or(0, |floor| floor.as_u64().cast_signed());
-        let mut number = protocol::token(node.czxid, listing.mzxid, floor);
-        while number.is_none() {
-            let connection = self.session.connected().await?;
-            match connection.client.set_data(&self.claim.directory, b"", None).await {
-                Ok(stat) if stat.mzxid > floor => number = Some(stat.mzxid),
-                Ok(stat) if floor - stat.mzxid <= MAX_FLOOR_WRITES => {}
-                Ok(stat) => {
-                    let message = format!(
-                        "a token above {floor} is wanted, and ZooKeeper's transactions count {} only",
-                        stat.mzxid
-                    );
-                    return Err(Stop::Failed(Error::new(ErrorKind::Unsupported, message)));
-                }
-                Err(DriverError::NoNode) => return Ok(None),
-                Err(error) => {
-                    self.wait_out(error).await?;
-                    return Ok(None);
-                }
-            }
-        }
-        let token = number.and_then(|number| FencingToken::new(number.cast_unsigned()));
-        token.map(Some).ok_or_else(|| {
-            let message = "ZooKeeper told no transaction id of the lock's node: it is older than 3.5";
-            Stop::Failed(Error::new(ErrorKind::Misconfigured, message))
-        })
     }
 
     /// Leaves the queue, and reports who has the lock.

@@ -36,7 +36,8 @@ pub(super) struct ClaimTask {
 pub(super) struct Node {
     pub(super) name: String,
     pub(super) path: String,
-    pub(super) czxid: i64,
+    /// The transaction id that a token is based on: that of its creation, or of a later write of the directory.
+    pub(super) base: i64,
     pub(super) data: Vec<u8>,
 }
 
@@ -238,11 +239,10 @@ impl ClaimTask {
                 let path = format!("{}/{name}", self.claim.directory);
                 let done = match client.get_data(&path).await {
                     Ok((data, stat)) if self.session.owns(&stat) && self.node.is_none() => {
-                        let czxid = stat.czxid;
                         self.node = Some(Node {
                             name,
                             path,
-                            czxid,
+                            base: stat.czxid,
                             data,
                         });
                         Ok(())

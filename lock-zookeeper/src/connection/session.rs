@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -38,6 +39,8 @@ pub(crate) struct Session {
     pub(super) connection: watch::Sender<Option<Arc<Connection>>>,
     ended: watch::Sender<bool>,
     renewals: watch::Sender<()>,
+    /// The largest token offset of the root path that was read or written.
+    token_offset: AtomicI64,
     /// Why the server is unreachable at the moment, if so.
     pub(super) outage: watch::Sender<Option<Error>>,
 }
@@ -75,6 +78,7 @@ impl Session {
             connection: watch::Sender::new(Some(Arc::new(connection))),
             ended: watch::Sender::new(false),
             renewals: watch::Sender::new(()),
+            token_offset: AtomicI64::new(0),
             outage: watch::Sender::new(None),
         }
     }
@@ -195,6 +199,15 @@ impl Session {
                 .map_err(|SessionEnded| DriverError::SessionExpired)?;
             connection.client.delete(&path, None).await
         })
+    }
+
+    /// The largest token offset of the root path that was read or written.
+    pub(crate) fn token_offset(&self) -> i64 {
+        self.token_offset.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn learn_token_offset(&self, offset: i64) {
+        self.token_offset.fetch_max(offset, Ordering::SeqCst);
     }
 
     /// The time between two heartbeats.

@@ -149,38 +149,6 @@ async fn a_fixed_lease_ends_at_its_time() {
     assert!(matches!(request.lease().state(), HoldState::Lost(lost) if lost.cause() == LostCause::Expired));
 }
 
-#[testbed::test]
-async fn tokens_grow_after_the_directory_was_removed() {
-    let (server, root) = (shared_server().await, fresh_root());
-    let (backend, client) = (backend(server, &root), observer(server).await);
-    let mut last = None;
-    for _ in 0..3 {
-        let (hold, _request, _control) = hold(&backend, "a").await;
-        assert!(last < Some(hold.token()), "{last:?}");
-        last = Some(hold.token());
-        hold.release(ReleaseOptions::default()).await.unwrap();
-        client.delete(&format!("{root}/a"), None).await.unwrap();
-    }
-    // The root as well.
-    client.delete(&root, None).await.unwrap();
-    let (hold, _request, _control) = hold(&backend, "a").await;
-    assert!(last < Some(hold.token()));
-}
-
-#[testbed::test]
-async fn tokens_go_above_a_floor_within_reach() {
-    let (server, root) = (shared_server().await, fresh_root());
-    let backend = backend(server, &root);
-    let (first, _request, _control) = hold(&backend, "a").await;
-    let floor = FencingToken::new(first.token().as_u64() + 20).unwrap();
-    let (request, _control) = options("b").token_above(floor).start();
-    assert!(granted(backend.acquire(&request).await).token() > floor);
-    let (request, _control) = options("c").token_above(FencingToken::new(1 << 62).unwrap()).start();
-    let error = backend.acquire(&request).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-    assert!(!backend.status(&name("c")).await.unwrap().is_held());
-}
-
 /// A release that was sent comes before whatever is sent after it.
 #[testbed::test]
 async fn an_acquire_after_an_unanswered_release_is_granted() {

@@ -11,3 +11,4 @@ mod panics;
 mod queue;
 mod runtimes;
 mod support;
+mod tokens;

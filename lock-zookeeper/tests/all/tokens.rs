@@ -1,0 +1,198 @@
+//! Tokens, and the offset that puts them above a floor.
+
+use std::sync::{Arc, Mutex};
+
+use lock_core::backend::{AcquireRequest, DistributedLock, Hold, ReleaseOptions, RequestControl};
+use lock_core::{ErrorKind, FencingToken};
+use lock_zookeeper::ZooKeeperBackend;
+use tokio::task::JoinSet;
+
+use crate::support::*;
+
+const FAR: u64 = 1 << 50;
+
+async fn hold_above(backend: &ZooKeeperBackend, lock: &str, floor: u64) -> (Arc<dyn Hold>, RequestControl) {
+    let (request, control) = options(lock).token_above(FencingToken::new(floor).unwrap()).start();
+    let hold = granted(within(backend.acquire(&request)).await);
+    assert!(hold.token().as_u64() > floor, "{} is not above {floor}", hold.token());
+    (hold, control)
+}
+
+/// Acquires, compares the token with that of the status, and releases.
+async fn token(backend: &ZooKeeperBackend, lock: &str) -> u64 {
+    let (hold, _request, _control) = hold(backend, lock).await;
+    assert_eq!(shown(backend, lock).await, Some(hold.token()));
+    release(&*hold).await;
+    hold.token().as_u64()
+}
+
+async fn shown(backend: &ZooKeeperBackend, lock: &str) -> Option<FencingToken> {
+    backend.status(&name(lock)).await.unwrap().holders[0].token
+}
+
+async fn release(hold: &dyn Hold) {
+    hold.release(ReleaseOptions::default()).await.unwrap();
+}
+
+#[testbed::test]
+async fn tokens_grow_after_the_directory_was_removed() {
+    let (server, root) = (shared_server().await, fresh_root());
+    let (backend, client) = (backend(server, &root), observer(server).await);
+    let mut last = None;
+    for _ in 0..3 {
+        let (hold, _request, _control) = hold(&backend, "a").await;
+        assert!(last < Some(hold.token()), "{last:?}");
+        last = Some(hold.token());
+        hold.release(ReleaseOptions::default()).await.unwrap();
+        client.delete(&format!("{root}/a"), None).await.unwrap();
+    }
+    // The root as well.
+    client.delete(&root, None).await.unwrap();
+    let (hold, _request, _control) = hold(&backend, "a").await;
+    assert!(last < Some(hold.token()));
+}
+
+/// A floor that one client has asked for counts for all of them, for all locks of the root path.
+#[testbed::test]
+async fn a_token_is_above_any_floor_and_all_later_ones_are() {
+    let (server, root) = (shared_server().await, fresh_root());
+    let (one, two, client) = (backend(server, &root), backend(server, &root), observer(server).await);
+    assert!(token(&one, "a").await < FAR);
+    assert!(token(&two, "b").await < FAR);
+    let (hold, _control) = hold_above(&one, "a", FAR).await;
+    assert_eq!(shown(&two, "a").await, Some(hold.token()));
+    release(&*hold).await;
+    let mut last = hold.token().as_u64();
+    let third = backend(server, &root);
+    for backend in [&two, &one, &third, &two] {
+        for _ in 0..2 {
+            let next = token(backend, "a").await;
+            assert!(next > last, "{last} was followed by {next}");
+            last = next;
+        }
+        client.delete(&format!("{root}/a"), None).await.unwrap();
+    }
+    assert!(token(&two, "b").await > FAR);
+    assert!(token(&third, "c").await > FAR);
+}
+
+/// Its token is that of its grant, whatever another lock's floor was since.
+#[testbed::test]
+async fn a_hold_keeps_its_token_when_the_offset_is_raised() {
+    let (server, root) = (shared_server().await, fresh_root());
+    let (one, two) = (backend(server, &root), backend(server, &root));
+    let (before, _request, _control) = hold(&one, "a").await;
+    let (raising, _control) = hold_above(&two, "b", FAR).await;
+    assert_eq!(shown(&two, "a").await, Some(before.token()));
+    release(&*before).await;
+    let (between, _request, _control) = hold(&one, "a").await;
+    let (again, _control) = hold_above(&two, "c", 2 * FAR).await;
+    assert!(between.token().as_u64() > FAR);
+    assert_eq!(shown(&two, "a").await, Some(between.token()));
+    assert_eq!(shown(&one, "b").await, Some(raising.token()));
+    assert_eq!(shown(&one, "c").await, Some(again.token()));
+}
+
+/// A waiter's node is older than a raise for which it waits.
+#[testbed::test]
+async fn a_waiter_gets_a_token_above_one_that_was_raised_before_it() {
+    let (server, root) = (shared_server().await, fresh_root());
+    let (one, two, client) = (backend(server, &root), backend(server, &root), observer(server).await);
+    let (first, _request, _control) = hold(&one, "a").await;
+    let queue = async |backend: &ZooKeeperBackend, request: &AcquireRequest, length: usize| {
+        let (backend, request) = (backend.clone(), request.clone());
+        let waiter = tokio::spawn(async move { backend.acquire(&request).await });
+        children_until(&client, &format!("{root}/a"), |children| children.len() == length).await;
+        waiter
+    };
+    let (raising, _control) = options("a").token_above(FencingToken::new(FAR).unwrap()).start();
+    let raising = queue(&two, &raising, 2).await;
+    let (plain, _control) = waiting("a");
+    let plain = queue(&one, &plain, 3).await;
+    release(&*first).await;
+    let raising = granted(within(raising).await.unwrap());
+    assert!(raising.token().as_u64() > FAR);
+    release(&*raising).await;
+    let plain = granted(within(plain).await.unwrap());
+    assert!(plain.token() > raising.token());
+    assert_eq!(shown(&two, "a").await, Some(plain.token()));
+}
+
+#[testbed::test]
+async fn tokens_grow_while_everybody_raises_the_floor() {
+    let (server, root) = (shared_server().await, fresh_root());
+    let client = observer(server).await;
+    let seen: Arc<Mutex<Vec<u64>>> = Arc::default();
+    let mut clients = JoinSet::new();
+    for number in 0..4_u64 {
+        let (backend, seen) = (backend(server, &root), seen.clone());
+        clients.spawn(async move {
+            for round in 0..8 {
+                let last = seen.lock().unwrap().last().copied().unwrap_or(1);
+                let hold = match (number + round) % 3 {
+                    0 => hold(&backend, "a").await.0,
+                    _ => hold_above(&backend, "a", last + number * 1000).await.0,
+                };
+                assert_eq!(shown(&backend, "a").await, Some(hold.token()));
+                seen.lock().unwrap().push(hold.token().as_u64());
+                release(&*hold).await;
+                // Another lock raises it as well.
+                release(&*hold_above(&backend, &format!("b{number}"), last + 500).await.0).await;
+            }
+        });
+    }
+    let stop = async {
+        loop {
+            // Fails while somebody waits.
+            let _ = client.delete(&format!("{root}/a"), None).await;
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        done = within(clients.join_all()) => drop(done),
+        never = stop => never,
+    }
+    let seen = seen.lock().unwrap();
+    assert!(seen.len() == 32 && seen.is_sorted_by(|a, b| a < b), "{seen:?}");
+}
+
+#[testbed::test]
+async fn a_session_restores_an_offset_that_somebody_deleted() {
+    let (server, root) = (shared_server().await, fresh_root());
+    let (one, client) = (backend(server, &root), observer(server).await);
+    let (hold, _control) = hold_above(&one, "a", FAR).await;
+    release(&*hold).await;
+    client.delete(&format!("{root}/%token-offset"), None).await.unwrap();
+    assert!(token(&one, "a").await > hold.token().as_u64());
+    assert!(token(&backend(server, &root), "a").await > hold.token().as_u64());
+}
+
+#[testbed::test]
+async fn other_data_in_the_offsets_node_is_an_error_and_stays() {
+    let (server, root) = (shared_server().await, fresh_root());
+    let (one, client) = (backend(server, &root), observer(server).await);
+    release(&*hold_above(&one, "a", FAR).await.0).await;
+    let path = format!("{root}/%token-offset");
+    client.set_data(&path, b"10.0.0.5", None).await.unwrap();
+    let with_floor = options("a").token_above(FencingToken::new(2 * FAR).unwrap()).start();
+    for (request, _control) in [trying("a"), with_floor] {
+        let error = one.acquire(&request).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+        assert!(error.to_string().contains(&path), "{error}");
+    }
+    assert_eq!(client.get_data(&path).await.unwrap().0, b"10.0.0.5");
+    assert!(!one.status(&name("a")).await.unwrap().is_held());
+}
+
+#[testbed::test]
+async fn a_floor_that_leaves_no_tokens_is_refused() {
+    let (server, root) = (shared_server().await, fresh_root());
+    let one = backend(server, &root);
+    for floor in [(1 << 63) - 1, (1 << 63) - (1 << 55)] {
+        let (request, _control) = options("a").token_above(FencingToken::new(floor).unwrap()).start();
+        let error = one.acquire(&request).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+    }
+    assert!(token(&one, "a").await < FAR, "no other lock suffers");
+    release(&*hold_above(&one, "a", (1 << 63) - (1 << 57)).await.0).await;
+}
