@@ -37,6 +37,10 @@ macro_rules! __for_each_mutant {
             mutant_counter_deleted_with_the_hold CounterDeletedWithTheHold tokens_grow_over_a_release;
             /// The token is taken when a request first asks, not when it is granted.
             mutant_token_of_the_first_asking TokenOfTheFirstAsking a_token_is_of_the_grant;
+            /// A request's token floor is left out.
+            mutant_floor_ignored FloorIgnored a_token_is_above_what_was_asked;
+            /// A token floor counts for its own grant alone: the next ones go on from the counter.
+            mutant_floor_counts_once FloorCountsOnce a_token_is_above_what_was_asked;
             /// Ttl and label are those with which a request began to wait.
             mutant_terms_of_the_first_asking TermsOfTheFirstAsking the_terms_of_the_grant_count;
             /// Names are folded to lower case (distributed-lock-mysql 0.2, MySQL's `GET_LOCK` and collations).

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use lock_core::FencingToken;
 use lock_core::backend::{Attempt, RequestOptions, Terms, Wait};
-use lock_core::{ErrorKind, FencingToken};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -120,45 +120,38 @@ pub(crate) async fn tokens_grow_under_contention(cx: &Cx) -> Verdict {
     Ok(())
 }
 
-/// A request may ask for a token above another one, as a quorum does: it gets one or is refused, and tokens go on
-/// from there.
+/// A request may ask for a token above any other one, as after a move from another lock server. Tokens go on from there,
+/// for every client and also without a floor.
 pub(crate) async fn a_token_is_above_what_was_asked(cx: &RawCx) -> Verdict {
-    let client = cx.backend().await;
+    let (client, other) = (cx.backend().await, cx.backend().await);
     let grant = cx.grant(&client, "a").await?;
     grant.release().await?;
-    let floor = FencingToken::new(grant.token().as_u64() + 1_000_000);
-    let Some(floor) = floor else {
-        return Err(Stop::assertion(format!(
-            "{} leaves no room for larger tokens",
-            grant.token()
-        )));
-    };
-    let terms = Terms::new(cx.long_ttl().await);
-    let options = RequestOptions::new(lock_name("a")?, terms)
-        .wait(Wait::No)
-        .token_above(floor);
-    let (request, control) = options.start();
-    let attempt = match cx.soon("acquire", client.acquire(&request)).await? {
-        Err(error) if error.kind() == ErrorKind::Unsupported => {
-            return cx.until_free("a", cx.patience(), "a refusal").await;
+    let mut last = grant.token();
+    // Near, and about as far as another server's tokens are.
+    for distance in [1_000_000, 1 << 50] {
+        let floor = FencingToken::new(last.as_u64() + distance)
+            .ok_or_else(|| Stop::assertion(format!("{last} leaves no room for larger tokens")))?;
+        let terms = Terms::new(cx.long_ttl().await);
+        let options = RequestOptions::new(lock_name("a")?, terms).wait(Wait::No);
+        let (request, control) = options.token_above(floor).start();
+        let attempt = cx.soon("acquire", client.acquire(&request)).await?.or_fail("acquire")?;
+        let above =
+            granted(attempt, request, control)?.map_err(|busy| Stop::assertion(format!("free, yet {busy:?}")))?;
+        ensure!(
+            above.token() > floor,
+            "asked for a token above {floor}, got {}",
+            above.token()
+        );
+        last = above.token();
+        above.release().await?;
+        for client in [&other, &client] {
+            let next = cx.grant(client, "a").await?;
+            ensure!(next.token() > last, "{last} was followed by {}", next.token());
+            last = next.token();
+            next.release().await?;
         }
-        attempt => attempt.or_fail("acquire")?,
-    };
-    let above = granted(attempt, request, control)?.map_err(|busy| Stop::assertion(format!("free, yet {busy:?}")))?;
-    ensure!(
-        above.token() > floor,
-        "asked for a token above {floor}, got {}",
-        above.token()
-    );
-    above.release().await?;
-    let next = cx.grant(&client, "a").await?;
-    ensure!(
-        next.token() > above.token(),
-        "{} was followed by {}",
-        above.token(),
-        next.token()
-    );
-    next.release().await
+    }
+    Ok(())
 }
 
 async fn over_a_restart(cx: &Cx, data: Data) -> Verdict {

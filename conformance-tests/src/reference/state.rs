@@ -115,11 +115,15 @@ impl Entry {
             Some(Mutant::TokenOfTheFirstAsking) => self.asked_tokens.get(&request.holder).copied().unwrap_or_default(),
             Some(Mutant::CounterLostAtRestart) => (self.last_token + 1).max(floor + 1),
             Some(Mutant::CounterDeletedWithTheHold) => 1.max(floor + 1),
+            Some(Mutant::FloorIgnored) => (self.last_token + 1).max(clock),
             _ => (self.last_token + 1).max(clock).max(floor + 1),
         };
         let token =
             FencingToken::new(token).ok_or_else(|| Error::new(ErrorKind::Unexpected, "all tokens are used up"))?;
-        self.last_token = token.as_u64();
+        self.last_token = match mutant {
+            Some(Mutant::FloorCountsOnce) => (self.last_token + 1).max(clock),
+            _ => token.as_u64(),
+        };
         self.leave(request.holder);
         self.hold = Some(Hold {
             holder: request.holder,

@@ -104,7 +104,7 @@ impl RequestOptions {
         self
     }
 
-    /// Asks for a token larger than this one.
+    /// Asks for a token larger than this one, however far away it is. Later tokens of the name are larger too.
     #[must_use]
     pub fn token_above(mut self, floor: FencingToken) -> Self {
         self.token_floor = Some(floor);
