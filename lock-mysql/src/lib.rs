@@ -44,7 +44,7 @@
 //! # Fencing
 //! A token is the server's clock in microseconds, or one more than the row's last token if that is larger. A release
 //! commits it. A rollback undoes it in the row, but the clock has passed it by then. A token that is ahead of the clock,
-//! because the clock was set back or a quorum asked for it, is committed to a second table before it is granted. So
+//! because the clock was set back or for a token floor, is committed to a second table before it is granted. So
 //! tokens grow also after crashes and after the tables were lost, unless the clock is then behind the last token.
 //!
 //! # Limits
@@ -64,7 +64,8 @@
 //! - A server that cannot be reached is dialled by one connection at a time, at most every 50 ms. If a dial has no
 //!   outcome within a second, the next one begins.
 //! - Each name that was ever locked keeps a row, which holds its token. Rows of names that are not locked may be deleted
-//!   at any time while the server's clock is right.
+//!   at any time while the server's clock is right, and has passed the
+//!   [token floor](lock_core::Locker::with_token_floor) if there is one.
 //!
 //! # Server settings
 //! - InnoDB, with `NOWAIT`: MariaDB 10.6 (tested with 10.11) or MySQL 8.0, or later.

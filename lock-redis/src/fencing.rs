@@ -61,6 +61,9 @@ pub struct Fenced<C> {
 }
 
 /// Why a fence rejects a token: a newer one has entered. The source of an [`Error`] of the kind [`ErrorKind::Lost`].
+///
+/// If the locks moved to another server, its tokens may be smaller than those of the old one, and the fence rejects every
+/// holder: set [`Locker::with_token_floor`](lock_core::Locker::with_token_floor).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stale {
@@ -197,11 +200,12 @@ impl<C: ConnectionLike + Clone> Fenced<C> {
             token: self.token,
             newest,
         };
-        Error::new(
-            ErrorKind::Lost,
-            format!("the fence of {resource:?} rejected the access: {stale}"),
-        )
-        .with_source(stale)
+        let mut message = format!("the fence of {resource:?} rejected the access: {stale}");
+        if newest.is_some() {
+            message +=
+                "; if the locks moved to another server, set Locker::with_token_floor (see docs/moving.md of polylock)";
+        }
+        Error::new(ErrorKind::Lost, message).with_source(stale)
     }
 }
 

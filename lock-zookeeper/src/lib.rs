@@ -50,8 +50,15 @@
 //!
 //! # Fencing
 //! A token is the id of the transaction that created the node (`czxid`), or of a write to the lock's directory where that
-//! is later. It grows over releases, expiries, deletions of the lock and restarts. It starts again when the ensemble has
-//! lost all its data.
+//! is later, plus the token offset of the root path. It grows over releases, expiries, deletions of the lock and restarts.
+//! It starts again when the ensemble has lost all its data.
+//!
+//! The offset is 0 until a [token floor](lock_core::Locker::with_token_floor) is above all tokens. It is then raised for all
+//! locks of the root path, and never lowered. It stands as decimal text in the persistent node `%token-offset` under the
+//! root path. If somebody deletes this node, tokens may become smaller: then set the floor again. If it has other data,
+//! every acquire fails as [`Misconfigured`](lock_core::ErrorKind::Misconfigured), and the data stays as it is.
+//!
+//! All clients of a root path must read the offset, once it is not 0. Clients of a version without token floors do not.
 //!
 //! # Limits
 //! - A ttl is at least the session timeout, 10 s by default. One hold cannot be extended alone, and there is no minimum
@@ -64,6 +71,8 @@
 //! - In a node's path, all characters of a name but letters, digits and ``-_~:@=+,.`` are written as `%XX`. The queue has
 //!   the format of Curator's `InterProcessMutex`, so that its nodes and ours wait for each other. A directory that is
 //!   written by hand makes later tokens jump.
+//! - A token floor is at most 2^63 - 2^56, so that the transaction ids to come have room. When an offset was raised, the next
+//!   acquire of each client takes one or two more round trips.
 //! - The session runs on one runtime: that of its first use. If that runtime ends, or is not driven for 1.5 s while a
 //!   request from another runtime waits, the session is ended, and its holds and places are lost. The next request gets a
 //!   new session on its own runtime.
@@ -83,8 +92,9 @@
 //!   a member of an ensemble.
 //!
 //! # Permissions needed
-//! `READ` and `CREATE` on the root path. If the root path does not exist: `CREATE` on its parent. With a user and a
-//! password, all nodes are accessible to that user alone. Without them, anyone who can reach the server can end any hold.
+//! `READ` and `CREATE` on the root path, also for a token floor. If the root path does not exist: `CREATE` on its parent.
+//! With a user and a password, all nodes are accessible to that user alone. Without them, anyone who can reach the server
+//! can end any hold.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

@@ -100,7 +100,11 @@ pub(crate) fn offset_above(floor: i64, base: i64) -> i64 {
 pub(crate) fn parse_offset(data: &[u8]) -> Option<i64> {
     match data {
         [] => Some(0),
-        _ => std::str::from_utf8(data).ok()?.parse().ok().filter(|offset| *offset >= 0),
+        _ => std::str::from_utf8(data)
+            .ok()?
+            .parse()
+            .ok()
+            .filter(|offset| *offset >= 0),
     }
 }
 

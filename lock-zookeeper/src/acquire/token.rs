@@ -63,7 +63,11 @@ impl ClaimTask {
                 Some(Err(DriverError::NoNode)) => None,
                 Some(Err(error)) => return Err(error),
             };
-            Ok(Offsets { root, version, directory })
+            Ok(Offsets {
+                root,
+                version,
+                directory,
+            })
         }
     }
 
