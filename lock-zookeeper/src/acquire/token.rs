@@ -13,6 +13,8 @@
 //!   reads the offset after a listing without that node. A server answers the requests of one connection in order, and
 //!   applies all changes in the order of the leader. So the read sees every change from before the node's end.
 //!
+//! `torture/src/models/token_offset.rs` tries every order of these steps, with nodes and directories that are deleted meanwhile.
+//!
 //! The directory's data is the offset of the last grant. From this, `status` computes the holder's token even if the offset
 //! was raised since.
 

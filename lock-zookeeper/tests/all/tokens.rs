@@ -99,16 +99,17 @@ async fn a_waiter_gets_a_token_above_one_that_was_raised_before_it() {
     let (server, root) = (shared_server().await, fresh_root());
     let (one, two, client) = (backend(server, &root), backend(server, &root), observer(server).await);
     let (first, _request, _control) = hold(&one, "a").await;
-    let queue = async |backend: &ZooKeeperBackend, request: &AcquireRequest, length: usize| {
-        let (backend, request) = (backend.clone(), request.clone());
-        let waiter = tokio::spawn(async move { backend.acquire(&request).await });
-        children_until(&client, &format!("{root}/a"), |children| children.len() == length).await;
-        waiter
+    let ask = |backend: &ZooKeeperBackend, request: AcquireRequest| {
+        let backend = backend.clone();
+        tokio::spawn(async move { backend.acquire(&request).await })
     };
+    let queue = async |length| children_until(&client, &format!("{root}/a"), |children| children.len() == length).await;
     let (raising, _control) = options("a").token_above(FencingToken::new(FAR).unwrap()).start();
-    let raising = queue(&two, &raising, 2).await;
+    let raising = ask(&two, raising);
+    queue(2).await;
     let (plain, _control) = waiting("a");
-    let plain = queue(&one, &plain, 3).await;
+    let plain = ask(&one, plain);
+    queue(3).await;
     release(&*first).await;
     let raising = granted(within(raising).await.unwrap());
     assert!(raising.token().as_u64() > FAR);
