@@ -9,6 +9,7 @@
 //! | [`hand_over`] | a hand-over of unknown outcome that both sides give up | tombstones |
 //! | [`session`] | a ZooKeeper session at a follower that is cut off from its leader; a standalone server that becomes a follower | more than one client |
 //! | [`tokens`] | tokens by zxid, and tokens in a row that may be rolled back | time |
+//! | [`token_offset`] | ZooKeeper's tokens above a floor, while nodes and directories are deleted | time, sessions that end |
 //!
 //! The first three share one [`server`]; what holds in all of them is named in [`properties`]. A model that shows
 //! nothing is caught in two ways: every one must reach two holds that were done (the session: belief past its first
@@ -46,4 +47,5 @@ pub mod resource;
 pub mod server;
 pub mod session;
 pub mod time;
+pub mod token_offset;
 pub mod tokens;

@@ -101,6 +101,14 @@ mutants! {
     ZookeeperCreatedOnly breaks TOKENS_INCREASE,
     /// ZooKeeper: a waiter takes the zxid of the last hand-over for its own, without a write of its own.
     ZookeeperReadsOnly breaks TOKENS_INCREASE,
+    /// ZooKeeper: only a request with a token floor adds the offset.
+    OffsetForFloorsOnly breaks TOKENS_INCREASE,
+    /// ZooKeeper: a client adds the offset that it saw last, without a look at the server.
+    KnownOffsetIsEnough breaks TOKENS_INCREASE,
+    /// ZooKeeper: a client adds an offset that it first sees after the listing that makes it the holder.
+    OffsetNotKnownBefore breaks TOKENS_INCREASE,
+    /// ZooKeeper: a grant does not write the offset into the lock's directory.
+    OffsetNotInTheDirectory breaks STATUS_SHOWS_THE_TOKEN,
     /// Row lock: a token ahead of the server's clock is rolled back with its holder's transaction.
     RolledBackToken breaks TOKENS_INCREASE,
 }

@@ -20,5 +20,10 @@ pub const HEAD_NOT_STARVED: &str = "the head of the queue is not starved";
 /// A name that is kept is granted to nobody before its time.
 pub const KEPT_IN_TIME: &str = "a minimum hold is kept";
 
+/// A request with a token floor gets a token above it.
+pub const ABOVE_THE_FLOOR: &str = "tokens are above their floor";
+/// The server's status shows the token that its holder has.
+pub const STATUS_SHOWS_THE_TOKEN: &str = "the status shows the holder's token";
+
 /// To be reached: two holds have done their work and were released. A model that cannot shows nothing.
 pub const TWO_HOLDS_DONE: &str = "two holds done";

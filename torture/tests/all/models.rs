@@ -11,6 +11,7 @@ use torture::models::lease::LeaseModel;
 use torture::models::mutant::Mutant;
 use torture::models::queue::QueueModel;
 use torture::models::session::SessionModel;
+use torture::models::token_offset::TokenOffsetModel;
 use torture::models::tokens::{By, TokenModel};
 
 const TRACES: &str = include_str!("../../src/models/traces.md");
@@ -124,6 +125,8 @@ models! {
         broken by [StandaloneForEver];
     model_zookeeper_tokens: TokenModel { by: By::Zookeeper, holds: 6, mutant: None },
         broken by [ZookeeperCreatedOnly, ZookeeperReadsOnly];
+    model_zookeeper_token_offset: TokenOffsetModel { floors: &[0, 100], holds: 3, deletions: 1, raises: 1, mutant: None },
+        broken by [OffsetForFloorsOnly, KnownOffsetIsEnough, OffsetNotKnownBefore, OffsetNotInTheDirectory];
     model_row_lock_tokens: TokenModel { by: By::RowLock, holds: 6, mutant: None }, broken by [RolledBackToken];
 }
 
