@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use lock_core::{Locker, Result};
+use lock_core::{FencingToken, Locker, Result};
 
 use crate::connect::Scheme;
 
@@ -43,6 +43,9 @@ pub struct Config {
     /// [`Locker::with_operation_timeout`]. How long connecting may take is the parameter `connect_timeout` of the URL.
     #[cfg_attr(feature = "serde", serde(default, deserialize_with = "duration::deserialize"))]
     pub operation_timeout: Option<Duration>,
+    /// Every grant's fencing token is larger than this one. Defaults to no floor: see [`Locker::with_token_floor`].
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub token_floor: Option<FencingToken>,
 }
 
 impl Config {
@@ -54,6 +57,7 @@ impl Config {
             label: None,
             hand_overs: None,
             operation_timeout: None,
+            token_floor: None,
         }
     }
 
@@ -93,6 +97,14 @@ impl Config {
         self
     }
 
+    /// Sets a token floor: every grant's fencing token is larger. For fenced data that moved here from another server: see
+    /// [`Locker::with_token_floor`]. Defaults to none.
+    #[must_use]
+    pub fn with_token_floor(mut self, floor: FencingToken) -> Self {
+        self.token_floor = Some(floor);
+        self
+    }
+
     /// Connects to the server: see [`connect`](crate::connect).
     ///
     /// # Errors
@@ -117,6 +129,7 @@ impl Config {
             label,
             hand_overs,
             operation_timeout,
+            token_floor,
         } = self;
         let mut locker = crate::connect_lazy(url)?;
         if let Some(ttl) = *ttl {
@@ -133,6 +146,9 @@ impl Config {
         if let Some(limit) = *operation_timeout {
             locker = locker.with_operation_timeout(limit);
         }
+        if let Some(floor) = *token_floor {
+            locker = locker.with_token_floor(floor);
+        }
         Ok(locker)
     }
 }
@@ -146,6 +162,7 @@ impl fmt::Debug for Config {
             label,
             hand_overs,
             operation_timeout,
+            token_floor,
         } = self;
         let scheme = Scheme::split(url).map_or("", |_| url.split(':').next().unwrap_or_default());
         f.debug_struct("Config")
@@ -154,6 +171,7 @@ impl fmt::Debug for Config {
             .field("label", label)
             .field("hand_overs", hand_overs)
             .field("operation_timeout", operation_timeout)
+            .field("token_floor", token_floor)
             .finish()
     }
 }
@@ -183,7 +201,9 @@ mod tests {
         let config = Config::new("memory:").with_ttl(ttl).with_label("me");
         assert_eq!(options(config.clone()).ttl, ttl);
         assert_eq!(options(config.clone()).label.as_deref(), Some("me"));
-        assert_eq!(options(config.without_label()).label, None);
+        assert_eq!(options(config.clone().without_label()).label, None);
+        let floor = FencingToken::new(1 << 40).unwrap();
+        assert_eq!(options(config.with_token_floor(floor)).token_floor, Some(floor));
         let by_default = options(Config::new("memory:")).label.unwrap();
         assert!(
             by_default.ends_with(&format!(":{}", std::process::id())),

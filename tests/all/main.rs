@@ -7,6 +7,8 @@ mod examples;
 #[cfg(feature = "mysql")]
 mod fencing;
 mod flash_sale;
+#[cfg(all(feature = "redis", feature = "mysql", feature = "zookeeper"))]
+mod moving;
 mod names;
 #[cfg(all(feature = "redis", feature = "mysql", feature = "zookeeper"))]
 mod wrong_server;

@@ -1,5 +1,4 @@
 //! Moving fenced data from each lock server to each other, by the steps of docs/moving.md.
-#![cfg(all(feature = "redis", feature = "mysql", feature = "zookeeper"))]
 
 use lock_redis::redis::{Client, aio::MultiplexedConnection, cmd};
 use lock_redis::{Fence, Stale};
