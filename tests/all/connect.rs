@@ -1,5 +1,6 @@
 //! What cannot work shows when the application connects, before any server is asked.
 
+use std::net::TcpListener;
 use std::time::Duration;
 
 use polylock::{Config, Error, ErrorKind};
@@ -50,4 +51,15 @@ async fn a_minimum_hold_where_there_is_none() {
             assert!(error.to_string().contains("use Redis"), "{error}");
         }
     }
+}
+
+/// How long connecting may take is another setting: it stays at an hour.
+#[tokio::test]
+async fn the_operation_timeout_of_a_server_that_never_answers() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}/?connect_timeout=1h", silent.local_addr().unwrap());
+    let config = Config::new(url).with_operation_timeout(Duration::from_millis(50));
+    let error = config.connect_lazy().unwrap().status("a").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("50ms"), "{error}");
 }
