@@ -7,24 +7,11 @@ use lock_core::backend::{Busy, SentAt, Wait};
 use zookeeper_client::{CreateMode, Error as DriverError, EventType};
 
 use super::task::{ClaimTask, Node, Step, Stop};
-use super::token::Offsets;
+use super::token::{Listing, Offsets};
 use crate::claims::{Grant, Stage};
 use crate::connection::{Connection, ensure_root};
 use crate::error::{self, Failure};
 use crate::protocol::{self, Position, busy, create_options, offset_data};
-
-/// A list of the lock's directory.
-pub(super) struct Listing {
-    /// The time before the list was requested.
-    sent: SentAt,
-    children: Vec<String>,
-    /// The directory's last write.
-    pub(super) mzxid: i64,
-    /// The token offset that was known before the list was requested.
-    pub(super) known_offset: i64,
-    /// The token offsets, read after the list.
-    pub(super) offsets: Offsets,
-}
 
 impl ClaimTask {
     /// Creates our node, waits until it is the first, and grants.

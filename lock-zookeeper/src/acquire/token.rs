@@ -21,16 +21,29 @@
 use std::future::Future;
 
 use futures_util::future::OptionFuture;
+use lock_core::backend::SentAt;
 use lock_core::{Error, ErrorKind, FencingToken};
 use zookeeper_client::{Client, CreateMode, Error as DriverError};
 
-use super::enqueue::Listing;
 use super::task::{ClaimTask, Step, Stop};
 use crate::names;
 use crate::protocol::{self, create_options, offset_data, parse_offset};
 
 /// The largest token offset. Beyond the transaction ids that it leaves room for, all locks of the root path would fail.
 const MAX_OFFSET: i64 = i64::MAX - (1 << 56);
+
+/// A list of the lock's directory.
+pub(super) struct Listing {
+    /// The time before the list was requested.
+    pub(super) sent: SentAt,
+    pub(super) children: Vec<String>,
+    /// The directory's last write.
+    pub(super) mzxid: i64,
+    /// The token offset that was known before the list was requested.
+    pub(super) known_offset: i64,
+    /// The token offsets, read after the list.
+    pub(super) offsets: Offsets,
+}
 
 /// The token offsets at the server. `None` stands for other data.
 pub(super) struct Offsets {
