@@ -22,7 +22,7 @@ pub use self::lease::{Armed, Lease};
 pub use self::request::{AcquireRequest, RequestControl, RequestOptions, Terms, Wait};
 pub use self::sent_at::SentAt;
 pub use self::status::{HolderStatus, LockStatus};
-pub use crate::error::LostCause;
+pub use crate::lost::LostCause;
 
 use crate::error::Result;
 use crate::name::LockName;

@@ -1,4 +1,4 @@
-//! Errors: why an operation failed, and how a hold was lost.
+//! Errors: why an operation failed.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -320,69 +320,13 @@ impl fmt::Debug for Error {
 /// Without a source: `Display` prints all causes.
 impl StdError for Error {}
 
-/// The hold ended without being released: somebody else may hold the lock.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the hold of lock {name:?} was lost: {cause}")]
-pub struct Lost {
-    name: LockName,
-    cause: LostCause,
-}
-
-/// Why a hold was [`Lost`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum LostCause {
-    /// It was not renewed in time, by this process's own clock.
-    #[error("it was not renewed in time")]
-    Expired,
-    /// The server answered that another holder has it, or nobody.
-    #[error("the server says that it is not ours any more")]
-    NotHeld,
-    /// The connection or session to which the hold was bound has ended.
-    #[error("the connection to which it was bound has ended")]
-    Disconnected,
-}
-
-impl Lost {
-    pub(crate) fn new(name: LockName, cause: LostCause) -> Self {
-        Self { name, cause }
-    }
-
-    /// The lock's name.
-    pub fn name(&self) -> &LockName {
-        &self.name
-    }
-
-    /// Why the hold was lost.
-    pub fn cause(&self) -> LostCause {
-        self.cause
-    }
-}
-
-impl From<Lost> for Error {
-    fn from(lost: Lost) -> Self {
-        Self::new(ErrorKind::Lost, "the hold was lost")
-            .with_name(&lost.name)
-            .with_source(lost.cause)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn is_one_pointer_wide_and_keeps_its_source_typed() {
+    fn is_one_pointer_wide() {
         assert_eq!(size_of::<Error>(), size_of::<usize>());
-        let lost = Lost::new(LockName::new("a").unwrap(), LostCause::Expired);
-        let error = Error::from(lost);
-        assert!(error.is_lost() && !error.is_retryable());
-        let cause = error.cause().unwrap().downcast_ref::<LostCause>();
-        assert_eq!(cause, Some(&LostCause::Expired));
-        assert_eq!(
-            error.to_string(),
-            r#"lock "a": the hold was lost: it was not renewed in time"#
-        );
     }
 
     #[test]

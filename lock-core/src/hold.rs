@@ -12,7 +12,8 @@ use crate::backend::{AcquireRequest, Armed, Hold, Lease, Renewal, RequestControl
 use crate::backend_state::BackendState;
 use crate::background::keeper::{Keeper, KeeperRef};
 use crate::background::schedule::{ScheduleSlot, ScheduledHold};
-use crate::error::{Error, ErrorKind, Lost, LostCause, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::lost::{Lost, LostCause};
 use crate::mutant::{Mutant, is_active};
 use crate::observe::{self, BackendRequest};
 use crate::queue::{Turn, UnansweredRelease, Waiter};

@@ -77,11 +77,12 @@
 #![deny(missing_docs)]
 
 pub use backend::lease::{Ended, HoldState};
-pub use error::{Error, ErrorKind, Lost, LostCause, Result};
+pub use error::{Error, ErrorKind, Result};
 pub use guard::{Guard, Release};
 pub use lock::Lock;
 pub use lock_options::LockOptions;
 pub use locker::Locker;
+pub use lost::{Lost, LostCause};
 pub use memory::MemoryBackend;
 pub use name::LockName;
 pub use reentry::ReentryKey;
@@ -108,6 +109,7 @@ mod label;
 mod lock;
 mod lock_options;
 mod locker;
+mod lost;
 mod memory;
 mod mutant;
 mod name;

@@ -2,7 +2,8 @@
 
 use tracing::Span;
 
-use crate::error::{Error, ErrorKind, LostCause, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::lost::LostCause;
 use crate::name::LockName;
 use crate::token::FencingToken;
 

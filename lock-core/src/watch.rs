@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::backend::Lease;
 use crate::backend::lease::{Ended, HoldState};
-use crate::error::Lost;
+use crate::lost::Lost;
 use crate::name::LockName;
 use crate::token::FencingToken;
 

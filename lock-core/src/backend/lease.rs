@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::rules;
 use super::sent_at::{self, SentAt};
-use crate::error::{Error, ErrorKind, Lost, LostCause, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::lost::{Lost, LostCause};
 use crate::mutant::{Mutant, is_active};
 use crate::name::LockName;
 use crate::observe;

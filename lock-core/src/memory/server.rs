@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use crate::backend::{AcquireRequest, Armed, HolderId, HolderStatus, Lease, LockStatus, rules};
-use crate::error::{Error, ErrorKind, LostCause, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::lost::LostCause;
 use crate::name::LockName;
 use crate::sync::time::Instant;
 use crate::sync::{Arc, Mutex, Notify};

@@ -11,6 +11,7 @@ mod late_answers;
 mod one_caller;
 mod refused;
 mod several_callers;
+mod sharing;
 mod silent_server;
 mod slow_line;
 mod token_floor;

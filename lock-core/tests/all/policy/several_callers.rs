@@ -1,16 +1,16 @@
-//! Several callers of a name in one process: the place, hand-over, re-entry, minimum hold.
+//! Several callers of a name in one process: the shared request at the server, and hand-over.
 
 use std::time::Duration;
 
 use lock_core::backend::{DistributedLock, LockStatus};
-use lock_core::{ErrorKind, Guard, HoldState, Locker, MemoryBackend, ReentryKey, Release, Result};
+use lock_core::{Guard, HoldState, Locker, MemoryBackend, Release, Result};
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, sleep};
 
 use super::{TTL, scripted, seconds};
 use crate::scripted::{Answer, Request, Scripted};
 
-async fn status(backend: &Scripted) -> LockStatus {
+pub(super) async fn status(backend: &Scripted) -> LockStatus {
     backend.status_of("a").await
 }
 
@@ -20,7 +20,9 @@ async fn label(backend: &Scripted) -> Option<String> {
 }
 
 /// Waits in a task of its own, and has begun to.
-async fn waiting(acquire: impl Future<Output = Result<Guard>> + Send + 'static) -> JoinHandle<Result<Guard>> {
+pub(super) async fn waiting(
+    acquire: impl Future<Output = Result<Guard>> + Send + 'static,
+) -> JoinHandle<Result<Guard>> {
     let waiting = tokio::spawn(acquire);
     settle().await;
     waiting
@@ -33,7 +35,7 @@ async fn settle() {
     }
 }
 
-fn acquire(locks: &Locker, label: &'static str) -> impl Future<Output = Result<Guard>> + Send + use<> {
+pub(super) fn acquire(locks: &Locker, label: &'static str) -> impl Future<Output = Result<Guard>> + Send + use<> {
     let lock = locks.lock("a").label(label);
     async move { lock.acquire().await }
 }
@@ -44,7 +46,7 @@ fn acquire_within(locks: &Locker, label: &'static str, limit: Duration) -> impl 
 }
 
 #[tokio::test(start_paused = true)]
-async fn local_waiters_share_one_place() {
+async fn local_waiters_share_one_request() {
     let (backend, locks) = scripted();
     let elsewhere = Locker::new(backend.server().clone());
     let held = elsewhere.lock("a").acquire().await.unwrap();
@@ -65,7 +67,7 @@ async fn local_waiters_share_one_place() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_outlives_its_first_owner() {
+async fn a_request_outlives_its_first_owner() {
     let (backend, locks) = scripted();
     let elsewhere = Locker::new(backend.server().clone());
     let held = elsewhere.lock("a").acquire().await.unwrap();
@@ -105,7 +107,7 @@ async fn a_grant_on_the_terms_of_one_who_left_is_handed_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_is_worth_more_than_a_label_where_nothing_can_be_handed_over() {
+async fn a_queue_entry_is_worth_more_than_a_label_without_hand_over() {
     let mut capabilities = MemoryBackend::new().capabilities();
     capabilities.hand_over = false;
     let backend = Scripted::new(capabilities, 0);
@@ -157,7 +159,7 @@ async fn of_many_releases_each_is_sent_before_the_next_acquire() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_place_without_waiters_is_undone() {
+async fn a_request_without_waiters_is_undone() {
     let (backend, locks) = scripted();
     backend.server().hold_elsewhere("a", seconds(600)).unwrap();
     let first = waiting(acquire(&locks, "first")).await;
@@ -290,139 +292,4 @@ async fn a_hand_over_to_one_who_left_goes_on_to_the_next() {
     drop(next);
     locks.shutdown().await.unwrap();
     assert!(!status(&backend).await.is_held());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_re_entry_shares_the_hold_without_asking() {
-    let (backend, locks) = scripted();
-    let key = ReentryKey::new();
-    let lock = locks.lock("a").reentrant(&key);
-    let outer = lock.acquire().await.unwrap();
-    backend.sent();
-    let inner = lock.try_acquire().await.unwrap().expect("its own");
-    assert_eq!((inner.token(), backend.sent()), (outer.token(), vec![]));
-    let others = locks.lock("a").reentrant(&ReentryKey::new());
-    assert!(others.try_acquire().await.unwrap().is_none());
-    assert_eq!(outer.release().await.unwrap(), Release::StillShared);
-    assert_eq!(inner.state(), HoldState::Held);
-    assert!(status(&backend).await.is_held());
-    assert_eq!(inner.release().await.unwrap(), Release::Released);
-    assert!(!status(&backend).await.is_held());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_re_entry_while_suspect_does_not_wait_for_itself() {
-    let (backend, locks) = scripted();
-    let lock = locks.lock("a").reentrant(&ReentryKey::new());
-    let outer = lock.acquire().await.unwrap();
-    backend.next(Request::Renew, [Answer::Fail]);
-    sleep(Duration::from_millis(3001)).await;
-    assert_eq!(outer.state(), HoldState::Suspect);
-    let inner = lock.acquire().await.unwrap();
-    assert_eq!(inner.token(), outer.token());
-}
-
-#[tokio::test(start_paused = true)]
-async fn two_acquires_with_one_key_do_not_wait_for_each_other() {
-    let (backend, locks) = scripted();
-    let lock = locks.lock("a").reentrant(&ReentryKey::new());
-    let (one, other) = tokio::join!(lock.acquire(), lock.acquire());
-    let (one, other) = (one.unwrap(), other.unwrap());
-    assert_eq!(one.token(), other.token());
-    assert_eq!(backend.sent(), [Request::Acquire]);
-    drop((one, other));
-    locks.shutdown().await.unwrap();
-    assert!(!status(&backend).await.is_held());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_re_entry_on_other_terms_is_refused() {
-    let (_, locks) = scripted();
-    let lock = locks.lock("a").reentrant(&ReentryKey::new());
-    let queued = lock.clone().ttl(TTL * 3);
-    let (guard, contradiction) = tokio::join!(lock.acquire(), queued.acquire());
-    let contradictions = [
-        contradiction,
-        lock.clone().ttl(TTL * 2).acquire().await,
-        lock.clone().fixed_lease().acquire().await,
-        lock.clone().hold_at_least(TTL).acquire().await,
-    ];
-    for error in contradictions {
-        assert_eq!(error.unwrap_err().kind(), ErrorKind::Misconfigured);
-    }
-    assert_eq!(
-        guard.unwrap().release().await.unwrap(),
-        Release::Released,
-        "no share is left over"
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lost_hold_is_not_shared() {
-    let (backend, locks) = scripted();
-    let lock = locks.lock("a").reentrant(&ReentryKey::new());
-    let lost = lock.acquire().await.unwrap();
-    backend.server().take_away("a").unwrap();
-    let again = lock.acquire().await.unwrap();
-    assert!(again.token() > lost.token());
-    assert_eq!(again.release().await.unwrap(), Release::Released);
-    assert!(lost.release().await.unwrap_err().is_lost());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_minimum_hold_outlasts_its_guard() {
-    let (backend, locks) = scripted();
-    let started = Instant::now();
-    let lock = locks.lock("a").hold_at_least(seconds(20));
-    let guard = lock.acquire().await.unwrap();
-    assert!(
-        guard.valid_for() > TTL,
-        "the server keeps it for the minimum from the start"
-    );
-    sleep(seconds(5)).await;
-    guard.release().await.unwrap();
-    assert_eq!(started.elapsed(), seconds(5), "a release does not wait");
-    assert!(lock.try_acquire().await.unwrap().is_none());
-    let next = locks.lock("a").acquire().await.unwrap();
-    assert_eq!(started.elapsed(), seconds(20));
-    sleep(seconds(30)).await;
-    next.release().await.unwrap();
-    assert!(!status(&backend).await.is_held(), "nothing is kept after the minimum");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_minimum_hold_is_not_handed_over_before_its_end() {
-    let (backend, locks) = scripted();
-    let started = Instant::now();
-    let guard = locks.lock("a").hold_at_least(seconds(20)).acquire().await.unwrap();
-    let next = waiting(acquire(&locks, "next")).await;
-    backend.sent();
-    drop(guard);
-    assert!(next.await.unwrap().is_ok());
-    assert_eq!(started.elapsed(), seconds(20));
-    assert_eq!(backend.sent(), [Request::Release, Request::Acquire]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_minimum_hold_that_was_waited_out_is_handed_over() {
-    let (backend, locks) = scripted();
-    let guard = locks.lock("a").hold_at_least(seconds(2)).acquire().await.unwrap();
-    let next = waiting(acquire(&locks, "next")).await;
-    sleep(seconds(2)).await;
-    backend.sent();
-    drop(guard);
-    assert!(next.await.unwrap().is_ok());
-    assert_eq!(backend.sent(), [Request::HandOver]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_retried_release_keeps_the_minimum() {
-    let (backend, locks) = scripted();
-    let started = Instant::now();
-    let guard = locks.lock("a").hold_at_least(seconds(20)).acquire().await.unwrap();
-    backend.next(Request::Release, [Answer::Fail, Answer::DoThenFail]);
-    guard.release().await.unwrap();
-    let _next = locks.lock("a").acquire().await.unwrap();
-    assert!(started.elapsed() >= seconds(20));
-    assert!(started.elapsed() < seconds(21), "{:?}", started.elapsed());
 }
