@@ -1,4 +1,4 @@
-//! What a third party writes to have its backend tested.
+//! The harness: what you write to have your backend tested.
 
 use std::fmt::{self, Debug};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -12,16 +12,16 @@ use crate::link::Link;
 use crate::proxy::FaultProxy;
 use crate::subject::Subject;
 
-/// A server to test against: how to make clients of it, and which faults it can be made to have.
+/// A server under test: how to make its clients, and how to cause its faults.
 ///
-/// One value serves one case. A lock library that is no backend implements this trait alone and runs the subject
-/// cases; a backend implements [`BackendHarness`] as well and runs all of them.
+/// One value serves one case. A lock library that is no backend implements only this trait, and runs the subject cases. A
+/// backend also implements [`BackendHarness`], and runs all cases.
 #[async_trait]
 pub trait Harness: Debug + Send + Sync + 'static {
-    /// The server for one case. Called on a runtime of its own, outside the case's.
+    /// The server for one case. Called on another runtime than the case's.
     ///
     /// # Errors
-    /// [`NoServer`] when there is none.
+    /// [`NoServer`] if there is none.
     ///
     /// # Cancel safety
     /// Never dropped half-way.
@@ -29,48 +29,48 @@ pub trait Harness: Debug + Send + Sync + 'static {
     where
         Self: Sized;
 
-    /// The same server, from what [`address`](Self::address) said, in a child process.
+    /// The same server in a child process, from the result of [`address`](Self::address).
     fn attach(address: &str) -> Self
     where
         Self: Sized;
 
-    /// What another process needs to know to reach this server; `None` only where no other process can.
+    /// What another process needs to reach this server, or `None` if no other process can.
     fn address(&self) -> Option<String>;
 
-    /// Which times suit the server.
+    /// The times that suit the server.
     fn timing(&self) -> Timing;
 
-    /// A new client in this namespace, with connections of its own, that has not connected yet.
+    /// A new client in this namespace, with its own connections, not connected yet.
     ///
-    /// Namespaces are short and of `a-z`, `0-9` and `_`; each case has one of its own, which starts empty.
+    /// A namespace is short and consists of `a-z`, `0-9` and `_`. Each case has its own, which is empty at first.
     ///
     /// # Cancel safety
     /// Never dropped half-way.
     async fn subject(&self, namespace: &str, route: &Route) -> Arc<dyn Subject>;
 
-    /// Ends the hold of this name at the server, behind the back of its holder, whose clients and connections stay
-    /// alive where the server has any other way.
+    /// Ends the hold of this name at the server, without its holder. If the server allows it, the holder's clients and
+    /// connections stay alive.
     ///
     /// # Cancel safety
     /// Never dropped half-way.
     async fn take_away(&self, namespace: &str, name: &str);
 
-    /// Stops a server of [`ServerUse::Own`] as a crash would, and starts it again at the same address.
+    /// Kills a server of [`ServerUse::Own`], and starts it again at the same address.
     ///
     /// # Cancel safety
     /// Never dropped half-way.
     async fn restart(&self, data: Data);
 
-    /// Names that a careless encoding would let meet what the server keeps beside this name: its auxiliary keys,
-    /// files or directories, with and without the namespace.
+    /// Lock names that a careless encoding would confuse with auxiliary keys, files or directories of this name, with and
+    /// without the namespace.
     fn auxiliary_names(&self, namespace: &str, name: &str) -> Vec<String>;
 }
 
-/// A [`Harness`] of a backend, on which the raw cases run too. Its [`subject`](Harness::subject) is
+/// The [`Harness`] of a backend, for the raw cases. Its [`subject`](Harness::subject) is
 /// [`LockerSubject::new`](crate::LockerSubject::new) over [`backend`](Self::backend).
 #[async_trait]
 pub trait BackendHarness: Harness {
-    /// A new client in this namespace, with connections of its own, that has not connected yet.
+    /// A new client in this namespace, with its own connections, not connected yet.
     ///
     /// # Cancel safety
     /// Never dropped half-way.
@@ -80,18 +80,18 @@ pub trait BackendHarness: Harness {
 /// What a case does to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerUse {
-    /// Nothing that another case would notice: one server may serve them all at the same time.
+    /// Nothing that affects another case: one server may serve all cases at the same time.
     Shared,
     /// It restarts the server.
     Own,
 }
 
-/// What a restarted server still knows.
+/// The data that a restarted server still has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data {
-    /// All that it had acknowledged.
+    /// All data that it had acknowledged.
     Kept,
-    /// Nothing.
+    /// None.
     Lost,
 }
 
@@ -99,9 +99,9 @@ pub enum Data {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum NoServer {
-    /// None was wanted: the tests are skipped, visibly.
+    /// The run is without servers: the tests are skipped, visibly.
     Offline(String),
-    /// There is none, or it did not start: the tests fail, saying this.
+    /// There is none, or it did not start: the tests fail with this message.
     Missing(String),
 }
 
@@ -109,13 +109,13 @@ pub enum NoServer {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Timing {
-    /// Whether tokio's clock is paused and runs ahead whenever everybody waits. Defaults to false.
+    /// Whether Tokio's clock is paused, and advances when all tasks wait. Defaults to false.
     pub paused: bool,
-    /// The ttl that cases ask for. Defaults to 1 s.
+    /// The TTL that cases ask for. Defaults to 1 s.
     pub ttl: Duration,
-    /// How long after its ttl a dead client's hold may still stand. Defaults to nothing.
+    /// How long after its TTL a dead client's hold may still exist. Defaults to zero.
     pub tick: Duration,
-    /// How long a busy machine may take for what needs no waiting. Defaults to 20 s.
+    /// How long a busy machine may take for an operation that waits for nothing. Defaults to 20 s.
     pub patience: Duration,
 }
 
@@ -123,19 +123,19 @@ pub struct Timing {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Route {
-    /// Straight.
+    /// Directly.
     Direct,
-    /// Over a way on which things go wrong.
+    /// Through a link that can fail.
     Through(Link),
-    /// To an address where there is no server.
+    /// To an address without a server.
     Nowhere,
 }
 
 impl Route {
-    /// The address for a client to connect to instead of the server's. It serves as long as the runtime lives.
+    /// The address to which a client connects instead of the server's. It works as long as the runtime lives.
     ///
     /// # Panics
-    /// When this machine has no free port.
+    /// Panics if this machine has no free port.
     ///
     /// # Cancel safety
     /// May be dropped at any point.
@@ -173,7 +173,7 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// For a server within the process, on tokio's paused clock.
+    /// The times for a server within the process, on Tokio's paused clock.
     pub fn paused() -> Self {
         Self {
             paused: true,
@@ -182,21 +182,21 @@ impl Timing {
         }
     }
 
-    /// Sets the ttl that cases ask for.
+    /// Sets the TTL that cases ask for.
     #[must_use]
     pub fn with_ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
     }
 
-    /// Sets how long after its ttl a dead client's hold may still stand.
+    /// Sets how long after its TTL a dead client's hold may still exist.
     #[must_use]
     pub fn with_tick(mut self, tick: Duration) -> Self {
         self.tick = tick;
         self
     }
 
-    /// Sets how long a busy machine may take for what needs no waiting.
+    /// Sets how long a busy machine may take for an operation that waits for nothing.
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = patience;

@@ -1,14 +1,14 @@
-//! The conformance suite of polylock's distributed locks: does this backend, or this whole lock library, keep the
-//! contract of [`lock_core`]?
+//! The conformance suite of polylock's distributed locks. It checks whether a backend, or a whole lock library, keeps the
+//! contract of [`lock_core`].
 //!
-//! Every case is a test of its own name. The **raw** cases drive a [`DistributedLock`] as core does, so that core cannot
-//! mask what a backend does wrong; the **subject** cases stand above a `Locker`, so that they test the policy too, and
-//! any other lock library through an adapter ([`Subject`]).
+//! Each case is a test with its own name. The **raw** cases call a [`DistributedLock`] as core does, so that core cannot mask
+//! the faults of a backend. The **subject** cases use a `Locker`, so that they test the policy too; through an adapter
+//! ([`Subject`]) they test any other lock library.
 //!
 //! # Testing a backend of your own
-//! Write a [`Harness`]: how to make a client in a namespace, by which route, also in a child process; how to take a
-//! hold away at the server; how to restart that. Then one line makes the tests. Here it is for the memory backend, all
-//! in one file such as `tests/conformance.rs`:
+//! Write a [`Harness`]. It says how to make a client in a namespace, by which route, also in a child process; how to end a
+//! hold at the server; and how to restart the server. Then one line makes the tests. This is the harness of the memory
+//! backend, in one file such as `tests/conformance.rs`:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -99,24 +99,26 @@
 //! OtherHarness);`.
 //!
 //! # What passes, and what is skipped
-//! What a backend [declares](lock_core::backend::Capabilities) must pass. What it does not declare must be refused, and
-//! then the case is skipped: only what [`Capability`] lists may be missing. Sharing one place at the server among local
-//! waiters, passing a lock on among them within bounds, and re-entry are core's, and so every subject's. A skip is one line on standard error, `SKIP module::case: reason`, past the test runner's
-//! capture. Nothing else can be skipped, but for other processes where a server lives in one.
+//! What a backend [declares](lock_core::backend::Capabilities) must pass. What it does not declare must be refused, and then
+//! the case is skipped. Only what [`Capability`] lists may be missing. Core provides three things for every subject: one
+//! request at the server for all local waiters, bounded hand-overs among them, and re-entry.
+//!
+//! A skip prints one line to standard error, `SKIP module::case: reason`, past the test runner's capture. Nothing else can
+//! be skipped, except for other processes if the server lives in one process.
 //!
 //! # Faults
-//! A client that goes through a [`Link`] is cut, stalled, delayed, or robbed of the n-th reply: by a [`FaultProxy`]
-//! between it and any TCP server, or by [`Linked`] round a backend in memory, so that no case is left out there.
+//! A client behind a [`Link`] can be cut, stalled or delayed, or can lose its n-th reply. A [`FaultProxy`] does this between
+//! the client and any TCP server; [`Linked`] does it around a backend in memory.
 //!
 //! # Time
-//! On a paused clock a whole run takes a fraction of a second. On real servers the suite asserts "never before"
-//! strictly and "at the latest" generously ([`Timing::patience`]); it asserts no speed. Most of its time is waiting:
-//! run it with more threads than cores (`RUST_TEST_THREADS=8`).
+//! On a paused clock a whole run takes a fraction of a second. On real servers, lower bounds are strict and upper bounds are
+//! generous ([`Timing::patience`]); no case asserts a speed. Most cases wait most of their time: run them with more threads
+//! than cores (`RUST_TEST_THREADS=16`).
 //!
-//! # Who tests the suite
-//! [`mutants`]: backends and subjects with one bug each, most of them bugs of real libraries. Each must be caught by the
-//! case named for it, by an assertion, while the others pass; and the [`reference`](mod@reference) that they are made
-//! from passes everything.
+//! # How the suite is tested
+//! [`mutants`] are backends and subjects with one bug each, most of them bugs of real libraries. The case named for a mutant
+//! must catch it by an assertion, while most other cases pass. The [`reference`](mod@reference) without a bug passes all
+//! cases.
 //!
 //! [`DistributedLock`]: lock_core::backend::DistributedLock
 #![forbid(unsafe_code)]

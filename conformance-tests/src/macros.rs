@@ -1,10 +1,10 @@
-//! From the list of cases to tests.
+//! The macro that makes tests of the cases.
 
-/// Makes every case a `#[test]` of its own name, in a module of the name given.
+/// Makes each case a `#[test]` with its own name, in a module with the given name.
 ///
-/// `conformance!(redis, RedisHarness);` is for a backend, whose harness is a
-/// [`BackendHarness`](crate::BackendHarness). `conformance!(subject other, OtherHarness);` is for a lock library that
-/// is no backend: only the cases above the raw layer, on a [`Harness`](crate::Harness).
+/// `conformance!(redis, RedisHarness);` is for a backend with a [`BackendHarness`](crate::BackendHarness).
+/// `conformance!(subject other, OtherHarness);` is for a lock library with a [`Harness`](crate::Harness): only the subject
+/// cases.
 #[macro_export]
 macro_rules! conformance {
     (subject $module:ident, $harness:ty) => {

@@ -1,4 +1,4 @@
-//! What the cases above the raw layer look at: a lock library, as its users see it.
+//! Subjects: a lock library, as its users see it.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -14,94 +14,93 @@ mod locker;
 
 pub use locker::LockerSubject;
 
-/// A boxed future that owns what it needs.
+/// A boxed future that borrows nothing.
 pub type Task<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// One client of a lock library. [`LockerSubject`] is the one over [`lock_core::Locker`]; any other library can be
-/// a subject through an adapter.
+/// One client of a lock library. [`LockerSubject`] adapts [`lock_core::Locker`]; write an adapter for any other library.
 #[async_trait]
 pub trait Subject: Debug + Send + Sync + 'static {
-    /// What it promises beyond the minimum.
+    /// What it can do beyond the minimum.
     fn capabilities(&self) -> Capabilities;
 
-    /// How many times in a row it passes a lock on among its own callers at the most, while others wait elsewhere.
+    /// How many times in a row it passes a lock on among its own callers at most, while other processes wait.
     fn hand_overs(&self) -> u32;
 
-    /// Acquires as asked. `None`: somebody else has it; only for [`WaitLimit::Try`].
+    /// Acquires as asked. Returns `None` if the lock is taken, only for [`WaitLimit::Try`].
     ///
     /// # Errors
-    /// The kinds of [`lock_core::ErrorKind`], as the contract assigns them.
+    /// With the kinds of [`lock_core::ErrorKind`] that the contract assigns.
     ///
     /// # Cancel safety
-    /// May be dropped anywhere, and then leaves nothing: what the suite checks.
+    /// May be dropped at any point, and then leaves nothing behind. The suite checks this.
     async fn acquire(&self, ask: &Ask) -> Result<Option<Box<dyn SubjectGuard>>>;
 
-    /// Who has the name, as the server sees it.
+    /// Who holds the name, as the server sees it.
     ///
     /// # Errors
-    /// When the server cannot be asked.
+    /// If the server cannot be asked.
     ///
     /// # Cancel safety
-    /// May be dropped anywhere.
+    /// May be dropped at any point.
     async fn status(&self, name: &str) -> Result<LockStatus>;
 
     /// Refuses new acquires, fails waiting ones, and ends all background work.
     ///
     /// # Errors
-    /// When background work did not end.
+    /// If background work did not end.
     ///
     /// # Cancel safety
-    /// May be dropped anywhere.
+    /// May be dropped at any point.
     async fn shutdown(&self) -> Result<()>;
 }
 
-/// What a subject's acquire gives. Dropping it releases in the background.
+/// A subject's hold. Dropping it releases in the background.
 #[async_trait]
 pub trait SubjectGuard: Debug + Send + Sync + 'static {
     /// The hold's fencing token.
     fn token(&self) -> FencingToken;
 
-    /// What is known of the hold, by the local clock alone.
+    /// The hold's state, by the local clock alone.
     fn state(&self) -> State;
 
-    /// How long the hold may still be believed in.
+    /// How long the hold lasts if nothing renews it.
     fn valid_for(&self) -> Duration;
 
-    /// Resolves when the hold is lost, and never otherwise.
+    /// Completes when the hold is lost, and never otherwise.
     ///
     /// # Cancel safety
-    /// May be dropped anywhere.
+    /// May be dropped at any point.
     async fn lost(&self);
 
-    /// Resolves when the hold has ended, without keeping anything alive.
+    /// Completes when the hold has ended. It keeps nothing alive.
     fn watch(&self) -> Task<End>;
 
-    /// Does the work unless the hold is lost before it is done; whether it was done.
+    /// Does the work unless the hold is lost first. Returns whether it was done.
     ///
     /// # Cancel safety
     /// Dropping it drops the work.
     async fn run(&self, work: Task<()>) -> bool;
 
-    /// Holds for at least `ttl` from now.
+    /// Keeps the hold for at least `ttl` from now.
     ///
     /// # Errors
-    /// When it is refused, lost, or not known to be extended.
+    /// If it is refused, lost, or not known to be extended.
     ///
     /// # Cancel safety
-    /// May be dropped anywhere.
+    /// May be dropped at any point.
     async fn extend(&self, ttl: Duration) -> Result<()>;
 
-    /// Releases; others that share the hold by its [re-entry key](Ask::reentry) go on holding.
+    /// Releases. Guards that share the hold by its [re-entry key](Ask::reentry) still hold it.
     ///
     /// # Errors
-    /// [`lock_core::ErrorKind::Lost`] when the hold had ended before.
+    /// [`lock_core::ErrorKind::Lost`] if the hold had ended before.
     ///
     /// # Cancel safety
-    /// When it is dropped, the release goes on in the background.
+    /// If it is dropped, the release finishes in the background.
     async fn release(self: Box<Self>) -> Result<Release>;
 }
 
-/// What a guard knows of its hold.
+/// The state of a subject's hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Held.
@@ -123,21 +122,21 @@ pub enum End {
     Lost,
 }
 
-/// What is asked of [`Subject::acquire`].
+/// The options of [`Subject::acquire`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Ask {
-    /// What to lock.
+    /// The lock's name.
     pub name: String,
-    /// The longest that a dead client's hold may survive.
+    /// How long the lock stays taken after its client died.
     pub ttl: Duration,
-    /// What the holder calls itself.
+    /// The holder's label.
     pub label: Option<Arc<str>>,
-    /// Never to be renewed.
+    /// Whether the hold is never renewed.
     pub fixed: bool,
-    /// For how long the name is to stay taken at least, whatever becomes of the guard.
+    /// How long the name stays taken at least, even if it is released.
     pub minimum: Option<Duration>,
-    /// Whose hold it may share.
+    /// The key of a hold that it may share.
     pub reentry: Option<ReentryKey>,
     /// How long to wait.
     pub wait: WaitLimit,
@@ -148,14 +147,14 @@ pub struct Ask {
 pub enum WaitLimit {
     /// Not at all.
     Try,
-    /// So long, connecting included.
+    /// At most this long, connecting included.
     Within(Duration),
-    /// For ever.
+    /// Without a limit.
     Forever,
 }
 
 impl Ask {
-    /// Waits for ever.
+    /// An acquire that waits without a limit.
     pub fn new(name: impl Into<String>, ttl: Duration) -> Self {
         Self {
             name: name.into(),
@@ -168,28 +167,28 @@ impl Ask {
         }
     }
 
-    /// Does not wait.
+    /// Makes it a single try.
     #[must_use]
     pub fn trying(mut self) -> Self {
         self.wait = WaitLimit::Try;
         self
     }
 
-    /// Waits so long.
+    /// Limits the wait.
     #[must_use]
     pub fn within(mut self, time: Duration) -> Self {
         self.wait = WaitLimit::Within(time);
         self
     }
 
-    /// Sets what the holder calls itself.
+    /// Sets the holder's label.
     #[must_use]
     pub fn label(mut self, label: &str) -> Self {
         self.label = Some(label.into());
         self
     }
 
-    /// Sets another ttl.
+    /// Sets the TTL.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
@@ -203,14 +202,14 @@ impl Ask {
         self
     }
 
-    /// Keeps the name taken for at least so long.
+    /// Keeps the name taken for at least this long.
     #[must_use]
     pub fn hold_at_least(mut self, minimum: Duration) -> Self {
         self.minimum = Some(minimum);
         self
     }
 
-    /// Shares the hold of whoever acquired with the same key.
+    /// Shares the hold of a caller with the same key.
     #[must_use]
     pub fn reentrant(mut self, key: &ReentryKey) -> Self {
         self.reentry = Some(key.clone());
