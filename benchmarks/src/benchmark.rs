@@ -40,7 +40,7 @@ impl Benchmark {
         }
         let make = maker(backend, &url);
         // Makes what the backend needs at the server: the bare client uses the same.
-        let locker = Locker::from_backend(make()?);
+        let locker = Locker::from_backend(make()?).without_label();
         locker.lock("first").acquire().await?.release().await.map(drop)?;
         locker.shutdown().await?;
         let peers = Peers::start(backend, &url).await;

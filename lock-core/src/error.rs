@@ -48,7 +48,8 @@ struct Inner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The lock was taken for all of the time given. [`Error::holder`] is the holder's label, if known.
+    /// The time was up, and the server last answered that the lock is taken. [`Error::holder`] is the holder's label, if
+    /// known.
     TimedOut,
     /// The server cannot be reached, does not answer, or cannot serve at the moment.
     Unavailable,
@@ -256,7 +257,7 @@ impl Error {
         self.0.not_executed
     }
 
-    /// Whether the lock was taken for all of the time given.
+    /// Whether the time was up while the lock was taken.
     ///
     /// # Examples
     /// ```

@@ -15,9 +15,9 @@
 //! of each other, and nobody else ends the hold:
 //!
 //! - **Exclusion.** At most one guard per name reports itself as held. The guard counts by the local monotonic clock, from
-//!   before the request was sent, less a tenth of the TTL. Nothing ever shortens a hold at the server.
+//!   before the request was sent, less a tenth of the TTL. Nothing shortens a hold at the server.
 //! - **Fencing.** Each hold's token is larger than the tokens of all earlier holds of its name.
-//! - **No deadlock.** If a process dies, its lock frees itself within the TTL.
+//! - **No deadlock.** If a process dies, its lock frees itself within the TTL, or within a longer minimum hold or extension.
 //! - **Losses are reported.** [`Guard::state`], [`check`](Guard::check), [`valid_for`](Guard::valid_for),
 //!   [`lost`](Guard::lost), [`run`](Guard::run) and [`Watch`] need no network. A lost hold stays lost.
 //! - **Suspended time counts** on Linux and Android (`CLOCK_BOOTTIME`). Every read of a guard's state includes it at once.
@@ -25,8 +25,9 @@
 //!   if the monotonic clock goes on meanwhile; on macOS it stops. A virtual machine cannot detect that its host paused
 //!   it. The time limit of an acquire does not include suspended time.
 //! - **Only the holder releases.** Releasing a lock you no longer hold is an error and never affects the new holder.
-//! - **Cancel and drop safety.** A dropped acquire leaves nothing behind. A dropped guard releases its lock in the
-//!   background; dropping never blocks and never panics.
+//! - **Cancel and drop safety.** A dropped acquire is undone in the background, and a dropped guard releases its lock there;
+//!   dropping never blocks and never panics. If the process ends before, the lock stays taken until the TTL ends:
+//!   await [`Locker::shutdown`].
 //! - **Errors say what is known.** After a timeout or a broken connection the outcome is unknown: the lock does not count as
 //!   held, and the background work undoes what was sent. It is no error if the lock is taken.
 //!

@@ -190,7 +190,7 @@ impl Lock {
     /// [`ErrorKind::ShutDown`].
     ///
     /// # Cancel safety
-    /// If it is dropped, the background work undoes what was sent: nothing stays at the server.
+    /// If it is dropped, what was sent is undone in the background. [`Locker::shutdown`] waits for that.
     ///
     /// # Examples
     /// ```
@@ -218,7 +218,7 @@ impl Lock {
     /// A web service answers 409 to the first and 503 to the second.
     ///
     /// # Cancel safety
-    /// If it is dropped, the background work undoes what was sent: nothing stays at the server.
+    /// If it is dropped, what was sent is undone in the background. [`Locker::shutdown`] waits for that.
     ///
     /// # Examples
     /// ```
@@ -243,7 +243,7 @@ impl Lock {
     /// [`acquire`](Self::acquire).
     ///
     /// # Cancel safety
-    /// If it is dropped, the background work undoes what was sent: nothing stays at the server.
+    /// If it is dropped, what was sent is undone in the background. [`Locker::shutdown`] waits for that.
     ///
     /// # Examples
     /// ```

@@ -28,7 +28,8 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 /// # Runtimes
 /// A locker may be used from any number of Tokio runtimes, and it outlives each of them. Its background work (renewals,
 /// releases of dropped guards) runs on one of the runtimes that acquired a lock. If that runtime ends, the work moves to
-/// another one at once. If nothing drives that runtime (a current-thread runtime outside `block_on`), the work moves
+/// another one at once. On MySQL and ZooKeeper, a hold also ends with the runtime on which its connection or session runs: see
+/// their pages. If nothing drives that runtime (a current-thread runtime outside `block_on`), the work moves
 /// within 1.5 s. If no runtime is driven, nothing is renewed until the next acquire.
 ///
 /// An acquire or release runs in the task that awaits it. On a runtime that is not driven it makes no progress, and other

@@ -43,7 +43,7 @@ impl Held {
 #[async_trait]
 impl Participant for Held {
     async fn round(&mut self, _time: Duration) -> Result<Figures> {
-        let locker = Locker::from_backend((self.make)()?);
+        let locker = Locker::from_backend((self.make)()?).without_label();
         locker.connect().await?;
         let guards = take(&locker).await?;
         let before = (self.commands)().await?;
@@ -60,7 +60,7 @@ impl Participant for Held {
         let make = self.make.clone();
         let bytes = apart(move || {
             let runtime = one_thread()?;
-            let locker = Locker::from_backend(make()?);
+            let locker = Locker::from_backend(make()?).without_label();
             // The connection is not the lock's.
             let first = runtime.block_on(locker.lock("first").acquire())?;
             let (bytes, guards) = bytes_each(MANY, &runtime, take(&locker))?;

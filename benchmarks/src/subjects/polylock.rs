@@ -22,7 +22,7 @@ impl Subject for Polylock {
     type Client = PolylockClient;
 
     async fn connect(&self) -> Result<PolylockClient> {
-        let locker = Locker::from_backend((self.0)()?).with_ttl(TTL);
+        let locker = Locker::from_backend((self.0)()?).without_label().with_ttl(TTL);
         locker.connect().await?;
         Ok(PolylockClient(locker))
     }

@@ -57,8 +57,8 @@ impl Lock for BareLock {
 #[cfg(test)]
 mod tests {
     use lock_core::Locker;
+    use lock_mysql::RowLockBackend;
     use lock_mysql::sqlx::{self, Row};
-    use lock_mysql::{MySqlConfig, RowLockBackend};
 
     use super::*;
 
@@ -78,7 +78,7 @@ mod tests {
     #[testbed::test]
     async fn sends_what_polylock_sends() {
         let server = testbed::MariaDb::new().start().await.unwrap();
-        let locker = Locker::new(RowLockBackend::new(MySqlConfig::from_url(&server.url()).unwrap()).unwrap());
+        let locker = Locker::new(RowLockBackend::from_url(&server.url()).unwrap()).without_label();
         let lock = locker.lock("same").ttl(TTL);
         // Makes tables, row and connection.
         lock.acquire().await.unwrap().release().await.map(drop).unwrap();

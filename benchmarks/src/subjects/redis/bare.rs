@@ -105,7 +105,10 @@ mod tests {
     async fn sends_what_polylock_sends() {
         let server = testbed::Redis::new().start().await.unwrap();
         let config = RedisConfig::from_url(&server.url()).unwrap().with_prefix("bare:");
-        let lock = Locker::new(RedisBackend::new(config).unwrap()).lock("same").ttl(TTL);
+        let lock = Locker::new(RedisBackend::new(config).unwrap())
+            .without_label()
+            .lock("same")
+            .ttl(TTL);
         lock.acquire().await.unwrap().release().await.map(drop).unwrap();
         let keys = ["bare:same", "{bare:same}:fence", "{bare:same}:queue"].map(String::from);
         let mut bare = BareClient::connect(&server.url()).await.unwrap();

@@ -1,5 +1,5 @@
-//! `bare`: polylock's own requests. An ephemeral sequential node and the list go out together; who is not first
-//! watches the one before. No heartbeats, and nobody asks the leader. A test compares them.
+//! `bare`: polylock's own requests. An ephemeral sequential node, the list and the token offset go out together; a waiter
+//! watches the node before its own. No heartbeats, and nobody asks the leader. A test compares them.
 
 use benchmarks_load::{Lock, Result};
 use zookeeper_client::{Acls, CreateMode, Error};
@@ -17,10 +17,9 @@ impl Lock for BareLock {
         let prefix = format!("_c_{}-lock-", hyphenated(&format!("{:032x}", rand::random::<u128>())));
         let path = format!("{}/{prefix}", self.directory);
         let created = self.client.create(&path, b"", &options);
-        let listed = self.client.get_children(&self.directory);
-        let (created, listed) = tokio::join!(created, listed);
+        let (created, listed) = tokio::join!(created, self.list());
         let mine = format!("{prefix}{}", created?.1);
-        let mut children = listed?.0;
+        let mut children = listed?;
         loop {
             children.sort_by(|a, b| sequence(a).cmp(sequence(b)));
             match children.iter().position(|child| *child == mine) {
@@ -35,7 +34,7 @@ impl Lock for BareLock {
                 }
                 None => return Err("somebody deleted the node".into()),
             }
-            children = self.client.get_children(&self.directory).await?.0;
+            children = self.list().await?;
         }
     }
 
@@ -46,6 +45,20 @@ impl Lock for BareLock {
     fn release_in_background(&mut self, path: String) -> Result<()> {
         drop(self.client.delete(&path, None));
         Ok(())
+    }
+}
+
+impl BareLock {
+    /// The nodes of the lock. The token offset of the root path is read with them, and there is none here.
+    async fn list(&self) -> Result<Vec<String>> {
+        let root = self.directory.rsplit_once('/').map_or("", |(root, _)| root);
+        let listed = self.client.get_children(&self.directory);
+        let offset = self.client.get_data(&format!("{root}/%token-offset"));
+        let (listed, offset) = tokio::join!(listed, offset);
+        match offset {
+            Ok(_) | Err(Error::NoNode) => Ok(listed?.0),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 
@@ -99,7 +112,7 @@ mod tests {
         let server = testbed::ZooKeeper::new().start().await.unwrap();
         let locker = |address: &str| {
             let config = ZooKeeperConfig::new([address]).with_root("/bare");
-            Locker::new(ZooKeeperBackend::new(config).unwrap())
+            Locker::new(ZooKeeperBackend::new(config).unwrap()).without_label()
         };
         let (ours, theirs) = (Relay::to(server.address()).await, Relay::to(server.address()).await);
         let polylock = locker(ours.address()).lock("same");
@@ -116,7 +129,7 @@ mod tests {
         let held = bare.acquire().await.unwrap();
         bare.release(held).await.unwrap();
         let (polylocks, bares) = (told(&ours), told(&theirs));
-        assert_eq!(polylocks.len(), 3, "{polylocks:#?}");
+        assert_eq!(polylocks.len(), 4, "{polylocks:#?}");
         assert_eq!(polylocks, bares, "where it is free");
 
         let elsewhere = locker(server.address());
@@ -138,7 +151,7 @@ mod tests {
         });
         bare.release(held.unwrap()).await.unwrap();
         let (polylocks, bares) = (told(&ours), told(&theirs));
-        assert_eq!(polylocks.len(), 5, "{polylocks:#?}");
+        assert_eq!(polylocks.len(), 7, "{polylocks:#?}");
         assert_eq!(polylocks, bares, "where it is taken");
     }
 }
