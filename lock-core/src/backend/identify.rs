@@ -13,7 +13,8 @@ use crate::error::{Error, ErrorKind};
 const COMMAND: &[u8] = b"srvr";
 /// Sent later, since ZooKeeper would reset a connection on which it has not read everything.
 const END_OF_LINE: &[u8] = b"\r\n\r\n";
-const ZOOKEEPER: &[u8] = b"Zookeeper version";
+/// How ZooKeeper's answers begin: of a server that serves, of one without a quorum, and of one that forbids the command.
+const ZOOKEEPER: [&[u8]; 3] = [b"Zookeeper version", b"This ZooKeeper", b"srvr is not executed"];
 /// The most that is read of an answer.
 const LONGEST_ANSWER: usize = 2048;
 
@@ -37,14 +38,20 @@ pub async fn first_answer(host: &str, port: u16, greeting: Duration, limit: Dura
             break;
         }
     }
-    // ZooKeeper ends the connection after its answer.
-    while answer.starts_with(ZOOKEEPER) && answer.len() < LONGEST_ANSWER {
+    // ZooKeeper's answer may come in pieces. It ends the connection after it.
+    while may_be_zookeeper(&answer) && answer.len() < LONGEST_ANSWER {
         match timeout(limit, read(&stream, &mut answer)).await {
             Ok(Ok(1..)) => {}
             _ => break,
         }
     }
     Ok(answer)
+}
+
+/// Whether this is the beginning of an answer of ZooKeeper, or the beginning of that.
+fn may_be_zookeeper(answer: &[u8]) -> bool {
+    let fits = |beginning: &[u8]| answer.starts_with(beginning) || beginning.starts_with(answer);
+    !answer.is_empty() && ZOOKEEPER.into_iter().any(fits)
 }
 
 /// The error of a backend that expected one kind of server and got this [first answer](first_answer) of another.
@@ -60,7 +67,7 @@ pub fn wrong_server(expected: &str, address: &dyn Display, answer: &[u8]) -> Err
 
 fn recognize(answer: &[u8]) -> Option<&'static str> {
     let begins = |beginnings: &[&[u8]]| beginnings.iter().any(|beginning| answer.starts_with(beginning));
-    if begins(&[ZOOKEEPER, b"This ZooKeeper", b"srvr is not executed"]) {
+    if begins(&ZOOKEEPER) {
         return Some("ZooKeeper");
     }
     if begins(&[b"-ERR", b"-NOAUTH", b"-DENIED Redis", b"-LOADING", b"+PONG"]) {
@@ -105,6 +112,21 @@ async fn read(stream: &TcpStream, answer: &mut Vec<u8>) -> io::Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_piece_of_an_answer_of_zookeeper_is_not_the_last() {
+        for piece in [
+            &b"Z"[..],
+            b"This Zoo",
+            b"This ZooKeeper instance",
+            b"Zookeeper version: 3.8.0",
+        ] {
+            assert!(may_be_zookeeper(piece));
+        }
+        for other in [&b""[..], b"-ERR", b"HTTP/1.1", b"Zoo is closed"] {
+            assert!(!may_be_zookeeper(other));
+        }
+    }
 
     #[test]
     fn servers_are_recognized_by_what_they_send_first() {
