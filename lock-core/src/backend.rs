@@ -30,7 +30,6 @@ use crate::token::FencingToken;
 
 mod capabilities;
 mod holder;
-pub mod identify;
 pub(crate) mod lease;
 mod request;
 pub mod rules;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use lock_core::backend::identify::{first_answer, wrong_server};
 use lock_core::{Error, ErrorKind};
+use lock_identify::{first_answer, wrong_server};
 
 use crate::config::host_and_port;
 

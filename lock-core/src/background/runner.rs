@@ -11,7 +11,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::job::Job;
 use super::keeper::{Keeper, Look, Runner};
-use super::schedule::{Care, ScheduledHold};
+use super::schedule::{Checked, ScheduledHold};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use crate::sync::time::{Instant, sleep};
@@ -85,7 +85,7 @@ impl Running {
         while let Some(due) = keeper.due(number) {
             drop(due.stale);
             for hold in due.holds {
-                let Some(Care { next, renewal }) = hold.clone().look_after(number, due.resumed) else {
+                let Some(Checked { next, renewal }) = hold.clone().check_due(number, due.resumed) else {
                     continue; // its lease has just told us
                 };
                 // Until the renewal says when.

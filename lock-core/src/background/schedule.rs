@@ -16,7 +16,7 @@ pub(crate) trait ScheduledHold: fmt::Debug + Send + Sync {
 
     /// It is due: renews it if this is called for, and returns when to check it again. `None` when it has ended.
     /// After a `resume` of the machine, timers are late.
-    fn look_after(self: Arc<Self>, runner: usize, resumed: bool) -> Option<Care>;
+    fn check_due(self: Arc<Self>, runner: usize, resumed: bool) -> Option<Checked>;
 
     /// Whether a renewal is under way that another runner than this one polls.
     fn is_renewed_elsewhere(&self, runner: usize) -> bool;
@@ -29,7 +29,7 @@ pub(crate) trait ScheduledHold: fmt::Debug + Send + Sync {
 }
 
 /// What a hold that is due asks for.
-pub(crate) struct Care {
+pub(crate) struct Checked {
     /// When to check it again, whatever becomes of the renewal.
     pub(crate) next: Instant,
     /// Ends with the time at which to check it again.

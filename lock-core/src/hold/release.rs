@@ -15,7 +15,7 @@ use crate::backend::{AcquireRequest, HandOver, ReleaseOptions, ReleaseOutcome};
 use crate::background::call::{BackendCall, LONGEST_PAUSE, pauses, shielded};
 use crate::background::job::Job;
 use crate::background::keeper::Keeper;
-use crate::background::schedule::{Care, ScheduleSlot, ScheduledHold};
+use crate::background::schedule::{Checked, ScheduleSlot, ScheduledHold};
 use crate::background::undo::UndoJob;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lost::LostCause;
@@ -120,7 +120,7 @@ impl<W: Successor> ScheduledHold for ActiveHold<W> {
         &self.slot
     }
 
-    fn look_after(self: Arc<Self>, runner: usize, resumed: bool) -> Option<Care> {
+    fn check_due(self: Arc<Self>, runner: usize, resumed: bool) -> Option<Checked> {
         if resumed {
             self.lease.look_again();
         }
@@ -133,7 +133,7 @@ impl<W: Successor> ScheduledHold for ActiveHold<W> {
             true => Some(Box::pin(async move { self.renewals.renew(runner).await })),
             false => None,
         };
-        Some(Care { next, renewal })
+        Some(Checked { next, renewal })
     }
 
     fn is_renewed_elsewhere(&self, runner: usize) -> bool {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lock_core::backend::identify::wrong_server;
 use lock_core::backend::{AcquireRequest, Wait};
 use lock_core::{Error, ErrorKind, Result};
+use lock_identify::wrong_server;
 use tokio::time::{Instant, timeout};
 
 use super::greeting;

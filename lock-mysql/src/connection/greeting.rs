@@ -7,7 +7,7 @@
 use std::future::pending;
 use std::time::Duration;
 
-use lock_core::backend::identify::first_answer;
+use lock_identify::first_answer;
 use tokio::time::sleep;
 
 /// How long a connect may take before the second connection is made, and how long the server may be silent on that.

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::backend::identify::{first_answer, wrong_server};
 use lock_core::{Error, ErrorKind, Result};
+use lock_identify::{first_answer, wrong_server};
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use redis::{AsyncConnectionConfig, ConnectionAddr, ProtocolVersion, PushInfo, PushKind, RedisError, Value, cmd};

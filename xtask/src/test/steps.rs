@@ -36,8 +36,9 @@ const ALL: &str =
 const FEATURES: [&str; 5] = ["redis", "mysql", "zookeeper", "serde", "metrics"];
 
 /// The crates that users depend on by name must build without what the others switch on.
-const ALONE: [&str; 5] = [
+const ALONE: [&str; 6] = [
     "lock-core",
+    "lock-identify",
     "lock-redis",
     "lock-mysql",
     "lock-zookeeper",

@@ -1,4 +1,18 @@
-//! What answers at an address, for a backend that cannot talk with its server: is it another kind of server?
+//! Names the server that answers where a backend expected another kind.
+//!
+//! A backend that cannot talk with its server reads the [first answer](first_answer) at the address, and makes its error with
+//! [`wrong_server`]. This is a crate of its own, since `lock-core` names no backend and backends do not depend on each other.
+//!
+//! # Examples
+//! ```
+//! # use lock_identify::wrong_server;
+//! let error = wrong_server("Redis", &"cache:6379", b"HTTP/1.1 400 Bad Request");
+//! let message = "expected Redis at cache:6379, but an HTTP server answers there: check host and port";
+//! assert_eq!(error.to_string(), message);
+//! ```
+
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
 
 use std::fmt::Display;
 use std::io;
@@ -7,7 +21,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::error::{Error, ErrorKind};
+use lock_core::{Error, ErrorKind};
 
 /// A command of ZooKeeper's, which servers that read lines answer as well.
 const COMMAND: &[u8] = b"srvr";
