@@ -125,3 +125,19 @@ async fn fenced_data_moves_from_each_server_to_each_other() {
         }
     }
 }
+
+#[testbed::test]
+async fn every_server_takes_the_highest_floor_of_the_page() {
+    let servers = Servers::start().await;
+    let floor = FencingToken::new((1 << 63) - (1 << 56)).expect("a token");
+    for server in ["redis", "mysql", "zookeeper"] {
+        let locks = servers.locker(server, "highest").await;
+        let mut last = floor;
+        for locks in [locks.clone().with_token_floor(floor), locks] {
+            let guard = locks.lock("highest").acquire().await.expect("a grant above the floor");
+            assert!(guard.token() > last, "{server}: {} after {last}", guard.token());
+            last = guard.token();
+            guard.release().await.expect("it was held");
+        }
+    }
+}
