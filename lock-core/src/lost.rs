@@ -1,10 +1,12 @@
 //! How a hold was lost.
 
+use std::fmt;
+
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
 
 /// The hold ended without being released: somebody else may hold the lock.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the hold of lock {name:?} was lost: {cause}")]
 pub struct Lost {
     name: LockName,
@@ -42,6 +44,13 @@ impl Lost {
     }
 }
 
+/// What `Display` prints: a program whose `main` returns the error prints this.
+impl fmt::Debug for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl From<Lost> for Error {
     fn from(lost: Lost) -> Self {
         Self::new(ErrorKind::Lost, "the hold was lost")
@@ -57,6 +66,10 @@ mod tests {
     #[test]
     fn as_an_error_it_keeps_its_cause_typed() {
         let lost = Lost::new(LockName::new("a").unwrap(), LostCause::Expired);
+        assert_eq!(
+            format!("{lost:?}"),
+            r#"the hold of lock "a" was lost: it was not renewed in time"#
+        );
         let error = Error::from(lost);
         assert!(error.is_lost() && !error.is_retryable());
         let cause = error.cause().unwrap().downcast_ref::<LostCause>();
