@@ -50,6 +50,14 @@ impl Shared {
         token.map_err(SqlError::into_lock_error)
     }
 
+    /// The token of whoever holds the lock now, whether it has committed anything or not.
+    async fn held_token(&self, name: &LockName) -> Result<Option<u64>> {
+        let answer = self.client.control.execute(self.statements.holder(name), None).await;
+        let answer = answer.map_err(RequestError::into_lock_error)?;
+        let token = answer.row(0).map(|row| column(row, 0, "token")).transpose();
+        token.map_err(SqlError::into_lock_error)
+    }
+
     fn is_prepared(&self) -> bool {
         self.prepared.load(Ordering::Relaxed)
     }

@@ -118,21 +118,24 @@ impl RowHold {
             Err(SqlError::NotConnected) if !repeated => return Ok(ReleaseOutcome::AlreadyLost),
             Err(error) => error,
         };
-        let was_there = shared.client.end(&self.session, None).await.map_err(unknown_outcome)?;
+        // Read before the connection is ended. That the server still has the connection proves nothing: a connection that
+        // was killed is there for a moment after its transaction was rolled back, while the next holder has the row.
+        let held = shared.held_token(name).await.map_err(unknown_outcome)?;
+        shared.client.end(&self.session, None).await.map_err(unknown_outcome)?;
         let committed = shared.committed_token(name).await.map_err(unknown_outcome)?;
         // The other side broke the connection, and not we.
         let broken = !repeated && !error.is_unanswered();
-        released(was_there, committed, self.token, broken).ok_or_else(|| unknown_outcome(error.into_lock_error()))
+        released(held, committed, self.token, broken).ok_or_else(|| unknown_outcome(error.into_lock_error()))
     }
 }
 
 /// How a release went that was not answered, after its connection was ended; `None`: nobody knows.
 ///
-/// `was_there`: the connection was still at the server. `committed`: the row's last token that a release committed.
+/// `held`: the token of the holder just before that. `committed`: the row's last token that a release committed.
 /// `broken`: the other side broke the connection.
-fn released(was_there: bool, committed: Option<u64>, ours: FencingToken, broken: bool) -> Option<ReleaseOutcome> {
+fn released(held: Option<u64>, committed: Option<u64>, ours: FencingToken, broken: bool) -> Option<ReleaseOutcome> {
     // Ours until we ended it, or until our release did.
-    if was_there || committed == Some(ours.as_u64()) {
+    if held == Some(ours.as_u64()) || committed == Some(ours.as_u64()) {
         return Some(ReleaseOutcome::Released);
     }
     // Our release never came to be: the hold had ended with the connection.
@@ -157,13 +160,15 @@ mod tests {
     fn what_a_release_without_an_answer_has_done() {
         use ReleaseOutcome::{AlreadyLost, Released};
         let ours = FencingToken::new(5).unwrap();
-        assert_eq!(released(true, Some(4), ours, false), Some(Released));
-        assert_eq!(released(false, Some(5), ours, true), Some(Released));
-        assert_eq!(released(false, Some(0), ours, true), Some(AlreadyLost));
+        assert_eq!(released(Some(5), Some(4), ours, false), Some(Released));
+        assert_eq!(released(None, Some(5), ours, true), Some(Released));
+        assert_eq!(released(None, Some(0), ours, true), Some(AlreadyLost));
+        // Somebody else holds it already.
+        assert_eq!(released(Some(6), Some(4), ours, true), Some(AlreadyLost));
         // Our own closing may have ended it.
-        assert_eq!(released(false, Some(4), ours, false), None);
+        assert_eq!(released(None, Some(4), ours, false), None);
         // A later holder has released since: our token is not in the row any more.
-        assert_eq!(released(false, Some(6), ours, true), None);
-        assert_eq!(released(false, None, ours, true), None);
+        assert_eq!(released(None, Some(6), ours, true), None);
+        assert_eq!(released(None, None, ours, true), None);
     }
 }

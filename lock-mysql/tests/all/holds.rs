@@ -269,3 +269,25 @@ async fn a_release_right_after_the_hold_was_taken_away_says_so() {
         assert_eq!(granted.release().await, ReleaseOutcome::AlreadyLost);
     }
 }
+
+/// A connection that was killed is at the server for a moment after the next holder has the row.
+#[testbed::test]
+async fn a_hold_that_has_a_successor_is_never_released() {
+    let fixture = Fixture::shared().await;
+    let rounds = (0..8).map(|worker| {
+        let fixture = &fixture;
+        async move {
+            let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
+            let name = format!("a{worker}");
+            let wait_for_it = || ask(&backend, options(&name, secs(60)).wait(Wait::Forever));
+            for _ in 0..25 {
+                let stale = soon("free", wait_for_it()).await.unwrap();
+                observer.kill_holder(&name).await;
+                let successor = soon("free", wait_for_it()).await.unwrap();
+                assert_eq!(stale.release().await, ReleaseOutcome::AlreadyLost);
+                assert_eq!(successor.release().await, ReleaseOutcome::Released);
+            }
+        }
+    });
+    futures_util::future::join_all(rounds).await;
+}
