@@ -6,7 +6,7 @@
 
 pub use config::Config;
 pub use connect::{connect, connect_lazy};
-pub use lock_core::backend::Mode;
+pub use lock_core::backend::{Mode, Permits};
 pub use lock_core::{
     Ended, Error, ErrorKind, FencingToken, Guard, HoldState, Lock, LockName, LockOptions, Locker, Lost, LostCause,
     MemoryBackend, ReentryKey, Release, Result, Watch, backend,

@@ -19,18 +19,20 @@ use async_trait::async_trait;
 pub use self::capabilities::Capabilities;
 pub use self::holder::HolderId;
 pub use self::lease::{Armed, Lease};
+pub use self::mode::{Mode, Permits};
 pub use self::request::{AcquireRequest, RequestControl, RequestOptions, Terms, Wait};
 pub use self::sent_at::SentAt;
 pub use self::status::{HolderStatus, LockStatus};
 pub use crate::lost::LostCause;
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::name::LockName;
 use crate::token::FencingToken;
 
 mod capabilities;
 mod holder;
 pub(crate) mod lease;
+mod mode;
 mod request;
 pub mod rules;
 mod sent_at;
@@ -39,8 +41,9 @@ mod status;
 /// A lock server, as one process sees it.
 ///
 /// # Contract
-/// - **Exclusion.** At most one holder id holds a name at a time. No request ever shortens a hold at the server: its expiry
-///   only moves forward, so that late, repeated and reordered requests are harmless.
+/// - **Exclusion.** All who hold a name at a time [fit](rules::fits) together: one exclusive holder alone, or readers, or
+///   permits within their limit. No request ever shortens a hold at the server: its expiry only moves forward, so that late,
+///   repeated and reordered requests are harmless.
 /// - **The lease counts from before sending.** With the connection at hand, call [`AcquireRequest::sending`] just before
 ///   each request that may grant or leave a queue entry. Arm the lease with its result when the answer arrives. After
 ///   waiting, send a fresh request and arm the lease from that one. If the acquire failed as
@@ -58,6 +61,22 @@ mod status;
 /// - **Retired ids.** After [`abandon`](Self::abandon), a release or a hand-over (the giver's id), no request of that holder
 ///   id may take effect. Send all of them over one connection, or end the old connection first, or leave a tombstone.
 /// - **Secrets** never appear in `Debug`, errors or traces.
+///
+/// # Modes
+/// A backend keeps [`Mode::Exclusive`], and the other modes only if its [`Capabilities`] declare them. Core refuses any
+/// other mode before it calls the backend. For all modes of a name there is one queue and one sequence of tokens:
+///
+/// - **Admission.** A request is granted when it [fits](rules::fits) with all who hold the name, and no live queue entry that
+///   does not fit is before it. So waiting readers enter together, and neither readers, writers nor requests for many
+///   permits starve. An entry stops counting when it expires.
+/// - **Expiry.** Each holder expires by itself. A renewal prolongs the hold of its own holder id and no other.
+/// - **Tokens.** The grants of readers and permits have tokens too, each larger than all earlier tokens of the name.
+/// - **Permits.** A request for several permits is one hold: it gets all of them or none. The server stores no limit. A request
+///   is admitted when all permits together, its own included, are at most [its own limit](Permits::of).
+/// - **Upgrades.** An exclusive request may [replace](AcquireRequest::replaces) a hold in [`Mode::Upgradable`]. It goes before
+///   all queue entries, and is granted when the hold that it replaces is the only one. The grant ends that hold in the same
+///   step. If that hold has ended before, the acquire fails as [`Lost`](crate::ErrorKind::Lost), and nothing is left behind.
+/// - **Hand-overs and minimum holds** are for exclusive holds alone.
 #[async_trait]
 pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// What this backend can do beyond the minimum. Does no I/O, and always returns the same.
@@ -155,6 +174,21 @@ pub trait Hold: Debug + Send + Sync + 'static {
     /// # Cancel safety
     /// Never dropped half-way while the runtime on which it began is driven; called again after that.
     async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome>;
+
+    /// Makes this exclusive hold one in [`Mode::Shared`], in one step: under the same holder id and token, for at least `ttl`
+    /// from now. Nobody else holds the name exclusively in between. Waiting readers that fit are admitted. Idempotent. A
+    /// backend that can do this declares [`Capabilities::downgrade`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] by default. Otherwise if the outcome is unknown: then the hold is exclusive or shared.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point: the hold is then exclusive or shared. Both end with its release.
+    async fn downgrade(&self, ttl: Duration) -> Result<Renewal> {
+        let _ = ttl;
+        let message = "this backend cannot downgrade a hold: release it, and acquire it in the other mode";
+        Err(Error::new(ErrorKind::Unsupported, message))
+    }
 
     /// Passes the hold to the next waiter of this process in one step: on its terms, with a fresh token and its own lease,
     /// for at least its TTL from now. No waiter elsewhere gets the name in between. Idempotent per request: a repeated
@@ -267,13 +301,4 @@ pub enum HandOver {
     Yielded,
     /// The hold was not this holder's any more. Nothing was changed.
     AlreadyLost,
-}
-
-/// How a name is held.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Mode {
-    /// By one holder.
-    #[default]
-    Exclusive,
 }

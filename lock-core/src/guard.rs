@@ -6,7 +6,6 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::acquire::pending::Caller;
-use crate::backend::Mode;
 use crate::backend::lease::{Ended, HoldState};
 use crate::background::runner::ensure_running;
 use crate::error::{Error, ErrorKind, Result};
@@ -104,7 +103,7 @@ impl Guard {
         LockOptions {
             ttl: options.ttl,
             label: options.label.clone(),
-            mode: Mode::default(),
+            mode: options.mode,
             fixed_lease: options.fixed,
             minimum_hold: options.minimum,
             token_floor: options.token_floor,

@@ -23,6 +23,7 @@ use crate::sync::Arc;
 pub struct Lock {
     locker: Locker,
     name: Result<LockName>,
+    mode: Result<Mode>,
     ttl: Duration,
     label: Option<Arc<str>>,
     fixed: bool,
@@ -35,6 +36,7 @@ impl Lock {
         Self {
             locker,
             name,
+            mode: Ok(Mode::Exclusive),
             ttl,
             label,
             fixed: false,
@@ -175,7 +177,7 @@ impl Lock {
         LockOptions {
             ttl: self.ttl,
             label: self.label.clone(),
-            mode: Mode::default(),
+            mode: self.mode.as_ref().copied().unwrap_or_default(),
             fixed_lease: self.fixed,
             minimum_hold: self.minimum,
             token_floor: self.locker.token_floor(),
@@ -294,6 +296,7 @@ impl Lock {
     fn checked(&self) -> Result<AcquireOptions> {
         let options = AcquireOptions {
             name: self.name.clone()?,
+            mode: self.mode.clone()?,
             ttl: self.ttl,
             label: self.label.clone(),
             fixed: self.fixed,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::backend::Capabilities;
+use crate::backend::{Capabilities, Mode};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The longest label, in bytes.
@@ -18,6 +18,30 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
+    pub(crate) fn check_mode(&self, mode: Mode) -> Result<()> {
+        let unsupported = |message: &'static str| Err(Error::new(ErrorKind::Unsupported, message));
+        match mode {
+            Mode::Shared if !self.capabilities.shared => {
+                unsupported("this backend has no shared holds: use an exclusive lock, or another backend")
+            }
+            Mode::Upgradable if !self.capabilities.upgradable => unsupported(
+                "this backend has no upgradable holds: acquire the write side at once, or use another backend",
+            ),
+            Mode::Permits(_) if self.capabilities.permits == 0 => {
+                unsupported("this backend has no semaphores: use an exclusive lock, or another backend")
+            }
+            Mode::Permits(permits) if permits.of() > self.capabilities.permits => {
+                let message = format!(
+                    "a semaphore of {} is larger than this backend can keep: choose at most {}",
+                    permits.of(),
+                    self.capabilities.permits
+                );
+                Err(Error::new(ErrorKind::Unsupported, message))
+            }
+            _ => Ok(()),
+        }
+    }
+
     pub(crate) fn check_ttl(&self, ttl: Duration) -> Result<()> {
         let (shortest, longest) = (self.capabilities.shortest_ttl, self.capabilities.longest_ttl);
         if ttl.is_zero() {
@@ -97,6 +121,7 @@ impl Limits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::Permits;
 
     #[test]
     fn what_a_backend_cannot_keep_is_refused_and_says_what_it_can() {
@@ -113,6 +138,16 @@ mod tests {
         assert!(limits.check_ttl(Duration::from_secs(60)).is_ok());
         assert_eq!(limits.check_fixed().unwrap_err().kind(), ErrorKind::Unsupported);
         assert_eq!(limits.check_extend().unwrap_err().kind(), ErrorKind::Unsupported);
+        let permits = Mode::Permits(Permits::new(1, 5).unwrap());
+        for mode in [Mode::Shared, Mode::Upgradable, permits] {
+            assert_eq!(limits.check_mode(mode).unwrap_err().kind(), ErrorKind::Unsupported);
+        }
+        let few = Limits {
+            capabilities: capabilities.permits(4),
+            ..limits
+        };
+        assert!(few.check_mode(permits).unwrap_err().to_string().contains("at most 4"));
+        assert!(limits.check_mode(Mode::Exclusive).is_ok());
         let refusal = |limits: Limits, minimum, ttl| limits.check_minimum(minimum, ttl).unwrap_err();
         let second = Duration::from_secs(1);
         let unsupported = refusal(limits, second, None);

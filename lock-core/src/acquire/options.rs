@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::limits::Limits;
-use crate::backend::{AcquireRequest, RequestControl, RequestOptions, Terms, Wait};
+use crate::backend::{AcquireRequest, Mode, RequestControl, RequestOptions, Terms, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::LockName;
 use crate::reentry::ReentryKey;
@@ -15,6 +15,7 @@ use crate::token::FencingToken;
 #[derive(Clone, Debug)]
 pub(crate) struct AcquireOptions {
     pub(crate) name: LockName,
+    pub(crate) mode: Mode,
     pub(crate) ttl: Duration,
     pub(crate) label: Option<Arc<str>>,
     pub(crate) fixed: bool,
@@ -47,6 +48,7 @@ impl WaitLimit {
 
 impl AcquireOptions {
     pub(crate) fn check(&self) -> Result<()> {
+        self.limits.check_mode(self.mode)?;
         self.limits.check_ttl(self.ttl)?;
         if let Some(label) = &self.label {
             Limits::check_label(label)?;
@@ -54,10 +56,27 @@ impl AcquireOptions {
         if self.fixed {
             self.limits.check_fixed()?;
         }
+        if self.mode != Mode::Exclusive {
+            self.check_shareable()?;
+        }
         match self.minimum {
             Some(minimum) => self.limits.check_minimum(minimum, self.fixed.then_some(self.ttl)),
             None => Ok(()),
         }
+    }
+
+    /// What only an exclusive hold can have.
+    fn check_shareable(&self) -> Result<()> {
+        if self.minimum.is_some() {
+            let message = "a minimum hold is for exclusive locks: leave out `hold_at_least`";
+            return Err(Error::new(ErrorKind::Misconfigured, message));
+        }
+        if self.reentry.is_some() && matches!(self.mode, Mode::Permits(_)) {
+            let message =
+                "permits cannot be acquired again by a key: leave out `reentrant`, or take more permits at once";
+            return Err(Error::new(ErrorKind::Misconfigured, message));
+        }
+        Ok(())
     }
 
     /// How long the acquire may take in all: a single try, as long as a server may take to answer.
@@ -87,7 +106,7 @@ impl AcquireOptions {
     pub(crate) fn request(&self, wait: WaitLimit, deadline: Option<Instant>) -> (AcquireRequest, RequestControl) {
         let wait = if wait.is_patient() { Wait::Until } else { Wait::No };
         let options = RequestOptions::new(self.name.clone(), self.terms(deadline));
-        let options = options.wait(wait).fixed(self.fixed);
+        let options = options.mode(self.mode).wait(wait).fixed(self.fixed);
         match self.token_floor {
             Some(floor) => options.token_above(floor).start(),
             None => options.start(),

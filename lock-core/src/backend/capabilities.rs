@@ -35,6 +35,14 @@ pub struct Capabilities {
     pub durable_tokens: bool,
     /// The backend's session renews all holds, and core renews none.
     pub session_renewal: bool,
+    /// Readers can hold a name together: [`Mode::Shared`](super::Mode::Shared).
+    pub shared: bool,
+    /// One reader may become the exclusive holder: [`Mode::Upgradable`](super::Mode::Upgradable).
+    pub upgradable: bool,
+    /// An exclusive hold can become a shared one: [`Hold::downgrade`](super::Hold::downgrade).
+    pub downgrade: bool,
+    /// The highest limit of [`Mode::Permits`](super::Mode::Permits) that the backend can keep; 0 if it keeps no permits.
+    pub permits: u32,
     /// The shortest TTL that the backend can keep. Defaults to 1 ms.
     pub shortest_ttl: Duration,
     /// The longest TTL that the backend can keep. Defaults to 365 days.
@@ -52,6 +60,10 @@ impl Default for Capabilities {
             ordered: false,
             durable_tokens: false,
             session_renewal: false,
+            shared: false,
+            upgradable: false,
+            downgrade: false,
+            permits: 0,
             shortest_ttl: Duration::from_millis(1),
             longest_ttl: Duration::from_secs(365 * 24 * 60 * 60),
         }
@@ -88,9 +100,22 @@ declare! {
     durable_tokens,
     /// Declares [`session_renewal`](#structfield.session_renewal).
     session_renewal,
+    /// Declares [`shared`](#structfield.shared).
+    shared,
+    /// Declares [`upgradable`](#structfield.upgradable).
+    upgradable,
+    /// Declares [`downgrade`](#structfield.downgrade).
+    downgrade,
 }
 
 impl Capabilities {
+    /// Declares [`permits`](#structfield.permits), with the highest limit.
+    #[must_use]
+    pub fn permits(mut self, most: u32) -> Self {
+        self.permits = most;
+        self
+    }
+
     /// Declares the shortest and the longest TTL that the backend can keep.
     #[must_use]
     pub fn ttl_between(mut self, shortest: Duration, longest: Duration) -> Self {

@@ -32,6 +32,7 @@ struct Shared {
     name: LockName,
     mode: Mode,
     holder: HolderId,
+    replaces: Option<HolderId>,
     fixed: bool,
     wait: Wait,
     token_floor: Option<FencingToken>,
@@ -75,6 +76,7 @@ pub struct RequestOptions {
     wait: Wait,
     fixed: bool,
     token_floor: Option<FencingToken>,
+    replaces: Option<AcquireRequest>,
 }
 
 impl RequestOptions {
@@ -87,7 +89,24 @@ impl RequestOptions {
             wait: Wait::default(),
             fixed: false,
             token_floor: None,
+            replaces: None,
         }
+    }
+
+    /// Sets how the name is held. Defaults to [`Mode::Exclusive`].
+    #[must_use]
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// Makes it an exclusive request that replaces the hold which `base`, in [`Mode::Upgradable`], was granted. It shares the
+    /// lease of that hold, so that whoever watches the hold watches on.
+    #[must_use]
+    pub fn replacing(mut self, base: &AcquireRequest) -> Self {
+        self.mode = Mode::Exclusive;
+        self.replaces = Some(base.clone());
+        self
     }
 
     /// Sets how long it waits. [`Wait::Until`] goes with [`Terms::time_left`].
@@ -113,15 +132,16 @@ impl RequestOptions {
 
     /// Draws a holder id, makes an unarmed lease, and returns the request and its control.
     pub fn start(self) -> (AcquireRequest, RequestControl) {
-        let lease = if self.fixed {
-            Lease::fixed(self.name.clone())
-        } else {
-            Lease::new(self.name.clone())
+        let lease = match &self.replaces {
+            Some(base) => base.lease().clone(),
+            None if self.fixed => Lease::fixed(self.name.clone()),
+            None => Lease::new(self.name.clone()),
         };
         let request = AcquireRequest(Arc::new(Shared {
             name: self.name,
             mode: self.mode,
             holder: HolderId::random(),
+            replaces: self.replaces.as_ref().map(AcquireRequest::holder),
             fixed: self.fixed,
             wait: self.wait,
             token_floor: self.token_floor,
@@ -159,6 +179,11 @@ impl AcquireRequest {
     /// The id under which the server records the hold. It is the same at every attempt of this request.
     pub fn holder(&self) -> HolderId {
         self.0.holder
+    }
+
+    /// The holder id of the upgradable hold that this request replaces, if it is an upgrade.
+    pub fn replaces(&self) -> Option<HolderId> {
+        self.0.replaces
     }
 
     /// Whether the hold is never renewed.
@@ -367,6 +392,7 @@ impl fmt::Debug for AcquireRequest {
         f.debug_struct("AcquireRequest")
             .field("name", &self.0.name)
             .field("holder", &self.0.holder)
+            .field("mode", &self.0.mode)
             .field("wait", &self.0.wait)
             .field("fixed", &self.0.fixed)
             .finish_non_exhaustive()

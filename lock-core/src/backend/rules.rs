@@ -15,6 +15,7 @@
 
 use std::time::Duration;
 
+use super::Mode;
 use crate::sync::time::Instant;
 use crate::token::FencingToken;
 
@@ -66,6 +67,28 @@ pub fn is_mine<H: PartialEq>(holder: &H, asker: &H) -> bool {
     holder == asker
 }
 
+/// Whether a request in mode `asked` may hold the name together with all who hold it, `held`.
+///
+/// An exclusive holder is alone. Readers hold it together, at most one of them upgradable. Permits hold it together if all of
+/// them, with those that are asked for, are at most the limit of the request.
+pub fn fits(held: impl IntoIterator<Item = Mode>, asked: Mode) -> bool {
+    let mut taken = match asked {
+        Mode::Permits(permits) => u64::from(permits.take()),
+        _ => 0,
+    };
+    for mode in held {
+        match (mode, asked) {
+            (Mode::Shared | Mode::Upgradable, Mode::Shared) | (Mode::Shared, Mode::Upgradable) => {}
+            (Mode::Permits(permits), Mode::Permits(_)) => taken += u64::from(permits.take()),
+            _ => return false,
+        }
+    }
+    match asked {
+        Mode::Permits(permits) => taken <= u64::from(permits.of()),
+        _ => true,
+    }
+}
+
 /// When a hold ends after a request for `ttl` from now. Never earlier than it did.
 ///
 /// A TTL past the end of the clock changes nothing.
@@ -103,6 +126,24 @@ pub fn may_take<H: PartialEq>(asker: &H, next: Option<&H>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::Permits;
+
+    #[test]
+    fn readers_and_permits_hold_together_and_a_writer_alone() {
+        use Mode::{Exclusive, Shared, Upgradable};
+        let permits = |take, of| Mode::Permits(Permits::new(take, of).unwrap());
+        for asked in [Exclusive, Shared, Upgradable, permits(1, 1)] {
+            assert!(fits([], asked));
+            assert!(!fits([Exclusive], asked) && !fits([asked], Exclusive));
+        }
+        assert!(fits([Shared, Upgradable, Shared], Shared));
+        assert!(fits([Shared, Shared], Upgradable) && !fits([Shared, Upgradable], Upgradable));
+        assert!(!fits([Shared], permits(1, 9)) && !fits([permits(1, 9)], Shared));
+        // The limit of the request counts, and not that of those who hold.
+        assert!(fits([permits(2, 2), permits(2, 9)], permits(1, 5)));
+        assert!(!fits([permits(2, 9), permits(2, 9)], permits(1, 4)));
+        assert!(!fits([permits(u32::MAX, u32::MAX); 2], permits(1, u32::MAX)));
+    }
 
     const fn at(seconds: u64) -> Duration {
         Duration::from_secs(seconds)

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Mode;
 use crate::token::FencingToken;
 
 /// Who holds a name, as the server answered. For people and dashboards, not for decisions: it may have changed meanwhile.
@@ -25,6 +26,8 @@ pub struct HolderStatus {
     pub token: Option<FencingToken>,
     /// How long the hold lasts if nothing renews it.
     pub expires_in: Option<Duration>,
+    /// How it holds the name.
+    pub mode: Option<Mode>,
 }
 
 impl LockStatus {
@@ -35,8 +38,13 @@ impl LockStatus {
 
     /// The status of a name with this holder.
     pub fn held(holder: HolderStatus) -> Self {
+        Self::held_by([holder])
+    }
+
+    /// The status of a name with these holders.
+    pub fn held_by(holders: impl IntoIterator<Item = HolderStatus>) -> Self {
         Self {
-            holders: vec![holder],
+            holders: holders.into_iter().collect(),
             waiting: None,
         }
     }
@@ -78,6 +86,13 @@ impl HolderStatus {
     #[must_use]
     pub fn with_expires_in(mut self, rest: Duration) -> Self {
         self.expires_in = Some(rest);
+        self
+    }
+
+    /// Adds how it holds the name.
+    #[must_use]
+    pub fn with_mode(mut self, mode: Mode) -> Self {
+        self.mode = Some(mode);
         self
     }
 }
