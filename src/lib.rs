@@ -9,7 +9,7 @@ pub use connect::{connect, connect_lazy};
 pub use lock_core::backend::{Mode, Permits};
 pub use lock_core::{
     Ended, Error, ErrorKind, FencingToken, Guard, HoldState, Lock, LockName, LockOptions, Locker, Lost, LostCause,
-    MemoryBackend, ReentryKey, Release, Result, Watch, backend,
+    MemoryBackend, ReentryKey, Release, Result, RwLock, Semaphore, Watch, backend,
 };
 
 mod config;

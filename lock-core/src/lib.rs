@@ -87,6 +87,8 @@ pub use lost::{Lost, LostCause};
 pub use memory::MemoryBackend;
 pub use name::LockName;
 pub use reentry::ReentryKey;
+pub use rw_lock::RwLock;
+pub use semaphore::Semaphore;
 pub use token::FencingToken;
 pub use watch::Watch;
 
@@ -118,6 +120,8 @@ mod observe;
 mod queue;
 mod reentry;
 mod runtime;
+mod rw_lock;
+mod semaphore;
 mod sync;
 mod time;
 mod token;

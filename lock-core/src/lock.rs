@@ -45,6 +45,12 @@ impl Lock {
         }
     }
 
+    /// The same lock in another mode.
+    pub(crate) fn with_mode(mut self, mode: Result<Mode>) -> Self {
+        self.mode = mode;
+        self
+    }
+
     /// Sets the TTL: how long the lock stays taken after its process died. Defaults to that of the locker. While the process
     /// lives, the lock is renewed every third of the TTL.
     ///

@@ -14,6 +14,8 @@ use crate::lock::Lock;
 use crate::name::LockName;
 use crate::observe::{self, BackendRequest};
 use crate::runtime;
+use crate::rw_lock::RwLock;
+use crate::semaphore::Semaphore;
 use crate::sync::Arc;
 use crate::sync::time::timeout;
 use crate::token::FencingToken;
@@ -279,6 +281,37 @@ impl Locker {
     /// ```
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
         Lock::new(self.clone(), LockName::new(name), self.ttl, self.label.clone())
+    }
+
+    /// The reader-writer lock with this name. Does no I/O; `acquire` reports an invalid name, and a backend without shared holds.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let guard = locks.rw_lock("catalog").read().acquire().await?;
+    /// guard.release().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn rw_lock(&self, name: impl AsRef<str>) -> RwLock {
+        RwLock::new(self.lock(name))
+    }
+
+    /// The semaphore with this name, whose holders together take at most `limit` permits. Does no I/O; `acquire` reports an
+    /// invalid name, and a backend without semaphores.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let two = locks.semaphore("api", 10).permits(2).acquire().await?;
+    /// two.release().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn semaphore(&self, name: impl AsRef<str>, limit: u32) -> Semaphore {
+        Semaphore::new(self.lock(name), limit)
     }
 
     /// Who holds this name, as the server sees it. For people and dashboards: it may have changed when it arrives.

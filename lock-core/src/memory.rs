@@ -18,6 +18,7 @@ use crate::sync::time::{Instant, sleep_until};
 use crate::sync::{Arc, Mutex, Notify};
 use crate::token::FencingToken;
 
+mod entry;
 mod server;
 
 /// A lock server in this process's memory. A clone is another client of the same server.
@@ -114,6 +115,10 @@ impl DistributedLock for MemoryBackend {
             .hand_over()
             .minimum_hold()
             .ordered()
+            .shared()
+            .upgradable()
+            .downgrade()
+            .permits(u32::MAX)
     }
 
     async fn connect(&self) -> Result<()> {
@@ -222,6 +227,14 @@ impl Hold for MemoryHold {
     async fn renew(&self, ttl: Duration) -> Result<Renewal> {
         let sent = SentAt::now();
         Ok(match self.server.renew(&self.name, self.holder, ttl)? {
+            true => Renewal::Renewed(self.lease.arm(sent, ttl)?),
+            false => Renewal::Lost,
+        })
+    }
+
+    async fn downgrade(&self, ttl: Duration) -> Result<Renewal> {
+        let sent = SentAt::now();
+        Ok(match self.server.downgrade(&self.name, self.holder, ttl)? {
             true => Renewal::Renewed(self.lease.arm(sent, ttl)?),
             false => Renewal::Lost,
         })

@@ -89,6 +89,19 @@ pub fn fits(held: impl IntoIterator<Item = Mode>, asked: Mode) -> bool {
     }
 }
 
+/// Whether a request in mode `asked` is granted now: it fits with all who hold the name, `held`, and with all live queue entries
+/// before it, `before`, which are granted now as well. An entry that is not granted now stops all behind it.
+pub fn admits(held: impl IntoIterator<Item = Mode>, before: impl IntoIterator<Item = Mode>, asked: Mode) -> bool {
+    let mut held: Vec<Mode> = held.into_iter().collect();
+    for mode in before {
+        if !fits(held.iter().copied(), mode) {
+            return false;
+        }
+        held.push(mode);
+    }
+    fits(held, asked)
+}
+
 /// When a hold ends after a request for `ttl` from now. Never earlier than it did.
 ///
 /// A TTL past the end of the clock changes nothing.
@@ -143,6 +156,21 @@ mod tests {
         assert!(fits([permits(2, 2), permits(2, 9)], permits(1, 5)));
         assert!(!fits([permits(2, 9), permits(2, 9)], permits(1, 4)));
         assert!(!fits([permits(u32::MAX, u32::MAX); 2], permits(1, u32::MAX)));
+    }
+
+    #[test]
+    fn nobody_passes_a_queue_entry_that_has_to_wait() {
+        use Mode::{Exclusive, Shared};
+        let permits = |take| Mode::Permits(Permits::new(take, 3).unwrap());
+        // Readers enter together, up to the first writer.
+        assert!(admits([Shared], [Shared, Shared], Shared));
+        assert!(!admits([Shared], [Exclusive], Shared) && !admits([], [Shared], Exclusive));
+        assert!(admits([], [], Exclusive) && !admits([], [Exclusive], Exclusive));
+        // Those before it that are granted now count.
+        assert!(admits([permits(1)], [permits(1)], permits(1)));
+        assert!(!admits([permits(1)], [permits(2)], permits(1)));
+        // One that has to wait is not passed, although there is room.
+        assert!(!admits([permits(1)], [permits(3)], permits(1)));
     }
 
     const fn at(seconds: u64) -> Duration {

@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
-use crate::backend::{AcquireRequest, Armed, HolderId, HolderStatus, Lease, LockStatus, rules};
+use super::entry::{Entry, Record};
+use crate::backend::{AcquireRequest, Armed, HolderId, HolderStatus, LockStatus, Mode, rules};
 use crate::error::{Error, ErrorKind, Result};
-use crate::lost::LostCause;
 use crate::name::LockName;
 use crate::sync::time::Instant;
 use crate::sync::{Arc, Mutex, Notify};
@@ -53,27 +53,6 @@ impl Tombstones {
     }
 }
 
-#[derive(Debug, Default)]
-struct Entry {
-    hold: Option<Record>,
-    waiters: VecDeque<Waiter>,
-}
-
-#[derive(Debug)]
-struct Record {
-    holder: HolderId,
-    label: Option<Arc<str>>,
-    token: FencingToken,
-    expires: Instant,
-    lease: Option<Lease>,
-}
-
-#[derive(Debug)]
-struct Waiter {
-    holder: HolderId,
-    wake: Arc<Notify>,
-}
-
 pub(super) enum Answer {
     Granted(FencingToken, Armed),
     Taken(Taken),
@@ -81,7 +60,7 @@ pub(super) enum Answer {
 
 pub(super) struct Taken {
     pub(super) label: Option<Arc<str>>,
-    /// When the hold ends unless it is renewed; `None` when the name is free but another waiter's turn.
+    /// When the first hold ends unless it is renewed; `None` when the name is free but another waiter's turn.
     pub(super) expires: Option<Instant>,
 }
 
@@ -109,38 +88,33 @@ impl MemoryServer {
         }
         let last_token = state.last_token;
         let entry = state.live_entry(name, now);
-        if let Some(hold) = entry.hold.as_mut().filter(|hold| rules::is_mine(&hold.holder, &holder)) {
+        if let Some(hold) = entry.hold_of(holder) {
             hold.expires = rules::prolonged(hold.expires, now, ttl);
             return Ok(Answer::Granted(hold.token, request.lease().arm(sent, ttl)?));
         }
-        if entry.hold.is_some() || !rules::may_take(&holder, entry.next().map(|waiter| &waiter.holder)) {
-            let taken = match &entry.hold {
-                Some(hold) => Taken {
-                    label: hold.label.clone(),
-                    expires: Some(hold.expires),
-                },
-                None => Taken {
-                    label: None,
-                    expires: None,
-                },
-            };
-            let is_queued = entry.waiters.iter().any(|waiter| waiter.holder == holder);
-            if let Some(wake) = wake.filter(|_| !is_queued) {
-                entry.waiters.push_back(Waiter {
-                    holder,
-                    wake: wake.clone(),
-                });
+        if let Some(base) = request.replaces()
+            && entry.hold_of(base).is_none()
+        {
+            entry.waiters.retain(|waiter| waiter.holder != holder);
+            entry.wake_admitted();
+            return Err(Error::new(ErrorKind::Lost, "the hold that was to be upgraded has ended").with_name(name));
+        }
+        if !entry.admits(request) {
+            if let Some(wake) = wake {
+                entry.queue(request, wake);
             }
-            return Ok(Answer::Taken(taken));
+            return Ok(Answer::Taken(Taken {
+                label: entry.holds.first().and_then(|hold| hold.label.clone()),
+                expires: entry.ends(),
+            }));
         }
         let token = next_token(last_token, request)?;
-        entry.waiters.retain(|waiter| waiter.holder != holder);
-        entry.hold = Some(Record::granted(request, token, now));
+        entry.grant(request, token, now);
         state.last_token = token.as_u64();
         Ok(Answer::Granted(token, request.lease().arm(sent, ttl)?))
     }
 
-    /// Leaves the queue, waking whoever comes next.
+    /// Leaves the queue, waking whoever may have the name then.
     pub(super) fn leave(&self, name: &LockName, holder: HolderId) {
         self.0
             .lock()
@@ -152,14 +126,28 @@ impl MemoryServer {
         let now = Instant::now();
         let mut state = self.0.lock();
         state.check_available()?;
-        let Some(hold) = state.names.get_mut(name).and_then(|entry| entry.hold.as_mut()) else {
+        let hold = state.names.get_mut(name).and_then(|entry| entry.hold_of(holder));
+        let Some(hold) = hold.filter(|hold| !rules::has_expired(hold.expires, now)) else {
             return Ok(false);
         };
-        if !rules::is_mine(&hold.holder, &holder) || rules::has_expired(hold.expires, now) {
-            return Ok(false);
-        }
         hold.expires = rules::prolonged(hold.expires, now, ttl);
         Ok(true)
+    }
+
+    /// Whether there was a hold of this holder to share from now on.
+    pub(super) fn downgrade(&self, name: &LockName, holder: HolderId, ttl: Duration) -> Result<bool> {
+        let now = Instant::now();
+        let mut state = self.0.lock();
+        state.check_available()?;
+        Ok(state.change(name, |entry| {
+            let hold = entry.hold_of(holder);
+            let Some(hold) = hold.filter(|hold| !rules::has_expired(hold.expires, now)) else {
+                return false;
+            };
+            hold.mode = Mode::Shared;
+            hold.expires = rules::prolonged(hold.expires, now, ttl);
+            true
+        }))
     }
 
     /// Whether there was a hold of this holder to end. With `keep_for`, nobody's hold replaces it for that long.
@@ -168,20 +156,18 @@ impl MemoryServer {
         let mut state = self.0.lock();
         state.check_available()?;
         Ok(state.change(name, |entry| {
-            let hold = entry.hold.take_if(|hold| rules::is_mine(&hold.holder, &holder));
-            let Some(hold) = hold.filter(|hold| !rules::has_expired(hold.expires, now)) else {
+            let Some(hold) = entry.end(holder).filter(|hold| !rules::has_expired(hold.expires, now)) else {
                 return false;
             };
-            entry.hold = keep_for.map(|rest| Record {
+            let Some(rest) = keep_for else { return true };
+            entry.holds.push(Record {
                 holder: HolderId::random(),
                 expires: rules::prolonged(now, now, rest),
                 lease: None,
                 ..hold
             });
-            if entry.hold.is_some() {
-                // Whoever waits was told of another end.
-                entry.waiters.iter().for_each(|waiter| waiter.wake.notify_one());
-            }
+            // Whoever waits was told of another end.
+            entry.waiters.iter().for_each(|waiter| waiter.wake.notify_one());
             true
         }))
     }
@@ -195,7 +181,8 @@ impl MemoryServer {
         let last_token = state.last_token;
         let is_dead = state.tombstones.dead.contains(&next.holder());
         let entry = state.live_entry(next.name(), now);
-        let Some(hold) = entry.hold.as_mut().filter(|_| !is_dead) else {
+        // Only an exclusive hold is handed over, and it is alone.
+        let Some(hold) = entry.holds.first_mut().filter(|_| !is_dead) else {
             return Ok(None);
         };
         if rules::is_mine(&hold.holder, &giver) {
@@ -221,7 +208,7 @@ impl MemoryServer {
         state.check_available()?;
         state.tombstones.add(holder, now);
         state.change(name, |entry| {
-            entry.hold.take_if(|hold| rules::is_mine(&hold.holder, &holder));
+            entry.end(holder);
             if let Some(index) = entry.waiters.iter().position(|waiter| waiter.holder == holder)
                 && let Some(waiter) = entry.waiters.remove(index)
             {
@@ -238,19 +225,17 @@ impl MemoryServer {
         let Some(entry) = state.names.get(name) else {
             return Ok(LockStatus::free().with_waiting(0));
         };
-        let hold = entry
-            .hold
-            .as_ref()
-            .filter(|hold| !rules::has_expired(hold.expires, now));
-        let status = hold.map_or_else(LockStatus::free, |hold| {
+        let live = entry.holds.iter().filter(|hold| !rules::has_expired(hold.expires, now));
+        let status = LockStatus::held_by(live.map(|hold| {
             let holder = HolderStatus::new()
                 .with_token(hold.token)
+                .with_mode(hold.mode)
                 .with_expires_in(hold.expires - now);
-            LockStatus::held(match &hold.label {
+            match &hold.label {
                 Some(label) => holder.with_label(label.clone()),
                 None => holder,
-            })
-        });
+            }
+        }));
         Ok(status.with_waiting(entry.waiters.len()))
     }
 
@@ -266,16 +251,13 @@ impl MemoryServer {
         }
     }
 
-    /// Ends whatever hold there is, and tells its lease.
+    /// Ends all holds that there are, and tells their leases.
     pub(super) fn take_away(&self, name: &LockName) -> bool {
         let mut state = self.0.lock();
-        let hold = state.change(name, |entry| entry.hold.take());
+        let holds = state.change(name, |entry| std::mem::take(&mut entry.holds));
         drop(state);
-        let Some(hold) = hold else { return false };
-        if let Some(lease) = hold.lease {
-            lease.lose(LostCause::NotHeld);
-        }
-        true
+        holds.iter().for_each(Record::lose);
+        !holds.is_empty()
     }
 
     /// Takes the name for somebody who is no client of ours, over whoever has it.
@@ -287,16 +269,16 @@ impl MemoryServer {
         state.last_token = token.as_u64();
         let hold = Record {
             holder: HolderId::random(),
+            mode: Mode::Exclusive,
             label: Some("elsewhere".into()),
             token,
             expires: rules::prolonged(now, now, ttl.min(FOR_EVER)),
             lease: None,
         };
-        let former = state.names.entry(name.clone()).or_default().hold.replace(hold);
+        let holds = &mut state.names.entry(name.clone()).or_default().holds;
+        let former = std::mem::replace(holds, vec![hold]);
         drop(state);
-        if let Some(lease) = former.and_then(|former| former.lease) {
-            lease.lose(LostCause::NotHeld);
-        }
+        former.iter().for_each(Record::lose);
         token
     }
 }
@@ -304,25 +286,6 @@ impl MemoryServer {
 fn next_token(last: u64, request: &AcquireRequest) -> Result<FencingToken> {
     rules::next_token(last, NO_CLOCK, request.token_floor())
         .ok_or_else(|| Error::new(ErrorKind::Unexpected, "all tokens are used up").with_name(request.name()))
-}
-
-impl Record {
-    fn granted(request: &AcquireRequest, token: FencingToken, now: Instant) -> Self {
-        Self {
-            holder: request.holder(),
-            label: request.label(),
-            token,
-            expires: rules::prolonged(now, now, request.ttl()),
-            lease: Some(request.lease().clone()),
-        }
-    }
-}
-
-impl Entry {
-    /// Whose turn a free name is. A waiter leaves by itself: no entry of the queue has an end, so that any moment will do.
-    fn next(&self) -> Option<&Waiter> {
-        rules::who_is_next(self.waiters.iter().map(|waiter| (waiter, None)), Duration::ZERO)
-    }
 }
 
 impl State {
@@ -336,24 +299,22 @@ impl State {
         }
     }
 
-    /// The name's entry, without a hold that has expired.
+    /// The name's entry, without holds that have expired.
     fn live_entry(&mut self, name: &LockName, now: Instant) -> &mut Entry {
         let entry = self.names.entry(name.clone()).or_default();
-        entry.hold.take_if(|hold| rules::has_expired(hold.expires, now));
+        entry.holds.retain(|hold| !rules::has_expired(hold.expires, now));
         entry
     }
 
-    /// Changes an entry; then wakes its first waiter if the name is free, and forgets it if nobody is there.
+    /// Changes an entry; then wakes those that may have the name now, and forgets it if nobody is there.
     fn change<T: Default>(&mut self, name: &LockName, change: impl FnOnce(&mut Entry) -> T) -> T {
         let Some(entry) = self.names.get_mut(name) else {
             return T::default();
         };
         let result = change(entry);
-        if entry.hold.is_none() {
-            match entry.next() {
-                Some(waiter) => waiter.wake.notify_one(),
-                None => drop(self.names.remove(name)),
-            }
+        entry.wake_admitted();
+        if entry.holds.is_empty() && entry.waiters.is_empty() {
+            self.names.remove(name);
         }
         result
     }

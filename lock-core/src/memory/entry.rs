@@ -1,0 +1,137 @@
+//! What a lock server knows of one name: who holds it, and who waits.
+
+use std::collections::VecDeque;
+
+use crate::backend::{AcquireRequest, HolderId, Lease, Mode, rules};
+use crate::lost::LostCause;
+use crate::sync::time::Instant;
+use crate::sync::{Arc, Notify};
+use crate::token::FencingToken;
+
+#[derive(Debug, Default)]
+pub(super) struct Entry {
+    pub(super) holds: Vec<Record>,
+    pub(super) waiters: VecDeque<Waiter>,
+}
+
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) holder: HolderId,
+    pub(super) mode: Mode,
+    pub(super) label: Option<Arc<str>>,
+    pub(super) token: FencingToken,
+    pub(super) expires: Instant,
+    pub(super) lease: Option<Lease>,
+}
+
+#[derive(Debug)]
+pub(super) struct Waiter {
+    pub(super) holder: HolderId,
+    pub(super) mode: Mode,
+    pub(super) replaces: Option<HolderId>,
+    pub(super) wake: Arc<Notify>,
+    /// When the name may be free, as it was told.
+    ends: Option<Instant>,
+}
+
+impl Record {
+    pub(super) fn granted(request: &AcquireRequest, token: FencingToken, now: Instant) -> Self {
+        Self {
+            holder: request.holder(),
+            mode: request.mode(),
+            label: request.label(),
+            token,
+            expires: rules::prolonged(now, now, request.ttl()),
+            lease: Some(request.lease().clone()),
+        }
+    }
+
+    pub(super) fn lose(&self) {
+        if let Some(lease) = &self.lease {
+            lease.lose(LostCause::NotHeld);
+        }
+    }
+}
+
+impl Entry {
+    pub(super) fn hold_of(&mut self, holder: HolderId) -> Option<&mut Record> {
+        self.holds.iter_mut().find(|hold| rules::is_mine(&hold.holder, &holder))
+    }
+
+    /// The hold of this holder, which has it no more.
+    pub(super) fn end(&mut self, holder: HolderId) -> Option<Record> {
+        let index = self
+            .holds
+            .iter()
+            .position(|hold| rules::is_mine(&hold.holder, &holder))?;
+        Some(self.holds.remove(index))
+    }
+
+    /// How the name is held, but for the hold that is to be replaced.
+    pub(super) fn held(&self, replaced: Option<HolderId>) -> impl Iterator<Item = Mode> {
+        let others = self.holds.iter().filter(move |hold| Some(hold.holder) != replaced);
+        others.map(|hold| hold.mode)
+    }
+
+    /// Whether the request may have the name now.
+    pub(super) fn admits(&self, request: &AcquireRequest) -> bool {
+        let place = self.waiters.iter().position(|waiter| waiter.holder == request.holder());
+        let before = match (place, request.replaces()) {
+            (Some(place), _) => place,
+            // It would queue before all.
+            (None, Some(_)) => 0,
+            (None, None) => self.waiters.len(),
+        };
+        let before = self.waiters.iter().take(before).map(|waiter| waiter.mode);
+        rules::admits(self.held(request.replaces()), before, request.mode())
+    }
+
+    /// When the first hold ends unless it is renewed.
+    pub(super) fn ends(&self) -> Option<Instant> {
+        self.holds.iter().map(|hold| hold.expires).min()
+    }
+
+    /// Puts the request into the queue, unless it is there.
+    pub(super) fn queue(&mut self, request: &AcquireRequest, wake: &Arc<Notify>) {
+        let ends = self.ends();
+        if let Some(waiter) = self.waiters.iter_mut().find(|waiter| waiter.holder == request.holder()) {
+            waiter.ends = ends;
+            return;
+        }
+        let waiter = Waiter {
+            holder: request.holder(),
+            mode: request.mode(),
+            replaces: request.replaces(),
+            wake: wake.clone(),
+            ends,
+        };
+        match request.replaces() {
+            Some(_) => self.waiters.push_front(waiter),
+            None => self.waiters.push_back(waiter),
+        }
+    }
+
+    /// The request has the name.
+    pub(super) fn grant(&mut self, request: &AcquireRequest, token: FencingToken, now: Instant) {
+        self.waiters.retain(|waiter| waiter.holder != request.holder());
+        self.holds.retain(|hold| Some(hold.holder) != request.replaces());
+        self.holds.push(Record::granted(request, token, now));
+        // It was told that the name is free and others are before it.
+        if let Some(waiter) = self.waiters.front().filter(|waiter| waiter.ends.is_none()) {
+            waiter.wake.notify_one();
+        }
+    }
+
+    /// Wakes all waiters that may have the name now. A waiter leaves by itself: no entry of the queue has an end.
+    pub(super) fn wake_admitted(&self) {
+        let mut admitted = Vec::new();
+        for waiter in &self.waiters {
+            let held = self.held(waiter.replaces).chain(admitted.iter().copied());
+            if !rules::fits(held, waiter.mode) {
+                return;
+            }
+            waiter.wake.notify_one();
+            admitted.push(waiter.mode);
+        }
+    }
+}
