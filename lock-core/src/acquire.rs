@@ -13,6 +13,7 @@ use crate::background::call::pauses;
 use crate::background::runner::ensure_running;
 use crate::background::schedule::ScheduledHold;
 use crate::error::{Error, ErrorKind, Result};
+use crate::hold::pass::Sequence;
 use crate::hold::{ActiveHold, Share};
 use crate::mutant::{Mutant, is_active};
 use crate::observe;
@@ -181,7 +182,13 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
         // comes at once, and the ttl with it.
         let keeps_it = !backend.capabilities.hand_over && fits && options.minimum.is_none();
         if as_asked || keeps_it {
-            let hold = ActiveHold::new(grant, options.clone(), backend, Arc::downgrade(keeper), (turn, 0));
+            let hold = ActiveHold::new(
+                grant,
+                options.clone(),
+                backend,
+                Arc::downgrade(keeper),
+                (turn, Sequence::first()),
+            );
             let share = Share::begin(hold.clone(), keeper);
             if !as_asked {
                 let scheduled: Arc<dyn ScheduledHold> = hold;
@@ -192,7 +199,13 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
         let (caller, receiver) = self.in_line();
         // Before the hold is one that may be lost, and the turn be gone.
         turn.put_first(caller);
-        let hold = ActiveHold::new(grant, options.unused(), backend, Arc::downgrade(keeper), (turn, 0));
+        let hold = ActiveHold::new(
+            grant,
+            options.unused(),
+            backend,
+            Arc::downgrade(keeper),
+            (turn, Sequence::first()),
+        );
         // If it was lost meanwhile, the keeper knows.
         if hold.lease.begin_release() {
             keeper.push(hold.release_job());

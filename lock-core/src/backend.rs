@@ -76,7 +76,7 @@ mod status;
 /// - **Upgrades.** An exclusive request may [replace](AcquireRequest::replaces) a hold in [`Mode::Upgradable`]. It goes before
 ///   all queue entries, and is granted when the hold that it replaces is the only one. The grant ends that hold in the same
 ///   step. If that hold has ended before, the acquire fails as [`Lost`](crate::ErrorKind::Lost), and nothing is left behind.
-/// - **Hand-overs and minimum holds** are for exclusive holds alone.
+/// - **Hand-overs, passes and minimum holds** are for exclusive holds alone.
 #[async_trait]
 pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// What this backend can do beyond the minimum. Does no I/O, and always returns the same.
@@ -190,10 +190,24 @@ pub trait Hold: Debug + Send + Sync + 'static {
         Err(Error::new(ErrorKind::Unsupported, message))
     }
 
+    /// Passes the hold on to the next waiter of this process without asking the server: the same holder id there, the next
+    /// token of those that the grant [reserved](AcquireRequest::reserve), and `next`, which inherits what is left of this
+    /// hold's lease. From here on all losses that the backend learns of go to `next`. `None` if no token is left, or if the
+    /// backend cannot do this, which is the default.
+    ///
+    /// Core uses the new hold in place of this one, which it drops without releasing it.
+    fn pass(&self, next: &Lease) -> Option<Arc<dyn Hold>> {
+        let _ = next;
+        None
+    }
+
     /// Passes the hold to the next waiter of this process in one step: on its terms, with a fresh token and its own lease,
     /// for at least its TTL from now. No waiter elsewhere gets the name in between. Idempotent per request: a repeated
     /// call finds the next holder, and returns the same grant. Defaults to a release, after which the next waiter acquires
     /// by itself. A backend that passes holds on declares [`Capabilities::hand_over`].
+    ///
+    /// If [`next.yields()`](AcquireRequest::yields) and a live queue entry is at the server, the hold is released in the same
+    /// step, and the answer is [`HandOver::Yielded`].
     ///
     /// The next holder's id must be retired once *this* hold's release was answered and the next request was abandoned
     /// after that, in this order.

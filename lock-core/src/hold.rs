@@ -4,6 +4,7 @@ use std::fmt;
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
+use self::pass::Sequence;
 use self::renewal::{Renewals, RenewedBy};
 use crate::acquire::options::AcquireOptions;
 use crate::backend::lease::HoldState;
@@ -22,6 +23,7 @@ use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, Wea
 use crate::time::LeaseInstant;
 use crate::token::FencingToken;
 
+pub(crate) mod pass;
 pub(crate) mod release;
 pub(crate) mod renewal;
 
@@ -29,8 +31,8 @@ pub(crate) mod renewal;
 pub(crate) trait Successor: Waiter<Hold = ActiveHold<Self>> {
     fn options(&self) -> &AcquireOptions;
 
-    /// A request of its own.
-    fn request(&self) -> (AcquireRequest, RequestControl);
+    /// A request of its own, to which a hand-over gives way to those who wait at the server where it `yields`.
+    fn request(&self, yields: bool) -> (AcquireRequest, RequestControl);
 
     /// Gives it a share in a hold, which comes back where nobody listens any more.
     fn take_share(self, share: Share<Self>) -> Result<(), Share<Self>>;
@@ -53,8 +55,7 @@ pub(crate) struct ActiveHold<W: Successor> {
     release_sent: AtomicBool,
     shares: AtomicUsize,
     pub(crate) timer: observe::HoldTimer,
-    /// How many local waiters in a row have had the name before.
-    passes: u32,
+    sequence: Sequence,
     succession: Mutex<Succession<W>>,
 }
 
@@ -64,6 +65,8 @@ struct Succession<W: Successor> {
     turn: Option<Turn<W>>,
     /// To whom the hold is being handed over.
     next: Option<NextHolder<W>>,
+    /// Whether it was passed on, and somebody else has the holder id now.
+    passed: bool,
     /// Where the turn was passed on before the release was answered, until that is over.
     unanswered: Option<UnansweredRelease<W>>,
 }
@@ -102,19 +105,24 @@ impl Grant {
         Ok(Self { hold, token, lease })
     }
 
+    /// A hold that was passed on by one with this token. `None` if its own token is not larger.
+    fn passed(hold: Arc<dyn Hold>, lease: Lease, earlier: FencingToken) -> Option<Self> {
+        let token = hold.token();
+        (token > earlier).then_some(Self { hold, token, lease })
+    }
+
     pub(crate) fn token(&self) -> FencingToken {
         self.token
     }
 }
 
 impl<W: Successor> ActiveHold<W> {
-    /// `passes`: how many local waiters in a row have had the name before.
     pub(crate) fn new(
         grant: Grant,
         options: AcquireOptions,
         backend: &Arc<BackendState>,
         keeper: Weak<Keeper>,
-        (turn, passes): (Turn<W>, u32),
+        (turn, sequence): (Turn<W>, Sequence),
     ) -> Arc<Self> {
         let by = match (options.fixed, backend.capabilities.session_renewal) {
             (true, _) => RenewedBy::Nobody,
@@ -136,10 +144,11 @@ impl<W: Successor> ActiveHold<W> {
             release_sent: AtomicBool::new(false),
             shares: AtomicUsize::new(1),
             timer: observe::HoldTimer::begin(),
-            passes,
+            sequence,
             succession: Mutex::new(Succession {
                 turn: Some(turn),
                 next: None,
+                passed: false,
                 unanswered: None,
             }),
         });

@@ -72,7 +72,7 @@
 //! | `polylock_renewals_total` | renewals | `outcome`: `renewed`, `lost`, `failed`, `unanswered` |
 //! | `polylock_suspicions_total` | holds that became suspect | |
 //! | `polylock_losses_total` | holds that were lost | `cause`: `expired`, `not_held`, `disconnected` |
-//! | `polylock_hand_overs_total` | holds passed on within the process | `outcome`: `granted`, `yielded`, `lost`, `unknown` |
+//! | `polylock_hand_overs_total` | holds passed on within the process | `outcome`: `passed`, `granted`, `yielded`, `lost`, `unknown` |
 //! | `polylock_requests_total` | calls of the backend, one round trip each where it does not wait | `request`: `acquire`, `renew`, `release`, `hand_over`, `abandon`, `status` |
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use self::server::{Answer, MemoryServer};
+use self::server::{Answer, HandedOver, MemoryServer};
 use crate::backend::{
     AcquireRequest, Attempt, Busy, Capabilities, DistributedLock, HandOver, Hold, HolderId, Lease, LockStatus,
     ReleaseOptions, ReleaseOutcome, Renewal, SentAt, Wait,
@@ -203,6 +203,8 @@ struct MemoryHold {
     name: LockName,
     holder: HolderId,
     token: FencingToken,
+    /// How many tokens are left, its own included.
+    reserved: u32,
     lease: Lease,
 }
 
@@ -213,6 +215,7 @@ impl MemoryHold {
             name: request.name().clone(),
             holder: request.holder(),
             token,
+            reserved: request.reserve(),
             lease: request.lease().clone(),
         }
     }
@@ -247,10 +250,28 @@ impl Hold for MemoryHold {
         })
     }
 
+    fn pass(&self, next: &Lease) -> Option<Arc<dyn Hold>> {
+        let reserved = self.reserved.checked_sub(1).filter(|left| *left > 0)?;
+        let token = self.token.next()?;
+        self.server.pass(&self.name, self.holder, token, next).then(|| {
+            Arc::new(Self {
+                server: self.server.clone(),
+                name: self.name.clone(),
+                holder: self.holder,
+                token,
+                reserved,
+                lease: next.clone(),
+            }) as Arc<dyn Hold>
+        })
+    }
+
     async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
         Ok(match self.server.hand_over(self.holder, next)? {
-            Some((token, armed)) => HandOver::Granted(Arc::new(Self::new(&self.server, next, token)), armed),
-            None => HandOver::AlreadyLost,
+            HandedOver::Granted(token, armed) => {
+                HandOver::Granted(Arc::new(Self::new(&self.server, next, token)), armed)
+            }
+            HandedOver::Yielded => HandOver::Yielded,
+            HandedOver::AlreadyLost => HandOver::AlreadyLost,
         })
     }
 }

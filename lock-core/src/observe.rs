@@ -48,6 +48,7 @@ pub(crate) enum RenewalOutcome {
 /// What came of a hand-over.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum HandOverOutcome {
+    Passed,
     Granted,
     Yielded,
     Lost,
@@ -140,6 +141,7 @@ pub(crate) fn suspected(name: &LockName) {
 
 pub(crate) fn handed_over(name: &LockName, outcome: HandOverOutcome) {
     let outcome = match outcome {
+        HandOverOutcome::Passed => "passed",
         HandOverOutcome::Granted => "granted",
         HandOverOutcome::Yielded => "yielded",
         HandOverOutcome::Lost => "lost",

@@ -65,6 +65,13 @@ impl FencingToken {
     }
 }
 
+impl FencingToken {
+    /// The token after this one. `None` after the last.
+    pub(crate) fn next(self) -> Option<Self> {
+        Self::new(self.as_u64().checked_add(1)?)
+    }
+}
+
 impl fmt::Display for FencingToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

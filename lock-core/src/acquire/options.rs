@@ -11,6 +11,9 @@ use crate::sync::Arc;
 use crate::sync::time::Instant;
 use crate::token::FencingToken;
 
+/// How many tokens a grant reserves at most: one for itself, and one for each pass.
+const MOST_TOKENS: u32 = 17;
+
 /// What an acquire asks for, checked against what the backend can do.
 #[derive(Clone, Debug)]
 pub(crate) struct AcquireOptions {
@@ -104,13 +107,45 @@ impl AcquireOptions {
 
     /// A request of its own. Other waiters may share it if it waits.
     pub(crate) fn request(&self, wait: WaitLimit, deadline: Option<Instant>) -> (AcquireRequest, RequestControl) {
+        self.request_options(wait, deadline).start()
+    }
+
+    /// The same for a hand-over, which gives way to those who wait at the server where it `yields`.
+    pub(crate) fn hand_over_request(
+        &self,
+        wait: WaitLimit,
+        deadline: Option<Instant>,
+        yields: bool,
+    ) -> (AcquireRequest, RequestControl) {
+        let options = self.request_options(wait, deadline);
+        match yields {
+            true => options.yields().start(),
+            false => options.start(),
+        }
+    }
+
+    fn request_options(&self, wait: WaitLimit, deadline: Option<Instant>) -> RequestOptions {
         let wait = if wait.is_patient() { Wait::Until } else { Wait::No };
         let options = RequestOptions::new(self.name.clone(), self.terms(deadline));
-        let options = options.mode(self.mode).wait(wait).fixed(self.fixed);
-        match self.token_floor {
-            Some(floor) => options.token_above(floor).start(),
-            None => options.start(),
+        let mut options = options.mode(self.mode).wait(wait).fixed(self.fixed);
+        if self.can_pass() {
+            options = options.reserve(self.limits.hand_overs.saturating_add(1).min(MOST_TOKENS));
         }
+        match self.token_floor {
+            Some(floor) => options.token_above(floor),
+            None => options,
+        }
+    }
+
+    /// Whether a hold on these terms may be passed on without asking the server.
+    fn can_pass(&self) -> bool {
+        self.mode == Mode::Exclusive && !self.fixed && self.minimum.is_none()
+    }
+
+    /// Whether this may have a hold on the terms of `held`, passed on as it is.
+    pub(crate) fn may_inherit(&self, held: &Self) -> bool {
+        let terms = |options: &Self| (options.mode, options.ttl);
+        self.can_pass() && held.can_pass() && terms(self) == terms(held) && self.label == held.label
     }
 
     /// The same for a hold that nobody has had: no minimum has begun, and passing it on is no hand-over to somebody else.

@@ -86,8 +86,8 @@ impl Successor for Caller {
         &self.options
     }
 
-    fn request(&self) -> (AcquireRequest, RequestControl) {
-        self.options.request(self.wait, self.deadline)
+    fn request(&self, yields: bool) -> (AcquireRequest, RequestControl) {
+        self.options.hand_over_request(self.wait, self.deadline, yields)
     }
 
     fn take_share(self, share: Share<Self>) -> Result<(), Share<Self>> {

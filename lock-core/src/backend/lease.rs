@@ -295,6 +295,28 @@ impl Lease {
         true
     }
 
+    /// Goes on where the lease of a hold leaves off that is being released, if it may still be believed in. Nothing has armed
+    /// this one before.
+    pub(crate) fn inherit(&self, giver: &Self) -> bool {
+        let now = LeaseInstant::now();
+        let (term_end, session_end, armed_from) = {
+            let giver = giver.lock(now);
+            if giver.phase != Phase::Releasing || giver.suspected.is_some() {
+                return false;
+            }
+            (giver.term_end, giver.session_end, giver.armed_from)
+        };
+        let mut record = self.lock(now);
+        if record.phase != Phase::Unarmed {
+            return false;
+        }
+        record.phase = Phase::Live;
+        record.term_end = term_end;
+        record.session_end = session_end;
+        record.armed_from = armed_from;
+        true
+    }
+
     /// Has `watcher` woken when the hold is lost, or now if it is.
     pub(crate) fn tell_of_loss(&self, watcher: Waker) {
         let mut record = self.0.record.lock();
@@ -315,6 +337,11 @@ impl Lease {
             drop(record);
             self.0.changed.notify_waiters();
         }
+    }
+
+    /// When the lease ends.
+    pub(crate) fn ends_at(&self) -> Option<LeaseInstant> {
+        self.0.record.lock().end()
     }
 
     /// When the lease ends by the runtime's clock, for timers.

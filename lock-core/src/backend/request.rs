@@ -36,6 +36,8 @@ struct Shared {
     fixed: bool,
     wait: Wait,
     token_floor: Option<FencingToken>,
+    reserve: u32,
+    yields: bool,
     lease: Lease,
     made: Instant,
     state: Mutex<State>,
@@ -76,6 +78,8 @@ pub struct RequestOptions {
     wait: Wait,
     fixed: bool,
     token_floor: Option<FencingToken>,
+    reserve: u32,
+    yields: bool,
     replaces: Option<AcquireRequest>,
 }
 
@@ -89,6 +93,8 @@ impl RequestOptions {
             wait: Wait::default(),
             fixed: false,
             token_floor: None,
+            reserve: 1,
+            yields: false,
             replaces: None,
         }
     }
@@ -130,6 +136,20 @@ impl RequestOptions {
         self
     }
 
+    /// Asks for so many tokens at once, its own included. Defaults to 1.
+    #[must_use]
+    pub fn reserve(mut self, tokens: u32) -> Self {
+        self.reserve = tokens.max(1);
+        self
+    }
+
+    /// Makes a hand-over to it yield to whoever waits at the server.
+    #[must_use]
+    pub fn yields(mut self) -> Self {
+        self.yields = true;
+        self
+    }
+
     /// Draws a holder id, makes an unarmed lease, and returns the request and its control.
     pub fn start(self) -> (AcquireRequest, RequestControl) {
         let lease = match &self.replaces {
@@ -145,6 +165,8 @@ impl RequestOptions {
             fixed: self.fixed,
             wait: self.wait,
             token_floor: self.token_floor,
+            reserve: self.reserve,
+            yields: self.yields,
             lease,
             made: Instant::now(),
             state: Mutex::new(State {
@@ -199,6 +221,17 @@ impl AcquireRequest {
     /// The grant's token must be larger than this one, if there is one.
     pub fn token_floor(&self) -> Option<FencingToken> {
         self.0.token_floor
+    }
+
+    /// How many tokens its grant may reserve, its own included: the grant's token and those that follow it. A backend whose holds
+    /// can be [passed on](super::Hold::pass) sees to it that all later grants have larger tokens than these; others ignore it.
+    pub fn reserve(&self) -> u32 {
+        self.0.reserve
+    }
+
+    /// Whether a hand-over to this request yields to a queue entry at the server: see [`Hold::hand_over`](super::Hold::hand_over).
+    pub fn yields(&self) -> bool {
+        self.0.yields
     }
 
     /// The lease that a grant arms.

@@ -62,6 +62,16 @@ pub fn has_expired<T: Moment>(end: T, now: T) -> bool {
     end <= now
 }
 
+/// Whether a hold may be passed on within its process, for the `number`th time since it was granted at `granted`. Its lease
+/// ends at `end`, and the next holder inherits it: at least half of a fresh lease must be left. Its token, `number` above
+/// that of the grant, must not run ahead of a server's clock that counts microseconds.
+pub fn may_pass<T: Moment>(granted: T, now: T, number: u32, end: T, ttl: Duration) -> bool {
+    // Twice the microseconds, since clocks may run apart.
+    let is_past = |start: T, time| start.after(time).is_some_and(|moment| has_expired(moment, now));
+    let lasts = now.after(lease_time(ttl) / 2).is_some_and(|needed| needed <= end);
+    lasts && is_past(granted, Duration::from_micros(2 * u64::from(number)))
+}
+
 /// Whether the hold is the asker's. Only its holder may renew it, release it and pass it on.
 pub fn is_mine<H: PartialEq>(holder: &H, asker: &H) -> bool {
     holder == asker
@@ -214,6 +224,15 @@ mod tests {
         assert_eq!(number(next_token(70, 70, None)), Some(71));
         assert_eq!(number(next_token((1 << 63) - 1, 0, None)), None);
         assert_eq!(number(next_token(u64::MAX, 0, None)), None);
+    }
+
+    #[test]
+    fn a_hold_is_passed_on_with_half_of_its_lease_and_behind_the_clock() {
+        let micros = Duration::from_micros;
+        let may = |now, number, end| may_pass(micros(100), micros(now), number, end, at(10));
+        let lasts = |now| micros(now) + Duration::from_millis(4500);
+        assert!(may(102, 1, lasts(102)) && !may(102, 1, lasts(101)));
+        assert!(!may(101, 1, at(9)) && may(132, 16, at(9)) && !may(131, 16, at(9)));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use futures_util::future::{BoxFuture, FutureExt, poll_fn};
 use tokio::task::coop;
 use tracing::Instrument;
 
+use super::pass::{Sequence, pass_on};
 use super::renewal::RenewedBy;
 use super::{ActiveHold, GivenBack, Grant, NextHolder, Share, Successor};
 use crate::backend::{AcquireRequest, HandOver, ReleaseOptions, ReleaseOutcome};
@@ -193,6 +194,10 @@ async fn release_within<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> 
 }
 
 async fn end<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
+    if pass_on(&active) {
+        released(&active);
+        return Ok(());
+    }
     if let Some(next) = find_next(&active) {
         observe::requested(BackendRequest::HandOver);
         let handed = shielded(active.hold.hand_over(&next)).await;
@@ -243,7 +248,10 @@ async fn keep_trying<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
     let mut pauses = pauses(LONGEST_PAUSE);
     let last_try = active.end().checked_add(active.options.ttl);
     loop {
-        let earlier_unanswered = active.release_sent.swap(true, Ordering::SeqCst);
+        let Some(earlier_unanswered) = begin_sending(&active) else {
+            released(&active);
+            return Ok(());
+        };
         let error = match release_once(&active).await {
             Ok(ReleaseOutcome::Released) => {
                 undo_next(&active);
@@ -278,6 +286,12 @@ async fn keep_trying<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
     }
 }
 
+/// Whether an earlier release may have been sent. `None` if the hold was passed on, and another runner did that.
+fn begin_sending<W: Successor>(active: &ActiveHold<W>) -> Option<bool> {
+    let succession = active.succession();
+    (!succession.passed).then(|| active.release_sent.swap(true, Ordering::SeqCst))
+}
+
 async fn release_once<W: Successor>(active: &ActiveHold<W>) -> Result<ReleaseOutcome> {
     let how = match active.rest_of_minimum() {
         Some(rest) => ReleaseOptions::default().keep_for(rest),
@@ -302,15 +316,15 @@ async fn release_once<W: Successor>(active: &ActiveHold<W>) -> Result<ReleaseOut
 fn find_next<W: Successor>(active: &ActiveHold<W>) -> Option<AcquireRequest> {
     // In one step with choosing: another runner may be doing the same, and a next holder that is replaced is woken by nobody.
     let mut succession = active.succession();
-    if active.release_sent.load(Ordering::SeqCst)
-        || active.passes >= active.options.limits.hand_overs
-        || active.rest_of_minimum().is_some()
-    {
+    let most = active.options.limits.hand_overs;
+    if active.release_sent.load(Ordering::SeqCst) || most == 0 || active.rest_of_minimum().is_some() {
         return None;
     }
+    // After so many in a row, whoever waits elsewhere comes first.
+    let yields = active.sequence.is_over(most);
     let turn = succession.turn.as_ref()?;
     let waiter = turn.next()?;
-    let (request, control) = waiter.request();
+    let (request, control) = waiter.request(yields);
     active.release_sent.store(true, Ordering::SeqCst);
     turn.asks(&request);
     succession.next = Some(NextHolder {
@@ -336,12 +350,16 @@ fn grant_next<W: Successor>(active: &ActiveHold<W>, request: &AcquireRequest, gr
         turn.put_first(waiter);
         return abandon(active, request.clone(), Some(turn));
     };
+    let sequence = match request.yields() {
+        true => Sequence::first(),
+        false => active.sequence.handed_over(),
+    };
     let next = ActiveHold::new(
         grant,
         waiter.options().clone(),
         &active.backend,
         active.keeper.clone(),
-        (turn, active.passes + 1),
+        (turn, sequence),
     );
     // Whoever has gone gives it back: the hold goes on to the next one, or is released.
     let unclaimed = waiter.take_share(Share::begin(next, &keeper));

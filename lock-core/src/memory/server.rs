@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use super::entry::{Entry, Record};
-use crate::backend::{AcquireRequest, Armed, HolderId, HolderStatus, LockStatus, Mode, rules};
+use crate::backend::{AcquireRequest, Armed, HolderId, HolderStatus, Lease, LockStatus, Mode, rules};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::LockName;
 use crate::sync::time::Instant;
@@ -56,6 +56,12 @@ impl Tombstones {
 pub(super) enum Answer {
     Granted(FencingToken, Armed),
     Taken(Taken),
+}
+
+pub(super) enum HandedOver {
+    Granted(FencingToken, Armed),
+    Yielded,
+    AlreadyLost,
 }
 
 pub(super) struct Taken {
@@ -110,7 +116,7 @@ impl MemoryServer {
         }
         let token = next_token(last_token, request)?;
         entry.grant(request, token, now);
-        state.last_token = token.as_u64();
+        state.last_token = last_reserved(token, request);
         Ok(Answer::Granted(token, request.lease().arm(sent, ttl)?))
     }
 
@@ -173,9 +179,12 @@ impl MemoryServer {
     }
 
     /// Passes the giver's hold on; the same answer again to who has got it already. `None` when it was not the giver's.
-    pub(super) fn hand_over(&self, giver: HolderId, next: &AcquireRequest) -> Result<Option<(FencingToken, Armed)>> {
+    pub(super) fn hand_over(&self, giver: HolderId, next: &AcquireRequest) -> Result<HandedOver> {
         let mut state = self.0.lock();
         state.check_available()?;
+        if next.yields() && state.gives_way(giver, next.name()) {
+            return Ok(HandedOver::Yielded);
+        }
         let sent = next.sending();
         let now = Instant::now();
         let last_token = state.last_token;
@@ -183,7 +192,7 @@ impl MemoryServer {
         let entry = state.live_entry(next.name(), now);
         // Only an exclusive hold is handed over, and it is alone.
         let Some(hold) = entry.holds.first_mut().filter(|_| !is_dead) else {
-            return Ok(None);
+            return Ok(HandedOver::AlreadyLost);
         };
         if rules::is_mine(&hold.holder, &giver) {
             let token = next_token(last_token, next)?;
@@ -192,14 +201,25 @@ impl MemoryServer {
                 // Whoever waits was told of a later end.
                 entry.waiters.iter().for_each(|waiter| waiter.wake.notify_one());
             }
-            state.last_token = token.as_u64();
-            Ok(Some((token, next.lease().arm(sent, next.ttl())?)))
+            state.last_token = last_reserved(token, next);
+            Ok(HandedOver::Granted(token, next.lease().arm(sent, next.ttl())?))
         } else if rules::is_mine(&hold.holder, &next.holder()) {
             hold.expires = rules::prolonged(hold.expires, now, next.ttl());
-            Ok(Some((hold.token, next.lease().arm(sent, next.ttl())?)))
+            Ok(HandedOver::Granted(hold.token, next.lease().arm(sent, next.ttl())?))
         } else {
-            Ok(None)
+            Ok(HandedOver::AlreadyLost)
         }
+    }
+
+    /// Whether the hold was this holder's, which has it with this token and lease from now on. No request: it needs no server.
+    pub(super) fn pass(&self, name: &LockName, holder: HolderId, token: FencingToken, lease: &Lease) -> bool {
+        let mut state = self.0.lock();
+        let Some(hold) = state.names.get_mut(name).and_then(|entry| entry.hold_of(holder)) else {
+            return false;
+        };
+        hold.token = token;
+        hold.lease = Some(lease.clone());
+        true
     }
 
     pub(super) fn abandon(&self, name: &LockName, holder: HolderId) -> Result<()> {
@@ -288,6 +308,11 @@ fn next_token(last: u64, request: &AcquireRequest) -> Result<FencingToken> {
         .ok_or_else(|| Error::new(ErrorKind::Unexpected, "all tokens are used up").with_name(request.name()))
 }
 
+/// The last of the tokens that go with a grant.
+fn last_reserved(token: FencingToken, request: &AcquireRequest) -> u64 {
+    token.as_u64().saturating_add(u64::from(request.reserve() - 1))
+}
+
 impl State {
     fn check_available(&self) -> Result<()> {
         match self.available {
@@ -297,6 +322,12 @@ impl State {
                 Err(Error::new(ErrorKind::Unavailable, message).not_executed())
             }
         }
+    }
+
+    /// Whether the giver's hold has ended because somebody waits here.
+    fn gives_way(&mut self, giver: HolderId, name: &LockName) -> bool {
+        let waits = self.names.get(name).is_some_and(|entry| !entry.waiters.is_empty());
+        waits && self.change(name, |entry| entry.end(giver).is_some())
     }
 
     /// The name's entry, without holds that have expired.

@@ -9,6 +9,7 @@ use crate::scripted::Scripted;
 mod last_word;
 mod late_answers;
 mod one_caller;
+mod passing;
 mod refused;
 mod several_callers;
 mod sharing;

@@ -14,7 +14,7 @@ use lock_core::backend::{
 use lock_core::{FencingToken, LockName, Result};
 
 use super::answering::proof;
-use super::{Answer, Request, Script, Scripted};
+use super::{Answer, Pass, Request, Script, Scripted};
 
 #[async_trait]
 impl DistributedLock for Scripted {
@@ -40,7 +40,8 @@ impl DistributedLock for Scripted {
             let _ = request.label();
             Ok(match self.0.server.acquire(request).await? {
                 Attempt::Granted(hold, armed) => {
-                    Attempt::Granted(self.0.hold(request, hold), proof(answer, request, armed)?)
+                    let hold = self.0.hold(request.name(), request.lease(), hold);
+                    Attempt::Granted(hold, proof(answer, request, armed)?)
                 }
                 busy => busy,
             })
@@ -72,12 +73,12 @@ impl DistributedLock for Scripted {
 }
 
 impl Script {
-    fn hold(self: &Arc<Self>, request: &AcquireRequest, inner: Arc<dyn Hold>) -> Arc<dyn Hold> {
+    fn hold(self: &Arc<Self>, name: &LockName, lease: &Lease, inner: Arc<dyn Hold>) -> Arc<dyn Hold> {
         self.alive.fetch_add(1, Ordering::SeqCst);
         Arc::new(ScriptedHold {
             script: self.clone(),
-            name: request.name().clone(),
-            lease: request.lease().clone(),
+            name: name.clone(),
+            lease: lease.clone(),
             releasing: AtomicBool::new(false),
             inner,
         })
@@ -141,6 +142,15 @@ impl Hold for ScriptedHold {
         self.script.run(Request::Release, answer, not_held, effect).await
     }
 
+    fn pass(&self, next: &Lease) -> Option<Arc<dyn Hold>> {
+        let pass = *self.script.pass.lock().unwrap();
+        match pass {
+            Pass::Never => None,
+            Pass::AsItIs => Some(self.script.hold(&self.name, next, self.inner.pass(next)?)),
+            Pass::Panic => panic!("planned, in a pass"),
+        }
+    }
+
     async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
         self.releasing.store(true, Ordering::SeqCst);
         self.script.sent(Request::HandOver);
@@ -153,7 +163,8 @@ impl Hold for ScriptedHold {
             }
             Ok(match self.inner.hand_over(next).await? {
                 HandOver::Granted(hold, armed) => {
-                    HandOver::Granted(self.script.hold(next, hold), proof(answer, next, armed)?)
+                    let hold = self.script.hold(next.name(), next.lease(), hold);
+                    HandOver::Granted(hold, proof(answer, next, armed)?)
                 }
                 other => other,
             })

@@ -78,11 +78,24 @@ struct Script {
     let_go: Notify,
     /// How many polls of a request came on another runtime than its first one.
     moved: AtomicUsize,
+    /// How a hold is passed on without the server.
+    pass: Mutex<Pass>,
     /// The next hold that is asked for its token panics.
     panic_in_token: AtomicBool,
     /// Holds that were granted and not dropped yet.
     alive: AtomicUsize,
     renewed_after_release: AtomicBool,
+}
+
+/// How a hold is passed on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Pass {
+    /// As by a backend that cannot.
+    #[default]
+    Never,
+    /// As by the memory backend.
+    AsItIs,
+    Panic,
 }
 
 /// What the requests were.
@@ -124,6 +137,7 @@ impl Scripted {
             hung: AtomicUsize::new(0),
             let_go: Notify::new(),
             moved: AtomicUsize::new(0),
+            pass: Mutex::default(),
             panic_in_token: AtomicBool::new(false),
             alive: AtomicUsize::new(0),
             renewed_after_release: AtomicBool::new(false),
@@ -170,6 +184,11 @@ impl Scripted {
     #[cfg(shuttle)]
     pub(crate) fn lose_answers(&self, at_most: usize, is_lost: fn() -> bool) {
         *self.0.losses.lock().unwrap() = Some((at_most, is_lost));
+    }
+
+    /// From here on holds are passed on like this.
+    pub(crate) fn pass(&self, pass: Pass) {
+        *self.0.pass.lock().unwrap() = pass;
     }
 
     pub(crate) fn panic_in_token(&self) {

@@ -1,0 +1,129 @@
+//! A hold is passed on to the next local waiter without asking the server: lock cohorting (Dice, Marathe and Shavit, 2012).
+//!
+//! The next holder inherits the lease and the holder id, and takes the next token of those that the grant reserved. So that
+//! waiters elsewhere come to their turn, passes and hand-overs in a row are limited together.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::{ActiveHold, Grant, Share, Successor};
+use crate::backend::{Hold, Lease, rules};
+use crate::observe::{self, HandOverOutcome};
+use crate::sync::{Arc, Ordering};
+use crate::time::LeaseInstant;
+
+/// Where a hold stands among those that local waiters have one after the other, without a release in between.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sequence {
+    /// How many of them were before.
+    earlier: u32,
+    /// When the server's last grant was answered.
+    granted: LeaseInstant,
+    /// How often the hold was passed on since then.
+    passed: u32,
+}
+
+impl Sequence {
+    /// The first one, granted now.
+    pub(crate) fn first() -> Self {
+        Self {
+            earlier: 0,
+            granted: LeaseInstant::now(),
+            passed: 0,
+        }
+    }
+
+    /// The next one, to whom the server has handed the hold over now.
+    pub(super) fn handed_over(self) -> Self {
+        Self {
+            earlier: self.earlier + 1,
+            ..Self::first()
+        }
+    }
+
+    fn passed(self) -> Self {
+        Self {
+            earlier: self.earlier + 1,
+            passed: self.passed + 1,
+            ..self
+        }
+    }
+
+    /// Whether so many in a row have had the name that waiters elsewhere come first.
+    pub(super) fn is_over(self, most: u32) -> bool {
+        self.earlier >= most
+    }
+}
+
+/// Passes the hold on, if the next local waiter may have it as it is. Whether it did.
+pub(super) fn pass_on<W: Successor>(active: &ActiveHold<W>) -> bool {
+    let Some(keeper) = active.keeper.upgrade() else {
+        return false;
+    };
+    let (turn, waiter, grant) = {
+        // In one step with the pass: a release that another runner sends would end what was passed on.
+        let mut succession = active.succession();
+        if active.release_sent.load(Ordering::SeqCst) || !may_pass(active) {
+            return false;
+        }
+        let Some(waiter) = succession.turn.as_ref().and_then(|turn| turn.next()) else {
+            return false;
+        };
+        let grant = match waiter.options().may_inherit(&active.options) {
+            true => pass(active, &waiter),
+            false => None,
+        };
+        match (grant, &succession.turn) {
+            (None, Some(turn)) => {
+                turn.put_first(waiter);
+                return false;
+            }
+            (grant, _) => {
+                succession.passed = true;
+                (succession.turn.take(), waiter, grant)
+            }
+        }
+    };
+    let (Some(turn), Some(grant)) = (turn, grant) else {
+        return false;
+    };
+    observe::handed_over(&active.options.name, HandOverOutcome::Passed);
+    let next = ActiveHold::new(
+        grant,
+        waiter.options().clone(),
+        &active.backend,
+        active.keeper.clone(),
+        (turn, active.sequence.passed()),
+    );
+    // Whoever has gone gives it back: it goes on to the next one, or is released.
+    drop(waiter.take_share(Share::begin(next, &keeper)));
+    true
+}
+
+fn may_pass<W: Successor>(active: &ActiveHold<W>) -> bool {
+    let (sequence, options) = (active.sequence, &active.options);
+    let Some(end) = active.lease.ends_at() else {
+        return false;
+    };
+    !sequence.is_over(options.limits.hand_overs)
+        && rules::may_pass(
+            sequence.granted,
+            LeaseInstant::now(),
+            sequence.passed + 1,
+            end,
+            options.ttl,
+        )
+}
+
+/// The hold as the next holder has it. `None` if the backend has no token left, or the waiter wants a higher one.
+fn pass<W: Successor>(active: &ActiveHold<W>, waiter: &W) -> Option<Grant> {
+    let lease = Lease::new(active.options.name.clone());
+    if !waiter.options().allows(active.token) || !lease.inherit(&active.lease) {
+        return None;
+    }
+    let hold: Option<Arc<dyn Hold>> =
+        catch_unwind(AssertUnwindSafe(|| active.hold.pass(&lease))).unwrap_or_else(|_| {
+            observe::job_panicked();
+            None
+        });
+    hold.and_then(|hold| Grant::passed(hold, lease, active.token))
+}

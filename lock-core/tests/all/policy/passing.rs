@@ -1,0 +1,253 @@
+//! A hold is passed on within the process without asking the server.
+
+use std::time::Duration;
+
+use lock_core::{Ended, Guard, HoldState, Lock, Locker, LostCause, Release};
+use tokio::task::{JoinHandle, yield_now};
+use tokio::time::{advance, sleep};
+
+use super::{TTL, scripted, seconds};
+use crate::scripted::{Answer, Pass, Request, Scripted};
+
+const MOMENT: Duration = Duration::from_millis(1);
+
+fn passing() -> (Scripted, Locker) {
+    let (backend, locks) = scripted();
+    backend.pass(Pass::AsItIs);
+    (backend, locks.with_label("ours"))
+}
+
+async fn settle() {
+    for _ in 0..20 {
+        yield_now().await;
+    }
+}
+
+async fn waiting(lock: Lock) -> JoinHandle<Guard> {
+    let waiting = tokio::spawn(async move { lock.acquire().await.unwrap() });
+    settle().await;
+    waiting
+}
+
+/// A hold, and one that waits behind it; the clock goes on.
+async fn held(locks: &Locker) -> (Guard, JoinHandle<Guard>) {
+    let guard = locks.lock("a").acquire().await.unwrap();
+    let next = waiting(locks.lock("a")).await;
+    advance(MOMENT).await;
+    (guard, next)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_waiter_has_the_hold_without_a_request() {
+    let (backend, locks) = passing();
+    let (first, next) = held(&locks).await;
+    let last = waiting(locks.lock("a")).await;
+    let (token, valid_for, watch) = (first.token(), first.valid_for(), first.watch());
+    backend.sent();
+    assert_eq!(first.release().await.unwrap(), Release::Released);
+    let next = next.await.unwrap();
+    assert_eq!(watch.ended().await, Ended::Released);
+    assert_eq!(next.valid_for(), valid_for, "it has inherited the lease");
+    let second = next.token();
+    assert_eq!(second.as_u64(), token.as_u64() + 1);
+    drop(next);
+    let last = last.await.unwrap();
+    assert_eq!(last.token().as_u64(), token.as_u64() + 2);
+    assert_eq!(backend.sent(), []);
+    let status = backend.status_of("a").await;
+    assert_eq!(status.holders[0].token, Some(last.token()));
+    assert_eq!(last.release().await.unwrap(), Release::Released);
+    assert_eq!(backend.sent(), [Request::Release]);
+    assert!(!backend.is_held("a").await);
+    assert_eq!(backend.alive(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_passed_on_is_renewed_when_the_lease_needs_it() {
+    let (backend, locks) = passing();
+    let (first, next) = held(&locks).await;
+    first.release().await.unwrap();
+    let next = next.await.unwrap();
+    sleep(TTL / 3).await;
+    settle().await;
+    assert_eq!(backend.renewals(), [TTL / 3], "counted from the grant");
+    sleep(TTL * 3).await;
+    assert_eq!(next.state(), HoldState::Held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiters_elsewhere_come_after_so_many_passes() {
+    let (backend, locks) = passing();
+    let locks = locks.with_hand_overs(2);
+    let mut guard = locks.lock("a").acquire().await.unwrap();
+    let elsewhere = Locker::new(backend.server().clone());
+    let foreign = waiting(elsewhere.lock("a")).await;
+    let mut ours = Vec::new();
+    for _ in 0..4 {
+        ours.push(waiting(locks.lock("a")).await);
+    }
+    backend.sent();
+    let mut ours = ours.into_iter();
+    for _ in 0..2 {
+        advance(MOMENT).await;
+        guard.release().await.unwrap();
+        guard = ours.next().unwrap().await.unwrap();
+        assert!(!foreign.is_finished());
+    }
+    let last = guard.token();
+    guard.release().await.unwrap();
+    let foreign = foreign.await.unwrap();
+    assert!(foreign.token() > last, "above all tokens of the block");
+    assert_eq!(
+        backend.sent(),
+        [Request::HandOver, Request::Acquire],
+        "a hand-over that yielded"
+    );
+    foreign.release().await.unwrap();
+    assert!(ours.next().unwrap().await.unwrap().token() > last);
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_nobody_waits_elsewhere_a_new_block_begins_with_one_request() {
+    let (backend, locks) = passing();
+    let locks = locks.with_hand_overs(2);
+    let mut guard = locks.lock("a").acquire().await.unwrap();
+    let mut next = Vec::new();
+    for _ in 0..6 {
+        next.push(waiting(locks.lock("a")).await);
+    }
+    backend.sent();
+    for next in next {
+        advance(MOMENT).await;
+        let token = guard.token();
+        guard.release().await.unwrap();
+        guard = next.await.unwrap();
+        assert!(guard.token() > token);
+    }
+    assert_eq!(backend.sent(), [Request::HandOver; 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn on_other_terms_it_is_handed_over() {
+    let (backend, locks) = passing();
+    let others = [
+        locks.lock("a").ttl(TTL * 2),
+        locks.lock("a").label("other"),
+        locks.lock("a").fixed_lease(),
+        locks.lock("a").hold_at_least(MOMENT),
+    ];
+    for other in others {
+        let guard = locks.lock("a").acquire().await.unwrap();
+        let next = waiting(other).await;
+        advance(MOMENT).await;
+        backend.sent();
+        guard.release().await.unwrap();
+        let next = next.await.unwrap();
+        assert_eq!(backend.sent(), [Request::HandOver], "{next:?}");
+        advance(MOMENT).await;
+        next.release().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn half_of_the_lease_must_be_left() {
+    for (age, hand_overs) in [(TTL.mul_f64(0.45), 0), (TTL.mul_f64(0.45) + MOMENT, 1)] {
+        let (backend, locks) = passing();
+        // No renewal is answered.
+        backend.next(Request::Renew, [Answer::Hang; 20]);
+        let guard = locks.lock("a").ttl(TTL).acquire().await.unwrap();
+        let next = waiting(locks.lock("a")).await;
+        sleep(age).await;
+        assert_eq!(guard.state(), HoldState::Held);
+        guard.release().await.unwrap();
+        drop(next.await.unwrap());
+        assert_eq!(backend.count(Request::HandOver), hand_overs, "at {age:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_suspect_is_not_passed_on() {
+    let (backend, locks) = passing();
+    backend.next(Request::Renew, [Answer::Fail; 20]);
+    let (guard, next) = held(&locks).await;
+    sleep(TTL / 3).await;
+    assert_eq!(guard.state(), HoldState::Suspect);
+    backend.sent();
+    guard.release().await.unwrap();
+    let next = next.await.unwrap();
+    assert_eq!(backend.sent(), [Request::HandOver]);
+    assert_eq!(next.state(), HoldState::Held);
+}
+
+/// The renewal of the one before is answered when the next one has the hold.
+#[tokio::test(start_paused = true)]
+async fn a_late_answer_to_an_older_renewal_arms_nothing() {
+    let (backend, locks) = passing();
+    let (first, next) = held(&locks).await;
+    backend.next(Request::Renew, [Answer::DoThenHold]);
+    sleep(TTL / 3).await;
+    assert_eq!(backend.hung(), 1);
+    let valid_for = first.valid_for();
+    backend.next(Request::Renew, [Answer::Hang; 20]);
+    first.release().await.unwrap();
+    let next = next.await.unwrap();
+    backend.let_go();
+    settle().await;
+    assert!(next.valid_for() <= valid_for);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_reaches_the_guard_of_the_moment() {
+    let (backend, locks) = passing();
+    let (first, next) = held(&locks).await;
+    let watch = first.watch();
+    first.release().await.unwrap();
+    let next = next.await.unwrap();
+    backend.server().take_away("a").unwrap();
+    assert_eq!(next.lost().await.cause(), LostCause::NotHeld);
+    assert_eq!(watch.ended().await, Ended::Released);
+    drop(next);
+    let other = locks.lock("a").acquire().await.unwrap();
+    assert_eq!(other.state(), HoldState::Held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_who_has_gone_is_passed_over() {
+    let (backend, locks) = passing();
+    let (first, gone) = held(&locks).await;
+    let next = waiting(locks.lock("a")).await;
+    backend.sent();
+    gone.abort();
+    first.release().await.unwrap();
+    let _next = next.await.unwrap();
+    assert_eq!(backend.sent(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_a_pass_is_a_hand_over() {
+    let (backend, locks) = passing();
+    backend.pass(Pass::Panic);
+    let (first, next) = held(&locks).await;
+    backend.sent();
+    first.release().await.unwrap();
+    assert_eq!(next.await.unwrap().state(), HoldState::Held);
+    assert_eq!(backend.sent(), [Request::HandOver]);
+}
+
+/// A token is never larger than a clock that counts microseconds and granted the first one of its block.
+#[tokio::test(start_paused = true)]
+async fn tokens_do_not_run_ahead_of_a_clock() {
+    let (backend, locks) = passing();
+    let first = locks.lock("a").acquire().await.unwrap();
+    let next = waiting(locks.lock("a")).await;
+    backend.sent();
+    advance(Duration::from_micros(1)).await;
+    first.release().await.unwrap();
+    next.await.unwrap().release().await.unwrap();
+    assert_eq!(backend.sent(), [Request::HandOver, Request::Release]);
+    assert_eq!(
+        locks.lock("a").try_acquire().await.unwrap().unwrap().valid_for(),
+        TTL.mul_f64(0.9)
+    );
+    sleep(seconds(1)).await;
+}
