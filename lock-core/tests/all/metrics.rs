@@ -241,7 +241,7 @@ fn spans_and_events_say_which_lock() {
         "DEBUG acquire{name=\"b\"}: polylock: lock not acquired name=\"b\" error=",
         "DEBUG abandon{name=\"b\"}: polylock: new",
         " INFO polylock: hold suspect name=\"c\"",
-        " WARN polylock: hold lost name=\"c\" token=4 cause=the server says that it is not ours any more",
+        " WARN polylock: hold lost name=\"c\" token=36 cause=the server says that it is not ours any more",
     ] {
         assert!(
             text.lines().any(|line| line.contains(expected)),

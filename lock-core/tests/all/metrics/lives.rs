@@ -6,7 +6,7 @@ use lock_core::{ErrorKind, Guard, Locker, LostCause, MemoryBackend};
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
-use crate::scripted::{Answer, Request, Scripted};
+use crate::scripted::{Answer, Pass, Request, Scripted};
 
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -61,6 +61,13 @@ pub(crate) async fn a_life_of_trouble(called: Called) {
     let server = Scripted::default();
     let locks = Locker::new(server.clone()).with_ttl(seconds(9));
     acquires(&server, &locks, called).await;
+    server.pass(Pass::AsItIs);
+    let guard = locks.lock(called("passed on")).acquire().await.unwrap();
+    let next = acquire(&locks, &called("passed on"));
+    sleep(seconds(1)).await;
+    guard.release().await.unwrap();
+    next.await.unwrap().release().await.unwrap();
+    server.pass(Pass::Never);
     for answer in [Answer::Yield, Answer::NotHeld, Answer::Fail] {
         let guard = locks.lock(called("a")).acquire().await.unwrap();
         let next = acquire(&locks, &called("a"));
