@@ -59,6 +59,8 @@ struct Record {
     armed_from: Option<LeaseInstant>,
     /// The number of the suspicion that no arming has cleared yet.
     suspected: Option<u64>,
+    /// What was said of the hold while it was being released: whoever it is passed on to has to know.
+    lost_in_release: Option<LostCause>,
     /// Whom to tell of a loss.
     watcher: Option<Waker>,
 }
@@ -135,6 +137,7 @@ impl Lease {
             session_end: None,
             armed_from: None,
             suspected: None,
+            lost_in_release: None,
             watcher: None,
         });
         Self(Arc::new(Shared {
@@ -208,11 +211,12 @@ impl Lease {
 
     fn suspect_by(&self, number: impl FnOnce() -> u64) {
         let mut record = self.0.record.lock();
-        if record.phase == Phase::Live {
+        let phase = record.phase;
+        if matches!(phase, Phase::Live | Phase::Releasing) {
             let before = record.suspected;
             record.suspected = before.max(Some(number()));
             drop(record);
-            if before.is_none() {
+            if before.is_none() && phase == Phase::Live {
                 observe::suspected(&self.0.name);
             }
         }
@@ -222,8 +226,10 @@ impl Lease {
     /// the acquire that fails), that is being released, or that has ended.
     pub fn lose(&self, cause: LostCause) {
         let mut record = self.0.record.lock();
-        if record.phase == Phase::Live {
-            self.set_lost(&mut record, cause);
+        match record.phase {
+            Phase::Live => self.set_lost(&mut record, cause),
+            Phase::Releasing => record.lost_in_release = Some(cause),
+            Phase::Unarmed | Phase::Released | Phase::Lost(_) => {}
         }
     }
 
@@ -301,7 +307,7 @@ impl Lease {
         let now = LeaseInstant::now();
         let (term_end, session_end, armed_from) = {
             let giver = giver.lock(now);
-            if giver.phase != Phase::Releasing || giver.suspected.is_some() {
+            if giver.phase != Phase::Releasing || giver.suspected.is_some() || giver.lost_in_release.is_some() {
                 return false;
             }
             (giver.term_end, giver.session_end, giver.armed_from)
@@ -315,6 +321,20 @@ impl Lease {
         record.session_end = session_end;
         record.armed_from = armed_from;
         true
+    }
+
+    /// What was said of the hold to the giver's lease while it was passed on. From here on it is said to this one.
+    pub(crate) fn catch_up(&self, giver: &Self) {
+        let (suspected, lost) = {
+            let giver = giver.0.record.lock();
+            (giver.suspected.is_some(), giver.lost_in_release)
+        };
+        if suspected {
+            self.suspect();
+        }
+        if let Some(cause) = lost {
+            self.lose(cause);
+        }
     }
 
     /// Has `watcher` woken when the hold is lost, or now if it is.

@@ -125,5 +125,7 @@ fn pass<W: Successor>(active: &ActiveHold<W>, waiter: &W) -> Option<Grant> {
             observe::job_panicked();
             None
         });
-    hold.and_then(|hold| Grant::passed(hold, lease, active.token))
+    let hold = hold?;
+    lease.catch_up(&active.lease);
+    Grant::passed(hold, lease, active.token)
 }

@@ -160,3 +160,44 @@ async fn a_session_s_term_counts_suspended_time() {
     lease.bind_to_session(SentAt::now(), TTL);
     assert!(is_expired(&lease));
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_heir_goes_on_where_a_release_began() {
+    let (giver, heir) = (lease(), lease());
+    giver.arm(SentAt::now(), TTL).unwrap();
+    assert!(!heir.inherit(&giver), "held by another");
+    pass(2).await;
+    assert!(giver.begin_release() && heir.inherit(&giver));
+    giver.finish_release(Ok(()));
+    assert_eq!(
+        (heir.state(), heir.valid_for()),
+        (HoldState::Held, Duration::from_secs(7))
+    );
+    assert!(!lease().inherit(&giver), "released");
+    let late = lease();
+    assert!(heir.begin_release());
+    pass(7).await;
+    assert!(!late.inherit(&heir), "over");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_said_during_a_pass_counts_for_the_heir() {
+    for lost in [false, true] {
+        let (giver, heir, late) = (lease(), lease(), lease());
+        giver.arm(SentAt::now(), TTL).unwrap();
+        assert!(giver.begin_release() && heir.inherit(&giver));
+        match lost {
+            false => giver.suspect(),
+            true => giver.lose(LostCause::Disconnected),
+        }
+        assert_eq!(heir.state(), HoldState::Held);
+        heir.catch_up(&giver);
+        match heir.state() {
+            HoldState::Suspect => assert!(!lost),
+            HoldState::Lost(told) => assert!(lost && told.cause() == LostCause::Disconnected),
+            other => panic!("{other:?}"),
+        }
+        assert!(!late.inherit(&giver));
+        assert_eq!(giver.state(), HoldState::Released);
+    }
+}
