@@ -301,42 +301,6 @@ impl Lease {
         true
     }
 
-    /// Goes on where the lease of a hold leaves off that is being released, if it may still be believed in. Nothing has armed
-    /// this one before.
-    pub(crate) fn inherit(&self, giver: &Self) -> bool {
-        let now = LeaseInstant::now();
-        let (term_end, session_end, armed_from) = {
-            let giver = giver.lock(now);
-            if giver.phase != Phase::Releasing || giver.suspected.is_some() || giver.lost_in_release.is_some() {
-                return false;
-            }
-            (giver.term_end, giver.session_end, giver.armed_from)
-        };
-        let mut record = self.lock(now);
-        if record.phase != Phase::Unarmed {
-            return false;
-        }
-        record.phase = Phase::Live;
-        record.term_end = term_end;
-        record.session_end = session_end;
-        record.armed_from = armed_from;
-        true
-    }
-
-    /// What was said of the hold to the giver's lease while it was passed on. From here on it is said to this one.
-    pub(crate) fn catch_up(&self, giver: &Self) {
-        let (suspected, lost) = {
-            let giver = giver.0.record.lock();
-            (giver.suspected.is_some(), giver.lost_in_release)
-        };
-        if suspected {
-            self.suspect();
-        }
-        if let Some(cause) = lost {
-            self.lose(cause);
-        }
-    }
-
     /// Has `watcher` woken when the hold is lost, or now if it is.
     pub(crate) fn tell_of_loss(&self, watcher: Waker) {
         let mut record = self.0.record.lock();
@@ -431,5 +395,6 @@ impl fmt::Debug for Lease {
     }
 }
 
+mod inherit;
 #[cfg(test)]
 mod tests;
