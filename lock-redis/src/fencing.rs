@@ -9,8 +9,11 @@ use redis::aio::ConnectionLike;
 use redis::{Arg, Cmd, FromRedisValue, RedisError, RedisResult, ServerErrorKind, ToSingleRedisArg, Value, cmd};
 
 use crate::error::{code, lock_error_with};
-use crate::names::hash_tag;
 use crate::protocol::Script;
+
+use self::keys::FenceKeys;
+
+mod keys;
 
 static ENTER: LazyLock<Script> = LazyLock::new(|| Script::new(Fence::ENTER));
 static RUN: LazyLock<Script> = LazyLock::new(|| Script::new(Fence::RUN));
@@ -71,12 +74,6 @@ pub struct Stale {
     pub token: FencingToken,
     /// The token that has entered. `None`: the fence was deleted, so do not rely on anything read before.
     pub newest: Option<FencingToken>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct FenceKeys {
-    fence: String,
-    resource: String,
 }
 
 impl Fence<()> {
@@ -216,22 +213,6 @@ async fn send(connection: &mut impl ConnectionLike, command: &Cmd) -> RedisResul
         .and_then(Value::extract_error)
 }
 
-impl FenceKeys {
-    fn new(resource: String) -> Result<Self> {
-        let fence = match hash_tag(&resource) {
-            Some(tag) => format!("{{{tag}}}:entered:{resource}"),
-            None if !resource.is_empty() && !resource.contains('}') => format!("{{{resource}}}:entered"),
-            None => {
-                let what = format!(
-                    "no fence can lie in the hash slot of the key {resource:?}: give it a hash tag, like {{x}}, or no '}}'"
-                );
-                return Err(Error::new(ErrorKind::Misconfigured, what));
-            }
-        };
-        Ok(Self { fence, resource })
-    }
-}
-
 impl fmt::Display for Stale {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.newest {
@@ -261,29 +242,5 @@ impl<C> fmt::Debug for Fenced<C> {
             .field("resource", &self.keys.resource)
             .field("token", &self.token)
             .finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_fence_lies_beside_its_resource() {
-        let cases = [
-            ("stock:42", "{stock:42}:entered"),
-            ("{shop}:stock", "{shop}:entered:{shop}:stock"),
-            ("a{b}c", "{b}:entered:a{b}c"),
-            ("a{b", "{a{b}:entered"),
-        ];
-        for (resource, fence) in cases {
-            let keys = FenceKeys::new(resource.into()).expect("it can have one");
-            assert_eq!((&*keys.fence, &*keys.resource), (fence, resource));
-            assert_eq!(hash_tag(fence), Some(hash_tag(resource).unwrap_or(resource)));
-        }
-        for resource in ["", "a}b", "{}a"] {
-            let error = FenceKeys::new(resource.into()).expect_err("it cannot");
-            assert_eq!(error.kind(), ErrorKind::Misconfigured, "{resource}");
-        }
     }
 }
