@@ -17,6 +17,8 @@ mod keys;
 
 static ENTER: LazyLock<Script> = LazyLock::new(|| Script::new(Fence::ENTER));
 static RUN: LazyLock<Script> = LazyLock::new(|| Script::new(Fence::RUN));
+static ENTER_SHARED: LazyLock<Script> = LazyLock::new(|| Script::new(Fence::ENTER_SHARED));
+static RUN_SHARED: LazyLock<Script> = LazyLock::new(|| Script::new(Fence::RUN_SHARED));
 
 /// How many parts a command may have that a script runs, its name included.
 const MAX_PARTS: usize = 7998;
@@ -27,6 +29,9 @@ const MAX_PARTS: usize = 7998;
 /// was granted the lock. The fence stores the newest token that has [entered](Self::enter) and rejects all others. Checking
 /// writes alone is not enough: of two holders that both have read the same value, the older one could still write first,
 /// and its update would be lost. So a holder enters *before its first read*.
+///
+/// Holders of shared locks, readers, [enter as such](Self::enter_shared). A newer reader rejects older writers, but no other
+/// readers. A newer writer rejects everybody.
 ///
 /// ```no_run
 /// # async fn example(locks: lock_core::Locker, redis: lock_redis::redis::aio::MultiplexedConnection)
@@ -46,9 +51,11 @@ const MAX_PARTS: usize = 7998;
 /// clients that change the resource must enter with tokens of the same lock.
 ///
 /// The newest token is stored in a key of its own, which never expires: `{KEY}:entered`, or `{TAG}:entered:KEY` for a key with
-/// a hash tag, so that both lie in one hash slot. It must not be deleted as long as an old holder may come back.
+/// a hash tag, so that both lie in one hash slot. If readers have entered since, their newest token follows behind a space.
+/// The key must not be deleted as long as an old holder may come back.
 ///
-/// Users of other clients run the same two scripts, [`ENTER`](Self::ENTER) and [`RUN`](Self::RUN).
+/// Users of other clients run the same scripts: [`ENTER`](Self::ENTER) and [`RUN`](Self::RUN), for readers
+/// [`ENTER_SHARED`](Self::ENTER_SHARED) and [`RUN_SHARED`](Self::RUN_SHARED).
 #[derive(Clone)]
 pub struct Fence<C> {
     connection: C,
@@ -61,6 +68,14 @@ pub struct Fenced<C> {
     connection: C,
     keys: FenceKeys,
     token: FencingToken,
+    role: Role,
+}
+
+/// How a holder has entered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Writer,
+    Reader,
 }
 
 /// Why a fence rejects a token: a newer one has entered. The source of an [`Error`] of the kind [`ErrorKind::Lost`].
@@ -72,17 +87,30 @@ pub struct Fenced<C> {
 pub struct Stale {
     /// The token that is rejected.
     pub token: FencingToken,
-    /// The token that has entered. `None`: the fence was deleted, so do not rely on anything read before.
+    /// The newer token that has entered. `None`: the fence does not know this token any more, since it was deleted or restored
+    /// from a backup. So do not rely on anything read before.
     pub newest: Option<FencingToken>,
 }
 
 impl Fence<()> {
     /// The script that enters. `KEYS`: the fence. `ARGV`: the token. It replies `OK`, or the error `STALE NEWEST`.
-    pub const ENTER: &'static str = include_str!("fencing/enter.lua");
+    pub const ENTER: &'static str = concat!(include_str!("fencing/parse.lua"), include_str!("fencing/enter.lua"));
     /// The script that runs a command on the resource. `KEYS`: the fence and the resource. `ARGV`: the token, the
     /// command, its arguments: up to 7998 together. It replies as the command does, or the error `STALE NEWEST`
     /// (`STALE 0` where the fence is gone).
     pub const RUN: &'static str = include_str!("fencing/run.lua");
+    /// The script that enters as a reader, with keys, arguments and replies as those of [`ENTER`](Self::ENTER).
+    pub const ENTER_SHARED: &'static str = concat!(
+        include_str!("fencing/parse.lua"),
+        include_str!("fencing/enter_shared.lua")
+    );
+    /// The script that runs a reader's command on the resource, with keys, arguments and replies as those of
+    /// [`RUN`](Self::RUN). The server rejects commands that write, since the script is declared with `no-writes`.
+    pub const RUN_SHARED: &'static str = concat!(
+        "#!lua flags=no-writes\n",
+        include_str!("fencing/parse.lua"),
+        include_str!("fencing/run_shared.lua")
+    );
 }
 
 impl<C: ConnectionLike + Clone> Fence<C> {
@@ -95,7 +123,8 @@ impl<C: ConnectionLike + Clone> Fence<C> {
         Ok(Self { connection, keys })
     }
 
-    /// Enters: from now on older tokens are rejected. Call it before the first read. The same token may enter again.
+    /// Enters: from now on older tokens are rejected, those of readers too. Call it before the first read. The same token may
+    /// enter again.
     ///
     /// # Errors
     /// [`ErrorKind::Lost`] with the source [`Stale`] when a newer token has entered. After any other error this one may
@@ -104,14 +133,52 @@ impl<C: ConnectionLike + Clone> Fence<C> {
     /// # Cancel safety
     /// If dropped, the token may have entered, which only rejects older ones.
     pub async fn enter(&self, token: FencingToken) -> Result<Fenced<C>> {
+        self.enter_as(Role::Writer, token).await
+    }
+
+    /// Enters as a reader, with the token of a shared hold: from now on writers with older tokens are rejected, and other
+    /// readers are not. Call it before the first read. All readers must enter: an older writer that resumes late could
+    /// otherwise write between two reads.
+    ///
+    /// After a downgrade, enter again with this. A reader may only run commands that read: it excludes no other reader, so an
+    /// update of both could be lost.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Lost`] with the source [`Stale`] when a newer writer has entered. After any other error this token may
+    /// have entered.
+    ///
+    /// # Cancel safety
+    /// If dropped, the token may have entered, which only rejects older writers.
+    pub async fn enter_shared(&self, token: FencingToken) -> Result<Fenced<C>> {
+        self.enter_as(Role::Reader, token).await
+    }
+
+    async fn enter_as(&self, role: Role, token: FencingToken) -> Result<Fenced<C>> {
         let fenced = Fenced {
             connection: self.connection.clone(),
             keys: self.keys.clone(),
             token,
+            role,
         };
         let arguments = [token.to_string().into_bytes()];
-        fenced.invoke(&ENTER, &[&self.keys.fence], &arguments).await?;
+        fenced.invoke(role.enter(), &[&self.keys.fence], &arguments).await?;
         Ok(fenced)
+    }
+}
+
+impl Role {
+    fn enter(self) -> &'static Script {
+        match self {
+            Self::Writer => &ENTER,
+            Self::Reader => &ENTER_SHARED,
+        }
+    }
+
+    fn run(self) -> &'static Script {
+        match self {
+            Self::Writer => &RUN,
+            Self::Reader => &RUN_SHARED,
+        }
     }
 }
 
@@ -143,13 +210,15 @@ impl<C: ConnectionLike + Clone> Fenced<C> {
         self.query(cmd("SET").arg(&self.keys.resource).arg(value)).await
     }
 
-    /// Runs any command that a script may run, such as `HSET`, on the key or others of its hash slot. Replies have the
-    /// form of RESP2: a map comes as a list.
+    /// Runs any command that a script may run, such as `HSET`, on the key or others of its hash slot; for a
+    /// [reader](Fence::enter_shared), any that only reads, such as `HGETALL`. Replies have the form of RESP2: a map comes as a
+    /// list.
     ///
     /// # Errors
     /// [`ErrorKind::Lost`] with the source [`Stale`] when a newer token has entered: nothing was done.
     /// [`ErrorKind::Unsupported`] for a command of more than 7998 parts, its name included, which is the limit of a script,
-    /// and for one with a cursor: nothing was sent. After [`ErrorKind::Unavailable`] the outcome is unknown.
+    /// and for one with a cursor: nothing was sent. `Unsupported` also for a reader's command that writes: nothing was done.
+    /// After [`ErrorKind::Unavailable`] the outcome is unknown.
     ///
     /// # Cancel safety
     /// If dropped, the server may still execute it, unless a newer token enters before.
@@ -169,7 +238,7 @@ impl<C: ConnectionLike + Clone> Fenced<C> {
             return Err(Error::new(ErrorKind::Unsupported, what));
         }
         let keys = [&*self.keys.fence, &*self.keys.resource];
-        let reply = self.invoke(&RUN, &keys, &arguments).await?;
+        let reply = self.invoke(self.role.run(), &keys, &arguments).await?;
         T::from_redis_value(reply).map_err(|error| self.lock_error(error.into()))
     }
 
@@ -187,12 +256,19 @@ impl<C: ConnectionLike + Clone> Fenced<C> {
 
     fn lock_error(&self, error: RedisError) -> Error {
         let resource = &self.keys.resource;
+        if self.role == Role::Reader && is_refused_write(&error) {
+            let message = format!(
+                "a reader of {resource:?} cannot run a command that writes: enter with the token of an exclusive hold"
+            );
+            return Error::new(ErrorKind::Unsupported, message).with_source(error);
+        }
         if code(&error) != "STALE" {
             let remedy = "fencing needs +eval, +evalsha, +get, +set, the commands that are run, and both keys";
             return lock_error_with(error, &format_args!("the Redis of {resource:?}"), remedy);
         }
         let newest = error.detail().and_then(|newest| newest.parse().ok());
-        let newest = newest.and_then(FencingToken::new);
+        // A fence that knows no newer token has forgotten this one.
+        let newest = newest.and_then(FencingToken::new).filter(|newest| *newest > self.token);
         let stale = Stale {
             token: self.token,
             newest,
@@ -204,6 +280,12 @@ impl<C: ConnectionLike + Clone> Fenced<C> {
         }
         Error::new(ErrorKind::Lost, message).with_source(stale)
     }
+}
+
+/// Whether the server rejected a command for its writing, since the script must not.
+fn is_refused_write(error: &RedisError) -> bool {
+    let detail = error.detail().unwrap_or_default();
+    detail.contains("Write commands are not allowed from read-only scripts")
 }
 
 async fn send(connection: &mut impl ConnectionLike, command: &Cmd) -> RedisResult<Value> {
@@ -241,6 +323,7 @@ impl<C> fmt::Debug for Fenced<C> {
         f.debug_struct("Fenced")
             .field("resource", &self.keys.resource)
             .field("token", &self.token)
+            .field("role", &self.role)
             .finish_non_exhaustive()
     }
 }

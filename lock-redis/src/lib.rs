@@ -61,9 +61,10 @@
 //! data, only a step back of the clock by more than that could make a token smaller.
 //!
 //! A resource that is stored in a Redis is protected by a [`Fence`]: before its first read, a holder *enters* with its
-//! token; from then on older tokens are rejected, for reads and writes alike. A fence consists of two scripts, which other
-//! clients can run, too ([`Fence::ENTER`], [`Fence::RUN`]). A fence that checks writes alone would lose updates: two holders
-//! may both have read before the older one writes.
+//! token; from then on older tokens are rejected, for reads and writes alike. Holders of shared locks
+//! [enter as readers](Fence::enter_shared), which reject older writers, but not each other. A fence consists of four scripts,
+//! which other clients can run, too ([`Fence::ENTER`], [`Fence::RUN`], [`Fence::ENTER_SHARED`], [`Fence::RUN_SHARED`]). A fence
+//! that checks writes alone would lose updates: two holders may both have read before the older one writes.
 //!
 //! # Limits
 //! - While a foreign client holds the lock, waiters poll, every 5 ms at first and every 50 to 100 ms later on.

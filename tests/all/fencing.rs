@@ -2,6 +2,8 @@
 
 use lock_mysql::sqlx::{AssertSqlSafe, Connection, MySqlConnection, Row, raw_sql};
 
+mod shared;
+
 const PAGE: &str = include_str!("../../docs/fencing.md");
 
 /// The statement under this title on the page.
@@ -79,10 +81,10 @@ async fn connect(server: &testbed::Server) -> MySqlConnection {
     MySqlConnection::connect(&server.url()).await.expect("it runs")
 }
 
-/// Two tokens of one lock, the older one first.
-async fn tokens(server: &testbed::Server) -> [i64; 2] {
+/// Tokens of one lock, the oldest first.
+async fn tokens<const COUNT: usize>(server: &testbed::Server) -> [i64; COUNT] {
     let locks = polylock::connect(&server.url()).await.expect("it runs");
-    let mut tokens = [0; 2];
+    let mut tokens = [0; COUNT];
     for token in &mut tokens {
         let guard = locks.lock("stock/42").acquire().await.expect("it is free");
         *token = guard.token().into();
@@ -186,7 +188,7 @@ fn orders(steps: u32) -> impl Iterator<Item = Vec<bool>> {
 /// The number of orders, and of those in which an update was lost.
 async fn count_lost_updates(fence: Fence) -> (usize, usize) {
     let mut database = Database::start().await;
-    let tokens = tokens(&database.server).await;
+    let tokens: [i64; 2] = tokens(&database.server).await;
     let steps = fence.steps();
     let (mut tried, mut lost) = (0, 0);
     for order in orders(steps.len().try_into().expect("a few")) {
@@ -228,9 +230,8 @@ async fn a_fence_on_writes_alone_loses_updates() {
 #[testbed::test]
 async fn nobody_enters_a_fence_while_a_transaction_has_checked_it() {
     let mut database = Database::start().await;
-    let [older, newer] = tokens(&database.server)
-        .await
-        .map(|token| Holder::new(Fence::Table, token));
+    let tokens: [i64; 2] = tokens(&database.server).await;
+    let [older, newer] = tokens.map(|token| Holder::new(Fence::Table, token));
     older.enter(&mut database).await;
     let mut newcomer = connect(&database.server).await;
     let enter = newer.sql("enter the fence");

@@ -7,6 +7,9 @@ use redis::cmd;
 
 use crate::support::{Fixture, connect, release, take};
 
+mod rule;
+mod shared;
+
 type Connection = MultiplexedConnection;
 
 fn token(number: u64) -> FencingToken {
