@@ -193,7 +193,7 @@ pub trait Hold: Debug + Send + Sync + 'static {
     /// Passes the hold on to the next waiter of this process without asking the server: the same holder id there, the next
     /// token of those that the grant [reserved](AcquireRequest::reserve), and `next`, which inherits what is left of this
     /// hold's lease. From here on all losses that the backend learns of go to `next`. `None` if no token is left, or if the
-    /// backend cannot do this, which is the default.
+    /// backend cannot do this, which is the default. One that can declares [`Capabilities::pass`].
     ///
     /// Core uses the new hold in place of this one, which it drops without releasing it.
     fn pass(&self, next: &Lease) -> Option<Arc<dyn Hold>> {
@@ -206,8 +206,8 @@ pub trait Hold: Debug + Send + Sync + 'static {
     /// call finds the next holder, and returns the same grant. Defaults to a release, after which the next waiter acquires
     /// by itself. A backend that passes holds on declares [`Capabilities::hand_over`].
     ///
-    /// If [`next.yields()`](AcquireRequest::yields) and a live queue entry is at the server, the hold is released in the same
-    /// step, and the answer is [`HandOver::Yielded`].
+    /// If [`next.yields()`](AcquireRequest::yields) and a live queue entry is at the server, the hold is released instead, and the
+    /// answer is [`HandOver::Yielded`].
     ///
     /// The next holder's id must be retired once *this* hold's release was answered and the next request was abandoned
     /// after that, in this order.

@@ -113,6 +113,7 @@ impl DistributedLock for MemoryBackend {
             .fixed_lease()
             .fifo()
             .hand_over()
+            .pass()
             .minimum_hold()
             .ordered()
             .shared()

@@ -25,6 +25,9 @@ pub struct Capabilities {
     /// A hold passes to the next waiter of the same process in one request:
     /// [`Hold::hand_over`](super::Hold::hand_over) is more than a release.
     pub hand_over: bool,
+    /// A hold passes to the next waiter of the same process without a request: [`Hold::pass`](super::Hold::pass), as often as
+    /// the grant [reserved](super::AcquireRequest::reserve) tokens.
+    pub pass: bool,
     /// A name can stay taken for a minimum time, even after its holder has exited:
     /// [`ReleaseOptions::keep_for`](super::ReleaseOptions::keep_for) is honoured.
     pub minimum_hold: bool,
@@ -56,6 +59,7 @@ impl Default for Capabilities {
             fixed_lease: false,
             fifo: false,
             hand_over: false,
+            pass: false,
             minimum_hold: false,
             ordered: false,
             durable_tokens: false,
@@ -92,6 +96,8 @@ declare! {
     fifo,
     /// Declares [`hand_over`](#structfield.hand_over).
     hand_over,
+    /// Declares [`pass`](#structfield.pass).
+    pass,
     /// Declares [`minimum_hold`](#structfield.minimum_hold).
     minimum_hold,
     /// Declares [`ordered`](#structfield.ordered).
