@@ -2,7 +2,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::backend::{RequestControl, RequestOptions, Terms};
-use crate::error::ErrorKind;
+use crate::error::{Error, ErrorKind};
+use crate::reentry::ReentryKey;
+use crate::sync::oneshot;
 
 #[derive(Debug)]
 enum Told {
