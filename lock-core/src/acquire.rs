@@ -8,7 +8,7 @@ use tracing::Instrument;
 use self::options::{AcquireOptions, WaitLimit};
 use self::pending::{Caller, Granted, PendingAcquire, Wakeup};
 use self::shared::Shared;
-use crate::backend::{Armed, Attempt, Hold};
+use crate::backend::{Armed, Attempt, Hold, Mode};
 use crate::background::call::pauses;
 use crate::background::runner::ensure_running;
 use crate::background::schedule::ScheduledHold;
@@ -18,7 +18,7 @@ use crate::hold::{ActiveHold, Share};
 use crate::mutant::{Mutant, is_active};
 use crate::observe;
 use crate::queue::last_word::{LastWord, Since};
-use crate::queue::{Admission, Entry};
+use crate::queue::{Admission, Entry, Sharing};
 use crate::sync::time::Instant;
 use crate::sync::{Arc, oneshot};
 use crate::time::until;
@@ -86,7 +86,7 @@ async fn run(shared: &Arc<Shared>, options: &AcquireOptions, wait: WaitLimit) ->
             }
             Wakeup::Pending(pending) => *pending,
             Wakeup::Share(share) => return Ok(Acquired::Share(share)),
-            Wakeup::Busy => return acquire.taken(shared.queues.holder(&options.name)),
+            Wakeup::Busy => return acquire.taken(shared.queues.holder(&options.name, options.mode.into())),
             Wakeup::Failed(error) => return Err(error),
         };
         wakeup = match acquire.drive(&mut pending).await? {
@@ -127,28 +127,40 @@ enum Driven {
 impl<F: Future<Output = StopReason>> Acquire<'_, F> {
     /// Enters the local queue, and waits until it is woken.
     async fn enter(&mut self) -> Result<Wakeup> {
+        let options = self.options;
         let entry = Entry {
-            name: &self.options.name,
+            name: &options.name,
+            kind: options.mode.into(),
+            key: options.reentry.as_ref(),
             is_patient: self.wait.is_patient(),
             deadline: self.deadline,
         };
-        // Outlives the lock of the queue: it may be the last that keeps the hold.
-        let mut held = None;
+        // They outlive the lock of the queue: each may be the last that keeps its hold.
+        let mut held = Vec::new();
         let admission = self.shared.queues.enter(
             &entry,
-            |hold| match (&self.options.reentry, hold.upgrade()) {
-                (Some(_), Some(hold)) => held.insert(hold).admit(self.options),
-                _ => Ok(false),
+            |hold, sharing| {
+                let Some(hold) = hold.upgrade() else { return Ok(false) };
+                let shared = match sharing {
+                    Sharing::Reentry => hold.admit(options),
+                    Sharing::Joining => Ok(hold.join(options)),
+                };
+                held.push(hold);
+                shared
             },
             || self.in_line(),
         )?;
-        match (admission, held) {
-            (Admission::Turn(turn), _) => Ok(Wakeup::Turn(turn)),
+        match (admission, held.pop()) {
+            (Admission::Turn(turn, news), _) => {
+                self.news = news;
+                Ok(Wakeup::Turn(turn))
+            }
             (Admission::Waiting(receiver, news), _) => {
                 observe::contended_in_process();
                 self.news = news;
                 self.sleep(receiver).await
             }
+            // The last one that was asked.
             (Admission::Shared, Some(hold)) => Ok(Wakeup::Share(Share::of(hold, &self.shared.keeper))),
             (Admission::Shared | Admission::Busy, _) => {
                 observe::contended_in_process();
@@ -169,7 +181,8 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
         (caller, receiver)
     }
 
-    /// Takes what was granted, if it is on this caller's terms. Else the hold is handed over to a request of its own.
+    /// Takes what was granted, if it is on this caller's terms. Else the hold is handed over to a request of its own, or
+    /// released before that request is sent.
     async fn accept(&mut self, granted: Granted) -> Result<Wakeup> {
         let (options, backend, keeper) = (self.options, &self.shared.backend, &self.shared.keeper);
         let Granted {
@@ -180,7 +193,8 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
         let as_asked = granted.as_asked && fits;
         // Where nothing can be handed over, an entry in the server's queue is worth more than a label: the first renewal
         // comes at once, and the ttl with it.
-        let keeps_it = !backend.capabilities.hand_over && fits && options.minimum.is_none();
+        let hands_over = backend.capabilities.hand_over && options.mode == Mode::Exclusive;
+        let keeps_it = !hands_over && fits && options.minimum.is_none();
         if as_asked || keeps_it {
             let hold = ActiveHold::new(
                 grant,
@@ -222,10 +236,13 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
         };
         match stop {
             StopReason::Closing => Err(self.shared.shut_down()),
-            StopReason::TooLate => match self.shared.queues.last_word(&self.options.name, self.since()) {
-                LastWord::Taken(_) if self.wait == WaitLimit::Once => Ok(Wakeup::Busy),
-                word => Err(self.too_late(word)),
-            },
+            StopReason::TooLate => {
+                let kind = self.options.mode.into();
+                match self.shared.queues.last_word(&self.options.name, kind, self.since()) {
+                    LastWord::Taken(_) if self.wait == WaitLimit::Once => Ok(Wakeup::Busy),
+                    word => Err(self.too_late(word)),
+                }
+            }
         }
     }
 
@@ -233,9 +250,12 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
     async fn drive(&mut self, pending: &mut PendingAcquire) -> Result<Driven> {
         let mut pauses = pauses(LONGEST_PAUSE);
         let mut last_error = None;
+        // Those that a try may overtake. Once they are answered, it asks again.
+        let mut overtaken = match self.wait.is_patient() || is_active(Mutant::AsksOnce) {
+            true => None,
+            false => pending.releases_answered(),
+        };
         loop {
-            let may_overtake_release =
-                !self.wait.is_patient() && pending.may_overtake_release() && !is_active(Mutant::AsksOnce);
             let attempt = tokio::select! {
                 biased;
                 attempt = pending.attempt() => attempt,
@@ -258,13 +278,13 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
                     // A backend that says "at once" must not keep us spinning.
                     let pause = busy.ask_again.map(|pause| pause.max(SHORTEST_PAUSE));
                     let holder = busy.holder.clone();
-                    if may_overtake_release {
+                    if let Some(answered) = overtaken.take() {
                         // Perhaps taken by this process's own hold, whose release was sent again or had to wait. Until that
                         // is known, nobody else in the queue is refused.
                         pending.nothing_left();
                         tokio::select! {
                             biased;
-                            () = pending.releases_answered() => continue,
+                            _closed = answered => continue,
                             stop = &mut self.stopped => return match stop {
                                 StopReason::Closing => Err(self.shared.shut_down()),
                                 StopReason::TooLate => Ok(Driven::Taken(holder)),

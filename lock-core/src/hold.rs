@@ -4,12 +4,13 @@ use std::fmt;
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
+use self::joins::Joins;
 use self::pass::Sequence;
 use self::renewal::{Renewals, RenewedBy};
 use crate::acquire::options::AcquireOptions;
 use crate::backend::lease::HoldState;
 use crate::backend::rules::Moment;
-use crate::backend::{AcquireRequest, Armed, Hold, Lease, Renewal, RequestControl};
+use crate::backend::{AcquireRequest, Armed, Hold, Lease, Mode, Renewal, RequestControl};
 use crate::backend_state::BackendState;
 use crate::background::keeper::{Keeper, KeeperRef};
 use crate::background::schedule::{ScheduleSlot, ScheduledHold};
@@ -17,12 +18,13 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::lost::{Lost, LostCause};
 use crate::mutant::{Mutant, is_active};
 use crate::observe::{self, BackendRequest};
-use crate::queue::{Turn, UnansweredRelease, Waiter};
+use crate::queue::{Detached, LineKind, Turn, UnansweredRelease, Waiter};
 use crate::sync::time::{Instant, sleep};
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, Weak};
 use crate::time::LeaseInstant;
 use crate::token::FencingToken;
 
+mod joins;
 pub(crate) mod pass;
 pub(crate) mod release;
 pub(crate) mod renewal;
@@ -54,6 +56,8 @@ pub(crate) struct ActiveHold<W: Successor> {
     /// Whether a release may have been executed whose answer is not known: it got lost, with a runtime or in a panic.
     release_sent: AtomicBool,
     shares: AtomicUsize,
+    /// How other readers join it, if they may.
+    joins: Option<Joins>,
     pub(crate) timer: observe::HoldTimer,
     sequence: Sequence,
     succession: Mutex<Succession<W>>,
@@ -63,11 +67,13 @@ pub(crate) struct ActiveHold<W: Successor> {
 struct Succession<W: Successor> {
     /// The process's right to the name, until the hold has ended.
     turn: Option<Turn<W>>,
+    /// Instead of the turn: the hold as the queue knows it, until its release begins.
+    detached: Option<Detached<W>>,
     /// To whom the hold is being handed over.
     next: Option<NextHolder<W>>,
     /// Whether it was passed on, and somebody else has the holder id now.
     passed: bool,
-    /// Where the turn was passed on before the release was answered, until that is over.
+    /// Where nobody keeps the turn for the release, until that is answered.
     unanswered: Option<UnansweredRelease<W>>,
 }
 
@@ -130,6 +136,7 @@ impl<W: Successor> ActiveHold<W> {
             (false, false) => RenewedBy::Core,
         };
         let Grant { hold, token, lease } = grant;
+        let joins = Joins::of(&options, &lease);
         let kept_until = options.minimum.and_then(|minimum| LeaseInstant::now().after(minimum));
         let active = Arc::new(Self {
             renewals: Renewals::new(&options, &hold, token, &lease, by),
@@ -143,10 +150,12 @@ impl<W: Successor> ActiveHold<W> {
             kept_until,
             release_sent: AtomicBool::new(false),
             shares: AtomicUsize::new(1),
+            joins,
             timer: observe::HoldTimer::begin(),
             sequence,
             succession: Mutex::new(Succession {
                 turn: Some(turn),
+                detached: None,
                 next: None,
                 passed: false,
                 unanswered: None,
@@ -156,18 +165,37 @@ impl<W: Successor> ActiveHold<W> {
         active
     }
 
-    /// Whether a caller with these options shares in it now: one share more.
+    /// Whether a caller with these options shares in it now by its re-entry key: one share more.
     ///
     /// # Errors
     /// When it has the re-entry key, but cannot have what it asked for.
     pub(crate) fn admit(&self, options: &AcquireOptions) -> Result<bool> {
-        if !options.may_share(&self.options) || !self.is_shared() {
+        if !options.has_key_of(&self.options) || !self.is_shared() {
             return Ok(false);
         }
-        options.check_shared(&self.options)?;
-        let one_more = |shares| (shares > 0 || is_active(Mutant::SharesWhatHasEnded)).then_some(shares + 1);
-        let shared = self.shares.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
-        Ok(shared.is_ok())
+        options.check_shared(&self.options, self.options.mode)?;
+        Ok(self.share(is_active(Mutant::SharesWhatHasEnded)))
+    }
+
+    /// Whether a reader with these options joins it now: one share more.
+    pub(crate) fn join(&self, options: &AcquireOptions) -> bool {
+        let joins = self.joins.as_ref().filter(|joins| joins.are_allowed(Instant::now()));
+        let joined = joins.is_some()
+            && options.may_join(&self.options, self.token)
+            && self.lease.state() == HoldState::Held
+            && self.share(is_active(Mutant::JoinsWhatHasEnded));
+        if let Some(joins) = joins.filter(|_| joined) {
+            joins.add(1);
+        }
+        joined
+    }
+
+    /// One share more, unless the last one has gone.
+    fn share(&self, also_ended: bool) -> bool {
+        let one_more = |shares| (shares > 0 || also_ended).then_some(shares + 1);
+        self.shares
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more)
+            .is_ok()
     }
 
     /// Whether anybody has it still, and it is neither lost nor being released.
@@ -221,8 +249,12 @@ impl<W: Successor> ActiveHold<W> {
 
     /// The name is about to be free.
     fn releasing(&self) {
-        if let Some(turn) = &self.succession.lock().turn {
+        let mut succession = self.succession.lock();
+        if let Some(turn) = &mut succession.turn {
             turn.releasing();
+        }
+        if let Some(detached) = succession.detached.take() {
+            succession.unanswered = detached.releasing();
         }
     }
 
@@ -236,8 +268,8 @@ impl<W: Successor> ActiveHold<W> {
         let (turn, waiter) = {
             let mut succession = self.succession.lock();
             let waiter = succession.next.as_mut().and_then(|next| next.waiter.take());
-            let turn = succession.turn.take();
-            if let Some(turn) = &turn {
+            let mut turn = succession.turn.take();
+            if let Some(turn) = &mut turn {
                 succession.unanswered = turn.release_goes_on();
             }
             (turn, waiter)
@@ -249,7 +281,62 @@ impl<W: Successor> ActiveHold<W> {
     }
 }
 
+impl<W: Successor> Succession<W> {
+    /// The turn, if the hold may pass with it to the next one in the line.
+    fn inherited_turn(&self) -> Option<&Turn<W>> {
+        let turn = self.turn.as_ref();
+        turn.filter(|turn| turn.kind() == Some(LineKind::Exclusive))
+    }
+}
+
 impl<W: Successor> ActiveHold<W> {
+    /// Tells the lines of the name that it is held. Returns those who wait and are to hear of it, and the turn if the hold
+    /// does not keep it.
+    fn enter_lines(self: &Arc<Self>) -> (Vec<W>, Option<Turn<W>>) {
+        let mut succession = self.succession();
+        let Some(turn) = &mut succession.turn else {
+            return (Vec::new(), None); // lost meanwhile
+        };
+        match self.options.mode {
+            Mode::Exclusive | Mode::Upgradable => {
+                let (label, key) = (self.options.label.clone(), self.options.reentry.as_ref());
+                (turn.holding(self, label, key), None)
+            }
+            Mode::Shared | Mode::Permits(_) => self.detach(&mut succession),
+        }
+    }
+
+    /// Goes on without the turn, which is returned, to be dropped outside the lock. So are those who enter with this hold.
+    fn detach(self: &Arc<Self>, succession: &mut Succession<W>) -> (Vec<W>, Option<Turn<W>>) {
+        let at_most = self.joins.as_ref().map_or(0, |joins| joins.at_most);
+        let may_join = |waiter: &W| waiter.options().may_join(&self.options, self.token);
+        let key = self.options.reentry.as_ref();
+        let turn = succession.turn.take();
+        let entered = turn
+            .as_ref()
+            .and_then(|turn| turn.detach(self, key, (at_most, may_join)));
+        let Some((chosen, detached)) = entered else {
+            return (Vec::new(), turn);
+        };
+        if let Some(joins) = &self.joins {
+            joins.add(chosen.len());
+        }
+        succession.detached = Some(detached);
+        (chosen, turn)
+    }
+
+    /// Whether a waiter that was chosen shares in the hold, if it may; else it is refused.
+    fn is_for(&self, waiter: &W) -> bool {
+        waiter.options().has_key_of(&self.options) || waiter.options().may_join(&self.options, self.token)
+    }
+
+    fn check_entering(&self, waiter: &W) -> Result<()> {
+        match self.options.reentry {
+            Some(_) => waiter.options().check_shared(&self.options, self.options.mode),
+            None => Ok(()),
+        }
+    }
+
     /// Whether the release is answered or not, no try waits for it any more.
     fn release_answered(&self) {
         let answered = self.succession().unanswered.take();
@@ -267,20 +354,15 @@ pub(crate) struct Share<W: Successor> {
 
 impl<W: Successor> Share<W> {
     /// The first share. From here on the keeper checks the hold. Callers that may share in it are let in, and those that do
-    /// not wait are refused.
+    /// not wait for an exclusive one are refused.
     pub(crate) fn begin(hold: Arc<ActiveHold<W>>, keeper: &Arc<Keeper>) -> Self {
-        let (label, key) = (&hold.options.label, hold.options.reentry.as_ref());
-        let chosen = hold
-            .succession()
-            .turn
-            .as_ref()
-            .map(|turn| turn.holding(&hold, label.clone(), key));
-        for waiter in chosen.unwrap_or_default() {
-            if !waiter.options().may_share(&hold.options) {
+        let (chosen, turn) = hold.enter_lines();
+        for waiter in chosen {
+            if !hold.is_for(&waiter) {
                 waiter.refuse();
                 continue;
             }
-            match waiter.options().check_shared(&hold.options) {
+            match hold.check_entering(&waiter) {
                 Err(error) => waiter.fail(error),
                 Ok(()) => {
                     hold.shares.fetch_add(1, Ordering::AcqRel);
@@ -289,6 +371,8 @@ impl<W: Successor> Share<W> {
                 }
             }
         }
+        // Of a hold that does not keep it: the next one asks.
+        drop(turn);
         let scheduled: Arc<dyn ScheduledHold> = hold.clone();
         keeper.schedule(&scheduled, hold.renewals.first_due());
         Self::of(hold, keeper)

@@ -26,6 +26,10 @@ pub enum Mutant {
     WorksWhenReplaced,
     /// A try that is refused while a release is under way does not ask again.
     AsksOnce,
+    /// A reader joins a shared hold whose last guard has gone.
+    JoinsWhatHasEnded,
+    /// A line of permits stays closed when the request that closed it is granted or gone.
+    StaysClosed,
 }
 
 #[cfg(not(shuttle))]

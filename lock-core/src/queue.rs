@@ -1,5 +1,6 @@
-//! The local queue: of this process's callers, one at a time has the turn to ask the server for a name, and with it
-//! the process's request there. The others wait behind it, and cost the server nothing.
+//! The local queue: of this process's callers who want a name in one mode, one at a time has the turn to ask the server, and
+//! with it the process's request there. The others wait behind it in their line, and cost the server nothing. Each line asks
+//! by itself: the server's queue decides between modes.
 //!
 //! It knows nothing of who waits and of what is held, but what [`Waiter`] tells.
 
@@ -8,30 +9,36 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 
 use self::last_word::{LastWord, Since};
-use self::state::{LeaderState, Queue};
-pub(crate) use self::turn::{Turn, UnansweredRelease};
+pub(crate) use self::lines::LineKind;
+use self::lines::Lines;
+use self::releases::Answered;
+use self::state::LeaderState;
+pub(crate) use self::turn::{Detached, Turn, UnansweredRelease};
 pub(crate) use self::waiter::Waiter;
 use crate::backend::AcquireRequest;
 use crate::error::Result;
 use crate::name::LockName;
+use crate::reentry::ReentryKey;
 use crate::sync::time::Instant;
 use crate::sync::{Arc, Mutex, Weak};
 
 pub(crate) mod last_word;
 mod line;
+mod lines;
+mod releases;
 mod state;
 mod turn;
 mod waiter;
 
-/// The queues of all names of one locker.
+/// The lines of all names of one locker.
 #[derive(Debug)]
-pub(crate) struct Queues<W: Waiter>(Mutex<HashMap<LockName, Queue<W>, RandomState>>);
+pub(crate) struct Queues<W: Waiter>(Mutex<HashMap<LockName, Lines<W>, RandomState>>);
 
 /// What entering comes to.
 pub(crate) enum Admission<W: Waiter, R> {
-    /// Nobody is before us.
-    Turn(Turn<W>),
-    /// In the queue, which dropping the receiver leaves. With the count of what was learned of the name until now.
+    /// Nobody is before us. With the count of what was learned of the name until now.
+    Turn(Turn<W>, u64),
+    /// In the queue, which dropping the receiver leaves. With that count as well.
     Waiting(R, u64),
     /// The process's hold is shared.
     Shared,
@@ -42,8 +49,19 @@ pub(crate) enum Admission<W: Waiter, R> {
 /// A caller that enters.
 pub(crate) struct Entry<'a> {
     pub(crate) name: &'a LockName,
+    pub(crate) kind: LineKind,
+    pub(crate) key: Option<&'a ReentryKey>,
     pub(crate) is_patient: bool,
     pub(crate) deadline: Option<Instant>,
+}
+
+/// Why a caller may share in a hold of its process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sharing {
+    /// It may have the hold's re-entry key.
+    Reentry,
+    /// Both are readers.
+    Joining,
 }
 
 impl<W: Waiter> Default for Queues<W> {
@@ -63,70 +81,89 @@ impl<W: Waiter> Queues<W> {
     pub(crate) fn enter<R>(
         self: &Arc<Self>,
         entry: &Entry<'_>,
-        share: impl FnOnce(&Weak<W::Hold>) -> Result<bool>,
+        mut share: impl FnMut(&Weak<W::Hold>, Sharing) -> Result<bool>,
         wait: impl FnOnce() -> (W, R),
     ) -> Result<Admission<W, R>> {
-        let mut queues = self.0.lock();
-        let queue = queues.entry(entry.name.clone()).or_default();
-        if !queue.is_led {
-            queue.begin(entry.deadline);
-            return Ok(Admission::Turn(Turn(Some((self.clone(), entry.name.clone())))));
+        let mut names = self.0.lock();
+        let lines = names.entry(entry.name.clone()).or_default();
+        if let Some(key) = entry.key {
+            for hold in lines.held_with(key) {
+                if share(hold, Sharing::Reentry)? {
+                    return Ok(Admission::Shared);
+                }
+            }
         }
-        if let LeaderState::Holding(hold, _) = &queue.leader
-            && share(hold)?
+        if entry.kind == LineKind::Shared
+            && let Some(hold) = lines.to_join()
+            && share(hold, Sharing::Joining)?
         {
             return Ok(Admission::Shared);
         }
-        if queue.leader.is_busy() && !entry.is_patient {
+        let line = lines.line(entry.kind);
+        if let Some(number) = line.begin(entry.kind, entry.deadline) {
+            let turn = Turn::new(self, entry.name, entry.kind, number);
+            return Ok(Admission::Turn(turn, line.news));
+        }
+        if line.leader.is_busy() && !entry.is_patient {
             return Ok(Admission::Busy);
         }
         let (waiter, receiver) = wait();
-        queue.push(waiter);
-        Ok(Admission::Waiting(receiver, queue.news))
+        line.push(waiter);
+        Ok(Admission::Waiting(receiver, line.news))
     }
 
-    /// The label of whoever has the name, as far as this process knows.
-    pub(crate) fn holder(&self, name: &LockName) -> Option<Arc<str>> {
-        match &self.0.lock().get(name)?.leader {
+    /// The label of whoever has the name, as far as this line knows.
+    pub(crate) fn holder(&self, name: &LockName, kind: LineKind) -> Option<Arc<str>> {
+        match &self.0.lock().get(name)?.known_line(kind)?.leader {
             LeaderState::Refused(label) | LeaderState::Holding(_, label) => label.clone(),
             LeaderState::Asking | LeaderState::Releasing => None,
         }
     }
 
     /// What is known of the name now, to this caller whose time is up.
-    pub(crate) fn last_word(&self, name: &LockName, since: Since) -> LastWord {
-        let queues = self.0.lock();
-        let Some(queue) = queues.get(name) else {
+    pub(crate) fn last_word(&self, name: &LockName, kind: LineKind, since: Since) -> LastWord {
+        let names = self.0.lock();
+        let Some(line) = names.get(name).and_then(|lines| lines.known_line(kind)) else {
             return LastWord::Nothing;
         };
-        let unreachable = queue.request.as_ref().and_then(AcquireRequest::unreachable);
-        if let Some(error) = unreachable.or_else(|| queue.failure.clone()) {
+        let unreachable = line.request.as_ref().and_then(AcquireRequest::unreachable);
+        if let Some(error) = unreachable.or_else(|| line.failure.clone()) {
             return LastWord::Failed(error);
         }
-        match &queue.leader {
+        match &line.leader {
             LeaderState::Refused(label) | LeaderState::Holding(_, label) => LastWord::Taken(label.clone()),
             // It went from one to the next meanwhile: the server answers, and others were before us.
-            LeaderState::Asking | LeaderState::Releasing if since.has_news(queue.news, queue.request.as_ref()) => {
+            LeaderState::Asking | LeaderState::Releasing if since.has_news(line.news, line.request.as_ref()) => {
                 LastWord::Taken(None)
             }
             LeaderState::Asking | LeaderState::Releasing => LastWord::Nothing,
         }
     }
 
-    /// The next one to have the turn; without one, and without releases under way, the queue is gone.
-    fn pop(&self, name: &LockName) -> Option<W> {
-        let mut queues = self.0.lock();
-        let queue = queues.get_mut(name)?;
-        queue.leader = LeaderState::Asking;
-        queue.request = None;
-        let next = queue.line.pop_front();
-        if next.is_none() {
-            queue.is_led = false;
-            if queue.releases.unanswered == 0 {
-                queues.remove(name);
+    /// The next one to have a turn of this line, after one with this number and release has `ended`.
+    fn pass_on(&self, name: &LockName, kind: LineKind, ended: Option<(u64, Option<u64>)>) -> Option<(W, u64)> {
+        let (next, answered) = self.change(name, |lines| {
+            let mut answered = Answered::new();
+            if let Some((number, release)) = ended {
+                lines.line(kind).end_turn(number);
+                answered = release.map_or(answered, |round| lines.releases.end(round));
             }
-        }
+            (lines.line(kind).next_turn(kind), answered)
+        })?;
+        // Outside the lock.
+        drop(answered);
         next
+    }
+
+    /// Changes what is known of a name, and forgets the name if that is nothing any more.
+    fn change<T>(&self, name: &LockName, change: impl FnOnce(&mut Lines<W>) -> T) -> Option<T> {
+        let mut names = self.0.lock();
+        let lines = names.get_mut(name)?;
+        let result = change(lines);
+        if lines.is_idle() {
+            names.remove(name);
+        }
+        Some(result)
     }
 }
 

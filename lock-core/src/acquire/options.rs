@@ -165,27 +165,85 @@ impl AcquireOptions {
         self.token_floor.is_none_or(|floor| token > floor)
     }
 
-    /// Whether this may share the hold of `held`.
-    pub(crate) fn may_share(&self, held: &Self) -> bool {
+    /// Whether a caller may go on with a request that another one began. An exclusive hold that does not fit is handed over to
+    /// a request of its own; no other hold can be.
+    pub(crate) fn may_go_on_with(&self, request: &AcquireRequest) -> bool {
+        match self.mode {
+            Mode::Exclusive => true,
+            mode => (mode, self.fixed, self.token_floor) == (request.mode(), request.is_fixed(), request.token_floor()),
+        }
+    }
+
+    /// Whether a reader may join the shared hold of another one, which has this token: it has all that it asked for, and
+    /// looks no different to those who ask who holds the lock.
+    pub(crate) fn may_join(&self, held: &Self, token: FencingToken) -> bool {
+        let is_plain = |options: &Self| options.mode == Mode::Shared && !options.fixed && options.reentry.is_none();
+        is_plain(self) && is_plain(held) && self.ttl <= held.ttl && self.label == held.label && self.allows(token)
+    }
+
+    /// Whether this has the re-entry key of `held`.
+    pub(crate) fn has_key_of(&self, held: &Self) -> bool {
         self.reentry.is_some() && self.reentry == held.reentry
     }
 
-    /// Refuses to share a hold that cannot be what was asked for.
-    pub(crate) fn check_shared(&self, held: &Self) -> Result<()> {
+    /// Refuses to share a hold that cannot be what was asked for. `mode` is how it is held now.
+    pub(crate) fn check_shared(&self, held: &Self, mode: Mode) -> Result<()> {
+        let refused = |message: String| Err(Error::new(ErrorKind::Misconfigured, message).with_name(&self.name));
+        if let Some(advice) = contradiction(mode, self.mode) {
+            return refused(format!("this re-entry key holds the lock {advice}"));
+        }
         let contradiction = if self.ttl != held.ttl {
             format!("a ttl of {:?} instead of {:?}", self.ttl, held.ttl)
         } else if self.fixed != held.fixed {
             "a fixed lease here and a renewed one there".to_owned()
-        } else if self.minimum != held.minimum {
+        } else if self.minimum != held.minimum && self.mode == Mode::Exclusive {
             format!("a minimum hold of {:?} instead of {:?}", self.minimum, held.minimum)
         } else if self.token_floor > held.token_floor {
             "a token floor above that of the hold".to_owned()
         } else {
             return Ok(());
         };
-        let message = format!(
+        refused(format!(
             "this re-entry key holds the lock on other terms, {contradiction}: acquire it with the same options"
-        );
-        Err(Error::new(ErrorKind::Misconfigured, message).with_name(&self.name))
+        ))
+    }
+}
+
+/// Why a caller cannot have the lock as it `asked` while its own key holds it like this, and what to do; `None` if it can.
+/// It would wait for itself.
+fn contradiction(held: Mode, asked: Mode) -> Option<&'static str> {
+    match (held, asked) {
+        (Mode::Exclusive, Mode::Exclusive | Mode::Shared)
+        | (Mode::Upgradable, Mode::Upgradable | Mode::Shared)
+        | (Mode::Shared, Mode::Shared) => None,
+        (Mode::Shared, Mode::Exclusive) => {
+            Some("for reading and would wait for itself: acquire it with `upgradable()`, or write before you read")
+        }
+        (Mode::Shared, Mode::Upgradable) => {
+            Some("for reading and may wait for itself: acquire it with `upgradable()` before you read")
+        }
+        (Mode::Upgradable, Mode::Exclusive) => Some("upgradable and would wait for itself: upgrade that guard"),
+        (Mode::Exclusive, Mode::Upgradable) => {
+            Some("exclusively and would wait for itself: use that guard, which may write already")
+        }
+        (Mode::Permits(_), _) | (_, Mode::Permits(_)) => Some("by permits, which cannot be acquired again by a key"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Permits;
+
+    #[test]
+    fn a_key_never_waits_for_itself() {
+        use Mode::{Exclusive, Shared, Upgradable};
+        let refused = |held, asked| contradiction(held, asked).is_some();
+        for mode in [Exclusive, Shared, Upgradable] {
+            assert!(!refused(mode, mode) && !refused(mode, Shared));
+            assert!(refused(mode, Mode::Permits(Permits::new(1, 2).unwrap())));
+        }
+        assert!(refused(Shared, Exclusive) && refused(Shared, Upgradable));
+        assert!(refused(Upgradable, Exclusive) && refused(Exclusive, Upgradable));
     }
 }

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use super::at_server::AtServer;
 use super::options::{AcquireOptions, WaitLimit};
-use crate::backend::{AcquireRequest, Armed, Attempt, Busy, Hold, RequestControl};
+use crate::backend::{AcquireRequest, Armed, Attempt, Busy, Hold, RequestControl, Wait};
 use crate::backend_state::BackendState;
 use crate::background::call::BackendCall;
 use crate::background::keeper::Keeper;
@@ -202,7 +202,8 @@ impl PendingAcquire {
         self.state = state;
         self.backend.note_reached();
         if let Some(turn) = &self.turn {
-            turn.refused(self.holder());
+            let queued = Some(&self.request).filter(|request| request.wait() != Wait::No);
+            turn.refused(self.holder(), queued);
         }
     }
 
@@ -277,20 +278,9 @@ impl PendingAcquire {
         }
     }
 
-    /// Whether a release of this process is under way, which the next attempt may overtake.
-    pub(crate) fn may_overtake_release(&self) -> bool {
-        self.turn.as_ref().is_some_and(Turn::may_overtake_release)
-    }
-
-    /// Returns as soon as no release of this process is under way.
-    pub(crate) fn releases_answered(&self) -> impl Future<Output = ()> + use<> {
-        let answered = self.turn.as_ref().map(Turn::releases_answered);
-        async {
-            if let Some(answered) = answered {
-                // Only ever closed.
-                let _ = answered.await;
-            }
-        }
+    /// Is closed as soon as all releases of this process are answered that the next attempt may overtake, if there are any.
+    pub(crate) fn releases_answered(&self) -> Option<oneshot::Receiver<()>> {
+        self.turn.as_ref()?.releases_answered()
     }
 
     /// What the server granted.
@@ -328,7 +318,7 @@ impl PendingAcquire {
 
     /// Whether another waiter has it now.
     fn pass_on(&mut self) -> bool {
-        while let Some((next, deadline)) = self.turn.as_ref().and_then(Turn::next_patient) {
+        while let Some((next, deadline)) = self.next_patient() {
             if let Some(control) = &self.control {
                 control.set_terms(next.options.terms(deadline));
             }
@@ -341,12 +331,18 @@ impl PendingAcquire {
         false
     }
 
+    /// The first that waits, if it may have the request.
+    fn next_patient(&self) -> Option<(Caller, Option<Instant>)> {
+        let turn = self.turn.as_ref()?;
+        turn.next_patient(|next| next.options.may_go_on_with(&self.request))
+    }
+
     fn undo(&mut self) {
         if let Some(control) = self.control.take() {
             control.give_up();
         }
-        let (turn, under_way) = (self.turn.take(), self.under_way.take());
-        if let Some(turn) = &turn {
+        let (mut turn, under_way) = (self.turn.take(), self.under_way.take());
+        if let Some(turn) = &mut turn {
             turn.releasing();
         }
         let undo = UndoJob::new(&self.backend.lock, self.request.clone(), under_way, turn);

@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::{ActiveHold, Grant, Share, Successor};
 use crate::backend::{Hold, Lease, rules};
 use crate::observe::{self, HandOverOutcome};
+use crate::queue::Turn;
 use crate::sync::{Arc, Ordering};
 use crate::time::LeaseInstant;
 
@@ -65,7 +66,7 @@ pub(super) fn pass_on<W: Successor>(active: &ActiveHold<W>) -> bool {
         if active.release_sent.load(Ordering::SeqCst) || !may_pass(active) {
             return false;
         }
-        let Some(waiter) = succession.turn.as_ref().and_then(|turn| turn.next()) else {
+        let Some(waiter) = succession.inherited_turn().and_then(Turn::next) else {
             return false;
         };
         let grant = match waiter.options().may_inherit(&active.options) {

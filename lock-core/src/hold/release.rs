@@ -322,7 +322,7 @@ fn find_next<W: Successor>(active: &ActiveHold<W>) -> Option<AcquireRequest> {
     }
     // After so many in a row, whoever waits elsewhere comes first.
     let yields = active.sequence.is_over(most);
-    let turn = succession.turn.as_ref()?;
+    let turn = succession.inherited_turn()?;
     let waiter = turn.next()?;
     let (request, control) = waiter.request(yields);
     active.release_sent.store(true, Ordering::SeqCst);

@@ -47,8 +47,8 @@ impl<W: Waiter> Line<W> {
         Some(first)
     }
 
-    /// The first of those whom `who` chooses and who are still there, out of the queue.
-    pub(super) fn take_first(&mut self, who: impl Fn(&W) -> bool) -> Option<W> {
+    /// The first of those whom `who` chooses and who are still there, out of the queue if it `may` have what there is.
+    pub(super) fn take_first(&mut self, who: impl Fn(&W) -> bool, may: impl FnOnce(&W) -> bool) -> Option<W> {
         while self.waiters.front().is_some_and(W::is_gone) {
             self.pop_front();
         }
@@ -56,6 +56,9 @@ impl<W: Waiter> Line<W> {
             .waiters
             .iter()
             .position(|waiter| who(waiter) && !waiter.is_gone())?;
+        if !may(&self.waiters[first]) {
+            return None;
+        }
         let first = self.waiters.remove(first)?;
         self.discount(&first);
         Some(first)
@@ -66,9 +69,38 @@ impl<W: Waiter> Line<W> {
         if self.impatient == 0 && key.is_none_or(|key| !self.keys.contains_key(key)) {
             return Vec::new();
         }
+        self.drain_those(|waiter| !waiter.is_patient() || (key.is_some() && waiter.reentry() == key))
+    }
+
+    /// Those who have this key, out of the queue.
+    pub(super) fn drain_key(&mut self, key: &ReentryKey) -> Vec<W> {
+        match self.keys.contains_key(key) {
+            true => self.drain_those(|waiter| waiter.reentry() == Some(key)),
+            false => Vec::new(),
+        }
+    }
+
+    /// Those whom `who` chooses and who are still there, out of the queue: the first so many of them.
+    pub(super) fn drain_first(&mut self, at_most: usize, who: impl Fn(&W) -> bool) -> Vec<W> {
+        let (mut chosen, mut index) = (Vec::new(), 0);
+        while chosen.len() < at_most
+            && let Some(waiter) = self.waiters.get(index)
+        {
+            let is_gone = waiter.is_gone();
+            if !is_gone && !who(waiter) {
+                index += 1;
+            } else if let Some(waiter) = self.waiters.remove(index) {
+                self.discount(&waiter);
+                chosen.extend(Some(waiter).filter(|_| !is_gone));
+            }
+        }
+        chosen
+    }
+
+    fn drain_those(&mut self, mut who: impl FnMut(&W) -> bool) -> Vec<W> {
         let mut chosen = Vec::new();
         for waiter in std::mem::take(self).waiters {
-            match !waiter.is_patient() || (key.is_some() && waiter.reentry() == key) {
+            match who(&waiter) {
                 true => chosen.push(waiter),
                 false => self.add(waiter),
             }
@@ -79,6 +111,10 @@ impl<W: Waiter> Line<W> {
     /// Everybody, out of the queue.
     pub(super) fn drain(&mut self) -> Vec<W> {
         std::mem::take(self).waiters.into()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiters.is_empty()
     }
 
     #[cfg(test)]

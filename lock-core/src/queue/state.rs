@@ -1,16 +1,23 @@
-//! The state of one name's queue.
+//! The state of one line.
 
 use super::line::Line;
+use super::lines::LineKind;
 use super::waiter::Waiter;
 use crate::backend::AcquireRequest;
 use crate::error::Error;
+use crate::mutant::{Mutant, is_active};
 use crate::sync::time::Instant;
-use crate::sync::{Arc, Weak, oneshot};
+use crate::sync::{Arc, Weak};
 
 #[derive(Debug)]
 pub(super) struct Queue<W: Waiter> {
-    /// Whether anybody has the turn. A queue without one is kept for the releases under way.
-    pub(super) is_led: bool,
+    /// How many callers have a turn. Without one, nobody waits.
+    turns: usize,
+    /// The number of the latest turn.
+    last_turn: u64,
+    /// In a line of permits, the turn whose request has an entry in the server's queue: until that is granted or gone,
+    /// those who wait do not ask, and `leader` is its state.
+    closed_by: Option<u64>,
     pub(super) leader: LeaderState<W::Hold>,
     pub(super) line: Line<W>,
     pub(super) latest: Latest,
@@ -20,7 +27,6 @@ pub(super) struct Queue<W: Waiter> {
     pub(super) news: u64,
     /// Why the last attempt failed, if it did.
     pub(super) failure: Option<Error>,
-    pub(super) releases: Releases,
 }
 
 /// How far whoever has the turn has come, which decides what a caller that does not wait is told.
@@ -34,14 +40,6 @@ pub(super) enum LeaderState<H> {
     Holding(Weak<H>, Option<Arc<str>>),
     /// Giving it back: the name is about to be free.
     Releasing,
-}
-
-/// This process's releases of a name that passed the turn on before they were answered.
-#[derive(Debug, Default)]
-pub(super) struct Releases {
-    pub(super) unanswered: usize,
-    /// Tries that were refused meanwhile, and ask again when all are answered.
-    pub(super) refused: Vec<oneshot::Sender<()>>,
 }
 
 /// Until when somebody waits. It never becomes earlier when a waiter leaves, which costs nobody anything.
@@ -71,33 +69,81 @@ impl<H> LeaderState<H> {
 impl<W: Waiter> Default for Queue<W> {
     fn default() -> Self {
         Self {
-            is_led: false,
+            turns: 0,
+            last_turn: 0,
+            closed_by: None,
             leader: LeaderState::Asking,
             line: Line::default(),
             latest: Latest::default(),
             request: None,
             news: 0,
             failure: None,
-            releases: Releases::default(),
         }
     }
 }
 
 impl<W: Waiter> Queue<W> {
-    /// The first one has the turn, and nobody waits.
-    pub(super) fn begin(&mut self, deadline: Option<Instant>) {
-        let releases = std::mem::take(&mut self.releases);
-        *self = Self {
-            is_led: true,
-            releases,
-            ..Self::default()
-        };
-        self.latest.add(deadline);
+    /// Whether nobody has a turn, and hence nobody waits.
+    pub(super) fn is_free(&self) -> bool {
+        self.turns == 0
     }
 
-    /// The server said something of the name.
+    /// The number of a turn for a caller who comes, if it may ask at once.
+    pub(super) fn begin(&mut self, kind: LineKind, deadline: Option<Instant>) -> Option<u64> {
+        if self.is_free() {
+            *self = Self::default();
+        } else if !self.has_turn_left(kind) || !self.line.is_empty() {
+            return None;
+        }
+        self.latest.add(deadline);
+        Some(self.next_number())
+    }
+
+    /// The next one to have a turn, and the turn's number.
+    pub(super) fn next_turn(&mut self, kind: LineKind) -> Option<(W, u64)> {
+        if !self.has_turn_left(kind) {
+            return None;
+        }
+        let next = self.line.pop_front()?;
+        Some((next, self.next_number()))
+    }
+
+    /// This turn is over.
+    pub(super) fn end_turn(&mut self, number: u64) {
+        self.turns -= 1;
+        if self.closed_by.is_some_and(|closer| closer != number) {
+            return;
+        }
+        if !is_active(Mutant::StaysClosed) {
+            self.closed_by = None;
+        }
+        self.leader = LeaderState::Asking;
+        self.request = None;
+    }
+
+    /// Whether this turn says how the line stands: the only one, or that which closed the line.
+    pub(super) fn is_led_by(&self, number: u64, kind: LineKind) -> bool {
+        kind != LineKind::Permits || self.closed_by == Some(number)
+    }
+
+    /// The server refused this turn's request, which waits there: the line is closed, unless another turn has closed it.
+    pub(super) fn close(&mut self, number: u64) {
+        self.closed_by.get_or_insert(number);
+    }
+
+    /// Whether no turn has closed the line.
+    pub(super) fn is_open(&self) -> bool {
+        self.closed_by.is_none()
+    }
+
+    /// The server said something of the name to whoever leads the line.
     pub(super) fn learned(&mut self, leader: LeaderState<W::Hold>) {
         self.leader = leader;
+        self.heard();
+    }
+
+    /// The server answered.
+    pub(super) fn heard(&mut self) {
         self.news += 1;
         self.failure = None;
     }
@@ -110,5 +156,15 @@ impl<W: Waiter> Queue<W> {
             }
         }
         self.line.push_back(waiter);
+    }
+
+    fn has_turn_left(&self, kind: LineKind) -> bool {
+        self.is_open() && self.turns < kind.most_turns()
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.turns += 1;
+        self.last_turn += 1;
+        self.last_turn
     }
 }

@@ -65,6 +65,8 @@ fn try_enter(queues: &Arc<Queues<Caller>>, is_patient: bool, deadline: Option<In
     let name = name();
     let entry = Entry {
         name: &name,
+        kind: LineKind::Exclusive,
+        key: None,
         is_patient,
         deadline,
     };
@@ -77,12 +79,12 @@ fn try_enter(queues: &Arc<Queues<Caller>>, is_patient: bool, deadline: Option<In
         };
         (caller, receiver)
     };
-    queues.enter(&entry, |_| Ok(false), wait).unwrap()
+    queues.enter(&entry, |_, _| Ok(false), wait).unwrap()
 }
 
 fn first(queues: &Arc<Queues<Caller>>, deadline: Option<Instant>) -> Turn<Caller> {
     match try_enter(queues, true, deadline) {
-        Admission::Turn(turn) => turn,
+        Admission::Turn(turn, _) => turn,
         _ => panic!("somebody is there"),
     }
 }
@@ -128,12 +130,15 @@ fn the_turn_goes_round_in_order_and_skips_those_who_left() {
 #[test]
 fn who_does_not_wait_learns_only_what_is_known() {
     let queues = Arc::new(Queues::default());
-    let turn = first(&queues, None);
+    let mut turn = first(&queues, None);
     let mut asking = enter(&queues, false, None);
     assert!(is_idle(&mut asking));
-    turn.refused(Some("elsewhere".into()));
+    turn.refused(Some("elsewhere".into()), None);
     assert!(matches!(asking.try_recv(), Ok(Told::Busy)));
-    assert_eq!(queues.holder(&name()).as_deref(), Some("elsewhere"));
+    assert_eq!(
+        queues.holder(&name(), LineKind::Exclusive).as_deref(),
+        Some("elsewhere")
+    );
     assert!(matches!(try_enter(&queues, false, None), Admission::Busy));
 
     turn.releasing();
@@ -153,14 +158,14 @@ async fn the_place_waits_as_long_as_anybody() {
     let _longer = enter(&queues, true, Some(now + second * 3));
     turn.shares(&shared);
     assert_eq!(shared.time_left(), Some(second * 3), "whoever came before");
-    turn.refused(None);
+    turn.refused(None, None);
     let _longest = enter(&queues, true, Some(now + second * 5));
     let busy = try_enter(&queues, false, Some(now + second * 9));
     assert!(matches!(busy, Admission::Busy));
     assert_eq!(shared.time_left(), Some(second * 5), "and after it");
     let _forever = wait(&queues);
     assert_eq!(shared.time_left(), None);
-    let (waiter, deadline) = turn.next_patient().unwrap();
+    let (waiter, deadline) = turn.next_patient(|_| true).unwrap();
     assert_eq!((waiter.deadline, deadline), (Some(now + second * 3), None));
 }
 
@@ -180,20 +185,27 @@ fn those_who_left_do_not_pile_up() {
     for _ in 0..1000 {
         drop(wait(&queues));
     }
-    assert!(queues.0.lock()[&name()].line.len() <= 16);
+    assert!(
+        queues.0.lock()[&name()]
+            .known_line(LineKind::Exclusive)
+            .unwrap()
+            .line
+            .len()
+            <= 16
+    );
 }
 
 #[test]
 fn the_last_word_is_the_latest() {
     let queues = Arc::new(Queues::default());
-    let late = |news, half_time| queues.last_word(&name(), Since { news, half_time });
+    let late = |news, half_time| queues.last_word(&name(), LineKind::Exclusive, Since { news, half_time });
     let word = |news| late(news, None);
     assert!(matches!(word(0), LastWord::Nothing));
-    let turn = first(&queues, None);
+    let mut turn = first(&queues, None);
     assert!(matches!(word(0), LastWord::Nothing));
     turn.attempt_failed(&Error::new(ErrorKind::Unavailable, "no server"));
     assert!(matches!(word(0), LastWord::Failed(_)));
-    turn.refused(Some("elsewhere".into()));
+    turn.refused(Some("elsewhere".into()), None);
     assert!(matches!(word(0), LastWord::Taken(Some(_))));
     turn.holding(&Arc::new(()), None, None);
     assert!(matches!(word(0), LastWord::Taken(None)));
@@ -213,20 +225,19 @@ fn the_last_word_is_the_latest() {
 #[test]
 fn a_release_under_way_keeps_the_queue_and_wakes_the_refused() {
     let queues = Arc::new(Queues::default());
-    let turn = first(&queues, None);
+    let mut turn = first(&queues, None);
     let release = turn.release_goes_on();
     drop(turn);
     let next = first(&queues, None);
-    assert!(next.may_overtake_release());
-    let mut answered = next.releases_answered();
+    let mut answered = next.releases_answered().expect("one goes on");
     assert!(is_idle(&mut answered));
     drop(release);
-    assert!(!is_idle(&mut answered) && !next.may_overtake_release());
-    assert!(!is_idle(&mut next.releases_answered()), "at once");
+    assert!(!is_idle(&mut answered));
+    assert!(next.releases_answered().is_none(), "none goes on");
     drop(next);
     assert!(queues.0.lock().is_empty(), "nothing stays behind");
     let (turn, release) = {
-        let turn = first(&queues, None);
+        let mut turn = first(&queues, None);
         let release = turn.release_goes_on();
         (turn, release)
     };

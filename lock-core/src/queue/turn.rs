@@ -1,9 +1,11 @@
-//! The turn: the right of one caller to ask the server for a name, and to hold it.
+//! The turn: the right of one caller to ask the server for a name.
 
 use std::fmt;
 
 use super::Queues;
 use super::last_word::Since;
+use super::lines::{LineKind, Lines};
+use super::releases::Answered;
 use super::state::{LeaderState, Queue};
 use super::waiter::Waiter;
 use crate::backend::AcquireRequest;
@@ -11,166 +13,304 @@ use crate::error::Error;
 use crate::name::LockName;
 use crate::reentry::ReentryKey;
 use crate::sync::time::Instant;
-use crate::sync::{Arc, oneshot};
+use crate::sync::{Arc, Weak, oneshot};
 
 /// The right to ask the server for a name, and to hold it. Dropping it passes it on.
-pub(crate) struct Turn<W: Waiter>(pub(super) Option<(Arc<Queues<W>>, LockName)>);
+///
+/// The holder of an exclusive or upgradable lock keeps it until the release. Readers and permits [detach](Self::detach)
+/// their hold from it, and let the next one ask.
+pub(crate) struct Turn<W: Waiter>(Option<Current<W>>);
 
-/// A release that goes on although the turn was passed on. Dropped when it is over.
+struct Current<W: Waiter> {
+    queues: Arc<Queues<W>>,
+    name: LockName,
+    kind: LineKind,
+    number: u64,
+    /// The round of the release that is under way while the turn is kept.
+    release: Option<u64>,
+}
+
+/// A hold without a turn, as the lines of its name know it. Dropping it takes the hold out of them.
+pub(crate) struct Detached<W: Waiter>(Option<Known<W>>);
+
+struct Known<W: Waiter> {
+    queues: Arc<Queues<W>>,
+    name: LockName,
+    hold: Weak<W::Hold>,
+    key: Option<ReentryKey>,
+}
+
+/// A release that goes on although nobody keeps the turn for it. Dropped when it is over.
 #[derive(Debug)]
 pub(crate) struct UnansweredRelease<W: Waiter> {
     queues: Arc<Queues<W>>,
     name: LockName,
+    round: u64,
 }
 
 impl<W: Waiter> Turn<W> {
+    pub(super) fn new(queues: &Arc<Queues<W>>, name: &LockName, kind: LineKind, number: u64) -> Self {
+        Self(Some(Current {
+            queues: queues.clone(),
+            name: name.clone(),
+            kind,
+            number,
+            release: None,
+        }))
+    }
+
+    /// Which line it is of.
+    pub(crate) fn kind(&self) -> Option<LineKind> {
+        self.0.as_ref().map(|current| current.kind)
+    }
+
     /// The last attempt failed, and the server is asked anew.
     pub(crate) fn attempt_failed(&self, why: &Error) {
-        self.change(|queue| {
-            queue.leader = LeaderState::Asking;
-            queue.failure = Some(why.clone());
+        self.change(|line, number, kind| {
+            if line.is_led_by(number, kind) {
+                line.leader = LeaderState::Asking;
+            }
+            if line.is_led_by(number, kind) || line.is_open() {
+                line.failure = Some(why.clone());
+            }
         });
     }
 
     /// The name is about to be free.
-    pub(crate) fn releasing(&self) {
-        self.change(|queue| {
+    pub(crate) fn releasing(&mut self) {
+        let Some(current) = &mut self.0 else { return };
+        let mut names = current.queues.0.lock();
+        let Some(lines) = names.get_mut(&current.name) else {
+            return;
+        };
+        current.release.get_or_insert_with(|| lines.releases.begin());
+        let line = lines.line(current.kind);
+        if line.is_led_by(current.number, current.kind) {
             // What the server never answered is no news.
-            queue.news += u64::from(queue.leader.is_busy());
-            queue.leader = LeaderState::Releasing;
-        });
+            line.news += u64::from(line.leader.is_busy());
+            line.leader = LeaderState::Releasing;
+        }
     }
 
-    /// Counts a release that is not answered yet, for as long as the value lives: the turn may be passed on before.
-    pub(crate) fn release_goes_on(&self) -> Option<UnansweredRelease<W>> {
-        let (queues, name) = self.0.as_ref()?;
-        self.change(|queue| queue.releases.unanswered += 1)?;
+    /// The release goes on for as long as the value lives: the turn may be passed on before.
+    pub(crate) fn release_goes_on(&mut self) -> Option<UnansweredRelease<W>> {
+        let current = self.0.as_mut()?;
+        let round = match current.release.take() {
+            Some(round) => round,
+            None => current.queues.0.lock().get_mut(&current.name)?.releases.begin(),
+        };
         Some(UnansweredRelease {
-            queues: queues.clone(),
-            name: name.clone(),
+            queues: current.queues.clone(),
+            name: current.name.clone(),
+            round,
         })
     }
 
-    /// Whether a release of this process is under way, which a request that is sent now may overtake.
-    pub(crate) fn may_overtake_release(&self) -> bool {
-        self.change(|queue| queue.releases.unanswered > 0).unwrap_or_default()
-    }
-
-    /// Is closed as soon as no release of this process is under way.
-    pub(crate) fn releases_answered(&self) -> oneshot::Receiver<()> {
-        let (sender, receiver) = oneshot::channel();
-        self.change(|queue| match queue.releases.unanswered {
-            0 => drop(sender),
-            _ => queue.releases.refused.push(sender),
-        });
-        receiver
+    /// Is closed as soon as all releases of this process are answered that are under way now, of any mode; `None` if none
+    /// is. A request that is sent now may overtake them.
+    pub(crate) fn releases_answered(&self) -> Option<oneshot::Receiver<()>> {
+        let current = self.0.as_ref()?;
+        let mut names = current.queues.0.lock();
+        names.get_mut(&current.name)?.releases.all_answered()
     }
 
     /// Whether the server answered somebody since this caller came, whose request is unanswered.
     pub(crate) fn has_news(&self, since: Since, request: &AcquireRequest) -> bool {
-        self.change(|queue| since.has_news(queue.news, Some(request)))
+        self.change(|line, _, _| since.has_news(line.news, Some(request)))
             .unwrap_or_default()
     }
 
     /// This request of the next one in the queue asks for the name.
     pub(crate) fn asks(&self, request: &AcquireRequest) {
-        self.change(|queue| queue.request = Some(request.clone()));
+        self.change(|line, _, _| line.request = Some(request.clone()));
     }
 
     /// The request is shared by all who wait: it waits for as long as any of them, and those who come yet prolong it.
     pub(crate) fn shares(&self, request: &AcquireRequest) {
-        self.change(|queue| {
-            request.wait_until(queue.latest.deadline());
-            queue.request = Some(request.clone());
+        self.change(|line, _, kind| {
+            request.wait_until(match kind {
+                // There may be several, and their callers give them up.
+                LineKind::Permits => None,
+                _ => line.latest.deadline(),
+            });
+            if line.is_open() {
+                line.request = Some(request.clone());
+            }
         });
     }
 
-    /// The server refused: those who do not wait are told.
-    pub(crate) fn refused(&self, holder: Option<Arc<str>>) {
-        let impatient = self.change(|queue| {
-            queue.learned(LeaderState::Refused(holder));
-            queue.line.drain_impatient(None)
+    /// The server refused. If that is for everybody in the line, those who do not wait are refused too. `queued` is the
+    /// request if it waits at the server.
+    ///
+    /// A line of permits is closed by the first request that waits at the server. What a try is told there says nothing of
+    /// other numbers of permits.
+    pub(crate) fn refused(&self, holder: Option<Arc<str>>, queued: Option<&AcquireRequest>) {
+        let impatient = self.change(|line, number, kind| {
+            if kind == LineKind::Permits {
+                line.heard();
+                if let Some(request) = queued.filter(|_| line.is_open()) {
+                    line.close(number);
+                    line.request = Some(request.clone());
+                }
+                if !line.is_led_by(number, kind) {
+                    return Vec::new();
+                }
+            }
+            line.learned(LeaderState::Refused(holder));
+            line.line.drain_impatient(None)
         });
         impatient.unwrap_or_default().into_iter().for_each(W::refuse);
     }
 
-    /// The name is held: those who do not wait are to be told, and those with the hold's re-entry key share in it.
-    pub(crate) fn holding(&self, hold: &Arc<W::Hold>, label: Option<Arc<str>>, key: Option<&ReentryKey>) -> Vec<W> {
-        let chosen = self.change(|queue| {
-            queue.learned(LeaderState::Holding(Arc::downgrade(hold), label));
-            queue.request = None;
-            queue.line.drain_impatient(key)
-        });
-        chosen.unwrap_or_default()
+    /// The name is held with the turn: those who do not wait are to be told, and those with the hold's re-entry key share in
+    /// it, readers as well.
+    pub(crate) fn holding(&mut self, hold: &Arc<W::Hold>, label: Option<Arc<str>>, key: Option<&ReentryKey>) -> Vec<W> {
+        let Some(current) = &mut self.0 else { return Vec::new() };
+        let mut names = current.queues.0.lock();
+        let Some(lines) = names.get_mut(&current.name) else {
+            return Vec::new();
+        };
+        // Handed over, if anything was under way.
+        let answered = match current.release.take() {
+            Some(round) => lines.releases.end(round),
+            None => Answered::new(),
+        };
+        let line = lines.line(current.kind);
+        line.learned(LeaderState::Holding(Arc::downgrade(hold), label));
+        line.request = None;
+        let mut chosen = line.line.drain_impatient(key);
+        if let Some(key) = key {
+            chosen.extend(lines.drain_readers(key));
+        }
+        drop(names);
+        drop(answered);
+        chosen
+    }
+
+    /// The name is held without the turn, which the caller is to drop after this. Of those who wait for a shared hold, the
+    /// first `at_most` whom `joins` chooses enter as well; if the hold has a re-entry key, all who have it.
+    pub(crate) fn detach(
+        &self,
+        hold: &Arc<W::Hold>,
+        key: Option<&ReentryKey>,
+        (at_most, joins): (usize, impl Fn(&W) -> bool),
+    ) -> Option<(Vec<W>, Detached<W>)> {
+        let current = self.0.as_ref()?;
+        let mut names = current.queues.0.lock();
+        let lines = names.get_mut(&current.name)?;
+        lines.line(current.kind).heard();
+        lines.detach(current.kind, hold, key);
+        let chosen = match (current.kind, key) {
+            (LineKind::Permits, _) => Vec::new(),
+            (_, Some(key)) => lines.drain_readers(key),
+            (_, None) => lines.line(LineKind::Shared).line.drain_first(at_most, joins),
+        };
+        let detached = Detached(Some(Known {
+            queues: current.queues.clone(),
+            name: current.name.clone(),
+            hold: Arc::downgrade(hold),
+            key: key.cloned(),
+        }));
+        Some((chosen, detached))
     }
 
     /// Fails everybody in the queue: they would only find out the same, one after the other.
     pub(crate) fn fail_all(&self, error: &Error) {
-        for waiter in self.change(|queue| queue.line.drain()).unwrap_or_default() {
+        for waiter in self.change(|line, _, _| line.line.drain()).unwrap_or_default() {
             waiter.fail(error.clone());
         }
     }
 
     /// The first in the queue that is still there, out of it.
     pub(crate) fn next(&self) -> Option<W> {
-        self.change(|queue| queue.line.take_first(|_| true))?
+        self.change(|line, _, _| line.line.take_first(|_| true, |_| true))?
     }
 
-    /// The first that waits, out of the queue, and until when somebody waits.
-    pub(crate) fn next_patient(&self) -> Option<(W, Option<Instant>)> {
-        self.change(|queue| {
-            let next = queue.line.take_first(W::is_patient)?;
-            Some((next, queue.latest.deadline()))
+    /// The first that waits, out of the queue if it `may` go on with the request, and until when that is to wait.
+    pub(crate) fn next_patient(&self, may: impl FnOnce(&W) -> bool) -> Option<(W, Option<Instant>)> {
+        self.change(|line, _, kind| {
+            let next = line.line.take_first(W::is_patient, may)?;
+            let deadline = match kind {
+                LineKind::Permits => None,
+                _ => line.latest.deadline(),
+            };
+            Some((next, deadline))
         })?
     }
 
     /// Puts it before all others.
     pub(crate) fn put_first(&self, waiter: W) {
-        self.change(|queue| queue.line.push_front(waiter));
+        self.change(|line, _, _| line.line.push_front(waiter));
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut Queue<W>) -> T) -> Option<T> {
-        let (queues, name) = self.0.as_ref()?;
-        queues.0.lock().get_mut(name).map(change)
+    fn change<T>(&self, change: impl FnOnce(&mut Queue<W>, u64, LineKind) -> T) -> Option<T> {
+        let current = self.0.as_ref()?;
+        let mut names = current.queues.0.lock();
+        let line = names.get_mut(&current.name)?.line(current.kind);
+        Some(change(line, current.number, current.kind))
     }
 }
 
 impl<W: Waiter> Drop for Turn<W> {
     fn drop(&mut self) {
-        let Some((queues, name)) = self.0.take() else { return };
-        while let Some(waiter) = queues.pop(&name) {
-            match waiter.take_turn(Turn(Some((queues.clone(), name.clone())))) {
+        let Some(current) = self.0.take() else { return };
+        let mut ended = Some((current.number, current.release));
+        while let Some((waiter, number)) = current.queues.pass_on(&current.name, current.kind, ended.take()) {
+            match waiter.take_turn(Self::new(&current.queues, &current.name, current.kind, number)) {
                 // It has gone, and its turn must not pass itself on as well.
-                Err(mut unused) => drop(unused.0.take()),
+                Err(mut unused) => {
+                    unused.0.take();
+                    ended = Some((number, None));
+                }
+                // Of several turns, more than this one may have become free.
+                Ok(()) if current.kind == LineKind::Permits => {}
                 Ok(()) => return,
             }
         }
     }
 }
 
+impl<W: Waiter> Detached<W> {
+    /// The name is about to be free: nobody may share in the hold any more.
+    pub(crate) fn releasing(mut self) -> Option<UnansweredRelease<W>> {
+        let known = self.0.take()?;
+        let mut names = known.queues.0.lock();
+        let lines = names.get_mut(&known.name)?;
+        let round = lines.releases.begin();
+        known.strike_off(lines);
+        drop(names);
+        Some(UnansweredRelease {
+            queues: known.queues,
+            name: known.name,
+            round,
+        })
+    }
+}
+
+impl<W: Waiter> Known<W> {
+    fn strike_off(&self, lines: &mut Lines<W>) {
+        lines.strike_off(&self.hold, self.key.as_ref());
+    }
+}
+
+impl<W: Waiter> Drop for Detached<W> {
+    fn drop(&mut self) {
+        let Some(known) = self.0.take() else { return };
+        known.queues.change(&known.name, |lines| known.strike_off(lines));
+    }
+}
+
 impl<W: Waiter> Drop for UnansweredRelease<W> {
     fn drop(&mut self) {
-        let mut queues = self.queues.0.lock();
-        let Some(queue) = queues.get_mut(&self.name) else {
-            return;
-        };
-        queue.releases.unanswered -= 1;
-        if queue.releases.unanswered > 0 {
-            return;
-        }
-        let refused = std::mem::take(&mut queue.releases.refused);
-        if !queue.is_led {
-            queues.remove(&self.name);
-        }
-        drop(queues);
-        drop(refused);
+        let answered = self.queues.change(&self.name, |lines| lines.releases.end(self.round));
+        // Outside the lock.
+        drop(answered);
     }
 }
 
 impl<W: Waiter> fmt::Debug for Turn<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Turn")
-            .field(&self.0.as_ref().map(|(_, name)| name))
-            .finish()
+        let turn = self.0.as_ref().map(|current| (&current.name, current.kind));
+        f.debug_tuple("Turn").field(&turn).finish()
     }
 }
