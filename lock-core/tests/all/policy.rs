@@ -10,6 +10,8 @@ mod last_word;
 mod late_answers;
 mod one_caller;
 mod passing;
+mod permits;
+mod readers;
 mod refused;
 mod several_callers;
 mod sharing;

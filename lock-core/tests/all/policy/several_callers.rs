@@ -29,7 +29,7 @@ pub(super) async fn waiting(
 }
 
 /// Until all tasks wait for something.
-async fn settle() {
+pub(super) async fn settle() {
     for _ in 0..20 {
         yield_now().await;
     }
