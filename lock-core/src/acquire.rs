@@ -395,3 +395,6 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
         error.with_name(&self.options.name)
     }
 }
+
+#[cfg(test)]
+mod tests;

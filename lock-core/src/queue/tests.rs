@@ -6,6 +6,8 @@ use crate::error::{Error, ErrorKind};
 use crate::reentry::ReentryKey;
 use crate::sync::oneshot;
 
+mod modes;
+
 #[derive(Debug)]
 enum Told {
     Turn(Turn<Caller>),
@@ -17,6 +19,7 @@ enum Told {
 struct Caller {
     is_patient: bool,
     deadline: Option<Instant>,
+    key: Option<ReentryKey>,
     told: oneshot::Sender<Told>,
 }
 
@@ -32,7 +35,7 @@ impl Waiter for Caller {
     }
 
     fn reentry(&self) -> Option<&ReentryKey> {
-        None
+        self.key.as_ref()
     }
 
     fn is_gone(&self) -> bool {
@@ -75,6 +78,7 @@ fn try_enter(queues: &Arc<Queues<Caller>>, is_patient: bool, deadline: Option<In
         let caller = Caller {
             is_patient,
             deadline,
+            key: None,
             told,
         };
         (caller, receiver)

@@ -4,6 +4,7 @@ mod backends;
 mod cancel;
 mod hand_over;
 mod memory_backend;
+mod modes;
 mod places;
 mod queue;
 mod reentry;

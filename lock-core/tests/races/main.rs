@@ -8,6 +8,8 @@
 mod drop_against_shutdown;
 mod explore;
 mod hand_over_against_cancel;
+mod join_against_release;
+mod permits_cancel_against_grant;
 mod re_entry_against_release;
 mod renewal_against_release;
 #[path = "../all/scripted/mod.rs"]

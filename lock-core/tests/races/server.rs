@@ -1,7 +1,7 @@
 //! The scripted backend, with pauses before and after each effect, and what it guards.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use lock_core::backend::DistributedLock;
 use lock_core::{Guard, HoldState, Locker, MemoryBackend};
@@ -14,6 +14,8 @@ use crate::scripted::Scripted;
 pub(crate) struct Server {
     backend: Scripted,
     used: Arc<AtomicBool>,
+    /// How many read what the guards protect.
+    readers: Arc<AtomicUsize>,
 }
 
 impl Default for Server {
@@ -21,6 +23,7 @@ impl Default for Server {
         Self {
             backend: Scripted::new(MemoryBackend::new().capabilities(), 2),
             used: Arc::default(),
+            readers: Arc::default(),
         }
     }
 }
@@ -48,10 +51,30 @@ impl Server {
     pub(crate) async fn work(&self, guard: &Guard) {
         assert!(!self.used.swap(true, Ordering::SeqCst), "two at once");
         let _using = Using(&self.used);
+        assert_eq!(self.readers.load(Ordering::SeqCst), 0, "somebody reads");
         for _ in 0..2 {
             shuttle::future::yield_now().await;
         }
         assert_eq!(guard.state(), HoldState::Held);
+    }
+
+    /// Reads what the guard protects: nobody else writes meanwhile.
+    pub(crate) async fn read(&self, guard: &Guard) {
+        self.readers.fetch_add(1, Ordering::SeqCst);
+        let _reading = Reading(&self.readers);
+        for _ in 0..2 {
+            assert!(!self.used.load(Ordering::SeqCst), "somebody writes");
+            shuttle::future::yield_now().await;
+        }
+        assert_eq!(guard.state(), HoldState::Held);
+    }
+}
+
+struct Reading<'a>(&'a AtomicUsize);
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
