@@ -195,14 +195,12 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
         // comes at once, and the ttl with it.
         let hands_over = backend.capabilities.hand_over && options.mode == Mode::Exclusive;
         let keeps_it = !hands_over && fits && options.minimum.is_none();
+        let hold = |options, turn| {
+            let weak = Arc::downgrade(keeper);
+            ActiveHold::new(grant, options, backend, weak, (turn, Sequence::first()))
+        };
         if as_asked || keeps_it {
-            let hold = ActiveHold::new(
-                grant,
-                options.clone(),
-                backend,
-                Arc::downgrade(keeper),
-                (turn, Sequence::first()),
-            );
+            let hold = hold(options.clone(), turn);
             let share = Share::begin(hold.clone(), keeper);
             if !as_asked {
                 let scheduled: Arc<dyn ScheduledHold> = hold;
@@ -213,13 +211,7 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
         let (caller, receiver) = self.in_line();
         // Before the hold is one that may be lost, and the turn be gone.
         turn.put_first(caller);
-        let hold = ActiveHold::new(
-            grant,
-            options.unused(),
-            backend,
-            Arc::downgrade(keeper),
-            (turn, Sequence::first()),
-        );
+        let hold = hold(options.unused(), turn);
         // If it was lost meanwhile, the keeper knows.
         if hold.lease.begin_release() {
             keeper.push(hold.release_job());

@@ -53,7 +53,7 @@ impl Inside {
 fn lock(locks: &Locker, number: usize) -> Lock {
     let (rw, semaphore) = (locks.rw_lock("a"), locks.semaphore("a", LIMIT));
     match number % 9 {
-        0 | 1 | 2 => rw.read(),
+        0..=2 => rw.read(),
         3 => rw.read().label("another"),
         4 => rw.read().fixed_lease(),
         5 => rw.write(),
@@ -78,8 +78,7 @@ async fn cancel_at_every_point(kinds: &'static [usize]) {
                     let guard = match turn % 5 {
                         0 => drop_after(turn % 7, lock.try_acquire())
                             .await
-                            .map(Result::transpose)
-                            .flatten(),
+                            .and_then(Result::transpose),
                         _ => drop_after((turn * 7 + task * 3) % 29, lock.acquire()).await,
                     };
                     let Some(guard) = guard else { continue };

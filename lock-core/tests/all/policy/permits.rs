@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::{ErrorKind, Guard, Lock, Locker, ReentryKey, Release};
+use lock_core::{ErrorKind, Guard, Lock, Locker, ReentryKey, Release, Result};
 use tokio::time::{Instant, sleep};
 
 use super::several_callers::{settle, status, waiting};
@@ -13,8 +13,8 @@ fn permits(locks: &Locker, take: u32, of: u32) -> Lock {
     locks.semaphore("a", of).permits(take)
 }
 
-fn acquire(lock: Lock) -> impl Future<Output = lock_core::Result<Guard>> + Send {
-    async move { lock.acquire().await }
+async fn acquire(lock: Lock) -> Result<Guard> {
+    lock.acquire().await
 }
 
 /// A locker of another process.

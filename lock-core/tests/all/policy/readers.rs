@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use lock_core::{Ended, ErrorKind, FencingToken, Guard, HoldState, Lock, Locker, LostCause, ReentryKey, Release};
+use lock_core::{
+    Ended, ErrorKind, FencingToken, Guard, HoldState, Lock, Locker, LostCause, ReentryKey, Release, Result,
+};
 use tokio::time::{Instant, sleep};
 
 use super::several_callers::{settle, status, waiting};
@@ -17,8 +19,8 @@ fn write(locks: &Locker) -> Lock {
     locks.rw_lock("a").write()
 }
 
-fn acquire(lock: Lock) -> impl Future<Output = lock_core::Result<Guard>> + Send {
-    async move { lock.acquire().await }
+async fn acquire(lock: Lock) -> Result<Guard> {
+    lock.acquire().await
 }
 
 /// A locker of another process.

@@ -1,0 +1,207 @@
+//! Shares in a hold: of its guards, of callers with its re-entry key, and of readers who join it.
+
+use super::{ActiveHold, Succession, Successor};
+use crate::acquire::options::AcquireOptions;
+use crate::backend::Mode;
+use crate::backend::lease::HoldState;
+use crate::background::keeper::{Keeper, KeeperRef};
+use crate::background::schedule::ScheduledHold;
+use crate::error::Result;
+use crate::mutant::{Mutant, is_active};
+use crate::queue::Turn;
+use crate::sync::time::Instant;
+use crate::sync::{Arc, Ordering};
+
+/// A share in a hold. The hold ends with its last share: dropping that releases the hold in the background.
+#[derive(Debug)]
+pub(crate) struct Share<W: Successor> {
+    /// `None` once it was given back.
+    hold: Option<Arc<ActiveHold<W>>>,
+    keeper: KeeperRef,
+}
+
+impl<W: Successor> Share<W> {
+    /// The first share. From here on the keeper checks the hold. Callers that may share in it are let in, and those that do
+    /// not wait for an exclusive one are refused.
+    pub(crate) fn begin(hold: Arc<ActiveHold<W>>, keeper: &Arc<Keeper>) -> Self {
+        let (chosen, turn) = hold.enter_lines();
+        for waiter in chosen {
+            if !hold.is_for(&waiter) {
+                waiter.refuse();
+                continue;
+            }
+            match hold.check_entering(&waiter) {
+                Err(error) => waiter.fail(error),
+                Ok(()) => {
+                    hold.shares.fetch_add(1, Ordering::AcqRel);
+                    // Where nobody listens any more, it comes back and lets go.
+                    drop(waiter.take_share(Self::of(hold.clone(), keeper)));
+                }
+            }
+        }
+        // Of a hold that does not keep it: the next one asks.
+        drop(turn);
+        let scheduled: Arc<dyn ScheduledHold> = hold.clone();
+        keeper.schedule(&scheduled, hold.renewals.first_due());
+        Self::of(hold, keeper)
+    }
+
+    /// A share that was counted already.
+    pub(crate) fn of(hold: Arc<ActiveHold<W>>, keeper: &Arc<Keeper>) -> Self {
+        Self {
+            hold: Some(hold),
+            keeper: keeper.keep(),
+        }
+    }
+
+    pub(crate) fn hold(&self) -> &Arc<ActiveHold<W>> {
+        self.hold
+            .as_ref()
+            .expect("only release and drop, which consume the share, take it")
+    }
+
+    pub(crate) fn keeper(&self) -> &Arc<Keeper> {
+        &self.keeper
+    }
+
+    /// Lets go of it, and leaves what follows to the caller.
+    pub(super) fn give_back(&mut self) -> GivenBack<W> {
+        let hold = self
+            .hold
+            .take()
+            .expect("only release and drop, which consume the share, take it");
+        if !hold.unshare() {
+            GivenBack::StillShared(hold)
+        } else if hold.begin_release(&self.keeper) {
+            GivenBack::ToRelease(hold)
+        } else {
+            GivenBack::Ended(hold)
+        }
+    }
+}
+
+/// What is left after a share was given back.
+pub(super) enum GivenBack<W: Successor> {
+    StillShared(Arc<ActiveHold<W>>),
+    /// It was the last one: the hold is to be released.
+    ToRelease(Arc<ActiveHold<W>>),
+    /// It was the last one, and the hold had ended before; the keeper cleans up what was lost.
+    Ended(Arc<ActiveHold<W>>),
+}
+
+impl<W: Successor> Drop for Share<W> {
+    fn drop(&mut self) {
+        let Some(hold) = self.hold.take() else { return };
+        if self.keeper.has_forked() {
+            // It is the parent's, and so are its locks.
+            return std::mem::forget(hold);
+        }
+        if hold.unshare() && hold.begin_release(&self.keeper) {
+            self.keeper.push(hold.release_job());
+        }
+    }
+}
+
+impl<W: Successor> ActiveHold<W> {
+    /// Whether a caller with these options shares in it now by its re-entry key: one share more.
+    ///
+    /// # Errors
+    /// When it has the re-entry key, but cannot have what it asked for.
+    pub(crate) fn admit(&self, options: &AcquireOptions) -> Result<bool> {
+        if !options.has_key_of(&self.options) || !self.is_shared() {
+            return Ok(false);
+        }
+        options.check_shared(&self.options, self.options.mode)?;
+        Ok(self.share(is_active(Mutant::SharesWhatHasEnded)))
+    }
+
+    /// Whether a reader with these options joins it now: one share more.
+    pub(crate) fn join(&self, options: &AcquireOptions) -> bool {
+        let joins = self.joins.as_ref().filter(|joins| joins.are_allowed(Instant::now()));
+        let joined = joins.is_some()
+            && options.may_join(&self.options, self.token)
+            && self.lease.state() == HoldState::Held
+            && self.share(is_active(Mutant::JoinsWhatHasEnded));
+        if let Some(joins) = joins.filter(|_| joined) {
+            joins.add(1);
+        }
+        joined
+    }
+
+    /// One share more, unless the last one has gone.
+    fn share(&self, also_ended: bool) -> bool {
+        let one_more = |shares| (shares > 0 || also_ended).then_some(shares + 1);
+        self.shares
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more)
+            .is_ok()
+    }
+
+    /// Whether anybody has it still, and it is neither lost nor being released.
+    fn is_shared(&self) -> bool {
+        self.shares.load(Ordering::Acquire) > 0 && self.lease.is_live()
+    }
+
+    /// Tells the lines of the name that it is held. Returns those who wait and are to hear of it, and the turn if the hold
+    /// does not keep it.
+    fn enter_lines(self: &Arc<Self>) -> (Vec<W>, Option<Turn<W>>) {
+        let mut succession = self.succession();
+        let Some(turn) = &mut succession.turn else {
+            return (Vec::new(), None); // lost meanwhile
+        };
+        match self.options.mode {
+            Mode::Exclusive | Mode::Upgradable => {
+                let (label, key) = (self.options.label.clone(), self.options.reentry.as_ref());
+                (turn.holding(self, label, key), None)
+            }
+            Mode::Shared | Mode::Permits(_) => self.detach(&mut succession),
+        }
+    }
+
+    /// Goes on without the turn, which is returned, to be dropped outside the lock. So are those who enter with this hold.
+    fn detach(self: &Arc<Self>, succession: &mut Succession<W>) -> (Vec<W>, Option<Turn<W>>) {
+        let at_most = self.joins.as_ref().map_or(0, |joins| joins.at_most);
+        let may_join = |waiter: &W| waiter.options().may_join(&self.options, self.token);
+        let key = self.options.reentry.as_ref();
+        let turn = succession.turn.take();
+        let entered = turn
+            .as_ref()
+            .and_then(|turn| turn.detach(self, key, (at_most, may_join)));
+        let Some((chosen, detached)) = entered else {
+            return (Vec::new(), turn);
+        };
+        if let Some(joins) = &self.joins {
+            joins.add(chosen.len());
+        }
+        succession.detached = Some(detached);
+        (chosen, turn)
+    }
+
+    /// Whether a waiter that was chosen shares in the hold, if it may; else it is refused.
+    fn is_for(&self, waiter: &W) -> bool {
+        waiter.options().has_key_of(&self.options) || waiter.options().may_join(&self.options, self.token)
+    }
+
+    fn check_entering(&self, waiter: &W) -> Result<()> {
+        match self.options.reentry {
+            Some(_) => waiter.options().check_shared(&self.options, self.options.mode),
+            None => Ok(()),
+        }
+    }
+
+    /// One share less; whether it was the last.
+    fn unshare(&self) -> bool {
+        self.shares.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// False when there is nothing to release any more. Reads no clock.
+    fn begin_release(&self, keeper: &Keeper) -> bool {
+        if !self.lease.begin_release() {
+            return false;
+        }
+        keeper.strike_off(self);
+        self.renewals.stop();
+        self.releasing();
+        self.timer.released();
+        true
+    }
+}
