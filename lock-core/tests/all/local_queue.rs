@@ -274,6 +274,11 @@ async fn run(steps: &[Step]) {
 
 #[test]
 fn does_what_the_model_does() {
+    check(step(), |steps| async move { run(&steps).await });
+}
+
+/// Runs sequences of these steps, each on paused time of its own.
+pub(super) fn check<S: Strategy, F: Future<Output = ()>>(step: S, run: impl Fn(Vec<S::Value>) -> F) {
     let from_environment = ProptestConfig::default();
     let config = ProptestConfig {
         cases: match std::env::var_os("PROPTEST_CASES") {
@@ -289,10 +294,10 @@ fn does_what_the_model_does() {
     };
     println!("cases of {:?}", config.rng_seed);
     TestRunner::new(config)
-        .run(&prop::collection::vec(step(), 1..40), |steps| {
+        .run(&prop::collection::vec(step, 1..40), |steps| {
             let mut runtime = tokio::runtime::Builder::new_current_thread();
             let runtime = runtime.enable_time().start_paused(true).build().unwrap();
-            runtime.block_on(run(&steps));
+            runtime.block_on(run(steps));
             Ok(())
         })
         .unwrap();

@@ -2,6 +2,7 @@
 #![cfg(not(shuttle))]
 
 mod hostile;
+mod local_lines;
 mod local_queue;
 #[cfg(feature = "metrics")]
 mod metrics;
