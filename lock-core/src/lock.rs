@@ -15,7 +15,8 @@ use crate::sync::Arc;
 
 /// A lock's name and options. Owned and cheap to clone; made by [`Locker::lock`].
 ///
-/// Every acquire is a separate hold: two guards of one `Lock` exclude each other, unless they share a [`ReentryKey`].
+/// Every acquire is a separate hold, unless it shares one: by a [`ReentryKey`], or as one of several readers of this process.
+/// So two guards of one exclusive `Lock` exclude each other.
 ///
 /// An acquire that is neither polled nor dropped keeps its entry in this process's queue, and blocks the callers behind it.
 /// Do not keep one while you await something else.

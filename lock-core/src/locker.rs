@@ -181,6 +181,9 @@ impl Locker {
     /// that, waiters of other processes have their turn; with 0 they have it after every release. A larger number is
     /// faster where many tasks of one process want the same lock, and lets other processes wait longer.
     ///
+    /// As many readers of this process may join a shared hold, during the first third of its TTL. With 0, each reader has
+    /// a hold of its own.
+    ///
     /// # Examples
     /// ```
     /// # use lock_core::{Locker, MemoryBackend};

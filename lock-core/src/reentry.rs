@@ -10,6 +10,10 @@ static LAST: AtomicU64 = AtomicU64::new(0);
 /// server. It shares the hold and its token. The hold ends when its last guard is released. The acquire must ask for the
 /// same TTL, lease and minimum hold. A hold that is lost or being released is not shared: then the acquire waits.
 ///
+/// The key of an exclusive or upgradable hold also reads at once. An acquire that would wait for its own key returns
+/// [`Misconfigured`](crate::ErrorKind::Misconfigured) at once: one that wants to write or to be upgradable while its key
+/// reads, and one that wants to write while its key is upgradable. Readers with a key share a hold with that key alone.
+///
 /// **A key does not identify a task.** All holders of the key share the hold: two tasks that run at the same time with one
 /// key do *not* exclude each other. Make one key for each call chain, pass it down as an argument, and never keep it in a
 /// struct that several tasks use.

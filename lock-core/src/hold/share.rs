@@ -25,6 +25,16 @@ impl<W: Successor> Share<W> {
     /// not wait for an exclusive one are refused.
     pub(crate) fn begin(hold: Arc<ActiveHold<W>>, keeper: &Arc<Keeper>) -> Self {
         let (chosen, turn) = hold.enter_lines();
+        Self::let_in(&hold, chosen, keeper);
+        // Of a hold that does not keep it: the next one asks.
+        drop(turn);
+        let scheduled: Arc<dyn ScheduledHold> = hold.clone();
+        keeper.schedule(&scheduled, hold.renewals.first_due());
+        Self::of(hold, keeper)
+    }
+
+    /// Lets those in who may share in the hold, and refuses the others.
+    pub(super) fn let_in(hold: &Arc<ActiveHold<W>>, chosen: Vec<W>, keeper: &Arc<Keeper>) {
         for waiter in chosen {
             if !hold.is_for(&waiter) {
                 waiter.refuse();
@@ -39,11 +49,6 @@ impl<W: Successor> Share<W> {
                 }
             }
         }
-        // Of a hold that does not keep it: the next one asks.
-        drop(turn);
-        let scheduled: Arc<dyn ScheduledHold> = hold.clone();
-        keeper.schedule(&scheduled, hold.renewals.first_due());
-        Self::of(hold, keeper)
     }
 
     /// A share that was counted already.
@@ -157,8 +162,9 @@ impl<W: Successor> ActiveHold<W> {
         }
     }
 
-    /// Goes on without the turn, which is returned, to be dropped outside the lock. So are those who enter with this hold.
-    fn detach(self: &Arc<Self>, succession: &mut Succession<W>) -> (Vec<W>, Option<Turn<W>>) {
+    /// Goes on without the turn. Returns those who enter with this hold, and the turn, to be dropped outside the lock after
+    /// they were let in.
+    pub(super) fn detach(self: &Arc<Self>, succession: &mut Succession<W>) -> (Vec<W>, Option<Turn<W>>) {
         let at_most = self.joins.as_ref().map_or(0, |joins| joins.at_most);
         let may_join = |waiter: &W| waiter.options().may_join(&self.options, self.token);
         let key = self.options.reentry.as_ref();
