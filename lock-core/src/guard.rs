@@ -235,16 +235,7 @@ impl Guard {
     /// # Panics
     /// Panics outside a Tokio runtime.
     pub async fn run<F: Future>(&self, future: F) -> Result<F::Output, Lost> {
-        let lost = self.lost();
-        tokio::pin!(lost, future);
-        poll_fn(|context| {
-            self.check()?;
-            if let Poll::Ready(output) = future.as_mut().poll(context) {
-                return Poll::Ready(Ok(output));
-            }
-            lost.as_mut().poll(context).map(Err)
-        })
-        .await
+        run_while_held(|| self.check(), self.lost(), future).await
     }
 
     /// Keeps the lock for at least `ttl` from now, even if no renewal succeeds. Never shortens a hold.
@@ -320,6 +311,23 @@ impl Guard {
             false => Release::Released,
         })
     }
+}
+
+/// Polls the future while `check` allows it, until `lost` says otherwise.
+pub(crate) async fn run_while_held<F: Future>(
+    check: impl Fn() -> Result<(), Lost>,
+    lost: impl Future<Output = Lost>,
+    future: F,
+) -> Result<F::Output, Lost> {
+    tokio::pin!(lost, future);
+    poll_fn(|context| {
+        check()?;
+        if let Poll::Ready(output) = future.as_mut().poll(context) {
+            return Poll::Ready(Ok(output));
+        }
+        lost.as_mut().poll(context).map(Err)
+    })
+    .await
 }
 
 impl fmt::Debug for Guard {

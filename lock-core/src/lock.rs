@@ -293,11 +293,27 @@ impl Lock {
         self.locker.status(self.name.as_ref().map_err(Error::clone)?).await
     }
 
-    async fn wait(&self, limit: WaitLimit) -> Result<Guard> {
+    pub(crate) async fn wait(&self, limit: WaitLimit) -> Result<Guard> {
         match acquire(self.locker.shared(), &self.checked()?, limit).await? {
             Acquired::Share(share) => Ok(Guard::new(share)),
             Acquired::Taken => Err(Error::new(ErrorKind::Unexpected, "the backend gave up waiting")),
         }
+    }
+
+    pub(crate) fn locker(&self) -> &Locker {
+        &self.locker
+    }
+
+    /// # Errors
+    /// If it can never be acquired, or not together with others.
+    pub(crate) fn check_in_plan(&self) -> Result<()> {
+        let options = self.checked()?;
+        if options.minimum.is_some() {
+            // Given back unused, it would stay taken.
+            let message = "a minimum hold cannot be acquired together with other locks: leave out `hold_at_least`";
+            return Err(Error::new(ErrorKind::Misconfigured, message).with_name(&options.name));
+        }
+        Ok(())
     }
 
     fn checked(&self) -> Result<AcquireOptions> {

@@ -4,6 +4,7 @@ use super::pending::Caller;
 use crate::backend_state::BackendState;
 use crate::background::keeper::Keeper;
 use crate::error::{Error, ErrorKind, Result};
+use crate::multi::refusals::Refusals;
 use crate::queue::Queues;
 use crate::sync::{Arc, AtomicBool, Notify, Ordering};
 
@@ -11,6 +12,7 @@ pub(crate) struct Shared {
     pub(crate) backend: Arc<BackendState>,
     pub(crate) keeper: Arc<Keeper>,
     pub(crate) queues: Arc<Queues<Caller>>,
+    pub(crate) refusals: Refusals,
     pub(crate) closing: Notify,
     closed: AtomicBool,
 }
@@ -21,6 +23,7 @@ impl Shared {
             backend: Arc::new(backend),
             keeper: Arc::new(Keeper::new()),
             queues: Arc::default(),
+            refusals: Refusals::default(),
             closing: Notify::new(),
             closed: AtomicBool::new(false),
         }

@@ -6,9 +6,6 @@ mod local_lines;
 mod local_queue;
 #[cfg(feature = "metrics")]
 mod metrics;
+mod multi;
 mod policy;
-#[cfg_attr(
-    not(feature = "metrics"),
-    expect(dead_code, reason = "only the tests of metrics use all of it")
-)]
 mod scripted;
