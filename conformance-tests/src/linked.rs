@@ -1,13 +1,14 @@
 //! A backend within the process, as if it were far away.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::backend::{
-    AcquireRequest, Attempt, Capabilities, DistributedLock, HandOver, Hold, LockStatus, ReleaseOptions, ReleaseOutcome,
-    Renewal,
+    AcquireRequest, Attempt, Capabilities, DistributedLock, HandOver, Hold, HolderId, LockStatus, ReleaseOptions,
+    ReleaseOutcome, Renewal,
 };
 use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 use tokio::task::yield_now;
@@ -23,7 +24,12 @@ use crate::link::{Broken, Connection, Direction, Link};
 pub struct Linked {
     backend: Arc<dyn DistributedLock>,
     link: Link,
+    latest: Latest,
 }
+
+/// The number of each holder id's latest acquire.
+#[derive(Debug, Clone, Default)]
+struct Latest(Arc<Mutex<HashMap<HolderId, u64>>>);
 
 /// How often a waiting request looks whether its connection is silent.
 const LISTEN_AGAIN: Duration = Duration::from_secs(1);
@@ -40,6 +46,7 @@ impl Linked {
         Self {
             backend: Arc::new(backend),
             link,
+            latest: Latest::default(),
         }
     }
 }
@@ -116,7 +123,15 @@ impl DistributedLock for Linked {
         let connection = connected(&self.link)?;
         // It may take effect however late it arrives, and whoever asked may have gone by then.
         let _marked = request.sending();
-        let asking = round_trip_over(&self.link, connection, async move { backend.acquire(&asked).await });
+        let gone = self.latest.gone(self.link.clone(), connection, request);
+        let at_server = async move {
+            tokio::select! {
+                biased;
+                attempt = backend.acquire(&asked) => attempt,
+                () = gone => Err(lost(Broken)),
+            }
+        };
+        let asking = round_trip_over(&self.link, connection, at_server);
         let attempt = tokio::select! {
             attempt = asking => attempt?,
             never = listen(&self.link, request) => match never {},
@@ -145,6 +160,33 @@ impl DistributedLock for Linked {
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
         let (backend, name) = (self.backend.clone(), name.clone());
         round_trip(&self.link, async move { backend.status(&name).await }).await
+    }
+}
+
+impl Latest {
+    /// Completes when the server drops the queue entry of this acquire: its connection has ended, and for a TTL its holder
+    /// id has not asked again.
+    fn gone(&self, link: Link, connection: Connection, request: &AcquireRequest) -> impl Future<Output = ()> + use<> {
+        let (latest, holder, ttl) = (self.0.clone(), request.holder(), request.ttl());
+        let latest_of = move || {
+            latest
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .get(&holder)
+                .copied()
+        };
+        let number = latest_of().unwrap_or(0) + 1;
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(holder, number);
+        async move {
+            link.broken(connection).await;
+            tokio::time::sleep(ttl).await;
+            if latest_of() != Some(number) {
+                std::future::pending().await
+            }
+        }
     }
 }
 
@@ -183,6 +225,11 @@ impl Hold for LinkedHold {
     async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
         let hold = self.hold.clone();
         round_trip(&self.link, async move { hold.release(how).await }).await
+    }
+
+    async fn downgrade(&self, ttl: Duration) -> Result<Renewal> {
+        let hold = self.hold.clone();
+        round_trip(&self.link, async move { hold.downgrade(ttl).await }).await
     }
 
     async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {

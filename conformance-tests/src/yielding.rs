@@ -13,7 +13,8 @@ use lock_core::{FencingToken, LockName};
 use tokio::task::yield_now;
 
 /// Yields before and after every call of a backend, so that a caller can be dropped when nothing has happened yet,
-/// and when the effect is there but its answer was not seen.
+/// and when the effect is there but its answer was not seen. Its holds are handed over at the server, and never passed on
+/// without it.
 #[derive(Debug, Clone)]
 pub struct Yielding(Arc<dyn DistributedLock>);
 
@@ -72,6 +73,10 @@ impl Hold for YieldingHold {
 
     async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
         giving_way(self.0.release(how)).await
+    }
+
+    async fn downgrade(&self, ttl: Duration) -> Result<Renewal> {
+        giving_way(self.0.downgrade(ttl)).await
     }
 
     async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
