@@ -22,8 +22,11 @@ pub struct Case {
 /// A case as a function.
 #[derive(Debug)]
 pub(crate) enum Body {
-    Raw(for<'a> fn(&'a RawCx) -> Running<'a>),
+    Raw(RawBody),
+    /// As `Raw`, and it names the modes in which it asks.
+    Modes(RawBody),
     Subject(for<'a> fn(&'a Cx) -> Running<'a>),
 }
 
+pub(crate) type RawBody = for<'a> fn(&'a RawCx) -> Running<'a>;
 pub(crate) type Running<'a> = Pin<Box<dyn Future<Output = Verdict> + 'a>>;

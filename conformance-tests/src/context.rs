@@ -6,7 +6,7 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::backend::{DistributedLock, LockStatus};
+use lock_core::backend::{DistributedLock, LockStatus, Mode};
 use lock_core::{ErrorKind, LockName};
 use tokio::sync::OnceCell;
 use tokio::time::{sleep, timeout};
@@ -31,6 +31,8 @@ pub(crate) struct Cx {
 pub(crate) struct RawCx {
     cx: Cx,
     harness: Arc<dyn BackendHarness>,
+    /// How a case that names no mode asks for a name.
+    alone: Mode,
 }
 
 /// Looks at the server this often while it waits for something to happen there.
@@ -282,7 +284,19 @@ impl RawCx {
         Self {
             cx: Cx::new(harness.clone(), namespace, test),
             harness,
+            alone: Mode::Exclusive,
         }
+    }
+
+    /// The same where a case that names no mode asks for names in this one.
+    pub(crate) fn alone_by(mut self, mode: Mode) -> Self {
+        self.alone = mode;
+        self
+    }
+
+    /// The mode in which a case that names none asks for a name.
+    pub(crate) fn alone(&self) -> Mode {
+        self.alone
     }
 
     /// A new client.

@@ -135,7 +135,7 @@ pub use verdict::{Capability, Failure, OrFail, Skip, Stop, Verdict};
 pub use yielding::Yielding;
 
 #[doc(hidden)]
-pub use run::{subject_test, test};
+pub use run::{one_permit_test, subject_test, test};
 
 mod case;
 pub mod cases;

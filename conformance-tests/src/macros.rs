@@ -5,12 +5,21 @@
 /// `conformance!(redis, RedisHarness);` is for a backend with a [`BackendHarness`](crate::BackendHarness).
 /// `conformance!(subject other, OtherHarness);` is for a lock library with a [`Harness`](crate::Harness): only the subject
 /// cases.
+///
+/// `conformance!(one_permit redis_permit, RedisHarness);` runs the raw cases of exclusive locks again, where the lock is a
+/// semaphore of one permit. Cases of hand-overs and minimum holds are skipped there.
 #[macro_export]
 macro_rules! conformance {
     (subject $module:ident, $harness:ty) => {
         mod $module {
             use super::*;
             $crate::__for_each_case!(__subject_tests[$harness]);
+        }
+    };
+    (one_permit $module:ident, $harness:ty) => {
+        mod $module {
+            use super::*;
+            $crate::__for_each_case!(__one_permit_tests[$harness]);
         }
     };
     ($module:ident, $harness:ty) => {
@@ -46,10 +55,32 @@ macro_rules! __subject_tests {
 #[macro_export]
 macro_rules! __subject_test {
     ([$harness:ty] Raw $case:ident) => {};
+    ([$harness:ty] Modes $case:ident) => {};
     ([$harness:ty] Subject $case:ident) => {
         #[test]
         fn $case() {
             $crate::subject_test::<$harness>(module_path!(), stringify!($case));
+        }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __one_permit_tests {
+    ([$harness:ty] $($layer:ident $server:ident $topic:ident :: $case:ident;)+) => {
+        $($crate::__one_permit_test!([$harness] $layer $case);)+
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __one_permit_test {
+    ([$harness:ty] Subject $case:ident) => {};
+    ([$harness:ty] Modes $case:ident) => {};
+    ([$harness:ty] Raw $case:ident) => {
+        #[test]
+        fn $case() {
+            $crate::one_permit_test::<$harness>(module_path!(), stringify!($case));
         }
     };
 }

@@ -107,6 +107,8 @@ macro_rules! __for_each_mutant {
             mutant_hand_over_takes_what_is_free HandOverTakesWhatIsFree an_unanswered_hand_over_is_undone;
             /// The lease of a hand-over counts from its reply.
             mutant_hand_over_counts_from_the_reply HandOverCountsFromTheReply belief_in_a_hand_over_counts_from_before_it;
+            /// A hand-over goes to the next one though that one yields to those who wait at the server.
+            mutant_hand_over_yields_to_nobody HandOverYieldsToNobody a_hand_over_yields_to_those_who_wait;
             /// A release frees the name at once, whatever it was to be kept for.
             mutant_keep_for_ignored KeepForIgnored a_released_name_is_kept;
             /// A kept name ends with its ttl at the latest: the key's expiry is left as it is.
@@ -194,6 +196,86 @@ macro_rules! __for_each_mutant {
             mutant_release_waits_for_its_minimum ReleaseWaitsForItsMinimum a_release_answers_before_its_minimum;
             /// A name is kept for the minimum from its release on, instead of from its acquire.
             mutant_minimum_counts_from_the_release MinimumCountsFromTheRelease a_minimum_that_is_over_keeps_nothing;
+
+            /// The mode is ignored: a reader is alone, as a writer is.
+            mutant_mode_ignored ModeIgnored readers_hold_together;
+            /// A writer gets in beside readers (distributed-lock-redis 0.2: the readers are counted, and then the key is set).
+            mutant_writer_beside_readers WriterBesideReaders a_writer_is_alone;
+            /// A reader gets in beside a writer (distributed-lock-mysql 0.2: it looks on another connection).
+            mutant_reader_beside_a_writer ReaderBesideAWriter a_reader_is_refused_beside_a_writer;
+            /// The first reader to leave frees the name (Redisson #891).
+            mutant_first_reader_frees_the_name FirstReaderFreesTheName the_first_reader_to_leave_frees_nothing;
+            /// A reader's renewal prolongs the name, and not the reader's own hold (Redisson #1604).
+            mutant_renewal_prolongs_the_name_alone RenewalProlongsTheNameAlone a_renewed_reader_stays;
+            /// A live reader's renewal prolongs a dead one's hold (Redisson PR #7098).
+            mutant_renewal_prolongs_all_readers RenewalProlongsAllReaders renewing_one_reader_prolongs_no_other;
+            /// The name has one expiry for all its readers: a dead one's hold lasts as long as the last one's.
+            mutant_readers_expire_together ReadersExpireTogether each_reader_ends_by_its_own_ttl;
+            /// A reader's renewal after its release makes it a holder again.
+            mutant_late_renewal_brings_a_reader_back LateRenewalBringsAReaderBack a_late_shared_renewal_revives_nothing;
+            /// A reader that asks again holds the name twice.
+            mutant_repeated_reader_is_another RepeatedReaderIsAnother a_repeated_shared_acquire_is_one_hold;
+            /// The abandon of one reader ends all.
+            mutant_abandon_ends_all_readers AbandonEndsAllReaders a_shared_abandon_leaves_the_others;
+            /// A reader that comes to others gets the token of one of them.
+            mutant_readers_share_a_token ReadersShareAToken readers_tokens_grow_and_the_writers_is_larger;
+            /// The status shows the first holder alone.
+            mutant_status_shows_one_reader StatusShowsOneReader status_names_all_readers;
+            /// Readers that waited for a writer enter one after another (Redisson #1542).
+            mutant_readers_take_turns ReadersTakeTurns waiting_readers_enter_together;
+            /// A release wakes none of the waiting readers (Redisson #3891).
+            mutant_waiting_readers_are_not_woken WaitingReadersAreNotWoken waiting_readers_enter_together;
+            /// Readers enter as long as readers hold the name, whoever waits: a writer starves.
+            mutant_readers_pass_writers ReadersPassWriters a_writer_gets_in_under_steady_readers;
+            /// A reader waits for the writers behind it, which wait for it (kazoo #649).
+            mutant_readers_heed_writers_behind ReadersHeedWritersBehind a_writer_does_not_pass_waiting_readers;
+            /// A waiter that leaves the queue wakes nobody behind it.
+            mutant_leaving_waiter_wakes_nobody LeavingWaiterWakesNobody a_waiting_writer_that_leaves_lets_readers_in;
+            /// The queue entry of a writer stays when its client has died.
+            mutant_dead_writer_stops_readers DeadWriterStopsReaders a_dead_waiting_writer_does_not_stop_readers;
+
+            /// A downgrade is a release and then an acquire, between which a writer gets in (CURATOR-276, CURATOR-621).
+            mutant_downgrade_lets_a_writer_in DowngradeLetsAWriterIn nobody_writes_during_a_downgrade;
+            /// A downgrade wakes none of the waiting readers.
+            mutant_downgrade_wakes_nobody DowngradeWakesNobody a_downgrade_admits_waiting_readers;
+            /// A downgrade of what was lost is an acquire.
+            mutant_downgrade_of_a_lost_hold DowngradeOfALostHold a_lost_hold_is_not_downgraded;
+            /// Two readers may both upgrade: each waits for the other one.
+            mutant_two_upgraders TwoUpgraders upgradable_is_alone_of_its_kind;
+            /// An upgrade does not wait for the readers.
+            mutant_upgrade_beside_readers UpgradeBesideReaders a_failed_upgrade_keeps_the_read;
+            /// An upgrade queues behind the writers, which wait for the hold that is to be upgraded.
+            mutant_upgrade_queues_behind_writers UpgradeQueuesBehindWriters
+                an_upgrade_waits_for_readers_and_passes_writers;
+            /// An upgrade leaves the hold that it replaces.
+            mutant_upgrade_leaves_the_read UpgradeLeavesTheRead an_upgrade_waits_for_readers_and_passes_writers;
+            /// The abandon of an upgrade ends the hold that it was to replace.
+            mutant_abandoned_upgrade_ends_the_read AbandonedUpgradeEndsTheRead a_failed_upgrade_keeps_the_read;
+            /// An upgrade waits on when the hold that it replaces has ended.
+            mutant_upgrade_waits_for_ever UpgradeWaitsForEver an_upgrade_whose_hold_ended_ends;
+
+            /// The client counts the permits and then takes one (kazoo #213): two of them take the last one.
+            mutant_permits_counted_by_the_client PermitsCountedByTheClient never_more_than_the_limit;
+            /// Holders are counted instead of permits.
+            mutant_permits_count_holders PermitsCountHolders several_permits_or_none;
+            /// Permits are counted apart from readers and writers.
+            mutant_permits_beside_other_modes PermitsBesideOtherModes permits_exclude_other_modes;
+            /// The largest limit that anybody has stated counts for all.
+            mutant_holders_limit_counts HoldersLimitCounts a_limit_binds_who_states_it;
+            /// A request that is repeated takes its permits once more.
+            mutant_repeat_takes_a_second_permit RepeatTakesASecondPermit a_repeat_takes_no_second_permit;
+            /// A cancelled acquire leaves its permit (CURATOR-462, CURATOR-315).
+            mutant_abandon_leaves_the_permit AbandonLeavesThePermit a_cancelled_acquire_leaves_no_permit;
+            /// Whoever asks when there are permits enough gets them: a request for many starves.
+            mutant_small_requests_pass_large_ones SmallRequestsPassLargeOnes a_large_request_is_not_starved;
+            /// Several permits come back, and one waiter is woken (Redisson #6664).
+            mutant_one_waiter_for_all_permits OneWaiterForAllPermits several_waiters_enter_at_once;
+            /// The semaphore has one expiry for all its permits.
+            mutant_permits_expire_together PermitsExpireTogether each_permit_expires_by_itself;
+            /// An expired permit comes back, and once more with its holder's late release (Redisson #4086).
+            mutant_expired_permit_returns_twice ExpiredPermitReturnsTwice an_expired_permit_returns_once;
+            /// Permits are a plain counter: those of a dead holder never come back.
+            mutant_permits_never_expire PermitsNeverExpire a_dead_holders_permits_return;
         }
     };
 }

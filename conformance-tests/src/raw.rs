@@ -14,12 +14,16 @@ use tokio::time::sleep;
 use crate::context::{RawCx, lock_name};
 use crate::verdict::{OrFail, Stop, Verdict, ensure};
 
+pub(crate) use modes::{A_MOMENT, ensure_waiting, permits, request_in};
+
+mod modes;
+
 /// A hold and the request that it came from.
 #[derive(Debug)]
 pub(crate) struct Grant {
     pub(crate) hold: Arc<dyn Hold>,
     pub(crate) request: AcquireRequest,
-    _control: RequestControl,
+    control: RequestControl,
 }
 
 /// A request that is being driven in a task of its own.
@@ -55,14 +59,17 @@ pub(crate) async fn drive(backend: &dyn DistributedLock, request: &AcquireReques
 impl RawCx {
     /// A request that waits for ever.
     pub(crate) fn request(&self, name: &str, ttl: Duration) -> Result<(AcquireRequest, RequestControl), Stop> {
-        Ok(RequestOptions::new(lock_name(name)?, Terms::new(ttl).label(ASKER)).start())
+        Ok(self.options(name, Terms::new(ttl).label(ASKER))?.start())
     }
 
     /// A request that does not wait.
     pub(crate) fn trying(&self, name: &str, ttl: Duration) -> Result<(AcquireRequest, RequestControl), Stop> {
-        Ok(RequestOptions::new(lock_name(name)?, Terms::new(ttl))
-            .wait(Wait::No)
-            .start())
+        Ok(self.options(name, Terms::new(ttl))?.wait(Wait::No).start())
+    }
+
+    /// A request for the name alone: exclusive, or for the one permit there is.
+    pub(crate) fn options(&self, name: &str, terms: Terms) -> Result<RequestOptions, Stop> {
+        Ok(RequestOptions::new(lock_name(name)?, terms).mode(self.alone()))
     }
 
     /// A grant that must be had soon, of a ttl that does not end meanwhile.
@@ -77,12 +84,20 @@ impl RawCx {
         name: &str,
         ttl: Duration,
     ) -> Result<Grant, Stop> {
-        let (request, control) = self.request(name, ttl)?;
-        let what = format!("acquire {name:?}");
+        self.grant_to(backend, self.request(name, ttl)?).await
+    }
+
+    /// The grant that this request must be given soon.
+    pub(crate) async fn grant_to(
+        &self,
+        backend: &Arc<dyn DistributedLock>,
+        (request, control): (AcquireRequest, RequestControl),
+    ) -> Result<Grant, Stop> {
+        let what = format!("acquire {:?}", request.name());
         let attempt = self.soon(&what, drive(&**backend, &request)).await?.or_fail(&what)?;
         match granted(attempt, request, control)? {
             Ok(grant) => Ok(grant),
-            Err(busy) => Err(Stop::assertion(format!("{name:?} was busy without end: {busy:?}"))),
+            Err(busy) => Err(Stop::assertion(format!("{what}: busy without end: {busy:?}"))),
         }
     }
 
@@ -125,7 +140,18 @@ impl RawCx {
         name: &str,
         ttl: Duration,
     ) -> Result<Waiter, Stop> {
-        let waiter = self.start_waiting(backend, name, ttl)?;
+        let (request, control) = self.request(name, ttl)?;
+        self.wait_with(backend, request, control).await
+    }
+
+    /// Starts to wait with this request, and comes back when the server has said that the name is taken.
+    pub(crate) async fn wait_with(
+        &self,
+        backend: &Arc<dyn DistributedLock>,
+        request: AcquireRequest,
+        control: RequestControl,
+    ) -> Result<Waiter, Stop> {
+        let waiter = self.go_on_waiting(backend, request, control);
         let noted = async {
             while waiter.request.last_busy().is_none() {
                 sleep(Duration::from_millis(5)).await;
@@ -203,6 +229,12 @@ impl Waiter {
         !self.driving.is_finished()
     }
 
+    /// What it comes to, within `bound`.
+    pub(crate) async fn ended(self, cx: &RawCx, bound: Duration, what: &str) -> Result<Result<Attempt>, Stop> {
+        let attempt = cx.within(bound, what, self.driving).await?;
+        attempt.map_err(|panic| Stop::assertion(panic.to_string()))
+    }
+
     /// Gives up and has it undone, as core does.
     pub(crate) async fn abandon(self, cx: &RawCx, backend: &Arc<dyn DistributedLock>) -> Verdict {
         self.control.give_up();
@@ -215,11 +247,7 @@ impl Waiter {
 
 impl Grant {
     pub(crate) fn new(hold: Arc<dyn Hold>, request: AcquireRequest, control: RequestControl) -> Self {
-        Self {
-            hold,
-            request,
-            _control: control,
-        }
+        Self { hold, request, control }
     }
 
     pub(crate) fn token(&self) -> FencingToken {
@@ -233,6 +261,11 @@ impl Grant {
     /// Whether this process may still believe in it.
     pub(crate) fn is_live(&self) -> bool {
         matches!(self.lease().state(), HoldState::Held | HoldState::Suspect)
+    }
+
+    /// Nobody wants it any more.
+    pub(crate) fn give_up(&self) {
+        self.control.give_up();
     }
 
     /// Releases what must still be ours.

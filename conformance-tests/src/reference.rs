@@ -17,6 +17,7 @@ use self::subject::MutantSubject;
 pub use self::backend::ReferenceBackend;
 pub use self::server::ReferenceServer;
 
+mod admission;
 mod backend;
 mod client;
 mod guard;

@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use tokio::runtime::Builder;
 
-use crate::case::{Body, Case};
+use crate::case::{Body, Case, RawBody};
 use crate::cases;
 use crate::child;
 use crate::context::{Cx, RawCx};
 use crate::harness::{BackendHarness, Harness, NoServer, ServerUse};
-use crate::verdict::{Failure, Skip, Stop, Verdict};
+use crate::raw::permits;
+use crate::verdict::{Capability, Failure, Skip, Stop, Verdict};
 
 /// How a case ended.
 #[derive(Clone, Debug)]
@@ -30,6 +31,9 @@ pub enum Outcome {
     /// It did not come to an end.
     Hung,
 }
+
+/// The topics of hand-overs and of minimum holds, which exclusive holds alone have.
+const OF_EXCLUSIVE_HOLDS: [&str; 3] = ["hand_over", "stale_hand_over", "keeping"];
 
 /// How long a case may take by the clock on the wall.
 const WALL: Duration = Duration::from_secs(180);
@@ -69,13 +73,41 @@ pub fn subject_test<H: Harness>(module: &str, case: &'static str) {
     }
 }
 
+/// The same where the lock of a raw case is a semaphore of one permit.
+///
+/// # Panics
+/// When the case fails.
+#[doc(hidden)]
+pub fn one_permit_test<H: BackendHarness>(module: &str, case: &'static str) {
+    let (test, case) = (test_path(module, case), cases::named(case));
+    let Body::Raw(body) = case.body else {
+        unreachable!("the macro chose it as a case of the raw layer");
+    };
+    if let Some(harness) = start::<H>(&test, case.server) {
+        let outcome = one_permit(case, body, Arc::new(harness), &test);
+        report(&test, &outcome);
+    }
+}
+
+fn one_permit(case: &'static Case, body: RawBody, harness: Arc<dyn BackendHarness>, test: &str) -> Outcome {
+    if OF_EXCLUSIVE_HOLDS.contains(&case.topic) {
+        return Outcome::Skipped(Skip::ExclusiveAlone);
+    }
+    let (paused, test) = (harness.timing().paused, test.to_owned());
+    guarded(paused, move || async move {
+        let cx = RawCx::new(harness, namespace(), test);
+        Capability::Permits.or_skip(cx.backend().await.capabilities())?;
+        body(&cx.alone_by(permits(1, 1)?)).await
+    })
+}
+
 /// Runs a case against this server, which must be fresh where the case wants one of its own.
 pub fn execute(case: &'static Case, harness: Arc<dyn BackendHarness>, test: &str) -> Outcome {
     let (paused, test) = (harness.timing().paused, test.to_owned());
     guarded(paused, move || async move {
         let cx = RawCx::new(harness, namespace(), test);
         match case.body {
-            Body::Raw(body) => body(&cx).await,
+            Body::Raw(body) | Body::Modes(body) => body(&cx).await,
             Body::Subject(body) => body(&cx).await,
         }
     })
@@ -182,6 +214,7 @@ impl fmt::Display for Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reference::ReferenceHarness;
 
     #[test]
     fn each_way_to_end_is_told_apart() {
@@ -201,6 +234,16 @@ mod tests {
         );
         let hung = guarded(true, || async { std::future::pending().await });
         assert!(matches!(hung, Outcome::Hung), "{hung}");
+    }
+
+    #[test]
+    fn the_reference_passes_as_a_semaphore_of_one() {
+        for case in cases::all() {
+            let Body::Raw(body) = case.body else { continue };
+            let outcome = one_permit(case, body, Arc::new(ReferenceHarness::default()), case.name);
+            let is_fine = matches!(outcome, Outcome::Passed | Outcome::Skipped(_));
+            assert!(is_fine, "{}: {outcome}", case.name);
+        }
     }
 
     #[test]

@@ -39,6 +39,8 @@ pub enum Skip {
     OneProcess,
     /// This system cannot pause a process.
     NoSignals,
+    /// The case is about hand-overs or minimum holds, and this run asks for permits.
+    ExclusiveAlone,
 }
 
 /// The capabilities that a backend may do without.
@@ -59,6 +61,14 @@ pub enum Capability {
     Ordered,
     /// [`Capabilities::durable_tokens`].
     DurableTokens,
+    /// [`Capabilities::shared`].
+    Shared,
+    /// [`Capabilities::upgradable`].
+    Upgradable,
+    /// [`Capabilities::downgrade`].
+    Downgrade,
+    /// [`Capabilities::permits`].
+    Permits,
 }
 
 impl Capability {
@@ -72,6 +82,10 @@ impl Capability {
             Self::MinimumHold => capabilities.minimum_hold,
             Self::Ordered => capabilities.ordered,
             Self::DurableTokens => capabilities.durable_tokens,
+            Self::Shared => capabilities.shared,
+            Self::Upgradable => capabilities.upgradable,
+            Self::Downgrade => capabilities.downgrade,
+            Self::Permits => capabilities.permits > 0,
         }
     }
 
@@ -157,6 +171,7 @@ impl fmt::Display for Skip {
             Self::Undeclared(capability) => write!(f, "the backend does not declare {capability:?}"),
             Self::OneProcess => f.write_str("its locks live in one process"),
             Self::NoSignals => f.write_str("this system cannot pause a process"),
+            Self::ExclusiveAlone => f.write_str("it is about exclusive holds alone"),
         }
     }
 }

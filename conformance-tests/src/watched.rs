@@ -31,6 +31,11 @@ impl Watched {
         self.requests().asked.clear();
     }
 
+    /// How many requests were asked.
+    pub(crate) fn asked(&self) -> usize {
+        self.requests().asked.len()
+    }
+
     /// How many requests were asked and abandoned.
     pub(crate) fn undone(&self) -> usize {
         let requests = self.requests();

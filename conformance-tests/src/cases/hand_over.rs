@@ -295,3 +295,29 @@ pub(crate) async fn tokens_grow_over_a_hand_over(cx: &RawCx) -> Verdict {
     }
     Ok(())
 }
+
+/// A hand-over to one who yields releases the name if somebody waits at the server, who then has it; otherwise it passes the
+/// hold on. By capability.
+pub(crate) async fn a_hand_over_yields_to_those_who_wait(cx: &RawCx) -> Verdict {
+    let (client, waiter, ttl) = (cx.backend().await, cx.backend().await, cx.long_ttl().await);
+    or_skip(&client)?;
+    let yielding = || Ok::<_, Stop>(RequestOptions::new(lock_name("a")?, Terms::new(ttl)).yields().start());
+    let giver = cx.grant(&client, "a").await?;
+    let heir = hand_over(cx, &giver, yielding()?).await?;
+    let waiting = cx.wait_for(&waiter, "a", ttl).await?;
+    cx.until_places("a", 1).await?;
+    let (next, _control) = yielding()?;
+    let answer = cx.soon("a hand-over", heir.hold.hand_over(&next)).await?;
+    let answer = answer.or_fail("hand over")?;
+    ensure!(
+        matches!(answer, HandOver::Yielded),
+        "one waits at the server, and a hand-over that yields answered {answer:?}"
+    );
+    ensure!(
+        next.lease().state() == HoldState::Released,
+        "yielded, and the next one's lease is armed"
+    );
+    let what = "the waiter to be granted after a hand-over that yielded";
+    waiting.grant(cx, cx.patience(), what).await?.release().await?;
+    cx.until_free("a", cx.patience(), "a hand-over that yielded").await
+}

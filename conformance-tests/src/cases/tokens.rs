@@ -4,11 +4,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lock_core::FencingToken;
-use lock_core::backend::{Attempt, RequestOptions, Terms, Wait};
+use lock_core::backend::{Attempt, Terms, Wait};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::context::{Cx, RawCx, lock_name};
+use crate::context::{Cx, RawCx};
 use crate::harness::Data;
 use crate::link::Link;
 use crate::raw::granted;
@@ -132,7 +132,7 @@ pub(crate) async fn a_token_is_above_what_was_asked(cx: &RawCx) -> Verdict {
         let floor = FencingToken::new(last.as_u64() + distance)
             .ok_or_else(|| Stop::assertion(format!("{last} leaves no room for larger tokens")))?;
         let terms = Terms::new(cx.long_ttl().await);
-        let options = RequestOptions::new(lock_name("a")?, terms).wait(Wait::No);
+        let options = cx.options("a", terms)?.wait(Wait::No);
         let (request, control) = options.token_above(floor).start();
         let attempt = cx.soon("acquire", client.acquire(&request)).await?.or_fail("acquire")?;
         let above =

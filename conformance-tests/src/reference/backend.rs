@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::backend::{
-    AcquireRequest, Attempt, Busy, Capabilities, DistributedLock, HandOver, Hold, HolderId, Lease, LockStatus,
+    AcquireRequest, Attempt, Busy, Capabilities, DistributedLock, HandOver, Hold, HolderId, Lease, LockStatus, Mode,
     ReleaseOptions, ReleaseOutcome, Renewal, SentAt, Wait,
 };
 use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use super::client::Client;
 use super::server::ReferenceServer;
-use super::state::{Reply, Request};
+use super::state::{HandedOver, Reply, Request};
 use crate::link::Link;
 use crate::mutant::Mutant;
 
@@ -80,7 +80,11 @@ impl ReferenceBackend {
         let connection = self.client.connect()?;
         let sent_at_its_answer = self.has(Mutant::SentAtItsAnswer);
         let before = (!sent_at_its_answer).then(|| request.sending());
-        let ask = ask.clone();
+        let mut ask = ask.clone();
+        if self.has(Mutant::PermitsCountedByTheClient) && matches!(ask.mode, Mode::Permits(_)) {
+            let counted = ask.clone();
+            ask.is_counted = self.client.put(move |server| server.would_admit(&counted)).await?;
+        }
         let answer = tokio::select! {
             answer = self.client.ask(connection, move |server| server.acquire(&ask)) => answer,
             // It was asked, so the outcome is unknown.
@@ -103,6 +107,9 @@ impl ReferenceBackend {
             let freed = self.client.server.freed.notified();
             let ask = Request {
                 name: request.name().as_str().to_owned(),
+                mode: request.mode(),
+                replaces: request.replaces(),
+                is_counted: false,
                 holder: self.holder(request),
                 ttl: request.ttl(),
                 label: if self.has(Mutant::TermsOfTheFirstAsking) {
@@ -112,6 +119,7 @@ impl ReferenceBackend {
                 },
                 floor: request.token_floor(),
                 waits: request.wait() != Wait::No,
+                yields: false,
             };
             let (label, expires_in) = match self.ask_once(request, &ask).await {
                 Ok((Reply::Granted(token), sent)) => {
@@ -140,14 +148,22 @@ impl ReferenceBackend {
                 return Ok(Attempt::Busy(busy));
             }
             request.note_busy(busy);
+            let is_deaf = self.has(Mutant::WaitingReadersAreNotWoken) && request.mode() == Mode::Shared;
             let pause = match self.mutant {
-                Some(Mutant::ReleaseWakesNobody) => expires_in,
+                Some(
+                    Mutant::ReleaseWakesNobody
+                    | Mutant::WaitingReadersAreNotWoken
+                    | Mutant::DowngradeWakesNobody
+                    | Mutant::LeavingWaiterWakesNobody
+                    | Mutant::OneWaiterForAllPermits,
+                ) => expires_in,
                 Some(Mutant::NobodyLooksAfterAnExpiry) => Duration::MAX,
                 _ => expires_in.min(LOOK_AGAIN),
             };
             tokio::select! {
-                () = freed => {}
-                () = sleep(pause) => {}
+                () = freed, if !is_deaf => {}
+                // Never zero, which a hold of some mutants has left: on a paused clock no time would pass.
+                () = sleep(pause.max(Duration::from_millis(1))) => {}
                 () = request.given_up() => {}
             }
         }
@@ -164,7 +180,11 @@ impl DistributedLock for ReferenceBackend {
             .hand_over()
             .minimum_hold()
             .ordered()
-            .durable_tokens();
+            .durable_tokens()
+            .shared()
+            .upgradable()
+            .downgrade()
+            .permits(u32::MAX);
         let mut declared = all;
         declared.hand_over &= !self.has(Mutant::HandOverUndeclared);
         declared.minimum_hold &= !self.has(Mutant::MinimumNotRefused);
@@ -189,9 +209,9 @@ impl DistributedLock for ReferenceBackend {
     }
 
     async fn abandon(&self, request: &AcquireRequest) -> Result<()> {
-        let (name, holder) = (request.name().clone(), self.holder(request));
+        let (name, holder, replaces) = (request.name().clone(), self.holder(request), request.replaces());
         self.client
-            .put(move |server| server.abandon(name.as_str(), holder))
+            .put(move |server| server.abandon(name.as_str(), holder, replaces))
             .await
     }
 
@@ -216,6 +236,9 @@ impl ReferenceHold {
         };
         Request {
             name: self.ask.name.clone(),
+            mode: request.mode(),
+            replaces: None,
+            is_counted: false,
             holder: match self.client.has(Mutant::HolderIdPerClient) {
                 true => self.ask.holder,
                 false => request.holder(),
@@ -226,6 +249,7 @@ impl ReferenceHold {
                 .token_floor()
                 .filter(|_| !self.client.has(Mutant::HandOverIgnoresTheFloor)),
             waits: false,
+            yields: request.yields(),
         }
     }
 }
@@ -275,6 +299,23 @@ impl Hold for ReferenceHold {
         }
     }
 
+    async fn downgrade(&self, ttl: Duration) -> Result<Renewal> {
+        let ask = Request {
+            ttl,
+            ..self.ask.clone()
+        };
+        let sent = SentAt::now();
+        if self.client.has(Mutant::DowngradeLetsAWriterIn) {
+            let (name, holder) = (ask.name.clone(), ask.holder);
+            self.client.put(move |server| server.let_go(&name, holder)).await?;
+            sleep(LOOK_AGAIN).await;
+        }
+        Ok(match self.client.put(move |server| server.downgrade(&ask)).await? {
+            true => Renewal::Renewed(self.lease.arm(sent, ttl)?),
+            false => Renewal::Lost,
+        })
+    }
+
     async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
         let (giver, ask) = (self.ask.holder, self.next(next));
         let next_ask = ask.clone();
@@ -283,8 +324,8 @@ impl Hold for ReferenceHold {
         let handed_over = if self.client.has(Mutant::HandOverLetsGo) {
             self.release(ReleaseOptions::default()).await?;
             match self.client.put(move |server| server.acquire(&next_ask)).await? {
-                Reply::Granted(token) => Some(token),
-                Reply::Busy { .. } => return Ok(HandOver::Yielded),
+                Reply::Granted(token) => HandedOver::Granted(token),
+                Reply::Busy { .. } => HandedOver::Yielded,
             }
         } else {
             let handing_over = self
@@ -292,8 +333,10 @@ impl Hold for ReferenceHold {
                 .ask(connection, move |server| server.hand_over(giver, &next_ask));
             handing_over.await?
         };
-        let Some(token) = handed_over else {
-            return Ok(HandOver::AlreadyLost);
+        let token = match handed_over {
+            HandedOver::Granted(token) => token,
+            HandedOver::Yielded => return Ok(HandOver::Yielded),
+            HandedOver::AlreadyLost => return Ok(HandOver::AlreadyLost),
         };
         let late = self.client.has(Mutant::HandOverCountsFromTheReply);
         let armed = next.lease().arm(if late { next.sending() } else { sent }, ask.ttl)?;

@@ -4,12 +4,12 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lock_core::backend::{HolderId, LockStatus};
+use lock_core::backend::{HolderId, LockStatus, Mode};
 use lock_core::{Error, ErrorKind, FencingToken, Result};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::state::{Hold, Reply, Request, State};
+use super::state::{HandedOver, Hold, Reply, Request, State};
 use crate::harness::Data;
 use crate::mutant::Mutant;
 
@@ -65,25 +65,45 @@ impl ReferenceServer {
                 .or_insert(next)
                 .max(&mut entry.last_token);
         }
-        entry.forget_what_ended(now);
-        if let Some(hold) = &mut entry.hold {
-            if hold.holder == request.holder {
-                if !self.has(Mutant::RepeatRearmsNothing) {
-                    hold.expires = hold.expires.max(now + request.ttl);
-                }
-                return Ok(Reply::Granted(hold.token));
+        entry.forget_what_ended(self.mutant, now);
+        if let Some(hold) = entry.hold_of(request.holder)
+            && !self.repeat_is_another(request.mode)
+        {
+            if !self.has(Mutant::RepeatRearmsNothing) {
+                hold.expires = hold.expires.max(now + request.ttl);
             }
-            if self.has(Mutant::AskersTtlCutsTheHolders) {
-                hold.expires = hold.expires.min(now + request.ttl);
-            }
-            return Ok(entry.refuse(request, now));
+            return Ok(Reply::Granted(hold.token));
         }
-        if !entry.is_next(request.holder) && !self.has(Mutant::NewcomersComeFirst) {
-            return Ok(entry.refuse(request, now));
+        let has_ended = request.replaces.is_some_and(|base| entry.hold_of(base).is_none());
+        if has_ended && !self.has(Mutant::UpgradeWaitsForEver) {
+            entry.leave(request.holder);
+            return Err(Error::new(
+                ErrorKind::Lost,
+                "the hold that was to be upgraded has ended",
+            ));
+        }
+        if self.has(Mutant::AskersTtlCutsTheHolders) {
+            let cut = now + request.ttl;
+            entry
+                .holds
+                .iter_mut()
+                .for_each(|hold| hold.expires = hold.expires.min(cut));
+        }
+        if has_ended || !entry.admits(self.mutant, request) {
+            return Ok(entry.refuse(self.mutant, request, now));
         }
         entry
             .grant(self.mutant, request, self.clock(now), now)
             .map(Reply::Granted)
+    }
+
+    /// Whether the request would be granted, for the client that counts permits itself.
+    pub(super) fn would_admit(&self, request: &Request) -> Result<bool> {
+        let now = Instant::now();
+        let mut state = self.up()?;
+        let entry = state.names.entry(self.key(&request.name)).or_default();
+        entry.forget_what_ended(self.mutant, now);
+        Ok(entry.hold_of(request.holder).is_none() && entry.admits(self.mutant, request))
     }
 
     /// Whether there was a hold to renew.
@@ -91,29 +111,64 @@ impl ReferenceServer {
         let now = Instant::now();
         let mut state = self.up()?;
         let entry = state.names.entry(self.key(&request.name)).or_default();
-        let Some(hold) = &mut entry.hold else {
-            if self.has(Mutant::RenewalBringsBack) {
-                let token = FencingToken::new(entry.last_token.max(1));
-                entry.hold = token.map(|token| Hold {
-                    holder: request.holder,
-                    former: None,
-                    label: None,
-                    token,
-                    expires: now + request.ttl,
-                });
-                return Ok(true);
-            }
-            return Ok(false);
+        let Some(hold) = entry.holds.iter_mut().find(|hold| self.is_mine(hold, request.holder)) else {
+            let brings_back = match request.mode {
+                Mode::Exclusive => self.has(Mutant::RenewalBringsBack) && entry.holds.is_empty(),
+                _ => self.has(Mutant::LateRenewalBringsAReaderBack),
+            };
+            let token = FencingToken::new(entry.last_token.max(1)).filter(|_| brings_back);
+            entry.holds.extend(token.map(|token| request.hold(token, now)));
+            return Ok(brings_back);
         };
-        let expired = hold.expires <= now && !self.has(Mutant::ExpiredHoldExtended);
-        if !self.is_mine(hold, request.holder) || expired {
+        if hold.expires <= now && !self.has(Mutant::ExpiredHoldExtended) {
             return Ok(false);
         }
-        hold.expires = match self.has(Mutant::RenewalShortens) {
-            true => now + request.ttl,
-            false => hold.expires.max(now + request.ttl),
-        };
+        let prolonged = now + request.ttl;
+        match (self.mutant, hold.mode) {
+            (Some(Mutant::RenewalShortens), _) => hold.expires = prolonged,
+            (Some(Mutant::RenewalProlongsTheNameAlone), Mode::Shared) => {}
+            (Some(Mutant::RenewalProlongsAllReaders), Mode::Shared) => {
+                let holds = entry.holds.iter_mut();
+                holds.for_each(|hold| hold.expires = hold.expires.max(prolonged));
+            }
+            _ => hold.expires = hold.expires.max(prolonged),
+        }
         Ok(true)
+    }
+
+    /// Makes an exclusive hold a shared one, and whether there was one.
+    pub(super) fn downgrade(&self, request: &Request) -> Result<bool> {
+        let now = Instant::now();
+        let mut state = self.up()?;
+        let entry = state.names.entry(self.key(&request.name)).or_default();
+        entry.forget_what_ended(self.mutant, now);
+        match entry.hold_of(request.holder) {
+            Some(hold) => {
+                hold.mode = Mode::Shared;
+                hold.expires = hold.expires.max(now + request.ttl);
+            }
+            None if self.has(Mutant::DowngradeOfALostHold) || self.has(Mutant::DowngradeLetsAWriterIn) => {
+                let token = FencingToken::new(entry.last_token.max(1));
+                entry.holds.extend(token.map(|token| Hold {
+                    mode: Mode::Shared,
+                    ..request.hold(token, now)
+                }));
+            }
+            None => return Ok(false),
+        }
+        if !self.has(Mutant::DowngradeWakesNobody) {
+            self.freed.notify_waiters();
+        }
+        Ok(true)
+    }
+
+    /// Ends a hold that its holder is about to come back to, for the mutant that downgrades in two steps.
+    pub(super) fn let_go(&self, name: &str, holder: HolderId) -> Result<()> {
+        let mut state = self.up()?;
+        let entry = state.names.entry(self.key(name)).or_default();
+        entry.holds.retain(|hold| hold.holder != holder);
+        self.freed.notify_waiters();
+        Ok(())
     }
 
     /// Whether there was a hold to release. It is nobody's any more, and stays for as long as it is to be kept.
@@ -123,14 +178,18 @@ impl ReferenceServer {
         state.dead.insert(holder);
         let entry = state.names.entry(self.key(name)).or_default();
         let anybodys = self.has(Mutant::ReleaseWithoutCompare);
-        let hold = entry.hold.take_if(|hold| anybodys || self.may_release(hold, holder));
-        if !self.has(Mutant::ReleaseWakesNobody) {
-            self.freed.notify_waiters();
-        }
+        let hold = entry.take(|hold| anybodys || self.may_release(hold, holder));
+        entry.come_back_again(holder);
+        self.wake(hold.as_ref());
         let Some(hold) = hold.filter(|hold| hold.expires > now) else {
             return Ok(self.has(Mutant::ReleaseNeverSaysLost));
         };
-        entry.hold = keep_for.map(|rest| Hold {
+        if self.has(Mutant::FirstReaderFreesTheName) {
+            entry
+                .holds
+                .retain(|other| other.mode != Mode::Shared || hold.mode != Mode::Shared);
+        }
+        entry.holds.extend(keep_for.map(|rest| Hold {
             holder: HolderId::random(),
             former: Some(holder),
             expires: match self.mutant {
@@ -140,44 +199,60 @@ impl ReferenceServer {
                 _ => now + rest,
             },
             ..hold
-        });
+        }));
         Ok(true)
     }
 
-    /// The token of the one that has it next; `None` when the hold was not the giver's.
-    pub(super) fn hand_over(&self, giver: HolderId, next: &Request) -> Result<Option<FencingToken>> {
+    /// Wakes those who wait, after this hold has ended.
+    fn wake(&self, ended: Option<&Hold>) {
+        let was_permits = ended.is_some_and(|hold| matches!(hold.mode, Mode::Permits(_)));
+        match self.mutant {
+            Some(Mutant::ReleaseWakesNobody) => {}
+            Some(Mutant::OneWaiterForAllPermits) if was_permits => self.freed.notify_one(),
+            _ => self.freed.notify_waiters(),
+        }
+    }
+
+    /// Passes the giver's hold on, unless it was not the giver's, or the next one yields to those who wait.
+    pub(super) fn hand_over(&self, giver: HolderId, next: &Request) -> Result<HandedOver> {
         let now = Instant::now();
         let mut state = self.up()?;
         let takes_what_is_free = self.has(Mutant::HandOverTakesWhatIsFree);
         if state.dead.contains(&next.holder) && !takes_what_is_free {
-            return Ok(None);
+            return Ok(HandedOver::AlreadyLost);
         }
         let entry = state.names.entry(self.key(&next.name)).or_default();
-        entry.forget_what_ended(now);
+        entry.forget_what_ended(self.mutant, now);
         let is_repeated = |hold: &Hold| hold.holder == next.holder;
-        let former_token = match &mut entry.hold {
+        let former_token = match entry.holds.first_mut() {
             Some(hold) if is_repeated(hold) && !self.has(Mutant::RepeatedHandOverIsAnother) => {
                 hold.expires = hold.expires.max(now + next.ttl);
-                return Ok(Some(hold.token));
+                return Ok(HandedOver::Granted(hold.token));
             }
             Some(hold) if hold.holder == giver || is_repeated(hold) || self.has(Mutant::HandOverWithoutCompare) => {
                 Some(hold.token)
             }
             None if takes_what_is_free => None,
-            _ => return Ok(None),
+            _ => return Ok(HandedOver::AlreadyLost),
         };
+        entry.holds.clear();
+        if next.yields && !entry.queue.is_empty() && !self.has(Mutant::HandOverYieldsToNobody) {
+            state.dead.insert(giver);
+            self.freed.notify_waiters();
+            return Ok(HandedOver::Yielded);
+        }
         let mut token = entry.grant(self.mutant, next, self.clock(now), now)?;
-        if let Some(hold) = &mut entry.hold {
+        if let Some(hold) = entry.hold_of(next.holder) {
             hold.former = Some(giver);
             if let Some(former) = former_token.filter(|_| self.has(Mutant::HandOverKeepsTheToken)) {
                 (hold.token, token) = (former, former);
             }
         }
         state.dead.insert(giver);
-        Ok(Some(token))
+        Ok(HandedOver::Granted(token))
     }
 
-    pub(super) fn abandon(&self, name: &str, holder: HolderId) -> Result<()> {
+    pub(super) fn abandon(&self, name: &str, holder: HolderId, replaces: Option<HolderId>) -> Result<()> {
         let mut state = self.up()?;
         if self.has(Mutant::AbandonDoesNothing) {
             return Ok(());
@@ -185,12 +260,20 @@ impl ReferenceServer {
         if !self.has(Mutant::AbandonedIdsComeBack) {
             state.dead.insert(holder);
         }
-        let anybodys = self.has(Mutant::AbandonWithoutCompare);
         if let Some(entry) = state.names.get_mut(&self.key(name)) {
-            entry.hold.take_if(|hold| anybodys || hold.holder == holder);
+            let stays = |hold: &Hold| match (self.mutant, hold.mode) {
+                (Some(Mutant::AbandonWithoutCompare), _) | (Some(Mutant::AbandonEndsAllReaders), Mode::Shared) => false,
+                (Some(Mutant::AbandonLeavesThePermit), Mode::Permits(_)) => true,
+                (Some(Mutant::AbandonedUpgradeEndsTheRead), _) if Some(hold.holder) == replaces => false,
+                _ => hold.holder != holder,
+            };
+            entry.holds.retain(stays);
+            entry.come_back_again(holder);
             entry.leave(holder);
         }
-        self.freed.notify_waiters();
+        if !self.has(Mutant::LeavingWaiterWakesNobody) {
+            self.freed.notify_waiters();
+        }
         Ok(())
     }
 
@@ -199,13 +282,13 @@ impl ReferenceServer {
         let entry = state.names.get(&self.key(name));
         Ok(entry.map_or_else(
             || LockStatus::free().with_waiting(0),
-            |entry| entry.status(Instant::now()),
+            |entry| entry.status(self.mutant, Instant::now()),
         ))
     }
 
     pub(super) fn take_away(&self, name: &str) {
         if let Some(entry) = self.lock().names.get_mut(&self.key(name)) {
-            entry.hold = None;
+            entry.holds.clear();
         }
         self.freed.notify_waiters();
     }
@@ -228,6 +311,14 @@ impl ReferenceServer {
     fn is_mine(&self, hold: &Hold, holder: HolderId) -> bool {
         let former_too = self.has(Mutant::GiverLivesOn) || self.has(Mutant::KeptIdLivesOn);
         hold.holder == holder || former_too && hold.former == Some(holder)
+    }
+
+    fn repeat_is_another(&self, mode: Mode) -> bool {
+        match mode {
+            Mode::Shared => self.has(Mutant::RepeatedReaderIsAnother),
+            Mode::Permits(_) => self.has(Mutant::RepeatTakesASecondPermit),
+            _ => false,
+        }
     }
 
     fn may_release(&self, hold: &Hold, holder: HolderId) -> bool {

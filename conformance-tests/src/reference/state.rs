@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::backend::{HolderId, HolderStatus, LockStatus};
+use lock_core::backend::{HolderId, HolderStatus, LockStatus, Mode};
 use lock_core::{Error, ErrorKind, FencingToken, Result};
 use tokio::time::Instant;
 
@@ -20,15 +20,19 @@ pub(super) struct State {
 
 #[derive(Default)]
 pub(super) struct Entry {
-    pub(super) hold: Option<Hold>,
+    pub(super) holds: Vec<Hold>,
     pub(super) queue: VecDeque<QueueEntry>,
     pub(super) last_token: u64,
     /// The token of each holder's first request, for the mutant that grants it.
     pub(super) asked_tokens: HashMap<HolderId, u64>,
+    /// The permits that came back when they expired, and those that came back once more, for the mutant that counts them.
+    pub(super) expired_permits: HashMap<HolderId, u32>,
+    pub(super) surplus: u32,
 }
 
 pub(super) struct Hold {
     pub(super) holder: HolderId,
+    pub(super) mode: Mode,
     /// Who handed it over, or released it to be kept, for the mutants that go by it.
     pub(super) former: Option<HolderId>,
     pub(super) label: Option<Arc<str>>,
@@ -38,7 +42,10 @@ pub(super) struct Hold {
 
 /// A waiter, which leaves the queue if it sends nothing until then.
 pub(super) struct QueueEntry {
-    holder: HolderId,
+    pub(super) holder: HolderId,
+    pub(super) mode: Mode,
+    /// Whether it upgrades a hold.
+    pub(super) is_upgrade: bool,
     until: Instant,
 }
 
@@ -46,11 +53,18 @@ pub(super) struct QueueEntry {
 #[derive(Clone, Debug)]
 pub(super) struct Request {
     pub(super) name: String,
+    pub(super) mode: Mode,
     pub(super) holder: HolderId,
+    /// Whose hold it upgrades.
+    pub(super) replaces: Option<HolderId>,
     pub(super) ttl: Duration,
     pub(super) label: Option<Arc<str>>,
     pub(super) floor: Option<FencingToken>,
     pub(super) waits: bool,
+    /// Whether a hand-over to it yields to those who wait.
+    pub(super) yields: bool,
+    /// Whether its client has counted the permits itself, as one mutant's does.
+    pub(super) is_counted: bool,
 }
 
 /// The server's reply.
@@ -63,46 +77,92 @@ pub(super) enum Reply {
     },
 }
 
+/// What became of a hand-over.
+#[derive(Clone, Debug)]
+pub(super) enum HandedOver {
+    Granted(FencingToken),
+    Yielded,
+    AlreadyLost,
+}
+
+impl Request {
+    /// The hold that it asks for.
+    pub(super) fn hold(&self, token: FencingToken, now: Instant) -> Hold {
+        Hold {
+            holder: self.holder,
+            mode: self.mode,
+            former: None,
+            label: self.label.clone(),
+            token,
+            expires: now + self.ttl,
+        }
+    }
+}
+
 impl Entry {
     /// Without what has ended by now.
-    pub(super) fn forget_what_ended(&mut self, now: Instant) {
-        self.hold.take_if(|hold| hold.expires <= now);
-        self.queue.retain(|waiter| waiter.until > now);
+    pub(super) fn forget_what_ended(&mut self, mutant: Option<Mutant>, now: Instant) {
+        let ended = |entry: &Self, hold: &Hold| entry.end_of(mutant, hold) <= now;
+        while let Some(index) = self.holds.iter().position(|hold| ended(self, hold)) {
+            let hold = self.holds.remove(index);
+            if let Mode::Permits(permits) = hold.mode {
+                self.expired_permits.insert(hold.holder, permits.take());
+            }
+        }
+        let stays =
+            |waiter: &QueueEntry| mutant == Some(Mutant::DeadWriterStopsReaders) && waiter.mode == Mode::Exclusive;
+        self.queue.retain(|waiter| waiter.until > now || stays(waiter));
+    }
+
+    pub(super) fn hold_of(&mut self, holder: HolderId) -> Option<&mut Hold> {
+        self.holds.iter_mut().find(|hold| hold.holder == holder)
+    }
+
+    /// The first hold of this kind, which ends.
+    pub(super) fn take(&mut self, is_it: impl Fn(&Hold) -> bool) -> Option<Hold> {
+        let index = self.holds.iter().position(is_it)?;
+        Some(self.holds.remove(index))
+    }
+
+    /// Counts permits once more that came back when they expired. One mutant goes by that.
+    pub(super) fn come_back_again(&mut self, holder: HolderId) {
+        self.surplus += self.expired_permits.remove(&holder).unwrap_or(0);
     }
 
     pub(super) fn leave(&mut self, holder: HolderId) {
         self.queue.retain(|waiter| waiter.holder != holder);
     }
 
-    /// Whose turn it is, once the name is free.
-    pub(super) fn is_next(&self, holder: HolderId) -> bool {
-        self.queue.front().is_none_or(|first| first.holder == holder)
-    }
-
-    /// Not now; the one who waits has a place in the order.
-    pub(super) fn refuse(&mut self, request: &Request, now: Instant) -> Reply {
+    /// Not now; the one who waits has a place in the order, which is the first one's for an upgrade.
+    pub(super) fn refuse(&mut self, mutant: Option<Mutant>, request: &Request, now: Instant) -> Reply {
         if request.waits {
             let until = now + request.ttl;
+            let fresh = QueueEntry {
+                holder: request.holder,
+                mode: request.mode,
+                is_upgrade: request.replaces.is_some(),
+                until,
+            };
             match self.queue.iter_mut().find(|waiter| waiter.holder == request.holder) {
                 Some(waiter) => waiter.until = waiter.until.max(until),
-                None => self.queue.push_back(QueueEntry {
-                    holder: request.holder,
-                    until,
-                }),
+                None if fresh.is_upgrade && mutant != Some(Mutant::UpgradeQueuesBehindWriters) => {
+                    self.queue.push_front(fresh);
+                }
+                None => self.queue.push_back(fresh),
             }
         }
         let first = self.queue.front().map_or(now, |waiter| waiter.until);
-        let (label, expires) = match &self.hold {
+        let (label, expires) = match self.holds.iter().min_by_key(|hold| hold.expires) {
             Some(hold) => (hold.label.clone(), hold.expires),
             None => (None, first),
         };
         Reply::Busy {
             label,
-            expires_in: expires - now,
+            expires_in: expires.saturating_duration_since(now),
         }
     }
 
-    /// A new hold, with a new token.
+    /// A new hold, with a new token. It replaces the hold that it upgrades.
     pub(super) fn grant(
         &mut self,
         mutant: Option<Mutant>,
@@ -111,11 +171,15 @@ impl Entry {
         now: Instant,
     ) -> Result<FencingToken> {
         let floor = request.floor.map_or(0, FencingToken::as_u64);
-        let token = match mutant {
-            Some(Mutant::TokenOfTheFirstAsking) => self.asked_tokens.get(&request.holder).copied().unwrap_or_default(),
-            Some(Mutant::CounterLostAtRestart) => (self.last_token + 1).max(floor + 1),
-            Some(Mutant::CounterDeletedWithTheHold) => 1.max(floor + 1),
-            Some(Mutant::FloorIgnored) => (self.last_token + 1).max(clock),
+        let reader_inside = self.holds.iter().find(|hold| hold.mode == Mode::Shared);
+        let token = match (mutant, reader_inside) {
+            (Some(Mutant::TokenOfTheFirstAsking), _) => {
+                self.asked_tokens.get(&request.holder).copied().unwrap_or_default()
+            }
+            (Some(Mutant::CounterLostAtRestart), _) => (self.last_token + 1).max(floor + 1),
+            (Some(Mutant::CounterDeletedWithTheHold), _) => 1.max(floor + 1),
+            (Some(Mutant::FloorIgnored), _) => (self.last_token + 1).max(clock),
+            (Some(Mutant::ReadersShareAToken), Some(reader)) => reader.token.as_u64(),
             _ => (self.last_token + 1).max(clock).max(floor + 1),
         };
         let token =
@@ -125,27 +189,30 @@ impl Entry {
             _ => token.as_u64(),
         };
         self.leave(request.holder);
-        self.hold = Some(Hold {
-            holder: request.holder,
-            former: None,
-            label: request.label.clone(),
-            token,
-            expires: now + request.ttl,
-        });
+        if mutant != Some(Mutant::UpgradeLeavesTheRead) {
+            self.holds.retain(|hold| Some(hold.holder) != request.replaces);
+        }
+        self.holds.push(request.hold(token, now));
         Ok(token)
     }
 
-    pub(super) fn status(&self, now: Instant) -> LockStatus {
-        let hold = self.hold.as_ref().filter(|hold| hold.expires > now);
-        let status = hold.map_or_else(LockStatus::free, |hold| {
+    pub(super) fn status(&self, mutant: Option<Mutant>, now: Instant) -> LockStatus {
+        let shown = match mutant {
+            Some(Mutant::StatusShowsOneReader) => 1,
+            _ => usize::MAX,
+        };
+        let live = self.holds.iter().filter(|hold| self.end_of(mutant, hold) > now);
+        let holders = live.take(shown).map(|hold| {
             let holder = HolderStatus::new()
                 .with_token(hold.token)
-                .with_expires_in(hold.expires - now);
-            LockStatus::held(match &hold.label {
+                .with_mode(hold.mode)
+                .with_expires_in(hold.expires.saturating_duration_since(now));
+            match &hold.label {
                 Some(label) => holder.with_label(label.clone()),
                 None => holder,
-            })
+            }
         });
-        status.with_waiting(self.queue.iter().filter(|waiter| waiter.until > now).count())
+        let waiting = self.queue.iter().filter(|waiter| waiter.until > now).count();
+        LockStatus::held_by(holders).with_waiting(waiting)
     }
 }

@@ -11,7 +11,9 @@ mod harness;
 mod mutants;
 
 conformance!(memory, MemoryHarness);
+conformance!(one_permit memory_permit, MemoryHarness);
 conformance!(redis, RedisHarness<Own>);
+conformance!(one_permit redis_permit, RedisHarness<Own>);
 conformance!(redis_acl, RedisHarness<LeastPrivilege>);
 conformance!(redis8, RedisHarness<Redis8>);
 conformance!(valkey9, RedisHarness<Valkey9>);

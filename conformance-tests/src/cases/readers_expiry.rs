@@ -1,0 +1,92 @@
+//! Each reader's hold ends by itself. By capability.
+
+use lock_core::backend::Mode::{Exclusive, Shared};
+use lock_core::backend::{ReleaseOutcome, Renewal};
+
+use crate::context::RawCx;
+use crate::link::Link;
+use crate::verdict::{Capability, Verdict, ensure};
+
+/// A silent reader's hold ends with its own ttl, whatever the ttls of the others are, and theirs go on.
+pub(crate) async fn each_reader_ends_by_its_own_ttl(cx: &RawCx) -> Verdict {
+    let (link, ttl) = (Link::new(), cx.ttl());
+    let silent = cx.client_through(&link, Capability::Shared).await?;
+    let (client, writer) = (cx.connected().await?, cx.connected().await?);
+    let before = cx.grant_in(&client, "a", Shared).await?;
+    let ends = cx.grant_in_for(&silent, "a", Shared, ttl).await?;
+    let after = cx.grant_in(&client, "a", Shared).await?;
+    let writing = cx.wait_in(&writer, "a", Exclusive).await?;
+    link.stall();
+    cx.until_holders("a", 2, cx.freed_by(ttl), "the silent reader's hold to end")
+        .await?;
+    ensure!(!ends.is_live(), "a reader's hold has ended, and it believes in it");
+    for reader in [before, after] {
+        ensure!(writing.is_waiting(), "a writer was granted beside a reader, or failed");
+        ensure!(reader.is_live(), "a reader's hold ended with another one's");
+        reader.release().await?;
+    }
+    let what = "the writer to be granted after the last reader";
+    writing.grant(cx, cx.patience(), what).await?.release().await
+}
+
+/// A silent reader's hold ends although another one renews its own.
+pub(crate) async fn renewing_one_reader_prolongs_no_other(cx: &RawCx) -> Verdict {
+    let (link, ttl) = (Link::new(), cx.ttl());
+    let silent = cx.client_through(&link, Capability::Shared).await?;
+    let client = cx.connected().await?;
+    let ends = cx.grant_in_for(&silent, "a", Shared, ttl).await?;
+    // Its own ttl outlasts any delay of a busy machine; it renews for the silent one's.
+    let stays = cx.grant_in(&client, "a", Shared).await?;
+    link.stall();
+    let bound = cx.freed_by(ttl);
+    tokio::select! {
+        ended = cx.until_holders("a", 1, bound, "the silent reader's hold to end") => ended?,
+        failed = stays.keep_up(&client, ttl, 2 * bound) => failed?,
+    }
+    ensure!(!ends.is_live(), "a reader's hold has ended, and it believes in it");
+    ensure!(stays.is_live(), "a reader that renewed lost its hold");
+    cx.ensure_refused(&client, "a", Exclusive).await?;
+    stays.release().await
+}
+
+/// A reader that renews its hold keeps it beyond the first ttl, after every other reader has left.
+pub(crate) async fn a_renewed_reader_stays(cx: &RawCx) -> Verdict {
+    let ttl = cx.ttl();
+    let client = cx.client_with(Capability::Shared).await?;
+    let leaves = cx.grant_in(&cx.connected().await?, "a", Shared).await?;
+    let stays = cx.grant_in_for(&client, "a", Shared, ttl).await?;
+    stays.keep_up(&client, ttl, ttl / 2).await?;
+    leaves.release().await?;
+    stays.keep_up(&client, ttl, ttl * 3 / 4).await?;
+    cx.ensure_refused(&cx.connected().await?, "a", Exclusive).await?;
+    cx.ensure_holders("a", 1, "one reader renewed").await?;
+    ensure!(stays.is_live(), "a reader that renewed lost its hold");
+    stays.release().await?;
+    cx.until_free("a", cx.patience(), "all readers have released").await
+}
+
+/// A reader's hold that expired stays expired: neither its late renewal nor its late release touches the other readers.
+pub(crate) async fn an_expired_reader_stays_expired(cx: &RawCx) -> Verdict {
+    let (link, ttl) = (Link::new(), cx.ttl());
+    let silent = cx.client_through(&link, Capability::Shared).await?;
+    let stays = cx.grant_in(&cx.connected().await?, "a", Shared).await?;
+    let ends = cx.grant_in_for(&silent, "a", Shared, ttl).await?;
+    link.stall();
+    cx.until_holders("a", 1, cx.freed_by(ttl), "the silent reader's hold to end")
+        .await?;
+    link.heal();
+    let renewed = cx.soon("a renewal of what has ended", ends.hold.renew(ttl)).await?;
+    ensure!(
+        !matches!(renewed, Ok(Renewal::Renewed(_))) && !ends.is_live(),
+        "a renewal after its end made a reader's hold believed in again"
+    );
+    cx.ensure_holders("a", 1, "an expired reader renewed").await?;
+    let released = ends.released(cx).await?;
+    ensure!(
+        released == ReleaseOutcome::AlreadyLost,
+        "an expired reader's release answered {released:?}"
+    );
+    cx.ensure_holders("a", 1, "an expired reader released").await?;
+    stays.release().await?;
+    cx.until_free("a", cx.patience(), "the other reader released").await
+}

@@ -1,0 +1,105 @@
+//! What a backend does not declare is refused before it is called.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, LockStatus};
+use lock_core::{ErrorKind, Lock, LockName, Locker, Result};
+
+use crate::context::RawCx;
+use crate::verdict::{Capability, Stop, Verdict, ensure};
+use crate::watched::Watched;
+use crate::yielding::Yielding;
+
+/// A mode that the backend does not declare is refused as unsupported, and the backend is not called.
+pub(crate) async fn undeclared_modes_are_refused(cx: &RawCx) -> Verdict {
+    let backend = cx.backend().await;
+    let without_modes: Arc<dyn DistributedLock> = Arc::new(WithoutModes(backend.clone()));
+    for backend in [backend, without_modes] {
+        let capabilities = backend.capabilities();
+        let watched = Watched::new(backend);
+        let locks = Locker::new(Yielding::new(watched.clone()));
+        let semaphore = |limit| locks.semaphore("a", limit).permits(1);
+        let mut refused = Vec::new();
+        if !Capability::Shared.is_in(capabilities) {
+            refused.push(locks.rw_lock("a").read());
+        }
+        if !Capability::Permits.is_in(capabilities) {
+            refused.push(semaphore(1));
+        }
+        refused.extend(capabilities.permits.checked_add(1).map(semaphore));
+        for lock in refused {
+            ensure_refused(cx, &lock, ErrorKind::Unsupported).await?;
+        }
+        ensure!(
+            watched.asked() == 0,
+            "the backend was asked for a mode that it does not declare"
+        );
+    }
+    Ok(())
+}
+
+/// A request for more permits than there are, or for none, is refused, and the backend is not called.
+pub(crate) async fn more_than_the_limit_is_misconfigured(cx: &RawCx) -> Verdict {
+    let watched = Watched::new(cx.client_with(Capability::Permits).await?);
+    let locks = Locker::new(Yielding::new(watched.clone()));
+    for (take, limit) in [(4, 3), (0, 3), (1, 0)] {
+        let lock = locks.semaphore("a", limit).permits(take);
+        ensure_refused(cx, &lock, ErrorKind::Misconfigured).await?;
+    }
+    ensure!(
+        watched.asked() == 0,
+        "the backend was asked for permits that there cannot be"
+    );
+    Ok(())
+}
+
+async fn ensure_refused(cx: &RawCx, lock: &Lock, expected: ErrorKind) -> Verdict {
+    for tries in [true, false] {
+        let acquiring = async {
+            match tries {
+                true => lock.try_acquire().await.map(|_granted_or_busy| ()),
+                false => lock.acquire().await.map(|_granted| ()),
+            }
+        };
+        match cx.soon("the refusal", acquiring).await? {
+            Err(error) if error.kind() == expected && !error.is_retryable() => {}
+            other => {
+                return Err(Stop::assertion(format!(
+                    "to be refused as {expected:?}, and {other:?}: {lock:?}"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A backend that declares no mode but the exclusive one.
+#[derive(Debug)]
+struct WithoutModes(Arc<dyn DistributedLock>);
+
+#[async_trait]
+impl DistributedLock for WithoutModes {
+    fn capabilities(&self) -> Capabilities {
+        let mut capabilities = self.0.capabilities();
+        (capabilities.shared, capabilities.upgradable, capabilities.downgrade) = (false, false, false);
+        capabilities.permits = 0;
+        capabilities
+    }
+
+    async fn connect(&self) -> Result<()> {
+        self.0.connect().await
+    }
+
+    async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
+        self.0.acquire(request).await
+    }
+
+    async fn abandon(&self, request: &AcquireRequest) -> Result<()> {
+        self.0.abandon(request).await
+    }
+
+    async fn status(&self, name: &LockName) -> Result<LockStatus> {
+        self.0.status(name).await
+    }
+}

@@ -1,0 +1,195 @@
+//! Driving a raw backend in modes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::backend::{
+    AcquireRequest, Busy, DistributedLock, Mode, Permits, Renewal, RequestControl, RequestOptions, Terms, Wait,
+};
+use tokio::time::sleep;
+
+use super::{ASKER, Grant, SOON_AGAIN, Waiter, granted};
+use crate::context::{RawCx, lock_name};
+use crate::link::Link;
+use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure};
+
+/// Looks this often at a server that is to show something.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// Long enough for a server to grant what it should not.
+pub(crate) const A_MOMENT: Duration = Duration::from_millis(100);
+
+/// Fails if one of these was granted, or failed, within a moment.
+pub(crate) async fn ensure_waiting(waiters: &[&Waiter], when: &str) -> Verdict {
+    sleep(A_MOMENT).await;
+    ensure!(
+        waiters.iter().all(|waiter| waiter.is_waiting()),
+        "{when}, one who had to wait was granted, or failed"
+    );
+    Ok(())
+}
+
+/// The mode of a request for permits.
+pub(crate) fn permits(take: u32, of: u32) -> Result<Mode, Stop> {
+    Permits::new(take, of).map(Mode::Permits).or_fail("make permits")
+}
+
+/// A request in this mode that waits for ever.
+pub(crate) fn request_in(name: &str, mode: Mode, ttl: Duration) -> Result<(AcquireRequest, RequestControl), Stop> {
+    let terms = Terms::new(ttl).label(ASKER);
+    Ok(RequestOptions::new(lock_name(name)?, terms).mode(mode).start())
+}
+
+impl RawCx {
+    /// A new client of a backend that declares this. Otherwise the case is skipped.
+    pub(crate) async fn client_with(&self, capability: Capability) -> Result<Arc<dyn DistributedLock>, Stop> {
+        let client = self.connected().await?;
+        capability.or_skip(client.capabilities())?;
+        Ok(client)
+    }
+
+    /// A new client behind a link, of a backend that declares this. Otherwise the case is skipped.
+    pub(crate) async fn client_through(
+        &self,
+        link: &Link,
+        capability: Capability,
+    ) -> Result<Arc<dyn DistributedLock>, Stop> {
+        let client = self.backend_through(link).await;
+        capability.or_skip(client.capabilities())?;
+        self.soon("connect", client.connect()).await?.or_fail("connect")?;
+        Ok(client)
+    }
+
+    /// A request in this mode, for a ttl that does not end meanwhile, that waits for ever.
+    pub(crate) async fn request_in(&self, name: &str, mode: Mode) -> Result<(AcquireRequest, RequestControl), Stop> {
+        self.request_in_for(name, mode, self.long_ttl().await)
+    }
+
+    /// A request in this mode that waits for ever.
+    pub(crate) fn request_in_for(
+        &self,
+        name: &str,
+        mode: Mode,
+        ttl: Duration,
+    ) -> Result<(AcquireRequest, RequestControl), Stop> {
+        request_in(name, mode, ttl)
+    }
+
+    /// A grant in this mode that must be had soon, of a ttl that does not end meanwhile.
+    pub(crate) async fn grant_in(
+        &self,
+        backend: &Arc<dyn DistributedLock>,
+        name: &str,
+        mode: Mode,
+    ) -> Result<Grant, Stop> {
+        self.grant_to(backend, self.request_in(name, mode).await?).await
+    }
+
+    /// A grant in this mode that must be had soon.
+    pub(crate) async fn grant_in_for(
+        &self,
+        backend: &Arc<dyn DistributedLock>,
+        name: &str,
+        mode: Mode,
+        ttl: Duration,
+    ) -> Result<Grant, Stop> {
+        self.grant_to(backend, self.request_in_for(name, mode, ttl)?).await
+    }
+
+    /// One try in this mode: a grant, or who has it.
+    pub(crate) async fn try_in(
+        &self,
+        backend: &Arc<dyn DistributedLock>,
+        name: &str,
+        mode: Mode,
+    ) -> Result<Result<Grant, Busy>, Stop> {
+        let options = RequestOptions::new(lock_name(name)?, Terms::new(self.long_ttl().await));
+        let (request, control) = options.mode(mode).wait(Wait::No).start();
+        let attempt = self.soon("try", backend.acquire(&request)).await?.or_fail("try")?;
+        granted(attempt, request, control)
+    }
+
+    /// Fails if this client is granted the name in this mode.
+    pub(crate) async fn ensure_refused(&self, backend: &Arc<dyn DistributedLock>, name: &str, mode: Mode) -> Verdict {
+        match self.try_in(backend, name, mode).await? {
+            Err(_) => Ok(()),
+            Ok(grant) => {
+                let message = format!("{mode:?} was granted beside those who hold it, token {}", grant.token());
+                Err(Stop::assertion(message))
+            }
+        }
+    }
+
+    /// Starts to wait in this mode, and comes back when the server has said that the name is taken.
+    pub(crate) async fn wait_in(
+        &self,
+        backend: &Arc<dyn DistributedLock>,
+        name: &str,
+        mode: Mode,
+    ) -> Result<Waiter, Stop> {
+        let (request, control) = self.request_in(name, mode).await?;
+        self.wait_with(backend, request, control).await
+    }
+
+    /// A request that upgrades this hold, and waits for ever.
+    pub(crate) async fn upgrade_of(&self, base: &Grant) -> Result<(AcquireRequest, RequestControl), Stop> {
+        let terms = Terms::new(self.long_ttl().await).label(ASKER);
+        let options = RequestOptions::new(base.request.name().clone(), terms);
+        Ok(options.replacing(&base.request).start())
+    }
+
+    /// How many hold the name, as the server shows it.
+    pub(crate) async fn holders(&self, name: &str) -> Result<usize, Stop> {
+        Ok(self.status(name).await?.holders.len())
+    }
+
+    /// Fails unless so many hold the name.
+    pub(crate) async fn ensure_holders(&self, name: &str, expected: usize, when: &str) -> Verdict {
+        let holders = self.status(name).await?.holders;
+        ensure!(
+            holders.len() == expected,
+            "{when}, {} hold {name:?} instead of {expected}: {holders:?}",
+            holders.len()
+        );
+        Ok(())
+    }
+
+    /// Waits until so many hold the name.
+    pub(crate) async fn until_holders(&self, name: &str, expected: usize, bound: Duration, when: &str) -> Verdict {
+        let shown = async {
+            while self.holders(name).await? != expected {
+                sleep(LOOK_AGAIN).await;
+            }
+            Ok::<_, Stop>(())
+        };
+        self.within(bound, when, shown).await?
+    }
+}
+
+impl Grant {
+    /// Makes it a shared hold, repeated until it is answered, and whether it was still ours.
+    pub(crate) async fn downgraded(&self, cx: &RawCx) -> Result<bool, Stop> {
+        let ttl = cx.long_ttl().await;
+        let downgrading = async {
+            loop {
+                match self.hold.downgrade(ttl).await {
+                    Ok(answer) => return matches!(answer, Renewal::Renewed(_)),
+                    Err(_unknown) => sleep(SOON_AGAIN).await,
+                }
+            }
+        };
+        cx.soon("a downgrade to be answered", downgrading).await
+    }
+
+    /// Renews at each quarter of the ttl for so long, and fails if it is lost. A session does this by itself.
+    pub(crate) async fn keep_up(&self, backend: &Arc<dyn DistributedLock>, ttl: Duration, time: Duration) -> Verdict {
+        let end = tokio::time::Instant::now() + time;
+        while tokio::time::Instant::now() < end {
+            if !backend.capabilities().session_renewal {
+                ensure!(self.renew(ttl).await?, "a renewal of a live hold said that it was lost");
+            }
+            sleep(ttl / 4).await;
+        }
+        Ok(())
+    }
+}
