@@ -106,6 +106,19 @@
 //! A skip prints one line to standard error, `SKIP module::case: reason`, past the test runner's capture. Nothing else can
 //! be skipped, except for other processes if the server lives in one process.
 //!
+//! # Modes
+//! Readers, upgrades, downgrades and permits have cases of their own, on the raw layer: a mode that a backend does not
+//! declare is refused by core, and its cases are skipped. A lock by one permit of one is exclusive too, and so is the write
+//! side of a reader-writer lock. Two more lines run the exclusive cases on them:
+//!
+//! ```text
+//! conformance!(one_permit mine_permit, MyHarness);          // raw cases, but those of hand-overs and minimum holds
+//! conformance!(subject mine_write, WriteSide<MyHarness>);   // subject cases
+//! ```
+//!
+//! Cases wait until the status shows how many hold a name. So the status of a backend that declares modes must show each
+//! holder, from its grant to its end.
+//!
 //! # Faults
 //! A client behind a [`Link`] can be cut, stalled or delayed, or can lose its n-th reply. A [`FaultProxy`] does this between
 //! the client and any TCP server; [`Linked`] does it around a backend in memory.
@@ -132,6 +145,7 @@ pub use proxy::FaultProxy;
 pub use run::{Outcome, execute};
 pub use subject::{Ask, End, LockerSubject, State, Subject, SubjectGuard, Task, WaitLimit};
 pub use verdict::{Capability, Failure, OrFail, Skip, Stop, Verdict};
+pub use write_side::WriteSide;
 pub use yielding::Yielding;
 
 #[doc(hidden)]
@@ -156,4 +170,5 @@ mod run;
 mod subject;
 mod verdict;
 mod watched;
+mod write_side;
 mod yielding;

@@ -12,7 +12,11 @@ use crate::yielding::Yielding;
 
 /// A [`Locker`] over a backend: what makes the subject cases test that backend.
 #[derive(Debug, Clone)]
-pub struct LockerSubject(Locker);
+pub struct LockerSubject {
+    locker: Locker,
+    /// Whether its locks are the write sides of reader-writer locks.
+    writes: bool,
+}
 
 #[derive(Debug)]
 struct LockerGuard(Guard);
@@ -28,19 +32,32 @@ impl LockerSubject {
 
     /// One that passes a lock on among its own callers for ever, which the suite must catch.
     pub(crate) fn without_end(backend: Arc<dyn DistributedLock>) -> Self {
-        Self(Locker::new(Yielding::new(backend)).with_hand_overs(u32::MAX))
+        Self {
+            locker: Locker::new(Yielding::new(backend)).with_hand_overs(u32::MAX),
+            writes: false,
+        }
     }
 
     /// A locker with options of its own, but for the hand-overs in a row, of which the suite must know.
     pub fn from_locker(locker: Locker) -> Self {
-        Self(locker.with_hand_overs(HAND_OVERS))
+        Self {
+            locker: locker.with_hand_overs(HAND_OVERS),
+            writes: false,
+        }
+    }
+
+    /// The same where each lock is the write side of a [reader-writer lock](Locker::rw_lock).
+    #[must_use]
+    pub fn writing(mut self) -> Self {
+        self.writes = true;
+        self
     }
 }
 
 #[async_trait]
 impl Subject for LockerSubject {
     fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
+        self.locker.capabilities()
     }
 
     fn hand_overs(&self) -> u32 {
@@ -48,7 +65,11 @@ impl Subject for LockerSubject {
     }
 
     async fn acquire(&self, ask: &Ask) -> Result<Option<Box<dyn SubjectGuard>>> {
-        let mut lock = self.0.lock(&ask.name).ttl(ask.ttl);
+        let mut lock = match self.writes {
+            true => self.locker.rw_lock(&ask.name).write(),
+            false => self.locker.lock(&ask.name),
+        };
+        lock = lock.ttl(ask.ttl);
         if let Some(label) = &ask.label {
             lock = lock.label(label.clone());
         }
@@ -70,11 +91,11 @@ impl Subject for LockerSubject {
     }
 
     async fn status(&self, name: &str) -> Result<LockStatus> {
-        self.0.status(name).await
+        self.locker.status(name).await
     }
 
     async fn shutdown(&self) -> Result<()> {
-        self.0.shutdown().await
+        self.locker.shutdown().await
     }
 }
 

@@ -1,6 +1,6 @@
 //! The suite on every backend here, and the suite's proof of itself.
 
-use conformance_tests::{__for_each_mutant, conformance};
+use conformance_tests::{__for_each_mutant, WriteSide, conformance};
 
 use harness::memory::MemoryHarness;
 use harness::mysql_row::RowLockHarness;
@@ -12,6 +12,7 @@ mod mutants;
 
 conformance!(memory, MemoryHarness);
 conformance!(one_permit memory_permit, MemoryHarness);
+conformance!(subject memory_write, WriteSide<MemoryHarness>);
 conformance!(redis, RedisHarness<Own>);
 conformance!(one_permit redis_permit, RedisHarness<Own>);
 conformance!(redis_acl, RedisHarness<LeastPrivilege>);

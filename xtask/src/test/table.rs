@@ -6,9 +6,12 @@ use super::report::{Report, Verdict};
 
 /// The suite's modules, one for each way to lock, in the order of the columns. A test "redis::exclusion_tasks" is the
 /// case "exclusion_tasks" on "redis".
-const BACKENDS: [&str; 8] = [
+const BACKENDS: [&str; 11] = [
     "memory",
+    "memory_permit",
+    "memory_write",
     "redis",
+    "redis_permit",
     "redis_acl",
     "redis8",
     "valkey9",
