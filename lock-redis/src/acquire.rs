@@ -14,7 +14,9 @@ use crate::connection::{Health, Session};
 use crate::error::Failure;
 use crate::hold::RedisHold;
 use crate::names::Keys;
-use crate::protocol::{self, Acquired, Holder, RequestTerms, Taken, millis, retired_holder, unexpected_reply};
+use crate::protocol::{
+    self, Acquired, Holder, RequestTerms, Taken, base_ended, millis, mode, retired_holder, unexpected_reply,
+};
 
 /// Asks until the name is granted or the request is given up. In between it waits: until the server wakes it, or until it
 /// has to ask by itself.
@@ -70,19 +72,20 @@ async fn ask(
     may_have_entry: bool,
 ) -> Result<Outcome> {
     let (holder, terms) = (request.holder().to_string(), RequestTerms::new(request, ttl));
-    let lifetime = millis(entry_lifetime(ttl, client.grace));
+    let (mode, lifetime) = (mode::of(request)?, millis(entry_lifetime(ttl, client.grace)));
     let arguments = [
         &*holder,
         &*terms.ttl,
         &*terms.label,
         &*terms.floor,
+        &*mode,
+        &*client.grace_ms,
         client.inbox.channel(),
         &*lifetime,
-        &*client.grace_ms,
         if may_have_entry { "1" } else { "" },
     ];
     let (script, arguments) = match request.wait() {
-        Wait::No => (&protocol::ACQUIRE, &arguments[..4]),
+        Wait::No => (&protocol::ACQUIRE, &arguments[..6]),
         _ if may_have_entry => (&protocol::CONFIRM, &arguments[..]),
         _ => (&protocol::ACQUIRE, &arguments[..]),
     };
@@ -107,6 +110,7 @@ async fn ask(
         }
         Acquired::Taken(taken) => Ok(Outcome::Taken(taken)),
         Acquired::Retired => Err(retired_holder()),
+        Acquired::BaseEnded => Err(base_ended()),
     }
 }
 

@@ -13,6 +13,7 @@ use crate::client::{Client, End};
 use crate::config::RedisConfig;
 use crate::names::Keys;
 use crate::probe::Finding;
+use crate::protocol::mode;
 
 /// Locks in a Redis or Valkey. A clone shares the connection.
 #[derive(Clone)]
@@ -69,6 +70,11 @@ impl DistributedLock for RedisBackend {
             .minimum_hold()
             .ordered()
             .durable_tokens()
+            .shared()
+            .upgradable()
+            .downgrade()
+            // The server adds them up without loss.
+            .permits(u32::MAX)
             .ttl_between(SHORTEST, LONGEST)
     }
 
@@ -87,7 +93,12 @@ impl DistributedLock for RedisBackend {
             return Ok(());
         }
         let keys = Keys::new(&self.0.prefix, request.name());
-        match self.0.end(&keys, request.holder(), End::Abandon).await {
+        let ended = async {
+            self.0
+                .end(&keys, request.holder(), End::Abandon(&mode::of(request)?))
+                .await
+        };
+        match ended.await {
             Ok(_had_it) => Ok(()),
             Err(error) => Err(error.with_name(request.name())),
         }

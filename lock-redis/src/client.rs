@@ -12,6 +12,7 @@ use crate::config::RedisConfig;
 use crate::connection::inbox::Inbox;
 use crate::connection::{Connection, Session};
 use crate::names::Keys;
+use crate::protocol::mode::EXCLUSIVE;
 use crate::protocol::{self, millis, unexpected_reply};
 
 #[derive(Debug)]
@@ -27,11 +28,11 @@ pub(crate) struct Client {
 
 /// What a holder id gives up.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum End {
+pub(crate) enum End<'a> {
     /// Its hold. The name stays taken for so long.
     Release(Option<Duration>),
-    /// Its hold, an offer, its queue entry.
-    Abandon,
+    /// Its hold, an offer, its queue entry in this mode.
+    Abandon(&'a str),
 }
 
 impl Client {
@@ -52,36 +53,33 @@ impl Client {
     pub(crate) async fn status(&self, name: &LockName) -> Result<LockStatus> {
         let keys = Keys::new(&self.prefix, name);
         let session = self.connection.session(pending()).await?;
+        let [lock, _fence, queue, ends, terms] = keys.all();
         let reply = self
             .connection
-            .run(&session, &protocol::STATUS, &[keys.lock(), keys.queue()], &[])
+            .run(&session, &protocol::STATUS, &[lock, queue, ends, terms], &[])
             .await;
         let reply = reply.map_err(|failure| self.connection.lock_error(failure))?;
-        let status = protocol::status(&reply).ok_or_else(unexpected_reply)?;
-        let free_or_held = status
-            .taken
-            .map_or_else(LockStatus::free, |taken| LockStatus::held(taken.into()));
-        Ok(free_or_held.with_waiting(status.waiting))
+        protocol::status(&reply).ok_or_else(unexpected_reply)
     }
 
     /// Ends whatever this holder id has or may still get. Returns whether it had the lock.
-    pub(crate) async fn end(&self, keys: &Keys, holder: HolderId, how: End) -> Result<bool> {
+    pub(crate) async fn end(&self, keys: &Keys, holder: HolderId, how: End<'_>) -> Result<bool> {
         let session = self.connection.session(pending()).await?;
         let id = holder.to_string();
         let keep_for = match how {
             End::Release(Some(rest)) => millis(rest),
             _ => String::new(),
         };
-        let inbox = match how {
-            // Its grant has removed the entry.
-            End::Release(_) => "",
-            End::Abandon => self.inbox.channel(),
+        let (mode, inbox) = match how {
+            // Its grant has removed the entry, and a hold is found in any mode.
+            End::Release(_) => (EXCLUSIVE, ""),
+            End::Abandon(mode) => (mode, self.inbox.channel()),
         };
         let tombstone = match self.claims.may_overtake(holder, session.generation()) {
             true => "1",
             false => "",
         };
-        let arguments = [&*id, &*self.grace_ms, inbox, &*keep_for, tombstone];
+        let arguments = [&*id, &*self.grace_ms, mode, inbox, &*keep_for, tombstone];
         let reply = self
             .connection
             .run(&session, &protocol::END, &keys.all(), &arguments)
@@ -98,7 +96,7 @@ impl Client {
     /// Has the server search on for a waiter that is connected, behind many that are not. If that fails, the waiters find
     /// out by themselves when they refresh their entries.
     async fn wake_next(&self, session: &Session, keys: &Keys, id: &str) {
-        let arguments = [id, &*self.grace_ms, "", "", "", "more"];
+        let arguments = [id, &*self.grace_ms, EXCLUSIVE, "", "", "", "more"];
         loop {
             let reply = self
                 .connection

@@ -1,4 +1,4 @@
-//! A hold: renew, release, hand over.
+//! A hold: renew, release, downgrade, hand over.
 
 use std::fmt;
 use std::future::pending;
@@ -14,7 +14,7 @@ use lock_core::{FencingToken, LockName, Result};
 use crate::client::{Client, End};
 use crate::connection::{LeaseRegistration, Session};
 use crate::names::Keys;
-use crate::protocol::{self, HandedOver, RequestTerms, millis, retired_holder, unexpected_reply};
+use crate::protocol::{self, HandedOver, RequestTerms, Script, millis, retired_holder, unexpected_reply};
 
 pub(crate) struct RedisHold {
     client: Arc<Client>,
@@ -33,7 +33,9 @@ impl Hold for RedisHold {
     }
 
     async fn renew(&self, ttl: Duration) -> Result<Renewal> {
-        self.try_renew(ttl).await.map_err(|error| error.with_name(&self.name))
+        let arguments = [&*self.holder.to_string(), &*millis(ttl)];
+        let renewed = self.keep(&protocol::RENEW, &arguments, ttl).await;
+        renewed.map_err(|error| error.with_name(&self.name))
     }
 
     async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
@@ -43,6 +45,12 @@ impl Hold for RedisHold {
             Ok(false) => Ok(ReleaseOutcome::AlreadyLost),
             Err(error) => Err(error.with_name(&self.name)),
         }
+    }
+
+    async fn downgrade(&self, ttl: Duration) -> Result<Renewal> {
+        let arguments = [&*self.holder.to_string(), &*millis(ttl), &*self.client.grace_ms];
+        let downgraded = self.keep(&protocol::DOWNGRADE, &arguments, ttl).await;
+        downgraded.map_err(|error| error.with_name(&self.name))
     }
 
     async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
@@ -72,15 +80,12 @@ impl RedisHold {
         }
     }
 
-    async fn try_renew(&self, ttl: Duration) -> Result<Renewal> {
+    /// Runs a script that keeps the hold for at least the TTL, or finds it lost.
+    async fn keep(&self, script: &'static Script, arguments: &[&str], ttl: Duration) -> Result<Renewal> {
         let connection = &self.client.connection;
         let session = connection.session(pending()).await?;
-        let arguments = [&*self.holder.to_string(), &*millis(ttl)];
         let sent = SentAt::now();
-        match connection
-            .run(&session, &protocol::RENEW, &[self.keys.lock()], &arguments)
-            .await
-        {
+        match connection.run(&session, script, &self.keys.all(), arguments).await {
             Ok(reply) => match protocol::renewed(&reply) {
                 Some(true) => Ok(Renewal::Renewed(self.lease.arm(sent, ttl)?)),
                 Some(false) => Ok(Renewal::Lost),
@@ -113,7 +118,7 @@ impl RedisHold {
         // If it arrives late, the giver's hold is gone: so it needs no tombstone.
         let sent = next.sending();
         let reply = connection
-            .run(&session, &protocol::HAND_OVER, &self.keys.all(), &arguments)
+            .run(&session, &protocol::HAND_OVER, &self.keys.all()[..3], &arguments)
             .await;
         let reply = reply.map_err(|failure| connection.lock_error(failure))?;
         let handed_over = protocol::handed_over(&reply).ok_or_else(unexpected_reply)?;

@@ -103,10 +103,11 @@
 //!
 //! ```text
 //! ACL SETUSER app reset on >PASSWORD
-//!     ~polylock:* ~{polylock:* ~{*}:fence:polylock:* ~{*}:queue:polylock:* &polylock:*
-//!     +del +eval +evalsha +exists +get +pexpire +pexpireat +ping +pttl +publish +pubsub|numsub
-//!     +set +subscribe +time +zadd +zcount +zrangebyscore +zrem +zrevrange +zrevrangebyscore
-//!     +zscore
+//!     ~polylock:* ~{polylock:* ~{*}:fence:polylock:* ~{*}:queue:polylock:* ~{*}:ends:polylock:*
+//!     ~{*}:terms:polylock:* &polylock:*
+//!     +del +eval +evalsha +exists +get +hdel +hexists +hget +hincrby +hset +pexpire +pexpireat
+//!     +ping +pttl +publish +pubsub|numsub +set +subscribe +time +zadd +zcard +zcount +zrange
+//!     +zrangebyscore +zrem +zrevrange +zrevrangebyscore +zscore
 //! ```
 //!
 //! Also useful: `+script|load`, or the first request of each kind takes two round trips; `+info` and `+config|get`, or the

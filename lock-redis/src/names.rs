@@ -10,22 +10,22 @@ use lock_core::backend::HolderId;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Keys {
     text: String,
-    fence_at: usize,
-    queue_at: usize,
+    /// Where each of the others begins.
+    starts: [usize; 4],
 }
 
 impl Keys {
     /// The lock's key is prefix and name as they are, unless that begins with `{`, or has a `}` but no hash tag: then
     /// no other key can be put into its slot, and it is escaped.
     ///
-    /// | prefix and name | lock | fence and, likewise, queue |
+    /// | prefix and name | lock | fence and, likewise, queue, ends and terms |
     /// |---|---|---|
     /// | `a`, without `}` | `a` | `{a}:fence` |
     /// | `a{b}c`, tagged | `a{b}c` | `{b}:fence:a{b}c` |
     /// | all others: `a}b` | `{a%7Db}:lock` | `{a%7Db}:lock:fence` |
     pub(crate) fn new(prefix: &str, name: &LockName) -> Self {
         let name = name.as_str();
-        let mut text = String::with_capacity(3 * (prefix.len() + name.len()) + 16);
+        let mut text = String::with_capacity(5 * (prefix.len() + name.len()) + 32);
         text.push_str(prefix);
         text.push_str(name);
         let begins_with_brace = text.starts_with('{');
@@ -38,35 +38,30 @@ impl Keys {
                 (text.clone(), String::new())
             }
         };
-        let fence_at = text.len();
-        text.extend([&before, ":fence", &behind]);
-        let queue_at = text.len();
-        text.extend([&before, ":queue", &behind]);
-        Self {
-            text,
-            fence_at,
-            queue_at,
-        }
-    }
-
-    /// Who holds it: a plain string key, as for every client that locks with `SET key … NX PX ttl`.
-    pub(crate) fn lock(&self) -> &str {
-        &self.text[..self.fence_at]
-    }
-
-    /// Its last token, and the tombstones of holder ids that ended while a request of theirs was in flight.
-    pub(crate) fn fence(&self) -> &str {
-        &self.text[self.fence_at..self.queue_at]
-    }
-
-    /// Who waits for it.
-    pub(crate) fn queue(&self) -> &str {
-        &self.text[self.queue_at..]
+        let starts = [":fence", ":queue", ":ends", ":terms"].map(|purpose| {
+            let start = text.len();
+            text.extend([&before, purpose, &behind]);
+            start
+        });
+        Self { text, starts }
     }
 
     /// In the order in which the scripts expect them.
-    pub(crate) fn all(&self) -> [&str; 3] {
-        [self.lock(), self.fence(), self.queue()]
+    ///
+    /// - The lock: who holds it. A plain string key, as for every client that locks with `SET key … NX PX ttl`.
+    /// - The fence: its last token, and the tombstones of holder ids that ended while a request of theirs was in flight.
+    /// - The queue: who waits for it.
+    /// - The ends and the terms: until when and how each of those has it that share it.
+    pub(crate) fn all(&self) -> [&str; 5] {
+        let [fence, queue, ends, terms] = self.starts;
+        let text = &self.text;
+        [
+            &text[..fence],
+            &text[fence..queue],
+            &text[queue..ends],
+            &text[ends..terms],
+            &text[terms..],
+        ]
     }
 }
 
@@ -137,8 +132,8 @@ mod tests {
         for (prefix, name, lock, fence) in golden {
             let keys = keys(prefix, name);
             let (before, behind) = fence.rsplit_once(":fence").expect("a fence");
-            let queue = format!("{before}:queue{behind}");
-            assert_eq!(keys.all(), [lock, fence, &queue], "{prefix:?} {name:?}");
+            let [queue, ends, terms] = ["queue", "ends", "terms"].map(|purpose| format!("{before}:{purpose}{behind}"));
+            assert_eq!(keys.all(), [lock, fence, &queue, &ends, &terms], "{prefix:?} {name:?}");
         }
     }
 
@@ -165,6 +160,8 @@ mod tests {
             for suffix in [
                 ":fence",
                 ":queue",
+                ":ends",
+                ":terms",
                 ":lock",
                 ":lock:fence",
                 ":lock:queue",
@@ -187,7 +184,7 @@ mod tests {
             for name in hostile() {
                 let keys = keys(prefix, &name);
                 for key in keys.all() {
-                    assert_eq!(slot(key), slot(keys.lock()), "{name:?}");
+                    assert_eq!(slot(key), slot(keys.all()[0]), "{name:?}");
                     let other = owner.insert(key.to_owned(), name.clone());
                     assert_eq!(other, None, "{key:?} belongs to {name:?} too");
                 }

@@ -4,9 +4,11 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use lock_core::backend::{AcquireRequest, Busy, HolderId, HolderStatus};
+use lock_core::backend::{AcquireRequest, Busy, HolderId, HolderStatus, LockStatus, Mode};
 use lock_core::{Error, ErrorKind, FencingToken};
 use redis::{Cmd, Value, cmd};
+
+pub(crate) mod mode;
 
 /// A Lua script and the hash that the server knows it by.
 #[derive(Debug)]
@@ -31,22 +33,26 @@ pub(crate) static CONFIRM: LazyLock<Script> =
 pub(crate) static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(file!("renew")));
 /// Releases or abandons, and offers the name to the next waiter.
 pub(crate) static END: LazyLock<Script> = LazyLock::new(|| Script::new(file!("end")));
-/// Hands a hold over within the process.
+/// Hands an exclusive hold over within the process.
 pub(crate) static HAND_OVER: LazyLock<Script> = LazyLock::new(|| Script::new(file!("hand_over")));
+/// Makes an exclusive hold a shared one.
+pub(crate) static DOWNGRADE: LazyLock<Script> = LazyLock::new(|| Script::new(file!("downgrade")));
 /// Replies who has the lock.
 pub(crate) static STATUS: LazyLock<Script> = LazyLock::new(|| Script::new(file!("status")));
 
 /// What several scripts include. An earlier fragment may include a later one.
-const FRAGMENTS: [(&str, &str); 4] = [
+const FRAGMENTS: [(&str, &str); 6] = [
     ("next_token", file!("next_token")),
     ("fence", file!("fence")),
     ("extend", file!("extend")),
+    ("sharers", file!("sharers")),
     ("queue", file!("queue")),
+    ("admit", file!("admit")),
 ];
 
 /// All scripts, to be loaded when a connection is made.
-pub(crate) fn all() -> [&'static Script; 6] {
-    [&ACQUIRE, &CONFIRM, &RENEW, &END, &HAND_OVER, &STATUS]
+pub(crate) fn all() -> [&'static Script; 7] {
+    [&ACQUIRE, &CONFIRM, &RENEW, &END, &HAND_OVER, &DOWNGRADE, &STATUS]
 }
 
 impl Script {
@@ -122,6 +128,11 @@ pub(crate) fn retired_holder() -> Error {
     Error::new(ErrorKind::Unexpected, "this holder id was abandoned or released before")
 }
 
+pub(crate) fn base_ended() -> Error {
+    let what = "the upgradable hold has ended, so it cannot become exclusive: acquire the lock again";
+    Error::new(ErrorKind::Lost, what)
+}
+
 /// The reply to an acquire.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Acquired {
@@ -129,6 +140,8 @@ pub(crate) enum Acquired {
     Taken(Taken),
     /// The holder id was abandoned or released before.
     Retired,
+    /// The hold that an upgrade replaces has ended.
+    BaseEnded,
 }
 
 /// The reply to a hand-over.
@@ -161,22 +174,20 @@ pub(crate) struct Taken {
 }
 
 /// What the value of a lock's key says: `ID TOKEN TERM[ LABEL]`, where the token is 0 as long as the name is only offered
-/// to that id, and the id of a name that is kept for a minimum time is `kept` and the moment when that is over. A
-/// value of another client's making is not parsed, since it may be a secret.
+/// to that id, and the id of a name that is kept for a minimum time is `kept` and the moment when that is over. Of a name
+/// that is shared it says `shared TOKEN EXPIRES CLEARED[ LABEL]` or the same with `permits`, with the token and the label of
+/// the last grant. A value of another client's making is not parsed, since it may be a secret.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Holder {
     Ours {
         token: Option<FencingToken>,
         label: Option<Arc<str>>,
     },
+    /// Several; the label is that of the last one.
+    Several {
+        label: Option<Arc<str>>,
+    },
     Foreign,
-}
-
-/// Who has a name, if anybody, and how many wait for it.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Status {
-    pub(crate) taken: Option<Taken>,
-    pub(crate) waiting: usize,
 }
 
 /// `None`: no reply of our script.
@@ -184,29 +195,49 @@ pub(crate) fn acquired(reply: &Value) -> Option<Acquired> {
     match reply {
         Value::Array(parts) => Some(Acquired::Taken(taken(parts)?)),
         Value::Int(0) => Some(Acquired::Retired),
+        Value::Int(-1) => Some(Acquired::BaseEnded),
         reply => Some(Acquired::Granted(granted(reply)?)),
     }
 }
 
 /// `None`: no reply of our script.
-pub(crate) fn status(reply: &Value) -> Option<Status> {
+pub(crate) fn status(reply: &Value) -> Option<LockStatus> {
     let Value::Array(parts) = reply else { return None };
-    let [value, Value::Int(left), Value::Int(waiting)] = &parts[..] else {
+    let [value, Value::Int(left), Value::Int(waiting), Value::Array(sharers)] = &parts[..] else {
         return None;
     };
-    let taken = match value {
-        Value::Nil => None,
-        Value::BulkString(value) => Some(Taken {
-            holder: Holder::parse(value),
-            expires_in: remaining(*left),
-            ahead: None,
-        }),
+    let status = match value {
+        Value::Nil => LockStatus::free(),
+        Value::BulkString(value) => match Holder::parse(value) {
+            Holder::Several { .. } => LockStatus::held_by(sharers_of(sharers)?),
+            holder => LockStatus::held(holder.status(remaining(*left))),
+        },
         _ => return None,
     };
-    Some(Status {
-        taken,
-        waiting: usize::try_from(*waiting).ok()?,
-    })
+    Some(status.with_waiting(usize::try_from(*waiting).ok()?))
+}
+
+/// Those who share a name, by the terms and the ms left of each: the one that ends first comes first.
+fn sharers_of(parts: &[Value]) -> Option<Vec<HolderStatus>> {
+    let of = |pair: &[Value]| match pair {
+        [Value::BulkString(terms), Value::Int(left)] => {
+            let mut status = sharer(&String::from_utf8_lossy(terms))?;
+            status.expires_in = remaining(*left);
+            Some(status)
+        }
+        _ => None,
+    };
+    parts.chunks(2).map(of).collect()
+}
+
+/// One who shares a name, by its terms: `TOKEN TERM MODE[ LABEL]`. The token is 0 as long as the name is only offered to it.
+fn sharer(terms: &str) -> Option<HolderStatus> {
+    let mut parts = terms.splitn(4, ' ');
+    let (token, _term, mode) = (parts.next()?, parts.next()?, parts.next()?);
+    let mut status = HolderStatus::new().with_mode(mode::parse(mode)?);
+    status.token = token_or_offer(token)?;
+    status.label = parts.next().map(Into::into);
+    Some(status)
 }
 
 /// `None`: no reply of our script.
@@ -265,37 +296,51 @@ impl Holder {
         let mut parts = value.splitn(4, ' ');
         let (id, token, term) = (parts.next()?, parts.next()?, parts.next()?);
         let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        if matches!(id, "shared" | "permits") {
+            let (_token, _expires) = (token.parse::<u64>().ok()?, term.parse::<u64>().ok()?);
+            let mut rest = parts.next()?.splitn(2, ' ');
+            rest.next()?.parse::<u64>().ok()?;
+            let label = rest.next().map(Into::into);
+            return Some(Self::Several { label });
+        }
         if id.len() != HolderId::HEX_DIGITS || !id.strip_prefix("kept").unwrap_or(id).bytes().all(is_hex) {
             return None;
         }
         term.parse::<u64>().ok()?;
-        let token = match token {
-            "0" => None,
-            token => Some(token_of(token)?),
-        };
+        let token = token_or_offer(token)?;
         let label = parts.next().map(Into::into);
         Some(Self::Ours { token, label })
+    }
+
+    /// As the status of the one that has the name alone.
+    fn status(self, expires_in: Option<Duration>) -> HolderStatus {
+        let mut status = HolderStatus::new();
+        status.expires_in = expires_in;
+        if let Self::Ours { token, label } = self {
+            status = status.with_mode(Mode::Exclusive);
+            status.token = token;
+            status.label = label;
+        }
+        status
     }
 }
 
 impl Taken {
     pub(crate) fn busy(&self) -> Busy {
         match &self.holder {
-            Holder::Ours { label: Some(label), .. } => Busy::new().with_holder(label.clone()),
+            Holder::Ours { label: Some(label), .. } | Holder::Several { label: Some(label) } => {
+                Busy::new().with_holder(label.clone())
+            }
             _ => Busy::new(),
         }
     }
 }
 
-impl From<Taken> for HolderStatus {
-    fn from(taken: Taken) -> Self {
-        let mut status = Self::new();
-        status.expires_in = taken.expires_in;
-        if let Holder::Ours { token, label } = taken.holder {
-            status.token = token;
-            status.label = label;
-        }
-        status
+/// Of an offer: none. `None`: no token of ours.
+fn token_or_offer(digits: &str) -> Option<Option<FencingToken>> {
+    match digits {
+        "0" => Some(None),
+        digits => Some(Some(token_of(digits)?)),
     }
 }
 

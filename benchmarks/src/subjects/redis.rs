@@ -65,7 +65,10 @@ impl Client for BareClient {
         let key = format!("bare:{name}");
         Ok(BareLock {
             client: self.clone(),
-            keys: [key.clone(), format!("{{{key}}}:fence"), format!("{{{key}}}:queue")],
+            keys: ["", "fence", "queue", "ends", "terms"].map(|purpose| match purpose {
+                "" => key.clone(),
+                _ => format!("{{{key}}}:{purpose}"),
+            }),
         })
     }
 }

@@ -4,10 +4,15 @@
 const CONNECTION: [&str; 4] = ["eval", "evalsha", "ping", "subscribe"];
 
 /// For the scripts: a script may run what its user may. A test reads the scripts.
-const SCRIPTS: [&str; 17] = [
+const SCRIPTS: [&str; 24] = [
     "del",
     "exists",
     "get",
+    "hdel",
+    "hexists",
+    "hget",
+    "hincrby",
+    "hset",
     "pexpire",
     "pexpireat",
     "pttl",
@@ -16,7 +21,9 @@ const SCRIPTS: [&str; 17] = [
     "set",
     "time",
     "zadd",
+    "zcard",
     "zcount",
+    "zrange",
     "zrangebyscore",
     "zrem",
     "zrevrange",
@@ -30,7 +37,7 @@ pub(crate) fn acl_rules(prefix: &str, database: i64) -> Vec<String> {
     let mut rules: Vec<String> = match &*prefix {
         // Redis accepts no other pattern beside it.
         "" => vec!["~*".into()],
-        _ => ["", "{", "{*}:fence:", "{*}:queue:"]
+        _ => ["", "{", "{*}:fence:", "{*}:queue:", "{*}:ends:", "{*}:terms:"]
             .map(|before| format!("~{before}{prefix}*"))
             .into(),
     };

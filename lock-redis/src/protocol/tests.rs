@@ -1,3 +1,5 @@
+use lock_core::backend::Permits;
+
 use super::*;
 
 const ID: &str = "00ff00ff00ff00ff00ff00ff00ff00ff";
@@ -22,6 +24,17 @@ fn a_value_of_ours() {
 }
 
 #[test]
+fn a_value_of_several() {
+    for word in ["shared", "permits"] {
+        let several = |label: Option<&str>| Holder::Several {
+            label: label.map(Into::into),
+        };
+        assert_eq!(holder(format!("{word} 7 100 200")), several(None));
+        assert_eq!(holder(format!("{word} 0 100 200 a b ")), several(Some("a b ")));
+    }
+}
+
+#[test]
 fn a_foreign_value_stays_secret() {
     let short = &ID[1..];
     let foreign = [
@@ -30,6 +43,10 @@ fn a_foreign_value_stays_secret() {
         "secret",
         ID,
         &format!("{ID} 7"),
+        "shared",
+        "shared 7 100",
+        "shared 7 x 200",
+        "shares 7 100 200",
         &format!("{short} 7 1 x"),
         &format!("{} 7 1 x", ID.to_uppercase()),
     ];
@@ -82,12 +99,56 @@ fn other_replies() {
     assert_eq!(handed_over(&Value::Int(0)), Some(HandedOver::NextRetired));
     assert_eq!(handed_over(&Value::Okay), None);
 
-    let reply = |value| status(&Value::Array(vec![value, Value::Int(-2), Value::Int(3)]));
-    let free = reply(Value::Nil).expect("a reply of ours");
-    assert_eq!((free.taken, free.waiting), (None, 3));
-    let held = reply(text("x")).expect("a reply of ours").taken;
-    assert_eq!(held.map(|taken| taken.holder), Some(Holder::Foreign));
-    assert_eq!((reply(Value::Int(1)), status(&Value::Nil)), (None, None));
+    assert_eq!(acquired(&Value::Int(-1)), Some(Acquired::BaseEnded));
+}
+
+#[test]
+fn replies_to_a_status() {
+    let reply = |value, sharers| {
+        status(&Value::Array(vec![
+            value,
+            Value::Int(12),
+            Value::Int(3),
+            Value::Array(sharers),
+        ]))
+    };
+    let rest = Duration::from_millis(12);
+    assert_eq!(reply(Value::Nil, vec![]), Some(LockStatus::free().with_waiting(3)));
+    let foreign = HolderStatus::new().with_expires_in(rest);
+    assert_eq!(
+        reply(text("x"), vec![]),
+        Some(LockStatus::held(foreign.clone()).with_waiting(3))
+    );
+    let token = FencingToken::new(7).expect("a token");
+    let alone = foreign.with_mode(Mode::Exclusive).with_token(token).with_label("a b");
+    assert_eq!(
+        reply(text(&format!("{ID} 7 100 a b")), vec![]),
+        Some(LockStatus::held(alone).with_waiting(3))
+    );
+    assert_eq!((reply(Value::Int(1), vec![]), status(&Value::Nil)), (None, None));
+
+    let shared = || text("shared 7 100 200");
+    assert_eq!(
+        reply(shared(), vec![]),
+        Some(LockStatus::free().with_waiting(3)),
+        "all have ended"
+    );
+    let sharer = |mode| HolderStatus::new().with_mode(mode).with_expires_in(rest);
+    let permits = |take, of| Mode::Permits(Permits::new(take, of).expect("no more than there are"));
+    for (terms, status) in [
+        ("7 100 s", sharer(Mode::Shared).with_token(token)),
+        ("0 100 u ", sharer(Mode::Upgradable).with_label("")),
+        (
+            "7 100 p2/3 a b",
+            sharer(permits(2, 3)).with_token(token).with_label("a b"),
+        ),
+    ] {
+        let reply = reply(shared(), vec![text(terms), Value::Int(12)]);
+        assert_eq!(reply, Some(LockStatus::held(status).with_waiting(3)), "{terms:?}");
+    }
+    for odd in ["", "7 100", "x 100 s", "7 100 y"] {
+        assert_eq!(reply(shared(), vec![text(odd), Value::Int(12)]), None, "{odd:?}");
+    }
 }
 
 #[test]

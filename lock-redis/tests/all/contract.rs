@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_core::backend::{Busy, DistributedLock, HolderStatus, LockStatus, Renewal, RequestOptions, Terms};
+use lock_core::backend::{Busy, DistributedLock, HolderStatus, LockStatus, Mode, Renewal, RequestOptions, Terms};
 use lock_core::{ErrorKind, Locker};
 use tokio::time::Instant;
 
@@ -34,6 +34,7 @@ async fn a_hold_from_beginning_to_end() {
     assert!(status.holders[0].expires_in.take().is_some_and(|rest| rest <= TTL));
     let holder = HolderStatus::new()
         .with_label("worker 3 at 10:00")
+        .with_mode(Mode::Exclusive)
         .with_token(hold.token());
     assert_eq!(status, LockStatus::held(holder).with_waiting(0));
 

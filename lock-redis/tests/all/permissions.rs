@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use lock_core::backend::{Attempt, DistributedLock, HandOver, Hold, ReleaseOptions, RequestOptions, Terms};
+use lock_core::backend::{
+    Attempt, DistributedLock, HandOver, Hold, Mode, Permits, ReleaseOptions, RequestOptions, Terms,
+};
 use lock_core::{ErrorKind, Result};
 use lock_redis::{RedisBackend, RedisConfig};
 
-use crate::support::{Fixture, LONG, TTL, name, release, request, shown, take, until, with_config};
+use crate::support::{Fixture, LONG, TTL, name, release, request, request_in, shown, take, until, with_config};
 
 const PASSWORD: &str = "a b@:/%\"'";
 
@@ -63,7 +65,28 @@ async fn everything(fixture: &Fixture, clients: &[RedisBackend; 2], lock: &str) 
             other => panic!("it was ours to give: {other:?}"),
         };
     }
-    first.abandon(&request).await
+    first.abandon(&request).await?;
+    shared(clients, lock).await
+}
+
+/// What they do in the other modes.
+async fn shared([first, second]: &[RedisBackend; 2], lock: &str) -> Result<()> {
+    let (writer, _control) = request(lock, TTL);
+    let reader = hold(first.acquire(&writer).await?);
+    reader.downgrade(TTL).await?;
+    let one = hold(second.acquire(&request_in(Mode::Upgradable, lock).0).await?);
+    let permit = Mode::Permits(Permits::new(1, 2)?);
+    assert!(matches!(
+        second.acquire(&request_in(permit, lock).0).await?,
+        Attempt::Busy(_)
+    ));
+    first.status(writer.name()).await?;
+    for hold in [reader, one] {
+        hold.release(ReleaseOptions::default()).await?;
+    }
+    let permit = hold(second.acquire(&request_in(permit, lock).0).await?);
+    permit.release(ReleaseOptions::default()).await?;
+    Ok(())
 }
 
 fn hold(attempt: Attempt) -> Arc<dyn Hold> {

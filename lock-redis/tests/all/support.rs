@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::backend::{
-    AcquireRequest, Attempt, Busy, DistributedLock, Hold, HolderId, ReleaseOptions, ReleaseOutcome, RequestControl,
-    RequestOptions, Terms, Wait,
+    AcquireRequest, Attempt, Busy, DistributedLock, Hold, HolderId, Mode, ReleaseOptions, ReleaseOutcome,
+    RequestControl, RequestOptions, Terms, Wait,
 };
 use lock_core::{Error, ErrorKind, LockName};
 use lock_redis::{RedisBackend, RedisConfig};
@@ -237,6 +237,16 @@ pub(crate) fn name(name: &str) -> LockName {
 /// A try, without a deadline.
 pub(crate) fn request(of: &str, ttl: Duration) -> (AcquireRequest, RequestControl) {
     RequestOptions::new(name(of), Terms::new(ttl)).wait(Wait::No).start()
+}
+
+/// A try in this mode.
+pub(crate) fn request_in(mode: Mode, of: &str) -> (AcquireRequest, RequestControl) {
+    options_in(mode, of).wait(Wait::No).start()
+}
+
+/// Of a request that waits.
+pub(crate) fn options_in(mode: Mode, of: &str) -> RequestOptions {
+    RequestOptions::new(name(of), Terms::new(TTL)).mode(mode)
 }
 
 pub(crate) async fn granted(backend: &RedisBackend, request: &AcquireRequest) -> Arc<dyn Hold> {

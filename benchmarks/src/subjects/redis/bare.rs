@@ -15,7 +15,7 @@ pub(crate) struct BareClient {
 }
 
 /// Of one name, as the scripts expect them.
-pub(crate) type Keys = [String; 3];
+pub(crate) type Keys = [String; 5];
 
 impl BareClient {
     pub(crate) async fn connect(url: &str) -> Result<Self> {
@@ -28,7 +28,7 @@ impl BareClient {
 
     pub(crate) async fn acquire(&mut self, keys: &Keys) -> Result<String> {
         let (holder, ttl) = (holder(), TTL.as_millis().to_string());
-        let arguments = [&*holder, &ttl, "", "0", &self.inbox, "15000", "100", ""];
+        let arguments = [&*holder, &ttl, "", "0", "x", "100", &self.inbox, "15000", ""];
         let _token: String = run(&mut self.connection, &self.scripts.acquire, keys, &arguments).await?;
         Ok(holder)
     }
@@ -36,17 +36,17 @@ impl BareClient {
     pub(crate) async fn hand_over(&mut self, keys: &Keys, giver: &str) -> Result<String> {
         let (holder, ttl) = (holder(), TTL.as_millis().to_string());
         let arguments = [&*holder, &ttl, "", "0", giver, ""];
-        let _token: String = run(&mut self.connection, &self.scripts.hand_over, keys, &arguments).await?;
+        let _token: String = run(&mut self.connection, &self.scripts.hand_over, &keys[..3], &arguments).await?;
         Ok(holder)
     }
 
     pub(crate) async fn renew(&mut self, keys: &Keys, holder: &str) -> Result<()> {
         let arguments = [holder, &TTL.as_millis().to_string()];
-        is_ours(run(&mut self.connection, &self.scripts.renew, &keys[..1], &arguments).await?)
+        is_ours(run(&mut self.connection, &self.scripts.renew, keys, &arguments).await?)
     }
 
     pub(crate) async fn release(&mut self, keys: &Keys, holder: &str) -> Result<()> {
-        let arguments = [holder, "100", "", "", ""];
+        let arguments = [holder, "100", "x", "", "", ""];
         is_ours(run(&mut self.connection, &self.scripts.end, keys, &arguments).await?)
     }
 }
@@ -110,7 +110,14 @@ mod tests {
             .lock("same")
             .ttl(TTL);
         lock.acquire().await.unwrap().release().await.map(drop).unwrap();
-        let keys = ["bare:same", "{bare:same}:fence", "{bare:same}:queue"].map(String::from);
+        let keys = [
+            "bare:same",
+            "{bare:same}:fence",
+            "{bare:same}:queue",
+            "{bare:same}:ends",
+            "{bare:same}:terms",
+        ]
+        .map(String::from);
         let mut bare = BareClient::connect(&server.url()).await.unwrap();
         let first = bare.acquire(&keys).await.unwrap();
         bare.release(&keys, &first).await.unwrap();

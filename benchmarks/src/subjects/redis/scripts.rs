@@ -17,11 +17,13 @@ macro_rules! file {
 }
 
 /// Later ones may stand in earlier ones.
-const FRAGMENTS: [(&str, &str); 4] = [
+const FRAGMENTS: [(&str, &str); 6] = [
     ("next_token", file!("next_token")),
     ("fence", file!("fence")),
     ("extend", file!("extend")),
+    ("sharers", file!("sharers")),
     ("queue", file!("queue")),
+    ("admit", file!("admit")),
 ];
 
 impl Scripts {

@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
 -- Ends whatever the holder has, however full the memory is: its queue entry, and its hold, whose name it offers to the first
--- waiter.
+-- waiters.
 --
--- KEYS: lock, fence, queue. ARGV: holder, grace in ms, its inbox if it may have an entry or "", for how long to keep the
--- name taken in ms or "", "1" to leave a tombstone or "", and "more" to search on for a connected waiter.
+-- KEYS: lock, fence, queue, ends, terms. ARGV: holder, grace in ms, mode, its inbox if it may have an entry or "", for how
+-- long to keep the name taken in ms or "", "1" to leave a tombstone or "", and "more" to search on for a connected waiter.
 -- Reply: 1: it was the holder's hold, which has ended. 0: it was not. 2 more: call again to search on.
-local holder, grace, entry = ARGV[1], tonumber(ARGV[2]), ARGV[1] .. ' ' .. ARGV[3]
+local holder, grace, inbox = ARGV[1], tonumber(ARGV[2]), ARGV[4]
 local value = redis.pcall('GET', KEYS[1]) or ''
 if type(value) == 'table' then
   if not string.find(value.err, 'WRONGTYPE', 1, true) then return value end
@@ -13,8 +13,9 @@ if type(value) == 'table' then
 end
 local ours = string.sub(value, 1, 32) == holder
 if ours then redis.call('DEL', KEYS[1]) end
-local left = ARGV[3] ~= '' and redis.call('ZREM', KEYS[3], entry, '>' .. entry) > 0
-if ARGV[5] == '1' then
+local entry = holder .. (ARGV[3] == 'x' and ' ' or '/' .. ARGV[3] .. ' ') .. inbox
+local left = inbox ~= '' and redis.call('ZREM', KEYS[3], entry, '>' .. entry) > 0
+if ARGV[6] == '1' then
   local HOUR_MS, TOMBSTONE_S = 3600000, 600
   local time = redis.call('TIME')
   local now = time[1] .. string.sub('00000' .. time[2], -6)
@@ -25,15 +26,37 @@ if ARGV[5] == '1' then
   end
   redis.call('SET', KEYS[2], last .. unexpired(tombstones), 'PX', keep_ms(last))
 end
-local keep = ours and tonumber(ARGV[4])
-if not left and not keep and not ARGV[6] then
+local keep, searches_on = ours and tonumber(ARGV[5]), ARGV[7] == 'more'
+local shared = string.find(value, '^shared %d+ %d+ %d+') or string.find(value, '^permits %d+ %d+ %d+')
+if not left and not keep and not searches_on and not shared then
   if not ours then return 0 end
   if redis.call('EXISTS', KEYS[3]) == 0 then return 1 end
 end
 
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
+-- include sharers.lua
+local taken, had = kind_of(value ~= '' and not ours and value or nil), ours
+if is_shared(taken) then
+  remove_ended()
+  local token = remove(holder)
+  had = token and token ~= '0'
+  local _, latest = last_end()
+  if not latest then
+    redis.call('DEL', KEYS[1])
+    ours, taken = true, nil
+  else
+    ours = token ~= nil
+    local _, _, expires = parse_shared(value)
+    -- Seldom, as where all have one ttl.
+    if expires - now_ms > 2 * (latest - now_ms) then value = expire_with_last(value, latest) end
+  end
+  if not ours and not left and not searches_on then return 0 end
+  if redis.call('EXISTS', KEYS[3]) == 0 then return had and 1 or 0 end
+end
+
 -- include queue.lua
+-- include admit.lua
 local id, stored, label = string.match(value, '^(%w+) (%d+) %d+(.*)$')
 local kept_until = id and tonumber(string.match(id, '^kept(%d+)$'))
 local waiters, more
@@ -41,16 +64,16 @@ if keep then
   -- After that time, the name is reserved for whoever is the first in the queue then, if there is one.
   waiters, more = first_connected(2)
   local reserved = string.format('%.0f', keep + grace)
-  local kept = 'kept' .. string.format('%028.0f', now_ms + keep) .. ' ' .. stored .. ' ' .. ARGV[4] .. label
-  redis.call('SET', KEYS[1], kept, 'PX', waiters[1] and reserved or ARGV[4])
+  local kept = 'kept' .. string.format('%028.0f', now_ms + keep) .. ' ' .. stored .. ' ' .. ARGV[5] .. label
+  redis.call('SET', KEYS[1], kept, 'PX', waiters[1] and reserved or ARGV[5])
   wake(waiters[1], keep)
   wake(waiters[2], keep + grace)
+elseif is_shared(taken) then
+  local _, latest = last_end()
+  more = admit((left or searches_on) and latest - now_ms or nil)
 elseif ours then
-  -- The entry of the first waiter stays until it confirms. The second asks after the grace, in case the first does not.
-  waiters, more = first_connected(2)
-  if waiters[1] then redis.call('SET', KEYS[1], waiters[1].id .. ' 0 ' .. ARGV[2], 'PX', ARGV[2]) end
-  wake(waiters[1], 0)
-  wake(waiters[2], grace)
+  -- The next waiter asks after the grace, in case those that the name is offered to do not confirm.
+  more = admit(nil)
 else
   -- The one that left may have been the first or second waiter: wake those that are now. A free name is not offered, since
   -- the grace might be wasted on a waiter that let an offer lapse.
@@ -64,4 +87,4 @@ else
   wake(waiters[1], math.max(0, rest))
   wake(not offered_to and waiters[2], math.max(0, rest + apart))
 end
-return (ours and 1 or 0) + (more and 2 or 0)
+return (had and 1 or 0) + (more and 2 or 0)

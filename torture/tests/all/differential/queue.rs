@@ -285,7 +285,7 @@ const QUEUE: &str = "{a}:queue";
 
 /// The answer, and to one that waits for how long and after how many others.
 async fn ask(scripts: &Scripts, request: Request) -> (Reply, Option<(Duration, usize)>) {
-    let keys = [LOCK, FENCE, QUEUE];
+    let keys = [LOCK, FENCE, QUEUE, "{a}:ends", "{a}:terms"];
     let ms = |time: Duration| time.as_millis().to_string();
     let (id, inbox, grace) = (holder(request.id()), inbox(request.id().client()), ms(GRACE));
     let done = |answer: u8| match answer {
@@ -295,8 +295,8 @@ async fn ask(scripts: &Scripts, request: Request) -> (Reply, Option<(Duration, u
     let reply = match request {
         Request::Acquire { ttl, waits, .. } => {
             let (ttl, entry_ttl) = (ms(ttl), ms(ENTRY_TTL));
-            let arguments = [&*id, &ttl, "", "0", &inbox, &entry_ttl, &grace, "1"];
-            let arguments = if waits { &arguments[..] } else { &arguments[..4] };
+            let arguments = [&*id, &ttl, "", "0", "x", &grace, &inbox, &entry_ttl, "1"];
+            let arguments = if waits { &arguments[..] } else { &arguments[..6] };
             let answer: Value = scripts.run(ACQUIRE, &keys, arguments).await;
             let Value::Array(taken) = &answer else {
                 return (Reply::Granted(token(&answer)), None);
@@ -307,11 +307,11 @@ async fn ask(scripts: &Scripts, request: Request) -> (Reply, Option<(Duration, u
             let left = Duration::from_millis(u64::try_from(*left).unwrap_or(0));
             return (Reply::Busy, usize::try_from(*ahead).ok().map(|ahead| (left, ahead)));
         }
-        Request::Renew { ttl, .. } => done(scripts.run(RENEW, &keys[..1], &[&id, &ms(ttl)]).await),
-        Request::Release(_) => done(scripts.run(END, &keys, &[&id, &grace, "", "", ""]).await),
-        Request::Keep { time, .. } => done(scripts.run(END, &keys, &[&id, &grace, "", &ms(time), ""]).await),
+        Request::Renew { ttl, .. } => done(scripts.run(RENEW, &keys, &[&id, &ms(ttl)]).await),
+        Request::Release(_) => done(scripts.run(END, &keys, &[&id, &grace, "x", "", "", ""]).await),
+        Request::Keep { time, .. } => done(scripts.run(END, &keys, &[&id, &grace, "x", "", &ms(time), ""]).await),
         Request::Abandon(_) => {
-            let _: u8 = scripts.run(END, &keys, &[&id, &grace, &inbox, "", ""]).await;
+            let _: u8 = scripts.run(END, &keys, &[&id, &grace, "x", &inbox, "", ""]).await;
             Reply::Done
         }
         Request::HandOver { to, ttl, .. } => {

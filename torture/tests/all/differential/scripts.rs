@@ -25,11 +25,13 @@ pub(crate) const HAND_OVER: &str = script!("hand_over");
 pub(crate) const RENEW: &str = script!("renew");
 
 /// Later ones may stand in earlier ones.
-const FRAGMENTS: [(&str, &str); 4] = [
+const FRAGMENTS: [(&str, &str); 6] = [
     ("next_token", script!("next_token")),
     ("fence", script!("fence")),
     ("extend", script!("extend")),
+    ("sharers", script!("sharers")),
     ("queue", script!("queue")),
+    ("admit", script!("admit")),
 ];
 
 /// The number of the first entry of a queue, and how far below its number the score of one lies that is set aside.
