@@ -15,6 +15,8 @@ mod hung;
 mod interop;
 mod late;
 mod lost_replies;
+mod mode_scripts;
+mod modes;
 mod names;
 mod not_executed;
 mod ordering;

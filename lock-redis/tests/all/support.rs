@@ -15,7 +15,9 @@ use tokio::time::{Instant, sleep};
 
 use proxy::Proxy;
 
+pub(crate) mod link;
 pub(crate) mod proxy;
+pub(crate) mod scripts;
 pub(crate) mod slow;
 pub(crate) mod waiter;
 
