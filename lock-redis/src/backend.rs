@@ -67,6 +67,7 @@ impl DistributedLock for RedisBackend {
             .fixed_lease()
             .fifo()
             .hand_over()
+            .pass()
             .minimum_hold()
             .ordered()
             .durable_tokens()

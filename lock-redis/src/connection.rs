@@ -173,6 +173,11 @@ impl Connection {
         registration
     }
 
+    /// The same for the lease of whoever the hold was passed on to, which is told from here on in place of the earlier one.
+    pub(crate) fn pass_lease(&self, holder: HolderId, next: &Lease) -> LeaseRegistration {
+        self.0.leases.pass(holder, next)
+    }
+
     /// The lock's error for a failed request.
     pub(crate) fn lock_error(&self, failure: Failure) -> Error {
         failure.into_lock_error(&self.0.dialer)

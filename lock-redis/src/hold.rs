@@ -22,6 +22,8 @@ pub(crate) struct RedisHold {
     keys: Keys,
     holder: HolderId,
     token: FencingToken,
+    /// How many tokens are left, its own included.
+    reserved: u32,
     lease: Lease,
     _registration: LeaseRegistration,
 }
@@ -53,6 +55,21 @@ impl Hold for RedisHold {
         downgraded.map_err(|error| error.with_name(&self.name))
     }
 
+    fn pass(&self, next: &Lease) -> Option<Arc<dyn Hold>> {
+        let reserved = self.reserved.checked_sub(1).filter(|left| *left > 0)?;
+        let token = FencingToken::new(self.token.as_u64() + 1)?;
+        Some(Arc::new(Self {
+            client: self.client.clone(),
+            name: self.name.clone(),
+            keys: self.keys.clone(),
+            holder: self.holder,
+            token,
+            reserved,
+            _registration: self.client.connection.pass_lease(self.holder, next),
+            lease: next.clone(),
+        }))
+    }
+
     async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
         self.try_hand_over(next)
             .await
@@ -75,6 +92,7 @@ impl RedisHold {
             keys: keys.clone(),
             holder,
             token,
+            reserved: protocol::reserved(token, request.reserve()),
             _registration: client.connection.register_lease(holder, &lease, granted_on),
             lease,
         }
@@ -114,7 +132,16 @@ impl RedisHold {
         );
         let may_have_entry = client.claims.contain(next.holder()) || client.inbox.has_waiter(next.holder());
         let inbox = if may_have_entry { client.inbox.channel() } else { "" };
-        let arguments = [&*holder, &*terms.ttl, &*terms.label, &*terms.floor, &*giver, inbox];
+        let yields = if next.yields() { "1" } else { "" };
+        let arguments = [
+            &*holder,
+            &*terms.ttl,
+            &*terms.label,
+            &*terms.floor,
+            &*giver,
+            inbox,
+            yields,
+        ];
         // If it arrives late, the giver's hold is gone: so it needs no tombstone.
         let sent = next.sending();
         let reply = connection
@@ -122,7 +149,7 @@ impl RedisHold {
             .await;
         let reply = reply.map_err(|failure| connection.lock_error(failure))?;
         let handed_over = protocol::handed_over(&reply).ok_or_else(unexpected_reply)?;
-        if !matches!(handed_over, HandedOver::NextRetired) {
+        if !matches!(handed_over, HandedOver::NextRetired | HandedOver::Yields) {
             client.claims.remove(self.holder);
         }
         match handed_over {
@@ -133,6 +160,10 @@ impl RedisHold {
             }
             HandedOver::NotHeld => Ok(HandOver::AlreadyLost),
             HandedOver::NextRetired => Err(retired_holder()),
+            HandedOver::Yields => Ok(match client.end(&self.keys, self.holder, End::Release(None)).await? {
+                true => HandOver::Yielded,
+                false => HandOver::AlreadyLost,
+            }),
         }
     }
 }

@@ -152,6 +152,19 @@ pub(crate) enum HandedOver {
     NotHeld,
     /// The next holder id was abandoned or released before.
     NextRetired,
+    /// Somebody waits at the server, and the giver still has the hold.
+    Yields,
+}
+
+/// How many tokens an exclusive grant comes with, its own included, if `asked` were asked for: at most as many as the script
+/// `next_token.lua` reserves.
+pub(crate) fn reserved(token: FencingToken, asked: u32) -> u32 {
+    const RESERVED: u32 = 16;
+    const EXACT: u64 = 9_007_199_254_740_000;
+    match token.as_u64() < EXACT {
+        true => asked.min(1 + RESERVED),
+        false => 1,
+    }
 }
 
 /// The reply to a release or an abandon.
@@ -245,6 +258,7 @@ pub(crate) fn handed_over(reply: &Value) -> Option<HandedOver> {
     Some(match reply {
         Value::Nil => HandedOver::NotHeld,
         Value::Int(0) => HandedOver::NextRetired,
+        Value::Int(-1) => HandedOver::Yields,
         reply => HandedOver::Granted(granted(reply)?),
     })
 }

@@ -185,6 +185,15 @@ impl Leases {
         }
     }
 
+    /// The same, and from here on `next` is the lease of this holder.
+    pub(super) fn pass(&self, holder: HolderId, next: &Lease) -> LeaseRegistration {
+        let registration = self.register(holder, next);
+        if let Some(entry) = self.lock().get_mut(&holder) {
+            entry.lease = next.clone();
+        }
+        registration
+    }
+
     pub(super) fn suspect(&self) {
         for entry in self.lock().values() {
             entry.lease.suspect();
@@ -233,7 +242,13 @@ mod tests {
         drop(first);
         leases.suspect();
         assert_eq!(lease.state(), HoldState::Suspect);
+        let next = Lease::new(LockName::new("a").unwrap());
+        next.arm(SentAt::now(), Duration::from_secs(60)).unwrap();
+        let passed = leases.pass(holder, &next);
         drop(second);
+        leases.suspect();
+        assert_eq!(next.state(), HoldState::Suspect);
+        drop(passed);
         assert!(leases.lock().is_empty());
     }
 }

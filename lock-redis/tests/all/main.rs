@@ -21,6 +21,7 @@ mod names;
 mod not_executed;
 mod ordering;
 mod outages;
+mod passes;
 mod permissions;
 mod probe;
 mod queue;

@@ -7,7 +7,7 @@ use lock_core::backend::{
     AcquireRequest, Attempt, Busy, DistributedLock, Hold, HolderId, Mode, ReleaseOptions, ReleaseOutcome,
     RequestControl, RequestOptions, Terms, Wait,
 };
-use lock_core::{Error, ErrorKind, LockName};
+use lock_core::{Error, ErrorKind, FencingToken, LockName};
 use lock_redis::{RedisBackend, RedisConfig};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, FromRedisValue, RedisResult};
@@ -331,4 +331,9 @@ pub(crate) async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
         assert!(start.elapsed() < AT_MOST, "never: {what}");
         sleep(Duration::from_millis(2)).await;
     }
+}
+
+/// The last of the tokens that an exclusive grant reserves, which its fence remembers.
+pub(crate) fn last_reserved(token: FencingToken) -> u64 {
+    token.as_u64() + 16
 }

@@ -13,7 +13,7 @@ local entry = inbox and holder .. (mode == 'x' and ' ' or '/' .. mode .. ' ') ..
 local may_have_entry = ARGV[9] == '1'
 
 if mode == 'x' and redis.call('SET', KEYS[1], grant, 'NX', 'PX', ttl) then
-  redis.call('SET', KEYS[2], token .. tombstones, 'PX', fence_ms)
+  redis.call('SET', KEYS[2], last_token .. tombstones, 'PX', fence_ms)
   if may_have_entry then redis.call('ZREM', KEYS[3], entry, '>' .. entry) end
   return token
 end
@@ -34,7 +34,7 @@ local taken = kind_of(value)
 -- Mostly: the name is shared or free, and nobody waits.
 if kind ~= 'x' and not may_have_entry and fits(taken, mode) and redis.call('EXISTS', KEYS[3]) == 0 then
   if share(value or nil, holder, token, mode, ttl, ARGV[3], tonumber(ttl)) then
-    redis.call('SET', KEYS[2], token .. tombstones, 'PX', fence_ms)
+    redis.call('SET', KEYS[2], last_token .. tombstones, 'PX', fence_ms)
     return token
   end
 end
@@ -100,7 +100,7 @@ elseif not granted and fits(taken, mode) then
   end
 end
 if granted then
-  redis.call('SET', KEYS[2], token .. tombstones, 'PX', fence_ms)
+  redis.call('SET', KEYS[2], last_token .. tombstones, 'PX', fence_ms)
   if inbox then redis.call('ZREM', KEYS[3], entry, '>' .. entry) end
   if kind == 'x' then
     if replaced then remove(replaced) end
