@@ -59,6 +59,8 @@ pub struct Settings {
     pub longest_entry_ttl: Duration,
     /// Whether ended ids leave tombstones. Without, requests must arrive in order.
     pub tombstones: bool,
+    /// How many tokens after its own a grant reserves.
+    pub reserved: u64,
     /// What is wrong with it.
     pub mutant: Option<Mutant>,
 }
@@ -160,8 +162,9 @@ impl<T: Moment> ServerModel<T> {
         } else {
             clock
         };
-        self.stored = rules::next_token(self.stored, clock, None)?.as_u64();
-        Some(self.stored)
+        let token = rules::next_token(self.stored, clock, None)?.as_u64();
+        self.stored = token + set.reserved;
+        Some(token)
     }
 
     fn wait(&mut self, id: Id, now: T, set: &Settings) {

@@ -17,6 +17,7 @@ impl LeaseModel {
             grace: units(STEP),
             entry_ttl: units(2 * STEP),
             longest_entry_ttl: units(2 * STEP),
+            reserved: 0,
             tombstones: true,
             mutant: self.mutant,
         }

@@ -20,6 +20,7 @@ impl QueueModel {
             grace: units(GRACE),
             entry_ttl: units(entry_ttl),
             longest_entry_ttl: units(entry_ttl),
+            reserved: 0,
             tombstones: false,
             mutant: self.mutant,
         }

@@ -55,6 +55,7 @@ impl<'a, S: Subject> Pair<'a, S> {
             name: LockName::new(format!("differential-{seed}")).expect("a good name"),
             seed,
             settings: Settings {
+                reserved: 0,
                 tombstones: true,
                 mutant,
                 ..Settings::default()
@@ -168,7 +169,11 @@ impl<'a, S: Subject> Pair<'a, S> {
             answers.repeated += 1;
             assert_eq!(token, self.last_token, "{}", self.context());
         } else {
-            let next = |clock| rules::next_token(self.last_token, clock, request.token_floor()).map(u64::from);
+            let last = match self.last_token {
+                0 => 0,
+                token => token + self.subject.reserved(),
+            };
+            let next = |clock| rules::next_token(last, clock, request.token_floor()).map(u64::from);
             let (least, most) = (next(clock_before), next(self.subject.clock().await));
             assert!(token > self.last_token, "{}", self.context());
             assert!(

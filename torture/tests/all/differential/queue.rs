@@ -86,6 +86,7 @@ async fn examine(scripts: &mut Scripts, mutant: Option<Mutant>, seed: u64) -> Re
     let mut random = StdRng::seed_from_u64(seed);
     let mut pair = Pair {
         settings: Settings {
+            reserved: 16,
             grace: GRACE,
             entry_ttl: ENTRY_TTL,
             longest_entry_ttl: LONGEST_ENTRY_TTL,

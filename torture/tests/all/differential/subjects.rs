@@ -20,6 +20,11 @@ pub(crate) trait Subject {
     /// The clock that tokens follow, in microseconds; 0: none.
     async fn clock(&self) -> u64;
 
+    /// How many tokens after its own a grant reserves, whether it was asked to or not.
+    fn reserved(&self) -> u64 {
+        0
+    }
+
     /// Ends the hold as its end would, and returns when it has ended.
     async fn expire(&self, name: &LockName);
 
@@ -81,6 +86,10 @@ impl Redis {
 }
 
 impl Subject for Redis {
+    fn reserved(&self) -> u64 {
+        16
+    }
+
     fn backend(&self) -> Arc<dyn DistributedLock> {
         Arc::new(self.backend.clone())
     }
