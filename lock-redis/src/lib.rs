@@ -28,6 +28,11 @@
 //!   [grace](RedisConfig::with_grace), 100 ms). A waiter can be overtaken by the hand-overs within another process, at most
 //!   16 in a row (`Locker::with_hand_overs`), and after a hold or an offer that *expires*: then the first request to arrive
 //!   gets the lock, as it does after a foreign client's lock.
+//! - **Shared and permit holds.** Readers share a name, one of them may be upgradable, and permits share it up to a limit. All
+//!   modes wait in one queue. A release offers the lock to the first waiters, as many as fit together, up to 64 in one script;
+//!   each grant goes on from there. Each holder expires by itself. A waiter that let such an offer expire keeps nobody waiting
+//!   until it asks again. An upgrade comes before all waiters. A downgrade is one script. A shared pair costs two round trips, and
+//!   the same number of commands in the server however many readers there are.
 //! - **No lost wake-ups.** A queue entry lasts as long as the waiter's TTL, between three graces and 15 s, and is refreshed
 //!   three times in that time. A refresh that finds the lock free takes it. A waiter whose process has ended is skipped at
 //!   once. A hung waiter delays the queue by one grace, several by one refresh interval, a crashed holder by its TTL. If an
@@ -70,12 +75,16 @@
 //! - While a foreign client holds the lock, waiters poll, every 5 ms at first and every 50 to 100 ms later on.
 //! - If the server's clock is set back, the next request for the lock cuts a hold to the longest TTL that its holder asked
 //!   for, and a queue entry to 15 s.
-//! - A TTL is from 10 ms to 365 days.
+//! - A TTL is from 10 ms to 365 days. The limit of permits is at most 4,294,967,295.
+//! - A large request for permits, or a writer, keeps later waiters out until its turn, even where they would fit. If its process
+//!   hangs while it waits, that lasts until its queue entry expires (15 s at most).
+//! - If an operator deletes the key of a shared lock, all its holders lose it.
+//! - Redisson's `RReadWriteLock` has another format: it is a key of another type, and an acquire reports it as an error.
 //! - No Redis Cluster and no Sentinel; TLS only if the driver was compiled with it. All keys of a lock lie in one hash slot
 //!   already.
-//! - A lock's key is prefix and name as they are, its fence is `{KEY}:fence` and its queue `{KEY}:queue`. Only a name with a
-//!   `}` but without a hash tag (and, without a prefix, one that begins with `{`) is encoded: `a}b` as `{a%7Db}:lock`. The
-//!   fence of a name with a hash tag is `{TAG}:fence:KEY`. Each backend subscribes to the channel `PREFIXinbox:ID`.
+//! - A lock's key is prefix and name as they are, its fence is `{KEY}:fence` and its queue `{KEY}:queue`. While it is shared, it
+//!   also has `{KEY}:ends` and `{KEY}:terms`. Only a name with a `}` but without a hash tag (and, without a prefix, one that
+//!   begins with `{`) is encoded: `a}b` as `{a%7Db}:lock`. The fence of a name with a hash tag is `{TAG}:fence:KEY`. Each backend subscribes to the channel `PREFIXinbox:ID`.
 //! - A process that ends without its destructors leaves its queue entries for up to 15 s, and its holds for their TTL.
 //! - A hold survives any round trip below 0.4 of its TTL, if that is below the response timeout too
 //!   ([5 s](RedisConfig::with_response_timeout)), and if a connection, which takes about five round trips, is made within

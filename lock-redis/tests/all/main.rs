@@ -27,6 +27,7 @@ mod probe;
 mod queue;
 mod queue_faults;
 mod runtimes;
+mod simulation;
 mod slow;
 mod support;
 mod timed_out;

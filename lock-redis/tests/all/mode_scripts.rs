@@ -150,7 +150,7 @@ async fn an_exclusive_pair_sends_seven_commands_and_a_shared_pair_the_same_besid
         };
         stats.lines().filter(inner).map(calls).sum::<i64>()
     };
-    let mut pair = |scripts: &mut Scripts, mode: &str| {
+    let pair = |scripts: &mut Scripts, mode: &str| {
         let before = commands(scripts);
         take(scripts, 'f', mode);
         assert_eq!(end(scripts, 'f'), 1);

@@ -30,16 +30,27 @@ const FILES: [(&str, &str); 13] = [
     file!("sharers"),
     file!("queue"),
     file!("admit"),
-    // What the server has of one name, at once.
-    (
-        "state",
-        "local all = {redis.call('GET', KEYS[1]), redis.call('PTTL', KEYS[1]),
-          redis.call('ZRANGE', KEYS[4], 0, -1, 'WITHSCORES'), redis.call('HGETALL', KEYS[5]),
-          redis.call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES'), {}}
-        for i = 3, 5 do all[6][i - 2] = redis.call('PTTL', KEYS[i]) end
-        return all",
-    ),
+    ("state", STATE),
 ];
+
+/// What the server has of the name, at once and in few texts: lines of words.
+const STATE: &str = "
+local function lines(parts, count)
+  local all = {}
+  for i = 1, #parts, count do table.insert(all, table.concat(parts, ' ', i, i + count - 1)) end
+  return table.concat(all, '\\n')
+end
+local members, expires, queue = redis.call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES'), {}, {}
+for i = 1, #members, 2 do expires[members[i]] = members[i + 1] end
+for i = 1, #members, 2 do
+  if string.sub(members[i], 1, 1) ~= '>' then
+    for _, word in ipairs({members[i], members[i + 1], expires['>' .. members[i]] or '0'}) do table.insert(queue, word) end
+  end
+end
+return {redis.call('GET', KEYS[1]), redis.call('PTTL', KEYS[1]),
+  lines(redis.call('ZRANGE', KEYS[4], 0, -1, 'WITHSCORES'), 2), lines(redis.call('HGETALL', KEYS[5]), 2), lines(queue, 3),
+  {redis.call('PTTL', KEYS[3]), redis.call('PTTL', KEYS[4]), redis.call('PTTL', KEYS[5])}}
+";
 
 pub(crate) const KEYS: [&str; 5] = ["a", "{a}:fence", "{a}:queue", "{a}:ends", "{a}:terms"];
 
@@ -163,10 +174,6 @@ impl Scripts {
         self.micros = micros;
     }
 
-    pub(crate) fn micros(&self) -> i64 {
-        self.micros
-    }
-
     pub(crate) fn pass(&mut self, ms: i64) {
         self.set_micros(self.micros + ms * 1000);
     }
@@ -213,6 +220,24 @@ impl Asker<'_> {
     }
 }
 
+impl Place {
+    /// `ID INBOX SCORE EXPIRES` or `ID/MODE INBOX SCORE EXPIRES`.
+    fn parse(line: &str) -> Self {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [entry, inbox, score, expires] = words[..] else {
+            panic!("an entry of four words, not {line:?}");
+        };
+        let (id, mode) = entry.split_once('/').unwrap_or((entry, "x"));
+        Self {
+            id: id.to_owned(),
+            mode: mode.to_owned(),
+            inbox: inbox.to_owned(),
+            is_aside: score.parse::<f64>().expect("a number") < -1e15 && !mode.starts_with("x<"),
+            expires: expires.parse().expect("milliseconds"),
+        }
+    }
+}
+
 impl State {
     pub(crate) fn parse(reply: Reply) -> Self {
         let mut parts = reply.list().into_iter();
@@ -222,40 +247,21 @@ impl State {
             value => Some(value.text()),
         };
         let left = next().int();
-        let pairs = |reply: Reply| -> Vec<(String, String)> {
-            let texts: Vec<String> = reply.list().into_iter().map(Reply::text).collect();
-            texts.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect()
-        };
-        let (ends, fields, queue) = (pairs(next()), pairs(next()), pairs(next()));
-        let fields: HashMap<String, String> = fields.into_iter().collect();
-        let sharers = ends.into_iter().map(|(id, ends)| {
-            let mut terms = fields.get(&id).map(String::as_str).unwrap_or_default().split(' ');
-            let token = terms.next().unwrap_or_default().to_owned();
-            let mode = terms.nth(1).unwrap_or_default().to_owned();
-            let ends = ends.parse().expect("milliseconds");
-            Sharer { id, ends, token, mode }
-        });
-        let sharers = sharers.collect();
-        let expiries: HashMap<&str, i64> = queue
-            .iter()
-            .filter_map(|(member, score)| Some((member.strip_prefix('>')?, score.parse().expect("milliseconds"))))
-            .collect();
-        let places = queue.iter().filter(|(member, _)| !member.starts_with('>'));
-        let place = |(member, score): &(String, String)| {
-            let (id, rest) = member.split_at(32);
-            let (mode, inbox) = match rest.strip_prefix('/') {
-                Some(rest) => rest.split_once(' ').expect("a mode and an inbox"),
-                None => ("x", &rest[1..]),
-            };
-            Place {
+        let (ends, fields, queue) = (next().text(), next().text(), next().text());
+        let pairs = fields.lines().filter_map(|line| line.split_once(' '));
+        let fields: HashMap<String, String> = pairs.map(|(id, terms)| (id.to_owned(), terms.to_owned())).collect();
+        let sharer = |line: &str| {
+            let (id, ends) = line.split_once(' ').expect("an id and its end");
+            let mut terms = fields.get(id).map(String::as_str).unwrap_or_default().split(' ');
+            Sharer {
                 id: id.to_owned(),
-                mode: mode.to_owned(),
-                inbox: inbox.to_owned(),
-                is_aside: score.parse::<f64>().expect("a number") < -1e15 && !mode.starts_with("x<"),
-                expires: expiries.get(&**member).copied().unwrap_or(0),
+                ends: ends.parse().expect("milliseconds"),
+                token: terms.next().unwrap_or_default().to_owned(),
+                mode: terms.nth(1).unwrap_or_default().to_owned(),
             }
         };
-        let queue = places.map(place).collect();
+        let sharers = ends.lines().map(sharer).collect();
+        let queue = queue.lines().map(Place::parse).collect();
         let lefts = next().list().iter().map(Reply::int).collect();
         Self {
             value,

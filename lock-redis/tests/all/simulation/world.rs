@@ -1,0 +1,575 @@
+//! Processes that acquire and release one name, over a network and with faults that are drawn at random. Their time is
+//! virtual, and so is the server's clock; the scripts run on the server.
+
+use std::collections::{BTreeMap, HashMap};
+
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{RngExt, SeedableRng};
+
+use super::check::Watch;
+use super::plan::Plan;
+use crate::support::link::Reply;
+use crate::support::scripts::{Asker, GRACE, Scripts, State};
+
+/// Microseconds of virtual time.
+pub(crate) type Time = i64;
+
+pub(crate) const MS: Time = 1000;
+
+/// What a run amounted to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) calls: u64,
+    pub(crate) grants: u64,
+    pub(crate) readers_together: usize,
+    pub(crate) lost: u64,
+    pub(crate) given_up: u64,
+    pub(crate) crashes: u64,
+    pub(crate) hangs: u64,
+    pub(crate) steps_back: u64,
+    pub(crate) upgrades: u64,
+    pub(crate) downgrades: u64,
+    /// The longest for which a waiter ran and nobody had the name.
+    pub(crate) idle: Time,
+}
+
+/// A rule that was broken.
+pub(crate) type Broken = String;
+
+pub(crate) struct World<'a> {
+    pub(crate) scripts: &'a mut Scripts,
+    pub(crate) plan: Plan,
+    pub(crate) random: StdRng,
+    pub(crate) now: Time,
+    base: Time,
+    skew: Time,
+    events: BTreeMap<(Time, u64), Event>,
+    scheduled: u64,
+    pub(crate) processes: Vec<Process>,
+    pub(crate) requests: Vec<Request>,
+    pub(crate) by_id: HashMap<String, usize>,
+    pub(crate) watch: Watch,
+    pub(crate) tally: Tally,
+}
+
+pub(crate) struct Process {
+    pub(crate) inbox: String,
+    pub(crate) is_alive: bool,
+    pub(crate) hung_until: Time,
+    /// When its last request is executed, and its last answer arrives: over one connection they keep their order.
+    last_executed: Time,
+    last_answered: Time,
+}
+
+pub(crate) struct Request {
+    pub(crate) process: usize,
+    pub(crate) id: String,
+    pub(crate) mode: String,
+    ttl: i64,
+    hold: i64,
+    pub(crate) replaces: Option<usize>,
+    pub(crate) stage: Stage,
+    may_have_entry: bool,
+    /// When it asks again, and which of its plans to do so counts.
+    asks_at: Time,
+    turn: u64,
+    /// A message that came while it asked: the answer may be older.
+    heard: Time,
+    pub(crate) token: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Asks,
+    Sleeps,
+    Holds,
+    GaveUp,
+    Done,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Script {
+    Acquire,
+    Renew,
+    Downgrade,
+    End,
+}
+
+#[derive(Debug)]
+enum Event {
+    Start(usize),
+    Send(Script, usize),
+    Execute(Script, usize, Time),
+    Answer(Script, usize, Time, Reply),
+    Message(usize, usize, i64),
+    Ask(usize, u64),
+    Renew(usize),
+    Release(usize),
+    TooLate(usize),
+}
+
+impl<'a> World<'a> {
+    pub(crate) fn new(scripts: &'a mut Scripts, plan: Plan, seed: u64) -> Self {
+        scripts.link.ask(&["FLUSHALL"]);
+        // The same for all, so that a seed is the same run again.
+        let base = 2_000_000_000_000 * MS;
+        Self {
+            scripts,
+            plan,
+            random: StdRng::seed_from_u64(seed),
+            now: 0,
+            base,
+            skew: 0,
+            events: BTreeMap::new(),
+            scheduled: 0,
+            processes: Vec::new(),
+            requests: Vec::new(),
+            by_id: HashMap::new(),
+            watch: Watch::default(),
+            tally: Tally::default(),
+        }
+    }
+
+    /// Runs to the end, and returns what it amounted to, or the first rule that was broken.
+    pub(crate) fn run(mut self) -> Result<Tally, Broken> {
+        const LIMIT: Time = 120_000 * MS;
+        let until = self.plan.until * MS;
+        for _ in 0..self.plan.processes {
+            self.spawn(20);
+        }
+        while let Some(((time, _), event)) = self.events.pop_first() {
+            if time > until + LIMIT {
+                break;
+            }
+            self.now = time;
+            self.happen(event)?;
+            if time < until {
+                self.fault();
+            }
+        }
+        for process in 0..self.processes.len() {
+            self.hear("UNSUBSCRIBE", process);
+        }
+        let waiting = |request: &&Request| {
+            matches!(request.stage, Stage::Asks | Stage::Sleeps) && self.processes[request.process].is_alive
+        };
+        if let Some(request) = self.requests.iter().find(waiting) {
+            return Err(format!("{} {} waits at the end", &request.id[..6], request.mode));
+        }
+        // Far later, by any clock.
+        self.scripts.set_micros(self.base + self.now + 200_000 * MS);
+        let keys = self
+            .scripts
+            .link
+            .ask(&["KEYS", "*"])
+            .list()
+            .into_iter()
+            .map(Reply::text);
+        let left: Vec<String> = keys.filter(|key| !key.ends_with(":fence")).collect();
+        if left.is_empty() {
+            Ok(self.tally)
+        } else {
+            Err(format!("left behind: {left:?}"))
+        }
+    }
+
+    /// By the server's clock, in milliseconds.
+    pub(crate) fn server_now(&self) -> i64 {
+        (self.base + self.now + self.skew) / MS
+    }
+
+    pub(crate) fn runs(&self, process: usize) -> bool {
+        self.processes[process].is_alive && self.processes[process].hung_until <= self.now
+    }
+
+    fn at(&mut self, after: Time, event: Event) {
+        self.scheduled += 1;
+        self.events.insert((self.now + after.max(0), self.scheduled), event);
+    }
+
+    fn one_of(&mut self, times: &[i64]) -> Time {
+        *times.choose(&mut self.random).expect("some") * MS
+    }
+
+    fn latency(&mut self) -> Time {
+        let fast: &[Time] = &[100, 200, 300, 1000, 2000];
+        let slow: &[Time] = &[200, 1000, 5000, 20_000, 80_000];
+        *(if self.plan.slow { slow } else { fast })
+            .choose(&mut self.random)
+            .expect("some")
+    }
+
+    fn chance(&mut self, likelihood: f64) -> bool {
+        likelihood > 0.0 && self.random.random_bool(likelihood)
+    }
+
+    fn hear(&mut self, command: &str, process: usize) {
+        let inbox = self.processes[process].inbox.clone();
+        self.scripts.link.hear(command, &inbox);
+    }
+
+    fn spawn(&mut self, within_ms: i64) {
+        let process = self.processes.len();
+        self.processes.push(Process {
+            inbox: format!("inbox:{process:032x}"),
+            is_alive: true,
+            hung_until: 0,
+            last_executed: 0,
+            last_answered: 0,
+        });
+        self.hear("SUBSCRIBE", process);
+        for _ in 0..self.plan.tasks {
+            let after = self.random.random_range(0..within_ms * MS);
+            self.at(after, Event::Start(process));
+        }
+    }
+
+    fn fault(&mut self) {
+        const RECOVERY: Time = 60_000 * MS;
+        let alive: Vec<usize> = (0..self.processes.len())
+            .filter(|at| self.processes[*at].is_alive)
+            .collect();
+        let victim = |random: &mut StdRng| *alive.choose(random).expect("there is always one");
+        if self.chance(self.plan.crashes) {
+            let process = victim(&mut self.random);
+            self.tally.crashes += 1;
+            self.processes[process].is_alive = false;
+            self.hear("UNSUBSCRIBE", process);
+            self.watch.forget(|request| self.requests[request].process == process);
+            self.watch.faulty_until = self.watch.faulty_until.max(self.now + RECOVERY);
+            self.spawn(500);
+        } else if self.chance(self.plan.hangs) {
+            let process = victim(&mut self.random);
+            self.tally.hangs += 1;
+            let until = self.now + self.one_of(&[50, 150, 400, 3000, 20_000]);
+            let process = &mut self.processes[process];
+            process.hung_until = process.hung_until.max(until);
+            self.watch.faulty_until = self.watch.faulty_until.max(until + RECOVERY);
+        } else if self.chance(self.plan.steps_back) {
+            self.tally.steps_back += 1;
+            self.skew -= self.one_of(&[1000, 60_000, 3_600_000]);
+        }
+    }
+
+    fn happen(&mut self, event: Event) -> Result<(), Broken> {
+        let process = match &event {
+            Event::Start(process) | Event::Message(process, ..) => *process,
+            Event::Send(_, request)
+            | Event::Execute(_, request, _)
+            | Event::Answer(_, request, ..)
+            | Event::Ask(request, _)
+            | Event::Renew(request)
+            | Event::Release(request)
+            | Event::TooLate(request) => self.requests[*request].process,
+        };
+        let Process {
+            is_alive, hung_until, ..
+        } = self.processes[process];
+        if let Event::Execute(script, request, sent) = event {
+            // What a process sent just before it ended may arrive.
+            let arrives = is_alive || self.random.random_bool(0.5);
+            return if arrives {
+                self.execute(script, request, sent)
+            } else {
+                Ok(())
+            };
+        }
+        if !is_alive {
+            return Ok(());
+        }
+        if hung_until > self.now {
+            self.at(hung_until - self.now, event);
+            return Ok(());
+        }
+        match event {
+            Event::Start(process) => self.start(process),
+            Event::Send(script, request) => self.send(script, request),
+            Event::Answer(script, request, sent, reply) => return self.answered(script, request, sent, reply),
+            Event::Message(_, request, ms) => self.message(request, ms),
+            Event::Ask(request, turn) => {
+                let of = &self.requests[request];
+                if of.turn == turn && of.stage == Stage::Sleeps {
+                    self.ask(request);
+                }
+            }
+            Event::Renew(request) if self.still_holds(request) => self.send(Script::Renew, request),
+            Event::Release(request) if self.still_holds(request) => self.release(request),
+            Event::TooLate(request) if matches!(self.requests[request].stage, Stage::Asks | Stage::Sleeps) => {
+                self.tally.given_up += 1;
+                self.requests[request].stage = Stage::GaveUp;
+                self.finish(request, true);
+            }
+            Event::Renew(_) | Event::Release(_) | Event::TooLate(_) | Event::Execute(..) => {}
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, process: usize) {
+        if self.now > self.plan.until * MS {
+            return;
+        }
+        let mode = self.plan.modes.draw(&mut self.random);
+        let ttl = self.one_of(self.plan.ttls) / MS;
+        let request = self.request(process, mode, ttl, None);
+        if self.plan.gives_up && self.random.random_bool(0.5) {
+            let after = self.one_of(&[30, 300, 5000]);
+            self.at(after, Event::TooLate(request));
+        }
+        self.ask(request);
+    }
+
+    fn request(&mut self, process: usize, mode: String, ttl: i64, replaces: Option<usize>) -> usize {
+        let id = format!("{:032x}", self.random.random::<u128>());
+        let hold = self.one_of(self.plan.holds);
+        self.by_id.insert(id.clone(), self.requests.len());
+        self.requests.push(Request {
+            process,
+            id,
+            mode,
+            ttl,
+            hold,
+            replaces,
+            stage: Stage::Asks,
+            may_have_entry: false,
+            asks_at: 0,
+            turn: 0,
+            heard: Time::MAX,
+            token: None,
+        });
+        self.requests.len() - 1
+    }
+
+    fn ask(&mut self, request: usize) {
+        self.requests[request].stage = Stage::Asks;
+        self.requests[request].heard = Time::MAX;
+        self.send(Script::Acquire, request);
+    }
+
+    fn send(&mut self, script: Script, request: usize) {
+        let latency = self.latency();
+        let process = &mut self.processes[self.requests[request].process];
+        process.last_executed = (self.now + latency).max(process.last_executed + 1);
+        let after = process.last_executed - self.now;
+        self.at(after, Event::Execute(script, request, self.now));
+    }
+
+    fn execute(&mut self, script: Script, request: usize, sent: Time) -> Result<(), Broken> {
+        self.tally.calls += 1;
+        self.scripts.set_micros(self.base + self.now + self.skew);
+        let of = &self.requests[request];
+        let inbox = &self.processes[of.process].inbox;
+        let (ttl, grace) = (of.ttl.to_string(), GRACE.to_string());
+        match script {
+            Script::Acquire => {
+                let asker = Asker {
+                    id: &of.id,
+                    mode: &of.mode,
+                    ttl: of.ttl,
+                    inbox: Some(inbox),
+                    may_have_entry: of.may_have_entry,
+                };
+                let arguments = asker.arguments();
+                let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+                self.scripts.add("acquire", &arguments);
+            }
+            Script::Renew => self.scripts.add("renew", &[&of.id, &ttl]),
+            Script::Downgrade => self.scripts.add("downgrade", &[&of.id, &ttl, &grace]),
+            Script::End => {
+                let (inbox, tombstone) = if of.stage == Stage::GaveUp {
+                    (&**inbox, "1")
+                } else {
+                    ("", "")
+                };
+                self.scripts
+                    .add("end", &[&of.id, &grace, &of.mode, inbox, "", tombstone]);
+            }
+        }
+        self.scripts.add("state", &[]);
+        let [reply, state] = self.scripts.link.run(2).try_into().expect("two replies");
+        let state = match state {
+            Reply::Error(error) => return Err(error),
+            state => State::parse(state),
+        };
+        if let Reply::Error(error) = reply {
+            return Err(format!("{script:?}: {error}"));
+        }
+        let news: Vec<(usize, i64)> = self
+            .scripts
+            .link
+            .news()
+            .iter()
+            .map(|(_, message)| self.parse(message))
+            .collect();
+        if script != Script::End {
+            let ends_by = self.server_now() + self.requests[request].ttl;
+            let latest = self.watch.ends_by.entry(request).or_insert(ends_by);
+            *latest = ends_by.max(*latest);
+        }
+        if script == Script::Acquire {
+            self.note_acquired(request, &reply, &news, &state)?;
+        }
+        if matches!(script, Script::End | Script::Downgrade) {
+            self.check_admitted(request, &reply, &state)?;
+        }
+        for (waiter, ms) in news {
+            if ms == 0 {
+                self.watch.offered.insert(waiter, self.now + GRACE * MS);
+            }
+            if !self.chance(self.plan.loses.0) {
+                let (process, latency) = (self.requests[waiter].process, self.latency());
+                self.at(latency, Event::Message(process, waiter, ms));
+            }
+        }
+        self.check(&state)?;
+        if self.chance(self.plan.loses.1) {
+            // Asked again, as the outcome is unknown.
+            let after = self.latency() + self.random.random_range(0..50 * MS);
+            self.at(after, Event::Send(script, request));
+            return Ok(());
+        }
+        let latency = self.latency();
+        let process = &mut self.processes[self.requests[request].process];
+        process.last_answered = (self.now + latency).max(process.last_answered + 1);
+        let after = process.last_answered - self.now;
+        self.at(after, Event::Answer(script, request, sent, reply));
+        Ok(())
+    }
+
+    fn parse(&self, message: &str) -> (usize, i64) {
+        let (id, ms) = message.split_once(' ').expect("an id and a time");
+        (self.by_id[id], ms.parse().expect("a number"))
+    }
+
+    fn answered(&mut self, script: Script, request: usize, sent: Time, reply: Reply) -> Result<(), Broken> {
+        let stage = self.requests[request].stage;
+        match script {
+            Script::Acquire if stage == Stage::Asks => return self.acquired(request, sent, reply),
+            Script::Renew | Script::Downgrade if stage == Stage::Holds => {
+                if reply.int() == 0 || !self.watch.believes(request, self.now) {
+                    self.lose(request);
+                    return Ok(());
+                }
+                let ends = sent + self.requests[request].ttl * MS * 9 / 10;
+                self.watch.prolong(request, ends);
+                if script == Script::Renew {
+                    let after = sent + self.requests[request].ttl * MS / 3 - self.now;
+                    self.at(after, Event::Renew(request));
+                } else {
+                    let after = self.one_of(self.plan.holds);
+                    self.at(after, Event::Release(request));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn acquired(&mut self, request: usize, sent: Time, reply: Reply) -> Result<(), Broken> {
+        let Request { ttl, hold, process, .. } = self.requests[request];
+        match reply {
+            Reply::List(taken) => {
+                let (left, ahead) = (taken[1].int(), taken[2].int());
+                let lifetime = ttl.clamp(3 * GRACE, 15_000) * MS;
+                let refresh = lifetime / 3 * self.random.random_range(80..=100) / 100;
+                let after = if left < 0 {
+                    refresh
+                } else {
+                    refresh.min((left + 1 + GRACE * ahead) * MS)
+                };
+                let heard = self.requests[request].heard;
+                let of = &mut self.requests[request];
+                of.stage = Stage::Sleeps;
+                of.may_have_entry = true;
+                self.wake_at(request, (self.now + after).min(heard.max(self.now)));
+            }
+            Reply::Int(-1) if self.requests[request].replaces.is_some() => {
+                self.requests[request].stage = Stage::Done;
+                self.watch.waits.remove(&request);
+            }
+            Reply::Text(_) => {
+                let ends = sent + ttl * MS * 9 / 10;
+                let of = &mut self.requests[request];
+                of.stage = Stage::Holds;
+                if ends <= self.now {
+                    // Granted, and over before it is known.
+                    self.lose(request);
+                    return Ok(());
+                }
+                if let Some(base) = self.requests[request].replaces {
+                    self.tally.upgrades += 1;
+                    self.requests[base].stage = Stage::Done;
+                    self.watch.forget(|request| request == base);
+                }
+                self.believe(request, ends)?;
+                self.at(ttl * MS / 3, Event::Renew(request));
+                self.at(hold, Event::Release(request));
+            }
+            other => return Err(format!("process {process} is answered {other:?}")),
+        }
+        Ok(())
+    }
+
+    fn wake_at(&mut self, request: usize, time: Time) {
+        let of = &mut self.requests[request];
+        of.asks_at = time;
+        of.turn += 1;
+        let turn = of.turn;
+        self.at(time - self.now, Event::Ask(request, turn));
+    }
+
+    fn message(&mut self, request: usize, ms: i64) {
+        let time = self.now + ms * MS;
+        let of = &mut self.requests[request];
+        match of.stage {
+            Stage::Sleeps if time < of.asks_at => self.wake_at(request, time),
+            Stage::Asks => of.heard = of.heard.min(time),
+            _ => {}
+        }
+    }
+
+    /// Whether it holds, and its lease has not ended.
+    fn still_holds(&mut self, request: usize) -> bool {
+        let holds = self.requests[request].stage == Stage::Holds;
+        if holds && !self.watch.believes(request, self.now) {
+            self.lose(request);
+            return false;
+        }
+        holds
+    }
+
+    fn lose(&mut self, request: usize) {
+        self.tally.lost += 1;
+        self.requests[request].stage = Stage::Done;
+        self.finish(request, true);
+    }
+
+    fn release(&mut self, request: usize) {
+        let Request { process, ttl, .. } = self.requests[request];
+        let mode = self.requests[request].mode.clone();
+        if mode == "x" && self.chance(self.plan.downgrades) {
+            self.tally.downgrades += 1;
+            // From now on it relies on no more than that.
+            "s".clone_into(&mut self.requests[request].mode);
+            self.send(Script::Downgrade, request);
+        } else if mode == "u" && self.random.random_bool(0.5) {
+            // It goes on holding meanwhile, and is renewed.
+            let replaced = format!("x<{}", self.requests[request].id);
+            let upgrade = self.request(process, replaced, ttl, Some(request));
+            self.ask(upgrade);
+        } else {
+            self.requests[request].stage = Stage::Done;
+            self.finish(request, true);
+        }
+    }
+
+    /// The request is over, and another one begins a little later.
+    fn finish(&mut self, request: usize, ends: bool) {
+        self.watch.forget(|other| other == request);
+        if ends {
+            self.send(Script::End, request);
+        }
+        let (process, after) = (self.requests[request].process, self.one_of(self.plan.thinks));
+        self.at(after, Event::Start(process));
+    }
+}
