@@ -6,11 +6,13 @@ use std::env;
 
 use crate::support::scripts::Scripts;
 use plan::{PLANS, Plan};
-use world::{Broken, MS, Tally, World};
+use tally::Tally;
+use world::{Broken, MS, World};
 
 mod check;
 mod mistakes;
 mod plan;
+mod tally;
 mod world;
 
 fn number(variable: &str, default: u64) -> u64 {
@@ -54,20 +56,4 @@ async fn no_rule_is_broken_whatever_fails() {
         all.idle < 5_000 * MS,
         "{all:?}: a name was free, and a waiter that runs did not get it"
     );
-}
-
-impl Tally {
-    fn add(&mut self, other: &Self) {
-        self.calls += other.calls;
-        self.grants += other.grants;
-        self.readers_together = self.readers_together.max(other.readers_together);
-        self.lost += other.lost;
-        self.given_up += other.given_up;
-        self.crashes += other.crashes;
-        self.hangs += other.hangs;
-        self.steps_back += other.steps_back;
-        self.upgrades += other.upgrades;
-        self.downgrades += other.downgrades;
-        self.idle = self.idle.max(other.idle);
-    }
 }

@@ -26,6 +26,8 @@ pub(crate) struct Plan {
     /// Of messages, and of answers.
     pub(crate) loses: (f64, f64),
     pub(crate) slow: bool,
+    /// Every other process is of the last version without modes.
+    pub(crate) mixed: bool,
     /// Nobody passes a waiter that came before it, where nothing has failed for a minute.
     pub(crate) strict_order: bool,
     /// For how long a waiter may fit and be told by nobody.
@@ -81,6 +83,7 @@ const CALM: Plan = Plan {
     steps_back: 0.0,
     loses: (0.0, 0.0),
     slow: false,
+    mixed: false,
     strict_order: false,
     longest_unheard: NEVER,
     longest_wait: NEVER,
@@ -101,7 +104,7 @@ const ORDERED: Plan = Plan {
     ..CALM
 };
 
-pub(crate) const PLANS: [Plan; 20] = [
+pub(crate) const PLANS: [Plan; 22] = [
     Plan {
         name: "readers in order",
         ..ORDERED
@@ -202,6 +205,20 @@ pub(crate) const PLANS: [Plan; 20] = [
         downgrades: 0.3,
         steps_back: 0.0015,
         hangs: 0.0,
+        ..FAULTY
+    },
+    Plan {
+        name: "two versions",
+        modes: Modes::All,
+        mixed: true,
+        until: 4_000,
+        ..CALM
+    },
+    Plan {
+        name: "two versions and faults",
+        modes: Modes::All,
+        downgrades: 0.3,
+        mixed: true,
         ..FAULTY
     },
     LONG_HOLDS,

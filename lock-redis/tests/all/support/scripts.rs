@@ -17,7 +17,7 @@ macro_rules! file {
 }
 
 /// Earlier ones may include later ones.
-const FILES: [(&str, &str); 13] = [
+const FILES: [(&str, &str); 16] = [
     file!("acquire"),
     file!("end"),
     file!("renew"),
@@ -30,6 +30,10 @@ const FILES: [(&str, &str); 13] = [
     file!("sharers"),
     file!("queue"),
     file!("admit"),
+    // Those of the last version without modes, with all that they include.
+    ("old acquire", include_str!("without_modes/acquire.lua")),
+    ("old end", include_str!("without_modes/end.lua")),
+    ("old renew", include_str!("without_modes/renew.lua")),
     ("state", STATE),
 ];
 
@@ -179,8 +183,18 @@ impl Scripts {
     }
 
     pub(crate) fn add(&mut self, script: &str, arguments: &[&str]) {
-        let mut words = vec!["EVALSHA", &self.hashes[script], "5"];
-        words.extend(KEYS);
+        self.add_with(script, &KEYS, arguments);
+    }
+
+    /// A script of the last version without modes.
+    pub(crate) fn add_old(&mut self, script: &str, arguments: &[&str]) {
+        self.add_with(&format!("old {script}"), &KEYS[..3], arguments);
+    }
+
+    fn add_with(&mut self, script: &str, keys: &[&str], arguments: &[&str]) {
+        let count = keys.len().to_string();
+        let mut words = vec!["EVALSHA", &self.hashes[script], &count];
+        words.extend(keys);
         words.extend(arguments);
         self.link.add(&words);
     }
@@ -217,6 +231,20 @@ impl Asker<'_> {
             arguments.extend([inbox.to_owned(), self.entry_lifetime().to_string(), may.to_owned()]);
         }
         arguments
+    }
+
+    /// As the last version without modes took them, of one that waits.
+    pub(crate) fn old_arguments(&self) -> Vec<String> {
+        let may = if self.may_have_entry { "1" } else { "" };
+        let (ttl, lifetime, grace) = (
+            self.ttl.to_string(),
+            self.entry_lifetime().to_string(),
+            GRACE.to_string(),
+        );
+        let inbox = self.inbox.expect("it waits");
+        [self.id, &ttl, "", "0", inbox, &lifetime, &grace, may]
+            .map(str::to_owned)
+            .to_vec()
     }
 }
 

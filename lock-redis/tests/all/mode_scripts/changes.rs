@@ -1,0 +1,87 @@
+//! Upgrades and downgrades.
+
+use super::{TTL, again, ask, downgrade, end, holders, id, keys, refuse, renew, scripts, take, token, wait, woken};
+use crate::support::link::Reply;
+use crate::support::scripts::{GRACE, KEYS};
+
+#[testbed::test]
+async fn an_upgrade_is_before_all_and_ends_what_it_replaces() {
+    let Some(mut scripts) = scripts().await else { return };
+    let base = take(&mut scripts, '1', "u");
+    refuse(&mut scripts, '2', "u");
+    take(&mut scripts, '2', "s");
+    wait(&mut scripts, '3', "x");
+    let upgrade = format!("x<{}", id('1'));
+    assert_eq!(wait(&mut scripts, '4', &upgrade), 0, "before all");
+    refuse(&mut scripts, '5', "s");
+    end(&mut scripts, '2');
+    assert_eq!(woken(&mut scripts), [('4', 0)]);
+    assert_eq!(holders(&mut scripts), "1", "it has what it had until it confirms");
+    let grant = again(&mut scripts, '4', &upgrade);
+    assert!(token(&grant) > base);
+    assert_eq!(
+        again(&mut scripts, '4', &upgrade),
+        grant,
+        "a repetition is the same grant"
+    );
+    assert_eq!(holders(&mut scripts), "");
+    assert_eq!((renew(&mut scripts, '1', TTL), end(&mut scripts, '1')), (0, 0));
+    assert_eq!(end(&mut scripts, '4'), 1);
+    assert_eq!(woken(&mut scripts), [('3', 0)]);
+
+    // Whose base has ended.
+    token(&again(&mut scripts, '3', "x"));
+    end(&mut scripts, '3');
+    take(&mut scripts, '6', "u");
+    take(&mut scripts, '7', "s");
+    let upgrade = format!("x<{}", id('6'));
+    wait(&mut scripts, '8', &upgrade);
+    end(&mut scripts, '6');
+    take(&mut scripts, '9', "s");
+    assert_eq!(again(&mut scripts, '8', &upgrade), Reply::Int(-1));
+    assert!(scripts.state().queue.is_empty(), "nothing is left behind");
+}
+
+#[testbed::test]
+async fn a_downgrade_keeps_id_and_token_and_admits_whoever_fits() {
+    let Some(mut scripts) = scripts().await else { return };
+    let kept = take(&mut scripts, '1', "x");
+    wait(&mut scripts, '2', "s");
+    wait(&mut scripts, '3', "x");
+    scripts.link.ask(&["PEXPIRE", KEYS[0], "30000"]);
+    for _ in 0..2 {
+        assert_eq!(downgrade(&mut scripts, '1'), 1);
+        assert_eq!(scripts.state().fields[&id('1')], format!("{kept} 10000 s"));
+    }
+    assert_eq!(woken(&mut scripts), [('2', 0), ('3', GRACE)]);
+    assert_eq!(
+        ask(&mut scripts, '1', "x", TTL, None, false),
+        Reply::Text(kept.to_string()),
+        "late"
+    );
+    assert!(token(&again(&mut scripts, '2', "s")) > kept);
+    assert_eq!(
+        (
+            renew(&mut scripts, '1', TTL),
+            end(&mut scripts, '1'),
+            end(&mut scripts, '2')
+        ),
+        (1, 1, 1)
+    );
+    assert_eq!(woken(&mut scripts), [('3', 0)]);
+    assert_eq!(downgrade(&mut scripts, '1'), 0);
+    assert_eq!(downgrade(&mut scripts, '3'), 0, "an offer is no hold");
+    token(&again(&mut scripts, '3', "x"));
+    end(&mut scripts, '3');
+    assert_eq!(keys(&mut scripts), <[String; 0]>::default());
+}
+
+#[testbed::test]
+async fn a_downgrade_shortens_no_hold() {
+    let Some(mut scripts) = scripts().await else { return };
+    take(&mut scripts, '1', "x");
+    assert_eq!(renew(&mut scripts, '1', 5 * TTL), 1);
+    assert_eq!(downgrade(&mut scripts, '1'), 1);
+    let (now, state) = (scripts.now(), scripts.state());
+    assert_eq!((state.sharers[0].ends, state.left), (now + 5 * TTL, 5 * TTL));
+}
