@@ -82,6 +82,7 @@ fn downgrade(scripts: &mut Scripts, digit: char) -> i64 {
 
 /// Who was woken since this was asked last, and after how many ms each asks.
 fn woken(scripts: &mut Scripts) -> Vec<(char, i64)> {
+    scripts.link.ask(&["PING"]);
     let news = scripts.link.news().into_iter();
     let parse = |(_, message): (String, String)| {
         let (id, ms) = message.split_once(' ').expect("an id and a time");

@@ -63,7 +63,7 @@ impl Link {
         self.ask(&["PING"]);
     }
 
-    /// What was published since this was asked last.
+    /// What came since this was asked last. What a request published has come with the reply to the next one.
     pub(crate) fn news(&mut self) -> Vec<(String, String)> {
         std::mem::take(&mut self.news)
     }
