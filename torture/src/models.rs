@@ -6,12 +6,15 @@
 //! |---|---|---|
 //! | [`lease`] | pauses, expiry, late, lost, repeated and overtaking messages, clocks that lag or are set back, a server that forgets, the protected resource | waiting |
 //! | [`queue`] | entries, offers, confirms, the stand-by, waiters that hang, die, leave or are cut off, lost wake-ups, hand-overs, names that are kept, a clock that is set back | late requests |
+//! | [`modes`] | readers, writers and permits in one queue, upgrades, downgrades, holders that expire each by itself, waiters that hang or leave; late and repeated requests | lost messages of the server, a clock that is set back |
+//! | [`acquire_all`] | several names at once: tries, what is given back, waiting in order, losses, clients that give up | time |
+//! | [`joins`] | readers that join the shared hold of their process, and a writer elsewhere | more than one other process, late requests but the release |
 //! | [`hand_over`] | a hand-over of unknown outcome that both sides give up | tombstones |
 //! | [`session`] | a ZooKeeper session at a follower that is cut off from its leader; a standalone server that becomes a follower | more than one client |
 //! | [`tokens`] | tokens by zxid, and tokens in a row that may be rolled back | time |
 //! | [`token_offset`] | ZooKeeper's tokens above a floor, while nodes and directories are deleted | time, sessions that end |
 //!
-//! The first three share one [`server`]; what holds in all of them is named in [`properties`]. A model that shows
+//! The lease, the queue and the hand-over share one [`server`]; what holds is named in [`properties`]. A model that shows
 //! nothing is caught in two ways: every one must reach two holds that were done (the session: belief past its first
 //! timeout), and every mutant ([`mutant::Mutant`]) must break the property that it is said to break. How it
 //! does, in the fewest steps, is written in `traces.md`, and below; `tests/all/models.rs` finds the same trace each time.
@@ -28,6 +31,12 @@
 //!   refresh. What the stand-by does is to make that one grace.
 //! - A heartbeat that was answered proves an earlier one only if half a tick lies between that one's *answer* and its
 //!   own sending: half a tick between the sendings is not enough, since both may be held up together.
+//! - An upgrade that is given up while its answer is under way may have been granted. If its abandon ended that hold, the client
+//!   would read on while somebody else writes. So the abandon puts back the hold that the upgrade replaced.
+//! - An upgrade has to retire the id of the hold that it replaces: a late repeat of its acquire would take the name for nobody. Only
+//!   the abandon of the upgrade revives it, and not if it was released meanwhile.
+//! - A request fits only together with all requests before it, and not with the holders alone: else a reader would pass a writer
+//!   that is about to take a free name.
 //! - A hand-over needs no tombstones if the giver is undone first, and the answer awaited before the next one is.
 //! - A row lock's token that is rolled back is granted again if the server's clock is set back after that, or stands
 //!   still: both are outside the failure model.
@@ -35,10 +44,13 @@
 //! # Traces
 #![doc = include_str!("models/traces.md")]
 
+pub mod acquire_all;
 pub mod check;
 pub mod hand_over;
 pub mod id;
+pub mod joins;
 pub mod lease;
+pub mod modes;
 pub mod mutant;
 pub mod properties;
 pub mod queue;

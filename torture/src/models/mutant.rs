@@ -111,4 +111,47 @@ mutants! {
     OffsetNotInTheDirectory breaks STATUS_SHOWS_THE_TOKEN,
     /// Row lock: a token ahead of the server's clock is rolled back with its holder's transaction.
     RolledBackToken breaks TOKENS_INCREASE,
+    // Of modes.
+    /// The first reader that leaves frees the name for all.
+    FirstReaderFrees breaks HOLDERS_FIT,
+    /// A downgrade ends the exclusive hold and asks for a shared one.
+    DowngradeLetsWriterIn breaks HOLDERS_FIT,
+    /// A downgrade admits no waiting readers.
+    DowngradeTellsNobody breaks FIRST_IS_TOLD,
+    /// Of several waiters that fit one is told.
+    OneIsTold breaks FIRST_IS_TOLD,
+    /// Readers pass a writer that waits.
+    ReadersPassWriters breaks HEAD_NOT_STARVED,
+    /// A request for few permits passes one for many.
+    SmallPassesLarge breaks HEAD_NOT_STARVED,
+    /// Two holders at once may upgrade.
+    TwoUpgraders breaks HOLDERS_FIT,
+    /// An upgrade is granted although the hold that it replaces has ended.
+    UpgradeOfNothing breaks NOT_WRITTEN_MEANWHILE,
+    /// An upgrade keeps the token of the hold that it replaces.
+    UpgradeKeepsToken breaks TOKENS_INCREASE,
+    /// An upgrade ends the hold that it replaces, but does not retire its id.
+    ReplacedIsNotRetired breaks DEAD_STAY_DEAD,
+    /// An upgrade that is given up after its grant, which nobody heard of, ends the hold that it replaced too.
+    AbandonedUpgradeEndsAll breaks HOLDERS_FIT,
+    /// A request that is given up leaves what it was offered.
+    CancelLeavesPermit breaks DEAD_STAY_DEAD,
+    /// One holder's renewal renews all.
+    RenewsAll breaks ENTRIES_END,
+    // Of several names at once.
+    /// The names are acquired in the order in which the caller names them.
+    CallersOrder breaks NO_CIRCLE,
+    /// After a refusal nothing is given back.
+    KeepsWhatItGot breaks NO_CIRCLE,
+    /// Whoever gives up leaves the request that it waits for, and nothing else.
+    LeavesPartBehind breaks NOTHING_LEFT,
+    // Of joined holds.
+    /// Readers join as long as there is a hold.
+    UnboundedJoins breaks WRITER_IS_NOT_STARVED,
+    /// A reader joins a hold whose last guard has left, and whose release is under way.
+    JoinsAfterTheLast breaks HOLDERS_FIT,
+    /// A hold is not released when its last guard leaves.
+    KeptAfterTheLast breaks ENDS_WITH_ITS_LAST,
+    /// A guard believes for a whole lease from when it joined.
+    LeaseFromTheJoin breaks HOLDERS_FIT,
 }

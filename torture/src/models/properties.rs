@@ -25,5 +25,30 @@ pub const ABOVE_THE_FLOOR: &str = "tokens are above their floor";
 /// The server's status shows the token that its holder has.
 pub const STATUS_SHOWS_THE_TOKEN: &str = "the status shows the holder's token";
 
+/// Who believes to hold fits with all that were granted the name before.
+pub const HOLDERS_FIT: &str = "who holds together fits";
+/// Between a hold and its upgrade nobody holds the name exclusively.
+pub const NOT_WRITTEN_MEANWHILE: &str = "nobody writes before an upgrade";
+/// A waiter that is among the first and fits is told at once.
+pub const FIRST_IS_TOLD: &str = "the first that fit are told";
+
+/// Nobody waits for somebody that waits for it, or so on.
+pub const NO_CIRCLE: &str = "nobody waits in a circle";
+/// Unless all are done, somebody can go on without giving up.
+pub const EVERYBODY_GETS_ON: &str = "somebody can always go on";
+/// Who is done with its names has neither hold nor queue entry any more.
+pub const NOTHING_LEFT: &str = "nothing is left behind";
+/// Who has acquired several names holds all of them.
+pub const ALL_OR_NONE: &str = "all names or none";
+
+/// All guards of a hold believe in one lease.
+pub const LOSS_REACHES_ALL: &str = "loss reaches every guard";
+/// While a writer waits, a bounded number of readers enter.
+pub const WRITER_IS_NOT_STARVED: &str = "a writer is not starved by joins";
+/// A hold is released if, and only if, its last guard has left.
+pub const ENDS_WITH_ITS_LAST: &str = "a joined hold ends with its last guard";
+
+/// To be reached: two hold together.
+pub const HELD_TOGETHER: &str = "two hold together";
 /// To be reached: two holds have done their work and were released. A model that cannot shows nothing.
 pub const TWO_HOLDS_DONE: &str = "two holds done";

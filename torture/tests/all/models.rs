@@ -5,9 +5,12 @@
 
 use std::collections::HashSet;
 
+use torture::models::acquire_all::AcquireAllModel;
 use torture::models::check::{ProtocolModel, check, numbered, shortest_trace};
 use torture::models::hand_over::HandOverModel;
+use torture::models::joins::JoinsModel;
 use torture::models::lease::LeaseModel;
+use torture::models::modes::{Kind, ModesModel};
 use torture::models::mutant::Mutant;
 use torture::models::queue::QueueModel;
 use torture::models::session::SessionModel;
@@ -45,6 +48,41 @@ const QUEUE: QueueModel = QueueModel {
     set_back: 0,
     gives_up: true,
     hands_over: false,
+    mutant: None,
+};
+
+/// Two readers and a writer, of which one hangs.
+const MODES: ModesModel = ModesModel {
+    kinds: &[Kind::Shared, Kind::Shared, Kind::Exclusive],
+    runs: 1,
+    until: 60,
+    hangs: 1,
+    renewals: 0,
+    gives_up: true,
+    changes: false,
+    late: false,
+    repeats: 0,
+    mutant: None,
+};
+
+/// The same, but requests and answers are late.
+const LATE_MODES: ModesModel = ModesModel {
+    until: 30,
+    hangs: 0,
+    late: true,
+    ..MODES
+};
+
+/// Three clients that want two of three names each, in a circle.
+const ACQUIRE_ALL: AcquireAllModel = AcquireAllModel {
+    wanted: &[
+        &[(0, false), (1, false)],
+        &[(1, false), (2, false)],
+        &[(2, false), (0, false)],
+    ],
+    runs: 1,
+    losses: 1,
+    gives_up: true,
     mutant: None,
 };
 
@@ -117,6 +155,59 @@ models! {
         broken by [KeptIsRenewed];
     model_hand_overs: QueueModel { processes: 2, runs: 3, until: 60, hands_over: true, ..QUEUE },
         broken by [HandsOverForEver, HandOverKeepsToken];
+    model_readers_and_a_writer: MODES, broken by [FirstReaderFrees, ReadersPassWriters, OneIsTold];
+    model_readers_and_two_writers: ModesModel {
+        kinds: &[Kind::Shared, Kind::Shared, Kind::Exclusive, Kind::Exclusive],
+        hangs: 0,
+        until: 40,
+        ..MODES
+    }, broken by [];
+    model_readers_renew: ModesModel { renewals: 1, ..MODES }, broken by [RenewsAll];
+    model_downgrades: ModesModel {
+        kinds: &[Kind::Shared, Kind::Exclusive, Kind::Exclusive],
+        changes: true,
+        ..MODES
+    }, broken by [DowngradeLetsWriterIn, DowngradeTellsNobody];
+    model_upgrades: ModesModel {
+        kinds: &[Kind::Upgradable, Kind::Upgradable, Kind::Exclusive],
+        until: 40,
+        changes: true,
+        ..MODES
+    }, broken by [TwoUpgraders, UpgradeOfNothing, UpgradeKeepsToken];
+    model_late_upgrades: ModesModel {
+        kinds: &[Kind::Upgradable, Kind::Exclusive],
+        changes: true,
+        until: 20,
+        ..LATE_MODES
+    }, broken by [AbandonedUpgradeEndsAll];
+    model_repeated_upgrades: ModesModel {
+        kinds: &[Kind::Upgradable, Kind::Exclusive],
+        changes: true,
+        repeats: 1,
+        until: 0,
+        ..LATE_MODES
+    }, broken by [ReplacedIsNotRetired];
+    model_late_downgrades: ModesModel { kinds: &[Kind::Shared, Kind::Exclusive], changes: true, ..LATE_MODES },
+        broken by [];
+    model_permits: ModesModel { kinds: &[Kind::Permits(1, 2), Kind::Permits(1, 2), Kind::Permits(2, 2)], ..MODES },
+        broken by [SmallPassesLarge, CancelLeavesPermit];
+    model_permits_of_two_limits:
+        ModesModel { kinds: &[Kind::Permits(1, 2), Kind::Permits(1, 2), Kind::Permits(2, 3)], hangs: 0, ..MODES },
+        broken by [];
+    model_late_permits: ModesModel { kinds: &[Kind::Permits(1, 2), Kind::Permits(2, 3)], ..LATE_MODES },
+        broken by [];
+    model_acquire_all: ACQUIRE_ALL, broken by [CallersOrder, KeepsWhatItGot, LeavesPartBehind];
+    model_acquire_all_again: AcquireAllModel { runs: 2, gives_up: false, losses: 0, ..ACQUIRE_ALL }, broken by [];
+    model_acquire_all_shared: AcquireAllModel {
+        wanted: &[
+            &[(2, true), (0, true), (1, false)],
+            &[(1, true), (2, false), (0, true)],
+            &[(0, false), (2, true), (1, true)],
+        ],
+        ..ACQUIRE_ALL
+    }, broken by [];
+    model_joins: JoinsModel { readers: 4, until: 60, renewals: 1, mutant: None },
+        broken by [UnboundedJoins, JoinsAfterTheLast, KeptAfterTheLast, LeaseFromTheJoin];
     model_unknown_hand_over: HandOverModel { until: 30, asks: 2, repeats: 1, mutant: None },
         broken by [UndoneInWrongOrder];
     model_zookeeper_session: SessionModel { until: 90, joins: false, mutant: None },
