@@ -18,6 +18,7 @@ mod loss;
 mod minimum;
 mod names;
 mod outages;
+mod passes;
 mod passing_on;
 mod permits;
 mod permits_expiry;
@@ -162,6 +163,11 @@ macro_rules! __for_each_case {
             Raw Shared stale_hand_over::a_robbed_holder_hands_nothing_over;
             Raw Shared stale_hand_over::an_unanswered_hand_over_is_undone;
             Raw Shared stale_hand_over::a_hand_over_that_arrives_late_is_undone;
+            Raw Shared passes::a_pass_is_the_same_hold;
+            Raw Shared passes::tokens_grow_over_passes;
+            Raw Shared passes::reserved_tokens_are_nobody_elses;
+            Raw Shared passes::a_hold_that_was_passed_on_is_lost_like_any_other;
+            Raw Shared passes::an_earlier_holders_renewal_arms_its_own_lease;
             Raw Shared keeping::a_released_name_is_kept;
             Raw Shared keeping::a_name_is_kept_no_longer_than_asked;
             Raw Shared keeping::a_kept_names_holder_is_retired;
@@ -174,6 +180,7 @@ macro_rules! __for_each_case {
             Subject Shared places::the_winner_has_its_own_terms;
             Subject Shared places::a_grant_to_one_who_left_is_the_next_ones;
             Subject Shared passing_on::hand_overs_are_bounded;
+            Subject Shared passing_on::a_loss_after_passes_is_the_last_holders;
             Subject Shared passing_on::a_waiter_is_dropped_during_a_hand_over;
             Subject Shared passing_on::a_release_is_dropped_during_a_hand_over;
             Subject Shared passing_on::a_hand_over_whose_reply_is_lost_counts;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::backend::{
-    AcquireRequest, Attempt, Capabilities, DistributedLock, HandOver, Hold, HolderId, LockStatus, ReleaseOptions,
-    ReleaseOutcome, Renewal,
+    AcquireRequest, Attempt, Capabilities, DistributedLock, HandOver, Hold, HolderId, Lease, LockStatus,
+    ReleaseOptions, ReleaseOutcome, Renewal,
 };
 use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 use tokio::task::yield_now;
@@ -230,6 +230,11 @@ impl Hold for LinkedHold {
     async fn downgrade(&self, ttl: Duration) -> Result<Renewal> {
         let hold = self.hold.clone();
         round_trip(&self.link, async move { hold.downgrade(ttl).await }).await
+    }
+
+    fn pass(&self, next: &Lease) -> Option<Arc<dyn Hold>> {
+        let (hold, link) = (self.hold.pass(next)?, self.link.clone());
+        Some(Arc::new(Self { hold, link }))
     }
 
     async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {

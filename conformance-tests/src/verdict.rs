@@ -55,6 +55,8 @@ pub enum Capability {
     Fifo,
     /// [`Capabilities::hand_over`].
     HandOver,
+    /// [`Capabilities::pass`].
+    Pass,
     /// [`Capabilities::minimum_hold`].
     MinimumHold,
     /// [`Capabilities::ordered`].
@@ -79,6 +81,7 @@ impl Capability {
             Self::FixedLease => capabilities.fixed_lease,
             Self::Fifo => capabilities.fifo,
             Self::HandOver => capabilities.hand_over,
+            Self::Pass => capabilities.pass,
             Self::MinimumHold => capabilities.minimum_hold,
             Self::Ordered => capabilities.ordered,
             Self::DurableTokens => capabilities.durable_tokens,

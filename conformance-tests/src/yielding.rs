@@ -6,15 +6,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lock_core::Result;
 use lock_core::backend::{
-    AcquireRequest, Attempt, Capabilities, DistributedLock, HandOver, Hold, LockStatus, ReleaseOptions, ReleaseOutcome,
-    Renewal,
+    AcquireRequest, Attempt, Capabilities, DistributedLock, HandOver, Hold, Lease, LockStatus, ReleaseOptions,
+    ReleaseOutcome, Renewal,
 };
 use lock_core::{FencingToken, LockName};
 use tokio::task::yield_now;
 
 /// Yields before and after every call of a backend, so that a caller can be dropped when nothing has happened yet,
-/// and when the effect is there but its answer was not seen. Its holds are handed over at the server, and never passed on
-/// without it.
+/// and when the effect is there but its answer was not seen.
 #[derive(Debug, Clone)]
 pub struct Yielding(Arc<dyn DistributedLock>);
 
@@ -77,6 +76,10 @@ impl Hold for YieldingHold {
 
     async fn downgrade(&self, ttl: Duration) -> Result<Renewal> {
         giving_way(self.0.downgrade(ttl)).await
+    }
+
+    fn pass(&self, next: &Lease) -> Option<Arc<dyn Hold>> {
+        Some(Arc::new(Self(self.0.pass(next)?)))
     }
 
     async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {

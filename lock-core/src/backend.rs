@@ -66,9 +66,9 @@ mod status;
 /// A backend keeps [`Mode::Exclusive`], and the other modes only if its [`Capabilities`] declare them. Core refuses any
 /// other mode before it calls the backend. For all modes of a name there is one queue and one sequence of tokens:
 ///
-/// - **Admission.** A request is granted when it [fits](rules::fits) with all who hold the name, and no live queue entry that
-///   does not fit is before it. So waiting readers enter together, and neither readers, writers nor requests for many
-///   permits starve. An entry stops counting when it expires.
+/// - **Admission.** The queue is admitted in order. A request is [granted](rules::admits) if it fits with all who hold the
+///   name and all live queue entries before it, each of which must fit in turn. So waiting readers enter together, and neither
+///   readers, writers nor requests for many permits starve. An entry stops counting when it expires.
 /// - **Expiry.** Each holder expires by itself. A renewal prolongs the hold of its own holder id and no other.
 /// - **Tokens.** The grants of readers and permits have tokens too, each larger than all earlier tokens of the name.
 /// - **Permits.** A request for several permits is one hold: it gets all of them or none. The server stores no limit. A request

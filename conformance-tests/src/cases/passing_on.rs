@@ -10,6 +10,7 @@ use tokio::time::sleep;
 use super::support::{Began, LITTLE, Polls, granted, is_pending};
 use crate::context::Cx;
 use crate::link::Link;
+use crate::subject::Ask;
 use crate::verdict::{Capability, Stop, Verdict, ensure};
 
 /// More polls than any release takes.
@@ -68,12 +69,36 @@ async fn turn(waiting: Began, grants: Grants, is_local: bool) -> Verdict {
     guard.released().await
 }
 
+/// A lock that was passed on and is then taken away is lost to whoever has it, and released by those who had it before.
+pub(crate) async fn a_loss_after_passes_is_the_last_holders(cx: &Cx) -> Verdict {
+    let client = cx.subject().await;
+    // With a ttl that can be waited out: the loss may be found by a renewal.
+    let ask = cx.brief("a");
+    let mut guard = cx.hold(&client, &ask).await?;
+    for _ in 0..3 {
+        let next = Began::acquire(&client, &ask).await;
+        guard.released().await?;
+        guard = next.granted(cx, "the next one to be granted").await?;
+    }
+    cx.take_away("a").await;
+    cx.within(cx.freed_by(cx.ttl()), "the loss to be told", guard.lost())
+        .await?;
+    let Err(error) = cx.soon("the release", guard.release()).await? else {
+        return Err(Stop::assertion(
+            "a lock that had been taken away was released without an error",
+        ));
+    };
+    ensure!(error.is_lost(), "it failed as {:?}: {error}", error.kind());
+    cx.until_free("a", cx.patience(), "it was taken away").await
+}
+
 /// The next one is dropped while it is being given the lock: the one behind it has it.
 pub(crate) async fn a_waiter_is_dropped_during_a_hand_over(cx: &Cx) -> Verdict {
     let (client, ask) = (cx.subject().await, cx.ask("a").await);
     for polls in 0..MANY {
         let guard = cx.hold(&client, &ask).await?;
-        let mut next = Box::pin(client.acquire(&ask));
+        let next_ask = with_another_label(&ask);
+        let mut next = Box::pin(client.acquire(&next_ask));
         ensure!(is_pending(&mut next, LITTLE).await, "granted while it was held");
         let behind = Began::acquire(&client, &ask).await;
         let mut releasing = Box::pin(guard.released());
@@ -100,7 +125,7 @@ pub(crate) async fn a_release_is_dropped_during_a_hand_over(cx: &Cx) -> Verdict 
     let (client, ask) = (cx.subject().await, cx.ask("a").await);
     for polls in 1..MANY {
         let guard = cx.hold(&client, &ask).await?;
-        let next = Began::acquire(&client, &ask).await;
+        let next = Began::acquire(&client, &with_another_label(&ask)).await;
         let done = cx.soon("a release", Polls::new(guard.released(), polls)).await?;
         let what = format!("the next one, after a release was dropped that had {polls} polls");
         next.granted(cx, &what).await?.released().await?;
@@ -112,6 +137,11 @@ pub(crate) async fn a_release_is_dropped_during_a_hand_over(cx: &Cx) -> Verdict 
         }
     }
     Err(Stop::assertion(format!("a release takes more than {MANY} polls")))
+}
+
+/// On other terms than the holder's, a lock is handed over: what is passed on as it is takes no request.
+fn with_another_label(ask: &Ask) -> Ask {
+    ask.clone().label("the next one")
 }
 
 fn ensure_enough(polls: u32) -> Verdict {
@@ -131,7 +161,7 @@ pub(crate) async fn a_hand_over_whose_reply_is_lost_counts(cx: &Cx) -> Verdict {
     for _ in 0..2 {
         let guard = cx.hold(&client, &ask).await?;
         let first = guard.token();
-        let next = Began::acquire(&client, &ask).await;
+        let next = Began::acquire(&client, &with_another_label(&ask)).await;
         let behind = Began::acquire(&client, &ask).await;
         link.swallow_reply(1);
         cx.soon("the release", guard.released()).await??;
@@ -157,7 +187,8 @@ pub(crate) async fn a_waiter_is_dropped_before_a_hand_over_is_answered(cx: &Cx) 
         let client = cx.subject_through(&link).await;
         let ask = cx.ask("a").await;
         let guard = cx.hold(&client, &ask).await?;
-        let mut next = Box::pin(client.acquire(&ask));
+        let next_ask = with_another_label(&ask);
+        let mut next = Box::pin(client.acquire(&next_ask));
         ensure!(is_pending(&mut next, LITTLE).await, "granted while it was held");
         link.hold_replies_after(0);
         let releasing = tokio::spawn(guard.release());
