@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use lock_core::backend::{
-    DistributedLock, HandOver, Hold, Lease, ReleaseOptions, ReleaseOutcome, Renewal, RequestControl, RequestOptions,
-    Terms,
+    DistributedLock, HandOver, Hold, Lease, ReleaseOptions, ReleaseOutcome, Renewal, RequestOptions, Terms,
 };
 use lock_core::{FencingToken, HoldState};
 
