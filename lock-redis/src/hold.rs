@@ -24,6 +24,8 @@ pub(crate) struct RedisHold {
     token: FencingToken,
     /// How many tokens are left, its own included.
     reserved: u32,
+    /// The holder id of the hold that it replaced, if it was an upgrade.
+    replaced: Option<HolderId>,
     lease: Lease,
     _registration: LeaseRegistration,
 }
@@ -41,12 +43,7 @@ impl Hold for RedisHold {
     }
 
     async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
-        let end = End::Release(how.keep_for);
-        match self.client.end(&self.keys, self.holder, end).await {
-            Ok(true) => Ok(ReleaseOutcome::Released),
-            Ok(false) => Ok(ReleaseOutcome::AlreadyLost),
-            Err(error) => Err(error.with_name(&self.name)),
-        }
+        self.try_release(how).await.map_err(|error| error.with_name(&self.name))
     }
 
     async fn downgrade(&self, ttl: Duration) -> Result<Renewal> {
@@ -65,6 +62,7 @@ impl Hold for RedisHold {
             holder: self.holder,
             token,
             reserved,
+            replaced: self.replaced,
             _registration: self.client.connection.pass_lease(self.holder, next),
             lease: next.clone(),
         }))
@@ -93,9 +91,27 @@ impl RedisHold {
             holder,
             token,
             reserved: protocol::reserved(token, request.reserve()),
+            replaced: request.replaces(),
             _registration: client.connection.register_lease(holder, &lease, granted_on),
             lease,
         }
+    }
+
+    async fn try_release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
+        let client = &self.client;
+        if let Some(replaced) = self.replaced {
+            // A late acquire of the upgraded hold has to find a tombstone.
+            let session = client.connection.session(pending()).await?;
+            if client.claims.may_overtake(replaced, session.generation()) {
+                client.end(&self.keys, replaced, End::Release(None)).await?;
+            }
+        }
+        Ok(
+            match client.end(&self.keys, self.holder, End::Release(how.keep_for)).await? {
+                true => ReleaseOutcome::Released,
+                false => ReleaseOutcome::AlreadyLost,
+            },
+        )
     }
 
     /// Runs a script that keeps the hold for at least the TTL, or finds it lost.

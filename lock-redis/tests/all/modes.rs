@@ -167,6 +167,36 @@ async fn an_upgrade_waits_for_the_readers_and_passes_the_writers() {
     assert!(release(&writer.granted().await).await);
 }
 
+/// The caller of an upgrade goes when it was granted, and reads on: in one step, for nobody else may write meanwhile.
+#[testbed::test]
+async fn an_upgrade_that_is_undone_gives_the_hold_back() {
+    let fixture = Fixture::new().await;
+    let backend = fixture.backend();
+    let (base, _bases) = request_in(Mode::Upgradable, "a");
+    let reading = granted(&backend, &base).await;
+    for waiting in [false, true] {
+        let (upgrade, _control) = options_in(Mode::Exclusive, "a").replacing(&base).start();
+        let writing = granted(&backend, &upgrade).await;
+        let reader = match waiting {
+            true => Some(waits(&fixture, Mode::Shared).await),
+            false => None,
+        };
+        busy(&fixture.backend(), &request_in(Mode::Shared, "a").0).await;
+        backend.abandon(&upgrade).await.expect("an answer");
+        backend.abandon(&upgrade).await.expect("an answer");
+        assert!(matches!(writing.renew(TTL).await, Ok(Renewal::Lost)));
+        assert!(matches!(reading.renew(TTL).await, Ok(Renewal::Renewed(_))));
+        busy(&fixture.backend(), &request("a", TTL).0).await;
+        busy(&fixture.backend(), &request_in(Mode::Upgradable, "a").0).await;
+        match reader {
+            Some(reader) => assert!(release(&reader.granted().await).await),
+            None => assert!(release(&granted(&fixture.backend(), &request_in(Mode::Shared, "a").0).await).await),
+        }
+    }
+    assert!(release(&reading).await);
+    assert_eq!(fixture.keys().await, [fixture.fence_key("a")]);
+}
+
 #[testbed::test]
 async fn an_upgrade_whose_base_has_ended_is_lost() {
     let fixture = Fixture::new().await;

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Ends whatever the holder has, however full the memory is: its queue entry, and its hold, whose name it offers to the first
--- waiters.
+-- waiters. If an upgrade is undone, the hold that it replaced is back.
 --
 -- KEYS: lock, fence, queue, ends, terms. ARGV: holder, grace in ms, mode, its inbox if it may have an entry or "", for how
 -- long to keep the name taken in ms or "", "1" to leave a tombstone or "", and "more" to search on for a connected waiter.
@@ -12,6 +12,8 @@ if type(value) == 'table' then
   value = ''
 end
 local ours = string.sub(value, 1, 32) == holder
+local replaced = ours and not string.find(value, '^%x+ 0 ') and string.match(ARGV[3], '^x<(%x+)$')
+local rest = replaced and redis.call('PTTL', KEYS[1])
 if ours then redis.call('DEL', KEYS[1]) end
 local entry = holder .. (ARGV[3] == 'x' and ' ' or '/' .. ARGV[3] .. ' ') .. inbox
 local left = inbox ~= '' and redis.call('ZREM', KEYS[3], entry, '>' .. entry) > 0
@@ -28,7 +30,7 @@ if ARGV[6] == '1' then
 end
 local keep, searches_on = ours and tonumber(ARGV[5]), ARGV[7] == 'more'
 local shared = string.find(value, '^shared %d+ %d+ %d+') or string.find(value, '^permits %d+ %d+ %d+')
-if not left and not keep and not searches_on and not shared then
+if not left and not keep and not searches_on and not shared and not replaced then
   if not ours then return 0 end
   if redis.call('EXISTS', KEYS[3]) == 0 then return 1 end
 end
@@ -53,6 +55,14 @@ if is_shared(taken) then
   end
   if not ours and not left and not searches_on then return 0 end
   if redis.call('EXISTS', KEYS[3]) == 0 then return had and 1 or 0 end
+end
+
+if replaced then
+  -- For as long as the upgrade would have lasted.
+  local token, term, label = string.match(value, '^%x+ (%d+) (%d+)(.*)$')
+  value = share(nil, replaced, token, 'u', term, label, math.max(1, rest))
+  taken = 's'
+  if redis.call('EXISTS', KEYS[3]) == 0 then return 1 end
 end
 
 -- include queue.lua
