@@ -230,7 +230,7 @@ pub(crate) fn status(reply: &Value) -> Option<LockStatus> {
     Some(status.with_waiting(usize::try_from(*waiting).ok()?))
 }
 
-/// Those who share a name, by the terms and the ms left of each: the one that ends first comes first.
+/// Those who share a name, by the terms and the ms left of each: in the order of their grants, and then offers.
 fn sharers_of(parts: &[Value]) -> Option<Vec<HolderStatus>> {
     let of = |pair: &[Value]| match pair {
         [Value::BulkString(terms), Value::Int(left)] => {
@@ -240,7 +240,9 @@ fn sharers_of(parts: &[Value]) -> Option<Vec<HolderStatus>> {
         }
         _ => None,
     };
-    parts.chunks(2).map(of).collect()
+    let mut sharers = parts.chunks(2).map(of).collect::<Option<Vec<_>>>()?;
+    sharers.sort_by_key(|sharer| (sharer.token.is_none(), sharer.token));
+    Some(sharers)
 }
 
 /// One who shares a name, by its terms: `TOKEN TERM MODE[ LABEL]`. The token is 0 as long as the name is only offered to it.

@@ -32,23 +32,23 @@ async fn readers_from_beginning_to_end() {
     assert!(second.token() > first.token());
 
     let status = one.status(&name("a")).await.expect("an answer");
-    let [ends_first, ends_last] = &status.holders[..] else {
+    let [of_first, of_second] = &status.holders[..] else {
         panic!("{status:?}");
     };
     assert_eq!(
-        (ends_first.mode, ends_last.mode),
-        (Some(Mode::Upgradable), Some(Mode::Shared))
+        (of_first.mode, of_second.mode),
+        (Some(Mode::Shared), Some(Mode::Upgradable))
     );
     assert_eq!(
-        (ends_first.token, ends_last.token),
-        (Some(second.token()), Some(first.token()))
+        (of_first.token, of_second.token),
+        (Some(first.token()), Some(second.token()))
     );
     assert_eq!(
-        (ends_first.label.as_deref(), ends_last.label.as_deref()),
-        (None, Some("the first"))
+        (of_first.label.as_deref(), of_second.label.as_deref()),
+        (Some("the first"), None)
     );
-    assert!(ends_first.expires_in.is_some_and(|rest| rest <= TTL && rest > TTL / 2));
-    assert!(ends_last.expires_in.is_some_and(|rest| rest > TTL));
+    assert!(of_first.expires_in.is_some_and(|rest| rest > TTL));
+    assert!(of_second.expires_in.is_some_and(|rest| rest <= TTL && rest > TTL / 2));
 
     // Neither writers, permits nor other clients.
     busy(&one, &request("a", TTL).0).await;
