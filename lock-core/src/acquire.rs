@@ -41,7 +41,7 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, options: &AcquireOptions, wait
         let mut timer = observe::AcquireTimer::begin();
         let result = run(shared, options, wait).await;
         let told = result.as_ref().map(|acquired| match acquired {
-            Acquired::Share(share) => Some(share.hold().token),
+            Acquired::Share(share) => Some(share.hold().token()),
             Acquired::Taken => None,
         });
         timer.ended(&options.name, told);

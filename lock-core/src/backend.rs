@@ -76,6 +76,8 @@ mod status;
 /// - **Upgrades.** An exclusive request may [replace](AcquireRequest::replaces) a hold in [`Mode::Upgradable`]. It goes before
 ///   all queue entries, and is granted when the hold that it replaces is the only one. The grant ends that hold in the same
 ///   step. If that hold has ended before, the acquire fails as [`Lost`](crate::ErrorKind::Lost), and nothing is left behind.
+///   To [`abandon`](Self::abandon) an upgrade that was granted gives the hold that it replaced back, in one step: nobody else
+///   writes in between. So an upgrade may be cancelled at any time, and its holder reads on.
 /// - **Hand-overs, passes and minimum holds** are for exclusive holds alone.
 #[async_trait]
 pub trait DistributedLock: Debug + Send + Sync + 'static {

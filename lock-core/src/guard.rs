@@ -6,6 +6,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::acquire::pending::Caller;
+use crate::backend::Mode;
 use crate::backend::lease::{Ended, HoldState};
 use crate::background::runner::ensure_running;
 use crate::error::{Error, ErrorKind, Result};
@@ -52,6 +53,10 @@ impl Guard {
         Self(share)
     }
 
+    pub(crate) fn share(&self) -> &Share<Caller> {
+        &self.0
+    }
+
     fn hold(&self) -> &Arc<ActiveHold<Caller>> {
         self.0.hold()
     }
@@ -85,7 +90,26 @@ impl Guard {
     /// ```
     #[must_use]
     pub fn token(&self) -> FencingToken {
-        self.hold().token
+        self.hold().token()
+    }
+
+    /// How the guard holds the name: as it was acquired, or as it was [downgraded](Self::downgrade) or
+    /// [upgraded](crate::UpgradableGuard::upgrade) since. If a downgrade or an upgrade was not answered, this is the weaker
+    /// mode.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # use lock_core::backend::Mode;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let guard = locks.rw_lock("catalog").read().acquire().await?;
+    /// assert_eq!(guard.mode(), Mode::Shared);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.hold().mode()
     }
 
     /// The options that the hold runs with.
@@ -103,7 +127,7 @@ impl Guard {
         LockOptions {
             ttl: options.ttl,
             label: options.label.clone(),
-            mode: options.mode,
+            mode: self.mode(),
             fixed_lease: options.fixed,
             minimum_hold: options.minimum,
             token_floor: options.token_floor,
@@ -204,7 +228,7 @@ impl Guard {
     /// ```
     pub fn watch(&self) -> Watch {
         let hold = self.hold();
-        Watch::new(hold.options.name.clone(), hold.token, hold.lease.clone())
+        Watch::new(hold.options.name.clone(), hold.token(), hold.lease.clone())
     }
 
     /// Runs a future while the lock is held, and drops it when the lock is lost. The lock is checked before each poll: if the
@@ -277,6 +301,50 @@ impl Guard {
         limits.check_ttl(ttl).map_err(refused)?;
         hold.check()?;
         hold.extend(ttl, limits.operation_timeout).await
+    }
+
+    /// Goes from writing to reading in place: makes this exclusive hold a shared one, with the same token. Nobody writes in
+    /// between, and waiting readers enter. Does nothing if the hold is shared already.
+    ///
+    /// # Errors
+    /// - [`ErrorKind::Unsupported`] if the backend cannot downgrade.
+    /// - [`ErrorKind::Misconfigured`] if this is neither a write guard nor a read guard, or if guards of the same
+    ///   [`ReentryKey`](crate::ReentryKey) hold the lock too. Both are found before anything is sent.
+    /// - [`ErrorKind::Lost`] if the hold was lost.
+    /// - [`ErrorKind::Unavailable`] if the server did not answer within the locker's operation timeout.
+    ///
+    /// After `Unavailable` the guard counts as shared, but the server may still keep all others out. Call it again to make
+    /// sure. A release ends the hold in either mode.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, the guard counts as shared, as after `Unavailable`.
+    ///
+    /// # Panics
+    /// Panics outside a Tokio runtime.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let (locks, elsewhere) = { let server = MemoryBackend::new(); (Locker::new(server.clone()), Locker::new(server)) };
+    /// let catalog = locks.rw_lock("catalog");
+    /// let mut guard = catalog.write().acquire().await?;
+    /// // change it, then
+    /// guard.downgrade().await?;
+    /// # let catalog = elsewhere.rw_lock("catalog");
+    /// assert!(catalog.read().try_acquire().await?.is_some()); // beside others, see that the change is right
+    /// # Ok(()) }
+    /// ```
+    pub async fn downgrade(&mut self) -> Result<()> {
+        self.0.keeper().check_process()?;
+        let hold = self.hold();
+        let limits = hold.options.limits;
+        if self.mode() == Mode::Exclusive {
+            limits
+                .check_downgrade()
+                .map_err(|error| error.about(&hold.options.name))?;
+        }
+        hold.downgrade(limits.operation_timeout).await
     }
 
     /// Releases the lock, and reports whether it was held until now. If guards share a hold by a

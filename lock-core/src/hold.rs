@@ -4,6 +4,7 @@ use std::fmt;
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
+use self::current::Current;
 use self::joins::Joins;
 use self::pass::Sequence;
 use self::renewal::{Renewals, RenewedBy};
@@ -12,7 +13,7 @@ pub(crate) use self::share::Share;
 use crate::acquire::options::AcquireOptions;
 use crate::backend::lease::HoldState;
 use crate::backend::rules::Moment;
-use crate::backend::{AcquireRequest, Armed, Hold, Lease, Renewal, RequestControl};
+use crate::backend::{AcquireRequest, Armed, Hold, Lease, Mode, Renewal, RequestControl};
 use crate::backend_state::BackendState;
 use crate::background::keeper::Keeper;
 use crate::background::schedule::ScheduleSlot;
@@ -25,6 +26,8 @@ use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, MutexGuard, Weak};
 use crate::time::LeaseInstant;
 use crate::token::FencingToken;
 
+pub(crate) mod current;
+mod downgrade;
 mod joins;
 pub(crate) mod pass;
 pub(crate) mod release;
@@ -45,9 +48,8 @@ pub(crate) trait Successor: Waiter<Hold = ActiveHold<Self>> {
 /// A hold whose lease was armed, and whose end nobody has answered yet.
 pub(crate) struct ActiveHold<W: Successor> {
     pub(crate) options: AcquireOptions,
-    pub(crate) hold: Arc<dyn Hold>,
+    current: Mutex<Current>,
     pub(crate) lease: Lease,
-    pub(crate) token: FencingToken,
     pub(crate) renewals: Renewals,
     pub(crate) backend: Arc<BackendState>,
     /// Weak, since the keeper's schedule has this.
@@ -92,6 +94,8 @@ pub(crate) struct Grant {
     hold: Arc<dyn Hold>,
     token: FencingToken,
     lease: Lease,
+    /// What it was granted to, if that is an upgradable hold.
+    upgradable: Option<AcquireRequest>,
 }
 
 impl Grant {
@@ -100,8 +104,7 @@ impl Grant {
     /// # Errors
     /// When the backend armed another lease than the request's, or ignored its token floor.
     pub(crate) fn new(request: &AcquireRequest, hold: Arc<dyn Hold>, armed: &Armed) -> Result<Self> {
-        let lease = request.lease().clone();
-        if !lease.is_proved_by(armed) {
+        if !request.lease().is_proved_by(armed) {
             let message = "the backend armed another lease than that of the request";
             return Err(Error::new(ErrorKind::Unexpected, message).with_name(request.name()));
         }
@@ -110,13 +113,23 @@ impl Grant {
             let message = "the backend granted a token that is not above the floor of the request";
             return Err(Error::new(ErrorKind::Unexpected, message).with_name(request.name()));
         }
-        Ok(Self { hold, token, lease })
+        Ok(Self {
+            hold,
+            token,
+            lease: request.lease().clone(),
+            upgradable: (request.mode() == Mode::Upgradable).then(|| request.clone()),
+        })
     }
 
     /// A hold that was passed on by one with this token. `None` if its own token is not larger.
     fn passed(hold: Arc<dyn Hold>, lease: Lease, earlier: FencingToken) -> Option<Self> {
         let token = hold.token();
-        (token > earlier).then_some(Self { hold, token, lease })
+        (token > earlier).then_some(Self {
+            hold,
+            token,
+            lease,
+            upgradable: None,
+        })
     }
 
     pub(crate) fn token(&self) -> FencingToken {
@@ -137,15 +150,14 @@ impl<W: Successor> ActiveHold<W> {
             (false, true) => RenewedBy::Session,
             (false, false) => RenewedBy::Core,
         };
-        let Grant { hold, token, lease } = grant;
+        let lease = grant.lease.clone();
         let joins = Joins::of(&options, &lease);
         let kept_until = options.minimum.and_then(|minimum| LeaseInstant::now().after(minimum));
         let active = Arc::new(Self {
-            renewals: Renewals::new(&options, &hold, token, &lease, by),
+            renewals: Renewals::new(&options, &grant, &lease, by),
+            current: Mutex::new(Current::new(grant, options.mode)),
             options,
-            hold,
             lease,
-            token,
             backend: backend.clone(),
             keeper,
             slot: Mutex::default(),
@@ -184,7 +196,8 @@ impl<W: Successor> ActiveHold<W> {
             biased;
             answer = async {
                 observe::requested(BackendRequest::Renew);
-                self.hold.renew(ttl).await
+                self.renewals.upgrade_settled().await;
+                self.hold().renew(ttl).await
             } => match answer {
                 Ok(Renewal::Renewed(_)) => return Ok(()),
                 Ok(Renewal::Lost) => self.lease.lose(LostCause::NotHeld),
@@ -274,7 +287,7 @@ impl<W: Successor> fmt::Debug for ActiveHold<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ActiveHold")
             .field("name", &self.options.name)
-            .field("token", &self.token)
+            .field("token", &self.token())
             .finish_non_exhaustive()
     }
 }

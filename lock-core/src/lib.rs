@@ -46,6 +46,8 @@
 //! | `lock not acquired` | `DEBUG` | `name`, `error` |
 //! | span `abandon` | `DEBUG` | `name` |
 //! | `an acquire was not undone; what it left ends by itself` | `WARN` | `name`, `error` |
+//! | `lock upgraded` | `DEBUG` | `name`, `token` |
+//! | `lock downgraded` | `DEBUG` | `name`, `token` |
 //! | span `renew` | `DEBUG` | `name`, `token` |
 //! | `renewal failed` | `DEBUG` | `name`, `error` |
 //! | `renewal unanswered` | `DEBUG` | `name` |
@@ -73,7 +75,7 @@
 //! | `polylock_suspicions_total` | holds that became suspect | |
 //! | `polylock_losses_total` | holds that were lost | `cause`: `expired`, `not_held`, `disconnected` |
 //! | `polylock_hand_overs_total` | holds passed on within the process | `outcome`: `passed`, `granted`, `yielded`, `lost`, `unknown` |
-//! | `polylock_requests_total` | calls of the backend, one round trip each where it does not wait | `request`: `acquire`, `renew`, `release`, `hand_over`, `abandon`, `status` |
+//! | `polylock_requests_total` | calls of the backend, one round trip each where it does not wait | `request`: `acquire`, `renew`, `release`, `hand_over`, `downgrade`, `abandon`, `status` |
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
@@ -90,6 +92,7 @@ pub use multi::{acquire_all, acquire_all_within, try_acquire_all};
 pub use name::LockName;
 pub use reentry::ReentryKey;
 pub use rw_lock::RwLock;
+pub use rw_lock::upgradable::{UpgradableGuard, UpgradableLock};
 pub use semaphore::Semaphore;
 pub use token::FencingToken;
 pub use watch::Watch;

@@ -30,6 +30,8 @@ pub enum Mutant {
     JoinsWhatHasEnded,
     /// A line of permits stays closed when the request that closed it is granted or gone.
     StaysClosed,
+    /// What the server answers to the renewals of a hold counts after an upgrade has replaced it.
+    HeedsTheFormerHold,
 }
 
 #[cfg(not(shuttle))]

@@ -32,6 +32,7 @@ pub(crate) enum BackendRequest {
     Renew,
     Release,
     HandOver,
+    Downgrade,
     Abandon,
     Status,
 }
@@ -79,6 +80,7 @@ pub(crate) fn requested(request: BackendRequest) {
         BackendRequest::Renew => "renew",
         BackendRequest::Release => "release",
         BackendRequest::HandOver => "hand_over",
+        BackendRequest::Downgrade => "downgrade",
         BackendRequest::Abandon => "abandon",
         BackendRequest::Status => "status",
     })
@@ -158,6 +160,14 @@ pub(crate) fn hand_over_unanswered(name: &LockName, error: &Error) {
 
 pub(crate) fn release_unanswered(name: &LockName, error: &Error) {
     tracing::debug!(target: "polylock", ?name, %error, "release unanswered; trying again");
+}
+
+pub(crate) fn upgraded(name: &LockName, token: FencingToken) {
+    tracing::debug!(target: "polylock", ?name, token = token.as_u64(), "lock upgraded");
+}
+
+pub(crate) fn downgraded(name: &LockName, token: FencingToken) {
+    tracing::debug!(target: "polylock", ?name, token = token.as_u64(), "lock downgraded");
 }
 
 pub(crate) fn released(name: &LockName, token: FencingToken) {

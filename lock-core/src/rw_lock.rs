@@ -1,13 +1,29 @@
 //! A name that many may read together and one may write alone.
 
-use crate::backend::Mode;
+use self::upgradable::UpgradableLock;
+use crate::backend::{LockStatus, Mode};
+use crate::error::Result;
 use crate::lock::Lock;
+
+pub(crate) mod upgradable;
+mod upgrade;
 
 /// A reader-writer lock: any number of readers hold it together, and a writer holds it alone. Owned and cheap to clone; made by
 /// [`Locker::rw_lock`](crate::Locker::rw_lock).
 ///
 /// The write side *is* the exclusive lock of the same name: [`write`](Self::write) and
 /// [`Locker::lock`](crate::Locker::lock) exclude each other and all readers.
+///
+/// **Nobody starves.** All who wait stand in one queue at the server, if the backend is
+/// [`fifo`](crate::backend::Capabilities::fifo). Readers that wait side by side enter together. A reader that comes after a
+/// waiting writer waits behind it.
+///
+/// **Fencing.** Readers have tokens too, each larger than all earlier tokens of the name. The protected resource must see both
+/// kinds: a writer must not go on after a reader with a larger token has read, nor a reader after a writer with a larger token
+/// has written.
+///
+/// **No plain read guard is upgraded.** Two readers that wait to become writers would wait for each other. At most one guard
+/// of [`upgradable`](Self::upgradable) exists at a time.
 ///
 /// # Examples
 /// ```
@@ -29,14 +45,82 @@ impl RwLock {
     }
 
     /// The read side: its holders hold the name together.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let catalog = locks.rw_lock("catalog");
+    /// let guard = catalog.read().ttl(Duration::from_secs(10)).acquire().await?;
+    /// # guard.release().await?;
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn read(&self) -> Lock {
         self.0.clone().with_mode(Ok(Mode::Shared))
     }
 
     /// The write side: its holder holds the name alone.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let guard = locks.rw_lock("catalog").write().acquire().await?;
+    /// assert!(locks.lock("catalog").try_acquire().await?.is_none()); // the same lock
+    /// # guard.release().await?;
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn write(&self) -> Lock {
         self.0.clone()
+    }
+
+    /// The read side for one reader at a time that may become the writer, without letting another writer in between. Other
+    /// readers hold the name beside it.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// # let is_stale = || true;
+    /// let mut guard = locks.rw_lock("catalog").upgradable().acquire().await?;
+    /// if is_stale() {
+    ///     guard.upgrade().await?; // waits until the other readers have left
+    ///     // write
+    /// }
+    /// guard.release().await?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn upgradable(&self) -> UpgradableLock {
+        UpgradableLock::new(self.0.clone().with_mode(Ok(Mode::Upgradable)))
+    }
+
+    /// Who holds the name and how, as the server sees it. For people and dashboards: it may have changed when it arrives.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidName`](crate::ErrorKind::InvalidName), or the error of the server.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # use lock_core::backend::Mode;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let catalog = locks.rw_lock("catalog");
+    /// let _guard = catalog.read().acquire().await?;
+    /// assert_eq!(catalog.status().await?.holders[0].mode, Some(Mode::Shared));
+    /// # Ok(()) }
+    /// ```
+    pub async fn status(&self) -> Result<LockStatus> {
+        self.0.status().await
     }
 }

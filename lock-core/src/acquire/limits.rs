@@ -107,6 +107,16 @@ impl Limits {
         Ok(())
     }
 
+    pub(crate) fn check_downgrade(&self) -> Result<()> {
+        match self.capabilities.downgrade {
+            true => Ok(()),
+            false => Err(Error::new(
+                ErrorKind::Unsupported,
+                "this backend cannot downgrade a hold: release it, and acquire the read side",
+            )),
+        }
+    }
+
     pub(crate) fn check_extend(&self) -> Result<()> {
         match self.capabilities.extend {
             true => Ok(()),

@@ -347,6 +347,10 @@ impl Lease {
         self.lock(LeaseInstant::now()).phase == Phase::Live
     }
 
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.0.record.lock().suspected.is_some()
+    }
+
     /// Has everybody who waits for the end look at the clock: the timers that they set may be late.
     pub(crate) fn look_again(&self) {
         self.0.changed.notify_waiters();

@@ -118,15 +118,15 @@ fn may_pass<W: Successor>(active: &ActiveHold<W>) -> bool {
 /// The hold as the next holder has it. `None` if the backend has no token left, or the waiter wants a higher one.
 fn pass<W: Successor>(active: &ActiveHold<W>, waiter: &W) -> Option<Grant> {
     let lease = Lease::new(active.options.name.clone());
-    if !waiter.options().allows(active.token) || !lease.inherit(&active.lease) {
+    if !waiter.options().allows(active.token()) || !lease.inherit(&active.lease) {
         return None;
     }
     let hold: Option<Arc<dyn Hold>> =
-        catch_unwind(AssertUnwindSafe(|| active.hold.pass(&lease))).unwrap_or_else(|_| {
+        catch_unwind(AssertUnwindSafe(|| active.hold().pass(&lease))).unwrap_or_else(|_| {
             observe::job_panicked();
             None
         });
     let hold = hold?;
     lease.catch_up(&active.lease);
-    Grant::passed(hold, lease, active.token)
+    Grant::passed(hold, lease, active.token())
 }

@@ -145,7 +145,7 @@ impl<W: Successor> ScheduledHold for ActiveHold<W> {
         self.renewals.stop();
         self.releasing();
         let cause = self.check().err().map_or(LostCause::Expired, |lost| lost.cause());
-        self.timer.lost(&self.options.name, self.token, cause);
+        self.timer.lost(&self.options.name, self.token(), cause);
     }
 
     fn release_job(self: Arc<Self>) -> Box<dyn Job> {
@@ -165,14 +165,18 @@ impl<W: Successor> std::fmt::Debug for ReleaseJob<W> {
 /// Ends the hold, trying until its lease is long over. The name is the next local waiter's after the first answer, or
 /// when the hold has ended by itself.
 async fn release<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
-    let span = observe::release_span(&active.options.name, active.token);
+    let span = observe::release_span(&active.options.name, active.token());
     let result = pin!(release_within(active.clone())).instrument(span).await;
     active.release_answered();
     result
 }
 
 async fn release_within<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
-    let ending = end(active.clone());
+    let ending = async {
+        // An upgrade that is being undone comes first: undone later, it would bring back what this releases.
+        active.renewals.upgrade_settled().await;
+        end(active.clone()).await
+    };
     let passing_on = async {
         let ended = active.end().max(Instant::now()).checked_add(active.options.ttl / 10);
         until(ended).await;
@@ -200,7 +204,7 @@ async fn end<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
     }
     if let Some(next) = find_next(&active) {
         observe::requested(BackendRequest::HandOver);
-        let handed = shielded(active.hold.hand_over(&next)).await;
+        let handed = shielded(active.hold().hand_over(&next)).await;
         observe::handed_over(&active.options.name, outcome(&handed));
         match handed {
             Ok(HandOver::Granted(hold, armed)) => {
@@ -232,7 +236,7 @@ async fn end<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
 
 fn released<W: Successor>(active: &ActiveHold<W>) {
     active.lease.finish_release(Ok(()));
-    observe::released(&active.options.name, active.token);
+    observe::released(&active.options.name, active.token());
 }
 
 fn outcome(handed: &Result<HandOver>) -> HandOverOutcome {
@@ -299,7 +303,8 @@ async fn release_once<W: Successor>(active: &ActiveHold<W>) -> Result<ReleaseOut
     };
     observe::requested(BackendRequest::Release);
     // Sent by the first poll, also in a task that tokio would rather have wait.
-    let request = coop::unconstrained(shielded(active.hold.release(how)));
+    let hold = active.hold();
+    let request = coop::unconstrained(shielded(hold.release(how)));
     tokio::pin!(request);
     let first = poll_fn(|context| Poll::Ready(request.as_mut().poll(context))).await;
     if let Poll::Ready(answer) = first {

@@ -8,16 +8,17 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, FutureExt, poll_fn};
 use tracing::Instrument;
 
+use super::Grant;
 use crate::acquire::options::AcquireOptions;
 use crate::backend::{Hold, Lease, Renewal, SentAt};
 use crate::background::call::panicked;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::lost::LostCause;
 use crate::mutant::{Mutant, is_active};
 use crate::name::LockName;
 use crate::observe::{self, BackendRequest, RenewalOutcome};
 use crate::sync::time::{Instant, timeout_at};
-use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
+use crate::sync::{Arc, AtomicUsize, Mutex, Notify, Ordering};
 use crate::token::FencingToken;
 
 /// A hold is renewed after this part of its ttl: two more renewals fit before the lease ends if the first one fails.
@@ -42,28 +43,52 @@ pub(crate) enum RenewedBy {
 pub(crate) struct Renewals {
     pub(crate) by: RenewedBy,
     name: LockName,
-    token: FencingToken,
     ttl: Duration,
-    hold: Arc<dyn Hold>,
     lease: Lease,
     /// The number of the keeper's runner that renews it, or [`NOBODY`]. Not behind the lock, which is held while a renewal
     /// is polled: the keeper asks for it under its own.
     runner: AtomicUsize,
     state: Mutex<State>,
+    upgrade_settled: Notify,
 }
 
 const NOBODY: usize = 0;
 
 /// Those under way live here and not in the keeper, so that a release can drop them on the spot.
-#[derive(Default)]
 struct State {
+    hold: Arc<dyn Hold>,
+    token: FencingToken,
+    upgrade: Upgrade,
     /// In the order in which they were sent.
     unanswered: VecDeque<Unanswered>,
     waker: Option<Waker>,
     stopped: bool,
 }
 
+/// The upgrades of one hold. While one is not settled, the server may have replaced the hold, whose renewals it then answers
+/// with "lost".
+#[derive(Default)]
+struct Upgrade {
+    /// The number of the one that is not settled.
+    unsettled: Option<u64>,
+    last: u64,
+    /// Whether the server said meanwhile that the hold is lost.
+    denied: bool,
+}
+
 impl State {
+    /// What the answer means. Decided under the lock: the hold may be replaced at any moment.
+    fn understood(&mut self, answer: Result<Renewal>) -> Result<Renewal> {
+        match answer {
+            Ok(Renewal::Lost) if self.upgrade.unsettled.is_some() => {
+                self.upgrade.denied = true;
+                let message = "the server does not know the hold any more: it was upgraded or lost";
+                Err(Error::new(ErrorKind::Unavailable, message))
+            }
+            answer => answer,
+        }
+    }
+
     fn earliest(&self) -> Option<SentAt> {
         self.unanswered.front().map(|renewal| renewal.sent)
     }
@@ -84,22 +109,22 @@ struct Answered {
 }
 
 impl Renewals {
-    pub(super) fn new(
-        options: &AcquireOptions,
-        hold: &Arc<dyn Hold>,
-        token: FencingToken,
-        lease: &Lease,
-        by: RenewedBy,
-    ) -> Self {
+    pub(super) fn new(options: &AcquireOptions, grant: &Grant, lease: &Lease, by: RenewedBy) -> Self {
         Self {
             by,
             name: options.name.clone(),
-            token,
             ttl: options.ttl,
-            hold: hold.clone(),
             lease: lease.clone(),
             runner: AtomicUsize::new(NOBODY),
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                hold: grant.hold.clone(),
+                token: grant.token,
+                upgrade: Upgrade::default(),
+                unanswered: VecDeque::new(),
+                waker: None,
+                stopped: false,
+            }),
+            upgrade_settled: Notify::new(),
         }
     }
 
@@ -215,7 +240,11 @@ impl Renewals {
 
     /// Asks for one more renewal; when that was. `None` once the release has begun or another runner has taken over.
     fn send(&self, runner: usize) -> Option<Instant> {
-        let (hold, ttl, name) = (self.hold.clone(), self.ttl, self.name.clone());
+        let mut state = self.state.lock();
+        if !self.is_by(runner) || state.stopped && !is_active(Mutant::RenewsAfterRelease) {
+            return None;
+        }
+        let (hold, ttl, name) = (state.hold.clone(), self.ttl, self.name.clone());
         let renewal = AssertUnwindSafe(async move { hold.renew(ttl).await }).catch_unwind();
         let answer = renewal.map(move |answer| {
             answer.unwrap_or_else(|_| {
@@ -223,13 +252,9 @@ impl Renewals {
                 Err(panicked())
             })
         });
-        let mut state = self.state.lock();
-        if !self.is_by(runner) || state.stopped && !is_active(Mutant::RenewsAfterRelease) {
-            return None;
-        }
         let (asked, sent) = (Instant::now(), SentAt::now());
         observe::requested(BackendRequest::Renew);
-        let span = observe::renew_span(&self.name, self.token);
+        let span = observe::renew_span(&self.name, state.token);
         state.unanswered.push_back(Unanswered {
             asked,
             sent,
@@ -279,6 +304,7 @@ impl Renewals {
         // One that was sent before a success could only arm for less.
         let first = if answer.is_ok() { 0 } else { index };
         let over: Vec<_> = state.unanswered.drain(first..=index).collect();
+        let answer = state.understood(answer);
         drop(state);
         drop(over);
         Poll::Ready(Some(Answered {
@@ -298,6 +324,65 @@ impl Renewals {
         drop(unanswered);
         if let Some(waker) = waker {
             waker.wake();
+        }
+    }
+}
+
+/// Upgrades, which replace the hold.
+impl Renewals {
+    /// From here on the server may replace the hold at any moment. The upgrade's number.
+    pub(crate) fn begin_upgrade(&self) -> u64 {
+        let mut state = self.state.lock();
+        state.upgrade.last += 1;
+        state.upgrade.unsettled = Some(state.upgrade.last);
+        state.upgrade.denied = false;
+        state.upgrade.last
+    }
+
+    /// The upgrade was granted: from here on this hold is renewed, and late answers of the former one do nothing.
+    pub(super) fn replace(&self, upgrade: u64, hold: &Arc<dyn Hold>, token: FencingToken) {
+        let mut state = self.state.lock();
+        state.hold = hold.clone();
+        state.token = token;
+        let unanswered = match is_active(Mutant::HeedsTheFormerHold) {
+            true => VecDeque::new(),
+            false => std::mem::take(&mut state.unanswered),
+        };
+        let waker = state.waker.take();
+        drop(state);
+        drop(unanswered);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        self.settle_upgrade(upgrade);
+    }
+
+    /// The upgrade was granted, or is undone. Whether the server said meanwhile that the hold is lost.
+    pub(crate) fn settle_upgrade(&self, upgrade: u64) -> bool {
+        let mut state = self.state.lock();
+        // A job that another one repeated may end late.
+        if state.upgrade.unsettled != Some(upgrade) {
+            return false;
+        }
+        state.upgrade.unsettled = None;
+        let denied = std::mem::take(&mut state.upgrade.denied);
+        drop(state);
+        self.upgrade_settled.notify_waiters();
+        denied
+    }
+
+    /// Waits until no upgrade is under way or being undone.
+    pub(crate) async fn upgrade_settled(&self) {
+        loop {
+            if self.state.lock().upgrade.unsettled.is_none() {
+                return;
+            }
+            let settled = self.upgrade_settled.notified();
+            tokio::pin!(settled);
+            settled.as_mut().enable();
+            if self.state.lock().upgrade.unsettled.is_some() {
+                settled.await;
+            }
         }
     }
 }

@@ -35,20 +35,7 @@ impl<W: Successor> Share<W> {
 
     /// Lets those in who may share in the hold, and refuses the others.
     pub(super) fn let_in(hold: &Arc<ActiveHold<W>>, chosen: Vec<W>, keeper: &Arc<Keeper>) {
-        for waiter in chosen {
-            if !hold.is_for(&waiter) {
-                waiter.refuse();
-                continue;
-            }
-            match hold.check_entering(&waiter) {
-                Err(error) => waiter.fail(error),
-                Ok(()) => {
-                    hold.shares.fetch_add(1, Ordering::AcqRel);
-                    // Where nobody listens any more, it comes back and lets go.
-                    drop(waiter.take_share(Self::of(hold.clone(), keeper)));
-                }
-            }
-        }
+        hold.let_in(chosen, keeper);
     }
 
     /// A share that was counted already.
@@ -116,7 +103,9 @@ impl<W: Successor> ActiveHold<W> {
         if !options.has_key_of(&self.options) || !self.is_shared() {
             return Ok(false);
         }
-        options.check_shared(&self.options, self.options.mode)?;
+        // In one step: a hold that is downgraded has no share that believes it to be exclusive.
+        let current = self.current.lock();
+        options.check_shared(&self.options, current.mode)?;
         Ok(self.share(is_active(Mutant::SharesWhatHasEnded)))
     }
 
@@ -124,7 +113,7 @@ impl<W: Successor> ActiveHold<W> {
     pub(crate) fn join(&self, options: &AcquireOptions) -> bool {
         let joins = self.joins.as_ref().filter(|joins| joins.are_allowed(Instant::now()));
         let joined = joins.is_some()
-            && options.may_join(&self.options, self.token)
+            && options.may_join(&self.options, self.token())
             && self.lease.state() == HoldState::Held
             && self.share(is_active(Mutant::JoinsWhatHasEnded));
         if let Some(joins) = joins.filter(|_| joined) {
@@ -166,7 +155,7 @@ impl<W: Successor> ActiveHold<W> {
     /// they were let in.
     pub(super) fn detach(self: &Arc<Self>, succession: &mut Succession<W>) -> (Vec<W>, Option<Turn<W>>) {
         let at_most = self.joins.as_ref().map_or(0, |joins| joins.at_most);
-        let may_join = |waiter: &W| waiter.options().may_join(&self.options, self.token);
+        let may_join = |waiter: &W| waiter.options().may_join(&self.options, self.token());
         let key = self.options.reentry.as_ref();
         let turn = succession.turn.take();
         let entered = turn
@@ -182,14 +171,32 @@ impl<W: Successor> ActiveHold<W> {
         (chosen, turn)
     }
 
+    /// Gives those who enter with this hold their shares. The caller has one.
+    pub(super) fn let_in(self: &Arc<Self>, chosen: Vec<W>, keeper: &Arc<Keeper>) {
+        for waiter in chosen {
+            if !self.is_for(&waiter) {
+                waiter.refuse();
+                continue;
+            }
+            match self.check_entering(&waiter) {
+                Err(error) => waiter.fail(error),
+                Ok(()) => {
+                    self.shares.fetch_add(1, Ordering::AcqRel);
+                    // Where nobody listens any more, it comes back and lets go.
+                    drop(waiter.take_share(Share::of(self.clone(), keeper)));
+                }
+            }
+        }
+    }
+
     /// Whether a waiter that was chosen shares in the hold, if it may; else it is refused.
     fn is_for(&self, waiter: &W) -> bool {
-        waiter.options().has_key_of(&self.options) || waiter.options().may_join(&self.options, self.token)
+        waiter.options().has_key_of(&self.options) || waiter.options().may_join(&self.options, self.token())
     }
 
     fn check_entering(&self, waiter: &W) -> Result<()> {
         match self.options.reentry {
-            Some(_) => waiter.options().check_shared(&self.options, self.options.mode),
+            Some(_) => waiter.options().check_shared(&self.options, self.mode()),
             None => Ok(()),
         }
     }

@@ -22,6 +22,8 @@ pub(super) struct Record {
     pub(super) token: FencingToken,
     pub(super) expires: Instant,
     pub(super) lease: Option<Lease>,
+    /// The hold that it replaced, as long as it may be given back.
+    pub(super) replaced: Option<Box<Record>>,
 }
 
 #[derive(Debug)]
@@ -43,6 +45,7 @@ impl Record {
             token,
             expires: rules::prolonged(now, now, request.ttl()),
             lease: Some(request.lease().clone()),
+            replaced: None,
         }
     }
 
@@ -65,6 +68,24 @@ impl Entry {
             .iter()
             .position(|hold| rules::is_mine(&hold.holder, &holder))?;
         Some(self.holds.remove(index))
+    }
+
+    /// The request is undone: nobody has it, and what it replaced is back.
+    pub(super) fn undo(&mut self, holder: HolderId, now: Instant) {
+        let undone = self.end(holder).filter(|hold| !rules::has_expired(hold.expires, now));
+        if let Some(Record {
+            expires,
+            replaced: Some(replaced),
+            ..
+        }) = undone
+        {
+            self.holds.push(Record { expires, ..*replaced });
+        }
+        if let Some(index) = self.waiters.iter().position(|waiter| waiter.holder == holder)
+            && let Some(waiter) = self.waiters.remove(index)
+        {
+            waiter.wake.notify_one();
+        }
     }
 
     /// How the name is held, but for the hold that is to be replaced.
@@ -114,8 +135,11 @@ impl Entry {
     /// The request has the name.
     pub(super) fn grant(&mut self, request: &AcquireRequest, token: FencingToken, now: Instant) {
         self.waiters.retain(|waiter| waiter.holder != request.holder());
-        self.holds.retain(|hold| Some(hold.holder) != request.replaces());
-        self.holds.push(Record::granted(request, token, now));
+        let replaced = request.replaces().and_then(|base| self.end(base));
+        self.holds.push(Record {
+            replaced: replaced.map(Box::new),
+            ..Record::granted(request, token, now)
+        });
         // It was told that the name is free and others are before it.
         if let Some(waiter) = self.waiters.front().filter(|waiter| waiter.ends.is_none()) {
             waiter.wake.notify_one();

@@ -151,6 +151,7 @@ impl MemoryServer {
                 return false;
             };
             hold.mode = Mode::Shared;
+            hold.replaced = None;
             hold.expires = rules::prolonged(hold.expires, now, ttl);
             true
         }))
@@ -170,6 +171,7 @@ impl MemoryServer {
                 holder: HolderId::random(),
                 expires: rules::prolonged(now, now, rest),
                 lease: None,
+                replaced: None,
                 ..hold
             });
             // Whoever waits was told of another end.
@@ -227,14 +229,7 @@ impl MemoryServer {
         let mut state = self.0.lock();
         state.check_available()?;
         state.tombstones.add(holder, now);
-        state.change(name, |entry| {
-            entry.end(holder);
-            if let Some(index) = entry.waiters.iter().position(|waiter| waiter.holder == holder)
-                && let Some(waiter) = entry.waiters.remove(index)
-            {
-                waiter.wake.notify_one();
-            }
-        });
+        state.change(name, |entry| entry.undo(holder, now));
         Ok(())
     }
 
@@ -294,6 +289,7 @@ impl MemoryServer {
             token,
             expires: rules::prolonged(now, now, ttl.min(FOR_EVER)),
             lease: None,
+            replaced: None,
         };
         let holds = &mut state.names.entry(name.clone()).or_default().holds;
         let former = std::mem::replace(holds, vec![hold]);

@@ -8,4 +8,5 @@ mod local_queue;
 mod metrics;
 mod multi;
 mod policy;
+mod rw_lock;
 mod scripted;

@@ -129,6 +129,14 @@ impl Hold for ScriptedHold {
         self.script.run(Request::Renew, answer, not_held, effect).await
     }
 
+    async fn downgrade(&self, ttl: Duration) -> Result<Renewal> {
+        self.script.sent(Request::Downgrade);
+        self.hook(Request::Downgrade).await?;
+        let answer = self.script.answer(Request::Downgrade);
+        let (not_held, effect) = (Some(Renewal::Lost), self.inner.downgrade(ttl));
+        self.script.run(Request::Downgrade, answer, not_held, effect).await
+    }
+
     async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
         self.releasing.store(true, Ordering::SeqCst);
         // As a driver does with its channels and timers, if not so often: more than tokio grants a task at once.

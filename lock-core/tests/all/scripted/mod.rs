@@ -23,6 +23,7 @@ pub(crate) enum Request {
     Renew,
     Release,
     HandOver,
+    Downgrade,
 }
 
 /// How the server answers a request.

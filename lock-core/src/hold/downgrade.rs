@@ -1,0 +1,85 @@
+//! An exclusive hold that becomes a shared one.
+
+use std::time::Duration;
+
+use super::{ActiveHold, Successor};
+use crate::backend::{Mode, Renewal};
+use crate::error::{Error, ErrorKind, Result};
+use crate::lost::LostCause;
+use crate::observe::{self, BackendRequest};
+use crate::sync::time::sleep;
+use crate::sync::{Arc, Ordering};
+
+impl<W: Successor> ActiveHold<W> {
+    /// Makes it shared, if that is answered in time. Whatever comes of it, it counts as shared from the first poll on.
+    pub(crate) async fn downgrade(self: &Arc<Self>, limit: Duration) -> Result<()> {
+        tokio::select! {
+            biased;
+            result = self.ask_to_downgrade() => result,
+            _ = self.lease.ended() => Ok(self.check()?),
+            () = sleep(limit) => {
+                self.lease.suspect();
+                let message = format!("the downgrade was not answered within {limit:?}");
+                Err(Error::new(ErrorKind::Unavailable, message).with_name(&self.options.name))
+            }
+        }
+    }
+
+    async fn ask_to_downgrade(self: &Arc<Self>) -> Result<()> {
+        // The hold may be replaced until then.
+        self.renewals.upgrade_settled().await;
+        if !self.begin_downgrade()? {
+            return Ok(self.check()?);
+        }
+        // Whether it is answered or dropped: from here on other callers of this process compete at the server.
+        let _passes_on = PassesTurnOn(self);
+        observe::requested(BackendRequest::Downgrade);
+        match self.hold().downgrade(self.options.ttl).await {
+            Ok(Renewal::Renewed(_)) => {
+                self.current.lock().is_answered = true;
+                observe::downgraded(&self.options.name, self.token());
+            }
+            Ok(Renewal::Lost) => self.lease.lose(LostCause::NotHeld),
+            Err(error) => {
+                self.lease.suspect();
+                self.check()?;
+                return Err(error.about(&self.options.name));
+            }
+        }
+        Ok(self.check()?)
+    }
+
+    /// From here on it counts as shared. False if the server is known to have it so.
+    fn begin_downgrade(&self) -> Result<bool> {
+        self.check()?;
+        let refused = |message: &'static str| Err(Error::new(ErrorKind::Misconfigured, message));
+        let mut current = self.current.lock();
+        let refused = match current.mode {
+            Mode::Shared => return Ok(!current.is_answered),
+            Mode::Exclusive if self.shares.load(Ordering::Acquire) == 1 => {
+                current.mode = Mode::Shared;
+                current.is_answered = false;
+                return Ok(true);
+            }
+            Mode::Exclusive => refused("guards of the same re-entry key hold the lock too: release them first"),
+            Mode::Upgradable => {
+                refused("an upgradable hold is not exclusive: upgrade it first, or acquire the read side")
+            }
+            Mode::Permits(_) => refused("permits are not exclusive, and cannot be downgraded"),
+        };
+        refused.map_err(|error| error.with_name(&self.options.name))
+    }
+}
+
+struct PassesTurnOn<'a, W: Successor>(&'a Arc<ActiveHold<W>>);
+
+impl<W: Successor> Drop for PassesTurnOn<'_, W> {
+    fn drop(&mut self) {
+        let hold = self.0;
+        let (chosen, turn) = hold.detach(&mut hold.succession());
+        if let Some(keeper) = hold.keeper.upgrade() {
+            hold.let_in(chosen, &keeper);
+        }
+        drop(turn);
+    }
+}
