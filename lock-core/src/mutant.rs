@@ -32,6 +32,10 @@ pub enum Mutant {
     StaysClosed,
     /// What the server answers to the renewals of a hold counts after an upgrade has replaced it.
     HeedsTheFormerHold,
+    /// A hold counts as lost if the server does not know it, though an upgrade may have replaced it.
+    TakesAGrantForALoss,
+    /// A hold is released before its upgrade is undone.
+    ReleasesBeforeTheUndo,
 }
 
 #[cfg(not(shuttle))]

@@ -174,7 +174,9 @@ async fn release<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
 async fn release_within<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
     let ending = async {
         // An upgrade that is being undone comes first: undone later, it would bring back what this releases.
-        active.renewals.upgrade_settled().await;
+        if !is_active(Mutant::ReleasesBeforeTheUndo) {
+            active.renewals.upgrade_settled().await;
+        }
         end(active.clone()).await
     };
     let passing_on = async {

@@ -80,7 +80,7 @@ impl State {
     /// What the answer means. Decided under the lock: the hold may be replaced at any moment.
     fn understood(&mut self, answer: Result<Renewal>) -> Result<Renewal> {
         match answer {
-            Ok(Renewal::Lost) if self.upgrade.unsettled.is_some() => {
+            Ok(Renewal::Lost) if self.upgrade.unsettled.is_some() && !is_active(Mutant::TakesAGrantForALoss) => {
                 self.upgrade.denied = true;
                 let message = "the server does not know the hold any more: it was upgraded or lost";
                 Err(Error::new(ErrorKind::Unavailable, message))

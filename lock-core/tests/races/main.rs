@@ -19,3 +19,4 @@ mod server;
 mod take_over_against_release;
 mod timeout_against_grant;
 mod try_against_release;
+mod upgrade_against_cancel;

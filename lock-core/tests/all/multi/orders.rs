@@ -42,7 +42,7 @@ async fn opposite_orders_end_in_every_schedule() {
     }
 }
 
-const CHOICES: u32 = 10;
+const CHOICES: u32 = 8;
 
 async fn ends(schedule: u32, is_one_locker: bool, is_crowded: bool) {
     let backend = Scripted::new(MemoryBackend::new().capabilities(), 1);
