@@ -9,7 +9,8 @@ pub use connect::{connect, connect_lazy};
 pub use lock_core::backend::{Mode, Permits};
 pub use lock_core::{
     Ended, Error, ErrorKind, FencingToken, Guard, HoldState, Lock, LockName, LockOptions, Locker, Lost, LostCause,
-    MemoryBackend, ReentryKey, Release, Result, RwLock, Semaphore, Watch, backend,
+    MemoryBackend, MultiGuard, ReentryKey, Release, Result, RwLock, Semaphore, UpgradableGuard, UpgradableLock, Watch,
+    acquire_all, acquire_all_within, backend, try_acquire_all,
 };
 
 mod config;

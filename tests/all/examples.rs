@@ -117,6 +117,47 @@ fn a_cron_job_runs() {
     assert_eq!(run("cron", &[]), ["this host ran the job"]);
 }
 
+#[test]
+fn readers_and_a_writer_share_a_catalog() {
+    assert_rw_lock(&run("rw_lock", &[]));
+}
+
+fn assert_rw_lock(lines: &[String]) {
+    let mut readers = lines[..3].to_vec();
+    readers.sort();
+    assert_eq!(readers, ["reader 1 reads", "reader 2 reads", "reader 3 reads"]);
+    assert!(lines[3].starts_with("the writer changes the catalog"), "{lines:?}");
+    assert_eq!(lines[4..], ["the writer checks what it wrote", "reader 4 reads"]);
+}
+
+#[test]
+fn a_semaphore_admits_three_calls_at_a_time() {
+    assert_semaphore(&run("semaphore", &[]));
+}
+
+fn assert_semaphore(lines: &[String]) {
+    let (mut running, mut most) = (0_usize, 0);
+    for line in lines {
+        match line.ends_with("begins") {
+            true => running += 1,
+            false => running -= 1,
+        }
+        most = most.max(running);
+    }
+    assert_eq!((lines.len(), running), (20, 0), "{lines:?}");
+    assert!(most <= 3, "{lines:?}");
+}
+
+#[test]
+fn transfers_in_both_directions_end() {
+    assert_acquire_all(&run("acquire_all", &[]));
+}
+
+fn assert_acquire_all(lines: &[String]) {
+    assert_eq!(lines.len(), 4, "{lines:?}");
+    assert_eq!(lines[3], "all transfers are done");
+}
+
 /// The service on a port of its own, and its address.
 fn service(url: &str) -> (Example, String) {
     let service = Example::start("service", &[url, "127.0.0.1:0"]);
