@@ -1,8 +1,6 @@
 //! What a caller keeps while it has a lock.
 
 use std::fmt;
-use std::future::poll_fn;
-use std::task::Poll;
 use std::time::Duration;
 
 use crate::acquire::pending::Caller;
@@ -16,6 +14,7 @@ use crate::hold::{ActiveHold, Share};
 use crate::lock_options::LockOptions;
 use crate::lost::Lost;
 use crate::name::LockName;
+use crate::run::run_while_held;
 use crate::sync::Arc;
 use crate::token::FencingToken;
 use crate::watch::Watch;
@@ -379,23 +378,6 @@ impl Guard {
             false => Release::Released,
         })
     }
-}
-
-/// Polls the future while `check` allows it, until `lost` says otherwise.
-pub(crate) async fn run_while_held<F: Future>(
-    check: impl Fn() -> Result<(), Lost>,
-    lost: impl Future<Output = Lost>,
-    future: F,
-) -> Result<F::Output, Lost> {
-    tokio::pin!(lost, future);
-    poll_fn(|context| {
-        check()?;
-        if let Poll::Ready(output) = future.as_mut().poll(context) {
-            return Poll::Ready(Ok(output));
-        }
-        lost.as_mut().poll(context).map(Err)
-    })
-    .await
 }
 
 impl fmt::Debug for Guard {

@@ -125,6 +125,7 @@ mod name;
 mod observe;
 mod queue;
 mod reentry;
+mod run;
 mod runtime;
 mod rw_lock;
 mod semaphore;

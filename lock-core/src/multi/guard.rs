@@ -6,8 +6,9 @@ use futures_util::future::{join_all, select_all};
 
 use crate::backend::lease::HoldState;
 use crate::error::{Error, Result};
-use crate::guard::{Guard, run_while_held};
+use crate::guard::Guard;
 use crate::lost::Lost;
+use crate::run::run_while_held;
 use crate::token::FencingToken;
 
 /// Several locks that are held together, made by [`acquire_all`](crate::acquire_all). Each is renewed in the background until

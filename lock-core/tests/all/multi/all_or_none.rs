@@ -42,6 +42,31 @@ async fn all_or_none() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn modes_and_servers_may_be_mixed() {
+    let (backend, locks) = scripted();
+    let (other, others) = scripted();
+    let mixed = || {
+        let semaphore = others.semaphore("b", 3);
+        [locks.lock("c"), semaphore.permits(2), locks.rw_lock("a").read()]
+    };
+    let first = acquire_all(mixed()).await.unwrap();
+    assert!(other.is_held("b").await && !backend.is_held("b").await);
+    assert!(try_acquire_all(mixed()).await.unwrap().is_none());
+    let elsewhere = Locker::new(backend.server().clone());
+    assert!(elsewhere.rw_lock("a").read().try_acquire().await.unwrap().is_some());
+    first.release().await.unwrap();
+    drop(try_acquire_all(mixed()).await.unwrap().expect("all are free"));
+    drop(
+        try_acquire_all(mixed())
+            .await
+            .unwrap()
+            .expect("what was dropped is given back first"),
+    );
+    let twice = [locks.rw_lock("a").read(), locks.rw_lock("a").write()];
+    assert_eq!(acquire_all(twice).await.unwrap_err().kind(), ErrorKind::Misconfigured);
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_lock_alone_is_tried_once() {
     let (backend, locks) = scripted();
     let guard = acquire_all([locks.lock("a")]).await.unwrap();

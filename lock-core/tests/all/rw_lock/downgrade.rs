@@ -153,6 +153,32 @@ async fn a_hold_that_others_share_as_exclusive_is_not_downgraded() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_key_that_only_reads_by_now_does_not_write() {
+    let all = processes();
+    let key = ReentryKey::new();
+    let mut guard = all.ours.write().reentrant(&key).acquire().await.unwrap();
+    guard.downgrade().await.unwrap();
+    let reader = all.ours.read().reentrant(&key).acquire().await.unwrap();
+    assert_eq!((reader.token(), reader.mode()), (guard.token(), Mode::Shared));
+    let error = all.ours.write().reentrant(&key).acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    guard.release().await.unwrap();
+    reader.release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_tries_after_a_drop_gets_it() {
+    let all = processes();
+    let mut guard = all.ours.write().acquire().await.unwrap();
+    guard.downgrade().await.unwrap();
+    drop(guard);
+    let mut guard = all.ours.upgradable().acquire().await.unwrap();
+    guard.upgrade().await.unwrap();
+    drop(guard);
+    assert!(all.ours.write().try_acquire().await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_backend_without_downgrades_is_not_asked() {
     let backend = Scripted::new(Capabilities::default().shared(), 0);
     let locks = Locker::new(backend.clone());
