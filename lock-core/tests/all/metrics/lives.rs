@@ -76,6 +76,10 @@ pub(crate) async fn a_life_of_trouble(called: Called) {
         assert_eq!(guard.release().await.is_err(), answer == Answer::NotHeld);
         next.await.unwrap().release().await.unwrap();
     }
+    let mut guard = locks.rw_lock(called("a")).upgradable().acquire().await.unwrap();
+    guard.upgrade().await.unwrap();
+    guard.downgrade().await.unwrap();
+    guard.release().await.unwrap();
     renewals(&server, &locks, called).await;
     releases(&server, &locks, called).await;
     locks.shutdown().await.unwrap();
