@@ -228,6 +228,7 @@ macro_rules! __for_each_case {
             Modes Shared upgrade::an_upgrade_waits_for_readers_and_passes_writers;
             Modes Shared upgrade::an_upgrade_without_readers_is_granted;
             Modes Shared upgrade::a_failed_upgrade_keeps_the_read;
+            Modes Shared upgrade::an_upgrade_that_was_granted_is_given_back;
             Modes Shared upgrade::an_upgrade_whose_hold_ended_ends;
             Modes Shared upgrade::a_waiting_upgradable_enters_beside_readers;
             Modes Shared permits::never_more_than_the_limit;

@@ -251,6 +251,8 @@ macro_rules! __for_each_mutant {
             mutant_upgrade_leaves_the_read UpgradeLeavesTheRead an_upgrade_waits_for_readers_and_passes_writers;
             /// The abandon of an upgrade ends the hold that it was to replace.
             mutant_abandoned_upgrade_ends_the_read AbandonedUpgradeEndsTheRead a_failed_upgrade_keeps_the_read;
+            /// The abandon of an upgrade that was granted ends it, and the hold that it replaced is gone.
+            mutant_undone_upgrade_ends_the_read UndoneUpgradeEndsTheRead an_upgrade_that_was_granted_is_given_back;
             /// An upgrade waits on when the hold that it replaces has ended.
             mutant_upgrade_waits_for_ever UpgradeWaitsForEver an_upgrade_whose_hold_ended_ends;
 

@@ -191,6 +191,8 @@ pub(crate) async fn a_try_follows_a_release_that_is_sent_again(cx: &Cx) -> Verdi
     let client = cx.subject_through(&link).await;
     Capability::Ordered.or_skip(client.capabilities())?;
     let ask = cx.ask("a").await;
+    // On other terms, or the hold is passed on as it is, and nothing is sent.
+    let next = ask.clone().label("the next one").trying();
     let break_down: [fn(&Link); 3] = [Link::reset, |link| link.swallow_reply(1), Link::cut];
     for fail in break_down {
         let guard = cx.hold(&client, &ask).await?;
@@ -199,7 +201,7 @@ pub(crate) async fn a_try_follows_a_release_that_is_sent_again(cx: &Cx) -> Verdi
         let trying = async {
             loop {
                 // An outage is told; what may not be told is that the name is taken.
-                match client.acquire(&ask.clone().trying()).await {
+                match client.acquire(&next).await {
                     Ok(Some(guard)) => return guard.released().await,
                     Ok(None) => return Err(Stop::assertion("busy after the drop, but nobody else holds it")),
                     Err(_outage) => sleep(LITTLE).await,

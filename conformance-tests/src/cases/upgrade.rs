@@ -125,6 +125,33 @@ pub(crate) async fn a_failed_upgrade_keeps_the_read(cx: &RawCx) -> Verdict {
     cx.until_free("a", cx.patience(), "all readers have released").await
 }
 
+/// An upgrade that was granted when its caller had gone is undone: the hold that it replaced is back, and nobody wrote
+/// meanwhile. By capability.
+pub(crate) async fn an_upgrade_that_was_granted_is_given_back(cx: &RawCx) -> Verdict {
+    let client = cx.client_with(Capability::Upgradable).await?;
+    let other = cx.connected().await?;
+    let base = cx.grant_in(&client, "a", Upgradable).await?;
+    for _ in 0..2 {
+        let upgraded = cx.grant_to(&client, cx.upgrade_of(&base).await?).await?;
+        cx.abandoned(&client, &upgraded.request).await?;
+        cx.ensure_refused(&other, "a", Exclusive).await?;
+        cx.grant_in(&other, "a", Shared).await?.release().await?;
+        cx.ensure_holders("a", 1, "an upgrade was undone").await?;
+    }
+    let writing = cx.wait_in(&other, "a", Exclusive).await?;
+    ensure_waiting(&[&writing], "while the hold that was given back was held").await?;
+    if !client.capabilities().session_renewal {
+        ensure!(
+            base.renew(cx.long_ttl().await).await?,
+            "its upgrade was undone, and its renewal said that it was lost"
+        );
+    }
+    base.release().await?;
+    let what = "the writer to be granted after the hold that was given back";
+    writing.grant(cx, cx.patience(), what).await?.release().await?;
+    cx.until_free("a", cx.patience(), "an upgrade was undone").await
+}
+
 /// An upgrade ends as lost when the hold that it replaces has ended, be it before or while it waits, and leaves nothing.
 pub(crate) async fn an_upgrade_whose_hold_ended_ends(cx: &RawCx) -> Verdict {
     let ttl = cx.ttl();

@@ -267,7 +267,17 @@ impl ReferenceServer {
                 (Some(Mutant::AbandonedUpgradeEndsTheRead), _) if Some(hold.holder) == replaces => false,
                 _ => hold.holder != holder,
             };
+            let upgraded = entry.hold_of(holder).cloned().filter(|_| replaces.is_some());
             entry.holds.retain(stays);
+            if let (Some(upgraded), Some(base)) = (upgraded, replaces)
+                && !self.has(Mutant::UndoneUpgradeEndsTheRead)
+            {
+                entry.holds.push(Hold {
+                    holder: base,
+                    mode: Mode::Upgradable,
+                    ..upgraded
+                });
+            }
             entry.come_back_again(holder);
             entry.leave(holder);
         }

@@ -30,6 +30,7 @@ pub(super) struct Entry {
     pub(super) surplus: u32,
 }
 
+#[derive(Clone)]
 pub(super) struct Hold {
     pub(super) holder: HolderId,
     pub(super) mode: Mode,
