@@ -94,6 +94,18 @@ impl World<'_> {
         Ok(())
     }
 
+    /// The server has executed a request, which ends or prolongs a hold.
+    pub(crate) fn note_end(&mut self, is_over: bool, request: usize) {
+        let (hold, ends_by) = match self.requests[request].replaces {
+            // An upgrade that is undone gives back what it replaced, for as long as it would have lasted.
+            Some(base) if is_over => (base, self.watch.ends_by.get(&request).copied()),
+            _ if is_over => return,
+            _ => (request, Some(self.server_now() + self.requests[request].ttl)),
+        };
+        let latest = self.watch.ends_by.entry(hold).or_default();
+        *latest = ends_by.unwrap_or_default().max(*latest);
+    }
+
     /// The server has answered an acquire.
     pub(crate) fn note_acquired(
         &mut self,
@@ -144,8 +156,6 @@ impl World<'_> {
             if had.is_none_or(|ends| *ends <= self.server_now()) && !is_repeated {
                 return Err("an upgrade is granted, and what it replaces has ended".to_owned());
             }
-            // Which has ended in the same step.
-            self.watch.forget(|request| request == base);
         }
         self.check_order(request)
     }
@@ -282,7 +292,10 @@ impl World<'_> {
         for (request, _) in self.watch.beliefs.iter().filter(|(_, end)| **end > self.now) {
             let id = &self.requests[*request].id;
             let is_sharer = |id: &String| state.sharers.iter().any(|sharer| sharer.id == *id && sharer.ends > now);
-            if !(value.starts_with(&**id) || is_shared(Some(value)) && is_sharer(id)) {
+            // Its upgrade may be granted before it knows, and may yet be undone.
+            let holder = self.by_id.get(value.get(..32).unwrap_or_default());
+            let is_upgraded = holder.is_some_and(|holder| self.requests[*holder].replaces == Some(*request));
+            if !(value.starts_with(&**id) || is_upgraded || is_shared(Some(value)) && is_sharer(id)) {
                 let mode = &self.requests[*request].mode;
                 return Err(format!(
                     "{} {mode} relies on a hold that has ended: {state:?} at {now}",

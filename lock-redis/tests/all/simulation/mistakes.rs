@@ -5,7 +5,7 @@ use super::run;
 use crate::support::scripts::{Mistake, Scripts};
 
 /// What is wrong, the text that is replaced and by what, and the plan that finds it out.
-const MISTAKES: [(&str, Mistake, &str); 17] = [
+const MISTAKES: [(&str, Mistake, &str); 18] = [
     (
         "a reader does not look at the queue, so that writers starve",
         wrong(
@@ -117,6 +117,11 @@ const MISTAKES: [(&str, Mistake, &str); 17] = [
             "  token = last or token\n  if share(value or nil, holder, token,",
         ),
         "readers in order",
+    ),
+    (
+        "an upgrade that is undone gives nothing back",
+        wrong("end", "\nif replaced then\n", "\nif false then\n"),
+        "upgrades",
     ),
     (
         "an upgrade whose base has ended waits on",

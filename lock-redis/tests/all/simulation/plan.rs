@@ -141,6 +141,7 @@ pub(crate) const PLANS: [Plan; 22] = [
     Plan {
         name: "upgrades",
         modes: Modes::Upgrades,
+        gives_up: true,
         ..CALM
     },
     Plan {
@@ -190,7 +191,6 @@ pub(crate) const PLANS: [Plan; 22] = [
         name: "upgrades and faults",
         modes: Modes::Upgrades,
         downgrades: 0.3,
-        gives_up: false,
         ..FAULTY
     },
     Plan {

@@ -54,7 +54,7 @@ pub(crate) struct Request {
     pub(crate) process: usize,
     pub(crate) id: String,
     pub(crate) mode: String,
-    ttl: i64,
+    pub(crate) ttl: i64,
     hold: i64,
     pub(crate) replaces: Option<usize>,
     pub(crate) stage: Stage,
@@ -285,9 +285,7 @@ impl<'a> World<'a> {
             Event::Renew(request) if self.still_holds(request) => self.send(Script::Renew, request),
             Event::Release(request) if self.still_holds(request) => self.release(request),
             Event::TooLate(request) if matches!(self.requests[request].stage, Stage::Asks | Stage::Sleeps) => {
-                self.tally.given_up += 1;
-                self.requests[request].stage = Stage::GaveUp;
-                self.finish(request, true);
+                self.give_up(request);
             }
             Event::Renew(_) | Event::Release(_) | Event::TooLate(_) | Event::Execute(..) => {}
         }
@@ -333,16 +331,13 @@ impl<'a> World<'a> {
             Script::Renew => self.scripts.add("renew", &[&of.id, &ttl]),
             Script::Downgrade => self.scripts.add("downgrade", &[&of.id, &ttl, &grace]),
             Script::End => {
-                let (inbox, tombstone) = if of.stage == Stage::GaveUp {
-                    (&**inbox, "1")
-                } else {
-                    ("", "")
+                let (mode, inbox, tombstone) = match of.stage {
+                    Stage::GaveUp => (&*of.mode, &**inbox, "1"),
+                    _ => ("x", "", ""),
                 };
                 match is_old {
                     true => self.scripts.add_old("end", &[&of.id, &grace, inbox, "", tombstone]),
-                    false => self
-                        .scripts
-                        .add("end", &[&of.id, &grace, &of.mode, inbox, "", tombstone]),
+                    false => self.scripts.add("end", &[&of.id, &grace, mode, inbox, "", tombstone]),
                 }
             }
         }
@@ -362,11 +357,7 @@ impl<'a> World<'a> {
             .iter()
             .map(|(_, message)| self.parse(message))
             .collect();
-        if script != Script::End {
-            let ends_by = self.server_now() + self.requests[request].ttl;
-            let latest = self.watch.ends_by.entry(request).or_insert(ends_by);
-            *latest = ends_by.max(*latest);
-        }
+        self.note_end(script == Script::End, request);
         if script == Script::Acquire {
             self.note_acquired(request, &reply, &news, &state)?;
         }

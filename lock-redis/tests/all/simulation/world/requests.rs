@@ -138,6 +138,19 @@ impl World<'_> {
         }
     }
 
+    pub(super) fn give_up(&mut self, request: usize) {
+        self.tally.given_up += 1;
+        self.requests[request].stage = Stage::GaveUp;
+        let Some(base) = self.requests[request].replaces else {
+            return self.finish(request, true);
+        };
+        // Which reads on, and is released later.
+        self.watch.forget(|other| other == request);
+        self.send(Script::End, request);
+        let after = self.one_of(self.plan.holds);
+        self.at(after, Event::Release(base));
+    }
+
     /// Whether it holds, and its lease has not ended.
     pub(super) fn still_holds(&mut self, request: usize) -> bool {
         let holds = self.requests[request].stage == Stage::Holds;
@@ -166,6 +179,10 @@ impl World<'_> {
             // It goes on holding meanwhile, and is renewed.
             let replaced = format!("x<{}", self.requests[request].id);
             let upgrade = self.request(process, replaced, ttl, Some(request));
+            if self.plan.gives_up && self.random.random_bool(0.5) {
+                let after = self.one_of(&[1, 3, 30]);
+                self.at(after, Event::TooLate(upgrade));
+            }
             self.ask(upgrade);
         } else {
             self.requests[request].stage = Stage::Done;
