@@ -24,6 +24,7 @@ mod actor;
 mod canary;
 pub(crate) mod job;
 mod mutants;
+mod plan;
 mod shared;
 
 /// The whole life of a worker process.

@@ -9,7 +9,6 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::backend::Backend;
 use crate::clock;
 use crate::error::Result;
 use crate::mutant::Mutant;
@@ -18,6 +17,7 @@ use crate::record::{Access, Event};
 use crate::resource::Client;
 
 use super::mutants::Raw;
+use super::plan::{Ask, Plan, Stay, between};
 use super::shared::Shared;
 
 #[derive(Debug)]
@@ -25,27 +25,6 @@ pub(super) struct Actor {
     shared: Arc<Shared>,
     resource: Client,
     rng: StdRng,
-}
-
-/// How a lock is asked for.
-#[derive(Clone, Copy, Debug)]
-enum Ask {
-    Within(Duration),
-    Forever,
-    Once,
-    /// For ever, but its caller goes away after this time.
-    Dropped(Duration),
-}
-
-/// What is done with it.
-#[derive(Clone, Copy, Debug)]
-struct Stay {
-    time: Duration,
-    fixed: bool,
-    extended: bool,
-    /// For how long the name is to stay taken in any case.
-    minimum: Option<Duration>,
-    reentered: bool,
 }
 
 impl Actor {
@@ -56,15 +35,14 @@ impl Actor {
     pub(super) async fn run(mut self) -> Result<()> {
         while !self.shared.finishing.load(Ordering::Relaxed) {
             self.once().await?;
-            sleep(self.between(0.0, 0.004)).await;
+            sleep(between(&mut self.rng, 0.0, 0.004)).await;
         }
         Ok(())
     }
 
     async fn once(&mut self) -> Result<()> {
         let op = self.shared.last_op.fetch_add(1, Ordering::Relaxed) + 1;
-        let lock = self.rng.random_range(0..self.shared.job.config.locks);
-        let (ask, stay) = (self.ask(), self.stay());
+        let Plan { lock, ask, stay } = Plan::draw(&self.shared, &mut self.rng);
         let mut handle = self
             .shared
             .locker
@@ -150,7 +128,7 @@ impl Actor {
         if token != outer {
             return guard;
         }
-        sleep(self.between(0.0, 0.004)).await;
+        sleep(between(&mut self.rng, 0.0, 0.004)).await;
         let (first, other) = match self.rng.random_bool(0.5) {
             true => (inner, guard),
             false => (guard, inner),
@@ -220,74 +198,6 @@ impl Actor {
                 shared.history.event(Event::Lost { op, cause });
             }
         });
-    }
-
-    fn ask(&mut self) -> Ask {
-        let ttl = self.shared.job.config.ttl.as_secs_f64();
-        if self.shared.is_calm() {
-            return Ask::Within(self.between(3.0 * ttl, 6.0 * ttl));
-        }
-        if self.shared.job.config.measured.is_some() {
-            return Ask::Forever;
-        }
-        match self.rng.random_range(0..10) {
-            0..6 => Ask::Within(self.between(2.0 * ttl, 8.0 * ttl)),
-            6 => Ask::Within(self.between(0.0, ttl)),
-            7 => Ask::Forever,
-            8 => Ask::Once,
-            _ => Ask::Dropped(self.between(0.0, ttl)),
-        }
-    }
-
-    fn stay(&mut self) -> Stay {
-        let ttl = self.shared.job.config.ttl.as_secs_f64();
-        let backend = self.shared.job.config.backend;
-        let short = Stay {
-            time: self.between(0.0, 0.004),
-            fixed: false,
-            extended: false,
-            minimum: None,
-            reentered: false,
-        };
-        // So many of a hundred. Where the ttl is long, there would be few holds otherwise.
-        let share = if backend == Backend::Redis { 5 } else { 3 };
-        let drawn = self.rng.random_range(0..100);
-        if self.shared.is_calm() || self.shared.job.config.measured.is_some() {
-            return short;
-        }
-        match drawn / share {
-            0..4 => Stay {
-                time: self.between(0.3 * ttl, 3.0 * ttl),
-                ..short
-            },
-            4..7 => Stay {
-                time: self.between(0.7 * ttl, 1.3 * ttl),
-                fixed: true,
-                ..short
-            },
-            7 | 8 if backend.extends() => Stay {
-                time: self.between(1.5 * ttl, 2.6 * ttl),
-                extended: true,
-                ..short
-            },
-            9..12 => Stay {
-                time: self.between(0.0, 0.6 * ttl),
-                reentered: true,
-                ..short
-            },
-            12 | 13 if self.shared.locker.capabilities().minimum_hold => {
-                let longest = self.shared.job.config.longest_minimum();
-                Stay {
-                    minimum: Some(longest.mul_f64(self.rng.random_range(0.1..1.0))),
-                    ..short
-                }
-            }
-            _ => short,
-        }
-    }
-
-    fn between(&mut self, low: f64, high: f64) -> Duration {
-        Duration::from_secs_f64(self.rng.random_range(low..high))
     }
 }
 
