@@ -13,6 +13,8 @@ pub(crate) enum Check {
     Overlap,
     /// No fenced update is lost.
     FencedUpdates,
+    /// Nobody behind the fence reads what somebody else has half written, or writes meanwhile.
+    TornReads,
     /// Tokens are unique, and increase in real time.
     Tokens,
     /// A name is granted to nobody else before its minimum hold is over.

@@ -30,6 +30,9 @@ pub(crate) struct RunConfig {
     /// So many processes are stopped all the time, and whoever is left holds shortly: to measure what the stopped cost.
     #[serde(default)]
     pub(crate) measured: Option<usize>,
+    /// Whether names are also held by readers and by permits.
+    #[serde(default)]
+    pub(crate) modes: bool,
 }
 
 /// Before there was a choice.

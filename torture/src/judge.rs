@@ -9,14 +9,16 @@ use crate::history::{History, ProcessHistory};
 use crate::record::{Access, Event, Outcome, Strike, Use};
 use crate::verdict::{Breach, Verdict};
 
-use self::holds::{Hold, Operation};
+use self::holds::{Hold, Operation, Stretch};
 
 pub(crate) use self::order::overlaps;
+pub(crate) use self::sharing::Used;
 
 pub(crate) mod holds;
 mod loss;
 mod order;
 mod sharing;
+mod torn;
 mod usage;
 
 impl History {
@@ -30,12 +32,14 @@ impl History {
         let overlaps = overlaps(&holds);
         let (recovery, late) = usage::recovery(self, &holds);
         let lost_fenced = self.lost_updates(true);
+        let torn_fenced = torn::reads(&self.uses, true);
 
         let mut breaches = Vec::new();
         if config.promises_exclusion() {
-            breaches.extend(overlaps.iter().map(|(a, b)| overlap(self, a, b)));
+            breaches.extend(overlaps.iter().map(|(a, b)| overlap(self, *a, *b)));
         }
-        breaches.extend(lost_fenced.iter().map(|at| self.lost_update(*at)));
+        breaches.extend(lost_fenced.iter().map(|at| self.broken_at(*at, Check::FencedUpdates)));
+        breaches.extend(torn_fenced.iter().map(|at| self.broken_at(*at, Check::TornReads)));
         breaches.extend(order::tokens(self, &holds));
         if config.promises_exclusion() {
             breaches.extend(sharing::taken_too_early(self, &holds));
@@ -53,7 +57,8 @@ impl History {
         breaches.extend(usage::errors(self));
 
         let is_excluded = |breach: &Breach| {
-            config.excludes_tokens().is_some() && matches!(breach.check, Check::Tokens | Check::FencedUpdates)
+            config.excludes_tokens().is_some()
+                && matches!(breach.check, Check::Tokens | Check::FencedUpdates | Check::TornReads)
         };
         let (excluded, breaches) = breaches.into_iter().partition(is_excluded);
 
@@ -65,7 +70,7 @@ impl History {
         let mut problems = self.outcome.problems.clone();
         let idle = faults.iter().filter(|(_, _, struck)| *struck == 0);
         problems.extend(idle.map(|(fault, sent, _)| format!("{fault} was sent {sent} times and struck nobody")));
-        let used = sharing::Used::count(&holds);
+        let used = Used::count(&holds);
         problems.extend(used.unused(config));
         // Those that stand still have no chance.
         for process in config.measured.unwrap_or(0)..config.procs {
@@ -84,9 +89,9 @@ impl History {
             refused: self.uses.iter().filter(|used| used.refused).count(),
             lost: self.lost_updates(false).len(),
             lost_fenced: lost_fenced.len(),
-            handed: used.handed,
-            kept: used.kept,
-            shared: used.shared,
+            torn: torn::reads(&self.uses, false).len(),
+            torn_fenced: torn_fenced.len(),
+            used,
             leftovers: self.outcome.leftovers.len(),
             faults,
             breaches,
@@ -110,7 +115,8 @@ impl History {
         (0..self.uses.len()).filter(|at| lost(&self.uses[*at])).collect()
     }
 
-    fn lost_update(&self, at: usize) -> Breach {
+    /// What this access broke.
+    fn broken_at(&self, at: usize, check: Check) -> Breach {
         let lock = self.uses[at].lock;
         let before = self.uses[..=at]
             .iter()
@@ -118,7 +124,7 @@ impl History {
         let last: Vec<String> = before.map(|used| self.tell(used.t, used)).collect();
         let trace = last[last.len().saturating_sub(8)..].join("\n    ");
         Breach::new(
-            Check::FencedUpdates,
+            check,
             format!("the last accesses to lock-{lock}'s register:\n    {trace}"),
         )
     }
@@ -147,7 +153,7 @@ impl History {
     }
 }
 
-fn overlap(history: &History, a: &Hold, b: &Hold) -> Breach {
-    let [a, b] = [a, b].map(|hold| history.tell(hold.held, hold));
+fn overlap(history: &History, a: Stretch<'_>, b: Stretch<'_>) -> Breach {
+    let [a, b] = [a, b].map(|stretch| history.tell(stretch.from, stretch.hold));
     Breach::new(Check::Overlap, format!("two believed at once:\n    {a}\n    {b}"))
 }

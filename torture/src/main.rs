@@ -24,6 +24,7 @@ mod fault;
 mod history;
 mod judge;
 mod matrix;
+mod mode;
 mod mutant;
 mod names;
 mod nemesis;
@@ -33,7 +34,6 @@ mod record;
 mod resource;
 mod run;
 mod servers;
-
 mod timeline;
 mod verdict;
 mod worker;
@@ -101,6 +101,9 @@ struct Run {
     /// Lets the processes write without a look at their guard: only the fence protects
     #[arg(long)]
     no_deadline_checks: bool,
+    /// Lets the processes hold names together, too: as readers, and by permits
+    #[arg(long)]
+    modes: bool,
     /// Where to leave the history and its timeline, a new or empty directory [default: a temporary one, which stays if
     /// something was wrong]
     #[arg(long)]
@@ -171,6 +174,7 @@ impl Run {
             mutant: self.mutant,
             tasks: self.tasks.into(),
             measured: self.stopped.map(usize::from),
+            modes: self.modes || self.mutant.is_some_and(Mutant::needs_modes),
         })
     }
 }

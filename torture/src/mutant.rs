@@ -36,6 +36,12 @@ pub(crate) enum Mutant {
     MinimumHoldIgnored,
     /// The release of one of two guards that share a hold ends it.
     ReentryEndsTheHold,
+    /// The first of several readers that leaves frees the name.
+    FirstReaderFreesTheName,
+    /// A process has another limit of permits in mind than the others.
+    OnePermitTooMany,
+    /// Readers are checked by the resource's fence, and do not register there.
+    ReadersDoNotRegister,
 }
 
 impl Mutant {
@@ -46,7 +52,10 @@ impl Mutant {
             | Self::RenewalUnanswered
             | Self::RenewalThatShortens
             | Self::DeleteWithoutCompare
-            | Self::ReentryEndsTheHold => Check::Overlap,
+            | Self::ReentryEndsTheHold
+            | Self::FirstReaderFreesTheName
+            | Self::OnePermitTooMany => Check::Overlap,
+            Self::ReadersDoNotRegister => Check::TornReads,
             Self::RenewalAfterRelease | Self::HoldWithoutExpiry => Check::Leftovers,
             Self::TokenCounterLost | Self::HandOverKeepsTheToken => Check::Tokens,
             Self::MinimumHoldIgnored => Check::MinimumHold,
@@ -67,10 +76,12 @@ impl Mutant {
             | Self::ConnectionLeak
             | Self::HandOverKeepsTheToken
             | Self::MinimumHoldIgnored
-            | Self::ReentryEndsTheHold => vec![Fault::Stop],
+            | Self::ReentryEndsTheHold
+            | Self::FirstReaderFreesTheName
+            | Self::OnePermitTooMany => vec![Fault::Stop],
             Self::HoldWithoutExpiry => vec![Fault::Kill],
             Self::TokenCounterLost => vec![Fault::ServerLose],
-            Self::FenceOnWritesOnly => vec![Fault::Gap],
+            Self::FenceOnWritesOnly | Self::ReadersDoNotRegister => vec![Fault::Gap],
         }
     }
 
@@ -92,11 +103,23 @@ impl Mutant {
         )
     }
 
+    /// Whether only readers or permits show it.
+    pub(crate) fn needs_modes(self) -> bool {
+        matches!(
+            self,
+            Self::FirstReaderFreesTheName | Self::OnePermitTooMany | Self::ReadersDoNotRegister
+        )
+    }
+
     /// Whether the backend has it, not the process above.
     pub(crate) fn is_backends(self) -> bool {
         !matches!(
             self,
-            Self::FenceOnWritesOnly | Self::LossToldLate | Self::ReentryEndsTheHold
+            Self::FenceOnWritesOnly
+                | Self::LossToldLate
+                | Self::ReentryEndsTheHold
+                | Self::OnePermitTooMany
+                | Self::ReadersDoNotRegister
         )
     }
 }

@@ -49,6 +49,7 @@ impl ObservedHold {
             token,
             sent,
             handed,
+            passed: false,
         });
         Arc::new(Self {
             hold,
@@ -112,8 +113,32 @@ impl Hold for ObservedHold {
         self.hold.renew(ttl).await
     }
 
+    async fn downgrade(&self, ttl: Duration) -> Result<Renewal> {
+        let _recorded = OnDrop(self);
+        self.hold.downgrade(ttl).await
+    }
+
     async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
         self.hold.release(how).await
+    }
+
+    fn pass(&self, next: &Lease) -> Option<Arc<dyn Hold>> {
+        let (lock, history) = (self.lock, self.history.clone());
+        let hold = self.hold.pass(next)?;
+        let event = Event::Granted {
+            lock,
+            token: hold.token().as_u64(),
+            sent: clock::now(),
+            handed: false,
+            passed: true,
+        };
+        history.event(event);
+        Some(Arc::new(Self {
+            hold,
+            lock,
+            lease: next.clone(),
+            history,
+        }))
     }
 
     async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock;
 use crate::config::RunConfig;
 use crate::fault::{Effect, Fault};
+use crate::mode::Held;
 
 /// Something that happened in a process, and when it was recorded.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -38,8 +39,11 @@ pub(crate) enum Event {
         lock: usize,
         token: u64,
         sent: u64,
-        /// By the process's hold before.
+        /// By the process's hold before, in one request.
         handed: bool,
+        /// By the process's hold before, without a request.
+        #[serde(default)]
+        passed: bool,
     },
     /// It has a guard, believed in until `end`.
     Held {
@@ -50,6 +54,27 @@ pub(crate) enum Event {
         /// For how many nanoseconds the name is to stay taken in any case.
         #[serde(default)]
         minimum: u64,
+        #[serde(default)]
+        mode: Held,
+    },
+    /// From now on it reads beside others what it held alone, if the server agrees.
+    Downgrading {
+        op: u64,
+    },
+    Downgraded {
+        op: u64,
+    },
+    /// It reads, whether it was to be downgraded or upgraded.
+    NotChanged {
+        op: u64,
+        kind: String,
+        what: String,
+    },
+    /// It reads no more, but holds it alone, with this token and until `end`.
+    Upgraded {
+        op: u64,
+        token: u64,
+        end: u64,
     },
     /// It asked for the lock that it held, with the same re-entry key.
     Reentered {
@@ -118,6 +143,8 @@ pub(crate) enum Access {
     /// Reads only.
     Read,
     Write,
+    /// Writes the other half.
+    Finish,
 }
 
 /// One access to the resource, in the order in which they took effect.
@@ -128,6 +155,9 @@ pub(crate) struct Use {
     pub(crate) op: u64,
     pub(crate) lock: usize,
     pub(crate) access: Access,
+    /// Whether it is one of several that only read.
+    #[serde(default)]
+    pub(crate) reader: bool,
     /// `None`: the mirror without a fence.
     pub(crate) token: Option<u64>,
     /// Which version the write is based on.
@@ -251,12 +281,13 @@ mod tests {
                 token: u64::MAX >> 1,
                 end: 9,
                 minimum: 3,
+                mode: Held::Permits { take: 1, of: 2 },
             },
         );
         writer.at(6, Event::Drained);
         let lines: Vec<Line> = read(&path).unwrap();
         assert!(
-            matches!(lines[0], Line { t: 5, event: Event::Held { op: 1, lock: 2, end: 9, minimum: 3, token } } if token == u64::MAX >> 1)
+            matches!(lines[0], Line { t: 5, event: Event::Held { op: 1, lock: 2, end: 9, minimum: 3, mode: Held::Permits { take: 1, of: 2 }, token } } if token == u64::MAX >> 1)
         );
         assert!(matches!(lines[1].event, Event::Drained));
         assert_eq!(parse_process_file("process-3-2.jsonl"), Some((3, 2)));

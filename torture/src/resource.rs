@@ -20,6 +20,8 @@ pub(crate) struct Request {
     pub(crate) op: u64,
     pub(crate) lock: usize,
     pub(crate) access: Access,
+    #[serde(default)]
+    pub(crate) reader: bool,
     pub(crate) token: Option<u64>,
     pub(crate) base: u64,
 }
@@ -30,27 +32,30 @@ pub(crate) struct Reply {
     pub(crate) refused: bool,
 }
 
-/// One counter.
+/// One counter. Its fence counts writers and readers apart: readers do not shut each other out.
 #[derive(Clone, Debug, Default)]
 struct Register {
     /// How often it was written.
     version: u64,
-    /// The largest token that it has seen.
-    highest: u64,
+    /// The largest token of a writer that it has seen.
+    writer: u64,
+    /// The largest token of a reader that has entered.
+    reader: u64,
 }
 
 impl Register {
-    fn apply(&mut self, access: Access, token: Option<u64>) -> Reply {
+    /// A writer is refused behind a later writer or reader, a reader behind a later writer. Who reads without a claim is let
+    /// in as well: what that breaks is for the mutants to show.
+    fn apply(&mut self, access: Access, reader: bool, token: Option<u64>) -> Reply {
         let version = self.version;
-        let refused = token.is_some_and(|token| token < self.highest);
+        let refused = token.is_some_and(|token| token < self.writer || (!reader && token < self.reader));
         if !refused {
-            match access {
-                Access::Claim => self.highest = self.highest.max(token.unwrap_or(0)),
-                Access::Read => {}
-                Access::Write => {
-                    self.highest = self.highest.max(token.unwrap_or(0));
-                    self.version += 1;
-                }
+            let newest = if reader { &mut self.reader } else { &mut self.writer };
+            if access != Access::Read {
+                *newest = (*newest).max(token.unwrap_or(0));
+            }
+            if access == Access::Write {
+                self.version += 1;
             }
         }
         Reply { version, refused }
@@ -131,6 +136,7 @@ impl State {
             op,
             lock,
             access,
+            reader,
             token,
             base,
         } = request;
@@ -139,12 +145,15 @@ impl State {
         } else {
             &mut self.mirror
         };
-        let reply = registers[lock].apply(access, token);
+        let reply = registers[lock].apply(access, reader, token);
         if token.is_some() && !reply.refused {
             if access == Access::Write {
                 self.reading.remove(&(process, lock));
                 self.last_reader[lock] = None;
-            } else {
+            } else if reader && self.reading.remove(&(process, lock)).is_some() {
+                // Its second look was the last one.
+                self.last_reader[lock].take_if(|last| *last == process);
+            } else if access != Access::Finish {
                 self.reading.insert((process, lock), reply.version);
                 self.last_reader[lock] = Some(process);
             }
@@ -156,6 +165,7 @@ impl State {
             op,
             lock,
             access,
+            reader,
             token,
             base,
             version,
@@ -194,14 +204,40 @@ impl Client {
         base: u64,
     ) -> io::Result<Reply> {
         let process = self.process;
-        let mut bytes = serde_json::to_vec(&Request {
+        self.send(&Request {
             process,
             op,
             lock,
             access,
+            reader: false,
             token,
             base,
-        })?;
+        })
+        .await
+    }
+
+    /// As one of several that only read.
+    pub(crate) async fn read(
+        &mut self,
+        (op, lock): (u64, usize),
+        access: Access,
+        token: Option<u64>,
+    ) -> io::Result<Reply> {
+        let process = self.process;
+        self.send(&Request {
+            process,
+            op,
+            lock,
+            access,
+            reader: true,
+            token,
+            base: 0,
+        })
+        .await
+    }
+
+    async fn send(&mut self, request: &Request) -> io::Result<Reply> {
+        let mut bytes = serde_json::to_vec(request)?;
         bytes.push(b'\n');
         self.requests.write_all(&bytes).await?;
         let line = self.replies.next_line().await?;
@@ -217,12 +253,31 @@ mod tests {
     #[test]
     fn a_claim_shuts_out_smaller_tokens_and_a_read_does_not() {
         let mut register = Register::default();
-        assert!(!register.apply(Access::Claim, Some(5)).refused);
-        assert!(register.apply(Access::Write, Some(4)).refused);
-        assert!(register.apply(Access::Claim, Some(4)).refused);
-        assert!(!register.apply(Access::Read, Some(9)).refused);
-        assert!(!register.apply(Access::Write, Some(5)).refused);
-        assert_eq!(register.version, 1);
-        assert!(!register.apply(Access::Write, None).refused);
+        let mut is_refused = |access, token| register.apply(access, false, token).refused;
+        assert!(!is_refused(Access::Claim, Some(5)));
+        assert!(is_refused(Access::Write, Some(4)));
+        assert!(is_refused(Access::Claim, Some(4)));
+        assert!(!is_refused(Access::Read, Some(9)));
+        assert!(!is_refused(Access::Write, Some(5)));
+        assert!(!is_refused(Access::Write, None));
+        assert_eq!(register.version, 2);
+    }
+
+    #[test]
+    fn readers_shut_out_earlier_writers_and_no_readers() {
+        let mut register = Register::default();
+        let (mut writes, mut reads) = (Register::default(), Register::default());
+        let claim =
+            |register: &mut Register, reader, token| !register.apply(Access::Claim, reader, Some(token)).refused;
+        assert!(claim(&mut register, false, 5) && claim(&mut register, true, 7) && claim(&mut register, true, 6));
+        assert!(!claim(&mut register, true, 4), "a writer was later");
+        assert!(!claim(&mut register, false, 6), "a reader was later");
+        assert!(register.apply(Access::Write, false, Some(5)).refused);
+        assert!(claim(&mut register, false, 8));
+        assert!(register.apply(Access::Read, true, Some(7)).refused);
+        // The token that a downgrade keeps.
+        assert!(claim(&mut writes, false, 5) && claim(&mut writes, true, 5));
+        // Those who do not register are not seen.
+        assert!(!reads.apply(Access::Read, true, Some(7)).refused && claim(&mut reads, false, 6));
     }
 }

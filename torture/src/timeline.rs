@@ -145,9 +145,10 @@ impl<'a> Drawing<'a> {
                 .as_ref()
                 .map_or(String::new(), |(_, cause)| format!(", lost: {cause}"));
             let title = format!(
-                "process {}, operation {}, token {}: believed for {:.1} ms{lost}",
+                "process {}, operation {}, {:?}, token {}: believed for {:.1} ms{lost}",
                 hold.process,
                 hold.op,
+                hold.mode,
                 hold.token,
                 millis(hold.believed - hold.held)
             );
@@ -172,7 +173,8 @@ impl<'a> Drawing<'a> {
             .filter_map(|operation| operation.hold.as_ref())
             .collect();
         for (first, second) in crate::judge::overlaps(&holds) {
-            let span = (second.held, first.believed.min(second.believed));
+            let span = (second.from, first.to.min(second.to));
+            let (first, second) = (first.hold, second.hold);
             let title = format!("processes {} and {} both believed", first.process, second.process);
             for process in [first.process, second.process] {
                 self.bar("both", span, self.y(first.lock, process), ROW, &title);

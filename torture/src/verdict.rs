@@ -5,6 +5,7 @@ use std::fmt;
 use crate::check::Check;
 use crate::clock;
 use crate::fault::Fault;
+use crate::judge::Used;
 
 /// One thing that is not as it should be.
 #[derive(Debug)]
@@ -24,12 +25,9 @@ pub(crate) struct Verdict {
     pub(crate) refused: usize,
     pub(crate) lost: usize,
     pub(crate) lost_fenced: usize,
-    /// Holds that the process's hold before was handed over to.
-    pub(crate) handed: usize,
-    /// Holds that were released before their minimum was over.
-    pub(crate) kept: usize,
-    /// Holds that were shared by a re-entry.
-    pub(crate) shared: usize,
+    pub(crate) torn: usize,
+    pub(crate) torn_fenced: usize,
+    pub(crate) used: Used,
     pub(crate) leftovers: usize,
     /// Sent, and struck a holder or waiter.
     pub(crate) faults: Vec<(Fault, usize, usize)>,
@@ -106,16 +104,27 @@ impl fmt::Display for Verdict {
             refused,
             lost,
             lost_fenced,
-            handed,
-            kept,
-            shared,
+            torn,
+            torn_fenced,
+            used,
             leftovers,
             ..
         } = self;
+        let Used {
+            handed,
+            passed,
+            kept,
+            shared,
+            readers,
+            permits,
+            downgraded,
+            upgraded,
+        } = used;
         write!(
             f,
             "RESULT holds={holds} overlaps={overlaps} refused={refused} lost={lost} lost_fenced={lost_fenced} \
-             handed={handed} kept={kept} shared={shared} leftovers={leftovers}"
+             torn={torn} torn_fenced={torn_fenced} handed={handed} passed={passed} kept={kept} shared={shared} \
+             readers={readers} permits={permits} downgraded={downgraded} upgraded={upgraded} leftovers={leftovers}"
         )
     }
 }

@@ -1,8 +1,8 @@
 //! A worker process: takes locks through the public API, and uses the resource under them.
 
 use std::io::BufRead;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use lock_core::Locker;
 use rand::SeedableRng;
@@ -22,10 +22,13 @@ use self::shared::Shared;
 
 mod actor;
 mod canary;
+mod handle;
 pub(crate) mod job;
 mod mutants;
 mod plan;
 mod shared;
+#[cfg(test)]
+mod tests;
 
 /// The whole life of a worker process.
 pub(crate) fn main(job: &str) -> Result<()> {
@@ -55,17 +58,7 @@ async fn work(job: Job, history: Writer) -> Result<()> {
         job.address,
     );
     let locker = Locker::new(Observed::new(backend, history.clone())).with_ttl(job.config.ttl);
-    let shared = Arc::new(Shared {
-        job,
-        locker,
-        history,
-        calm: AtomicBool::new(false),
-        finishing: AtomicBool::new(false),
-        gap: AtomicBool::new(false),
-        calm_holds: AtomicUsize::new(0),
-        last_op: AtomicU64::new(0),
-        watched: Mutex::default(),
-    });
+    let shared = Arc::new(Shared::new(job, locker, history));
     std::thread::spawn({
         let shared = shared.clone();
         move || obey(&shared)

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use crate::record::Event;
-
 use crate::history::ProcessHistory;
+use crate::mode::Held;
+use crate::record::Event;
 
 /// One attempt to take a lock, with what came of it.
 #[derive(Clone, Debug)]
@@ -24,12 +24,14 @@ pub(crate) struct Hold {
     pub(crate) incarnation: u32,
     pub(crate) op: u64,
     pub(crate) lock: usize,
+    /// As it was granted.
     pub(crate) token: u64,
+    /// How it was held at first.
+    pub(crate) mode: Held,
     /// When what it was granted for was sent, and when the grant was there.
     pub(crate) sent: u64,
     pub(crate) granted: u64,
-    /// Whether the process's hold before was handed over.
-    pub(crate) handed: bool,
+    pub(crate) came: Came,
     /// For how long the name is to stay taken in any case.
     pub(crate) minimum: u64,
     /// What came of asking again with the same re-entry key.
@@ -37,6 +39,8 @@ pub(crate) struct Hold {
     /// When it was asked for.
     pub(crate) asked: u64,
     pub(crate) held: u64,
+    /// Where the mode changed later.
+    pub(crate) changes: Vec<Change>,
     /// Until when the guard said yes to whoever asked it.
     pub(crate) believed: u64,
     /// When the lease ended by the clock.
@@ -47,6 +51,16 @@ pub(crate) struct Hold {
     pub(crate) lost: Option<(u64, String)>,
 }
 
+/// By what a hold was granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Came {
+    FromServer,
+    /// The process's hold before was handed over, in one request.
+    HandedOver,
+    /// The process's hold before was passed on, without a request.
+    Passed,
+}
+
 /// An answer to whoever had the hold already.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reentered {
@@ -55,21 +69,87 @@ pub(crate) struct Reentered {
     pub(crate) shared: Option<bool>,
 }
 
+/// From when on a hold is held in another mode, and with which token.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change {
+    pub(crate) t: u64,
+    pub(crate) mode: Held,
+    pub(crate) token: u64,
+}
+
+/// For how long a hold was believed in, in one mode.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stretch<'a> {
+    pub(crate) hold: &'a Hold,
+    pub(crate) mode: Held,
+    pub(crate) token: u64,
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+}
+
+impl Hold {
+    /// What it was believed to be, in order.
+    pub(crate) fn stretches(&self) -> impl Iterator<Item = Stretch<'_>> {
+        let (mode, token) = (self.mode, self.token);
+        let first = Change {
+            t: self.held,
+            mode,
+            token,
+        };
+        let starts = std::iter::once(first).chain(self.changes.iter().copied());
+        let ends = self.changes.iter().map(|change| change.t).chain([self.believed]);
+        let stretches = starts.zip(ends).map(|(Change { t, mode, token }, end)| Stretch {
+            hold: self,
+            mode,
+            token,
+            from: t,
+            to: end.min(self.believed),
+        });
+        stretches.filter(|stretch| stretch.to > stretch.from)
+    }
+
+    /// Whether both are of one process's life.
+    pub(crate) fn is_beside(&self, other: &Self) -> bool {
+        (self.process, self.incarnation) == (other.process, other.incarnation)
+    }
+
+    fn change(&mut self, t: u64, mode: Held, token: u64) {
+        self.changes.push(Change { t, mode, token });
+    }
+}
+
 /// What a process did, in the order in which it began.
 pub(crate) fn operations(process: &ProcessHistory) -> Vec<Operation> {
     let last = process.lines.last().map_or(0, |line| line.t);
     // What a dying process still wrote, it did before it was dead.
     let end = process.killed.unwrap_or(last);
-    let mut operations: Vec<Operation> = Vec::new();
-    let mut by_op = HashMap::new();
-    let mut by_token = HashMap::new();
-    let mut grants = HashMap::new();
+    let mut all = Operations::default();
     for line in &process.lines {
-        let t = line.t.min(end);
-        match &line.event {
+        all.add(line.t.min(end), &line.event, process, end);
+    }
+    let mut operations = all.operations;
+    for hold in operations.iter_mut().filter_map(|operation| operation.hold.as_mut()) {
+        let lost = hold.lost.as_ref().map_or(u64::MAX, |(t, _)| *t);
+        hold.believed = hold.left.min(hold.lease_end).min(lost).max(hold.held);
+    }
+    operations
+}
+
+#[derive(Debug, Default)]
+struct Operations {
+    operations: Vec<Operation>,
+    by_op: HashMap<u64, usize>,
+    /// Readers of one process may share a grant.
+    by_token: HashMap<(usize, u64), Vec<usize>>,
+    grants: HashMap<(usize, u64), (u64, u64, Came)>,
+}
+
+impl Operations {
+    fn add(&mut self, t: u64, event: &Event, process: &ProcessHistory, end: u64) {
+        match event {
             Event::Inv { op, lock } => {
-                by_op.insert(*op, operations.len());
-                operations.push(Operation {
+                self.by_op.insert(*op, self.operations.len());
+                self.operations.push(Operation {
                     process: process.process,
                     lock: *lock,
                     begin: t,
@@ -82,30 +162,42 @@ pub(crate) fn operations(process: &ProcessHistory) -> Vec<Operation> {
                 token,
                 sent,
                 handed,
-            } => _ = grants.insert((*lock, *token), (*sent, t, *handed)),
+                passed,
+            } => {
+                let came = match (handed, passed) {
+                    (_, true) => Came::Passed,
+                    (true, _) => Came::HandedOver,
+                    _ => Came::FromServer,
+                };
+                self.grants.insert((*lock, *token), (*sent, t, came));
+            }
             Event::Held {
                 op,
                 lock,
                 token,
                 end: lease_end,
                 minimum,
+                mode,
             } => {
-                let Some(index) = by_op.get(op) else { continue };
-                let (sent, granted, handed) = *grants.get(&(*lock, *token)).unwrap_or(&(t, t, false));
-                by_token.insert((*lock, *token), *index);
-                operations[*index].hold = Some(Hold {
+                let Some(index) = self.by_op.get(op) else { return };
+                let (sent, granted, came) = *self.grants.get(&(*lock, *token)).unwrap_or(&(t, t, Came::FromServer));
+                self.by_token.entry((*lock, *token)).or_default().push(*index);
+                let operation = &mut self.operations[*index];
+                operation.hold = Some(Hold {
                     process: process.process,
                     incarnation: process.incarnation,
                     op: *op,
                     lock: *lock,
                     token: *token,
+                    mode: *mode,
                     sent,
                     granted,
-                    handed,
+                    came,
                     minimum: *minimum,
                     reentered: Vec::new(),
-                    asked: operations[*index].begin,
+                    asked: operation.begin,
                     held: t,
+                    changes: Vec::new(),
                     believed: 0,
                     lease_end: *lease_end,
                     left: end,
@@ -117,28 +209,45 @@ pub(crate) fn operations(process: &ProcessHistory) -> Vec<Operation> {
                 token,
                 end: lease_end,
             } => {
-                let hold = by_token
-                    .get(&(*lock, *token))
-                    .and_then(|index| operations[*index].hold.as_mut());
-                if let Some(hold) = hold {
+                for index in self.by_token.get(&(*lock, *token)).into_iter().flatten() {
+                    if let Some(hold) = &mut self.operations[*index].hold {
+                        hold.lease_end = hold.lease_end.max(*lease_end);
+                    }
+                }
+            }
+            Event::Downgrading { op } => {
+                if let Some(hold) = self.hold(*op) {
+                    let token = hold.changes.last().map_or(hold.token, |change| change.token);
+                    hold.change(t, Held::Shared, token);
+                }
+            }
+            Event::Upgraded {
+                op,
+                token,
+                end: lease_end,
+            } => {
+                let Some(index) = self.by_op.get(op) else { return };
+                let operation = &mut self.operations[*index];
+                self.by_token.entry((operation.lock, *token)).or_default().push(*index);
+                if let Some(hold) = &mut operation.hold {
+                    hold.change(t, Held::Exclusive, *token);
                     hold.lease_end = hold.lease_end.max(*lease_end);
                 }
             }
             Event::Reentered { op, token, shared } => {
-                if let Some(hold) = by_op.get(op).and_then(|index| operations[*index].hold.as_mut()) {
+                if let Some(hold) = self.hold(*op) {
                     let (token, shared) = (*token, *shared);
                     hold.reentered.push(Reentered { t, token, shared });
                 }
             }
             Event::Lost { op, cause } => {
-                if let Some(hold) = by_op.get(op).and_then(|index| operations[*index].hold.as_mut()) {
+                if let Some(hold) = self.hold(*op) {
                     hold.lost = Some((t, cause.clone()));
                 }
             }
             Event::Rel { op } => {
-                let Some(index) = by_op.get(op) else { continue };
-                operations[*index].end = t;
-                if let Some(hold) = &mut operations[*index].hold {
+                self.ends(*op, t);
+                if let Some(hold) = self.hold(*op) {
                     hold.left = t;
                 }
             }
@@ -146,21 +255,24 @@ pub(crate) fn operations(process: &ProcessHistory) -> Vec<Operation> {
             | Event::Failed { op, .. }
             | Event::Dropped { op }
             | Event::Released { op }
-            | Event::NotReleased { op, .. } => {
-                if let Some(index) = by_op.get(op) {
-                    operations[*index].end = t;
-                }
-            }
+            | Event::NotReleased { op, .. } => self.ends(*op, t),
             Event::Start { .. }
+            | Event::Downgraded { .. }
+            | Event::NotChanged { .. }
             | Event::Starved { .. }
             | Event::Usage { .. }
             | Event::Drained
             | Event::Panic { .. } => {}
         }
     }
-    for hold in operations.iter_mut().filter_map(|operation| operation.hold.as_mut()) {
-        let lost = hold.lost.as_ref().map_or(u64::MAX, |(t, _)| *t);
-        hold.believed = hold.left.min(hold.lease_end).min(lost).max(hold.held);
+
+    fn hold(&mut self, op: u64) -> Option<&mut Hold> {
+        self.operations[*self.by_op.get(&op)?].hold.as_mut()
     }
-    operations
+
+    fn ends(&mut self, op: u64, t: u64) {
+        if let Some(index) = self.by_op.get(&op) {
+            self.operations[*index].end = t;
+        }
+    }
 }

@@ -1,30 +1,46 @@
-//! What becomes of a hold besides its end: minimum holds, re-entry, hand-overs.
+//! What becomes of a hold besides its end: minimum holds, re-entry, hand-overs, passes, changes of the mode.
 
 use std::collections::HashMap;
 
-use super::holds::Hold;
+use super::holds::{Came, Hold};
 use crate::backend::Backend;
 use crate::check::Check;
 use crate::config::RunConfig;
 use crate::fault::Effect;
 use crate::history::History;
+use crate::mode::Held;
 use crate::verdict::Breach;
 
 /// How many holds there were of the kinds that not all are.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Used {
-    pub(super) handed: usize,
-    pub(super) kept: usize,
-    pub(super) shared: usize,
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Used {
+    /// The process's hold before was handed over.
+    pub(crate) handed: usize,
+    /// The process's hold before was passed on without a request.
+    pub(crate) passed: usize,
+    /// Released before their minimum was over.
+    pub(crate) kept: usize,
+    /// Shared by a re-entry.
+    pub(crate) shared: usize,
+    /// Held beside others that only read.
+    pub(crate) readers: usize,
+    pub(crate) permits: usize,
+    pub(crate) downgraded: usize,
+    pub(crate) upgraded: usize,
 }
 
 impl Used {
     pub(super) fn count(holds: &[&Hold]) -> Self {
         let count = |of: fn(&Hold) -> bool| holds.iter().filter(|hold| of(hold)).count();
         Self {
-            handed: count(|hold| hold.handed),
+            handed: count(|hold| hold.came == Came::HandedOver),
+            passed: count(|hold| hold.came == Came::Passed),
             kept: count(|hold| hold.left < hold.sent + hold.minimum),
             shared: count(|hold| hold.reentered.iter().any(|again| again.shared == Some(true))),
+            readers: count(|hold| hold.mode.is_shared()),
+            permits: count(|hold| matches!(hold.mode, Held::Permits { .. })),
+            downgraded: count(|hold| hold.changes.iter().any(|change| change.mode == Held::Shared)),
+            upgraded: count(|hold| hold.changes.iter().any(|change| change.mode == Held::Exclusive)),
         }
     }
 
@@ -35,11 +51,21 @@ impl Used {
         }
         // Where they are not there, core does without.
         let is_redis = config.backend == Backend::Redis;
-        let lacks = [
-            (self.handed == 0 && is_redis && config.tasks > 1, "handed over"),
+        let alone = [
+            (
+                self.handed + self.passed == 0 && is_redis && config.tasks > 1,
+                "handed over",
+            ),
             (self.kept == 0 && is_redis, "kept for a minimum time"),
             (self.shared == 0, "shared by a re-entry"),
         ];
+        let beside_others = [
+            (self.readers == 0, "one of several readers"),
+            (self.permits == 0, "of permits"),
+            (self.downgraded == 0, "downgraded"),
+            (self.upgraded == 0, "upgraded"),
+        ];
+        let lacks = if config.modes { &beside_others[..] } else { &alone[..] };
         let lacking: Vec<_> = lacks
             .iter()
             .filter_map(|(lacks, what)| lacks.then_some(*what))
@@ -99,7 +125,7 @@ mod tests {
         let used = Used {
             handed: 1,
             kept: 1,
-            shared: 0,
+            ..Used::default()
         };
         assert_eq!(
             used.unused(&config).as_deref(),

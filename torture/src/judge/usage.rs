@@ -98,8 +98,9 @@ pub(super) fn errors(history: &History) -> Vec<Breach> {
     for process in &history.processes {
         for line in &process.lines {
             let (kind, what, passing) = match &line.event {
-                Event::Failed { kind, what, .. } => (kind, what, ["TimedOut", "Unavailable"]),
-                Event::NotReleased { kind, what, .. } => (kind, what, ["Lost", "Unavailable"]),
+                Event::Failed { kind, what, .. } => (kind, what, &["TimedOut", "Unavailable"][..]),
+                Event::NotReleased { kind, what, .. } => (kind, what, &["Lost", "Unavailable"][..]),
+                Event::NotChanged { kind, what, .. } => (kind, what, &["Lost", "TimedOut", "Unavailable"][..]),
                 _ => continue,
             };
             if !passing.contains(&kind.as_str()) {

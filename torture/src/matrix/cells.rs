@@ -51,6 +51,14 @@ pub(crate) fn cells(long: bool) -> Vec<Cell> {
             };
             add("one-name", one_name);
             if backend == Backend::Redis {
+                for faults in MODES {
+                    let names: Vec<String> = faults.iter().map(name_of).collect();
+                    let modes = RunConfig {
+                        modes: true,
+                        ..breaking(faults)
+                    };
+                    add(&format!("modes-{}", names.join("-")), modes);
+                }
                 let unchecked = RunConfig {
                     deadline_checks: false,
                     ..breaking(&[Fault::Stop])
@@ -68,6 +76,19 @@ pub(crate) fn cells(long: bool) -> Vec<Cell> {
     }
     cells
 }
+
+/// What breaks while names are also held by readers and by permits.
+const MODES: [&[Fault]; 9] = [
+    &[Fault::Stop],
+    &[Fault::Gap],
+    &[Fault::Kill],
+    &[Fault::Hole],
+    &[Fault::Reset, Fault::ReplyLoss],
+    &[Fault::ServerKill],
+    &[Fault::ClockBackForGood],
+    &[Fault::ClockRate],
+    &[Fault::Stop, Fault::Kill],
+];
 
 /// How many tasks of a process take locks.
 const TASKS: usize = 4;
@@ -90,6 +111,7 @@ fn usual(backend: Backend, secs: u64, seed: u64) -> RunConfig {
         mutant: None,
         tasks: TASKS,
         measured: None,
+        modes: false,
     }
 }
 
@@ -100,6 +122,7 @@ fn mutant_cell(mutant: Mutant, seed: u64) -> Cell {
             locks: mutant.locks(),
             nemesis: mutant.nemesis(),
             mutant: Some(mutant),
+            modes: mutant.needs_modes(),
             ..usual(Backend::Redis, mutant.secs(), seed)
         },
     }

@@ -28,11 +28,13 @@ pub(super) fn report(rows: &[Row], command: &str, seconds: Option<u64>) -> Strin
          updates, tokens, late news of a loss, recovery, leftovers, leaks, kinds of errors. \
          `torture/tests/all/acceptance.rs` lists the acceptance tests of the design, each with its home.\n\n\
          - **faults**: sent / struck a holder or waiter.\n\
-         - **of these**: handed over within a process / released before their minimum was over / shared by a re-entry.\n\
+         - **of these**: handed over within a process / passed on within a process, without a request / released before \
+         their minimum was over / shared by a re-entry.\n\
+         - **modes**: of readers / of permits / downgraded / upgraded, where they are mixed in.\n\
          - **overlaps**: pairs of holds that were believed in at once. \"(may)\": the fault is outside the failure model, \
          where the fence alone protects.\n\
-         - **refused**: accesses that the fence refused. **lost**: updates that the same accesses lost without a fence. \
-         **lost, fenced**: with it.\n\
+         - **refused**: accesses that the fence refused. **lost**: updates that the same accesses lost without a fence / \
+         reads that a write fell into. **lost, fenced**: with it.\n\
          - **recovered**: when the last process had acquired after the last fault was healed.\n\
          - **left**: what was left on the server, fence state aside.\n",
         command,
@@ -40,8 +42,8 @@ pub(super) fn report(rows: &[Row], command: &str, seconds: Option<u64>) -> Strin
         env!("CARGO_PKG_VERSION"),
         versions.join(", "),
     );
-    const HEAD: &str = "| cell | | faults | holds | of these | overlaps | refused | lost | lost, fenced | recovered | left |\n\
-                        |---|---|---|---|---|---|---|---|---|---|---|\n";
+    const HEAD: &str = "| cell | | faults | holds | of these | modes | overlaps | refused | lost | lost, fenced | recovered | left |\n\
+                        |---|---|---|---|---|---|---|---|---|---|---|---|\n";
     for (title, are_mutants) in [("Cells", false), ("Mutants: deliberate bugs", true)] {
         let rows: Vec<_> = rows
             .iter()

@@ -2,6 +2,7 @@
 
 use crate::check::Check;
 use crate::clock::millis;
+use crate::judge::Used;
 use crate::verdict::Verdict;
 
 use super::cells::Cell;
@@ -57,7 +58,7 @@ impl Row {
         let (config, state) = (&self.cell.config, self.state());
         let name = format!("{} (seed {})", self.cell.name, config.seed);
         let Ok(verdict) = &self.result else {
-            return format!("| {name} | {state} | | | | | | | | | |\n");
+            return format!("| {name} | {state} | | | | | | | | | | |\n");
         };
         let Verdict {
             holds,
@@ -65,12 +66,26 @@ impl Row {
             refused,
             lost,
             lost_fenced,
-            handed,
-            kept,
-            shared,
+            torn,
+            torn_fenced,
+            used,
             leftovers,
             ..
         } = verdict;
+        let Used {
+            handed,
+            passed,
+            kept,
+            shared,
+            readers,
+            permits,
+            downgraded,
+            upgraded,
+        } = used;
+        let modes = match config.modes {
+            true => format!("{readers} / {permits} / {downgraded} / {upgraded}"),
+            false => String::new(),
+        };
         let faults: Vec<String> = verdict
             .faults
             .iter()
@@ -81,7 +96,7 @@ impl Row {
             .map_or("-".to_owned(), |nanos| format!("{:.0} ms", millis(nanos)));
         let allowed = if config.promises_exclusion() { "" } else { " (may)" };
         format!(
-            "| {name} | {state} | {} | {holds} | {handed} / {kept} / {shared} | {overlaps}{allowed} | {refused} | {lost} | {lost_fenced} | {recovery} | {leftovers} |\n",
+            "| {name} | {state} | {} | {holds} | {handed} / {passed} / {kept} / {shared} | {modes} | {overlaps}{allowed} | {refused} | {lost} / {torn} | {lost_fenced} / {torn_fenced} | {recovery} | {leftovers} |\n",
             faults.join(", ")
         )
     }

@@ -4,20 +4,24 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lock_core::{Ended, Error, ErrorKind, Guard, Lock, ReentryKey, Release};
+use lock_core::{Ended, Error, ErrorKind, Guard, Lock, ReentryKey, Release, UpgradableGuard};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::clock;
+use crate::config::RunConfig;
 use crate::error::Result;
+use crate::mode::Held;
 use crate::mutant::Mutant;
 use crate::names::lock_name;
 use crate::record::{Access, Event};
 use crate::resource::Client;
 
+use super::handle::{AnyGuard, Handle};
+use super::job::Job;
 use super::mutants::Raw;
-use super::plan::{Ask, Plan, Stay, between};
+use super::plan::{Plan, between};
 use super::shared::Shared;
 
 #[derive(Debug)]
@@ -42,25 +46,13 @@ impl Actor {
 
     async fn once(&mut self) -> Result<()> {
         let op = self.shared.last_op.fetch_add(1, Ordering::Relaxed) + 1;
-        let Plan { lock, ask, stay } = Plan::draw(&self.shared, &mut self.rng);
-        let mut handle = self
-            .shared
-            .locker
-            .lock(lock_name(lock))
-            .label(self.shared.job.process.to_string());
-        if stay.fixed {
-            handle = handle.fixed_lease();
-        }
-        if let Some(minimum) = stay.minimum {
-            handle = handle.hold_at_least(minimum);
-        }
-        if stay.reentered {
-            handle = handle.reentrant(&ReentryKey::new());
-        }
+        let plan = Plan::draw(&self.shared, &mut self.rng);
+        let Plan { lock, ask, .. } = plan;
+        let handle = self.handle(plan);
         let record = |event| self.shared.history.event(event);
         record(Event::Inv { op, lock });
-        match acquire(&handle, ask).await {
-            Some(Ok(Some(guard))) => return self.hold((op, lock), &handle, guard, stay).await,
+        match handle.acquire(ask).await {
+            Some(Ok(Some(guard))) => return self.hold(op, plan, &handle, guard).await,
             Some(Ok(None)) => record(Event::Busy { op }),
             Some(Err(error)) => {
                 let (kind, what) = told(&error);
@@ -74,7 +66,34 @@ impl Actor {
         Ok(())
     }
 
-    async fn hold(&mut self, (op, lock): (u64, usize), handle: &Lock, guard: Guard, stay: Stay) -> Result<()> {
+    fn handle(&self, Plan { lock, mode, stay, .. }: Plan) -> Handle {
+        let (locker, name) = (&self.shared.locker, lock_name(lock));
+        let Job { config, process, .. } = &self.shared.job;
+        let label = process.to_string();
+        let lock = match mode {
+            Held::Exclusive => locker.lock(name),
+            Held::Shared => locker.rw_lock(name).read(),
+            Held::Upgradable => return Handle::Upgradable(locker.rw_lock(name).upgradable().label(label)),
+            Held::Permits { take, of } => {
+                let has_another = config.mutant == Some(Mutant::OnePermitTooMany) && process % 2 == 1;
+                locker.semaphore(name, of + u32::from(has_another)).permits(take)
+            }
+        };
+        let mut lock = lock.label(label);
+        if stay.fixed {
+            lock = lock.fixed_lease();
+        }
+        if let Some(minimum) = stay.minimum {
+            lock = lock.hold_at_least(minimum);
+        }
+        if stay.reentered {
+            lock = lock.reentrant(&ReentryKey::new());
+        }
+        Handle::Plain(lock)
+    }
+
+    async fn hold(&mut self, op: u64, plan: Plan, handle: &Handle, guard: AnyGuard) -> Result<()> {
+        let Plan { lock, mode, stay, .. } = plan;
         let held = clock::now();
         let end = clock::at_end_of(|| guard.valid_for()).unwrap_or(held);
         let token = guard.token().as_u64();
@@ -85,6 +104,7 @@ impl Actor {
             token,
             end,
             minimum,
+            mode,
         };
         self.shared.history.at(held, event);
         self.shared.note_acquired();
@@ -94,12 +114,20 @@ impl Actor {
             // A failure leaves the hold as it was, and is seen by the checks.
             let _ = guard.extend(self.shared.job.config.extension()).await;
         }
-        let guard = if stay.reentered {
-            self.reenter((op, lock), handle, guard).await
-        } else {
-            guard
+        let mut guard = match (guard, handle) {
+            (AnyGuard::Plain(guard), Handle::Plain(lock_handle)) if stay.reentered => {
+                self.reenter((op, lock), lock_handle, guard).await.into()
+            }
+            (guard, _) => guard,
         };
-        self.use_resource(op, lock, &guard, stay.time).await?;
+        match mode {
+            Held::Exclusive => self.write((op, lock), &guard, stay.time).await?,
+            Held::Shared | Held::Upgradable => self.read((op, lock), &guard, stay.time).await?,
+            Held::Permits { .. } => self.wait(&guard, stay.time).await,
+        }
+        if plan.changes {
+            self.change((op, lock), &mut guard).await?;
+        }
         self.shared.history.event(Event::Rel { op });
         if self.rng.random_bool(0.3) {
             drop(guard);
@@ -113,6 +141,56 @@ impl Actor {
             }
         });
         Ok(())
+    }
+
+    /// An upgradable reader writes, if it can; a writer goes on reading.
+    async fn change(&mut self, (op, lock): (u64, usize), guard: &mut AnyGuard) -> Result<()> {
+        let time = between(&mut self.rng, 0.0, 0.004);
+        if let AnyGuard::Upgradable(reader) = guard {
+            if !self.upgrade(op, reader).await {
+                return Ok(());
+            }
+            self.write((op, lock), guard, time).await?;
+            if self.rng.random_bool(0.5) {
+                return Ok(());
+            }
+        }
+        let record = |event| self.shared.history.event(event);
+        record(Event::Downgrading { op });
+        match guard.downgrade().await {
+            Ok(()) => record(Event::Downgraded { op }),
+            Err(error) => {
+                let (kind, what) = told(&error);
+                record(Event::NotChanged { op, kind, what });
+            }
+        }
+        self.read((op, lock), guard, time).await
+    }
+
+    /// Whether it writes now.
+    async fn upgrade(&mut self, op: u64, guard: &mut UpgradableGuard) -> bool {
+        let ttl = self.shared.job.config.ttl.as_secs_f64();
+        let limit = between(&mut self.rng, 0.0, 2.0 * ttl);
+        let upgraded = match self.rng.random_bool(0.25) {
+            // Its caller goes away.
+            true => timeout(limit / 4, guard.upgrade()).await.ok(),
+            false => Some(guard.upgrade_within(limit).await),
+        };
+        let held = clock::now();
+        match upgraded {
+            Some(Ok(())) => {
+                let (token, end) = (guard.token().as_u64(), clock::at_end_of(|| guard.valid_for()));
+                let end = end.unwrap_or(held);
+                self.shared.history.at(held, Event::Upgraded { op, token, end });
+                true
+            }
+            Some(Err(error)) => {
+                let (kind, what) = told(&error);
+                self.shared.history.event(Event::NotChanged { op, kind, what });
+                false
+            }
+            None => false,
+        }
     }
 
     /// Takes what it holds already, and lets go of one of the two.
@@ -146,10 +224,15 @@ impl Actor {
         other
     }
 
-    /// Reads, waits, and writes what depends on what was read: with the fence, and in the mirror without.
-    async fn use_resource(&mut self, op: u64, lock: usize, guard: &Guard, time: Duration) -> Result<()> {
-        let config = &self.shared.job.config;
-        let (mutant, checks) = (config.mutant, config.deadline_checks);
+    /// Reads, waits, and writes what depends on what was read: with the fence, and in the mirror without. Where others read
+    /// too, it writes in two halves.
+    async fn write(&mut self, (op, lock): (u64, usize), guard: &Guard, time: Duration) -> Result<()> {
+        let RunConfig {
+            mutant,
+            deadline_checks: checks,
+            modes,
+            ..
+        } = self.shared.job.config;
         let token = Some(guard.token().as_u64());
         let first = if mutant == Some(Mutant::FenceOnWritesOnly) {
             Access::Read
@@ -170,6 +253,35 @@ impl Actor {
             self.resource
                 .ask((op, lock), Access::Write, token, fenced.version)
                 .await?;
+        }
+        if modes {
+            sleep(between(&mut self.rng, 0.0, 0.002)).await;
+            self.resource.ask((op, lock), Access::Finish, None, 0).await?;
+            self.resource.ask((op, lock), Access::Finish, token, 0).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads twice, with a wait in between: nobody writes meanwhile.
+    async fn read(&mut self, (op, lock): (u64, usize), guard: &Guard, time: Duration) -> Result<()> {
+        let config = &self.shared.job.config;
+        let (mutant, checks) = (config.mutant, config.deadline_checks);
+        let token = Some(guard.token().as_u64());
+        let first = if mutant == Some(Mutant::ReadersDoNotRegister) {
+            Access::Read
+        } else {
+            Access::Claim
+        };
+        let fenced = self.resource.read((op, lock), first, token).await?;
+        self.resource.read((op, lock), Access::Read, None).await?;
+        self.wait(guard, time).await;
+        if checks && guard.check().is_err() {
+            return Ok(());
+        }
+        self.shared.pass_the_gap();
+        self.resource.read((op, lock), Access::Read, None).await?;
+        if !fenced.refused {
+            self.resource.read((op, lock), Access::Read, token).await?;
         }
         Ok(())
     }
@@ -198,20 +310,6 @@ impl Actor {
                 shared.history.event(Event::Lost { op, cause });
             }
         });
-    }
-}
-
-/// `None`: its caller went away.
-async fn acquire(lock: &Lock, ask: Ask) -> Option<lock_core::Result<Option<Guard>>> {
-    match ask {
-        Ask::Within(limit) => Some(lock.acquire_within(limit).await.map(Some)),
-        Ask::Forever => Some(lock.acquire().await.map(Some)),
-        Ask::Once => Some(lock.try_acquire().await),
-        Ask::Dropped(after) => {
-            // Whoever is granted it before, keeps it.
-            let guard = timeout(after, lock.acquire()).await.ok()?;
-            Some(guard.map(Some))
-        }
     }
 }
 

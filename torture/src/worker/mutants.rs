@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::backend::{
-    AcquireRequest, Attempt, Capabilities, DistributedLock, HandOver, Hold, HolderId, Lease, LockStatus,
+    AcquireRequest, Attempt, Capabilities, DistributedLock, HandOver, Hold, HolderId, Lease, LockStatus, Mode,
     ReleaseOptions, ReleaseOutcome, Renewal, RequestControl, RequestOptions, SentAt, Terms,
 };
 use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
@@ -41,6 +41,7 @@ struct MutantHold {
     raw: Raw,
     key: String,
     holder: String,
+    mode: Mode,
     lease: Lease,
     token: FencingToken,
     ttl: Duration,
@@ -110,6 +111,7 @@ impl DistributedLock for MutantBackend {
             raw: self.raw.clone(),
             key,
             holder: request.holder().to_string(),
+            mode: request.mode(),
             lease: request.lease().clone(),
             token,
             ttl,
@@ -161,7 +163,18 @@ impl Hold for MutantHold {
         Ok(renewal)
     }
 
+    async fn downgrade(&self, ttl: Duration) -> Result<Renewal> {
+        self.hold.downgrade(ttl).await
+    }
+
     async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
+        if self.mutant == Mutant::FirstReaderFreesTheName && self.mode == Mode::Shared {
+            let others = [":ends", ":terms"].map(|purpose| format!("{{{}}}{purpose}", self.key));
+            self.raw
+                .ask::<u8>(redis::cmd("DEL").arg(&self.key).arg(&others))
+                .await?;
+            return Ok(ReleaseOutcome::Released);
+        }
         if self.mutant == Mutant::DeleteWithoutCompare {
             self.raw.ask::<u8>(redis::cmd("DEL").arg(&self.key)).await?;
             return Ok(ReleaseOutcome::Released);
@@ -198,6 +211,7 @@ impl Hold for MutantHold {
                     raw: self.raw.clone(),
                     key: self.key.clone(),
                     holder: next.holder().to_string(),
+                    mode: next.mode(),
                     lease: next.lease().clone(),
                     token: self.token,
                     ttl: next.ttl(),

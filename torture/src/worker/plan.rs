@@ -2,19 +2,27 @@
 
 use std::time::Duration;
 
+use lock_core::backend::Capabilities;
 use rand::RngExt;
 use rand::rngs::StdRng;
 
 use crate::backend::Backend;
+use crate::mode::Held;
 
 use super::shared::Shared;
+
+/// How many permits a name has.
+const PERMITS: u32 = 3;
 
 /// One attempt to take a lock, and the hold that may come of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub(super) lock: usize,
+    pub(super) mode: Held,
     pub(super) ask: Ask,
     pub(super) stay: Stay,
+    /// A writer becomes a reader before it leaves, or an upgradable reader becomes a writer.
+    pub(super) changes: bool,
 }
 
 /// How a lock is asked for.
@@ -41,9 +49,43 @@ pub(super) struct Stay {
 impl Plan {
     pub(super) fn draw(shared: &Shared, rng: &mut StdRng) -> Self {
         let lock = rng.random_range(0..shared.job.config.locks);
+        let mode = match shared.job.config.modes {
+            true => mode(lock, &shared.locker.capabilities(), rng),
+            false => Held::Exclusive,
+        };
         let ask = Ask::draw(shared, rng);
-        let stay = Stay::draw(shared, rng);
-        Self { lock, ask, stay }
+        let stay = Stay::draw(shared, rng).for_mode(mode, shared, rng);
+        let changes = match mode {
+            Held::Exclusive => shared.job.config.modes && stay.is_plain() && shared.locker.capabilities().downgrade,
+            Held::Upgradable => true,
+            Held::Shared | Held::Permits { .. } => false,
+        };
+        Self {
+            lock,
+            mode,
+            ask,
+            stay,
+            changes: changes && rng.random_bool(0.6),
+        }
+    }
+}
+
+/// Of three names, one is held by readers and writers, one mostly by permits, and one in every way.
+fn mode(lock: usize, capabilities: &Capabilities, rng: &mut StdRng) -> Held {
+    let reads = match lock % 3 {
+        0 => 1.0,
+        1 => 0.0,
+        _ => 0.5,
+    };
+    let drawn = rng.random_range(0..12);
+    match rng.random_bool(reads) {
+        true if drawn < 6 && capabilities.shared => Held::Shared,
+        true if drawn < 8 && capabilities.upgradable => Held::Upgradable,
+        false if drawn < 10 && capabilities.permits >= PERMITS => Held::Permits {
+            take: [1, 1, 1, 2, 2, 3][rng.random_range(0..6)],
+            of: PERMITS,
+        },
+        _ => Held::Exclusive,
     }
 }
 
@@ -67,6 +109,31 @@ impl Ask {
 }
 
 impl Stay {
+    /// Whether nothing but its time sets it apart.
+    fn is_plain(self) -> bool {
+        !(self.fixed || self.extended || self.reentered) && self.minimum.is_none()
+    }
+
+    /// The same for somebody who may hold it beside others.
+    fn for_mode(self, mode: Held, shared: &Shared, rng: &mut StdRng) -> Self {
+        if mode == Held::Exclusive {
+            return self;
+        }
+        let ttl = shared.job.config.ttl.as_secs_f64();
+        let is_long = !shared.is_calm() && rng.random_bool(0.4);
+        let among_others = if is_long {
+            between(rng, 0.02 * ttl, 0.3 * ttl)
+        } else {
+            self.time
+        };
+        Self {
+            time: among_others.max(self.time),
+            minimum: None,
+            reentered: false,
+            ..self
+        }
+    }
+
     fn draw(shared: &Shared, rng: &mut StdRng) -> Self {
         let ttl = shared.job.config.ttl.as_secs_f64();
         let backend = shared.job.config.backend;

@@ -34,7 +34,25 @@ pub(super) struct Watched {
     pub(super) end: u64,
 }
 
+/// More operations than a process has in its life: the next one in its place begins with other numbers.
+const OPERATIONS: u64 = 1_000_000_000;
+
 impl Shared {
+    pub(super) fn new(job: Job, locker: Locker, history: Writer) -> Self {
+        let last_op = OPERATIONS * u64::from(job.incarnation);
+        Self {
+            job,
+            locker,
+            history,
+            calm: AtomicBool::new(false),
+            finishing: AtomicBool::new(false),
+            gap: AtomicBool::new(false),
+            calm_holds: AtomicUsize::new(0),
+            last_op: AtomicU64::new(last_op),
+            watched: Mutex::default(),
+        }
+    }
+
     pub(super) fn is_calm(&self) -> bool {
         self.calm.load(Ordering::Relaxed)
     }
