@@ -10,6 +10,7 @@
 //! | [`acquire_all`] | several names at once: tries, what is given back, waiting in order, losses, clients that give up | time |
 //! | [`joins`] | readers that join the shared hold of their process, and a writer elsewhere | more than one other process, late requests but the release |
 //! | [`hand_over`] | a hand-over of unknown outcome that both sides give up | tombstones |
+//! | [`passes`] | blocks of reserved tokens, a release under way, late renewals, holds that end in a block, a clock that is set back, a server that loses its data | who waits at the server |
 //! | [`session`] | a ZooKeeper session at a follower that is cut off from its leader; a standalone server that becomes a follower | more than one client |
 //! | [`tokens`] | tokens by zxid, and tokens in a row that may be rolled back | time |
 //! | [`token_offset`] | ZooKeeper's tokens above a floor, while nodes and directories are deleted | time, sessions that end |
@@ -52,6 +53,7 @@ pub mod joins;
 pub mod lease;
 pub mod modes;
 pub mod mutant;
+pub mod passes;
 pub mod properties;
 pub mod queue;
 pub mod request;

@@ -80,6 +80,17 @@ mutants! {
     HandsOverForEver breaks HEAD_NOT_STARVED,
     /// After a connection was cut its waiters do not ask anew.
     NotAskedAfterACut breaks HUNG_COSTS_GRACE,
+    // Of passes.
+    /// A grant reserves no tokens, though its hold is passed on.
+    GrantReservesNothing breaks TOKENS_INCREASE,
+    /// A hold is passed on whose release is under way.
+    PassesWhatIsReleased breaks ONE_BELIEVER,
+    /// Holds are passed on faster than the server's clock runs, which alone knows the last token after a loss of data.
+    TokensAheadOfTheClock breaks TOKENS_INCREASE,
+    /// A pass begins a whole lease, without a request.
+    PassArmsAnew breaks ONE_BELIEVER,
+    /// A process passes on to its own as long as it likes.
+    PassesForEver breaks HEAD_NOT_STARVED,
     // Of minimum holds.
     /// A release frees the name, whatever it is to be kept for.
     KeepForgotten breaks KEPT_IN_TIME,

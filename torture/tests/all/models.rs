@@ -12,6 +12,7 @@ use torture::models::joins::JoinsModel;
 use torture::models::lease::LeaseModel;
 use torture::models::modes::{Kind, ModesModel};
 use torture::models::mutant::Mutant;
+use torture::models::passes::PassModel;
 use torture::models::queue::QueueModel;
 use torture::models::session::SessionModel;
 use torture::models::token_offset::TokenOffsetModel;
@@ -83,6 +84,17 @@ const ACQUIRE_ALL: AcquireAllModel = AcquireAllModel {
     runs: 1,
     losses: 1,
     gives_up: true,
+    mutant: None,
+};
+
+/// Four holds of a process that passes them on, and one elsewhere.
+const PASSES: PassModel = PassModel {
+    holds: 4,
+    others: 1,
+    renewals: 1,
+    until: 54,
+    set_backs: 1,
+    crashes: 0,
     mutant: None,
 };
 
@@ -210,6 +222,8 @@ models! {
         broken by [UnboundedJoins, JoinsAfterTheLast, KeptAfterTheLast, LeaseFromTheJoin];
     model_unknown_hand_over: HandOverModel { until: 30, asks: 2, repeats: 1, mutant: None },
         broken by [UndoneInWrongOrder];
+    model_passes: PASSES, broken by [GrantReservesNothing, PassesWhatIsReleased, PassArmsAnew, PassesForEver];
+    model_passes_and_losses_of_data: PassModel { crashes: 1, set_backs: 0, ..PASSES }, broken by [TokensAheadOfTheClock];
     model_zookeeper_session: SessionModel { until: 90, joins: false, mutant: None },
         broken by [BeatProvesItself, BeatsSpacedBySending];
     model_zookeeper_standalone: SessionModel { until: 90, joins: true, mutant: None },

@@ -1,0 +1,474 @@
+//! Passes within a process, without a request: the next holder inherits the lease and takes the next of the tokens that the
+//! grant reserved.
+//!
+//! Process A has waiters of its own and passes its hold on, or hands it over; B waits elsewhere. Renewals are late, a release
+//! may be under way, holds end in the middle of a block, and the server's clock is set back. Or the server loses its data: then
+//! only the clock keeps tokens growing, and connections break, so that A's hold is suspect and is not passed on.
+//!
+//! Two things are assumed of the server, and both are far from what is so: between a release and the next grant it takes as
+//! many microseconds as a grant reserves tokens, and losing its data takes one at least.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use lock_core::backend::rules::{self, Moment};
+use stateright::{Model, Property};
+
+use super::check::ProtocolModel;
+use super::mutant::Mutant;
+use super::properties::*;
+
+/// How many passes and hand-overs in a row there may be before B's turn.
+pub const MOST: u8 = 2;
+/// How many tokens a grant reserves, its own included.
+pub const RESERVED: u8 = MOST + 1;
+/// The ttl of every hold, in microseconds.
+pub const TTL: u16 = 10;
+/// How far time moves at once.
+pub const STEP: u16 = 2;
+/// How far the server's clock is set back.
+pub const SET_BACK: u16 = 30;
+
+/// Bounds, and what may happen within them.
+#[derive(Clone, Debug)]
+pub struct PassModel {
+    /// How many holds A has, those that are passed on included.
+    pub holds: u8,
+    /// How many holds B has.
+    pub others: u8,
+    /// How many renewals A sends.
+    pub renewals: u8,
+    /// When time ends.
+    pub until: u16,
+    /// How often the server's clock is set back.
+    pub set_backs: u8,
+    /// How often the server loses its data.
+    pub crashes: u8,
+    /// What is wrong.
+    pub mutant: Option<Mutant>,
+}
+
+/// A moment, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Micros(pub u16);
+
+impl Moment for Micros {
+    fn after(self, time: Duration) -> Option<Self> {
+        self.0.checked_add(u16::try_from(time.as_micros()).ok()?).map(Self)
+    }
+}
+
+/// Everybody's state, and what the properties have to remember.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct State {
+    now: Micros,
+    /// How far the server's clock was set back.
+    behind: u16,
+    /// Who has the name, and until when.
+    hold: Option<(Holder, Micros)>,
+    /// The server's last token, those that are reserved included.
+    stored: u64,
+    ours: Ours,
+    other: Other,
+    mail: BTreeSet<Mail>,
+    /// How many holds A and B have had, and renewals and faults there were.
+    holds: u8,
+    others: u8,
+    renewals: u8,
+    set_backs: u8,
+    crashes: u8,
+    /// How many holds of A began since B waits.
+    passed_over: u8,
+    highest: u64,
+    regressed: bool,
+    done: u8,
+}
+
+/// A holder id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Holder {
+    /// One of A's grants and hand-overs.
+    Ours(u8),
+    /// One of B's.
+    Other,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+enum Ours {
+    #[default]
+    Out,
+    Holds(Own),
+    /// Its release is under way.
+    Releases(Own),
+}
+
+/// A's hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Own {
+    id: u8,
+    token: u64,
+    granted: Micros,
+    /// How often it was passed on since then.
+    passed: u8,
+    /// How many were before it, without a release in between.
+    earlier: u8,
+    ends: Micros,
+    suspect: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+enum Other {
+    #[default]
+    Out,
+    Waits,
+    /// Believes until then.
+    Holds(Micros),
+}
+
+/// What is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mail {
+    /// A's release of this id.
+    Release(u8),
+    /// A's renewal of this id, after so many passes, sent then.
+    Renew(u8, u8, Micros),
+    /// Its answer, and whether there was a hold.
+    Renewed(u8, u8, Micros, bool),
+}
+
+/// What happens next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Time passes.
+    Tick,
+    /// A is granted the name.
+    Grant,
+    /// A passes its hold on.
+    Pass,
+    /// A hands its hold over, or gives way to B.
+    HandOver,
+    /// A sends a release.
+    Release,
+    /// A sends a renewal.
+    Renew,
+    /// A message arrives.
+    Deliver(Mail),
+    /// B waits.
+    Wait,
+    /// B is granted the name.
+    GrantOther,
+    /// B releases.
+    ReleaseOther,
+    /// The server's clock is set back.
+    SetBack,
+    /// The server loses its data.
+    Crash,
+}
+
+impl Model for PassModel {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State {
+            now: Micros(40),
+            ..State::default()
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        let more = state.holds < self.holds;
+        let is_free = state.holder().is_none();
+        match state.ours {
+            Ours::Out if more && is_free && state.other != Other::Waits => actions.push(Action::Grant),
+            Ours::Out => {}
+            Ours::Holds(own) if rules::has_expired(own.ends, state.now) => {}
+            Ours::Holds(own) => {
+                actions.push(Action::Release);
+                if more {
+                    actions.push(Action::HandOver);
+                }
+                if more && self.may_pass(state, own) {
+                    actions.push(Action::Pass);
+                }
+                if state.renewals < self.renewals {
+                    actions.push(Action::Renew);
+                }
+            }
+            Ours::Releases(own) => {
+                let passes = self.mutant == Some(Mutant::PassesWhatIsReleased);
+                if passes && more && self.may_pass(state, own) {
+                    actions.push(Action::Pass);
+                }
+            }
+        }
+        match state.other {
+            Other::Out if state.others < self.others => actions.push(Action::Wait),
+            Other::Waits if is_free => actions.push(Action::GrantOther),
+            Other::Holds(_) => actions.push(Action::ReleaseOther),
+            Other::Out | Other::Waits => {}
+        }
+        actions.extend(state.mail.iter().copied().map(Action::Deliver));
+        if state.now.0 < self.until {
+            actions.push(Action::Tick);
+        }
+        if state.set_backs < self.set_backs {
+            actions.push(Action::SetBack);
+        }
+        if state.crashes < self.crashes {
+            actions.push(Action::Crash);
+        }
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut state = last.clone();
+        match action {
+            Action::Tick => state.now.0 += STEP,
+            Action::Grant => self.grant(&mut state, 0),
+            Action::Pass => {
+                let (Ours::Holds(own) | Ours::Releases(own)) = state.ours else {
+                    return None;
+                };
+                self.pass(&mut state, own);
+            }
+            Action::HandOver => {
+                let Ours::Holds(own) = state.ours else { return None };
+                self.hand_over(&mut state, own);
+            }
+            Action::Release => {
+                let Ours::Holds(own) = state.ours else { return None };
+                state.ours = Ours::Releases(own);
+                state.mail.insert(Mail::Release(own.id));
+            }
+            Action::Renew => {
+                let Ours::Holds(own) = state.ours else { return None };
+                state.renewals += 1;
+                state.mail.insert(Mail::Renew(own.id, own.passed, state.now));
+            }
+            Action::Deliver(mail) => {
+                state.mail.remove(&mail);
+                state.arrives(mail);
+            }
+            Action::Wait => {
+                state.others += 1;
+                state.passed_over = 0;
+                state.other = Other::Waits;
+            }
+            Action::GrantOther => self.grant_other(&mut state),
+            Action::ReleaseOther => {
+                state.end(Holder::Other);
+                state.other = Other::Out;
+                state.done += 1;
+            }
+            Action::SetBack => {
+                state.set_backs += 1;
+                state.behind += SET_BACK;
+            }
+            Action::Crash => {
+                state.crashes += 1;
+                state.now.0 += 1;
+                state.hold = None;
+                state.stored = 0;
+                state.mail.clear();
+                if let Ours::Holds(own) | Ours::Releases(own) = &mut state.ours {
+                    own.suspect = true;
+                }
+            }
+        }
+        Some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always(ONE_BELIEVER, |_, state: &State| {
+                let believes = |ends: Micros| !rules::has_expired(ends, state.now);
+                let ours = matches!(state.ours, Ours::Holds(own) if believes(own.ends));
+                let other = matches!(state.other, Other::Holds(ends) if believes(ends));
+                // Without its data the server grants what is held: the fence alone protects.
+                state.crashes > 0 || !(ours && other)
+            }),
+            Property::always(TOKENS_INCREASE, |_, state: &State| !state.regressed),
+            Property::always(HEAD_NOT_STARVED, |_, state: &State| state.passed_over <= MOST),
+            Property::sometimes(TWO_HOLDS_DONE, |_, state: &State| state.done >= 2),
+        ]
+    }
+
+    fn format_action(&self, action: &Action) -> String {
+        match action {
+            Action::Tick => "time passes".into(),
+            Action::Grant => "A is granted the lock".into(),
+            Action::Pass => "A passes its hold on".into(),
+            Action::HandOver => "A hands its hold over".into(),
+            Action::Release => "A sends a release".into(),
+            Action::Renew => "A sends a renewal".into(),
+            Action::Deliver(Mail::Release(id)) => format!("release(A{id}) arrives"),
+            Action::Deliver(Mail::Renew(id, passed, sent)) => {
+                format!("renew(A{id}), sent at {} after {passed} passes, arrives", sent.0)
+            }
+            Action::Deliver(Mail::Renewed(id, passed, _, done)) => {
+                let what = if *done { "done" } else { "not yours" };
+                format!("the answer to renew(A{id}) after {passed} passes, {what}, arrives")
+            }
+            Action::Wait => "B waits".into(),
+            Action::GrantOther => "B is granted the lock".into(),
+            Action::ReleaseOther => "B releases".into(),
+            Action::SetBack => "the server's clock is set back".into(),
+            Action::Crash => "the server loses its data".into(),
+        }
+    }
+}
+
+impl ProtocolModel for PassModel {
+    fn with(&self, mutant: Mutant) -> Self {
+        let mutant = Some(mutant);
+        Self { mutant, ..self.clone() }
+    }
+}
+
+impl PassModel {
+    fn has(&self, mutant: Mutant) -> bool {
+        self.mutant == Some(mutant)
+    }
+
+    /// As `lock-core/src/hold/pass.rs`.
+    fn may_pass(&self, state: &State, own: Own) -> bool {
+        let number = u32::from(own.passed + 1);
+        let is_over = own.earlier >= MOST && !self.has(Mutant::PassesForEver);
+        let has_token = own.passed + 1 < RESERVED || self.has(Mutant::PassesForEver);
+        // As if it were granted long ago.
+        let granted = match self.has(Mutant::TokensAheadOfTheClock) {
+            true => Micros(0),
+            false => own.granted,
+        };
+        let lasts = rules::may_pass(granted, state.now, number, own.ends, micros(TTL));
+        !is_over && has_token && !own.suspect && lasts
+    }
+
+    fn pass(&self, state: &mut State, own: Own) {
+        let ends = match self.has(Mutant::PassArmsAnew) {
+            true => rules::lease_ends(None, state.now, micros(TTL), false),
+            false => own.ends,
+        };
+        let next = Own {
+            token: own.token + 1,
+            passed: own.passed + 1,
+            earlier: own.earlier + 1,
+            ends,
+            ..own
+        };
+        state.done += 1;
+        state.begin(next);
+    }
+
+    fn grant(&self, state: &mut State, earlier: u8) {
+        let token = self.next_token(state);
+        let id = state.holds;
+        state.hold = Some((Holder::Ours(id), rules::prolonged(state.now, state.now, micros(TTL))));
+        state.begin(Own {
+            id,
+            token,
+            granted: state.now,
+            passed: 0,
+            earlier,
+            ends: rules::lease_ends(None, state.now, micros(TTL), false),
+            suspect: false,
+        });
+    }
+
+    fn grant_other(&self, state: &mut State) {
+        let token = self.next_token(state);
+        state.hold = Some((Holder::Other, rules::prolonged(state.now, state.now, micros(TTL))));
+        state.other = Other::Holds(rules::lease_ends(None, state.now, micros(TTL), false));
+        state.granted(token);
+    }
+
+    /// Answered at once.
+    fn hand_over(&self, state: &mut State, own: Own) {
+        state.done += 1;
+        state.ours = Ours::Out;
+        if state.holder() != Some(Holder::Ours(own.id)) {
+            return;
+        }
+        let yields = own.earlier >= MOST;
+        state.end(Holder::Ours(own.id));
+        match (yields, state.other) {
+            (true, Other::Waits) => self.grant_other(state),
+            (true, _) => self.grant(state, 0),
+            (false, _) => self.grant(state, own.earlier + 1),
+        }
+    }
+
+    fn next_token(&self, state: &mut State) -> u64 {
+        let clock = u64::from(state.now.0.saturating_sub(state.behind));
+        let token = rules::next_token(state.stored, clock, None).map_or(u64::MAX, |token| token.as_u64());
+        let more = if self.has(Mutant::GrantReservesNothing) {
+            0
+        } else {
+            RESERVED - 1
+        };
+        state.stored = token + u64::from(more);
+        token
+    }
+}
+
+impl State {
+    /// Who has the name, by the server's clock, which runs like all.
+    fn holder(&self) -> Option<Holder> {
+        let (holder, expires) = self.hold?;
+        (!rules::has_expired(expires, self.now)).then_some(holder)
+    }
+
+    fn begin(&mut self, own: Own) {
+        self.holds += 1;
+        self.passed_over += u8::from(self.other == Other::Waits);
+        self.ours = Ours::Holds(own);
+        self.granted(own.token);
+    }
+
+    fn granted(&mut self, token: u64) {
+        self.regressed |= token <= self.highest;
+        self.highest = self.highest.max(token);
+    }
+
+    /// The hold ends at the server, if it is this one's, and a request for the next one comes later.
+    fn end(&mut self, holder: Holder) {
+        if self.holder() == Some(holder) {
+            self.hold = None;
+        }
+        self.now.0 += u16::from(RESERVED);
+    }
+
+    fn arrives(&mut self, mail: Mail) {
+        match mail {
+            Mail::Release(id) => {
+                self.end(Holder::Ours(id));
+                if matches!(self.ours, Ours::Releases(own) if own.id == id) {
+                    self.ours = Ours::Out;
+                    self.done += 1;
+                }
+            }
+            Mail::Renew(id, passed, sent) => {
+                let is_held = self.holder() == Some(Holder::Ours(id));
+                if let (true, Some((_, expires))) = (is_held, &mut self.hold) {
+                    *expires = rules::prolonged(*expires, self.now, micros(TTL));
+                }
+                self.mail.insert(Mail::Renewed(id, passed, sent, is_held));
+            }
+            Mail::Renewed(id, passed, sent, is_held) => {
+                // That of an earlier holder arms its own lease, which has ended.
+                let Ours::Holds(own) = &mut self.ours else { return };
+                if (own.id, own.passed) != (id, passed) || rules::has_expired(own.ends, self.now) {
+                    return;
+                }
+                match is_held {
+                    true => own.ends = rules::lease_ends(Some(own.ends), sent, micros(TTL), false),
+                    false => self.ours = Ours::Out,
+                }
+            }
+        }
+    }
+}
+
+const fn micros(micros: u16) -> Duration {
+    Duration::from_micros(micros as u64)
+}
