@@ -36,6 +36,10 @@ pub enum Mutant {
     TakesAGrantForALoss,
     /// A hold is released before its upgrade is undone.
     ReleasesBeforeTheUndo,
+    /// What was passed on to somebody who has gone is kept for them.
+    PassesToNobody,
+    /// A loss that is told while the hold is passed on is told to the one before alone.
+    MissesALossInAPass,
 }
 
 #[cfg(not(shuttle))]

@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::{ActiveHold, Grant, Share, Successor};
 use crate::backend::{Hold, Lease, rules};
+use crate::mutant::{Mutant, is_active};
 use crate::observe::{self, HandOverOutcome};
 use crate::queue::Turn;
 use crate::sync::{Arc, Ordering};
@@ -96,7 +97,12 @@ pub(super) fn pass_on<W: Successor>(active: &ActiveHold<W>) -> bool {
         (turn, active.sequence.passed()),
     );
     // Whoever has gone gives it back: it goes on to the next one, or is released.
-    drop(waiter.take_share(Share::begin(next, &keeper)));
+    let unclaimed = waiter.take_share(Share::begin(next, &keeper));
+    if is_active(Mutant::PassesToNobody) {
+        std::mem::forget(unclaimed);
+        return true;
+    }
+    drop(unclaimed);
     true
 }
 
@@ -127,6 +133,8 @@ fn pass<W: Successor>(active: &ActiveHold<W>, waiter: &W) -> Option<Grant> {
             None
         });
     let hold = hold?;
-    lease.catch_up(&active.lease);
+    if !is_active(Mutant::MissesALossInAPass) {
+        lease.catch_up(&active.lease);
+    }
     Grant::passed(hold, lease, active.token())
 }

@@ -9,6 +9,8 @@ mod drop_against_shutdown;
 mod explore;
 mod hand_over_against_cancel;
 mod join_against_release;
+mod pass_against_cancel;
+mod pass_against_loss;
 mod permits_cancel_against_grant;
 mod re_entry_against_release;
 mod renewal_against_release;

@@ -7,7 +7,7 @@ use lock_core::backend::DistributedLock;
 use lock_core::{Guard, HoldState, Locker, MemoryBackend};
 use shuttle::rand::{Rng, thread_rng};
 
-use crate::scripted::Scripted;
+use crate::scripted::{Pass, Scripted};
 
 /// A clone is another client of the same server.
 #[derive(Clone, Debug)]
@@ -31,6 +31,16 @@ impl Default for Server {
 impl Server {
     pub(crate) fn locker(&self) -> Locker {
         Locker::new(self.backend.clone())
+    }
+
+    /// From here on holds are passed on without a request.
+    pub(crate) fn passes(&self) {
+        self.backend.pass(Pass::AsItIs);
+    }
+
+    /// The connection ends, and all holds with it.
+    pub(crate) fn tell_of_losses(&self) {
+        self.backend.tell_of_losses();
     }
 
     pub(crate) async fn is_free(&self, name: &str) -> bool {

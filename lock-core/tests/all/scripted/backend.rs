@@ -75,6 +75,7 @@ impl DistributedLock for Scripted {
 impl Script {
     fn hold(self: &Arc<Self>, name: &LockName, lease: &Lease, inner: Arc<dyn Hold>) -> Arc<dyn Hold> {
         self.alive.fetch_add(1, Ordering::SeqCst);
+        self.leases.lock().unwrap().push(lease.clone());
         Arc::new(ScriptedHold {
             script: self.clone(),
             name: name.clone(),

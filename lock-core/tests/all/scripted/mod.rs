@@ -86,6 +86,8 @@ struct Script {
     /// Holds that were granted and not dropped yet.
     alive: AtomicUsize,
     renewed_after_release: AtomicBool,
+    /// Of all that was granted or passed on.
+    leases: Mutex<Vec<Lease>>,
 }
 
 /// How a hold is passed on.
@@ -142,6 +144,7 @@ impl Scripted {
             panic_in_token: AtomicBool::new(false),
             alive: AtomicUsize::new(0),
             renewed_after_release: AtomicBool::new(false),
+            leases: Mutex::default(),
         }))
     }
 
@@ -185,6 +188,19 @@ impl Scripted {
     #[cfg(shuttle)]
     pub(crate) fn lose_answers(&self, at_most: usize, is_lost: fn() -> bool) {
         *self.0.losses.lock().unwrap() = Some((at_most, is_lost));
+    }
+
+    /// Tells all holders that their holds are lost, as a connection that ends does: also one that comes meanwhile.
+    #[cfg(shuttle)]
+    pub(crate) fn tell_of_losses(&self) {
+        for at in 0.. {
+            // None is kept locked while it is told.
+            let lease = self.0.leases.lock().unwrap().get(at).cloned();
+            match lease {
+                Some(lease) => lease.lose(lock_core::LostCause::NotHeld),
+                None => return,
+            }
+        }
     }
 
     /// From here on holds are passed on like this.
