@@ -1,5 +1,6 @@
 //! What a run is made of: backend, faults, sizes.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,9 @@ pub(crate) struct RunConfig {
     /// Whether names are also held by readers and by permits.
     #[serde(default)]
     pub(crate) modes: bool,
+    /// The program of another version, which every other process runs.
+    #[serde(default)]
+    pub(crate) beside: Option<PathBuf>,
 }
 
 /// Before there was a choice.
@@ -102,6 +106,8 @@ impl RunConfig {
     pub(crate) fn recovery_limit(&self) -> Duration {
         /// Before a backend connects again after many failures, with jitter.
         const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+        /// A version without readers and permits tells none that wait of its release: they look for themselves.
+        const REFRESH: Duration = Duration::from_secs(5);
         /// In a row within a process, as the lockers here have it.
         const HAND_OVERS: usize = 16;
         /// Most are shorter.
@@ -116,6 +122,9 @@ impl RunConfig {
         limit += LONG_HOLD * u32::try_from(turns).unwrap_or(u32::MAX);
         if self.has(Effect::CutsConnections) {
             limit += LONGEST_PAUSE;
+        }
+        if self.beside.is_some() {
+            limit += REFRESH;
         }
         if self.has(Effect::ClockAhead) {
             // A hold taken while the clock was ahead lasts until the clock has caught up.

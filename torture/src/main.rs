@@ -104,6 +104,9 @@ struct Run {
     /// Lets the processes hold names together, too: as readers, and by permits
     #[arg(long)]
     modes: bool,
+    /// Lets every other process run another version of this program, on the same names
+    #[arg(long, value_name = "PROGRAM")]
+    beside: Option<PathBuf>,
     /// Where to leave the history and its timeline, a new or empty directory [default: a temporary one, which stays if
     /// something was wrong]
     #[arg(long)]
@@ -174,6 +177,7 @@ impl Run {
             mutant: self.mutant,
             tasks: self.tasks.into(),
             measured: self.stopped.map(usize::from),
+            beside: self.beside.clone(),
             modes: self.modes || self.mutant.is_some_and(Mutant::needs_modes),
         })
     }

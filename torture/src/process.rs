@@ -87,7 +87,9 @@ impl WorkerProcess {
             incarnation,
             ..self.job.clone()
         };
-        let mut child = self.spawner.spawn(serde_json::to_string(&job)?).await?;
+        // Of two versions every other process is of the older one.
+        let older = job.config.beside.clone().filter(|_| self.index % 2 == 1);
+        let mut child = self.spawner.spawn(serde_json::to_string(&job)?, older).await?;
         let (say, said) = watch::channel(Said::Nothing);
         let output = child.stdout.take().expect("its stdout is piped");
         let orders = child.stdin.take();
@@ -211,30 +213,31 @@ impl Drop for Incarnation {
 /// Starts worker processes from one thread that lives as long as they: the kernel kills them when the *thread* that
 /// started them ends.
 #[derive(Clone, Debug)]
-pub(crate) struct Spawner(mpsc::Sender<(String, oneshot::Sender<std::io::Result<Child>>)>);
+pub(crate) struct Spawner(mpsc::Sender<(String, Option<PathBuf>, oneshot::Sender<std::io::Result<Child>>)>);
 
 impl Spawner {
     pub(crate) fn start() -> Self {
-        let (send, jobs) = mpsc::channel::<(String, oneshot::Sender<_>)>();
+        let (send, jobs) = mpsc::channel::<(String, Option<PathBuf>, oneshot::Sender<_>)>();
         std::thread::spawn(move || {
-            for (job, answer) in jobs {
+            for (job, program, answer) in jobs {
                 // Nobody waits for it any more when the run was given up.
-                let _ = answer.send(spawn(&job));
+                let _ = answer.send(spawn(&job, program));
             }
         });
         Self(send)
     }
 
-    async fn spawn(&self, job: String) -> Result<Child> {
+    /// By this program, or our own.
+    async fn spawn(&self, job: String, program: Option<PathBuf>) -> Result<Child> {
         let (answer, child) = oneshot::channel();
         let gone = || Error::new("the thread that starts processes has ended");
-        self.0.send((job, answer)).map_err(|_| gone())?;
+        self.0.send((job, program, answer)).map_err(|_| gone())?;
         Ok(child.await.map_err(|_| gone())??)
     }
 }
 
-fn spawn(job: &str) -> std::io::Result<Child> {
-    Command::new(std::env::current_exe()?)
+fn spawn(job: &str, program: Option<PathBuf>) -> std::io::Result<Child> {
+    Command::new(program.map_or_else(std::env::current_exe, Ok)?)
         .args(["worker", job])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

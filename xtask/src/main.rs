@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod beside;
 mod servers;
 mod test;
 
@@ -28,6 +29,13 @@ enum Subcommands {
         #[arg(long)]
         install: bool,
     },
+    /// Runs processes of an older version beside those of this one, on the same names of one Redis, and checks that they
+    /// exclude each other
+    Beside {
+        /// The older version: a commit [default: the last one without readers and permits]
+        #[arg(default_value = beside::BEFORE_MODES)]
+        commit: String,
+    },
     /// Runs everything that must hold before a change goes in: formatting, lints, all tests, docs, licences
     Test {
         /// Install what is missing first, under target/; implied where the variable CI is set
@@ -42,6 +50,7 @@ enum Subcommands {
 fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Subcommands::Servers { install } => servers::run(install),
+        Subcommands::Beside { commit } => beside::run(&commit),
         Subcommands::Test { install, offline } => test::run(test::Options { install, offline }),
     };
     match done {

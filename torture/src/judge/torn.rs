@@ -34,22 +34,31 @@ pub(super) fn reads(uses: &[Use], fenced: bool) -> Vec<usize> {
 
 /// By lock and order.
 fn spans(uses: &[Use], fenced: bool) -> Vec<Span> {
-    let mut spans: HashMap<((usize, u64), bool), Span> = HashMap::new();
+    let mut spans: Vec<Span> = Vec::new();
+    let mut known = HashMap::new();
     for (at, used) in uses.iter().enumerate() {
         let belongs = used.reader || matches!(used.access, Access::Write | Access::Finish);
-        if belongs && !used.refused && used.token.is_some() == fenced {
-            let operation = (used.process, used.op);
-            let span = spans.entry((operation, used.reader)).or_insert(Span {
-                lock: used.lock,
-                operation,
-                reader: used.reader,
-                first: at,
-                last: at,
-            });
-            span.last = at;
+        if !belongs || used.refused || used.token.is_some() != fenced {
+            continue;
         }
+        let operation = (used.process, used.op);
+        // An older version uses the numbers of its operations again after a kill.
+        let begins = used.access == Access::Write;
+        let index = known.get(&(operation, used.reader)).copied().filter(|_| !begins);
+        if let Some(index) = index {
+            let span: &mut Span = &mut spans[index];
+            span.last = at;
+            continue;
+        }
+        known.insert((operation, used.reader), spans.len());
+        spans.push(Span {
+            lock: used.lock,
+            operation,
+            reader: used.reader,
+            first: at,
+            last: at,
+        });
     }
-    let mut spans: Vec<Span> = spans.into_values().collect();
     spans.sort_by_key(|span| (span.lock, span.first));
     spans
 }

@@ -112,6 +112,7 @@ fn usual(backend: Backend, secs: u64, seed: u64) -> RunConfig {
         tasks: TASKS,
         measured: None,
         modes: false,
+        beside: None,
     }
 }
 
