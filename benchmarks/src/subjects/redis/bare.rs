@@ -35,7 +35,7 @@ impl BareClient {
 
     pub(crate) async fn hand_over(&mut self, keys: &Keys, giver: &str) -> Result<String> {
         let (holder, ttl) = (holder(), TTL.as_millis().to_string());
-        let arguments = [&*holder, &ttl, "", "0", giver, ""];
+        let arguments = [&*holder, &ttl, "", "0", giver, "", ""];
         let _token: String = run(&mut self.connection, &self.scripts.hand_over, &keys[..3], &arguments).await?;
         Ok(holder)
     }
@@ -129,8 +129,9 @@ mod tests {
         let polylocks = told(&mut log, async {
             let guard = lock.acquire().await.unwrap();
             guard.extend(TTL).await.unwrap();
-            // Who waits in this process by the time of the release is handed the hold.
-            let (next, released) = tokio::join!(lock.acquire(), guard.release());
+            // Who waits in this process by the time of the release is handed the hold; a fixed lease is not passed on.
+            let fixed = lock.clone().fixed_lease();
+            let (next, released) = tokio::join!(fixed.acquire(), guard.release());
             released.unwrap();
             next.unwrap().release().await.map(drop).unwrap();
         })
