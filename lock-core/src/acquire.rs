@@ -195,12 +195,12 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
         // comes at once, and the ttl with it.
         let hands_over = backend.capabilities.hand_over && options.mode == Mode::Exclusive;
         let keeps_it = !hands_over && fits && options.minimum.is_none();
-        let hold = |options, turn| {
+        let hold = |options, turn, sequence| {
             let weak = Arc::downgrade(keeper);
-            ActiveHold::new(grant, options, backend, weak, (turn, Sequence::first()))
+            ActiveHold::new(grant, options, backend, weak, (turn, sequence))
         };
         if as_asked || keeps_it {
-            let hold = hold(options.clone(), turn);
+            let hold = hold(options.clone(), turn, Sequence::first());
             let share = Share::begin(hold.clone(), keeper);
             if !as_asked {
                 let scheduled: Arc<dyn ScheduledHold> = hold;
@@ -211,9 +211,10 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
         let (caller, receiver) = self.in_line();
         // Before the hold is one that may be lost, and the turn be gone.
         turn.put_first(caller);
-        let hold = hold(options.unused(), turn);
+        let hold = hold(options.unused(), turn, Sequence::unused());
         // If it was lost meanwhile, the keeper knows.
         if hold.lease.begin_release() {
+            hold.timer.released();
             keeper.push(hold.release_job());
         }
         self.sleep(receiver).await

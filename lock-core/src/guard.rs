@@ -307,8 +307,9 @@ impl Guard {
     ///
     /// # Errors
     /// - [`ErrorKind::Unsupported`] if the backend cannot downgrade.
-    /// - [`ErrorKind::Misconfigured`] if this is neither a write guard nor a read guard, or if guards of the same
-    ///   [`ReentryKey`](crate::ReentryKey) hold the lock too. Both are found before anything is sent.
+    /// - [`ErrorKind::Misconfigured`] if this is neither a write guard nor a read guard, if it has a
+    ///   [minimum hold](crate::Lock::hold_at_least), or if guards of the same [`ReentryKey`](crate::ReentryKey) hold the lock too.
+    ///   All are found before anything is sent.
     /// - [`ErrorKind::Lost`] if the hold was lost.
     /// - [`ErrorKind::Unavailable`] if the server did not answer within the locker's operation timeout.
     ///
@@ -338,6 +339,10 @@ impl Guard {
         self.0.keeper().check_process()?;
         let hold = self.hold();
         let limits = hold.options.limits;
+        if hold.options.minimum.is_some() {
+            let message = "a minimum hold stays exclusive: release it, or leave out `hold_at_least`";
+            return Err(Error::new(ErrorKind::Misconfigured, message).with_name(&hold.options.name));
+        }
         if self.mode() == Mode::Exclusive {
             limits
                 .check_downgrade()

@@ -22,6 +22,8 @@ pub(crate) struct Sequence {
     granted: LeaseInstant,
     /// How often the hold was passed on since then.
     passed: u32,
+    /// Whether anybody has had it: else its terms may be those of somebody who has gone.
+    is_used: bool,
 }
 
 impl Sequence {
@@ -31,6 +33,15 @@ impl Sequence {
             earlier: 0,
             granted: LeaseInstant::now(),
             passed: 0,
+            is_used: true,
+        }
+    }
+
+    /// A grant that nobody takes on these terms.
+    pub(crate) fn unused() -> Self {
+        Self {
+            is_used: false,
+            ..Self::first()
         }
     }
 
@@ -111,7 +122,8 @@ fn may_pass<W: Successor>(active: &ActiveHold<W>) -> bool {
     let Some(end) = active.lease.ends_at() else {
         return false;
     };
-    !sequence.is_over(options.limits.hand_overs)
+    sequence.is_used
+        && !sequence.is_over(options.limits.hand_overs)
         && rules::may_pass(
             sequence.granted,
             LeaseInstant::now(),

@@ -251,3 +251,18 @@ async fn tokens_do_not_run_ahead_of_a_clock() {
     );
     sleep(seconds(1)).await;
 }
+
+/// On the clock of the machine, which goes on by itself: the request of one who left was granted on its terms.
+#[tokio::test]
+async fn a_grant_that_nobody_had_is_not_passed_on() {
+    let (backend, locks) = passing();
+    backend.next(Request::Acquire, [Answer::DoThenHold]);
+    let gone = waiting(locks.lock("a").label("gone")).await;
+    let heir = waiting(locks.lock("a").label("heir").ttl(TTL + seconds(2))).await;
+    gone.abort();
+    settle().await;
+    backend.let_go();
+    let guard = heir.await.unwrap();
+    assert_eq!(backend.status_of("a").await.holders[0].label.as_deref(), Some("heir"));
+    assert!(guard.valid_for() > TTL);
+}

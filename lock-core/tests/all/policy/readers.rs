@@ -377,3 +377,16 @@ async fn a_writer_and_readers_of_one_process_wait_for_each_other_at_the_server()
     writing.release().await.unwrap();
     assert!(reader.await.unwrap().is_ok());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_minimum_hold_is_not_downgraded() {
+    let (backend, locks) = scripted();
+    let mut guard = write(&locks).hold_at_least(seconds(20)).acquire().await.unwrap();
+    backend.sent();
+    let error = guard.downgrade().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    assert!(error.to_string().contains("hold_at_least"), "{error}");
+    assert_eq!(backend.sent(), []);
+    guard.release().await.unwrap();
+    assert!(read(&elsewhere(&backend)).try_acquire().await.unwrap().is_none());
+}
