@@ -6,7 +6,7 @@ use lock_core::backend::DistributedLock;
 use lock_core::{Error, ErrorKind, Locker};
 use lock_redis::{RedisBackend, RedisConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::{Instant, timeout};
 
 use crate::support::{AT_MOST, Fixture, LONG, TTL, in_the_end, refused, release, request, shown, take, with_config};
@@ -52,9 +52,10 @@ async fn impostor(greeting: &'static [u8], answer: &'static [u8]) -> String {
 
 #[tokio::test]
 async fn nobody_listens() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let address = listener.local_addr().expect("it is bound").to_string();
-    drop(listener);
+    // Bound for as long as the test runs, so that no server of another test gets the port.
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.bind(([127, 0, 0, 1], 0).into()).expect("a free port");
+    let address = socket.local_addr().expect("it is bound").to_string();
     let start = Instant::now();
     let error = failure(&backend(&address, ONCE)).await;
     assert!(start.elapsed() >= 2 * ONCE, "it was tried for as long as was allowed");
