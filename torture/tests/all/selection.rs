@@ -76,6 +76,7 @@ fn redis() {
     let printed = kept_under(&["--nemesis", "stop,kill", "--locks", "1", "--tasks", "8"]);
     let within_process = counted(&printed, "handed") + counted(&printed, "passed");
     assert!(within_process > counted(&printed, "holds") / 4, "{printed}");
+    assert!(counted(&printed, "passed") > 0, "{printed}");
 }
 
 /// Names are also held by readers and by permits.
