@@ -57,7 +57,9 @@ impl<W: Waiter> UndoJob<W> {
             let mut pauses = pauses(LONGEST_PAUSE);
             loop {
                 observe::requested(BackendRequest::Abandon);
-                let Err(error) = shielded(self.backend.abandon(&self.request)).await else {
+                // The call itself may panic, before there is a future.
+                let abandoned = shielded(async { self.backend.abandon(&self.request).await }).await;
+                let Err(error) = abandoned else {
                     return;
                 };
                 pass_turn_on();

@@ -76,8 +76,13 @@ struct PassesTurnOn<'a, W: Successor>(&'a Arc<ActiveHold<W>>);
 impl<W: Successor> Drop for PassesTurnOn<'_, W> {
     fn drop(&mut self) {
         let hold = self.0;
+        let keeper = hold.keeper.upgrade();
+        if keeper.as_ref().is_some_and(|keeper| keeper.has_forked()) {
+            // It is the parent's, and so are its locks.
+            return;
+        }
         let (chosen, turn) = hold.detach(&mut hold.succession());
-        if let Some(keeper) = hold.keeper.upgrade() {
+        if let Some(keeper) = keeper {
             hold.let_in(chosen, &keeper);
         }
         drop(turn);

@@ -3,10 +3,11 @@
 
 use std::fmt;
 use std::future::poll_fn;
+use std::panic::AssertUnwindSafe;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, FutureExt};
 
 use crate::acquire::options::{AcquireOptions, WaitLimit};
 use crate::acquire::pending::Caller;
@@ -42,7 +43,11 @@ pub(super) async fn upgrade(shared: &Arc<Shared>, share: &Share<Caller>, wait: W
         biased;
         result = async {
             // One that was dropped before is undone first: the hold has one upgrade at a time.
-            hold.renewals.upgrade_settled().await;
+            tokio::select! {
+                biased;
+                () = hold.renewals.upgrade_settled() => {}
+                _ = hold.lease.ended() => {}
+            }
             hold.check()?;
             match (hold.mode(), hold.upgradable()) {
                 (Mode::Exclusive, _) => Ok(true),
@@ -59,7 +64,7 @@ pub(super) async fn upgrade(shared: &Arc<Shared>, share: &Share<Caller>, wait: W
         () = until(deadline) => too_late(options, wait),
     };
     match upgrading {
-        Some(upgrading) if stop.kind() != ErrorKind::ShutDown => Err(upgrading.last_word()),
+        Some(upgrading) if stop.kind() != ErrorKind::ShutDown => upgrading.last_word(),
         _ => Err(stop),
     }
 }
@@ -135,16 +140,18 @@ impl<'a> Upgrading<'a> {
                     self.shared.check_open()?;
                     return self.granted(hold, &armed).map(|()| true);
                 }
+                // The backend has given up, whatever the server would have said. The caller's time is up as well.
+                Ok(Attempt::Busy(_)) if self.request.is_given_up() => {
+                    lease.ended().await;
+                    return Err(self.lost());
+                }
                 Ok(Attempt::Busy(busy)) => {
                     self.failure = None;
                     let pause = busy.ask_again.map(|pause| pause.max(SHORTEST_PAUSE));
                     self.request.note_busy(busy);
                     if !self.wait.is_patient() {
                         self.is_left = false;
-                        return match self.wait {
-                            WaitLimit::Once => Ok(false),
-                            WaitLimit::Within(_) | WaitLimit::Forever => Err(self.last_word()),
-                        };
+                        return self.last_word();
                     }
                     pause
                 }
@@ -224,29 +231,26 @@ impl<'a> Upgrading<'a> {
         self.hold.check().err().map_or_else(ended, Error::from)
     }
 
-    /// The error of an upgrade whose time is up.
-    fn last_word(&self) -> Error {
+    /// The result of an upgrade whose time is up: false to those who ask once, if others hold the name too.
+    fn last_word(&self) -> Result<bool> {
         let options = &self.hold.options;
         let unreachable = self.request.unreachable().or(self.failure.clone());
         if let Some(cause) = unreachable {
-            return too_late(options, self.wait).with_source(cause);
+            return Err(too_late(options, self.wait).with_source(cause));
         }
         let Some(busy) = self.request.last_busy() else {
-            return too_late(options, self.wait);
+            return Err(too_late(options, self.wait));
         };
-        let limit = limit(options, self.wait);
+        let limit = match self.wait {
+            WaitLimit::Once => return Ok(false),
+            WaitLimit::Within(limit) => limit,
+            WaitLimit::Forever => options.time_limit(self.wait).unwrap_or_default(),
+        };
         let error = Error::new(ErrorKind::TimedOut, format!("not upgraded within {limit:?}")).with_name(&options.name);
-        match busy.holder {
+        Err(match busy.holder {
             Some(holder) => error.with_holder(holder),
             None => error,
-        }
-    }
-}
-
-fn limit(options: &AcquireOptions, wait: WaitLimit) -> Duration {
-    match wait {
-        WaitLimit::Within(limit) => limit,
-        WaitLimit::Once | WaitLimit::Forever => options.time_limit(wait).unwrap_or_default(),
+        })
     }
 }
 
@@ -259,11 +263,11 @@ fn too_late(options: &AcquireOptions, wait: WaitLimit) -> Error {
 
 impl Drop for Upgrading<'_> {
     fn drop(&mut self) {
-        let Some(number) = self.number else { return };
-        if self.is_left && self.shared.keeper.has_forked() {
+        if self.shared.keeper.has_forked() {
             // It is the parent's, and so are its locks.
             return std::mem::forget((self.control.take(), self.under_way.take()));
         }
+        let Some(number) = self.number else { return };
         drop(self.control.take());
         if !self.is_left {
             if self.hold.renewals.settle_upgrade(number) {
@@ -292,11 +296,16 @@ struct UndoUpgrade {
 impl Job for UndoUpgrade {
     fn run(self: Box<Self>) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            self.undo.run().await;
-            let was_denied = self.hold.renewals.settle_upgrade(self.number);
-            if let Some(keeper) = self.hold.keeper.upgrade().filter(|_| was_denied) {
+            let Self { undo, hold, number } = *self;
+            // A panic leaves the outcome unknown. The hold is not to wait for an undo that has gone.
+            let undone = AssertUnwindSafe(async { undo.run().await }).catch_unwind().await;
+            if undone.is_err() {
+                observe::job_panicked();
+            }
+            let was_denied = hold.renewals.settle_upgrade(number);
+            if let Some(keeper) = hold.keeper.upgrade().filter(|_| was_denied) {
                 // Replaced for a moment, or lost: the next renewal tells.
-                let scheduled: Arc<dyn ScheduledHold> = self.hold;
+                let scheduled: Arc<dyn ScheduledHold> = hold;
                 keeper.schedule(&scheduled, Instant::now());
             }
         })

@@ -14,6 +14,7 @@ use crate::scripted::Scripted;
 mod downgrade;
 mod semaphore;
 mod upgrade;
+mod upgrade_given_up;
 mod upgrade_undone;
 
 const TTL: Duration = Duration::from_secs(9);

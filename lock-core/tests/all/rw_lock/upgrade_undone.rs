@@ -2,7 +2,7 @@
 
 use lock_core::HoldState;
 use lock_core::backend::Mode;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{TTL, drop_after, processes, seconds, settle, with_yields};
 use crate::scripted::{Answer, Request};
@@ -107,6 +107,66 @@ async fn a_loss_while_an_upgrade_is_taken_back_is_noticed() {
     all.backend.let_go();
     settle().await;
     assert!(matches!(guard.state(), HoldState::Lost(_)));
+}
+
+/// The next upgrade waits for the undo, but not beyond the hold.
+#[tokio::test(start_paused = true)]
+async fn a_loss_ends_an_upgrade_that_waits_for_an_undo() {
+    let all = processes();
+    let mut guard = all.ours.upgradable().acquire().await.unwrap();
+    let _reader = all.theirs().read().acquire().await.unwrap();
+    all.backend.next(Request::Abandon, [Answer::Hang]);
+    assert!(drop_after(2, guard.upgrade()).await.is_none());
+    let server = all.backend.server().clone();
+    let began = Instant::now();
+    let take_away = async {
+        sleep(seconds(2)).await;
+        server.take_away("a").unwrap();
+    };
+    let upgrade = timeout(TTL * 10, guard.upgrade());
+    let (result, ()) = tokio::join!(upgrade, take_away);
+    let error = result.expect("it does not hang").unwrap_err();
+    assert!(error.is_lost());
+    assert_eq!(began.elapsed(), seconds(2));
+    assert!(guard.upgrade_within(seconds(3)).await.unwrap_err().is_lost());
+    assert!(guard.try_upgrade().await.unwrap_err().is_lost());
+    assert_eq!((began.elapsed(), all.backend.hung()), (seconds(2), 1), "not undone yet");
+    all.backend.let_go();
+    drop(guard);
+    all.locks.shutdown().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_undo_that_panics_keeps_nobody_waiting() {
+    for answer in [Answer::Panic, Answer::PanicAtOnce, Answer::DoThenPanic] {
+        for is_released in [false, true] {
+            let all = processes();
+            let mut guard = all.ours.upgradable().acquire().await.unwrap();
+            let reader = all.theirs().read().acquire().await.unwrap();
+            let began = Instant::now();
+            all.backend.next(Request::Abandon, [answer]);
+            assert!(drop_after(2, guard.upgrade()).await.is_none());
+            let context = format!("{answer:?}, released {is_released}");
+            if !is_released {
+                drop(reader);
+                guard.upgrade_within(seconds(5)).await.unwrap();
+                assert_eq!(guard.mode(), Mode::Exclusive, "{context}");
+            }
+            guard.release().await.unwrap();
+            all.locks.shutdown().await.unwrap();
+            assert!(began.elapsed() < seconds(1), "{context}: {:?}", began.elapsed());
+            assert_eq!(
+                (all.backend.waiting("a").await, all.backend.alive()),
+                (0, 0),
+                "{context}"
+            );
+            // One that panics at once is not counted.
+            let counted = if answer == Answer::PanicAtOnce { 1 } else { 2 };
+            assert_eq!(all.backend.count(Request::Abandon), counted, "{context}");
+            let expected: &[Mode] = if is_released { &[Mode::Shared] } else { &[] };
+            assert_eq!(all.modes().await, expected, "{context}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
