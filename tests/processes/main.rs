@@ -4,4 +4,5 @@ mod child;
 mod ending;
 mod fork;
 mod inherited;
+mod inherited_changes;
 mod workers;
