@@ -1,5 +1,9 @@
 //! From writing to reading.
 
+use std::pin::{Pin, pin};
+use std::task::Poll;
+
+use futures_util::future::poll_fn;
 use lock_core::backend::{Capabilities, Mode};
 use lock_core::{ErrorKind, HoldState, Locker, ReentryKey};
 use tokio::time::{Instant, sleep};
@@ -119,6 +123,40 @@ async fn a_downgrade_may_be_dropped_at_any_poll() {
         assert_eq!((all.backend.alive(), all.backend.waiting("a").await), (0, 0));
         assert!(done || polls < 7);
     }
+}
+
+/// The hold was lost, and its clean-up asks to hand it over when the downgrade ends.
+#[tokio::test(start_paused = true)]
+async fn a_local_writer_waits_on_when_a_downgrade_ends_after_a_loss() {
+    let all = processes();
+    let mut guard = all.ours.write().acquire().await.unwrap();
+    let writer = all.ours.write();
+    let writer = tokio::spawn(async move { writer.acquire().await });
+    settle().await;
+    all.backend.next(Request::Downgrade, [Answer::Hang]);
+    all.backend.next(Request::HandOver, [Answer::Hang]);
+    {
+        let mut downgrade = pin!(guard.downgrade());
+        assert!(poll_once(downgrade.as_mut()).await.is_none());
+        all.backend.server().take_away("a").unwrap();
+        settle().await;
+        assert_eq!(all.backend.count(Request::HandOver), 1);
+    }
+    sleep(TTL * 2).await;
+    all.backend.let_go();
+    let writer = writer.await.unwrap().unwrap();
+    assert_eq!(writer.state(), HoldState::Held);
+    drop((guard, writer));
+    all.locks.shutdown().await.unwrap();
+    assert!(!all.backend.is_held("a").await);
+}
+
+async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Option<F::Output> {
+    poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
 }
 
 #[tokio::test(start_paused = true)]
