@@ -123,6 +123,21 @@ impl RawCx {
         }
     }
 
+    /// Asks once more for what a request has already: it is the same grant.
+    pub(crate) async fn ensure_granted_again(&self, backend: &Arc<dyn DistributedLock>, grant: &Grant) -> Verdict {
+        let asking = self.soon("the repeated acquire", backend.acquire(&grant.request));
+        match asking.await?.or_fail("acquire again")? {
+            Attempt::Granted(again, _) => ensure!(
+                again.token() == grant.token(),
+                "token {} became {}",
+                grant.token(),
+                again.token()
+            ),
+            other => return Err(Stop::assertion(format!("the holder itself was answered {other:?}"))),
+        }
+        Ok(())
+    }
+
     /// Abandons until it is answered, as core does.
     pub(crate) async fn abandoned(&self, backend: &Arc<dyn DistributedLock>, request: &AcquireRequest) -> Verdict {
         let abandoning = async {

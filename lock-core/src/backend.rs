@@ -87,7 +87,7 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// Connects to the server and checks that it can keep locks. A backend also connects on demand.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if no connection was made within the backend's connect
+    /// [`ErrorKind::Unavailable`] if no connection was made within the backend's connect
     /// timeout. At once: [`Denied`](crate::ErrorKind::Denied) for wrong credentials, and
     /// [`Misconfigured`](crate::ErrorKind::Misconfigured) for a server of another kind.
     ///
@@ -113,9 +113,10 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// after which to ask again, and keeps its queue entry, if it has one.
     ///
     /// Core polls it to its end even if the caller has left: then [`AcquireRequest::given_up`] completes, and the acquire
-    /// ends soon, with any result. Core may call it again with the same request after an error or [`Busy`], or after
-    /// another runtime took over. If the holder id has the name already, it returns the same grant and arms the full TTL
-    /// (or, where the session renews, the time for which the session is known to live).
+    /// ends soon, with any result; but with [`Wait::No`], [`Busy`] always means that the server answered so. Core may call it
+    /// again with the same request after an error or [`Busy`], or after another runtime took over. If the holder id has the
+    /// name already, it returns the same grant and arms the full TTL (or, where the session renews, the time for which the
+    /// session is known to live).
     ///
     /// # Errors
     /// The error of the server or of the connection. While it is [retryable](crate::Error::is_retryable), somebody waits,

@@ -354,6 +354,9 @@ impl Guard {
     /// Releases the lock, and reports whether it was held until now. If guards share a hold by a
     /// [`ReentryKey`](crate::ReentryKey), the last one releases it.
     ///
+    /// If the next caller of this process takes the lock over as it is, the server is not asked. If somebody has deleted the lock
+    /// there, that caller learns of it with its next renewal.
+    ///
     /// If the server does not answer, the release is retried for up to the locker's operation timeout (5 s by default). After
     /// that the retries go on in the background, until the lease has been over for a TTL.
     ///

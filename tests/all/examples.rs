@@ -183,10 +183,6 @@ fn answer(mut stream: TcpStream) -> String {
     answer.split(' ').nth(1).expect("a status").to_owned()
 }
 
-fn ship(address: &str, order: u32) -> String {
-    answer(begin_to_ship(address, order))
-}
-
 #[test]
 fn a_service_ships_an_order_once_at_a_time_and_stops_gracefully() {
     let (service, address) = service("memory:");
@@ -255,6 +251,10 @@ mod on_redis {
     async fn a_cron_job_runs_on_one_host() {
         let server = redis().await;
         assert_one_cron_job(&server.url());
+    }
+
+    fn ship(address: &str, order: u32) -> String {
+        answer(begin_to_ship(address, order))
     }
 
     #[testbed::test]

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use lock_core::backend::Mode;
 use lock_core::backend::Mode::{Exclusive, Shared};
-use lock_core::backend::{Attempt, Mode};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -133,16 +133,7 @@ pub(crate) async fn a_repeat_takes_no_second_permit(cx: &RawCx) -> Verdict {
     let one = permits(1, 2)?;
     let grant = cx.grant_in(&client, "a", one).await?;
     for _ in 0..2 {
-        let again = cx.soon("the repeated acquire", client.acquire(&grant.request)).await?;
-        match again.or_fail("acquire again")? {
-            Attempt::Granted(again, _) => ensure!(
-                again.token() == grant.token(),
-                "token {} became {}",
-                grant.token(),
-                again.token()
-            ),
-            other => return Err(Stop::assertion(format!("the holder itself was answered {other:?}"))),
-        }
+        cx.ensure_granted_again(&client, &grant).await?;
     }
     let second = cx.grant_in(&other, "a", one).await?;
     cx.ensure_refused(&other, "a", one).await?;

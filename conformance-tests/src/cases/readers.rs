@@ -5,7 +5,7 @@ use lock_core::backend::{Attempt, Renewal};
 
 use crate::context::RawCx;
 use crate::link::Link;
-use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure};
+use crate::verdict::{Capability, Verdict, ensure};
 
 /// Readers hold a name together, of one client and of several.
 pub(crate) async fn readers_hold_together(cx: &RawCx) -> Verdict {
@@ -95,16 +95,7 @@ pub(crate) async fn a_repeated_shared_acquire_is_one_hold(cx: &RawCx) -> Verdict
     let beside = cx.grant_in(&cx.connected().await?, "a", Shared).await?;
     let grant = cx.grant_in(&client, "a", Shared).await?;
     for _ in 0..2 {
-        let again = cx.soon("the repeated acquire", client.acquire(&grant.request)).await?;
-        match again.or_fail("acquire again")? {
-            Attempt::Granted(again, _) => ensure!(
-                again.token() == grant.token(),
-                "token {} became {}",
-                grant.token(),
-                again.token()
-            ),
-            other => return Err(Stop::assertion(format!("a reader itself was answered {other:?}"))),
-        }
+        cx.ensure_granted_again(&client, &grant).await?;
     }
     cx.ensure_holders("a", 2, "two readers hold it, one of which asked again")
         .await?;

@@ -7,7 +7,7 @@ use super::support::is_pending;
 use crate::context::{Cx, RawCx};
 use crate::link::Link;
 use crate::subject::State;
-use crate::verdict::{OrFail, Stop, Verdict, ensure};
+use crate::verdict::{OrFail, Verdict, ensure};
 
 /// A lock outlasts its ttl as long as its client lives, and another client waits in vain.
 pub(crate) async fn a_held_lock_is_renewed(cx: &Cx) -> Verdict {
@@ -89,21 +89,7 @@ pub(crate) async fn a_repeated_acquire_is_the_same_grant(cx: &RawCx) -> Verdict 
     let grant = cx.grant_for(&client, "a", ttl).await?;
     sleep(ttl / 5).await;
     let before = grant.lease().valid_for();
-    match cx
-        .soon("the repeated acquire", client.acquire(&grant.request))
-        .await?
-        .or_fail("acquire again")?
-    {
-        Attempt::Granted(again, _) => {
-            ensure!(
-                again.token() == grant.token(),
-                "token {} became {}",
-                grant.token(),
-                again.token()
-            );
-        }
-        other => return Err(Stop::assertion(format!("the holder itself was answered {other:?}"))),
-    }
+    cx.ensure_granted_again(&client, &grant).await?;
     if !client.capabilities().session_renewal {
         let after = grant.lease().valid_for();
         ensure!(

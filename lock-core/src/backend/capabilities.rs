@@ -20,7 +20,8 @@ pub struct Capabilities {
     pub extend: bool,
     /// A lease can be fixed: granted for its TTL and never renewed.
     pub fixed_lease: bool,
-    /// Waiters are served in the order in which they came, but for the bounded hand-overs within a process.
+    /// Waiters are served in the order in which they came, but for the bounded hand-overs and passes within a
+    /// process.
     pub fifo: bool,
     /// A hold passes to the next waiter of the same process in one request:
     /// [`Hold::hand_over`](super::Hold::hand_over) is more than a release.

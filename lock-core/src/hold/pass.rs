@@ -72,31 +72,7 @@ pub(super) fn pass_on<W: Successor>(active: &ActiveHold<W>) -> bool {
     let Some(keeper) = active.keeper.upgrade() else {
         return false;
     };
-    let (turn, waiter, grant) = {
-        // In one step with the pass: a release that another runner sends would end what was passed on.
-        let mut succession = active.succession();
-        if active.release_sent.load(Ordering::SeqCst) || !may_pass(active) {
-            return false;
-        }
-        let Some(waiter) = succession.inherited_turn().and_then(Turn::next) else {
-            return false;
-        };
-        let grant = match waiter.options().may_inherit(&active.options) {
-            true => pass(active, &waiter),
-            false => None,
-        };
-        match (grant, &succession.turn) {
-            (None, Some(turn)) => {
-                turn.put_first(waiter);
-                return false;
-            }
-            (grant, _) => {
-                succession.passed = true;
-                (succession.turn.take(), waiter, grant)
-            }
-        }
-    };
-    let (Some(turn), Some(grant)) = (turn, grant) else {
+    let Some((turn, waiter, grant)) = take_next(active) else {
         return false;
     };
     observe::handed_over(&active.options.name, HandOverOutcome::Passed);
@@ -117,6 +93,23 @@ pub(super) fn pass_on<W: Successor>(active: &ActiveHold<W>) -> bool {
     true
 }
 
+/// The next local waiter, with the turn and with what it is passed, if it may have the hold as it is.
+fn take_next<W: Successor>(active: &ActiveHold<W>) -> Option<(Turn<W>, W, Grant)> {
+    // In one step with the pass: a release that another runner sends would end what was passed on.
+    let mut succession = active.succession();
+    if active.release_sent.load(Ordering::SeqCst) || !may_pass(active) {
+        return None;
+    }
+    let turn = succession.inherited_turn()?;
+    let waiter = turn.next()?;
+    let Some(grant) = pass(active, &waiter) else {
+        turn.put_first(waiter);
+        return None;
+    };
+    succession.passed = true;
+    Some((succession.turn.take()?, waiter, grant))
+}
+
 fn may_pass<W: Successor>(active: &ActiveHold<W>) -> bool {
     let (sequence, options) = (active.sequence, &active.options);
     let Some(end) = active.lease.ends_at() else {
@@ -133,10 +126,12 @@ fn may_pass<W: Successor>(active: &ActiveHold<W>) -> bool {
         )
 }
 
-/// The hold as the next holder has it. `None` if the backend has no token left, or the waiter wants a higher one.
+/// The hold as the next holder has it. `None` if the waiter wants other terms or a higher token, or if the backend has no
+/// token left.
 fn pass<W: Successor>(active: &ActiveHold<W>, waiter: &W) -> Option<Grant> {
-    let lease = Lease::new(active.options.name.clone());
-    if !waiter.options().allows(active.token()) || !lease.inherit(&active.lease) {
+    let (options, lease) = (waiter.options(), Lease::new(active.options.name.clone()));
+    let fits = options.may_inherit(&active.options) && options.allows(active.token());
+    if !fits || !lease.inherit(&active.lease) {
         return None;
     }
     let hold: Option<Arc<dyn Hold>> =

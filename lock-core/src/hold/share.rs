@@ -25,17 +25,12 @@ impl<W: Successor> Share<W> {
     /// not wait for an exclusive one are refused.
     pub(crate) fn begin(hold: Arc<ActiveHold<W>>, keeper: &Arc<Keeper>) -> Self {
         let (chosen, turn) = hold.enter_lines();
-        Self::let_in(&hold, chosen, keeper);
+        hold.let_in(chosen, keeper);
         // Of a hold that does not keep it: the next one asks.
         drop(turn);
         let scheduled: Arc<dyn ScheduledHold> = hold.clone();
         keeper.schedule(&scheduled, hold.renewals.first_due());
         Self::of(hold, keeper)
-    }
-
-    /// Lets those in who may share in the hold, and refuses the others.
-    pub(super) fn let_in(hold: &Arc<ActiveHold<W>>, chosen: Vec<W>, keeper: &Arc<Keeper>) {
-        hold.let_in(chosen, keeper);
     }
 
     /// A share that was counted already.
@@ -175,7 +170,7 @@ impl<W: Successor> ActiveHold<W> {
         (chosen, turn)
     }
 
-    /// Gives those who enter with this hold their shares. The caller has one.
+    /// Gives those who may share in this hold their shares, and refuses the others. The caller has one.
     pub(super) fn let_in(self: &Arc<Self>, chosen: Vec<W>, keeper: &Arc<Keeper>) {
         for waiter in chosen {
             if !self.is_for(&waiter) {

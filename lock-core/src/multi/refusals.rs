@@ -12,18 +12,28 @@ const JUST_NOW: Duration = Duration::from_secs(1);
 
 /// The names of one locker that an acquire of several locks found taken.
 #[derive(Debug, Default)]
-pub(crate) struct Refusals(Mutex<HashMap<LockName, Instant>>);
+pub(crate) struct Refusals(Mutex<Refused>);
+
+#[derive(Debug, Default)]
+struct Refused {
+    when: HashMap<LockName, Instant>,
+    /// When those of long ago were forgotten last: not at every refusal, which would look at all of them.
+    tidied: Option<Instant>,
+}
 
 impl Refusals {
     pub(super) fn note(&self, name: &LockName) {
         let now = Instant::now();
         let mut refused = self.0.lock();
-        refused.retain(|_, when| is_just_now(*when, now));
-        refused.insert(name.clone(), now);
+        if refused.tidied.is_none_or(|tidied| !is_just_now(tidied, now)) {
+            refused.when.retain(|_, when| is_just_now(*when, now));
+            refused.tidied = Some(now);
+        }
+        refused.when.insert(name.clone(), now);
     }
 
     pub(super) fn has(&self, name: &LockName) -> bool {
-        let refused = self.0.lock().get(name).copied();
+        let refused = self.0.lock().when.get(name).copied();
         refused.is_some_and(|when| is_just_now(when, Instant::now()))
     }
 }
@@ -46,6 +56,6 @@ mod tests {
         tokio::time::advance(Duration::from_nanos(1)).await;
         assert!(!refusals.has(&name("a")));
         refusals.note(&name("b"));
-        assert_eq!(refusals.0.lock().len(), 1, "nothing piles up");
+        assert_eq!(refusals.0.lock().when.len(), 1, "nothing piles up");
     }
 }

@@ -1,60 +1,24 @@
-use std::time::Duration;
+//! A hold is passed on without a request while its next holder gives up.
 
-use lock_core::races::{Mutant, pass};
-use shuttle::future::spawn;
-use shuttle::rand::{Rng, thread_rng};
+use lock_core::races::Mutant;
 
-use crate::explore::{goes_well, is_found, soon};
+use crate::explore::{goes_well, is_found};
+use crate::hand_over_against_cancel::cancel_at;
 use crate::server::Server;
 
 /// A waiter gives up, and at times the one who releases as well, while the hold is passed on without a request: whoever waits
 /// behind them has it in the end, with a larger token, and nothing is left at the server.
 async fn race() {
-    cancel_at(Server::default(), |_| ()).await;
+    cancel_at(Server::default(), Server::passes).await;
 }
 
 /// The same, where answers get lost.
 async fn race_with_losses() {
-    cancel_at(Server::default(), Server::lose_answers).await;
-}
-
-async fn cancel_at(server: Server, weather: fn(&Server)) {
-    server.passes();
-    let locks = server.locker();
-    let lock = locks.lock("a");
-    let guard = lock.acquire().await.unwrap();
-    let token = guard.token();
-    weather(&server);
-    // The clock passes the tokens of the block.
-    pass(Duration::from_millis(1));
-    let waiter = spawn({
-        let lock = lock.clone();
-        async move { lock.acquire().await.map(drop) }
-    });
-    let last = spawn({
-        let server = server.clone();
-        async move {
-            let guard = lock.acquire().await.unwrap();
-            server.work(&guard).await;
-            guard.token()
-        }
-    });
-    let release = spawn({
-        let server = server.clone();
-        async move {
-            server.work(&guard).await;
-            guard.release().await
-        }
-    });
-    waiter.abort();
-    if thread_rng().gen_bool(0.5) {
-        release.abort();
-    }
-    assert!(soon(last).await.unwrap() > token);
-    drop((soon(waiter).await, soon(release).await));
-    let shutdown = spawn(async move { locks.shutdown().await });
-    soon(shutdown).await.unwrap().unwrap();
-    assert!(server.is_free("a").await);
+    let both = |server: &Server| {
+        server.passes();
+        server.lose_answers();
+    };
+    cancel_at(Server::default(), both).await;
 }
 
 #[test]

@@ -19,6 +19,20 @@ fn next_lease() -> Lease {
     lease
 }
 
+/// As many tokens as the server reserves, whatever is asked for.
+#[testbed::test]
+async fn the_last_pass_has_the_last_token_that_is_reserved() {
+    let fixture = Fixture::new().await;
+    let options = RequestOptions::new(name("a"), Terms::new(TTL)).reserve(99);
+    let (request, _control) = options.start();
+    let mut last = granted(&fixture.backend(), &request).await;
+    while let Some(next) = last.pass(&next_lease()) {
+        last = next;
+    }
+    assert_eq!(fixture.fence("a").await, last.token().to_string());
+    assert!(release(&last).await);
+}
+
 #[testbed::test]
 async fn the_fence_keeps_reserved_tokens_from_everybody_else() {
     let fixture = Fixture::new().await;
