@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+pub use self::options::RequestOptions;
 pub use self::terms::{Terms, Wait};
 
 use super::holder::HolderId;
@@ -65,125 +66,6 @@ impl State {
     /// Whether the last word is that the name is taken.
     fn is_taken(&self) -> bool {
         self.busy.is_some() && self.unreachable.is_none()
-    }
-}
-
-/// Builds an [`AcquireRequest`]. Defaults to a renewed hold in [`Mode::Exclusive`], and to waiting without a limit.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct RequestOptions {
-    name: LockName,
-    terms: Terms,
-    mode: Mode,
-    wait: Wait,
-    fixed: bool,
-    token_floor: Option<FencingToken>,
-    reserve: u32,
-    yields: bool,
-    replaces: Option<AcquireRequest>,
-}
-
-impl RequestOptions {
-    /// A request for this name with these terms.
-    pub fn new(name: LockName, terms: Terms) -> Self {
-        Self {
-            name,
-            terms,
-            mode: Mode::default(),
-            wait: Wait::default(),
-            fixed: false,
-            token_floor: None,
-            reserve: 1,
-            yields: false,
-            replaces: None,
-        }
-    }
-
-    /// Sets how the name is held. Defaults to [`Mode::Exclusive`].
-    #[must_use]
-    pub fn mode(mut self, mode: Mode) -> Self {
-        self.mode = mode;
-        self
-    }
-
-    /// Makes it an exclusive request that replaces the hold which `base`, in [`Mode::Upgradable`], was granted. It shares the
-    /// lease of that hold, so that whoever watches the hold watches on.
-    #[must_use]
-    pub fn replacing(mut self, base: &AcquireRequest) -> Self {
-        self.mode = Mode::Exclusive;
-        self.replaces = Some(base.clone());
-        self
-    }
-
-    /// Sets how long it waits. [`Wait::Until`] goes with [`Terms::time_left`].
-    #[must_use]
-    pub fn wait(mut self, wait: Wait) -> Self {
-        self.wait = wait;
-        self
-    }
-
-    /// Makes the lease fixed: granted for its TTL and never renewed.
-    #[must_use]
-    pub fn fixed(mut self, fixed: bool) -> Self {
-        self.fixed = fixed;
-        self
-    }
-
-    /// Asks for a token larger than this one, however far away it is. Later tokens of the name are larger too.
-    #[must_use]
-    pub fn token_above(mut self, floor: FencingToken) -> Self {
-        self.token_floor = Some(floor);
-        self
-    }
-
-    /// Asks for so many tokens at once, its own included. Defaults to 1.
-    #[must_use]
-    pub fn reserve(mut self, tokens: u32) -> Self {
-        self.reserve = tokens.max(1);
-        self
-    }
-
-    /// Makes a hand-over to it yield to whoever waits at the server.
-    #[must_use]
-    pub fn yields(mut self) -> Self {
-        self.yields = true;
-        self
-    }
-
-    /// Draws a holder id, makes an unarmed lease, and returns the request and its control.
-    pub fn start(self) -> (AcquireRequest, RequestControl) {
-        let lease = match &self.replaces {
-            Some(base) => base.lease().clone(),
-            None if self.fixed => Lease::fixed(self.name.clone()),
-            None => Lease::new(self.name.clone()),
-        };
-        let request = AcquireRequest(Arc::new(Shared {
-            name: self.name,
-            mode: self.mode,
-            holder: HolderId::random(),
-            replaces: self.replaces.as_ref().map(AcquireRequest::holder),
-            fixed: self.fixed,
-            wait: self.wait,
-            token_floor: self.token_floor,
-            reserve: self.reserve,
-            yields: self.yields,
-            lease,
-            made: Instant::now(),
-            state: Mutex::new(State {
-                longest_ttl: self.terms.ttl,
-                terms: self.terms,
-                changes: 0,
-                ttl_read: 0,
-                label_read: 0,
-                busy: None,
-                unreachable: None,
-                given_up: false,
-            }),
-            changed: Notify::new(),
-            connected: AtomicBool::new(false),
-            was_sent: AtomicBool::new(false),
-        }));
-        (request.clone(), RequestControl(request))
     }
 }
 
@@ -432,6 +314,7 @@ impl fmt::Debug for AcquireRequest {
     }
 }
 
+mod options;
 mod terms;
 #[cfg(test)]
 mod tests;
