@@ -25,7 +25,9 @@
 //!
 //! The ttl is the server's `wait_timeout` of that one connection: the server ends a client that is silent for longer.
 //! `wait_timeout` counts whole seconds. So the shortest ttl is 1 s, and a ttl of 1.5 s may take 2 s to free a dead
-//! machine's lock. A live client pings over its connection twice a second, or once in a round trip if that takes longer.
+//! machine's lock. A renewal sets it anew and writes nothing, so that neither a read-only server nor a backup's global read
+//! lock ends a hold. A status shows when a fixed lease ends; of a lease that is renewed, only its holder knows the end.
+//! A live client pings over its connection twice a second, or once in a round trip if that takes longer.
 //!
 //! # What ends a hold
 //! - Its release, or its ttl if nobody renews it: the connection's task then closes the connection.

@@ -121,9 +121,10 @@ impl Session {
         answer?
     }
 
-    /// Renews the hold, running these statements in the same round trip; returns when they were sent, or `None` when
-    /// the hold has ended. An unanswered one leaves the connection as it is: the server may yet answer. Without a
-    /// `limit` it waits until the hold's time is over.
+    /// Keeps the hold for at least `ttl` from now, by the session's `wait_timeout` alone: nothing is written, so that a
+    /// read-only server or a backup's global read lock stops no renewal. Returns when it was sent, or `None` when the hold
+    /// has ended. An unanswered one leaves the connection as it is: the server may yet answer. Without a `limit` it waits
+    /// until the hold's time is over.
     ///
     /// # Cancel safety
     /// May be dropped at any point.
@@ -131,17 +132,9 @@ impl Session {
         &self,
         holder: HolderId,
         ttl: Duration,
-        sql: String,
         limit: Option<Duration>,
     ) -> Result<Option<SentAt>, Error> {
-        let command = |reply| {
-            Command::Renew(RenewCommand {
-                holder,
-                ttl,
-                sql,
-                reply,
-            })
-        };
+        let command = |reply| Command::Renew(RenewCommand { holder, ttl, reply });
         let limit = async {
             match limit {
                 Some(limit) => after(limit).await,

@@ -48,11 +48,10 @@ pub(super) enum Command {
     Idle,
 }
 
-/// Renews this holder's hold to at least `ttl` from now, by statements of its own besides.
+/// Renews this holder's hold to at least `ttl` from now.
 pub(super) struct RenewCommand {
     pub(super) holder: HolderId,
     pub(super) ttl: Duration,
-    pub(super) sql: String,
     /// When the statements that did it were sent; `None` when the hold has ended.
     pub(super) reply: oneshot::Sender<Result<Option<SentAt>, Error>>,
 }
@@ -223,7 +222,7 @@ impl Worker {
         hold.renew(now, longest.ttl);
         let seconds = hold.wait_timeout(now);
         self.wait_timeout = None;
-        let answer = self.round_trip(longest.sql.clone(), Some(seconds)).await;
+        let answer = self.round_trip(String::new(), Some(seconds)).await;
         let flow = self.continue_after(&answer);
         let renewed = match answer {
             Ok(answer) => Ok(Some(answer.sent)),

@@ -32,6 +32,8 @@ const NO_ROW_WAIT: &str = "SET SESSION innodb_lock_wait_timeout=1";
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AcquireTerms<'a> {
     pub(crate) ttl: Duration,
+    /// Whether it ends with its ttl. The end of a hold that can be renewed is not written down: a renewal writes nothing.
+    pub(crate) fixed: bool,
     pub(crate) label: Option<&'a str>,
     /// The token must be larger than this one.
     pub(crate) floor: Option<FencingToken>,
@@ -115,23 +117,16 @@ impl Statements {
         let Self { locks, tokens } = self;
         let floor = terms.floor.map_or(0, FencingToken::as_u64).saturating_add(1);
         let label = label_literal(terms.label);
-        let expires = expires(terms.ttl);
+        let expires = match terms.fixed {
+            true => format!("{SERVER_MICROS}+{}", terms.ttl.as_micros()),
+            false => "NULL".to_owned(),
+        };
         let name = name_literal(name);
         format!(
             "UPDATE `{locks}` SET `token`=GREATEST(`token`+1,{floor},{SERVER_MICROS},\
              COALESCE((SELECT t.`token`+1 FROM `{tokens}` t WHERE t.`name`={name}),0)),\
              `connection`=CONNECTION_ID()+0*LAST_INSERT_ID(`token`|(`token`>{SERVER_MICROS})<<63),\
              `label`={label},`expires`={expires} WHERE `name`={name}"
-        )
-    }
-
-    /// Writes down how long the hold is kept now, for people: what keeps it is the session's `wait_timeout`.
-    pub(crate) fn renew(&self, name: &LockName, ttl: Duration) -> String {
-        format!(
-            "UPDATE `{}` SET `expires`=GREATEST(`expires`,{}) WHERE `name`={}",
-            self.locks,
-            expires(ttl),
-            name_literal(name)
         )
     }
 
@@ -215,8 +210,10 @@ pub(crate) fn holder(row: &MySqlRow) -> Result<HolderStatus, SqlError> {
     let label: Option<Vec<u8>> = column(row, 1, "label")?;
     let label = String::from_utf8_lossy(&label.unwrap_or_default()).into_owned();
     let rest: Option<i64> = column(row, 2, "rest of the hold")?;
-    let rest = Duration::from_micros(u64::try_from(rest.unwrap_or_default()).unwrap_or_default());
-    let holder = HolderStatus::new().with_token(token(row)?).with_expires_in(rest);
+    let mut holder = HolderStatus::new().with_token(token(row)?);
+    if let Some(rest) = rest {
+        holder = holder.with_expires_in(Duration::from_micros(u64::try_from(rest).unwrap_or_default()));
+    }
     Ok(if label.is_empty() {
         holder
     } else {
@@ -226,11 +223,6 @@ pub(crate) fn holder(row: &MySqlRow) -> Result<HolderStatus, SqlError> {
 
 fn token(row: &MySqlRow) -> Result<FencingToken, SqlError> {
     FencingToken::new(column(row, 0, TOKEN)?).ok_or(SqlError::UnexpectedAnswer(TOKEN))
-}
-
-/// The server's clock in `ttl` from now.
-fn expires(ttl: Duration) -> String {
-    format!("{SERVER_MICROS}+{}", ttl.as_micros())
 }
 
 #[cfg(test)]
@@ -270,8 +262,9 @@ mod tests {
 
     #[test]
     fn acquiring_a_row() {
-        let terms = AcquireTerms {
+        let mut terms = AcquireTerms {
             ttl: Duration::from_secs(2),
+            fixed: true,
             label: Some("me"),
             floor: FencingToken::new(41),
         };
@@ -286,6 +279,12 @@ mod tests {
              `label`=x'6d65',\
              `expires`=CAST(TIMESTAMPDIFF(MICROSECOND,'1970-01-01',SYSDATE(6)) AS UNSIGNED)+2000000 \
              WHERE `name`=x'61'"
+        );
+        terms.fixed = false;
+        let renewed = Statements::new("t").acquire_nowait(&name("a"), &terms);
+        assert!(
+            renewed.ends_with("`label`=x'6d65',`expires`=NULL WHERE `name`=x'61'"),
+            "{renewed}"
         );
     }
 }

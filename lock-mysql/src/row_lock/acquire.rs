@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::backend::{AcquireRequest, Attempt, Busy, SentAt, Wait};
+use lock_core::backend::{AcquireRequest, Attempt, Busy, Wait};
 use lock_core::{Error, ErrorKind, Result};
 use tokio::time::Instant;
 
@@ -66,8 +66,8 @@ impl Shared {
         };
         let ttl = request.ttl();
         if let Some(token) = token
-            && let Ok(Some(sent)) = self
-                .renew(&session, request, ttl, Some(self.client.response_timeout()))
+            && let Ok(Some(sent)) = session
+                .renew(request.holder(), ttl, Some(self.client.response_timeout()))
                 .await
         {
             let armed = request.lease().arm(sent, ttl)?;
@@ -160,6 +160,7 @@ impl Shared {
             let (ttl, label) = (request.ttl(), request.label());
             let terms = AcquireTerms {
                 ttl,
+                fixed: request.is_fixed(),
                 label: label.as_deref(),
                 floor: request.token_floor(),
             };
@@ -240,22 +241,6 @@ impl Shared {
         session.carry(CarriedHold::new(request, answer.sent_instant, ttl));
         let hold = RowHold::new(self.clone(), request.clone(), session.clone(), acquired.token);
         Ok(Outcome::Granted(Attempt::Granted(hold, armed)))
-    }
-
-    /// Keeps the request's hold for at least `ttl` from now; see [`Session::renew`]. A fixed lease's end stays.
-    pub(super) async fn renew(
-        &self,
-        session: &Session,
-        request: &AcquireRequest,
-        ttl: Duration,
-        limit: Option<Duration>,
-    ) -> Result<Option<SentAt>> {
-        let sql = if request.is_fixed() {
-            String::new()
-        } else {
-            self.statements.renew(request.name(), ttl)
-        };
-        session.renew(request.holder(), ttl, sql, limit).await
     }
 
     /// Who has it. Ends the transaction that the failed statement has left open.

@@ -58,7 +58,7 @@ impl Hold for RowHold {
         if matches!(self.request.lease().state(), HoldState::Lost(_)) {
             return Ok(Renewal::Lost);
         }
-        let renewed = self.shared.renew(&self.session, &self.request, ttl, None).await;
+        let renewed = self.session.renew(self.request.holder(), ttl, None).await;
         match renewed.map_err(|error| error.with_name(self.request.name()))? {
             Some(sent) => Ok(Renewal::Renewed(self.request.lease().arm(sent, ttl)?)),
             None => Ok(Renewal::Lost),

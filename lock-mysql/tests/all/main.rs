@@ -12,4 +12,5 @@ mod refused;
 mod runtimes;
 mod support;
 mod tokens;
+mod upkeep;
 mod waiting;

@@ -160,6 +160,15 @@ impl Observer {
             .unwrap();
     }
 
+    /// A counter of the server's.
+    pub(crate) async fn status(&mut self, counter: &str) -> u64 {
+        let row = sqlx::query(AssertSqlSafe(format!("SHOW GLOBAL STATUS LIKE '{counter}'")))
+            .fetch_one(&mut self.connection)
+            .await
+            .unwrap();
+        row.get::<String, _>(1).parse().unwrap()
+    }
+
     pub(crate) async fn number(&mut self, sql: &str) -> u64 {
         sqlx::query(AssertSqlSafe(format!("SELECT CAST(({sql}) AS UNSIGNED)")))
             .fetch_one(&mut self.connection)
