@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use crate::config::MySqlConfig;
 use crate::connection::{ControlConnections, Dialer, LastAnswer, Pool, Session};
 use crate::error::{ConnectError, RequestError, SqlError};
-use crate::protocol::{Autocommit, Identity, column};
+use crate::protocol::{Autocommit, Identity, NO_SUCH_CONNECTION, column, kill};
 
 pub(crate) struct Client {
     dialer: Arc<Dialer>,
@@ -72,29 +72,26 @@ impl Client {
         Ok(was_there)
     }
 
+    /// One statement finds the connection and ends it: by the time a number that was read before comes back to the server,
+    /// a restarted one may have given it to a stranger.
     async fn kill(&self, identity: Identity, request: Option<&AcquireRequest>) -> Result<bool> {
         let deadline = Instant::now() + self.response_timeout();
         let mut pause = Duration::from_millis(1);
-        let mut killed = false;
+        let mut was_there = false;
         loop {
-            let Some(id) = self.find(identity, request).await? else {
-                return Ok(killed);
-            };
-            if killed {
-                if Instant::now() >= deadline {
-                    let message = "the MySQL server does not end one of its connections";
-                    return Err(Error::new(ErrorKind::Unavailable, message));
-                }
-                sleep(pause).await;
-                pause = (pause * 2).min(Duration::from_millis(50));
-                continue;
+            let killed = self.control.execute(kill(identity), request).await;
+            match killed {
+                Err(error) if error.code() == Some(NO_SUCH_CONNECTION) => return Ok(was_there),
+                Err(error) => return Err(error.into_lock_error()),
+                // It has the named lock until its transaction is rolled back.
+                Ok(_) => was_there = true,
             }
-            killed = true;
-            match self.control.execute(format!("KILL CONNECTION {id}"), request).await {
-                // 1094: it has ended meanwhile.
-                Err(error) if error.code() != Some(1094) => return Err(error.into_lock_error()),
-                _ => {}
+            if Instant::now() >= deadline {
+                let message = "the MySQL server does not end one of its connections";
+                return Err(Error::new(ErrorKind::Unavailable, message));
             }
+            sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(50));
         }
     }
 

@@ -29,6 +29,14 @@ impl fmt::Display for Identity {
     }
 }
 
+/// Ends the connection of this identity. If there is none, the error is [`NO_SUCH_CONNECTION`].
+pub(crate) fn kill(identity: Identity) -> String {
+    format!("KILL CONNECTION IS_USED_LOCK({identity})")
+}
+
+/// The number of the error of a KILL that finds no connection.
+pub(crate) const NO_SUCH_CONNECTION: u16 = 1094;
+
 /// Whether every statement is a transaction of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Autocommit {

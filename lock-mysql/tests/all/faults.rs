@@ -5,6 +5,8 @@ use std::time::Duration;
 use lock_core::backend::{Attempt, DistributedLock, ReleaseOutcome, Renewal, Wait};
 use lock_core::{ErrorKind, HoldState};
 use lock_mysql::RowLockBackend;
+use sqlx::Connection;
+use sqlx::mysql::{MySqlConnection, MySqlDatabaseError};
 use tokio::time::timeout;
 
 use crate::support::proxy::Proxy;
@@ -114,6 +116,45 @@ async fn cut_off_in_silence_the_hold_is_lost_by_the_clock_and_free_at_the_server
     proxy.heal();
     assert_eq!(granted.release().await, ReleaseOutcome::AlreadyLost);
     assert_eq!(next.release().await, ReleaseOutcome::Released);
+}
+
+/// Such a number may be a stranger's by the time it is killed.
+#[testbed::test]
+async fn no_connection_is_killed_by_a_number_that_was_read_before() {
+    let fixture = Fixture::own().await;
+    let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
+    let _granted = grant(&backend, "a", secs(60)).await;
+    let (request, _control) = options("a", secs(60)).start();
+    let waiting = tokio::spawn({
+        let (backend, request) = (backend.clone(), request.clone());
+        async move { backend.acquire(&request).await }
+    });
+    while observer.waiters().await == 0 {
+        tokio::task::yield_now().await;
+    }
+    observer
+        .run("SET GLOBAL log_output='TABLE', GLOBAL general_log=1")
+        .await;
+    // The server does not notice by itself that the client of a waiting statement has gone.
+    backend.abandon(&request).await.unwrap();
+    assert_eq!(observer.waiters().await, 0);
+    soon("ended", waiting).await.unwrap().unwrap_err();
+    let logged = "SELECT COUNT(*) FROM mysql.general_log WHERE argument";
+    let kills = observer.number(&format!("{logged} LIKE 'KILL%'")).await;
+    let found = observer.number(&format!("{logged} LIKE 'KILL%IS_USED_LOCK(%'")).await;
+    assert!(kills > 0 && kills == found, "{found} of {kills}");
+}
+
+/// What the clean-up relies on: KILL of a named lock that nobody has is refused, and ends nobody.
+#[testbed::test]
+async fn a_kill_by_a_named_lock_that_nobody_has_ends_nobody() {
+    let fixture = Fixture::shared().await;
+    let mut connection = MySqlConnection::connect(&fixture.server.url()).await.unwrap();
+    let kill = sqlx::raw_sql("KILL CONNECTION IS_USED_LOCK('polylock:nobody')");
+    let refused = kill.execute(&mut connection).await.unwrap_err();
+    let refused = refused.into_database_error().expect("an error of the server's");
+    assert_eq!(refused.downcast_ref::<MySqlDatabaseError>().number(), 1094, "{refused}");
+    connection.ping().await.unwrap();
 }
 
 #[testbed::test]
