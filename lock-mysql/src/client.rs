@@ -10,15 +10,15 @@ use tokio::time::{Instant, sleep};
 
 use crate::config::MySqlConfig;
 use crate::connection::{ControlConnections, Dialer, LastAnswer, Pool, Session};
-use crate::error::{ConnectError, RequestError, SqlError};
-use crate::protocol::{Autocommit, Identity, NO_SUCH_CONNECTION, column, kill};
+use crate::error::{RequestError, SqlError};
+use crate::protocol::{Identity, NO_SUCH_CONNECTION, column, kill};
 
 pub(crate) struct Client {
     dialer: Arc<Dialer>,
     /// The connections for holds and waiters.
     pub(crate) pool: Pool,
     /// The connections for what cannot be done on the connection that it is about.
-    pub(crate) control: ControlConnections,
+    pub(crate) control: Arc<ControlConnections>,
     last_answer: Arc<LastAnswer>,
 }
 
@@ -27,9 +27,10 @@ impl Client {
         let last_answer = Arc::new(LastAnswer::new());
         let connections = config.max_connections();
         let dialer = Arc::new(Dialer::new(config, last_answer.clone()));
+        let control = Arc::new(ControlConnections::new(dialer.clone()));
         Self {
-            pool: Pool::new(connections, dialer.clone()),
-            control: ControlConnections::new(dialer.clone()),
+            pool: Pool::new(connections, dialer.clone(), control.clone()),
+            control,
             dialer,
             last_answer,
         }
@@ -46,14 +47,6 @@ impl Client {
     /// When the server answered last, over any connection.
     pub(crate) fn last_answer(&self) -> Instant {
         self.last_answer.at()
-    }
-
-    /// A new connection for locks, which counts against no limit yet.
-    ///
-    /// # Cancel safety
-    /// May be dropped at any point.
-    pub(crate) async fn open(&self) -> Result<Arc<Session>, ConnectError> {
-        self.dialer.open(Autocommit::Off).await
     }
 
     /// Ends a connection, here and at the server, and returns whether the server still had it. When this returns,

@@ -147,7 +147,7 @@ impl MySqlConfig {
     }
 
     /// Sets how many connections there may be, from 1 to 100,000: each hold and each name that is waited for has one.
-    /// Each Tokio runtime uses one more for housekeeping. Defaults to
+    /// Each Tokio runtime uses one more for housekeeping, from its first lock on. Defaults to
     /// [`DEFAULT_MAX_CONNECTIONS`](Self::DEFAULT_MAX_CONNECTIONS); a MySQL allows 151 to all its clients by default.
     #[must_use]
     pub fn with_max_connections(mut self, connections: usize) -> Self {

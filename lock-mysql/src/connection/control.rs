@@ -20,7 +20,7 @@ pub(crate) struct ControlConnections {
     by_runtime: Mutex<HashMap<runtime::Id, Arc<ControlConnection>>>,
 }
 
-/// A connection that is made when it is needed, and shared.
+/// A connection that is made before the first one for locks, and shared.
 #[derive(Debug)]
 struct ControlConnection {
     session: Mutex<Option<Arc<Session>>>,
@@ -32,6 +32,20 @@ impl ControlConnections {
         Self {
             dialer,
             by_runtime: Mutex::default(),
+        }
+    }
+
+    /// Opens the control connection of this runtime, if it is not open. Before any connection for locks: a server that has
+    /// no connection left by the time something must be ended would refuse it.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point.
+    pub(super) async fn open(&self) -> Result<(), ConnectError> {
+        let no_runtime = || ConnectError::Permanent(SqlError::NoRuntime.into_connect_lock_error());
+        let control = self.of_this_runtime().ok_or_else(no_runtime)?;
+        match control.live() {
+            Some(_) => Ok(()),
+            None => control.session(&self.dialer).await.map(drop),
         }
     }
 
@@ -133,6 +147,8 @@ impl ControlConnection {
         };
         let opened = dialer.open(Autocommit::On).await;
         if let Ok(session) = &opened {
+            session.keep_open();
+            drop(session.set_idle());
             *self.lock() = Some(session.clone());
         }
         attempt.finish(opened.as_ref().map(|_| ()).map_err(Clone::clone));

@@ -7,6 +7,7 @@ use lock_core::backend::{AcquireRequest, Wait};
 use lock_core::{Error, ErrorKind, Result};
 use tokio::time::timeout;
 
+use super::control::ControlConnections;
 use super::dial::Dialer;
 use super::permits::{PoolPermit, PoolPermits};
 use super::session::{Session, current_runtime};
@@ -16,6 +17,7 @@ use crate::protocol::Autocommit;
 #[derive(Debug)]
 pub(crate) struct Pool {
     dialer: Arc<Dialer>,
+    control: Arc<ControlConnections>,
     permits: Arc<PoolPermits>,
     /// The last one used is at the back.
     idle: Mutex<VecDeque<Arc<Session>>>,
@@ -31,9 +33,10 @@ pub(crate) struct PooledSession {
 }
 
 impl Pool {
-    pub(crate) fn new(connections: usize, dialer: Arc<Dialer>) -> Self {
+    pub(crate) fn new(connections: usize, dialer: Arc<Dialer>, control: Arc<ControlConnections>) -> Self {
         Self {
             dialer,
+            control,
             permits: PoolPermits::new(connections),
             idle: Mutex::default(),
         }
@@ -52,6 +55,7 @@ impl Pool {
 
     async fn take_once(&self, request: &AcquireRequest) -> Result<PooledSession, ConnectError> {
         let permit = self.permit(request).await.map_err(ConnectError::Permanent)?;
+        self.control.open().await?;
         let (session, is_reused) = match self.pop() {
             Some(session) => (session, true),
             None => (self.dialer.open(Autocommit::Off).await?, false),
@@ -61,6 +65,15 @@ impl Pool {
             session: Some(session),
             is_reused,
         })
+    }
+
+    /// A new connection for locks, which counts against no limit yet.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point.
+    pub(crate) async fn open(&self) -> Result<Arc<Session>, ConnectError> {
+        self.control.open().await?;
+        self.dialer.open(Autocommit::Off).await
     }
 
     /// Keeps a connection on which nothing is under way.

@@ -190,6 +190,11 @@ impl Session {
         permit
     }
 
+    /// Keeps the connection open while it is idle, for as long as anybody has a handle.
+    pub(super) fn keep_open(&self) {
+        drop(self.commands.send(Command::KeepOpen));
+    }
+
     /// Counts this connection as in use.
     pub(super) fn take_permit(&self, permit: PoolPermit) {
         self.permit.put(permit);

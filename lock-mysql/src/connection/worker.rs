@@ -46,6 +46,8 @@ pub(super) enum Command {
     },
     /// Nobody uses the connection any more: keep it open for a while.
     Idle,
+    /// From now on, keep it open for as long as anybody has a handle.
+    KeepOpen,
 }
 
 /// Renews this holder's hold to at least `ttl` from now.
@@ -64,6 +66,8 @@ pub(super) struct Worker {
     phase: Phase,
     /// The session's `wait_timeout`, where it is known.
     wait_timeout: Option<u64>,
+    /// Whether it stays open while it is idle.
+    keep_open: bool,
     last_answer: Arc<LastAnswer>,
     _permit: ReturnPermit,
 }
@@ -90,6 +94,7 @@ impl Worker {
             next: None,
             phase: Phase::InUse,
             wait_timeout: None,
+            keep_open: false,
             last_answer,
             _permit: ReturnPermit(permit),
         }
@@ -169,8 +174,13 @@ impl Worker {
             Command::Idle => {
                 self.phase = Phase::Idle {
                     since: Instant::now(),
-                    extended: false,
+                    // The `wait_timeout` of one that is kept open stays as it was set when it was made.
+                    extended: self.keep_open,
                 };
+                Continue(())
+            }
+            Command::KeepOpen => {
+                self.keep_open = true;
                 Continue(())
             }
         }
@@ -266,7 +276,13 @@ impl Worker {
         let now = Instant::now();
         let seconds = match &mut self.phase {
             Phase::InUse | Phase::Released(_) => return Continue(()),
-            Phase::Idle { since, .. } if *since + IDLE_LIMIT <= now => return Break(Exit::Finished),
+            Phase::Idle { since, .. } if *since + IDLE_LIMIT <= now => {
+                if !self.keep_open {
+                    return Break(Exit::Finished);
+                }
+                *since = now;
+                seconds_up(IDLE_LIMIT_AT_SERVER)
+            }
             Phase::Idle { extended, .. } => {
                 *extended = true;
                 seconds_up(IDLE_LIMIT_AT_SERVER)

@@ -90,7 +90,7 @@ impl DistributedLock for RowLockBackend {
 impl Shared {
     /// Reaches the server, makes the tables and checks that all that a lock needs is permitted.
     async fn connect(&self) -> Result<()> {
-        let session = self.client.open().await?;
+        let session = self.client.pool.open().await?;
         let limit = self.client.response_timeout();
         probe::prepare_tables(&self.statements, &session, limit)
             .await

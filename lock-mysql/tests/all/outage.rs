@@ -107,25 +107,57 @@ async fn a_used_up_pool_says_so() {
     }
 }
 
+/// The URL of a user whom a full server refuses.
+async fn many(fixture: &Fixture, observer: &mut Observer) -> String {
+    observer.run("CREATE USER 'many'@'%' IDENTIFIED BY 's3cret'").await;
+    observer.run("GRANT ALL ON app.* TO 'many'@'%'").await;
+    format!(
+        "mysql://many:s3cret@{}/app?table={}",
+        fixture.server.address(),
+        fixture.table
+    )
+}
+
+/// Takes all connections that the server has left.
+async fn fill(url: &str, observer: &mut Observer) -> Vec<MySqlConnection> {
+    observer.run("SET GLOBAL max_connections=10").await;
+    let mut filling = Vec::new();
+    while let Ok(connection) = MySqlConnection::connect(url).await {
+        filling.push(connection);
+        assert!(filling.len() < 20);
+    }
+    filling
+}
+
+#[testbed::test]
+async fn a_full_server_refuses_no_clean_up() {
+    let fixture = Fixture::own().await;
+    let mut observer = fixture.observer().await;
+    let url = many(&fixture, &mut observer).await;
+    let _held = grant(&fixture.backend(), "a", secs(60)).await;
+    let backend = RowLockBackend::new(lock_mysql::MySqlConfig::from_url(&url).unwrap()).unwrap();
+    let (request, _control) = options("a", secs(60)).start();
+    let waiting = tokio::spawn({
+        let (backend, request) = (backend.clone(), request.clone());
+        async move { backend.acquire(&request).await }
+    });
+    while observer.waiters().await == 0 {
+        tokio::task::yield_now().await;
+    }
+    let _filling = fill(&url, &mut observer).await;
+    backend.abandon(&request).await.unwrap();
+    assert_eq!(observer.waiters().await, 0);
+    soon("ended", waiting).await.unwrap().unwrap_err();
+}
+
 #[testbed::test]
 async fn a_full_server_says_so() {
     let fixture = Fixture::own().await;
     let mut observer = fixture.observer().await;
-    observer.run("CREATE USER 'many'@'%' IDENTIFIED BY 's3cret'").await;
-    observer.run("GRANT ALL ON app.* TO 'many'@'%'").await;
-    let url = format!(
-        "mysql://many:s3cret@{}/app?table={}",
-        fixture.server.address(),
-        fixture.table
-    );
+    let url = many(&fixture, &mut observer).await;
     let locks = Locker::new(RowLockBackend::new(lock_mysql::MySqlConfig::from_url(&url).unwrap()).unwrap());
     let guard = locks.lock("a").acquire().await.unwrap();
-    observer.run("SET GLOBAL max_connections=10").await;
-    let mut filling = Vec::new();
-    while let Ok(connection) = MySqlConnection::connect(&url).await {
-        filling.push(connection);
-        assert!(filling.len() < 20);
-    }
+    let _filling = fill(&url, &mut observer).await;
     let within = locks.lock("b").acquire_within(secs(1)).await.unwrap_err();
     let tried = locks.lock("b").try_acquire().await.unwrap_err();
     for error in [within, tried] {
