@@ -8,6 +8,8 @@ use lock_core::{Error, ErrorKind, Result};
 use sqlx::ConnectOptions;
 use sqlx::mysql::{MySqlConnectOptions, MySqlPool};
 
+use crate::schema;
+
 mod url;
 
 /// Which MySQL or MariaDB, and how to use it.
@@ -119,7 +121,7 @@ impl MySqlConfig {
     /// independent, whatever their names: the table is the namespace. Defaults to
     /// [`DEFAULT_TABLE`](Self::DEFAULT_TABLE).
     ///
-    /// 1 to 48 letters, digits, `_` or `$`. A second table of that name and `_tokens` goes with it.
+    /// 1 to 48 letters, digits, `_` or `$`. The other tables have names that begin with this one: see [`schema`].
     #[must_use]
     pub fn with_table(mut self, table: impl Into<String>) -> Self {
         self.table = table.into();
@@ -157,11 +159,6 @@ impl MySqlConfig {
 
     /// Checks what the builder methods could not refuse. No message shows a value: it may be a part of a password.
     pub(crate) fn check(&self) -> Result<()> {
-        let letters = |table: &str| {
-            table
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || b"_$".contains(&byte))
-        };
         if self.options.get_socket().is_none() && self.options.get_host().is_empty() {
             return Err(misconfigured("the host is empty: name the server's host or socket"));
         }
@@ -170,11 +167,7 @@ impl MySqlConfig {
                 "no database is named: call with_database, or write mysql://user:password@host:port/database",
             ));
         }
-        if !(1..=48).contains(&self.table.len()) || !letters(&self.table) {
-            return Err(misconfigured(
-                "the table's name is not allowed: use 1 to 48 letters, digits, _ or $",
-            ));
-        }
+        schema::check_prefix(&self.table)?;
         for (name, timeout) in [
             ("connect_timeout", self.connect_timeout),
             ("response_timeout", self.response_timeout),

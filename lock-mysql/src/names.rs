@@ -17,7 +17,15 @@ pub(crate) fn label_literal(label: Option<&str>) -> String {
     hex(&label.as_bytes()[..label.floor_char_boundary(LABEL_BYTES)])
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Whether this is a name of a table or column that needs no escape between backticks: 1 to `longest` letters, digits, `_`
+/// or `$`.
+pub(crate) fn is_identifier(name: &str, longest: usize) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_$".contains(&byte);
+    (1..=longest).contains(&name.len()) && name.bytes().all(allowed)
+}
+
+/// Bytes as a literal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
     let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("x'{digits}'")
 }
@@ -33,6 +41,16 @@ mod tests {
         assert_eq!(literal("orders/42"), "x'6f72646572732f3432'");
         assert_eq!(literal("a\0'; DROP"), "x'6100273b2044524f50'");
         assert_eq!(literal("Ö"), "x'c396'");
+    }
+
+    #[test]
+    fn an_identifier_ends_no_quotes() {
+        for good in ["t", "Shop_locks$2", "0"] {
+            assert!(is_identifier(good, 12), "{good}");
+        }
+        for bad in ["", "a`b", "a.b", "a b", "ö", "a\0", "thirteen_long"] {
+            assert!(!is_identifier(bad, 12), "{bad:?}");
+        }
     }
 
     #[test]

@@ -9,18 +9,15 @@ use crate::connection::Session;
 use crate::error::{RequestError, SqlError};
 use crate::protocol::column;
 use crate::protocol::row_lock::Statements;
+use crate::schema::Table;
 
 /// Makes sure that the tables are there and lock rows.
 ///
 /// # Errors
-/// [`ErrorKind::Denied`], with the statements for an administrator, when they are missing and may not be made;
-/// [`ErrorKind::Misconfigured`] when they are of an engine without row locks.
-pub(crate) async fn prepare_tables(
-    statements: &Statements,
-    session: &Session,
-    limit: Duration,
-) -> Result<(), RequestError> {
-    let answer = session.run(statements.engines(), None, limit).await?;
+/// [`ErrorKind::Denied`], with the statements for an administrator, when some are missing and may not be made;
+/// [`ErrorKind::Misconfigured`] when one is of an engine without row locks.
+pub(crate) async fn prepare_tables(tables: &[Table], session: &Session, limit: Duration) -> Result<(), RequestError> {
+    let answer = session.run(engines(tables), None, limit).await?;
     let rows = &answer
         .results
         .first()
@@ -28,35 +25,46 @@ pub(crate) async fn prepare_tables(
         .rows;
     for row in rows {
         let engine: Option<Vec<u8>> = column(row, 1, "engine of a table")?;
-        if !engine
-            .as_deref()
-            .is_some_and(|engine| engine.eq_ignore_ascii_case(b"InnoDB"))
-        {
-            return Err(wrong_engine(statements).into());
+        let engine = engine.unwrap_or_default();
+        if !engine.eq_ignore_ascii_case(b"InnoDB") {
+            let name: Vec<u8> = column(row, 0, "name of a table")?;
+            return Err(wrong_engine(&String::from_utf8_lossy(&name)).into());
         }
     }
-    if rows.len() == statements.tables().len() {
+    // Without the permission to create, the server refuses the statement for a table that exists, too.
+    if rows.len() == tables.len() {
         return Ok(());
     }
-    let mut created = session.run(statements.create_tables(), None, limit).await;
+    let create: Vec<_> = tables.iter().map(|table| table.create.as_str()).collect();
+    let create = create.join(";");
+    let mut created = session.run(create.clone(), None, limit).await;
     for _ in 0..DEADLOCKS {
         if !created.as_ref().is_err_and(SqlError::is_deadlock) {
             break;
         }
-        created = session.run(statements.create_tables(), None, limit).await;
+        created = session.run(create.clone(), None, limit).await;
     }
     match created {
         Ok(_) => Ok(()),
         Err(error) if error.is_denied() => {
             let message = format!(
-                "the lock tables are missing and the MySQL user may not create them: run \"{};\" and grant the user \
-                 SELECT, INSERT and UPDATE on both",
-                statements.create_tables()
+                "tables of polylock are missing and the MySQL user may not create them: run \"{create};\" and grant the \
+                 user SELECT, INSERT and UPDATE on them"
             );
             Err(Error::new(ErrorKind::Denied, message).with_source(error).into())
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Which of the tables there are, and of which engine.
+fn engines(tables: &[Table]) -> String {
+    let names: Vec<_> = tables.iter().map(|table| format!("'{}'", table.name)).collect();
+    format!(
+        "SELECT CAST(TABLE_NAME AS BINARY), CAST(ENGINE AS BINARY) FROM information_schema.TABLES \
+         WHERE TABLE_SCHEMA=DATABASE() AND TABLE_NAME IN ({});COMMIT",
+        names.join(",")
+    )
 }
 
 /// Runs statements that do nothing, but need every permission that a lock needs.
@@ -72,9 +80,7 @@ pub(crate) async fn check_permissions(
 const DEADLOCKS: usize = 20;
 
 /// Only InnoDB locks rows: on another engine everybody would have the lock.
-fn wrong_engine(statements: &Statements) -> Error {
-    let [locks, tokens] = statements.tables();
-    let message =
-        format!("tables `{locks}` and `{tokens}` must be of the engine InnoDB: run ALTER TABLE … ENGINE=InnoDB");
+fn wrong_engine(table: &str) -> Error {
+    let message = format!("table `{table}` must be of the engine InnoDB: run ALTER TABLE … ENGINE=InnoDB");
     Error::new(ErrorKind::Misconfigured, message)
 }

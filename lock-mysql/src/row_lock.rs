@@ -10,6 +10,7 @@ use crate::config::MySqlConfig;
 use crate::error::{RequestError, SqlError};
 use crate::protocol::column;
 use crate::protocol::row_lock::Statements;
+use crate::schema::{self, Table};
 
 pub use self::backend::RowLockBackend;
 
@@ -36,6 +37,10 @@ impl Shared {
             prepared: AtomicBool::new(false),
             client: Client::new(config),
         }
+    }
+
+    fn tables(&self) -> [Table; 2] {
+        schema::row_lock_tables(self.client.config().table())
     }
 
     /// The last token that a release has committed; 0 before the first.

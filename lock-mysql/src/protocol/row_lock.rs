@@ -57,33 +57,8 @@ impl Statements {
     }
 
     /// Both tables' names.
-    pub(crate) fn tables(&self) -> [&str; 2] {
+    fn tables(&self) -> [&str; 2] {
         [&self.locks, &self.tokens]
-    }
-
-    /// What makes the tables where they are missing.
-    pub(crate) fn create_tables(&self) -> String {
-        let Self { locks, tokens } = self;
-        format!(
-            "CREATE TABLE IF NOT EXISTS `{locks}` (\
-             `name` VARBINARY(512) NOT NULL PRIMARY KEY, \
-             `token` BIGINT UNSIGNED NOT NULL DEFAULT 0, \
-             `connection` BIGINT UNSIGNED NULL, \
-             `label` VARBINARY(255) NULL, \
-             `expires` BIGINT UNSIGNED NULL) ENGINE=InnoDB;\
-             CREATE TABLE IF NOT EXISTS `{tokens}` (\
-             `name` VARBINARY(512) NOT NULL PRIMARY KEY, \
-             `token` BIGINT UNSIGNED NOT NULL) ENGINE=InnoDB"
-        )
-    }
-
-    /// Which of the tables there are, and of which engine.
-    pub(crate) fn engines(&self) -> String {
-        let Self { locks, tokens } = self;
-        format!(
-            "SELECT CAST(TABLE_NAME AS BINARY), CAST(ENGINE AS BINARY) FROM information_schema.TABLES \
-             WHERE TABLE_SCHEMA=DATABASE() AND TABLE_NAME IN ('{locks}','{tokens}');COMMIT"
-        )
     }
 
     /// Does nothing, but needs every permission that a lock needs. No lock has an empty name.
@@ -231,18 +206,6 @@ mod tests {
 
     fn name(name: &str) -> LockName {
         LockName::new(name).unwrap()
-    }
-
-    #[test]
-    fn the_tables_stay_as_they_are() {
-        assert_eq!(
-            Statements::new("polylock").create_tables(),
-            "CREATE TABLE IF NOT EXISTS `polylock` (`name` VARBINARY(512) NOT NULL PRIMARY KEY, \
-             `token` BIGINT UNSIGNED NOT NULL DEFAULT 0, `connection` BIGINT UNSIGNED NULL, \
-             `label` VARBINARY(255) NULL, `expires` BIGINT UNSIGNED NULL) ENGINE=InnoDB;\
-             CREATE TABLE IF NOT EXISTS `polylock_tokens` (`name` VARBINARY(512) NOT NULL PRIMARY KEY, \
-             `token` BIGINT UNSIGNED NOT NULL) ENGINE=InnoDB"
-        );
     }
 
     #[test]

@@ -151,7 +151,7 @@ impl Shared {
         let limit = self.client.response_timeout();
         let name = request.name();
         if !self.is_prepared() {
-            prepare_tables(&self.statements, session, limit).await?;
+            prepare_tables(&self.tables(), session, limit).await?;
             self.set_prepared(true);
         }
         let mut locked = false;
@@ -201,7 +201,7 @@ impl Shared {
                 }
                 Err(error) if error.is_missing_table() => {
                     self.set_prepared(false);
-                    prepare_tables(&self.statements, session, limit).await?;
+                    prepare_tables(&self.tables(), session, limit).await?;
                     self.set_prepared(true);
                 }
                 Err(error) => return Err(error.into()),

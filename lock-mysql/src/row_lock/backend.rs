@@ -92,7 +92,7 @@ impl Shared {
     async fn connect(&self) -> Result<()> {
         let session = self.client.pool.open().await?;
         let limit = self.client.response_timeout();
-        probe::prepare_tables(&self.statements, &session, limit)
+        probe::prepare_tables(&self.tables(), &session, limit)
             .await
             .map_err(RequestError::into_lock_error)?;
         probe::check_permissions(&self.statements, &session, limit)

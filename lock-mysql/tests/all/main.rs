@@ -10,6 +10,7 @@ mod names;
 mod outage;
 mod refused;
 mod runtimes;
+mod schema;
 mod support;
 mod tokens;
 mod upkeep;

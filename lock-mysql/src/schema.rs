@@ -1,0 +1,172 @@
+//! The tables, as SQL for an administrator or a migration tool, and made by [`migrate`].
+//!
+//! | table | what needs it |
+//! |---|---|
+//! | `{table}`, `{table}_tokens` | [`RowLockBackend`](crate::RowLockBackend), see [`row_lock`] |
+//! | `{table}_fences` | fences of resources, see [`fences`] |
+//!
+//! `{table}` is [`MySqlConfig::with_table`], by default [`polylock`](MySqlConfig::DEFAULT_TABLE).
+//!
+//! The backends make their own tables when they first connect, if they may. In production the user of an application should
+//! have no `CREATE`: make the tables beforehand with this SQL or with [`migrate`] under another user. Then `SELECT`, `INSERT`
+//! and `UPDATE` on these tables are enough for everything in this crate.
+//!
+//! Every statement is `CREATE TABLE IF NOT EXISTS`, so it may run again. Names of tables differ by their case on most servers.
+//!
+//! ```
+//! # fn main() -> Result<(), lock_core::Error> {
+//! let sql = [lock_mysql::schema::row_lock("shop_locks")?, lock_mysql::schema::fences("shop_locks")?].concat();
+//! assert_eq!(sql.matches("CREATE TABLE IF NOT EXISTS").count(), 3);
+//! # Ok(()) }
+//! ```
+
+use lock_core::{Error, ErrorKind, Result};
+
+use crate::client::Client;
+use crate::config::MySqlConfig;
+use crate::error::RequestError;
+use crate::names::is_identifier;
+use crate::probe;
+
+/// Leaves room for the endings of the other tables: MySQL allows 64 letters.
+const LONGEST_PREFIX: usize = 48;
+
+/// The SQL of the tables of [`RowLockBackend`](crate::RowLockBackend), as statements that end with `;`.
+///
+/// # Errors
+/// [`ErrorKind::Misconfigured`] for a `table` that [`MySqlConfig::with_table`] does not allow.
+pub fn row_lock(table: &str) -> Result<String> {
+    check_prefix(table)?;
+    Ok(script(&row_lock_tables(table)))
+}
+
+/// The SQL of the table of fences, `{table}_fences`, as a statement that ends with `;`.
+///
+/// # Errors
+/// [`ErrorKind::Misconfigured`] for a `table` that [`MySqlConfig::with_table`] does not allow.
+pub fn fences(table: &str) -> Result<String> {
+    check_prefix(table)?;
+    Ok(script(&[fence_table(&format!("{table}_fences"))]))
+}
+
+/// Makes the tables that are missing, all those of the table above. Needs `CREATE` if one is missing, and no permission on
+/// data.
+///
+/// # Errors
+/// [`ErrorKind::Denied`], with the SQL for an administrator, if tables are missing and the user may not create them.
+/// [`ErrorKind::Misconfigured`] if a table is of an engine other than InnoDB, and those of connecting.
+///
+/// # Cancel safety
+/// If dropped, some tables may have been made. Call it again.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example() -> Result<(), lock_core::Error> {
+/// use lock_mysql::{MySqlConfig, schema};
+///
+/// let config = MySqlConfig::from_url("mysql://admin:secret@db:3306/shop?table=shop_locks")?;
+/// schema::migrate(&config).await?;
+/// # Ok(()) }
+/// ```
+pub async fn migrate(config: &MySqlConfig) -> Result<()> {
+    config.check()?;
+    let client = Client::new(config.clone());
+    let session = client.open().await?;
+    let prepared = probe::prepare_tables(&all(config.table()), &session, client.response_timeout()).await;
+    prepared.map_err(RequestError::into_lock_error)
+}
+
+/// A table and the statement that makes it where it is missing.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) name: String,
+    pub(crate) create: String,
+}
+
+fn all(table: &str) -> Vec<Table> {
+    let mut all = Vec::from(row_lock_tables(table));
+    all.push(fence_table(&format!("{table}_fences")));
+    all
+}
+
+pub(crate) fn row_lock_tables(table: &str) -> [Table; 2] {
+    [
+        new_table(
+            table,
+            "`name` VARBINARY(512) NOT NULL PRIMARY KEY, \
+             `token` BIGINT UNSIGNED NOT NULL DEFAULT 0, \
+             `connection` BIGINT UNSIGNED NULL, \
+             `label` VARBINARY(255) NULL, \
+             `expires` BIGINT UNSIGNED NULL",
+        ),
+        new_table(
+            &format!("{table}_tokens"),
+            "`name` VARBINARY(512) NOT NULL PRIMARY KEY, `token` BIGINT UNSIGNED NOT NULL",
+        ),
+    ]
+}
+
+/// `writer` and `reader` are the newest tokens that have entered. `entries` counts the writers: see the verdict in `fence`.
+pub(crate) fn fence_table(name: &str) -> Table {
+    new_table(
+        name,
+        "`resource` VARBINARY(512) NOT NULL PRIMARY KEY, \
+         `writer` BIGINT UNSIGNED NOT NULL DEFAULT 0, \
+         `reader` BIGINT UNSIGNED NOT NULL DEFAULT 0, \
+         `entries` BIGINT UNSIGNED NOT NULL DEFAULT 0",
+    )
+}
+
+fn new_table(name: &str, columns: &str) -> Table {
+    Table {
+        name: name.to_owned(),
+        create: format!("CREATE TABLE IF NOT EXISTS `{name}` ({columns}) ENGINE=InnoDB"),
+    }
+}
+
+fn script(tables: &[Table]) -> String {
+    tables.iter().map(|table| format!("{};\n", table.create)).collect()
+}
+
+/// Checks what [`MySqlConfig::with_table`] allows. The message does not show the name: it may be a part of a password.
+pub(crate) fn check_prefix(table: &str) -> Result<()> {
+    if is_identifier(table, LONGEST_PREFIX) {
+        return Ok(());
+    }
+    let message = "the table's name is not allowed: use 1 to 48 letters, digits, _ or $";
+    Err(Error::new(ErrorKind::Misconfigured, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Other versions of this crate use the same tables.
+    #[test]
+    fn the_tables_stay_as_they_are() {
+        assert_eq!(
+            row_lock("polylock").unwrap(),
+            "CREATE TABLE IF NOT EXISTS `polylock` (`name` VARBINARY(512) NOT NULL PRIMARY KEY, \
+             `token` BIGINT UNSIGNED NOT NULL DEFAULT 0, `connection` BIGINT UNSIGNED NULL, \
+             `label` VARBINARY(255) NULL, `expires` BIGINT UNSIGNED NULL) ENGINE=InnoDB;\n\
+             CREATE TABLE IF NOT EXISTS `polylock_tokens` (`name` VARBINARY(512) NOT NULL PRIMARY KEY, \
+             `token` BIGINT UNSIGNED NOT NULL) ENGINE=InnoDB;\n"
+        );
+        assert_eq!(
+            fences("polylock").unwrap(),
+            "CREATE TABLE IF NOT EXISTS `polylock_fences` (`resource` VARBINARY(512) NOT NULL PRIMARY KEY, \
+             `writer` BIGINT UNSIGNED NOT NULL DEFAULT 0, `reader` BIGINT UNSIGNED NOT NULL DEFAULT 0, \
+             `entries` BIGINT UNSIGNED NOT NULL DEFAULT 0) ENGINE=InnoDB;\n"
+        );
+    }
+
+    #[test]
+    fn a_table_that_needs_an_escape_is_refused() {
+        for bad in ["", "a`b", "a.b", &"x".repeat(49)] {
+            for refused in [row_lock(bad), fences(bad)] {
+                assert_eq!(refused.unwrap_err().kind(), ErrorKind::Misconfigured, "{bad:?}");
+            }
+        }
+        row_lock(&"x".repeat(48)).unwrap();
+    }
+}
