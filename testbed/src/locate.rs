@@ -28,12 +28,8 @@ pub struct Found {
 /// Looks for the servers that every run of the tests needs: what is there, or why it is not.
 pub fn find() -> Vec<Result<Found, Error>> {
     vec![
-        found_redis(Edition::Own),
-        found(
-            "MariaDB",
-            &["POLYLOCK_MYSQL_URL", "POLYLOCK_MARIADB_DIR"],
-            mariadb().map(drop),
-        ),
+        found_edition(Edition::Redis),
+        found_edition(Edition::MariaDb),
         found(
             "ZooKeeper",
             &["POLYLOCK_ZOOKEEPER_URL", "POLYLOCK_ZOOKEEPER_DIR"],
@@ -44,12 +40,16 @@ pub fn find() -> Vec<Result<Found, Error>> {
 
 /// Looks for the editions that may be left out where `CI` is not set.
 pub fn find_extra() -> Vec<(Edition, Result<Found, Error>)> {
-    let found = |edition| (edition, found_redis(edition));
+    let found = |edition| (edition, found_edition(edition));
     Edition::EXTRA.map(found).into()
 }
 
-fn found_redis(edition: Edition) -> Result<Found, Error> {
-    found(edition.title(), edition.variables(), redis(edition).map(drop))
+fn found_edition(edition: Edition) -> Result<Found, Error> {
+    let there = match edition.own() {
+        Edition::MariaDb => sql(edition).map(drop),
+        _ => redis(edition).map(drop),
+    };
+    found(edition.title(), edition.variables(), there)
 }
 
 fn found(server: &'static str, variables: &[&'static str; 2], program: Result<(), Error>) -> Result<Found, Error> {
@@ -63,30 +63,42 @@ fn found(server: &'static str, variables: &[&'static str; 2], program: Result<()
     .map(|()| Found { server, variable })
 }
 
-/// The variable and its value by which a Redis of this edition stands for the distribution's own.
+/// The variable and its value by which this edition stands for the distribution's own server.
 ///
 /// # Errors
 /// [`Error::Missing`] or [`Error::LeftOut`] where there is none, [`Error::Variable`].
 pub fn stand_in(edition: Edition) -> Result<(&'static str, OsString), Error> {
-    let [url, program] = *Edition::Own.variables();
+    let [url, place] = *edition.own().variables();
     match variable(edition.variables()[0]) {
         Some(running) => Ok((url, running)),
-        None => Ok((program, redis(edition)?.into())),
+        None => Ok((place, place_of(edition)?.into())),
     }
 }
 
-pub(crate) fn redis(edition: Edition) -> Result<PathBuf, Error> {
-    let [_, named] = *edition.variables();
-    if let Some(value) = variable(named) {
-        return program(named, value);
+/// The program, or the directory with the program.
+fn place_of(edition: Edition) -> Result<PathBuf, Error> {
+    if let Some(named) = variable(edition.variables()[1]) {
+        return Ok(named.into());
     }
     installed(edition.installed()).ok_or_else(|| {
         let (server, variables) = (edition.title(), edition.variables());
-        match edition {
-            Edition::Own => Error::Missing { server, variables },
-            Edition::Redis8 | Edition::Valkey9 => extra(server, variables, is_ci()),
+        match edition.is_own() {
+            true => Error::Missing { server, variables },
+            false => extra(server, variables, is_ci()),
         }
     })
+}
+
+pub(crate) fn redis(edition: Edition) -> Result<PathBuf, Error> {
+    let program = place_of(edition)?;
+    match program.is_file() {
+        true => Ok(program),
+        false => Err(Error::Variable {
+            variable: edition.variables()[1],
+            value: program,
+            problem: "there is no such file".into(),
+        }),
+    }
 }
 
 /// Why something that is not always needed is not there.
@@ -124,71 +136,66 @@ fn says_ci(value: Option<OsString>) -> bool {
     value.is_some_and(|value| value != "false")
 }
 
+/// A MariaDB or a MySQL.
 #[derive(Debug)]
-pub(crate) struct MariaDb {
+pub(crate) struct Sql {
+    pub(crate) maker: Maker,
     pub(crate) program: PathBuf,
     pub(crate) base: PathBuf,
-    /// With its SQL scripts and the messages in all languages.
+    /// With the messages in all languages, and MariaDB's SQL scripts.
     pub(crate) share: PathBuf,
     pub(crate) plugins: PathBuf,
 }
 
-pub(crate) fn mariadb() -> Result<MariaDb, Error> {
-    if let Some(value) = variable("POLYLOCK_MARIADB_DIR") {
-        let base = PathBuf::from(value);
-        let program = ["sbin/mariadbd", "bin/mariadbd"]
-            .map(|program| base.join(program))
-            .into_iter()
-            .find(|p| p.is_file());
-        let Some(program) = program else {
-            let problem = "there is no bin/mariadbd or sbin/mariadbd in it".into();
-            return Err(Error::Variable {
-                variable: "POLYLOCK_MARIADB_DIR",
-                value: base,
-                problem,
-            });
-        };
-        return MariaDb::new(program, base);
-    }
-    match (installed("unpacked/bin/mariadbd"), installed("unpacked/root/usr")) {
-        (Some(program), Some(base)) => MariaDb::new(program, base),
-        _ => Err(Error::Missing {
-            server: "MariaDB",
-            variables: &["POLYLOCK_MYSQL_URL", "POLYLOCK_MARIADB_DIR"],
-        }),
-    }
+/// Whose program it is: the two are set up differently.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Maker {
+    MariaDb,
+    MySql,
 }
 
-impl MariaDb {
-    fn new(program: PathBuf, base: PathBuf) -> Result<Self, Error> {
+/// The program decides about the maker, so that a MySQL can stand for the distribution's MariaDB.
+pub(crate) fn sql(edition: Edition) -> Result<Sql, Error> {
+    let dir = place_of(edition)?;
+    Sql::find(&dir).map_err(|problem| Error::Variable {
+        variable: edition.variables()[1],
+        value: dir,
+        problem: problem.into(),
+    })
+}
+
+impl Sql {
+    fn find(dir: &Path) -> Result<Self, &'static str> {
+        // A MariaDB may also have a link of the other name.
+        let programs = [("mariadbd", Maker::MariaDb), ("mysqld", Maker::MySql)];
+        let (program, maker) = programs
+            .iter()
+            .flat_map(|(name, maker)| ["sbin", "bin"].map(|bin| (dir.join(bin).join(name), *maker)))
+            .find(|(program, _)| program.is_file())
+            .ok_or("there is no mariadbd and no mysqld in its bin/ or sbin/")?;
+        // As `cargo xtask servers --install` lays it out.
+        let unpacked = Some(dir.join("root/usr")).filter(|base| base.is_dir());
+        let base = unpacked.unwrap_or_else(|| dir.to_owned());
         let find = |names: &[&str]| names.iter().map(|name| base.join(name)).find(|path| path.is_dir());
-        let share = find(&["share/mysql", "share/mariadb", "share"]);
+        let share = find(&["share/mysql", "share/mariadb", "share"]).ok_or("there is no share/mysql in it")?;
         let plugins = find(&[
             "lib/mysql/plugin",
             "lib/mariadb/plugin",
             "lib/plugin",
             "lib64/mysql/plugin",
             "lib",
-        ]);
-        match (share, plugins) {
-            (Some(share), Some(plugins)) => Ok(Self {
-                program,
-                base,
-                share,
-                plugins,
-            }),
-            _ => {
-                let problem = "there is no share/mysql or no lib in it".into();
-                Err(Error::Variable {
-                    variable: "POLYLOCK_MARIADB_DIR",
-                    value: base,
-                    problem,
-                })
-            }
-        }
+        ])
+        .ok_or("there is no lib in it")?;
+        Ok(Self {
+            maker,
+            program,
+            base,
+            share,
+            plugins,
+        })
     }
 
-    /// One of the scripts that make the system tables; newer versions name them differently.
+    /// One of MariaDB's scripts that make the system tables; newer versions name them differently.
     pub(crate) fn script(&self, part: &str) -> Result<Vec<u8>, Error> {
         let names = [format!("mariadb_{part}.sql"), format!("mysql_{part}.sql")];
         let path = names
@@ -232,18 +239,6 @@ pub(crate) fn zookeeper() -> Result<ZooKeeper, Error> {
 
 fn installed(path: &str) -> Option<PathBuf> {
     Some(installed_dir().join(path)).filter(|path| path.exists())
-}
-
-fn program(variable: &'static str, value: OsString) -> Result<PathBuf, Error> {
-    let path = PathBuf::from(value);
-    if path.is_file() {
-        return Ok(path);
-    }
-    Err(Error::Variable {
-        variable,
-        value: path,
-        problem: "there is no such file".into(),
-    })
 }
 
 fn variable(name: &str) -> Option<OsString> {

@@ -8,7 +8,7 @@
 use std::io::BufRead;
 use std::process::ExitCode;
 
-use testbed::{Edition, Error, MariaDb, Redis, Server, ZooKeeper};
+use testbed::{Edition, Error, Server, ZooKeeper};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -24,7 +24,7 @@ async fn main() -> ExitCode {
                 return ExitCode::FAILURE;
             }
             None => {
-                eprintln!("error: {kind:?} is none of redis, redis8, valkey9, mariadb, zookeeper");
+                eprintln!("error: {kind:?} is none of redis, redis8, valkey9, mariadb, mysql9, zookeeper");
                 return ExitCode::FAILURE;
             }
         }
@@ -42,14 +42,11 @@ async fn main() -> ExitCode {
 }
 
 async fn start(kind: &str) -> Option<Result<Server, Error>> {
-    match kind {
-        "redis" => Some(Redis::new().start().await),
-        "redis8" => Some(Redis::new().edition(Edition::Redis8).start().await),
-        "valkey9" => Some(Redis::new().edition(Edition::Valkey9).start().await),
-        "mariadb" => Some(MariaDb::new().start().await),
-        "zookeeper" => Some(ZooKeeper::new().start().await),
-        _ => None,
+    if kind == "zookeeper" {
+        return Some(ZooKeeper::new().start().await);
     }
+    let edition = Edition::ALL.into_iter().find(|edition| edition.name() == kind)?;
+    Some(edition.start().await)
 }
 
 async fn obey(server: &Server, command: &str) -> Option<Result<(), Error>> {

@@ -1,32 +1,64 @@
-//! MariaDB.
+//! MariaDB and MySQL.
 
-use std::fs::{self, File};
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::fs;
+use std::io::Read;
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
+use crate::locate::{Maker, Sql};
 use crate::recipe::{Recipe, Run};
 use crate::server::Server;
 use crate::url::Url;
-use crate::{Error, data, locate};
+use crate::{Edition, Error, data, locate};
 
-/// A MariaDB to start, with one user, who may do everything, and one empty database. A commit survives [`Server::kill`].
+pub(crate) mod template;
+
+/// A MariaDB or a MySQL to start, with one user, who may do everything, and one empty database. A commit survives
+/// [`Server::kill`].
 #[derive(Debug, Clone)]
 pub struct MariaDb {
+    edition: Edition,
     user: String,
     password: String,
     database: String,
+    options: Vec<String>,
 }
 
 impl MariaDb {
-    /// One with the user "app", the password "secret" and the database "app".
+    /// The distribution's own MariaDB, with the user "app", the password "secret" and the database "app".
     pub fn new() -> Self {
         Self {
+            edition: Edition::MariaDb,
             user: "app".into(),
             password: "secret".into(),
             database: "app".into(),
+            options: Vec::new(),
         }
+    }
+
+    /// Another one than the distribution's own: a MySQL.
+    ///
+    /// # Panics
+    /// If this edition is neither a MariaDB nor a MySQL.
+    #[must_use]
+    pub fn edition(mut self, edition: Edition) -> Self {
+        assert_eq!(
+            edition.own(),
+            Edition::MariaDb,
+            "{edition:?} is no MariaDB and no MySQL"
+        );
+        self.edition = edition;
+        self
+    }
+
+    /// An option of the server's command line, which wins over those that are there by default: like
+    /// "--completion-type=CHAIN".
+    #[must_use]
+    pub fn option(mut self, option: impl Into<String>) -> Self {
+        self.options.push(option.into());
+        self
     }
 
     /// The user and the password of [`Server::url`]. Default: "app", "secret".
@@ -47,7 +79,7 @@ impl MariaDb {
     /// Starts it.
     ///
     /// # Errors
-    /// [`Error::Missing`] where there is none, [`Error::Start`].
+    /// [`Error::Missing`] or [`Error::LeftOut`] where there is none, [`Error::Start`].
     ///
     /// # Cancel safety
     /// If this future is dropped, the server is ended in the background.
@@ -58,8 +90,10 @@ impl MariaDb {
     /// Run at every start before the server listens.
     fn init_sql(&self) -> String {
         let account = format!("'{}'@'%'", quoted(&self.user));
+        // An option may have changed how strings are read.
         format!(
-            "CREATE DATABASE IF NOT EXISTS `{}`;\n\
+            "SET SESSION sql_mode='';\n\
+             CREATE DATABASE IF NOT EXISTS `{}`;\n\
              CREATE USER IF NOT EXISTS {account} IDENTIFIED BY '{}';\n\
              GRANT ALL ON *.* TO {account} WITH GRANT OPTION;\n",
             self.database.replace('`', "``"),
@@ -76,11 +110,11 @@ impl Default for MariaDb {
 
 impl Recipe for MariaDb {
     fn name(&self) -> &'static str {
-        "mariadb"
+        self.edition.name()
     }
 
     fn url_variable(&self) -> &'static str {
-        "POLYLOCK_MYSQL_URL"
+        self.edition.variables()[0]
     }
 
     fn default_port(&self) -> u16 {
@@ -97,14 +131,16 @@ impl Recipe for MariaDb {
     }
 
     fn fill(&self, data: &Path, _port: u16) -> Result<(), Error> {
-        data::copy(&template()?, data).map_err(Error::io("copying MariaDB's template"))?;
+        let template = template::of(&locate::sql(self.edition)?, &self.options)?;
+        data::copy(&template, data).map_err(Error::io("copying a template"))?;
         fs::write(data.join("init.sql"), self.init_sql()).map_err(Error::io("writing init.sql"))
     }
 
     fn command(&self, data: &Path, port: u16) -> Result<Command, Error> {
         // A run before this one that was killed has left its own.
         let _ = fs::remove_file(data.join("pid"));
-        let mut command = server(&locate::mariadb()?, data);
+        let sql = locate::sql(self.edition)?;
+        let mut command = server(&sql, data);
         command
             .arg(format!("--port={port}"))
             .arg(option("--init-file=", &data.join("init.sql")));
@@ -121,108 +157,57 @@ impl Recipe for MariaDb {
             "--performance-schema=OFF",
             "--skip-log-bin",
         ]);
+        if sql.maker == Maker::MySql {
+            // Another protocol, on another port; its pool would be as large as all the rest.
+            command.args(["--mysqlx=OFF", "--innodb-buffer-pool-size=16M"]);
+        }
+        command.args(&self.options);
         Ok(command)
     }
 
     fn is_ready(&self, run: &Run<'_>) -> bool {
-        // Written when it listens and init.sql is done.
+        // Written when it listens: by a MariaDB when init.sql is done, by a MySQL before. It then greets.
         fs::read_to_string(run.data.join("pid")).is_ok_and(|pid| pid.trim() == run.pid.to_string())
+            && greets(run.port).is_ok()
     }
-}
-
-/// Begins the names of templates.
-const TEMPLATE: &str = "mariadb-data-";
-
-/// Removes the data directories that new servers were copied from. For when the installed server is replaced.
-///
-/// # Errors
-/// [`Error::Io`].
-pub fn forget_templates() -> Result<(), Error> {
-    let entries = fs::read_dir(locate::installed_dir()).into_iter().flatten().flatten();
-    for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(TEMPLATE)) {
-        fs::remove_dir_all(entry.path()).map_err(Error::io(format!("removing {}", entry.path().display())))?;
-    }
-    Ok(())
-}
-
-/// An initialised data directory to copy: initialising takes half a second of every core. Made once per server and
-/// machine, under `target/servers`.
-fn template() -> Result<PathBuf, Error> {
-    let maria = locate::mariadb()?;
-    let mut hasher = DefaultHasher::new();
-    (
-        &maria.program,
-        fs::metadata(&maria.program).and_then(|program| program.modified()).ok(),
-    )
-        .hash(&mut hasher);
-    let base = locate::installed_dir();
-    let template = base.join(format!("{TEMPLATE}{:016x}", hasher.finish()));
-    if template.is_dir() {
-        return Ok(template);
-    }
-    fs::create_dir_all(&base).map_err(Error::io(format!("creating {}", base.display())))?;
-    let lock = base.join("mariadb-data.lock");
-    let lock = File::create(&lock).map_err(Error::io(format!("creating {}", lock.display())))?;
-    lock.lock().map_err(Error::io("locking MariaDB's template"))?;
-    if template.is_dir() {
-        return Ok(template);
-    }
-    let unfinished = base.join("mariadb-data.tmp");
-    if unfinished.exists() {
-        fs::remove_dir_all(&unfinished).map_err(Error::io("removing an unfinished template"))?;
-    }
-    fs::create_dir(&unfinished).map_err(Error::io("creating MariaDB's template"))?;
-    initialise(&maria, &unfinished)?;
-    fs::rename(&unfinished, &template).map_err(Error::io("naming MariaDB's template"))?;
-    Ok(template)
-}
-
-/// What `mariadb-install-db` does, which needs more programs than the server.
-fn initialise(maria: &locate::MariaDb, data: &Path) -> Result<(), Error> {
-    let mut sql = b"CREATE DATABASE mysql;\nUSE mysql;\nSET @auth_root_socket=NULL;\n".to_vec();
-    for part in ["system_tables", "performance_tables", "system_tables_data"] {
-        sql.extend(maria.script(part)?);
-    }
-    let log = data.join("bootstrap.log");
-    let output = File::create(&log).map_err(Error::io("creating a log"))?;
-    let mut child = server(maria, data)
-        .args(["--bootstrap", "--max-allowed-packet=8M", "--log-warnings=0"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(output)
-        .spawn()
-        .map_err(Error::io(format!("starting {}", maria.program.display())))?;
-    // Our end closes it, also when we are killed: no server stays.
-    let sent = child.stdin.take().expect("its stdin is piped").write_all(&sql);
-    let status = child.wait().map_err(Error::io("waiting for mariadbd --bootstrap"))?;
-    if status.success() && sent.is_ok() {
-        return fs::remove_file(&log).map_err(Error::io("removing a log"));
-    }
-    Err(Error::Start {
-        server: "mariadb",
-        problem: format!("bootstrap: {status}"),
-        log: data::log_tail(&log),
-    })
 }
 
 /// What every run of it needs.
-fn server(maria: &locate::MariaDb, data: &Path) -> Command {
-    let mut command = Command::new(&maria.program);
+fn server(sql: &Sql, data: &Path) -> Command {
+    let mut command = Command::new(&sql.program);
     command
         .arg("--no-defaults")
-        .arg(option("--basedir=", &maria.base))
+        .arg(option("--basedir=", &sql.base))
         .arg(option("--datadir=", data));
     // A server that starts removes the temporary files that it finds, those of other running servers included.
     command.arg(option("--tmpdir=", data));
     command
-        .arg(option("--lc-messages-dir=", &maria.share))
-        .arg(option("--plugin-dir=", &maria.plugins));
-    // Also when its data is copied, it may not differ between the two.
-    command.args(["--innodb-buffer-pool-size=16M", "--innodb-log-file-size=8M"]);
+        .arg(option("--lc-messages-dir=", &sql.share))
+        .arg(option("--plugin-dir=", &sql.plugins));
+    // Also when its data is copied, these may not differ between the two.
+    command.args(match sql.maker {
+        Maker::MariaDb => ["--innodb-buffer-pool-size=16M", "--innodb-log-file-size=8M"].as_slice(),
+        // The least that the data file may have. Autoextension by 64 MB would make the template as large. A machine
+        // has native asynchronous I/O for a dozen servers.
+        Maker::MySql => &[
+            "--innodb-data-file-path=ibdata1:5M:autoextend",
+            "--innodb-autoextend-increment=1",
+            "--innodb-redo-log-capacity=32M",
+            "--innodb-use-native-aio=OFF",
+            "--secure-file-priv=NULL",
+        ],
+    });
     if rustix::process::geteuid().is_root() {
         command.arg("--user=root");
     }
     command
+}
+
+/// Hears the beginning of a greeting.
+fn greets(port: u16) -> std::io::Result<()> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+    stream.read_exact(&mut [0])
 }
 
 fn option(name: &str, value: &Path) -> std::ffi::OsString {

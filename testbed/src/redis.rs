@@ -10,10 +10,10 @@ use std::time::Duration;
 use crate::recipe::{Recipe, Run};
 use crate::server::Server;
 use crate::url::Url;
-use crate::{Clock, Disk, Error, locate};
+use crate::{Clock, Disk, Edition, Error, locate};
 
 /// A Redis to start. Every write is on disk (`appendfsync always`) before it is acknowledged.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Redis {
     edition: Edition,
     password: Option<String>,
@@ -22,68 +22,25 @@ pub struct Redis {
     settings: Vec<(String, Vec<String>)>,
 }
 
-/// Which program, of which version.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Edition {
-    /// The distribution's own Redis: 7.0 on Debian 12.
-    #[default]
-    Own,
-    /// Redis 8. Where `CI` is not set, it may be missing.
-    Redis8,
-    /// Valkey 9. Where `CI` is not set, it may be missing.
-    Valkey9,
-}
-
-impl Edition {
-    /// Those that may be missing.
-    pub const EXTRA: [Self; 2] = [Self::Redis8, Self::Valkey9];
-
-    /// As commands and directories call it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Own => "redis",
-            Self::Redis8 => "redis8",
-            Self::Valkey9 => "valkey9",
-        }
-    }
-
-    /// For people.
-    pub(crate) fn title(self) -> &'static str {
-        match self {
-            Self::Own => "Redis",
-            Self::Redis8 => "Redis 8",
-            Self::Valkey9 => "Valkey 9",
-        }
-    }
-
-    /// Naming one that runs, and a program to start.
-    pub(crate) fn variables(self) -> &'static [&'static str; 2] {
-        match self {
-            Self::Own => &["POLYLOCK_REDIS_URL", "POLYLOCK_REDIS_SERVER"],
-            Self::Redis8 => &["POLYLOCK_REDIS8_URL", "POLYLOCK_REDIS8_SERVER"],
-            Self::Valkey9 => &["POLYLOCK_VALKEY9_URL", "POLYLOCK_VALKEY9_SERVER"],
-        }
-    }
-
-    /// Where `cargo xtask servers --install` puts the program, in [`installed_dir`](crate::installed_dir).
-    pub(crate) fn installed(self) -> &'static str {
-        match self {
-            Self::Own => "unpacked/bin/redis-server",
-            Self::Redis8 => "redis8/unpacked/bin/redis-server",
-            Self::Valkey9 => "valkey9/unpacked/bin/valkey-server",
-        }
-    }
-}
-
 impl Redis {
     /// The distribution's own, without a password.
     pub fn new() -> Self {
-        Self::default()
+        Self {
+            edition: Edition::Redis,
+            password: None,
+            clock: None,
+            disk: None,
+            settings: Vec::new(),
+        }
     }
 
     /// Another one than the distribution's own.
+    ///
+    /// # Panics
+    /// If this edition is no Redis.
     #[must_use]
     pub fn edition(mut self, edition: Edition) -> Self {
+        assert_eq!(edition.own(), Edition::Redis, "{edition:?} is no Redis");
         self.edition = edition;
         self
     }
@@ -127,6 +84,12 @@ impl Redis {
     /// If this future is dropped, the server is ended in the background.
     pub async fn start(self) -> Result<Server, Error> {
         Server::start(self).await
+    }
+}
+
+impl Default for Redis {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

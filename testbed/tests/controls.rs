@@ -3,8 +3,8 @@
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use sqlx::{Connection, Executor, MySqlConnection};
-use testbed::{Error, MariaDb, Redis, Server, ZooKeeper};
+use sqlx::{Connection, Executor, MySqlConnection, Row};
+use testbed::{Edition, Error, MariaDb, Redis, Server, ZooKeeper};
 use tokio::time::timeout;
 
 /// Longer than anything takes on an overloaded machine.
@@ -20,6 +20,33 @@ async fn redis_keeps_what_it_acknowledged() {
 async fn mariadb_keeps_what_it_acknowledged() {
     let server = MariaDb::new().start().await.expect("it starts");
     every_control(&server, Kind::MariaDb).await;
+}
+
+#[testbed::test]
+async fn mysql_keeps_what_it_acknowledged() {
+    if let Some(server) = testbed::skip_left_out(Edition::MySql9.start().await) {
+        every_control(&server, Kind::MariaDb).await;
+    }
+}
+
+#[testbed::test]
+async fn options_of_the_command_line_win() {
+    for edition in [Edition::MariaDb, Edition::MySql9] {
+        let server = MariaDb::new()
+            .edition(edition)
+            .user("ann", "it's \\")
+            .option("--sql-mode=NO_BACKSLASH_ESCAPES")
+            .option("--max-connections=77")
+            // A MySQL takes this one only for a new data directory.
+            .option("--lower-case-table-names=1");
+        let Some(server) = testbed::skip_left_out(server.start().await) else {
+            return;
+        };
+        let mut connection = MySqlConnection::connect(&server.url()).await.expect("it lets her in");
+        let ask = "SELECT CONCAT(@@global.sql_mode, ' ', @@max_connections, ' ', @@lower_case_table_names)";
+        let row = connection.fetch_one(ask).await.expect("it answers");
+        assert_eq!(row.get::<String, _>(0), "NO_BACKSLASH_ESCAPES 77 1");
+    }
 }
 
 #[testbed::test]

@@ -33,6 +33,7 @@ const WANTED: Wanted = Wanted {
         ("java", "usr/lib/jvm/default-java/bin/java"),
     ],
     zookeeper: true,
+    ..Wanted::NOTHING
 };
 
 const OTHER_WAYS: &str = "To use servers of your own, set for each of the three either the URL of one that runs \
@@ -127,7 +128,7 @@ fn install_required(dir: &Path) -> Result<()> {
         return Ok(());
     }
     let start = Instant::now();
-    let packages = apt::download(&dir.join("apt"), &system, &PACKAGES)?;
+    let packages = apt::download(&dir.join("apt"), &system, &PACKAGES, WANTED.without_packages)?;
     println!("servers: unpacking {} packages", packages.len());
     unpack::unpack(&packages, &WANTED, dir)?;
     testbed::forget_templates().map_err(|error| error.to_string())?;

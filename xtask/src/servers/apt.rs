@@ -8,9 +8,10 @@ use super::OTHER_WAYS;
 use super::sources::{Source, System};
 use crate::Result;
 
-/// Downloads `packages` and everything that they need, down to the C library, and gives the files.
-pub(crate) fn download(root: &Path, system: &System, packages: &[&str]) -> Result<Vec<PathBuf>> {
-    let config = prepare(root, system)?;
+/// Downloads `packages` and everything that they need, down to the C library, and gives the files. What only packages
+/// of `without` need is not downloaded.
+pub(crate) fn download(root: &Path, system: &System, packages: &[&str], without: &[&str]) -> Result<Vec<PathBuf>> {
+    let config = prepare(root, system, without)?;
     println!(
         "servers: reading the package lists of {} {}",
         system.id, system.codename
@@ -45,7 +46,7 @@ fn archives(root: &Path) -> PathBuf {
 }
 
 /// Directories, sources and a configuration file, of which the path is returned.
-fn prepare(root: &Path, system: &System) -> Result<PathBuf> {
+fn prepare(root: &Path, system: &System, without: &[&str]) -> Result<PathBuf> {
     let write = |name: &str, text: &str| {
         let path = root.join(name);
         fs::write(&path, text).map_err(|error| format!("cannot write {}: {error}", path.display()))
@@ -57,12 +58,21 @@ fn prepare(root: &Path, system: &System) -> Result<PathBuf> {
         let dir = root.join(dir);
         fs::create_dir_all(&dir).map_err(|error| format!("cannot create {}: {error}", dir.display()))?;
     }
-    // Nothing is installed here: so apt fetches every dependency.
-    write("state/status", "")?;
+    // Nothing else is installed here: so apt fetches every dependency.
+    let installed: Vec<String> = without.iter().map(|package| installed(package)).collect();
+    write("state/status", &installed.join("\n"))?;
     let stanzas: Vec<String> = system.sources.iter().map(Source::to_deb822).collect();
     write("own.sources", &stanzas.join("\n"))?;
     write("apt.conf", &config(&root.display().to_string()))?;
     Ok(root.join("apt.conf"))
+}
+
+/// What apt takes for a package that is there already, in a version that suits everybody.
+fn installed(package: &str) -> String {
+    format!(
+        "Package: {package}\nStatus: install ok installed\nArchitecture: all\nMulti-Arch: allowed\nVersion: 999:0\n\
+         Maintainer: nobody\nDescription: not needed\n"
+    )
 }
 
 /// Read after the system's own configuration (proxies, certificates), whose hooks are meant for the system's state.

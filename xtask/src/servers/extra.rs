@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use testbed::{Edition, Redis};
+use testbed::Edition;
 
 use super::sources::System;
 use super::unpack::{self, Wanted};
@@ -13,7 +13,6 @@ use crate::Result;
 
 struct Extra {
     edition: Edition,
-    /// The program's name too.
     package: &'static str,
     /// What its version begins with, without an epoch.
     version: &'static str,
@@ -22,7 +21,7 @@ struct Extra {
     wanted: Wanted,
 }
 
-const EXTRAS: [Extra; 2] = [
+const EXTRAS: [Extra; 3] = [
     Extra {
         edition: Edition::Redis8,
         package: "redis-server",
@@ -30,7 +29,7 @@ const EXTRAS: [Extra; 2] = [
         releases: ["trixie", "forky"],
         wanted: Wanted {
             programs: &[("redis-server", "usr/bin/redis-server")],
-            zookeeper: false,
+            ..Wanted::NOTHING
         },
     },
     Extra {
@@ -40,7 +39,20 @@ const EXTRAS: [Extra; 2] = [
         releases: ["forky", "sid"],
         wanted: Wanted {
             programs: &[("valkey-server", "usr/bin/valkey-server")],
-            zookeeper: false,
+            ..Wanted::NOTHING
+        },
+    },
+    Extra {
+        edition: Edition::MySql9,
+        package: "mysql-server-core",
+        version: "9.",
+        releases: ["forky", "sid"],
+        wanted: Wanted {
+            programs: &[("mysqld", "usr/sbin/mysqld")],
+            // Of its tools, none of which is needed, and which are as large as the server.
+            without_packages: &["perl"],
+            without_files: &["./usr/bin"],
+            ..Wanted::NOTHING
         },
     },
 ];
@@ -124,7 +136,7 @@ impl Extra {
             .ok_or_else(|| format!("{} {} has no release {codename}", system.id, system.codename))?;
         let apt = dir.join("apt");
         fs::create_dir_all(dir).map_err(|error| format!("cannot create {}: {error}", dir.display()))?;
-        let packages = apt::download(&apt, &release, &[self.package])?;
+        let packages = apt::download(&apt, &release, &[self.package], self.wanted.without_packages)?;
         let mut names: Vec<String> = packages.iter().map(|package| named(package)).collect();
         let own = names
             .iter()
@@ -147,7 +159,7 @@ impl Extra {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .build()
             .map_err(|error| error.to_string())?;
-        let start = Redis::new().edition(self.edition).start();
+        let start = self.edition.start();
         runtime.block_on(start).map(drop).map_err(|error| error.to_string())
     }
 }

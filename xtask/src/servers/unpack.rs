@@ -37,6 +37,19 @@ pub(crate) struct Wanted {
     /// Names, and where they lie in the packages.
     pub(crate) programs: &'static [(&'static str, &'static str)],
     pub(crate) zookeeper: bool,
+    /// Packages that some depend on and that the programs do without; they are not downloaded.
+    pub(crate) without_packages: &'static [&'static str],
+    /// Directories of the packages that are not unpacked, beginning with "./".
+    pub(crate) without_files: &'static [&'static str],
+}
+
+impl Wanted {
+    pub(crate) const NOTHING: Self = Self {
+        programs: &[],
+        zookeeper: false,
+        without_packages: &[],
+        without_files: &[],
+    };
 }
 
 /// Unpacks into `dir/unpacked`, which appears, or is replaced, only when it is complete:
@@ -48,7 +61,7 @@ pub(crate) fn unpack(packages: &[PathBuf], wanted: &Wanted, dir: &Path) -> Resul
     let root = new.join("root");
     merge_usr(&root)?;
     for package in packages {
-        extract(package, &root)?;
+        extract(package, &root, wanted.without_files)?;
     }
     let mut links = Vec::new();
     absolute_links(&root, &mut links)?;
@@ -77,7 +90,7 @@ fn merge_usr(root: &Path) -> Result<()> {
     Ok(())
 }
 
-fn extract(package: &Path, root: &Path) -> Result<()> {
+fn extract(package: &Path, root: &Path, without: &[&str]) -> Result<()> {
     let mut packer = Command::new("dpkg-deb")
         .arg("--fsys-tarfile")
         .arg(package)
@@ -91,6 +104,7 @@ fn extract(package: &Path, root: &Path) -> Result<()> {
         .arg(root)
         .args(["--keep-directory-symlink", "--no-same-owner", "--warning=no-timestamp"])
         .args(["doc", "man", "locale", "info", "perl", "fonts"].map(|name| format!("--exclude=./usr/share/{name}")))
+        .args(without.iter().map(|name| format!("--exclude={name}")))
         .stdin(tar)
         .status()
         .map_err(failed("unpack", package))?;

@@ -11,7 +11,7 @@ pub(crate) struct Step {
     pub(crate) kind: Kind,
     pub(crate) arguments: Vec<String>,
     pub(crate) environment: Vec<(&'static str, OsString)>,
-    /// Which Redis stands for the distribution's own, if another one does.
+    /// Which server stands for the distribution's own, if another one does.
     pub(crate) edition: Option<Edition>,
     /// A step without whose success this one is senseless.
     pub(crate) needs: Option<&'static str>,
@@ -109,10 +109,14 @@ pub(crate) fn all() -> Vec<Step> {
     steps
 }
 
-/// Redis's own tests on another one; the conformance suite has modules for them.
+/// A backend's own tests on another server than the distribution's; the conformance suite has modules for them.
 fn on_edition(edition: Edition) -> Step {
-    let name = format!("lock-redis on {}", edition.name());
-    let mut step = step(&name, Kind::Test, &format!("test {ALL} --test redis --no-fail-fast"))
+    let tests = match edition.own() {
+        Edition::MariaDb => "mysql",
+        _ => "redis",
+    };
+    let name = format!("lock-{tests} on {}", edition.name());
+    let mut step = step(&name, Kind::Test, &format!("test {ALL} --test {tests} --no-fail-fast"))
         .with(MANY_THREADS)
         .needs("build tests");
     // Where there is none the step is left out.

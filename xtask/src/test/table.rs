@@ -6,7 +6,7 @@ use super::report::{Report, Verdict};
 
 /// The suite's modules, one for each way to lock, in the order of the columns. A test "redis::exclusion_tasks" is the
 /// case "exclusion_tasks" on "redis".
-const BACKENDS: [&str; 11] = [
+const BACKENDS: [&str; 13] = [
     "memory",
     "memory_permit",
     "memory_write",
@@ -16,6 +16,8 @@ const BACKENDS: [&str; 11] = [
     "redis8",
     "valkey9",
     "mysql_row",
+    "mysql9_row",
+    "mysql_row_hostile",
     "mysql_lease",
     "zookeeper",
 ];
