@@ -3,7 +3,7 @@
 use conformance_tests::{__for_each_mutant, WriteSide, conformance};
 
 use harness::memory::MemoryHarness;
-use harness::mysql_row::RowLockHarness;
+use harness::mysql_row::{MySql9, OwnMariaDb, RowLockHarness};
 use harness::redis::{LeastPrivilege, Own, Redis8, RedisHarness, Valkey9};
 use harness::zookeeper::ZooKeeperHarness;
 
@@ -18,7 +18,8 @@ conformance!(one_permit redis_permit, RedisHarness<Own>);
 conformance!(redis_acl, RedisHarness<LeastPrivilege>);
 conformance!(redis8, RedisHarness<Redis8>);
 conformance!(valkey9, RedisHarness<Valkey9>);
-conformance!(mysql_row, RowLockHarness);
+conformance!(mysql_row, RowLockHarness<OwnMariaDb>);
+conformance!(mysql9_row, RowLockHarness<MySql9>);
 conformance!(zookeeper, ZooKeeperHarness);
 
 __for_each_mutant!(__mutant_tests);

@@ -93,7 +93,7 @@ async fn renewals_that_wait_for_each_other_are_one_statement() {
     let fixture = Fixture::own().await;
     let (proxy, mut observer) = (Proxy::of(&fixture).await, fixture.observer().await);
     let granted = grant(&proxy.backend(&fixture), "a", secs(60)).await;
-    let before = observer.status("Com_set_option").await;
+    let before = observer.counter("Com_set_option").await;
     proxy.stall();
     let mut renewals = JoinSet::new();
     for number in 0..50 {
@@ -109,7 +109,7 @@ async fn renewals_that_wait_for_each_other_are_one_statement() {
         assert!(matches!(renewed.unwrap().unwrap(), Renewal::Renewed(_)));
     }
     // One that was under way, and one for all that waited behind it, by the longest ttl. Pings were due as well.
-    let sent = observer.status("Com_set_option").await - before;
+    let sent = observer.counter("Com_set_option").await - before;
     assert!(sent <= 10, "{sent}");
     assert!(granted.request.lease().valid_for() > secs(2000));
     assert!(granted.request.lease().valid_for() <= secs(2700) + healed.elapsed());

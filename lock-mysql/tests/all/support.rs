@@ -34,13 +34,18 @@ impl Fixture {
     /// On the server that all tests share.
     pub(crate) async fn shared() -> Self {
         static SERVER: OnceCell<Server> = OnceCell::const_new();
-        let server = SERVER.get_or_init(start).await;
+        let server = SERVER.get_or_init(|| start(&[])).await;
         Self::on(server.clone())
     }
 
     /// On a server that the test may break.
     pub(crate) async fn own() -> Self {
-        let server = start().await;
+        Self::own_with([]).await
+    }
+
+    /// The same with options of the server's command line.
+    pub(crate) async fn own_with<const N: usize>(options: [&str; N]) -> Self {
+        let server = start(&options).await;
         assert!(
             !server.is_external(),
             "this test needs a server of its own: unset POLYLOCK_MYSQL_URL"
@@ -76,8 +81,11 @@ impl Fixture {
     }
 }
 
-async fn start() -> Server {
-    MariaDb::new().start().await.unwrap()
+async fn start(options: &[&str]) -> Server {
+    let server = options
+        .iter()
+        .fold(MariaDb::new(), |server, option| server.option(*option));
+    server.start().await.unwrap()
 }
 
 /// The raw driver's view.
@@ -160,13 +168,11 @@ impl Observer {
             .unwrap();
     }
 
-    /// A counter of the server's.
-    pub(crate) async fn status(&mut self, counter: &str) -> u64 {
-        let row = sqlx::query(AssertSqlSafe(format!("SHOW GLOBAL STATUS LIKE '{counter}'")))
-            .fetch_one(&mut self.connection)
-            .await
-            .unwrap();
-        row.get::<String, _>(1).parse().unwrap()
+    /// One of the server's counters, like "Com_update".
+    pub(crate) async fn counter(&mut self, name: &str) -> u64 {
+        let sql = format!("SHOW GLOBAL STATUS LIKE '{name}'");
+        let row = sqlx::raw_sql(AssertSqlSafe(sql)).fetch_one(&mut self.connection).await;
+        row.unwrap().get::<String, _>(1).parse().unwrap()
     }
 
     pub(crate) async fn number(&mut self, sql: &str) -> u64 {

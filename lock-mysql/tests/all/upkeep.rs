@@ -47,10 +47,10 @@ async fn renewals_write_nothing() {
     let fixture = Fixture::own().await;
     let mut observer = fixture.observer().await;
     let granted = grant(&fixture.backend(), "a", secs(60)).await;
-    let before = observer.status("Com_update").await;
+    let before = observer.counter("Com_update").await;
     for _ in 0..100 {
         granted.hold.renew(secs(60)).await.unwrap();
     }
-    assert_eq!(observer.status("Com_update").await, before);
+    assert_eq!(observer.counter("Com_update").await, before);
     assert_eq!(granted.state(), HoldState::Held);
 }

@@ -1,5 +1,7 @@
-//! The suite on a MariaDB's row locks.
+//! The suite on row locks: on a MariaDB and on a MySQL.
 
+use std::fmt::Debug;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,25 +11,57 @@ use lock_core::backend::DistributedLock;
 use lock_mysql::sqlx::mysql::MySqlConnection;
 use lock_mysql::sqlx::{AssertSqlSafe, Connection, Executor, Row, query};
 use lock_mysql::{MySqlConfig, RowLockBackend};
-use testbed::{MariaDb, Server};
+use testbed::{Edition, MariaDb, Server};
 use tokio::sync::OnceCell;
 
-static SHARED: OnceCell<Server> = OnceCell::const_new();
+/// Which server.
+pub(crate) trait Which: Debug + Send + Sync + 'static {
+    fn server() -> MariaDb;
+
+    /// The one that cases share.
+    fn shared() -> &'static OnceCell<Server>;
+}
+
+macro_rules! which {
+    ($name:ident, $server:expr) => {
+        #[derive(Debug)]
+        pub(crate) struct $name;
+
+        impl Which for $name {
+            fn server() -> MariaDb {
+                $server
+            }
+
+            fn shared() -> &'static OnceCell<Server> {
+                static SHARED: OnceCell<Server> = OnceCell::const_new();
+                &SHARED
+            }
+        }
+    };
+}
+
+which!(OwnMariaDb, MariaDb::new());
+which!(MySql9, MariaDb::new().edition(Edition::MySql9));
+
+/// Six round trips, which is what a connection with TLS takes, on the slowest line of any case.
+const CONNECT: Duration = Duration::from_secs(8);
 
 #[derive(Debug)]
-pub(crate) struct RowLockHarness {
+pub(crate) struct RowLockHarness<W> {
     url: String,
     /// `None` in a child process.
     server: Option<Server>,
+    which: PhantomData<W>,
 }
 
 #[async_trait]
-impl Harness for RowLockHarness {
+impl<W: Which> Harness for RowLockHarness<W> {
     async fn start(server: ServerUse) -> Result<Self, NoServer> {
-        let server = super::servers::server_for(server, &SHARED, || MariaDb::new().start()).await?;
+        let server = super::servers::server_for(server, W::shared(), || W::server().start()).await?;
         Ok(Self {
             url: server.url(),
             server: Some(server),
+            which: PhantomData,
         })
     }
 
@@ -35,6 +69,7 @@ impl Harness for RowLockHarness {
         Self {
             url: address.to_owned(),
             server: None,
+            which: PhantomData,
         }
     }
 
@@ -55,7 +90,9 @@ impl Harness for RowLockHarness {
 
     /// There is no other way than through the connection: it is the hold.
     async fn take_away(&self, namespace: &str, name: &str) {
-        let mut connection = MySqlConnection::connect(&self.url).await.expect("connect to MariaDB");
+        let mut connection = MySqlConnection::connect(&self.url)
+            .await
+            .expect("connect to the server");
         connection
             .execute("SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")
             .await
@@ -79,7 +116,7 @@ impl Harness for RowLockHarness {
             Data::Kept => server.restart().await,
             Data::Lost => server.restart_without_data().await,
         };
-        restarted.expect("restart MariaDB");
+        restarted.expect("restart the server");
     }
 
     fn auxiliary_names(&self, namespace: &str, name: &str) -> Vec<String> {
@@ -95,12 +132,13 @@ impl Harness for RowLockHarness {
 }
 
 #[async_trait]
-impl BackendHarness for RowLockHarness {
+impl<W: Which> BackendHarness for RowLockHarness<W> {
     async fn backend(&self, namespace: &str, route: &Route) -> Arc<dyn DistributedLock> {
         let url = super::servers::url_by(route, &self.url).await;
         let config = MySqlConfig::from_url(&url)
             .expect("testbed's URL")
-            .with_table(namespace);
+            .with_table(namespace)
+            .with_connect_timeout(CONNECT);
         Arc::new(RowLockBackend::new(config).expect("a valid configuration"))
     }
 }
