@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use benchmarks_load::{self as load, Result};
+use benchmarks_load::{self as load, PERMITS, Result};
+use lock_core::backend::Capabilities;
 use lock_core::{Locker, MemoryBackend};
 use lock_mysql::{MySqlConfig, RowLockBackend};
 use lock_redis::RedisBackend;
@@ -12,14 +13,16 @@ use testbed::{MariaDb, Redis, Server, ZooKeeper};
 use crate::entry::{Backend, Entry, MakeBackend};
 use crate::participant::{Participant, local};
 use crate::peers::Peers;
+use crate::subjects::counted::{Counted, Work};
 use crate::subjects::held::{Held, HeldBare};
-use crate::subjects::polylock::{Polylock, Raw};
+use crate::subjects::polylock::{Polylock, Raw, WithoutPasses};
 use crate::subjects::{core, memory, mysql, redis, waiters, zookeeper};
 use crate::workload::Workload;
 
 pub(crate) struct Benchmark {
     backend: Backend,
     make: MakeBackend,
+    capabilities: Capabilities,
     peers: Peers,
     /// Dropped last.
     server: Option<Server>,
@@ -42,11 +45,13 @@ impl Benchmark {
         // Makes what the backend needs at the server: the bare client uses the same.
         let locker = Locker::from_backend(make()?).without_label();
         locker.lock("first").acquire().await?.release().await.map(drop)?;
+        let capabilities = locker.capabilities();
         locker.shutdown().await?;
         let peers = Peers::start(backend, &url).await;
         Ok(Self {
             backend,
             make,
+            capabilities,
             peers,
             server,
         })
@@ -75,7 +80,8 @@ impl Benchmark {
             return vec![no_holders()];
         }
         let mut entries = match workload {
-            Workload::Load(workload) => self.players(workload),
+            Workload::Load(workload) if workload.is_exclusive() => self.players(workload),
+            Workload::Load(workload) => self.sharers(workload),
             Workload::Core if self.backend == Backend::Memory => core::participants(),
             Workload::Core => Vec::new(),
             Workload::Held => self.holders(),
@@ -88,10 +94,36 @@ impl Benchmark {
             is_optional: false,
         })
         .collect::<Vec<_>>();
-        if let Workload::Load(workload) = workload {
+        if let Workload::Load(workload) = workload
+            && !entries.is_empty()
+        {
             entries.extend(self.peers.entries(workload));
         }
+        if self.backend == Backend::Redis && counts_commands(workload) {
+            entries = entries.into_iter().map(|entry| self.counted(entry)).collect();
+        }
         entries
+    }
+
+    /// Those of a workload with readers or permits; nobody where the backend has none.
+    fn sharers(&self, workload: load::Workload) -> Vec<(&'static str, Box<dyn Participant>)> {
+        let can = match workload {
+            load::Workload::Permits { .. } => self.capabilities.permits >= PERMITS,
+            _ => self.capabilities.shared,
+        };
+        can.then(|| ("polylock", local(Polylock(self.make.clone()), workload)))
+            .into_iter()
+            .collect()
+    }
+
+    fn counted(&self, entry: Entry) -> Entry {
+        let url = self.url();
+        let work: Work = Box::new(move || Box::pin(redis::work(url.clone())));
+        let counted = |participant| Box::new(Counted::new(participant, work)) as Box<dyn Participant>;
+        Entry {
+            participant: entry.participant.map(counted),
+            ..entry
+        }
     }
 
     fn players(&self, workload: load::Workload) -> Vec<(&'static str, Box<dyn Participant>)> {
@@ -100,6 +132,10 @@ impl Benchmark {
         let mut players = vec![("polylock", local(Polylock(self.make.clone()), workload))];
         if awaited {
             players.push(("raw-trait", local(Raw(self.make.clone()), workload)));
+        }
+        let contended = matches!(workload, load::Workload::One { .. } | load::Workload::Two { .. });
+        if contended && self.capabilities.pass {
+            players.push(("hand-overs", local(WithoutPasses(self.make.clone()), workload)));
         }
         let url = self.url();
         match self.backend {
@@ -168,6 +204,16 @@ impl Benchmark {
     fn address(&self) -> &str {
         self.server.as_ref().map_or("", Server::address)
     }
+}
+
+/// Whether it is about what a pair costs the server: nobody waits, and each participant has the server to itself.
+fn counts_commands(workload: Workload) -> bool {
+    use load::Workload::{Beside, Own};
+    let alone = Own {
+        tasks: 1,
+        background: false,
+    };
+    matches!(workload, Workload::Load(workload) if workload == alone || matches!(workload, Beside { .. }))
 }
 
 /// Of `held-10000` on row locks.

@@ -40,17 +40,18 @@ struct Cli {
     /// Prints one JSON object for each figure instead of the tables
     #[arg(long)]
     json: bool,
-    /// Only the workloads with this in their names
-    #[arg(long)]
-    only: Option<String>,
+    /// Only the workloads of these names, or with one of these in their names: `one-16,beside`
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
     /// Only this subject: to profile it
     #[arg(long)]
     subject: Option<String>,
     /// How many rounds are counted, at least 9; one more comes first that is not
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u16).range(9..=99))]
     rounds: u16,
-    /// Writes docs/benchmarks.md with these backends' sections anew, and their charts; others' stay as they are
-    #[arg(long)]
+    /// Writes docs/benchmarks.md with these backends' sections anew, their charts, and the README's figures; others' stay as
+    /// they are. With `--only`, the other workloads keep the figures of the last whole run with `--docs` on this machine
+    #[arg(long, conflicts_with = "subject")]
     docs: bool,
 }
 
@@ -75,6 +76,11 @@ fn main() -> ExitCode {
 async fn measure(cli: &Cli) -> Result<bool> {
     let mut all_there = true;
     for backend in &cli.backends {
+        let is_part = !cli.only.is_empty();
+        // Before anything is measured in vain.
+        let whole = (cli.docs && is_part)
+            .then(|| report::kept::read(*backend))
+            .transpose()?;
         let plan = run::Plan {
             rounds: cli.rounds.into(),
             time: Duration::from_millis(if cli.quick { 100 } else { 500 }),
@@ -87,19 +93,23 @@ async fn measure(cli: &Cli) -> Result<bool> {
         drop(benchmark);
         results.took = started.elapsed();
         all_there &= results.is_complete();
-        show(&results, cli)?;
+        show(&results, cli);
+        if cli.docs {
+            let results = match whole {
+                Some(whole) => whole.with_part(results),
+                None => results,
+            };
+            report::kept::write(&results)?;
+            report::docs::write(&results)?;
+        }
     }
     Ok(all_there)
 }
 
-fn show(results: &Results, cli: &Cli) -> Result<()> {
+fn show(results: &Results, cli: &Cli) {
     if cli.json {
         print!("{}", report::json(results));
     } else {
         println!("{}", report::text(results));
     }
-    if cli.docs {
-        report::docs::write(results)?;
-    }
-    Ok(())
 }

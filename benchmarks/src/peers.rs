@@ -23,6 +23,8 @@ struct Peer {
     family: Family,
     /// Whether its release is awaited; else it always goes on in the background.
     awaited: bool,
+    /// Whether it has readers and permits.
+    modes: bool,
 }
 
 const fn peer(name: &'static str, backend: Backend, family: Family) -> Peer {
@@ -31,6 +33,7 @@ const fn peer(name: &'static str, backend: Backend, family: Family) -> Peer {
         backend,
         family,
         awaited: true,
+        modes: false,
     }
 }
 
@@ -39,13 +42,21 @@ const PEERS: [Peer; 7] = [
     peer("distributed-lock-redis", Backend::Redis, Family::Rust),
     peer("rueidislock", Backend::Redis, Family::Go),
     peer("redsync", Backend::Redis, Family::Go),
-    peer("redisson", Backend::Redis, Family::Java),
+    Peer {
+        modes: true,
+        ..peer("redisson", Backend::Redis, Family::Java)
+    },
     peer("distributed-lock-mysql", Backend::Mysql, Family::Rust),
     Peer {
         awaited: false,
         ..peer("zookeeper-client", Backend::Zookeeper, Family::Rust)
     },
 ];
+
+/// Whether it is another library.
+pub(crate) fn is_peer(subject: &str) -> bool {
+    PEERS.iter().any(|peer| peer.name == subject)
+}
 
 /// How long a peer may take to get ready, and by how much it may be late with a round.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -91,7 +102,7 @@ impl Peers {
     pub(crate) fn entries(&self, workload: Workload) -> Vec<Entry> {
         let takes_part = |peer: &Peer| match workload {
             Workload::Own { background, .. } => background != peer.awaited,
-            _ => true,
+            workload => workload.is_exclusive() || peer.modes,
         };
         let participants = self.0.iter().filter(|(peer, _)| takes_part(peer));
         let entry = |(peer, started): &(&'static Peer, Started)| Entry {

@@ -14,6 +14,7 @@ use crate::workload;
 mod brief;
 mod chart;
 pub(crate) mod docs;
+pub(crate) mod kept;
 
 /// One object a line for each figure.
 pub(crate) fn json(results: &Results) -> String {

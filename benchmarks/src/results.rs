@@ -45,6 +45,32 @@ impl Results {
             .find(|row| row.workload == workload && row.subject == subject && row.unit == unit)
     }
 
+    /// These, with the workloads of a later run in the place of their own.
+    pub(crate) fn with_part(mut self, part: Self) -> Self {
+        let mut anew: Vec<&str> = part.rows.iter().map(|row| row.workload.as_str()).collect();
+        anew.extend(part.left_out.iter().map(|left_out| left_out.workload.as_str()));
+        anew.sort_unstable();
+        anew.dedup();
+        self.rows.retain(|row| !anew.contains(&row.workload.as_str()));
+        self.left_out
+            .retain(|left_out| !anew.contains(&left_out.workload.as_str()));
+        let version = |what: &str| {
+            let found = part.versions.iter().find(|(known, _)| known == what);
+            found.map_or("unknown", |(_, version)| version)
+        };
+        let how = format!(
+            "`{}`, {}, polylock {}, load {}",
+            part.command,
+            part.date,
+            version("polylock"),
+            version("load")
+        );
+        self.versions.push((format!("{} anew", anew.join(", ")), how));
+        self.rows.extend(part.rows);
+        self.left_out.extend(part.left_out);
+        self
+    }
+
     /// Whether everything that is ours worked.
     pub(crate) fn is_complete(&self) -> bool {
         !self.left_out.iter().any(|left_out| left_out.is_failure)
@@ -135,5 +161,33 @@ pub(crate) mod tests {
         let mine = row("own-1", "polylock", Unit::PairsPerSecond, &[10.0, 1.0, 6.0]);
         let bare = row("own-1", "bare", Unit::PairsPerSecond, &[20.0, 2.0, 6.0]);
         assert_eq!(mine.ratio_to(&bare), 0.5);
+    }
+
+    #[test]
+    fn a_part_takes_the_place_of_its_workloads() {
+        let pairs = |workload, value| row(workload, "polylock", Unit::PairsPerSecond, &[value]);
+        let left_out = |workload: &str| LeftOut {
+            workload: workload.into(),
+            subject: "redsync".into(),
+            why: "there is no go".into(),
+            is_failure: false,
+        };
+        let whole = Results {
+            rows: vec![pairs("own-1", 1.0), pairs("one-16", 2.0)],
+            left_out: vec![left_out("own-1"), left_out("one-16")],
+            ..none("redis")
+        };
+        let part = Results {
+            command: "cargo run --only one".into(),
+            rows: vec![pairs("one-16", 3.0)],
+            versions: vec![("polylock".into(), "1".into()), ("load".into(), "2".into())],
+            ..none("redis")
+        };
+        let both = whole.with_part(part);
+        let figure = |workload| both.row(workload, "polylock", Unit::PairsPerSecond).unwrap().median();
+        assert_eq!([figure("own-1"), figure("one-16")], [1.0, 3.0]);
+        assert_eq!(both.left_out.len(), 1);
+        let how = "`cargo run --only one`, 2026-01-02, polylock 1, load 2";
+        assert_eq!(both.versions, [("one-16 anew".to_owned(), how.to_owned())]);
     }
 }

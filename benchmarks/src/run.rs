@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use benchmarks_load::{Figures, Result};
+use benchmarks_load::{Figures, Result, Unit};
 use tokio::time::timeout;
 
 use crate::benchmark::Benchmark;
@@ -19,19 +19,38 @@ pub(crate) struct Plan {
     pub(crate) rounds: usize,
     /// Of a plain round.
     pub(crate) time: Duration,
-    /// What is in the names of the workloads.
-    pub(crate) only: Option<String>,
+    /// The names of the workloads, or what is in them. All, where there is none.
+    pub(crate) only: Vec<String>,
     pub(crate) subject: Option<String>,
 }
 
 impl Plan {
-    fn workloads(&self) -> Vec<Workload> {
-        let wanted = |workload: &Workload| {
-            let only = self.only.as_deref().unwrap_or_default();
-            workload.to_string().contains(only)
-        };
-        workload::all().into_iter().filter(wanted).collect()
+    fn workloads(&self) -> Result<Vec<Workload>> {
+        if self.only.is_empty() {
+            return Ok(workload::all());
+        }
+        let mut wanted = Vec::new();
+        for word in &self.only {
+            wanted.extend(called(word)?);
+        }
+        Ok(workload::all()
+            .into_iter()
+            .filter(|known| wanted.contains(known))
+            .collect())
     }
+}
+
+/// The workload of this name; where there is none, all that have it in their names.
+fn called(word: &str) -> Result<Vec<Workload>> {
+    let all = || workload::all().into_iter();
+    let mut found: Vec<Workload> = all().filter(|workload| workload.to_string() == word).collect();
+    if found.is_empty() {
+        found = all().filter(|workload| workload.to_string().contains(word)).collect();
+    }
+    if found.is_empty() {
+        return Err(format!("no workload has {word:?} in its name").into());
+    }
+    Ok(found)
 }
 
 /// Runs everything that is wanted.
@@ -46,7 +65,7 @@ pub(crate) async fn run(benchmark: &Benchmark, plan: &Plan) -> Result<Results> {
         rows: Vec::new(),
         left_out: Vec::new(),
     };
-    for workload in plan.workloads() {
+    for workload in plan.workloads()? {
         let mut entries = benchmark.entries(workload).await;
         if let Some(subject) = &plan.subject {
             entries.retain(|entry| entry.subject == *subject);
@@ -140,7 +159,8 @@ impl Rounds<'_> {
 
     fn note(&mut self, subject: &str, figures: Figures) {
         let workload = self.workload.to_string();
-        for (unit, value) in figures {
+        // How many there were in a round says nothing more than how many in a second.
+        for (unit, value) in figures.into_iter().filter(|(unit, _)| *unit != Unit::Pairs) {
             let rows = &mut self.results.rows;
             let same = |row: &&mut Row| row.workload == workload && row.subject == subject && row.unit == unit;
             match rows.iter_mut().find(same) {
@@ -163,5 +183,26 @@ impl Rounds<'_> {
             why,
             is_failure,
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workloads_are_chosen_by_name_or_by_a_part_of_it() {
+        let names = |word| -> Vec<String> { called(word).unwrap().iter().map(ToString::to_string).collect() };
+        assert_eq!(names("own-1"), ["own-1"]);
+        assert_eq!(names("beside"), ["beside-1", "beside-10", "beside-100"]);
+        assert!(called("nothing").is_err());
+        let plan = Plan {
+            rounds: 9,
+            time: Duration::ZERO,
+            only: vec!["read".into(), "own-64".into(), "read-16".into()],
+            subject: None,
+        };
+        let chosen: Vec<String> = plan.workloads().unwrap().iter().map(ToString::to_string).collect();
+        assert_eq!(chosen, ["own-64", "read-16"]);
     }
 }

@@ -1,6 +1,7 @@
 //! Who competes.
 
 pub(crate) mod core;
+pub(crate) mod counted;
 pub(crate) mod held;
 pub(crate) mod memory;
 pub(crate) mod mysql;

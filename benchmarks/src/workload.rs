@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use benchmarks_load as load;
+use benchmarks_load::{self as load, PERMITS, RW_TASKS};
 
 /// A workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(crate) const MANY: usize = 10_000;
 
 /// In the order of the tables.
 pub(crate) fn all() -> Vec<Workload> {
-    use load::Workload::{HandOff, One, Own};
+    use load::Workload::{Beside, HandOff, One, Own, Permits, Read, ReadWrite, Two};
     let own = |tasks| Own {
         tasks,
         background: false,
@@ -33,7 +33,10 @@ pub(crate) fn all() -> Vec<Workload> {
     };
     let mut all = vec![Workload::Core];
     all.extend([own(1), own(16), own(64), background(1), background(64)].map(Workload::Load));
-    all.push(Workload::Load(One { tasks: 16 }));
+    all.extend([One { tasks: 16 }, Two { tasks: 16 }].map(Workload::Load));
+    let modes = [Read { tasks: 16 }, ReadWrite { percent: 90 }, Permits { tasks: 64 }];
+    all.extend(modes.map(Workload::Load));
+    all.extend([1, 10, 100].map(|readers| Workload::Load(Beside { readers })));
     all.extend([Workload::Held, Workload::Waiters]);
     // Last, since a MariaDB takes long to recover from them.
     all.extend([2, 16, 128].map(|clients| Workload::Load(HandOff { clients })));
@@ -77,6 +80,24 @@ impl Workload {
             }
             Self::Load(load::Workload::One { tasks }) => {
                 format!("one name, {tasks} tasks of one client; times are of waiting")
+            }
+            Self::Load(load::Workload::Two { tasks }) => format!(
+                "one name, 2 clients with a connection and {tasks} tasks each; times are of waiting, shares of clients"
+            ),
+            Self::Load(load::Workload::Read { tasks }) => {
+                format!("one name that {tasks} tasks of one client read; times are of waiting")
+            }
+            Self::Load(load::Workload::ReadWrite { percent }) => format!(
+                "one name, 2 clients with a connection and {RW_TASKS} tasks each, of whose acquires {percent} % read \
+                 and the others write; times are of waiting, shares of clients"
+            ),
+            Self::Load(load::Workload::Permits { tasks }) => {
+                format!(
+                    "one semaphore of {PERMITS} permits, {tasks} tasks of one client that take one each; times are of waiting"
+                )
+            }
+            Self::Load(load::Workload::Beside { readers }) => {
+                format!("one task that reads a name, beside {readers} that read it all the time; times are of a pair")
             }
             Self::Load(load::Workload::HandOff { clients }) => format!(
                 "one name, {clients} clients with a connection each, which hold it for 3 ms and pause for 2 ms; \

@@ -9,21 +9,24 @@ use crate::Result;
 use crate::figures::times;
 
 /// One task's part of a round.
-pub(crate) struct Part<L> {
-    pub(crate) lock: L,
+pub(crate) struct Part<S> {
+    pub(crate) seat: S,
     /// Pairs begun before the end and completed.
     pub(crate) pairs: u64,
     pub(crate) times: Histogram<u64>,
+    /// The longest wait for the write side.
+    pub(crate) longest_write: Duration,
     /// When its last pair ended.
     pub(crate) ended: Instant,
 }
 
-impl<L> Part<L> {
-    pub(crate) fn new(lock: L) -> Self {
+impl<S> Part<S> {
+    pub(crate) fn new(seat: S) -> Self {
         Self {
-            lock,
+            seat,
             pairs: 0,
             times: times(),
+            longest_write: Duration::ZERO,
             ended: Instant::now(),
         }
     }
@@ -38,26 +41,26 @@ impl<L> Part<L> {
 }
 
 /// All parts of a round, in the order of their tasks.
-pub(crate) struct Round<L> {
-    pub(crate) parts: Vec<Part<L>>,
+pub(crate) struct Round<S> {
+    pub(crate) parts: Vec<Part<S>>,
     started: Instant,
 }
 
-/// Has every lock played by a task of its own.
-pub(crate) async fn side_by_side<L, F>(
-    locks: Vec<L>,
+/// Has every seat played by a task of its own.
+pub(crate) async fn side_by_side<S, F>(
+    seats: Vec<S>,
     time: Duration,
-    play: impl Fn(usize, Part<L>, Instant) -> F,
-) -> Result<Round<L>>
+    play: impl Fn(usize, Part<S>, Instant) -> F,
+) -> Result<Round<S>>
 where
-    L: Send + 'static,
-    F: Future<Output = Result<Part<L>>> + Send + 'static,
+    S: Send + 'static,
+    F: Future<Output = Result<Part<S>>> + Send + 'static,
 {
     let mut tasks = JoinSet::new();
     let started = Instant::now();
     let deadline = started + time;
-    for (number, lock) in locks.into_iter().enumerate() {
-        let part = play(number, Part::new(lock), deadline);
+    for (number, seat) in seats.into_iter().enumerate() {
+        let part = play(number, Part::new(seat), deadline);
         tasks.spawn(async move { (number, part.await) });
     }
     let mut parts = Vec::new();
@@ -70,11 +73,14 @@ where
     Ok(Round { parts, started })
 }
 
-impl<L> Round<L> {
+impl<S> Round<S> {
+    pub(crate) fn pairs(&self) -> u64 {
+        self.parts.iter().map(|part| part.pairs).sum()
+    }
+
     pub(crate) fn pairs_per_second(&self) -> f64 {
-        let pairs: u64 = self.parts.iter().map(|part| part.pairs).sum();
         let ended = self.parts.iter().map(|part| part.ended).max().unwrap_or(self.started);
-        pairs as f64 / (ended - self.started).as_secs_f64()
+        self.pairs() as f64 / (ended - self.started).as_secs_f64()
     }
 
     pub(crate) fn times(&self) -> Histogram<u64> {
@@ -85,7 +91,7 @@ impl<L> Round<L> {
         all
     }
 
-    pub(crate) fn locks(self) -> Vec<L> {
-        self.parts.into_iter().map(|part| part.lock).collect()
+    pub(crate) fn seats(self) -> Vec<S> {
+        self.parts.into_iter().map(|part| part.seat).collect()
     }
 }

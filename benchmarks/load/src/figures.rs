@@ -20,8 +20,16 @@ pub enum Unit {
     MicrosMedian,
     /// Microseconds, the 99th percentile of a round.
     Micros99,
-    /// The smallest share of a task by the largest.
+    /// The smallest share of a task by the largest; of a client, where several have the same tasks.
     Share,
+    /// Microseconds, the longest wait for the write side in a round.
+    MicrosLongestWrite,
+    /// Acquires with their releases in a round.
+    Pairs,
+    /// Commands that the server ran for an acquire with its release, those within scripts included.
+    CommandsPerPair,
+    /// Microseconds of the server for an acquire with its release.
+    ServerMicrosPerPair,
     /// Nanoseconds for an acquire with its release.
     NanosPerPair,
     /// Allocations of memory for an acquire with its release.
@@ -36,11 +44,15 @@ pub enum Unit {
     CpuPerLockMinute,
 }
 
-const NAMES: [(Unit, &str); 10] = [
+const NAMES: [(Unit, &str); 14] = [
     (Unit::PairsPerSecond, "pairs/s"),
     (Unit::MicrosMedian, "us-p50"),
     (Unit::Micros99, "us-p99"),
     (Unit::Share, "share-min/max"),
+    (Unit::MicrosLongestWrite, "us-write-max"),
+    (Unit::Pairs, "pairs"),
+    (Unit::CommandsPerPair, "commands/pair"),
+    (Unit::ServerMicrosPerPair, "server-us/pair"),
     (Unit::NanosPerPair, "ns/pair"),
     (Unit::AllocationsPerPair, "allocs/pair"),
     (Unit::BytesPerWaiter, "B/waiter"),
@@ -52,7 +64,7 @@ const NAMES: [(Unit, &str); 10] = [
 impl Unit {
     /// Whether more of it is better.
     pub fn more_is_better(self) -> bool {
-        matches!(self, Self::PairsPerSecond | Self::Share)
+        matches!(self, Self::PairsPerSecond | Self::Share | Self::Pairs)
     }
 
     /// Its name in tables and JSON.
@@ -112,7 +124,7 @@ mod tests {
             assert_eq!(unit.to_string(), name);
             assert_eq!(name.parse::<Unit>().unwrap(), unit);
         }
-        assert!("pairs".parse::<Unit>().is_err());
+        assert!("pairs/h".parse::<Unit>().is_err());
     }
 
     #[test]

@@ -7,18 +7,20 @@
 #![forbid(unsafe_code)]
 
 use std::future::Future;
-use std::time::Duration;
 
 pub use self::figures::{Figures, Unit};
 pub use self::serve::{Offer, Subjects, offer, serve};
-pub use self::workload::Workload;
+pub use self::stage::Stage;
+pub use self::workload::{PERMITS, RW_TASKS, Workload};
 
 mod clocked;
 mod figures;
 mod hand_off;
+mod inside;
 mod one;
 mod own;
 mod serve;
+mod stage;
 mod workload;
 
 /// Whatever goes wrong ends a subject's part, and is shown as it is.
@@ -42,6 +44,31 @@ pub trait Client: Send + Sync + 'static {
 
     /// Gets ready to lock this name. Not timed.
     fn lock(&self, name: &str) -> impl Future<Output = Result<Self::Lock>> + Send;
+
+    /// Gets ready to hold this name in a mode. Not timed.
+    fn lock_in(&self, name: &str, mode: Mode) -> impl Future<Output = Result<Self::Lock>> + Send {
+        async move {
+            match mode {
+                Mode::Exclusive => self.lock(name).await,
+                mode => Err(format!("it has nothing like {mode:?}").into()),
+            }
+        }
+    }
+}
+
+/// How a name is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Mode {
+    /// Alone. The write side of a name that is also read.
+    Exclusive,
+    /// Beside other readers.
+    Shared,
+    /// As one of so many permits.
+    Permit {
+        /// How many.
+        of: u32,
+    },
 }
 
 /// One task's way to one name.
@@ -62,61 +89,5 @@ pub trait Lock: Send + 'static {
     fn release_in_background(&mut self, held: Self::Held) -> Result<()> {
         drop(held);
         Err("it has no release in the background".into())
-    }
-}
-
-/// A workload on a subject: clients that are connected and locks that are ready.
-#[derive(Debug)]
-pub struct Stage<L> {
-    workload: Workload,
-    locks: Vec<L>,
-}
-
-impl<L: Lock> Stage<L> {
-    /// Connects and prepares.
-    ///
-    /// # Errors
-    /// The subject's.
-    pub async fn enter<S>(subject: &S, workload: Workload) -> Result<Self>
-    where
-        S: Subject,
-        S::Client: Client<Lock = L>,
-    {
-        let mut locks = Vec::new();
-        match workload {
-            Workload::Own { tasks, .. } => {
-                let client = subject.connect().await?;
-                for task in 0..tasks {
-                    locks.push(client.lock(&format!("own/{task}")).await?);
-                }
-            }
-            Workload::One { tasks } => {
-                let client = subject.connect().await?;
-                for _ in 0..tasks {
-                    locks.push(client.lock("one").await?);
-                }
-            }
-            Workload::HandOff { clients } => {
-                for _ in 0..clients {
-                    locks.push(subject.connect().await?.lock("hand-off").await?);
-                }
-            }
-        }
-        Ok(Self { workload, locks })
-    }
-
-    /// Runs the workload for so long.
-    ///
-    /// # Errors
-    /// The subject's.
-    pub async fn round(&mut self, time: Duration) -> Result<Figures> {
-        let locks = std::mem::take(&mut self.locks);
-        let (locks, figures) = match self.workload {
-            Workload::Own { background, .. } => own::play(locks, background, time).await?,
-            Workload::One { .. } => one::play(locks, time).await?,
-            Workload::HandOff { .. } => hand_off::play(locks, time).await?,
-        };
-        self.locks = locks;
-        Ok(figures)
     }
 }

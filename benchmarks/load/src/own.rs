@@ -4,23 +4,31 @@ use std::time::{Duration, Instant};
 
 use crate::clocked::{Part, side_by_side};
 use crate::figures::percentiles;
+use crate::stage::Seat;
 use crate::{Figures, Lock, Result, Unit};
 
-pub(crate) async fn play<L: Lock>(locks: Vec<L>, background: bool, time: Duration) -> Result<(Vec<L>, Figures)> {
-    let round = side_by_side(locks, time, |_, part, deadline| pairs(part, background, deadline)).await?;
-    let mut figures = vec![(Unit::PairsPerSecond, round.pairs_per_second())];
+pub(crate) async fn play<L: Lock>(
+    seats: Vec<Seat<L>>,
+    background: bool,
+    time: Duration,
+) -> Result<(Vec<Seat<L>>, Figures)> {
+    let round = side_by_side(seats, time, |_, part, deadline| pairs(part, background, deadline)).await?;
+    let mut figures = vec![
+        (Unit::PairsPerSecond, round.pairs_per_second()),
+        (Unit::Pairs, round.pairs() as f64),
+    ];
     figures.extend(percentiles(&round.times()));
-    Ok((round.locks(), figures))
+    Ok((round.seats(), figures))
 }
 
-async fn pairs<L: Lock>(mut part: Part<L>, background: bool, deadline: Instant) -> Result<Part<L>> {
+async fn pairs<L: Lock>(mut part: Part<Seat<L>>, background: bool, deadline: Instant) -> Result<Part<Seat<L>>> {
     let mut begun = Instant::now();
     while begun < deadline {
-        let held = part.lock.acquire().await?;
+        let held = part.seat.lock.acquire().await?;
         if background {
-            part.lock.release_in_background(held)?;
+            part.seat.lock.release_in_background(held)?;
         } else {
-            part.lock.release(held).await?;
+            part.seat.lock.release(held).await?;
         }
         let ended = Instant::now();
         part.note(ended - begun);

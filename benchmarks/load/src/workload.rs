@@ -21,6 +21,31 @@ pub enum Workload {
         /// How many.
         tasks: usize,
     },
+    /// Two clients, each with tasks that acquire and release the same name.
+    Two {
+        /// How many each.
+        tasks: usize,
+    },
+    /// Tasks of one client that read the same name.
+    Read {
+        /// How many.
+        tasks: usize,
+    },
+    /// Two clients of [`RW_TASKS`] tasks each, which read and write the same name.
+    ReadWrite {
+        /// How many of a hundred acquires are reads.
+        percent: usize,
+    },
+    /// Tasks of one client that take one of [`PERMITS`] permits.
+    Permits {
+        /// How many.
+        tasks: usize,
+    },
+    /// One task that reads a name beside readers that stay.
+    Beside {
+        /// How many, each of a client of its own.
+        readers: usize,
+    },
     /// Clients, each with a connection of its own, that hand one name from one to the other.
     HandOff {
         /// How many.
@@ -28,7 +53,22 @@ pub enum Workload {
     },
 }
 
-/// `own-16`, `own-1-background`, `one-16`, `handoff-128`.
+/// How many tasks of a client read and write.
+pub const RW_TASKS: usize = 8;
+/// How many may be inside at a time.
+pub const PERMITS: u32 = 16;
+
+impl Workload {
+    /// Whether a lock that is exclusive alone can play it.
+    pub fn is_exclusive(self) -> bool {
+        matches!(
+            self,
+            Self::Own { .. } | Self::One { .. } | Self::Two { .. } | Self::HandOff { .. }
+        )
+    }
+}
+
+/// `own-16`, `own-1-background`, `one-16`, `two-16`, `read-16`, `rw-90`, `permits-64`, `beside-10`, `handoff-128`.
 impl fmt::Display for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -36,6 +76,11 @@ impl fmt::Display for Workload {
                 write!(f, "own-{tasks}{}", if *background { "-background" } else { "" })
             }
             Self::One { tasks } => write!(f, "one-{tasks}"),
+            Self::Two { tasks } => write!(f, "two-{tasks}"),
+            Self::Read { tasks } => write!(f, "read-{tasks}"),
+            Self::ReadWrite { percent } => write!(f, "rw-{percent}"),
+            Self::Permits { tasks } => write!(f, "permits-{tasks}"),
+            Self::Beside { readers } => write!(f, "beside-{readers}"),
             Self::HandOff { clients } => write!(f, "handoff-{clients}"),
         }
     }
@@ -58,6 +103,11 @@ impl FromStr for Workload {
                 background,
             }),
             "one" => Ok(Self::One { tasks: number }),
+            "two" => Ok(Self::Two { tasks: number }),
+            "read" => Ok(Self::Read { tasks: number }),
+            "rw" if number < 100 => Ok(Self::ReadWrite { percent: number }),
+            "permits" => Ok(Self::Permits { tasks: number }),
+            "beside" => Ok(Self::Beside { readers: number }),
             "handoff" => Ok(Self::HandOff { clients: number }),
             _ => Err(unknown().into()),
         }
@@ -70,10 +120,20 @@ mod tests {
 
     #[test]
     fn is_read_as_it_is_written() {
-        for word in ["own-1", "own-64-background", "one-16", "handoff-128"] {
+        for word in [
+            "own-1",
+            "own-64-background",
+            "one-16",
+            "two-16",
+            "read-16",
+            "rw-90",
+            "permits-64",
+            "beside-100",
+            "handoff-128",
+        ] {
             assert_eq!(word.parse::<Workload>().unwrap().to_string(), word);
         }
-        for word in ["", "own", "own-0", "own-x", "one-16-background", "held-10000"] {
+        for word in ["", "own", "own-0", "own-x", "one-16-background", "rw-100", "held-10000"] {
             assert!(word.parse::<Workload>().is_err(), "{word}");
         }
     }

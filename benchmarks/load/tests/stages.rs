@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use benchmarks_load::{Client, Figures, Lock, Result, Stage, Subject, Unit, Workload};
+use benchmarks_load::{Client, Figures, Lock, Mode, Result, Stage, Subject, Unit, Workload};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Serves in order, and sees whether it excludes.
@@ -80,6 +80,113 @@ async fn one_name_goes_round() {
     assert_eq!(subject.clients.load(Ordering::Relaxed), 1);
     assert!(figure(&figures, Unit::PairsPerSecond) > 0.0);
     assert!(figure(&figures, Unit::Share) > 0.5, "{figures:?}");
+}
+
+#[tokio::test]
+async fn two_clients_share_one_name() {
+    let subject = Fair::new();
+    let figures = round(&subject, "two-3").await;
+    assert_eq!(subject.clients.load(Ordering::Relaxed), 2);
+    assert!(figure(&figures, Unit::Share) > 0.5, "{figures:?}");
+}
+
+/// In which so many may be inside, whatever they ask for; a writer alone.
+struct Shared {
+    most: u32,
+    turns: Arc<Semaphore>,
+}
+
+impl Shared {
+    fn new(most: u32, writer_takes: u32) -> Self {
+        Self {
+            most: writer_takes,
+            turns: Arc::new(Semaphore::new(most as usize)),
+        }
+    }
+}
+
+struct SharedLock {
+    turns: Arc<Semaphore>,
+    takes: u32,
+}
+
+impl Subject for Shared {
+    type Client = Self;
+
+    async fn connect(&self) -> Result<Self> {
+        let (most, turns) = (self.most, self.turns.clone());
+        Ok(Self { most, turns })
+    }
+}
+
+impl Client for Shared {
+    type Lock = SharedLock;
+
+    async fn lock(&self, _name: &str) -> Result<SharedLock> {
+        let (turns, takes) = (self.turns.clone(), self.most);
+        Ok(SharedLock { turns, takes })
+    }
+
+    async fn lock_in(&self, name: &str, mode: Mode) -> Result<SharedLock> {
+        match mode {
+            Mode::Exclusive => self.lock(name).await,
+            _ => Ok(SharedLock {
+                turns: self.turns.clone(),
+                takes: 1,
+            }),
+        }
+    }
+}
+
+impl Lock for SharedLock {
+    type Held = OwnedSemaphorePermit;
+
+    async fn acquire(&mut self) -> Result<OwnedSemaphorePermit> {
+        Ok(self.turns.clone().acquire_many_owned(self.takes).await?)
+    }
+
+    async fn release(&mut self, permit: OwnedSemaphorePermit) -> Result<()> {
+        drop(permit);
+        tokio::task::yield_now().await;
+        Ok(())
+    }
+}
+
+async fn play(subject: &Shared, workload: &str) -> Result<Figures> {
+    let mut stage = Stage::enter(subject, workload.parse::<Workload>().unwrap()).await?;
+    stage.round(Duration::from_secs(1)).await
+}
+
+#[tokio::test]
+async fn readers_and_permits_are_inside_together() {
+    let figures = play(&Shared::new(4, 4), "read-4").await.unwrap();
+    assert!(figure(&figures, Unit::Pairs) > 0.0, "{figures:?}");
+    let figures = play(&Shared::new(16, 16), "rw-90").await.unwrap();
+    assert!(figure(&figures, Unit::MicrosLongestWrite) > 0.0, "{figures:?}");
+    // One permit is left to whom the readers leave one.
+    let figures = play(&Shared::new(11, 11), "beside-10").await.unwrap();
+    assert!(figure(&figures, Unit::Pairs) > 0.0, "{figures:?}");
+    let figures = play(&Shared::new(16, 16), "permits-64").await.unwrap();
+    assert!(figure(&figures, Unit::Pairs) > 64.0, "{figures:?}");
+}
+
+#[tokio::test]
+async fn a_lock_that_breaks_its_word_is_found_out() {
+    let failed = async |subject, workload| play(&subject, workload).await.unwrap_err().to_string();
+    // A writer that leaves room for readers.
+    let error = failed(Shared::new(16, 8), "rw-50").await;
+    assert!(error.contains(" was granted beside "), "{error}");
+    let error = failed(Shared::new(17, 17), "permits-64").await;
+    assert_eq!(error, "Permit { of: 16 } was granted beside 0 writers and 16 others");
+    let error = failed(Shared::new(2, 1), "one-4").await;
+    assert!(error.starts_with("Exclusive was granted beside 1 writers"), "{error}");
+    let error = play_exclusive_in_a_mode().await;
+    assert_eq!(error, "it has nothing like Shared");
+}
+
+async fn play_exclusive_in_a_mode() -> String {
+    let entered = Stage::enter(&Fair::new(), "read-4".parse::<Workload>().unwrap()).await;
+    entered.expect_err("it has no readers").to_string()
 }
 
 #[tokio::test]

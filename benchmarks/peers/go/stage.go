@@ -20,18 +20,24 @@ type Stage struct {
 	kind    string
 	clients []Client
 	locks   []Lock
+	// Of which client each lock is.
+	owners []int
 }
 
 // Enter connects.
 func Enter(subject Subject, workload string) (*Stage, error) {
 	kind, rest, _ := strings.Cut(workload, "-")
 	many, err := strconv.Atoi(rest)
-	if err != nil || !slices.Contains([]string{"own", "one", "handoff"}, kind) {
+	if err != nil || !slices.Contains([]string{"own", "one", "two", "handoff"}, kind) {
 		return nil, fmt.Errorf("there is no workload %q here", workload)
 	}
 	stage := &Stage{kind: kind}
-	for number := range many {
-		if number == 0 || kind == "handoff" {
+	tasks := many
+	if kind == "two" {
+		tasks = 2 * many
+	}
+	for number := range tasks {
+		if number == 0 || kind == "handoff" || kind == "two" && number == many {
 			client, err := subject.Connect()
 			if err != nil {
 				stage.Leave()
@@ -43,7 +49,9 @@ func Enter(subject Subject, workload string) (*Stage, error) {
 		if kind == "own" {
 			name = fmt.Sprintf("own/%d", number)
 		}
-		stage.locks = append(stage.locks, stage.clients[len(stage.clients)-1].Lock(name))
+		owner := len(stage.clients) - 1
+		stage.locks = append(stage.locks, stage.clients[owner].Lock(name))
+		stage.owners = append(stage.owners, owner)
 	}
 	return stage, nil
 }
@@ -82,7 +90,7 @@ func (stage *Stage) Round(length time.Duration) (map[string]any, error) {
 			switch stage.kind {
 			case "own":
 				part.err = own(lock, part, deadline)
-			case "one":
+			case "one", "two":
 				part.err = one(lock, part, deadline)
 			default:
 				part.err = handOff(lock, part, deadline, number, &released)
@@ -160,14 +168,21 @@ func (part *part) note(took time.Duration, ended time.Time) {
 
 func (stage *Stage) figures(parts []part, started time.Time) (map[string]any, error) {
 	var times []time.Duration
-	var pairs []int
+	// Of each client; of each goroutine, where there is but one.
+	pairs := make([]int, len(parts))
+	if len(stage.clients) > 1 {
+		pairs = make([]int, len(stage.clients))
+	}
 	ended, sum := started, 0
-	for _, part := range parts {
+	for number, part := range parts {
 		if part.err != nil {
 			return nil, part.err
 		}
 		times = append(times, part.times...)
-		pairs = append(pairs, part.pairs)
+		if len(stage.clients) > 1 {
+			number = stage.owners[number]
+		}
+		pairs[number] += part.pairs
 		sum += part.pairs
 		if part.ended.After(ended) {
 			ended = part.ended
@@ -183,8 +198,9 @@ func (stage *Stage) figures(parts []part, started time.Time) (map[string]any, er
 	}
 	if stage.kind != "handoff" && sum > 0 {
 		figures["pairs/s"] = float64(sum) / ended.Sub(started).Seconds()
+		figures["pairs"] = sum
 	}
-	if stage.kind == "one" && sum > 0 {
+	if (stage.kind == "one" || stage.kind == "two") && sum > 0 {
 		figures["share-min/max"] = float64(slices.Min(pairs)) / float64(slices.Max(pairs))
 	}
 	return figures, nil

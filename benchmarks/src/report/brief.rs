@@ -8,11 +8,28 @@ use crate::results::Results;
 /// One peer in Rust, one in Go and one in Java.
 const SUBJECTS: [&str; 4] = ["polylock", "rslock", "redsync", "redisson"];
 
-const FIGURES: [(&str, Unit, &str); 5] = [
+const FIGURES: [(&str, Unit, &str); 10] = [
     ("own-1", Unit::PairsPerSecond, "1 task, its own lock: pairs/s"),
     ("own-64", Unit::PairsPerSecond, "64 tasks, each its own: pairs/s"),
     ("one-16", Unit::PairsPerSecond, "16 tasks, one lock: pairs/s"),
     ("one-16", Unit::Share, "... smallest by largest share"),
+    (
+        "two-16",
+        Unit::PairsPerSecond,
+        "2 clients of 16 tasks, one lock: pairs/s",
+    ),
+    ("read-16", Unit::PairsPerSecond, "16 readers, one lock: pairs/s"),
+    (
+        "beside-100",
+        Unit::CommandsPerPair,
+        "... commands for one beside 100 others",
+    ),
+    (
+        "rw-90",
+        Unit::MicrosLongestWrite,
+        "90 % readers: longest wait of a writer, us",
+    ),
+    ("permits-64", Unit::PairsPerSecond, "64 tasks, 16 permits: pairs/s"),
     ("handoff-128", Unit::MicrosMedian, "128 clients, hand-off: us, median"),
 ];
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use benchmarks_load::{Client, Lock, Result, Subject};
+use benchmarks_load::{Client, Lock, Mode, Result, Subject};
 use lock_core::backend::{
     AcquireRequest, Attempt, DistributedLock, Hold, ReleaseOptions, RequestControl, RequestOptions, Terms,
 };
@@ -14,7 +14,13 @@ use crate::entry::MakeBackend;
 
 pub(crate) struct Polylock(pub(crate) MakeBackend);
 
-pub(crate) struct PolylockClient(Locker);
+/// polylock with fixed leases: they are handed over in the process by a request, and never passed on without one.
+pub(crate) struct WithoutPasses(pub(crate) MakeBackend);
+
+pub(crate) struct PolylockClient {
+    locker: Locker,
+    passes: bool,
+}
 
 pub(crate) struct PolylockLock(lock_core::Lock);
 
@@ -22,9 +28,23 @@ impl Subject for Polylock {
     type Client = PolylockClient;
 
     async fn connect(&self) -> Result<PolylockClient> {
-        let locker = Locker::from_backend((self.0)()?).without_label().with_ttl(TTL);
+        PolylockClient::connect(&self.0, true).await
+    }
+}
+
+impl Subject for WithoutPasses {
+    type Client = PolylockClient;
+
+    async fn connect(&self) -> Result<PolylockClient> {
+        PolylockClient::connect(&self.0, false).await
+    }
+}
+
+impl PolylockClient {
+    async fn connect(make: &MakeBackend, passes: bool) -> Result<Self> {
+        let locker = Locker::from_backend(make()?).without_label().with_ttl(TTL);
         locker.connect().await?;
-        Ok(PolylockClient(locker))
+        Ok(Self { locker, passes })
     }
 }
 
@@ -32,7 +52,17 @@ impl Client for PolylockClient {
     type Lock = PolylockLock;
 
     async fn lock(&self, name: &str) -> Result<PolylockLock> {
-        Ok(PolylockLock(self.0.lock(name)))
+        let lock = self.locker.lock(name);
+        Ok(PolylockLock(if self.passes { lock } else { lock.fixed_lease() }))
+    }
+
+    async fn lock_in(&self, name: &str, mode: Mode) -> Result<PolylockLock> {
+        Ok(match mode {
+            Mode::Exclusive => self.lock(name).await?,
+            Mode::Shared => PolylockLock(self.locker.rw_lock(name).read()),
+            Mode::Permit { of } => PolylockLock(self.locker.semaphore(name, of).permits(1)),
+            mode => return Err(format!("{mode:?} is not known here").into()),
+        })
     }
 }
 

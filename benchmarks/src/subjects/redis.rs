@@ -236,15 +236,58 @@ pub(crate) async fn version(url: &str) -> Result<String> {
 /// How many requests the server has served: scripts and heartbeats, not what scripts call.
 pub(crate) async fn commands(url: String) -> Result<u64> {
     let info = info(&url, "commandstats").await?;
-    let calls = |line: &str| {
+    let is_request = |command: &str| ["evalsha", "eval", "ping", "publish"].contains(&command);
+    let requests = statistics(&info).filter(|(command, ..)| is_request(command));
+    Ok(requests.map(|(_, calls, _)| calls).sum())
+}
+
+/// What the server did for locks: the commands, those within scripts included and the calls of scripts not, and the time that
+/// scripts took, in microseconds.
+pub(crate) async fn work(url: String) -> Result<(u64, u64)> {
+    Ok(work_of(&info(&url, "commandstats").await?))
+}
+
+fn work_of(info: &str) -> (u64, u64) {
+    // Of connections, and of this program.
+    const OTHERS: [&str; 6] = ["ping", "info", "hello", "select", "config|set", "subscribe"];
+    let (mut commands, mut micros) = (0, 0);
+    for (command, calls, took) in statistics(info) {
+        if command.starts_with("eval") {
+            micros += took;
+        } else if !OTHERS.contains(&command) && !command.starts_with("client") {
+            commands += calls;
+        }
+    }
+    (commands, micros)
+}
+
+/// Each command with its calls and its microseconds.
+fn statistics(info: &str) -> impl Iterator<Item = (&str, u64, u64)> {
+    info.lines().filter_map(|line| {
         let (command, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
-        let counts = ["evalsha", "eval", "ping", "publish"].contains(&command);
-        counts.then(|| rest.split(',').next()?.parse::<u64>().ok())?
-    };
-    Ok(info.lines().filter_map(calls).sum())
+        let (calls, rest) = rest.split_once(",usec=")?;
+        Some((command, calls.parse().ok()?, rest.split(',').next()?.parse().ok()?))
+    })
 }
 
 async fn info(url: &str, section: &str) -> Result<String> {
     let mut connection = connect(url).await?;
     Ok(redis::cmd("INFO").arg(section).query_async(&mut connection).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_scripts_call_is_their_work() {
+        let info = "# Commandstats\r\n\
+            cmdstat_evalsha:calls=2,usec=70,usec_per_call=35.00,rejected_calls=0,failed_calls=0\r\n\
+            cmdstat_eval:calls=1,usec=30,usec_per_call=30.00\r\n\
+            cmdstat_get:calls=4,usec=9,usec_per_call=2.00\r\n\
+            cmdstat_ping:calls=3,usec=3,usec_per_call=1.00\r\n\
+            cmdstat_client|setinfo:calls=2,usec=2,usec_per_call=1.00\r\n\
+            cmdstat_publish:calls=1,usec=5,usec_per_call=5.00\r\n";
+        assert_eq!(work_of(info), (5, 100));
+    }
 }

@@ -1,6 +1,5 @@
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Callable;
@@ -9,7 +8,6 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.atomic.AtomicReference;
-import java.util.stream.LongStream;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 
@@ -17,41 +15,119 @@ import org.redisson.api.RedissonClient;
 final class Stage {
     private static final long HOLD_MILLIS = 3;
     private static final long PAUSE_MILLIS = 2;
+    private static final int RW_TASKS = 8;
+    private static final int PERMITS = 16;
+    private static final int STAYS = 7;
+    private static final List<String> KINDS =
+            List.of("own", "one", "two", "read", "rw", "permits", "beside", "handoff");
+
+    /** One thread's place: the write side is null where it does not write. */
+    private record Seat(int client, Redisson.Lock lock, Inside.Mode mode, Redisson.Lock write) {
+        Seat(int client, Redisson.Lock lock) {
+            this(client, lock, Inside.Mode.EXCLUSIVE, null);
+        }
+    }
 
     private final String kind;
+    private final int number;
+    private final Redisson subject;
     private final List<RedissonClient> clients = new ArrayList<>();
-    private final List<RLock> locks = new ArrayList<>();
+    private final List<Seat> seats = new ArrayList<>();
+    /** Gives back the readers that stay. */
+    private final List<Runnable> beside = new ArrayList<>();
     private final ExecutorService threads;
 
-    Stage(Redisson subject, String workload) {
+    Stage(Redisson subject, String workload) throws InterruptedException, ExecutionException {
         String[] words = workload.split("-");
         kind = words[0];
-        int many = Integer.parseInt(words[1]);
-        if (words.length != 2 || !List.of("own", "one", "handoff").contains(kind)) {
+        number = Integer.parseInt(words[1]);
+        this.subject = subject;
+        if (words.length != 2 || !KINDS.contains(kind)) {
             throw new IllegalArgumentException("there is no workload " + workload + " here");
         }
-        for (int number = 0; number < many; number++) {
-            if (number == 0 || kind.equals("handoff")) {
-                clients.add(subject.connect(many > 2 && kind.equals("handoff")));
+        switch (kind) {
+            case "two" -> {
+                for (int client = 0; client < 2; client++) {
+                    seats(number, new Seat(client, Redisson.lock(connect(), kind)));
+                }
             }
-            String name = kind.equals("own") ? "own/" + number : kind;
-            locks.add(Redisson.lock(clients.get(clients.size() - 1), name));
+            case "read" -> seats(number, reader(0, Redisson.readWrite(connect(), kind).readLock()));
+            case "rw" -> {
+                for (int client = 0; client < 2; client++) {
+                    var lock = Redisson.readWrite(connect(), kind);
+                    var write = Redisson.of(lock.writeLock());
+                    seats(RW_TASKS, new Seat(client, Redisson.of(lock.readLock()), Inside.Mode.SHARED, write));
+                }
+            }
+            case "permits" -> {
+                RedissonClient client = connect();
+                var mode = new Inside.Mode(false, PERMITS);
+                for (int task = 0; task < number; task++) {
+                    seats.add(new Seat(0, Redisson.permit(client, kind, PERMITS), mode, null));
+                }
+            }
+            case "beside" -> {
+                RLock lock = Redisson.readWrite(connect(), workload).readLock();
+                for (int reader = 0; reader < number; reader++) {
+                    // To the server, a thread of one client is as much a reader as a client is.
+                    long thread = 1_000_000 + reader;
+                    lock.lockAsync(thread).get();
+                    beside.add(() -> lock.unlockAsync(thread).toCompletableFuture().join());
+                }
+                seats.add(reader(0, lock));
+            }
+            default -> exclusive();
         }
-        threads = Executors.newFixedThreadPool(many);
+        threads = Executors.newFixedThreadPool(seats.size());
+    }
+
+    private void exclusive() {
+        for (int task = 0; task < number; task++) {
+            if (task == 0 || kind.equals("handoff")) {
+                connect();
+            }
+            String name = kind.equals("own") ? "own/" + task : kind;
+            seats.add(new Seat(clients.size() - 1, Redisson.lock(clients.get(clients.size() - 1), name)));
+        }
+    }
+
+    private void seats(int many, Seat seat) {
+        for (int task = 0; task < many; task++) {
+            seats.add(seat);
+        }
+    }
+
+    private static Seat reader(int client, RLock lock) {
+        return new Seat(client, Redisson.of(lock), Inside.Mode.SHARED, null);
+    }
+
+    private RedissonClient connect() {
+        RedissonClient client = subject.connect(number > 2 && kind.equals("handoff"));
+        clients.add(client);
+        return client;
     }
 
     void close() {
         threads.shutdown();
+        beside.forEach(Runnable::run);
         clients.forEach(RedissonClient::shutdown);
     }
 
     /** Who released last. */
     private record Last(long at, int client) {}
 
-    private static final class Part {
+    static final class Part {
+        final int client;
         int pairs;
         long[] times = new long[1024];
         long ended;
+        boolean writes;
+        long longestWrite;
+
+        Part(Seat seat) {
+            client = seat.client;
+            writes = seat.write != null;
+        }
 
         void note(long took, long at) {
             if (pairs == times.length) {
@@ -60,24 +136,21 @@ final class Stage {
             times[pairs++] = took;
             ended = at;
         }
-
-        LongStream times() {
-            return Arrays.stream(times, 0, pairs);
-        }
     }
 
     Map<String, Double> round(long millis) throws InterruptedException, ExecutionException {
         AtomicReference<Last> released = new AtomicReference<>();
+        Inside inside = new Inside();
         long started = System.nanoTime();
         long deadline = started + millis * 1_000_000;
         List<Future<Part>> running = new ArrayList<>();
-        for (int number = 0; number < locks.size(); number++) {
-            RLock lock = locks.get(number);
-            int client = number;
+        for (int place = 0; place < seats.size(); place++) {
+            Seat seat = seats.get(place);
+            int task = place;
             Callable<Part> play = () -> switch (kind) {
-                case "own" -> own(lock, deadline);
-                case "one" -> one(lock, deadline);
-                default -> handOff(lock, deadline, client, released);
+                case "own" -> own(seat, deadline);
+                case "handoff" -> handOff(seat, inside, deadline, released);
+                default -> one(seat, task, inside, deadline);
             };
             running.add(threads.submit(play));
         }
@@ -85,15 +158,15 @@ final class Stage {
         for (Future<Part> part : running) {
             parts.add(part.get());
         }
-        return figures(parts, started);
+        return Figures.of(kind, parts, started);
     }
 
-    private static Part own(RLock lock, long deadline) {
-        Part part = new Part();
+    private static Part own(Seat seat, long deadline) throws InterruptedException {
+        Part part = new Part(seat);
         long begun = System.nanoTime();
         while (begun < deadline) {
-            lock.lock();
-            lock.unlock();
+            seat.lock.acquire();
+            seat.lock.release();
             long ended = System.nanoTime();
             part.note(ended - begun, ended);
             begun = ended;
@@ -101,56 +174,56 @@ final class Stage {
         return part;
     }
 
-    private static Part one(RLock lock, long deadline) {
-        Part part = new Part();
+    private Part one(Seat seat, int task, Inside inside, long deadline) throws InterruptedException {
+        Part part = new Part(seat);
+        int turn = task * 7;
         for (long begun = System.nanoTime(); begun < deadline; begun = System.nanoTime()) {
-            lock.lock();
+            boolean writes = seat.write != null && writes(turn, number);
+            Redisson.Lock lock = writes ? seat.write : seat.lock;
+            Inside.Mode mode = writes ? Inside.Mode.EXCLUSIVE : seat.mode;
+            lock.acquire();
             long acquired = System.nanoTime();
-            lock.unlock();
+            inside.enter(mode);
+            if (turn % STAYS == 0) {
+                Thread.yield();
+            }
+            inside.leave(mode);
+            lock.release();
+            if (writes) {
+                part.longestWrite = Math.max(part.longestWrite, acquired - begun);
+            }
             if (acquired < deadline) {
                 part.note(acquired - begun, acquired);
             }
+            turn++;
         }
         return part;
     }
 
-    private static Part handOff(RLock lock, long deadline, int client, AtomicReference<Last> released)
+    private static boolean writes(int turn, int percent) {
+        int writes = 100 - percent;
+        return (turn + 1) * writes / 100 > turn * writes / 100;
+    }
+
+    private static Part handOff(Seat seat, Inside inside, long deadline, AtomicReference<Last> released)
             throws InterruptedException {
-        Part part = new Part();
+        Part part = new Part(seat);
         for (long begun = System.nanoTime(); begun < deadline; begun = System.nanoTime()) {
-            lock.lock();
+            seat.lock.acquire();
             long acquired = System.nanoTime();
+            inside.enter(Inside.Mode.EXCLUSIVE);
             Last from = released.get();
-            if (from != null && from.client != client && begun < from.at && acquired < deadline) {
+            if (from != null && from.client != seat.client && begun < from.at && acquired < deadline) {
                 part.note(acquired - from.at, acquired);
             }
             if (acquired < deadline) {
                 Thread.sleep(HOLD_MILLIS);
             }
-            released.set(new Last(System.nanoTime(), client));
-            lock.unlock();
+            released.set(new Last(System.nanoTime(), seat.client));
+            inside.leave(Inside.Mode.EXCLUSIVE);
+            seat.lock.release();
             Thread.sleep(PAUSE_MILLIS);
         }
         return part;
-    }
-
-    private Map<String, Double> figures(List<Part> parts, long started) {
-        Map<String, Double> figures = new LinkedHashMap<>();
-        long[] times = parts.stream().flatMapToLong(Part::times).sorted().toArray();
-        if (times.length == 0) {
-            return figures;
-        }
-        figures.put("us-p50", times[(times.length - 1) / 2] / 1000.0);
-        figures.put("us-p99", times[(int) ((times.length - 1) * 0.99)] / 1000.0);
-        if (!kind.equals("handoff")) {
-            long ended = parts.stream().mapToLong(part -> part.ended).max().orElse(started);
-            figures.put("pairs/s", times.length * 1e9 / (ended - started));
-        }
-        if (kind.equals("one")) {
-            int least = parts.stream().mapToInt(part -> part.pairs).min().orElse(0);
-            int most = parts.stream().mapToInt(part -> part.pairs).max().orElse(1);
-            figures.put("share-min/max", least / (double) most);
-        }
-        return figures;
     }
 }
