@@ -24,6 +24,7 @@ use crate::sync::{Arc, oneshot};
 use crate::time::until;
 
 mod at_server;
+mod differing_limits;
 pub(crate) mod limits;
 pub(crate) mod options;
 pub(crate) mod pending;
@@ -150,6 +151,9 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
             },
             || self.in_line(),
         )?;
+        if let Mode::Permits(permits) = options.mode {
+            self.shared.state_limit(&options.name, permits.of());
+        }
         match (admission, held.pop()) {
             (Admission::Turn(turn, news), _) => {
                 self.news = news;

@@ -42,6 +42,7 @@
 //! | span `acquire` | `DEBUG` | `name`, `label` |
 //! | `lock is taken` | `DEBUG` | `name`, `holder` |
 //! | `acquire failed; trying again` | `DEBUG` | `name`, `error` |
+//! | `semaphore limits differ` | `WARN` | `name`, `limit`, `other` |
 //! | `lock acquired` | `DEBUG` | `name`, `token` |
 //! | `lock not acquired` | `DEBUG` | `name`, `error` |
 //! | span `abandon` | `DEBUG` | `name` |

@@ -101,6 +101,11 @@ pub(crate) fn contended_in_process() {
     metrics::counter!("polylock_contended_total", "queue" => "process").increment(1);
 }
 
+/// Two parts of this process, most likely by mistake.
+pub(crate) fn limits_differ(name: &LockName, limit: u32, other: u32) {
+    tracing::warn!(target: "polylock", ?name, limit, other, "semaphore limits differ");
+}
+
 pub(crate) fn acquire_failed(name: &LockName, error: &Error) {
     tracing::debug!(target: "polylock", ?name, %error, "acquire failed; trying again");
 }

@@ -112,6 +112,11 @@ impl<W: Waiter> Queues<W> {
         Ok(Admission::Waiting(receiver, line.news))
     }
 
+    /// A caller in the line of permits states this limit. What the one before it stated, if the name has been in use since.
+    pub(crate) fn state_limit(&self, name: &LockName, limit: u32) -> Option<u32> {
+        self.0.lock().get_mut(name)?.state_limit(limit)
+    }
+
     /// The label of whoever has the name, as far as this line knows.
     pub(crate) fn holder(&self, name: &LockName, kind: LineKind) -> Option<Arc<str>> {
         match &self.0.lock().get(name)?.known_line(kind)?.leader {

@@ -24,6 +24,8 @@ use crate::lock::Lock;
 /// **The limit** is not stored at the server. Each request is admitted by its own limit, counting all permits in use. While
 /// processes with two limits are about, as in a deployment, the total never exceeds the larger one. A request with the smaller
 /// limit waits until the total is low enough, and holds back those behind it.
+/// If a process states two limits for a name that it holds or waits for, polylock logs `semaphore limits differ`, once for
+/// each pair.
 ///
 /// The name is shared with all other modes: an exclusive [`lock`](crate::Locker::lock) of the same name waits until no permit
 /// is in use, and keeps all permits back.

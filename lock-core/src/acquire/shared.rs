@@ -1,10 +1,13 @@
 //! What the clones of a locker share.
 
+use super::differing_limits::DifferingLimits;
 use super::pending::Caller;
 use crate::backend_state::BackendState;
 use crate::background::keeper::Keeper;
 use crate::error::{Error, ErrorKind, Result};
 use crate::multi::refusals::Refusals;
+use crate::name::LockName;
+use crate::observe;
 use crate::queue::Queues;
 use crate::sync::{Arc, AtomicBool, Notify, Ordering};
 
@@ -13,6 +16,7 @@ pub(crate) struct Shared {
     pub(crate) keeper: Arc<Keeper>,
     pub(crate) queues: Arc<Queues<Caller>>,
     pub(crate) refusals: Refusals,
+    differing_limits: DifferingLimits,
     pub(crate) closing: Notify,
     closed: AtomicBool,
 }
@@ -24,6 +28,7 @@ impl Shared {
             keeper: Arc::new(Keeper::new()),
             queues: Arc::default(),
             refusals: Refusals::default(),
+            differing_limits: DifferingLimits::default(),
             closing: Notify::new(),
             closed: AtomicBool::new(false),
         }
@@ -39,6 +44,16 @@ impl Shared {
         match self.closed.load(Ordering::SeqCst) {
             true => Err(self.shut_down()),
             false => Ok(()),
+        }
+    }
+
+    /// A request states this limit of a semaphore: logged if an earlier one, of a caller that holds or waits, stated another.
+    pub(super) fn state_limit(&self, name: &LockName, limit: u32) {
+        if let Some(other) = self.queues.state_limit(name, limit)
+            && other != limit
+            && self.differing_limits.note(name, limit, other)
+        {
+            observe::limits_differ(name, limit, other);
         }
     }
 

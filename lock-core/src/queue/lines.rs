@@ -59,6 +59,8 @@ struct Others<W: Waiter> {
     shared: Queue<W>,
     upgradable: Queue<W>,
     permits: Queue<W>,
+    /// What the latest request for permits gave as the semaphore's limit.
+    limit: Option<u32>,
     /// How many holds this process has without a turn.
     detached: usize,
     /// The latest shared hold without a re-entry key, for readers to join.
@@ -83,6 +85,7 @@ impl<W: Waiter> Default for Others<W> {
             shared: Queue::default(),
             upgradable: Queue::default(),
             permits: Queue::default(),
+            limit: None,
             detached: 0,
             latest: None,
             keyed: HashMap::new(),
@@ -109,6 +112,11 @@ impl<W: Waiter> Lines<W> {
             LineKind::Upgradable => self.others.as_ref().map(|others| &others.upgradable),
             LineKind::Permits => self.others.as_ref().map(|others| &others.permits),
         }
+    }
+
+    /// What the request before stated, if any.
+    pub(super) fn state_limit(&mut self, limit: u32) -> Option<u32> {
+        self.others().limit.replace(limit)
     }
 
     /// The holds of this process that may have this key.

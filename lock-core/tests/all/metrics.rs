@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::pin::pin;
 use std::sync::{Arc, LazyLock, Mutex};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use lock_core::{Locker, MemoryBackend};
@@ -247,6 +248,40 @@ fn spans_and_events_say_which_lock() {
             text.lines().any(|line| line.contains(expected)),
             "{expected:?} in\n{text}"
         );
+    }
+}
+
+/// Each pair of limits of a name once, whoever stated which of them first, and however often.
+#[test]
+fn limits_that_differ_are_told_once() {
+    let text = printed(async {
+        let locks = Locker::new(MemoryBackend::new()).without_label();
+        for name in ["a", "b"] {
+            let permits = |limit| locks.semaphore(name, limit);
+            let held = permits(5).acquire(1).await.unwrap();
+            permits(5).acquire(1).await.unwrap().release().await.unwrap();
+            for _ in 0..3 {
+                permits(10).acquire(1).await.unwrap().release().await.unwrap();
+                permits(5).acquire(1).await.unwrap().release().await.unwrap();
+            }
+            assert!(permits(7).acquire_within(7, Duration::ZERO).await.is_err());
+            held.release().await.unwrap();
+            // Nobody has the name, and what was stated before is over.
+            permits(20).acquire(1).await.unwrap().release().await.unwrap();
+        }
+    });
+    let told: Vec<&str> = text.lines().filter(|line| line.contains("limits differ")).collect();
+    let expected = ["a", "b"].map(|name| {
+        let prefix = "acquire{name=\"NAME\"}: polylock: semaphore limits differ name=\"NAME\"".replace("NAME", name);
+        [
+            format!("{prefix} limit=10 other=5"),
+            format!("{prefix} limit=7 other=5"),
+        ]
+    });
+    let expected: Vec<String> = expected.into_iter().flatten().collect();
+    assert_eq!(told.len(), expected.len(), "{told:#?}");
+    for (line, expected) in told.into_iter().zip(&expected) {
+        assert!(line.ends_with(expected), "{expected:?} in {line:?}");
     }
 }
 

@@ -82,6 +82,10 @@ pub(crate) async fn a_life_of_trouble(called: Called) {
     guard.upgrade().await.unwrap();
     guard.downgrade().await.unwrap();
     guard.release().await.unwrap();
+    let few = locks.semaphore(called("s"), 2).acquire(1).await.unwrap();
+    let many = locks.semaphore(called("s"), 3).acquire(1).await.unwrap();
+    few.release().await.unwrap();
+    many.release().await.unwrap();
     renewals(&server, &locks, called).await;
     releases(&server, &locks, called).await;
     locks.shutdown().await.unwrap();
