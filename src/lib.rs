@@ -26,14 +26,14 @@ pub mod redis {
     pub use lock_redis::{Checks, Fence, Fenced, Finding, RedisBackend, RedisConfig, Stale};
 }
 
-/// Row locks in MySQL or MariaDB. Needs the feature `mysql`.
+/// Row locks in MySQL or MariaDB, and fenced data there. Needs the feature `mysql`.
 ///
 /// What this backend guarantees, its limits, and the server settings and permissions that it needs: [`lock_mysql`]. That
-/// crate also re-exports the driver.
+/// crate also re-exports the driver, in whose transactions a [`Fence`](mysql::Fence) is entered.
 #[cfg(feature = "mysql")]
 #[cfg_attr(docsrs, doc(cfg(feature = "mysql")))]
 pub mod mysql {
-    pub use lock_mysql::{MySqlConfig, RowLockBackend};
+    pub use lock_mysql::{Fence, MySqlConfig, ReadBeforeEnter, RowLockBackend, Stale, schema};
 }
 
 /// Locks in ZooKeeper. Needs the feature `zookeeper`.

@@ -49,6 +49,8 @@
 //! because the clock was set back or for a token floor, is committed to a second table before it is granted. So
 //! tokens grow also after crashes and after the tables were lost, unless the clock is then behind the last token.
 //!
+//! [`Fence`] rejects holders whose lock has expired, within your own transaction, where the data is in a MySQL or MariaDB.
+//!
 //! # Limits
 //! - Each hold, and each name that is waited for, takes a connection: see [`MySqlConfig::with_max_connections`]. If
 //!   none is free, the error says so, and whether the limit is this one or the server's. Each Tokio runtime keeps one more
@@ -85,6 +87,7 @@
 #![deny(missing_docs)]
 
 pub use config::MySqlConfig;
+pub use fence::{Fence, ReadBeforeEnter, Stale};
 pub use row_lock::RowLockBackend;
 /// The driver, of whose options a [`MySqlConfig`] can be made.
 pub use sqlx;
@@ -93,6 +96,7 @@ mod client;
 mod config;
 mod connection;
 mod error;
+mod fence;
 mod names;
 mod probe;
 mod protocol;

@@ -3,7 +3,7 @@
 //! | table | what needs it |
 //! |---|---|
 //! | `{table}`, `{table}_tokens` | [`RowLockBackend`](crate::RowLockBackend), see [`row_lock`] |
-//! | `{table}_fences` | fences of resources, see [`fences`] |
+//! | `{table}_fences` | [`Fence`](crate::Fence), see [`fences`] |
 //!
 //! `{table}` is [`MySqlConfig::with_table`], by default [`polylock`](MySqlConfig::DEFAULT_TABLE).
 //!
@@ -40,7 +40,7 @@ pub fn row_lock(table: &str) -> Result<String> {
     Ok(script(&row_lock_tables(table)))
 }
 
-/// The SQL of the table of fences, `{table}_fences`, as a statement that ends with `;`.
+/// The SQL of the table of [`Fence`](crate::Fence), `{table}_fences`, as a statement that ends with `;`.
 ///
 /// # Errors
 /// [`ErrorKind::Misconfigured`] for a `table` that [`MySqlConfig::with_table`] does not allow.

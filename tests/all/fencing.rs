@@ -2,6 +2,7 @@
 
 use lock_mysql::sqlx::{AssertSqlSafe, Connection, MySqlConnection, Row, raw_sql};
 
+mod mysql;
 mod shared;
 
 const PAGE: &str = include_str!("../../docs/fencing.md");

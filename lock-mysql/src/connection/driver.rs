@@ -47,7 +47,7 @@ pub(super) async fn connect(
 ///
 /// As text, because a prepared statement takes a round trip of its own and, dropped half-way, leaves sqlx's connection
 /// confused. Every literal in it comes from [`crate::protocol`].
-pub(super) async fn execute(connection: &mut MySqlConnection, sql: String) -> Result<Vec<StatementResult>, SqlError> {
+pub(crate) async fn execute(connection: &mut MySqlConnection, sql: String) -> Result<Vec<StatementResult>, SqlError> {
     without_panic(async {
         let mut answers = sqlx::raw_sql(AssertSqlSafe(sql)).fetch_many(connection);
         let (mut results, mut rows) = (Vec::new(), Vec::new());

@@ -5,6 +5,7 @@ mod contention;
 mod delay;
 mod errors;
 mod faults;
+mod fence;
 mod holds;
 mod names;
 mod outage;

@@ -1,4 +1,4 @@
-//! The SQL for readers and writers.
+//! Readers and writers: the SQL of the page for any database, and `polylock::mysql::Fence`.
 //!
 //! What each step does in each state of the database is asked of the MariaDB once. The orders are walked through with the
 //! answers.
@@ -6,7 +6,10 @@
 use std::collections::HashMap;
 
 use super::{Database, connect, sql, tokens};
-use lock_mysql::sqlx::{AssertSqlSafe, raw_sql};
+use lock_mysql::sqlx::mysql::{MySqlConnection, MySqlTransaction};
+use lock_mysql::sqlx::{AssertSqlSafe, Connection, query_scalar, raw_sql};
+use polylock::FencingToken;
+use polylock::mysql::Fence;
 
 /// What the database holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -36,8 +39,25 @@ enum Step {
     CheckForWriters,
 }
 
-/// Steps of a holder with this token, and their results: `None` if no row was found.
+/// Whose statements the holders run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Statements {
+    OfThePage,
+    OfTheCrate,
+}
+
+impl Statements {
+    fn table(self) -> &'static str {
+        match self {
+            Self::OfThePage => "rw_fence",
+            Self::OfTheCrate => Fence::DEFAULT_TABLE,
+        }
+    }
+}
+
+/// Steps of a holder with this token, and their results: `None` if it was rejected.
 struct Answers {
+    statements: Statements,
     database: Database,
     known: HashMap<(Stored, i64, Step), (Stored, Option<i64>)>,
 }
@@ -48,7 +68,10 @@ impl Answers {
             return *known;
         }
         self.restore(before).await;
-        let result = self.step(token, step).await;
+        let result = match self.statements {
+            Statements::OfThePage => self.step(token, step).await,
+            Statements::OfTheCrate => step_of_the_crate(&mut self.database.connection, token, step).await,
+        };
         let answer = (self.stored().await, result);
         self.known.insert((before, token, step), answer);
         answer
@@ -112,7 +135,8 @@ impl Answers {
             reader,
             amounts,
         } = stored;
-        let fence = format!("UPDATE rw_fence SET writer = {writer}, reader = {reader}");
+        let table = self.statements.table();
+        let fence = format!("UPDATE {table} SET writer = {writer}, reader = {reader}");
         self.database.change(&fence).await;
         for (row, amount) in amounts.into_iter().enumerate() {
             self.write(row, amount).await;
@@ -120,16 +144,54 @@ impl Answers {
     }
 
     async fn stored(&mut self) -> Stored {
-        let mut number = async |query: &str| self.database.select(query).await.expect("the row");
+        let table = self.statements.table();
+        let mut number = async |column: &str, from: &str| {
+            let query = format!("SELECT CAST({column} AS SIGNED) FROM {from}");
+            self.database.select(&query).await.expect("the row")
+        };
         Stored {
-            writer: number("SELECT writer FROM rw_fence").await,
-            reader: number("SELECT reader FROM rw_fence").await,
+            writer: number("writer", table).await,
+            reader: number("reader", table).await,
             amounts: [
-                number("SELECT amount FROM stock WHERE id = 42").await,
-                number("SELECT amount FROM stock WHERE id = 43").await,
+                number("amount", "stock WHERE id = 42").await,
+                number("amount", "stock WHERE id = 43").await,
             ],
         }
     }
+}
+
+/// Each step is a transaction, which enters first.
+async fn step_of_the_crate(connection: &mut MySqlConnection, token: i64, step: Step) -> Option<i64> {
+    let mut tx = connection.begin().await.expect("it runs");
+    let number = token.try_into().expect("it is not negative");
+    let (fence, token) = (Fence::new(), FencingToken::new(number).expect("it is not 0"));
+    let entered = match step {
+        Step::EnterAsWriter | Step::CheckedRead | Step::CheckedWrite { .. } => {
+            fence.enter(&mut tx, "stock", token).await
+        }
+        Step::EnterAsReader => fence.enter_shared(&mut tx, "stock", token).await,
+        Step::Read { .. } => Ok(()),
+        Step::CheckAsReader | Step::CheckForWriters => fence.check_shared(&mut tx, "stock", token).await,
+    };
+    entered.ok()?; // which rolls back
+    let result = match step {
+        Step::CheckedRead => amount(&mut tx, 0).await,
+        Step::Read { row } => amount(&mut tx, row).await,
+        Step::CheckedWrite { row, amount } => {
+            let write = format!("UPDATE stock SET amount = {amount} WHERE id = {}", 42 + row);
+            raw_sql(AssertSqlSafe(write)).execute(&mut *tx).await.expect("it runs");
+            amount
+        }
+        Step::EnterAsWriter | Step::EnterAsReader | Step::CheckAsReader | Step::CheckForWriters => 0,
+    };
+    tx.commit().await.expect("it runs");
+    Some(result)
+}
+
+async fn amount(tx: &mut MySqlTransaction<'_>, row: usize) -> i64 {
+    let read = format!("SELECT amount FROM stock WHERE id = {}", 42 + row);
+    let amount = query_scalar(AssertSqlSafe(read)).fetch_one(&mut **tx).await;
+    amount.expect("the row")
 }
 
 fn with_token(title: &str, token: i64) -> String {
@@ -137,11 +199,18 @@ fn with_token(title: &str, token: i64) -> String {
     statement.replace(":token", &token.to_string())
 }
 
-async fn start() -> Database {
+async fn start(statements: Statements) -> Database {
     let mut database = Database::start().await;
-    database.change(&sql("create the fence for readers and writers")).await;
-    let add = sql("add a fence for readers and writers").replace(":name", "'stock'");
-    database.change(&add).await;
+    if statements == Statements::OfThePage {
+        database.change(&sql("create the fence for readers and writers")).await;
+        let add = sql("add a fence for readers and writers").replace(":name", "'stock'");
+        database.change(&add).await;
+    } else {
+        database.change(&sql("create the table of fences")).await;
+        database
+            .change("INSERT INTO polylock_fences (resource) VALUES ('stock')")
+            .await;
+    }
     database.change("INSERT INTO stock (id, amount) VALUES (43, 0)").await;
     database
 }
@@ -228,10 +297,11 @@ impl Run {
 /// The number of orders, and of those with a torn read and with a lost update.
 ///
 /// If the older writer expired half-way, what it left is for the next writer to mend: a reader that enters then is not counted.
-async fn count(readers: Readers) -> (u32, u32, u32) {
-    let database = start().await;
+async fn count(statements: Statements, readers: Readers) -> (u32, u32, u32) {
+    let database = start(statements).await;
     let tokens: [i64; 3] = tokens(&database.server).await;
     let mut answers = Answers {
+        statements,
         database,
         known: HashMap::new(),
     };
@@ -257,20 +327,23 @@ async fn count(readers: Readers) -> (u32, u32, u32) {
 
 #[testbed::test]
 async fn no_order_of_writers_and_a_reader_tears_a_read_or_loses_an_update() {
-    assert_eq!(count(Readers::EnterAndCheck).await, (32_670, 0, 0));
+    for statements in [Statements::OfThePage, Statements::OfTheCrate] {
+        let counted = count(statements, Readers::EnterAndCheck).await;
+        assert_eq!(counted, (32_670, 0, 0), "{statements:?}");
+    }
 }
 
 #[testbed::test]
 async fn readers_that_do_not_enter_or_do_not_check_tear_reads() {
     for readers in [Readers::EnterOnly, Readers::CheckOnly] {
-        let (orders, torn, _) = count(readers).await;
+        let (orders, torn, _) = count(Statements::OfThePage, readers).await;
         assert!(orders == 32_670 && torn > 0, "{readers:?}: {torn} of {orders}");
     }
 }
 
 #[testbed::test]
 async fn no_reader_enters_while_a_writers_transaction_has_checked() {
-    let mut database = start().await;
+    let mut database = start(Statements::OfThePage).await;
     let [writer, reader]: [i64; 2] = tokens(&database.server).await;
     database.change(&with_token("enter as a writer", writer)).await;
     let mut newcomer = connect(&database.server).await;

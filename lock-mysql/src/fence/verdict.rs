@@ -1,0 +1,179 @@
+//! What the fence's row says about a token.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use lock_core::{Error, ErrorKind, FencingToken};
+
+/// What a holder does with the fence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Enter,
+    EnterShared,
+    CheckShared,
+}
+
+/// The row after the step, read under its lock.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Row {
+    /// The newest writer that has entered.
+    pub(super) writer: u64,
+    /// The newest reader that has entered.
+    pub(super) reader: u64,
+    /// How often a writer has entered. It makes each of their transactions visible in the row, also those of one token.
+    pub(super) entries: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Entered,
+    Stale(Stale),
+    /// The transaction reads from a snapshot from before the last writer.
+    ReadBefore,
+}
+
+/// `snapshot` is the row's `entries` as the transaction's plain reads see them: without this step's change, but with the row
+/// if the step made it.
+pub(super) fn judge(step: Step, token: FencingToken, row: Option<Row>, snapshot: Option<u64>) -> Verdict {
+    let number = token.as_u64();
+    let stale = |newest: u64| {
+        // A fence that knows no newer token has forgotten this one, or it never entered.
+        let newest = FencingToken::new(newest).filter(|newest| *newest > token);
+        Verdict::Stale(Stale { token, newest })
+    };
+    let Some(row) = row else {
+        return stale(0);
+    };
+    let (entered, newest, entries) = match step {
+        Step::Enter => (
+            row.writer == number && row.reader <= number,
+            row.writer.max(row.reader),
+            snapshot.map(|entries| entries + 1),
+        ),
+        Step::EnterShared | Step::CheckShared => (row.writer <= number && number <= row.reader, row.writer, snapshot),
+    };
+    match entered {
+        false => stale(newest),
+        true if entries != Some(row.entries) => Verdict::ReadBefore,
+        true => Verdict::Entered,
+    }
+}
+
+/// Why a fence rejects a token: a newer one has entered. The source of an [`Error`] of the kind [`ErrorKind::Lost`].
+///
+/// If the locks moved to another server, its tokens may be smaller than those of the old one, and the fence rejects every
+/// holder: set [`Locker::with_token_floor`](lock_core::Locker::with_token_floor).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stale {
+    /// The token that is rejected.
+    pub token: FencingToken,
+    /// The newer token that has entered. `None`: the fence does not know this token, since it never entered, or its row was
+    /// deleted or restored from a backup. So do not rely on anything read before.
+    pub newest: Option<FencingToken>,
+}
+
+/// Why a transaction cannot enter: it has read before, so its plain reads come from a snapshot that lacks what another holder
+/// wrote since. The source of an [`Error`] of the kind [`ErrorKind::Misconfigured`].
+///
+/// Enter first in the transaction, before any other statement. `START TRANSACTION WITH CONSISTENT SNAPSHOT` counts as a read.
+/// A transaction that is run again may succeed, but only until the next holder comes in between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReadBeforeEnter;
+
+impl Stale {
+    pub(super) fn into_error(self, resource: &str) -> Error {
+        let mut message = format!("the fence of {resource:?} rejected the access: {self}; roll back");
+        if self.newest.is_some() {
+            message +=
+                "; if the locks moved to another server, set Locker::with_token_floor (see docs/moving.md of polylock)";
+        }
+        Error::new(ErrorKind::Lost, message).with_source(self)
+    }
+}
+
+impl ReadBeforeEnter {
+    pub(super) fn into_error(self, resource: &str) -> Error {
+        let message = format!("the fence of {resource:?} rejected the transaction: {self}");
+        Error::new(ErrorKind::Misconfigured, message).with_source(self)
+    }
+}
+
+impl fmt::Display for Stale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.newest {
+            Some(newest) => write!(f, "token {} is stale, {newest} has entered", self.token),
+            None => write!(f, "it does not know token {}: enter again, and read again", self.token),
+        }
+    }
+}
+
+impl fmt::Display for ReadBeforeEnter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "it has read before it entered, and would miss what another holder wrote: roll back, and enter first",
+        )
+    }
+}
+
+impl StdError for Stale {}
+
+impl StdError for ReadBeforeEnter {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(number: u64) -> FencingToken {
+        FencingToken::new(number).unwrap()
+    }
+
+    fn row(writer: u64, reader: u64, entries: u64) -> Option<Row> {
+        Some(Row {
+            writer,
+            reader,
+            entries,
+        })
+    }
+
+    fn stale(newest: Option<u64>) -> Verdict {
+        Verdict::Stale(Stale {
+            token: token(5),
+            newest: newest.map(token),
+        })
+    }
+
+    #[test]
+    fn a_writer_has_entered_if_it_is_the_newest_of_all() {
+        let judge = |row| judge(Step::Enter, token(5), row, Some(8));
+        assert_eq!(judge(row(5, 0, 9)), Verdict::Entered);
+        assert_eq!(judge(row(5, 5, 9)), Verdict::Entered);
+        assert_eq!(judge(row(6, 0, 9)), stale(Some(6)));
+        assert_eq!(judge(row(4, 7, 9)), stale(Some(7)));
+        assert_eq!(judge(None), stale(None));
+    }
+
+    #[test]
+    fn a_reader_has_entered_if_no_writer_is_newer() {
+        for step in [Step::EnterShared, Step::CheckShared] {
+            let judge = |row| judge(step, token(5), row, Some(9));
+            assert_eq!(judge(row(5, 5, 9)), Verdict::Entered);
+            assert_eq!(judge(row(0, 7, 9)), Verdict::Entered);
+            assert_eq!(judge(row(6, 7, 9)), stale(Some(6)));
+            assert_eq!(judge(row(4, 4, 9)), stale(None));
+            assert_eq!(judge(None), stale(None));
+        }
+    }
+
+    #[test]
+    fn a_snapshot_without_the_last_writer_is_refused() {
+        for (step, entries) in [(Step::Enter, 10), (Step::EnterShared, 9), (Step::CheckShared, 9)] {
+            for snapshot in [None, Some(8), Some(10)] {
+                assert_eq!(judge(step, token(5), row(5, 5, entries), snapshot), Verdict::ReadBefore);
+            }
+        }
+        // A stale token is told first: to enter first would not help it.
+        assert_eq!(judge(Step::Enter, token(5), row(6, 0, 10), None), stale(Some(6)));
+    }
+}

@@ -1,0 +1,111 @@
+//! The fence at every isolation level, and transactions that read before they enter.
+
+use sqlx::{AssertSqlSafe, Connection, Executor};
+
+use super::*;
+
+const LEVELS: [&str; 4] = ["READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
+
+async fn connect(stock: &Stock, level: &str) -> MySqlConnection {
+    let mut connection = stock.connect().await;
+    let sql = format!("SET SESSION TRANSACTION ISOLATION LEVEL {level}");
+    connection.execute(AssertSqlSafe(sql)).await.unwrap();
+    connection
+}
+
+/// The older holder sells an item.
+async fn sell(stock: &Stock, number: u64) {
+    let mut connection = stock.connect().await;
+    let mut tx = connection.begin().await.unwrap();
+    stock.fence.enter(&mut tx, RESOURCE, token(number)).await.unwrap();
+    let left = stock.read(&mut tx).await;
+    stock.write(&mut tx, left - 1).await;
+    tx.commit().await.unwrap();
+}
+
+/// Reads another table than the resource's: under REPEATABLE READ this takes the snapshot all the same.
+async fn read_something(stock: &Stock, tx: &mut MySqlTransaction<'_>) {
+    let sql = format!("SELECT amount FROM {}_stock WHERE id=2", stock.fixture.table);
+    query(AssertSqlSafe(sql)).fetch_all(&mut **tx).await.unwrap();
+}
+
+#[testbed::test]
+async fn who_enters_first_reads_what_the_last_holder_wrote() {
+    for level in LEVELS {
+        let stock = Stock::new().await;
+        let mut newer = connect(&stock, level).await;
+        let mut tx = newer.begin().await.unwrap();
+        sell(&stock, 1).await;
+        stock.fence.enter(&mut tx, RESOURCE, token(2)).await.expect(level);
+        assert_eq!(stock.read(&mut tx).await, 9, "{level}");
+        tx.commit().await.unwrap();
+    }
+}
+
+/// That is the trap: the lock of the fence's row alone does not show what the last holder wrote.
+#[testbed::test]
+async fn a_transaction_that_has_read_before_is_refused_where_it_would_miss_a_write() {
+    for level in LEVELS {
+        let stock = Stock::new().await;
+        sell(&stock, 1).await;
+        let mut newer = connect(&stock, level).await;
+        let mut tx = newer.begin().await.unwrap();
+        read_something(&stock, &mut tx).await;
+        // Of the same token, so that only the count of entries shows it.
+        sell(&stock, 1).await;
+        let entered = stock.fence.enter(&mut tx, RESOURCE, token(2)).await;
+        let seen = stock.read(&mut tx).await;
+        if level == "REPEATABLE READ" {
+            assert!(is_read_before_enter(&entered.unwrap_err()));
+            assert_eq!(seen, 9, "an update would be lost");
+        } else {
+            entered.expect(level);
+            assert_eq!(seen, 8, "{level}");
+        }
+        tx.rollback().await.unwrap();
+        let mut tx = newer.begin().await.unwrap();
+        stock.fence.enter(&mut tx, RESOURCE, token(2)).await.unwrap();
+        assert_eq!(stock.read(&mut tx).await, 8);
+    }
+}
+
+#[testbed::test]
+async fn a_reader_that_has_read_before_is_refused_too() {
+    let stock = Stock::new().await;
+    let mut reader = connect(&stock, "REPEATABLE READ").await;
+    let mut tx = reader.begin().await.unwrap();
+    read_something(&stock, &mut tx).await;
+    sell(&stock, 1).await; // makes the row, which the snapshot lacks
+    let error = stock.fence.enter_shared(&mut tx, RESOURCE, token(2)).await.unwrap_err();
+    assert!(is_read_before_enter(&error));
+    tx.rollback().await.unwrap();
+    let mut tx = reader.begin().await.unwrap();
+    stock.fence.enter_shared(&mut tx, RESOURCE, token(2)).await.unwrap();
+    tx.commit().await.unwrap();
+
+    // Where nobody wrote since, an earlier read does no harm.
+    let mut tx = reader.begin().await.unwrap();
+    read_something(&stock, &mut tx).await;
+    stock.fence.check_shared(&mut tx, RESOURCE, token(2)).await.unwrap();
+    stock.fence.enter(&mut tx, RESOURCE, token(3)).await.unwrap();
+    tx.commit().await.unwrap();
+}
+
+/// MariaDB's own guard against the same, which 11.6 turns on.
+#[testbed::test]
+async fn innodb_snapshot_isolation_gives_the_same_error() {
+    let stock = Stock::new().await;
+    sell(&stock, 1).await;
+    let mut newer = connect(&stock, "REPEATABLE READ").await;
+    let snapshot_isolation = newer.execute("SET SESSION innodb_snapshot_isolation=ON").await;
+    if let Err(sqlx::Error::Database(unknown)) = snapshot_isolation {
+        // MySQL has no such variable.
+        assert!(unknown.message().contains("Unknown system variable"), "{unknown}");
+        return;
+    }
+    let mut tx = newer.begin().await.unwrap();
+    read_something(&stock, &mut tx).await;
+    sell(&stock, 1).await;
+    let error = stock.fence.enter(&mut tx, RESOURCE, token(2)).await.unwrap_err();
+    assert!(is_read_before_enter(&error));
+}
