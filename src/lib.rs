@@ -33,7 +33,9 @@ pub mod redis {
 #[cfg(feature = "mysql")]
 #[cfg_attr(docsrs, doc(cfg(feature = "mysql")))]
 pub mod mysql {
-    pub use lock_mysql::{Fence, MySqlConfig, ReadBeforeEnter, RowLockBackend, Stale, schema};
+    pub use lock_mysql::{
+        Fence, MySqlConfig, NewValues, OptimisticLock, ReadBeforeEnter, RowLockBackend, Stale, UpdateError, schema,
+    };
 }
 
 /// Locks in ZooKeeper. Needs the feature `zookeeper`.

@@ -50,6 +50,7 @@
 //! tokens grow also after crashes and after the tables were lost, unless the clock is then behind the last token.
 //!
 //! [`Fence`] rejects holders whose lock has expired, within your own transaction, where the data is in a MySQL or MariaDB.
+//! [`OptimisticLock`] needs no lock at all: it updates one row if nobody has changed it since it was read.
 //!
 //! # Limits
 //! - Each hold, and each name that is waited for, takes a connection: see [`MySqlConfig::with_max_connections`]. If
@@ -88,6 +89,7 @@
 
 pub use config::MySqlConfig;
 pub use fence::{Fence, ReadBeforeEnter, Stale};
+pub use optimistic::{NewValues, OptimisticLock, UpdateError};
 pub use row_lock::RowLockBackend;
 /// The driver, of whose options a [`MySqlConfig`] can be made.
 pub use sqlx;
@@ -98,6 +100,7 @@ mod connection;
 mod error;
 mod fence;
 mod names;
+mod optimistic;
 mod probe;
 mod protocol;
 mod row_lock;

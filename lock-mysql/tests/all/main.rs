@@ -8,6 +8,7 @@ mod faults;
 mod fence;
 mod holds;
 mod names;
+mod optimistic;
 mod outage;
 mod refused;
 mod runtimes;

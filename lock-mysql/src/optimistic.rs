@@ -1,0 +1,325 @@
+//! Changing a row without a lock: a compare-and-set on a column that counts versions.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use backon::{BackoffBuilder, ExponentialBuilder};
+use lock_core::{Error, ErrorKind, Result};
+use sqlx::error::BoxDynError;
+use sqlx::mysql::{MySqlArguments, MySqlConnection, MySqlDatabaseError, MySqlPool, MySqlRow};
+use sqlx::{Arguments, AssertSqlSafe, Encode, MySql, Row, Type, query, query_with};
+
+use crate::names::is_identifier;
+
+/// Changes one row at a time so that no update is lost, without a lock: if somebody else has changed the row since it was read,
+/// it is read and computed anew.
+///
+/// The table has a column that counts versions. Every change must add 1 to it, also those by other programs:
+/// `UPDATE … SET …, version = version + 1 WHERE id = ? AND version = ?`.
+///
+/// ```no_run
+/// # async fn example(pool: lock_mysql::sqlx::MySqlPool) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+/// use lock_mysql::OptimisticLock;
+/// use lock_mysql::sqlx::{self, Row};
+///
+/// // CREATE TABLE stock (id BIGINT PRIMARY KEY, amount BIGINT NOT NULL, version BIGINT NOT NULL DEFAULT 0)
+/// let stock = OptimisticLock::new("stock")?;
+/// let left = stock
+///     .update(&pool, 42, |row, new| {
+///         let left = row.try_get::<i64, _>("amount")? - 1;
+///         new.set("amount", left);
+///         Ok::<_, sqlx::Error>(left)
+///     })
+///     .await?;
+/// println!("{left} are left");
+/// # Ok(()) }
+/// ```
+///
+/// # When to use it instead of a lock
+/// Use it if the protected data is one row, the new values are quick to compute, and few change the same row at once. It has
+/// no lease: a process that is paused or dies does no harm, and keeps nobody waiting.
+///
+/// Use a lock if the work takes long, if it has effects outside of the row (a payment, a mail, another table), or if many
+/// want the same row at once. Here only one of them succeeds at a time, the others repeat their work, and in no order.
+#[derive(Clone, Debug)]
+pub struct OptimisticLock {
+    table: String,
+    key: String,
+    version: String,
+    attempts: NonZeroU32,
+}
+
+/// The new values of a row.
+#[derive(Debug, Default)]
+pub struct NewValues {
+    columns: Vec<&'static str>,
+    values: MySqlArguments,
+    error: Option<BoxDynError>,
+}
+
+/// Why an update was not made.
+///
+/// `E` is the error of the computation.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UpdateError<E> {
+    /// Others changed the row in each of so many attempts, after it was read. Nothing was written.
+    #[error(
+        "the row of `{table}` was changed by others in each of {attempts} attempts: repeat later, allow more attempts, or \
+         use a lock"
+    )]
+    Conflict {
+        /// The table.
+        table: String,
+        /// How often it was tried.
+        attempts: u32,
+    },
+    /// There is no row of this key. Nothing was written.
+    #[error("the table `{table}` has no row of this key")]
+    NoRow {
+        /// The table.
+        table: String,
+    },
+    /// The computation failed. Nothing was written.
+    #[error("{0}")]
+    Compute(E),
+    /// A statement failed. If the connection broke during the write, the outcome is unknown.
+    #[error("the row of `{table}` cannot be updated")]
+    Sql {
+        /// The table.
+        table: String,
+        /// What failed.
+        source: sqlx::Error,
+    },
+}
+
+impl OptimisticLock {
+    /// How often an update is tried, unless said otherwise.
+    pub const DEFAULT_ATTEMPTS: NonZeroU32 = NonZeroU32::new(10).expect("it is not 0");
+
+    /// For rows of this table, with the key `id` and the column `version`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Misconfigured`] unless the name has 1 to 64 letters, digits, `_` or `$`.
+    pub fn new(table: impl Into<String>) -> Result<Self> {
+        Ok(Self {
+            table: identifier(table.into())?,
+            key: "id".to_owned(),
+            version: "version".to_owned(),
+            attempts: Self::DEFAULT_ATTEMPTS,
+        })
+    }
+
+    /// Sets the columns of the key, which must be unique, and of the version, an integer that is not `NULL`. Default to `id`
+    /// and `version`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Misconfigured`] unless both have 1 to 64 letters, digits, `_` or `$`.
+    pub fn with_columns(mut self, key: impl Into<String>, version: impl Into<String>) -> Result<Self> {
+        self.key = identifier(key.into())?;
+        self.version = identifier(version.into())?;
+        Ok(self)
+    }
+
+    /// Sets how often an update is tried. Defaults to [`DEFAULT_ATTEMPTS`](Self::DEFAULT_ATTEMPTS), which takes up to about a
+    /// second.
+    #[must_use]
+    pub fn with_attempts(mut self, attempts: NonZeroU32) -> Self {
+        self.attempts = attempts;
+        self
+    }
+
+    /// Reads the row of this key, computes its new values and writes them, unless the row was changed meanwhile: then it
+    /// starts over, after a pause of 1 ms at first, which doubles up to 100 ms, with jitter. Returns what `compute` returned.
+    ///
+    /// `compute` runs once for each attempt, so it must have no effects of its own. If it sets no value, nothing is written.
+    ///
+    /// Each statement is a transaction of its own, on a connection of the pool. A transaction around them would read the same
+    /// snapshot again in each attempt.
+    ///
+    /// # Errors
+    /// See [`UpdateError`].
+    ///
+    /// # Cancel safety
+    /// If dropped, the row may be updated or not.
+    pub async fn update<K, T, E>(
+        &self,
+        pool: &MySqlPool,
+        key: K,
+        mut compute: impl FnMut(&MySqlRow, &mut NewValues) -> Result<T, E>,
+    ) -> Result<T, UpdateError<E>>
+    where
+        K: for<'q> Encode<'q, MySql> + Type<MySql> + Clone + Send,
+    {
+        let mut pauses = ExponentialBuilder::default()
+            .with_min_delay(FIRST_PAUSE)
+            .with_max_delay(LONGEST_PAUSE)
+            .with_jitter()
+            .without_max_times()
+            .build();
+        for attempt in 1..=self.attempts.get() {
+            let mut connection = pool.acquire().await.map_err(|error| self.sql_error(error))?;
+            let row = self.read(&mut connection, key.clone()).await?;
+            let mut new = NewValues::default();
+            let result = compute(&row, &mut new).map_err(UpdateError::Compute)?;
+            if new.columns.is_empty() && new.error.is_none() {
+                return Ok(result);
+            }
+            let written = self.write(&mut connection, &row, key.clone(), new).await;
+            if written.map_err(|error| self.sql_error(error))? {
+                return Ok(result);
+            }
+            drop(connection);
+            if attempt < self.attempts.get() {
+                tokio::time::sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
+            }
+        }
+        Err(UpdateError::Conflict {
+            table: self.table.clone(),
+            attempts: self.attempts.get(),
+        })
+    }
+
+    async fn read<K, E>(&self, connection: &mut MySqlConnection, key: K) -> Result<MySqlRow, UpdateError<E>>
+    where
+        K: for<'q> Encode<'q, MySql> + Type<MySql> + Send,
+    {
+        let sql = format!("SELECT * FROM `{}` WHERE `{}`=?", self.table, self.key);
+        let row = query(AssertSqlSafe(sql)).bind(key).fetch_optional(connection).await;
+        row.map_err(|error| self.sql_error(error))?
+            .ok_or_else(|| UpdateError::NoRow {
+                table: self.table.clone(),
+            })
+    }
+
+    /// Whether the row was as it was read.
+    async fn write<K>(
+        &self,
+        connection: &mut MySqlConnection,
+        row: &MySqlRow,
+        key: K,
+        new: NewValues,
+    ) -> sqlx::Result<bool>
+    where
+        K: for<'q> Encode<'q, MySql> + Type<MySql>,
+    {
+        let sql = self.compare_and_set(&new)?;
+        let mut values = new.into_values()?;
+        values.add(key).map_err(sqlx::Error::Encode)?;
+        let version = self.version.as_str();
+        // The driver tells signed columns from unsigned ones.
+        match row.try_get::<u64, _>(version) {
+            Ok(version) => values.add(version),
+            Err(_) => values.add(row.try_get::<i64, _>(version)?),
+        }
+        .map_err(sqlx::Error::Encode)?;
+        match query_with(AssertSqlSafe(sql), values).execute(connection).await {
+            // The driver counts matched rows, and the version always changes.
+            Ok(done) => Ok(done.rows_affected() > 0),
+            Err(error) if is_conflict(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn compare_and_set(&self, new: &NewValues) -> sqlx::Result<String> {
+        let Self {
+            table, key, version, ..
+        } = self;
+        let mut sql = format!("UPDATE `{table}` SET ");
+        for column in &new.columns {
+            let allowed = is_identifier(column, LONGEST_IDENTIFIER) && !column.eq_ignore_ascii_case(version);
+            if !allowed {
+                let message = format!(
+                    "column {column:?} cannot be set: it must be another one than `{version}`, of 1 to 64 letters, digits, _ or $"
+                );
+                return Err(sqlx::Error::InvalidArgument(message));
+            }
+            sql += &format!("`{column}`=?,");
+        }
+        Ok(sql + &format!("`{version}`=`{version}`+1 WHERE `{key}`=? AND `{version}`=?"))
+    }
+
+    fn sql_error<E>(&self, source: sqlx::Error) -> UpdateError<E> {
+        UpdateError::Sql {
+            table: self.table.clone(),
+            source,
+        }
+    }
+}
+
+impl NewValues {
+    /// Sets a column of the row.
+    pub fn set<'q, T>(&mut self, column: &'static str, value: T)
+    where
+        T: Encode<'q, MySql> + Type<MySql>,
+    {
+        self.columns.push(column);
+        if let Err(error) = self.values.add(value) {
+            self.error.get_or_insert(error);
+        }
+    }
+
+    fn into_values(self) -> sqlx::Result<MySqlArguments> {
+        match self.error {
+            Some(error) => Err(sqlx::Error::Encode(error)),
+            None => Ok(self.values),
+        }
+    }
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+/// What MySQL allows.
+const LONGEST_IDENTIFIER: usize = 64;
+
+fn identifier(name: String) -> Result<String> {
+    if is_identifier(&name, LONGEST_IDENTIFIER) {
+        return Ok(name);
+    }
+    let message = format!("the name {name:?} is not allowed: use 1 to 64 letters, digits, _ or $");
+    Err(Error::new(ErrorKind::Misconfigured, message))
+}
+
+/// Whether the statement was not executed because of others: a wait for the row that took too long, a deadlock, or MariaDB's
+/// `innodb_snapshot_isolation`.
+fn is_conflict(error: &sqlx::Error) -> bool {
+    let sqlx::Error::Database(error) = error else {
+        return false;
+    };
+    let error = error.try_downcast_ref::<MySqlDatabaseError>();
+    error.is_some_and(|error| matches!(error.number(), 1205 | 1213 | 1020))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_compared_and_counted_up() {
+        let lock = OptimisticLock::new("t").unwrap().with_columns("k", "v").unwrap();
+        let mut new = NewValues::default();
+        new.set("a", 1);
+        new.set("b", "x");
+        assert_eq!(
+            lock.compare_and_set(&new).unwrap(),
+            "UPDATE `t` SET `a`=?,`b`=?,`v`=`v`+1 WHERE `k`=? AND `v`=?"
+        );
+    }
+
+    #[test]
+    fn identifiers_that_need_an_escape_are_refused() {
+        let lock = OptimisticLock::new("t").unwrap();
+        for bad in ["", "a`b", "a b", "ö"] {
+            assert_eq!(OptimisticLock::new(bad).unwrap_err().kind(), ErrorKind::Misconfigured);
+            for (key, version) in [(bad, "v"), ("k", bad)] {
+                let error = lock.clone().with_columns(key, version).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Misconfigured);
+            }
+        }
+        for bad in ["a`b", "", "Version"] {
+            let mut new = NewValues::default();
+            new.set(bad, 1);
+            lock.compare_and_set(&new).unwrap_err();
+        }
+    }
+}
