@@ -14,6 +14,7 @@ mod driver;
 mod greeting;
 mod limiter;
 mod liveness;
+mod monitor;
 mod permits;
 mod phase;
 mod pool;

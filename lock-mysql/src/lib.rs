@@ -27,7 +27,13 @@
 //! `wait_timeout` counts whole seconds. So the shortest ttl is 1 s, and a ttl of 1.5 s may take 2 s to free a dead
 //! machine's lock. A renewal sets it anew and writes nothing, so that neither a read-only server nor a backup's global read
 //! lock ends a hold. A status shows when a fixed lease ends; of a lease that is renewed, only its holder knows the end.
-//! A live client pings over its connection twice a second, or once in a round trip if that takes longer.
+//! As core renews a hold every third of its ttl, the server hears each connection in time. A connection that is quiet for
+//! 30 s besides is pinged.
+//!
+//! Twice a second, one statement asks the server whether it still has all the connections that carry a process's holds. It
+//! goes over a connection of its own, one for each Tokio runtime. A hold's connection asks by itself if it seems to be
+//! missing, or if that statement fails or has no answer for half a second. Only that decides: a control connection that is
+//! slow or broken ends no hold.
 //!
 //! # What ends a hold
 //! - Its release, or its ttl if nobody renews it: the connection's task then closes the connection.
@@ -35,7 +41,7 @@
 //! - The silence of its machine or of the network, after the ttl.
 //! - The end of the connection at the server, for whatever reason: a restart, a `KILL`, an administrator's lower limit,
 //!   a proxy or firewall in between that drops quiet connections. The next holder may come before this one notices,
-//!   which takes about half a second. Until then only fencing protects the resource.
+//!   which takes up to about a second. Until then only fencing protects the resource.
 //! - The end of the Tokio runtime that acquired the lock, at once: the connection runs on it. While nobody drives that
 //!   runtime, nobody can renew the hold, and it ends with its ttl. It can be released from any runtime.
 //!

@@ -37,6 +37,28 @@ pub(crate) fn kill(identity: Identity) -> String {
 /// The number of the error of a KILL that finds no connection.
 pub(crate) const NO_SUCH_CONNECTION: u16 = 1094;
 
+/// Asks which of these connections the server has. [`are_used`] reads the answer.
+pub(crate) fn used(identities: &[Identity]) -> String {
+    // No server minds so many arguments.
+    const AT_A_TIME: usize = 1000;
+    let statements = identities.chunks(AT_A_TIME).map(|identities| {
+        let used = identities.iter().map(|id| format!("IS_USED_LOCK({id}) IS NOT NULL"));
+        format!("SELECT CAST(CONCAT({}) AS BINARY)", used.collect::<Vec<_>>().join(","))
+    });
+    statements.collect::<Vec<_>>().join(";")
+}
+
+/// For each of the connections that [`used`] asks for, whether the server has it.
+pub(crate) fn are_used(answer: &Answer) -> Result<Vec<bool>, SqlError> {
+    let mut used = Vec::new();
+    for result in &answer.results {
+        let row = result.rows.first().ok_or(SqlError::UnexpectedAnswer("named locks"))?;
+        let digits: Vec<u8> = column(row, 0, "named locks")?;
+        used.extend(digits.iter().map(|digit| *digit == b'1'));
+    }
+    Ok(used)
+}
+
 /// Whether every statement is a transaction of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Autocommit {
@@ -96,6 +118,17 @@ pub(crate) const LONGEST_SECONDS: u64 = 31_536_000;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_text_asks_for_all_connections() {
+        let identities = [(); 1001].map(|()| Identity::random());
+        let [a, b] = [identities[0], identities[1]];
+        assert_eq!(
+            used(&identities[..2]),
+            format!("SELECT CAST(CONCAT(IS_USED_LOCK({a}) IS NOT NULL,IS_USED_LOCK({b}) IS NOT NULL) AS BINARY)")
+        );
+        assert_eq!(used(&identities).matches("SELECT").count(), 2);
+    }
 
     #[test]
     fn seconds_are_rounded_up() {

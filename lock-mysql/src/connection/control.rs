@@ -1,17 +1,19 @@
 //! The connections for what cannot be done on the connection that it is about, such as ending it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use lock_core::Error;
 use lock_core::backend::AcquireRequest;
 use tokio::runtime;
+use tokio::task::JoinSet;
 
 use super::dial::Dialer;
 use super::limiter::{DialLimiter, Turn};
+use super::monitor::HoldRegistry;
 use super::session::{Session, current_runtime};
 use crate::error::{ConnectError, RequestError, SqlError};
-use crate::protocol::{Answer, Autocommit};
+use crate::protocol::{Answer, Autocommit, Identity, are_used, used};
 
 /// One control connection for each runtime that needs one: nobody may depend on a runtime that is not driven.
 #[derive(Debug)]
@@ -25,6 +27,10 @@ pub(crate) struct ControlConnections {
 struct ControlConnection {
     session: Mutex<Option<Arc<Session>>>,
     limiter: DialLimiter,
+    /// The connections of the same runtime that carry holds, which this one monitors.
+    holds: Arc<HoldRegistry>,
+    /// Ends with this.
+    _monitor: JoinSet<()>,
 }
 
 impl ControlConnections {
@@ -36,17 +42,18 @@ impl ControlConnections {
     }
 
     /// Opens the control connection of this runtime, if it is not open. Before any connection for locks: a server that has
-    /// no connection left by the time something must be ended would refuse it.
+    /// no connection left by the time something must be ended would refuse it. Returns the registry of the holds that it
+    /// monitors.
     ///
     /// # Cancel safety
     /// May be dropped at any point.
-    pub(super) async fn open(&self) -> Result<(), ConnectError> {
+    pub(super) async fn open(&self) -> Result<Arc<HoldRegistry>, ConnectError> {
         let no_runtime = || ConnectError::Permanent(SqlError::NoRuntime.into_connect_lock_error());
         let control = self.of_this_runtime().ok_or_else(no_runtime)?;
-        match control.live() {
-            Some(_) => Ok(()),
-            None => control.session(&self.dialer).await.map(drop),
+        if control.live().is_none() {
+            control.session(&self.dialer).await?;
         }
+        Ok(control.holds.clone())
     }
 
     /// Runs idempotent statements. If the control connection turns out to be gone, they run again on a new one: on behalf
@@ -82,29 +89,7 @@ impl ControlConnections {
         F: Future<Output = Result<T, SqlError>>,
     {
         let control = self.of_this_runtime().ok_or(SqlError::NoRuntime)?;
-        if let Some(session) = control.live() {
-            match ask(session.clone()).await {
-                Err(error) if error.is_disconnect() => {
-                    control.forget(&session);
-                    self.dialer.suspect_outage();
-                }
-                answer => {
-                    drop(session.set_idle());
-                    return Ok(answer?);
-                }
-            }
-        }
-        let session = match request {
-            Some(request) => {
-                self.dialer
-                    .retry_while_waiting(request, || control.session(&self.dialer))
-                    .await?
-            }
-            None => control.session(&self.dialer).await.map_err(Error::from)?,
-        };
-        let answer = ask(session.clone()).await;
-        drop(session.set_idle());
-        Ok(answer?)
+        control.run(&self.dialer, request, ask).await
     }
 
     /// `None` outside a runtime.
@@ -115,17 +100,82 @@ impl ControlConnections {
             return Some(control.clone());
         }
         // Those of runtimes that have gone.
-        by_runtime.retain(|_, control| Arc::strong_count(control) > 1 || control.live().is_some());
-        let control = Arc::new(ControlConnection {
-            session: Mutex::default(),
-            limiter: DialLimiter::serial(),
-        });
+        by_runtime.retain(|_, control| Arc::strong_count(control) > 1 || control.is_needed());
+        let control = ControlConnection::new(self.dialer.clone());
         by_runtime.insert(here, control.clone());
         Some(control)
     }
 }
 
 impl ControlConnection {
+    /// Monitors the holds of this runtime from now on, which must be one.
+    fn new(dialer: Arc<Dialer>) -> Arc<Self> {
+        Arc::new_cyclic(|this: &Weak<Self>| {
+            let (this, holds) = (this.clone(), Arc::<HoldRegistry>::default());
+            let mut monitor = JoinSet::new();
+            let monitored = holds.clone();
+            monitor.spawn(async move {
+                let ask = |identities: Vec<Identity>| {
+                    let (this, dialer) = (this.clone(), dialer.clone());
+                    async move { this.upgrade()?.are_used(&dialer, &identities).await }
+                };
+                monitored.monitor(ask).await;
+            });
+            Self {
+                session: Mutex::default(),
+                limiter: DialLimiter::serial(),
+                holds,
+                _monitor: monitor,
+            }
+        })
+    }
+
+    /// For each of these connections, whether the server has it; `None` if the server does not say.
+    async fn are_used(&self, dialer: &Dialer, identities: &[Identity]) -> Option<Vec<bool>> {
+        let (sql, limit) = (used(identities), dialer.config().response_timeout());
+        let run = |session: Arc<Session>| {
+            let sql = sql.clone();
+            async move { session.run(sql, None, limit).await }
+        };
+        let answer = self.run(dialer, None, run).await.ok()?;
+        are_used(&answer).ok()
+    }
+
+    async fn run<T, F>(
+        &self,
+        dialer: &Dialer,
+        request: Option<&AcquireRequest>,
+        ask: impl Fn(Arc<Session>) -> F,
+    ) -> Result<T, RequestError>
+    where
+        F: Future<Output = Result<T, SqlError>>,
+    {
+        if let Some(session) = self.live() {
+            match ask(session.clone()).await {
+                Err(error) if error.is_disconnect() => {
+                    self.forget(&session);
+                    dialer.suspect_outage();
+                }
+                answer => {
+                    drop(session.set_idle());
+                    return Ok(answer?);
+                }
+            }
+        }
+        let session = match request {
+            Some(request) => dialer.retry_while_waiting(request, || self.session(dialer)).await?,
+            None => self.session(dialer).await.map_err(Error::from)?,
+        };
+        let answer = ask(session.clone()).await;
+        drop(session.set_idle());
+        Ok(answer?)
+    }
+
+    /// Whether anybody may still use it.
+    fn is_needed(&self) -> bool {
+        self.live().is_some() || !self.holds.is_empty()
+    }
+
     /// The connection, if it is there.
     fn live(&self) -> Option<Arc<Session>> {
         self.lock().clone().filter(|session| !session.has_ended())

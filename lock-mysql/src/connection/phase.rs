@@ -6,11 +6,12 @@ use lock_core::LostCause;
 use lock_core::backend::{AcquireRequest, HolderId, Lease, SentAt};
 use tokio::time::Instant;
 
+use super::monitor::RegisteredHold;
 use crate::protocol::seconds_up;
 
-/// How often a connection that carries a hold looks whether the server is still there. The driver does not notice by
-/// itself that an idle connection was closed.
-pub(super) const PING_INTERVAL: Duration = Duration::from_millis(500);
+/// How long a connection that carries a hold may be quiet: proxies and firewalls drop those that are quiet for minutes.
+/// Whether it has ended at the server is noticed by [`super::monitor`] before: the driver does not notice by itself.
+pub(super) const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// How long an unused connection is kept.
 pub(super) const IDLE_LIMIT: Duration = Duration::from_secs(60);
 /// The server is asked to keep an unused connection after this; before, it may be used again on the terms that it has.
@@ -23,7 +24,12 @@ pub(super) enum Phase {
     /// Nobody uses it since then. `extended`: the server knows that it is to keep it.
     Idle { since: Instant, extended: bool },
     /// It carries a hold.
-    Holding { hold: CarriedHold, ping: Instant },
+    Holding {
+        hold: CarriedHold,
+        ping: Instant,
+        /// `None` if nobody monitors it.
+        _registered: Option<RegisteredHold>,
+    },
     /// It carried this holder's hold until that was released, and nobody has used it since.
     Released(HolderId),
 }
@@ -35,8 +41,12 @@ impl Phase {
             Self::InUse | Self::Released(_) => None,
             Self::Idle { since, extended: false } => Some(*since + EXTEND_IDLE_AFTER),
             Self::Idle { since, extended: true } => Some(*since + IDLE_LIMIT),
-            Self::Holding { hold, ping } => Some(hold.expires_at().min(*ping)),
+            Self::Holding { hold, ping, .. } => Some(hold.expires_at().min(*ping)),
         }
+    }
+
+    pub(super) fn is_holding(&self) -> bool {
+        matches!(self, Self::Holding { .. })
     }
 
     /// The hold that the connection carries, if it is this holder's: the connection may have gone to another since.

@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use super::control::ControlConnections;
 use super::dial::Dialer;
+use super::monitor::HoldRegistry;
 use super::permits::{PoolPermit, PoolPermits};
 use super::session::{Session, current_runtime};
 use crate::error::ConnectError;
@@ -55,10 +56,10 @@ impl Pool {
 
     async fn take_once(&self, request: &AcquireRequest) -> Result<PooledSession, ConnectError> {
         let permit = self.permit(request).await.map_err(ConnectError::Permanent)?;
-        self.control.open().await?;
+        let holds = self.control.open().await?;
         let (session, is_reused) = match self.pop() {
             Some(session) => (session, true),
-            None => (self.dialer.open(Autocommit::Off).await?, false),
+            None => (self.open_monitored(holds).await?, false),
         };
         session.take_permit(permit);
         Ok(PooledSession {
@@ -72,8 +73,14 @@ impl Pool {
     /// # Cancel safety
     /// May be dropped at any point.
     pub(crate) async fn open(&self) -> Result<Arc<Session>, ConnectError> {
-        self.control.open().await?;
-        self.dialer.open(Autocommit::Off).await
+        let holds = self.control.open().await?;
+        self.open_monitored(holds).await
+    }
+
+    async fn open_monitored(&self, holds: Arc<HoldRegistry>) -> Result<Arc<Session>, ConnectError> {
+        let session = self.dialer.open(Autocommit::Off).await?;
+        session.monitor_by(holds);
+        Ok(session)
     }
 
     /// Keeps a connection on which nothing is under way.

@@ -14,6 +14,7 @@ use tokio::time::{sleep, timeout};
 
 use super::driver;
 use super::liveness::{LastAnswer, PollMonitor};
+use super::monitor::HoldRegistry;
 use super::permits::{PermitSlot, PoolPermit};
 use super::phase::CarriedHold;
 use super::worker::{Command, RenewCommand, Worker};
@@ -57,7 +58,9 @@ impl Session {
             match driver::connect(&options, autocommit, identity).await {
                 Ok(connected) => {
                     if ready.send(Ok(())).is_ok() {
-                        Worker::new(connected, receiver, task_permit, last_answer).run().await;
+                        Worker::new(connected, identity, receiver, task_permit, last_answer)
+                            .run()
+                            .await;
                     }
                 }
                 Err(error) => drop(ready.send(Err(error))),
@@ -193,6 +196,11 @@ impl Session {
     /// Keeps the connection open while it is idle, for as long as anybody has a handle.
     pub(super) fn keep_open(&self) {
         drop(self.commands.send(Command::KeepOpen));
+    }
+
+    /// Has the holds that the connection carries monitored by way of this registry.
+    pub(super) fn monitor_by(&self, holds: Arc<HoldRegistry>) {
+        drop(self.commands.send(Command::Monitor(holds)));
     }
 
     /// Counts this connection as in use.

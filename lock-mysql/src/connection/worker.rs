@@ -8,15 +8,16 @@ use lock_core::Error;
 use lock_core::backend::{HolderId, SentAt};
 use sqlx::Connection;
 use sqlx::mysql::MySqlConnection;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::driver::{IDLE_LIMIT_AT_SERVER, execute};
 use super::liveness::LastAnswer;
+use super::monitor::HoldRegistry;
 use super::permits::PermitSlot;
 use super::phase::{CarriedHold, IDLE_LIMIT, PING_INTERVAL, Phase};
 use crate::error::SqlError;
-use crate::protocol::{Answer, seconds_up};
+use crate::protocol::{Answer, Identity, seconds_up};
 
 /// How long a connection may take to say goodbye to the server.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -48,6 +49,8 @@ pub(super) enum Command {
     Idle,
     /// From now on, keep it open for as long as anybody has a handle.
     KeepOpen,
+    /// From now on, whatever it carries is monitored by way of this registry.
+    Monitor(Arc<HoldRegistry>),
 }
 
 /// Renews this holder's hold to at least `ttl` from now.
@@ -68,6 +71,10 @@ pub(super) struct Worker {
     wait_timeout: Option<u64>,
     /// Whether it stays open while it is idle.
     keep_open: bool,
+    identity: Identity,
+    holds: Option<Arc<HoldRegistry>>,
+    /// Notified when a connection that carries a hold is to ask the server whether it is there.
+    check: Arc<Notify>,
     last_answer: Arc<LastAnswer>,
     _permit: ReturnPermit,
 }
@@ -84,6 +91,7 @@ impl Drop for ReturnPermit {
 impl Worker {
     pub(super) fn new(
         connection: MySqlConnection,
+        identity: Identity,
         commands: mpsc::UnboundedReceiver<Command>,
         permit: Arc<PermitSlot>,
         last_answer: Arc<LastAnswer>,
@@ -95,6 +103,9 @@ impl Worker {
             phase: Phase::InUse,
             wait_timeout: None,
             keep_open: false,
+            identity,
+            holds: None,
+            check: Arc::default(),
             last_answer,
             _permit: ReturnPermit(permit),
         }
@@ -112,6 +123,7 @@ impl Worker {
                         None => return self.close().await,
                         command => command,
                     },
+                    () = self.check.notified(), if self.phase.is_holding() => None,
                     () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => None,
                 },
             };
@@ -148,9 +160,11 @@ impl Worker {
                 self.ping(replies).await
             }
             Command::Carry(hold) => {
+                let holds = self.holds.as_ref();
                 self.phase = Phase::Holding {
                     hold,
                     ping: Instant::now() + PING_INTERVAL,
+                    _registered: holds.map(|holds| holds.add(self.identity, self.check.clone())),
                 };
                 Continue(())
             }
@@ -181,6 +195,10 @@ impl Worker {
             }
             Command::KeepOpen => {
                 self.keep_open = true;
+                Continue(())
+            }
+            Command::Monitor(holds) => {
+                self.holds = Some(holds);
                 Continue(())
             }
         }

@@ -1,12 +1,18 @@
 //! What keeps a hold, and what that costs the server.
 
+use std::time::Duration;
+
+use lock_core::backend::DistributedLock;
 use lock_core::{HoldState, Locker};
 use lock_mysql::{MySqlConfig, RowLockBackend};
-use tokio::time::timeout;
+use sqlx::Connection;
+use sqlx::mysql::MySqlConnection;
+use tokio::runtime::Builder;
+use tokio::time::{sleep, timeout};
 
 use crate::support::*;
 
-const TTL: std::time::Duration = secs(2);
+const TTL: Duration = secs(2);
 
 /// A client of a user whom a read-only server refuses.
 async fn plain_user(fixture: &Fixture, observer: &mut Observer) -> RowLockBackend {
@@ -53,4 +59,91 @@ async fn renewals_write_nothing() {
     }
     assert_eq!(observer.counter("Com_update").await, before);
     assert_eq!(granted.state(), HoldState::Held);
+}
+
+#[testbed::test]
+async fn idle_holds_cost_two_statements_a_second_together() {
+    let fixture = Fixture::own().await;
+    let mut observer = fixture.observer().await;
+    let backend = RowLockBackend::new(fixture.config().with_max_connections(450)).unwrap();
+    let mut held = Vec::new();
+    for number in 0..400 {
+        held.push(grant(&backend, &format!("{number}"), secs(600)).await);
+    }
+    let before = observer.status("Questions").await;
+    sleep(secs(5)).await;
+    let asked = observer.status("Questions").await - before;
+    // The ten, what the observer asks, and connections that were quiet for half a minute on a slow machine.
+    assert!((5..200).contains(&asked), "{asked} statements");
+    assert!(held.iter().all(|granted| granted.state() == HoldState::Held));
+}
+
+/// Ends the connection that has a named lock, as all of ours do, and holds nothing.
+async fn kill_control(observer: &mut Observer, holders: &[&str]) {
+    let mut numbers = Vec::new();
+    for holder in holders {
+        numbers.push(observer.holder(holder).await.expect("somebody holds it").to_string());
+    }
+    let others = format!(
+        "SELECT MAX(ID) FROM information_schema.PROCESSLIST WHERE USER='many' AND ID NOT IN ({})",
+        numbers.join(",")
+    );
+    let control = observer.number(&others).await;
+    observer.run(&format!("KILL CONNECTION {control}")).await;
+}
+
+#[testbed::test]
+async fn a_broken_control_connection_loses_no_hold_and_hides_no_loss() {
+    let fixture = Fixture::own().await;
+    let mut observer = fixture.observer().await;
+    observer.run("CREATE USER 'many'@'%' IDENTIFIED BY 's3cret'").await;
+    observer.run("GRANT ALL ON app.* TO 'many'@'%'").await;
+    let url = format!(
+        "mysql://many:s3cret@{}/app?table={}",
+        fixture.server.address(),
+        fixture.table
+    );
+    let backend = RowLockBackend::new(MySqlConfig::from_url(&url).unwrap()).unwrap();
+    let mut held = Vec::new();
+    for name in ["a", "b", "c"] {
+        held.push(grant(&backend, name, secs(600)).await);
+    }
+    // It is made anew.
+    kill_control(&mut observer, &["a", "b", "c"]).await;
+    sleep(secs(2)).await;
+    assert!(held.iter().all(|granted| granted.state() == HoldState::Held));
+    observer.kill_holder("a").await;
+    soon("lost", held[0].request.lease().ended()).await;
+    // The server has no connection left for it.
+    kill_control(&mut observer, &["b", "c"]).await;
+    observer.run("SET GLOBAL max_connections=10").await;
+    let mut filling = Vec::new();
+    while let Ok(connection) = MySqlConnection::connect(&url).await {
+        filling.push(connection);
+        assert!(filling.len() < 20);
+    }
+    sleep(secs(2)).await;
+    observer.kill_holder("b").await;
+    soon("lost", held[1].request.lease().ended()).await;
+    assert_eq!(held[2].state(), HoldState::Held);
+}
+
+#[testbed::test]
+fn a_runtime_that_nobody_drives_hides_no_loss_on_another() {
+    let [main, idle] = [(); 2].map(|()| Builder::new_current_thread().enable_all().build().unwrap());
+    let (fixture, backend, mut observer) = main.block_on(async {
+        let fixture = Fixture::shared().await;
+        let (backend, observer) = (fixture.backend(), fixture.observer().await);
+        (fixture, backend, observer)
+    });
+    let kept = idle.block_on(grant(&backend, "idle", secs(600)));
+    main.block_on(async {
+        let granted = grant(&backend, "a", secs(600)).await;
+        let other = grant(&fixture.backend(), "b", secs(600)).await;
+        observer.kill_holder("a").await;
+        soon("lost", granted.request.lease().ended()).await;
+        assert_eq!(other.state(), HoldState::Held);
+        assert!(backend.status(&name("idle")).await.unwrap().is_held());
+    });
+    assert_eq!(kept.state(), HoldState::Held);
 }
