@@ -21,7 +21,13 @@
 //! InnoDB gives a row's lock to one transaction at a time, and a transaction ends with its connection. An acquire of a
 //! free name takes one round trip. It takes one more for a new connection or for a name that was never used. A release
 //! takes one. A waiter waits in InnoDB's own queue, and the release itself wakes it. Its lease counts from a statement
-//! that was sent after that. If anything goes wrong on a connection, the connection is closed and never used again.
+//! that was sent after that.
+//!
+//! A hold passes to the next waiter of the same process within the open transaction, in one round trip and without a
+//! commit. A backend cannot see who waits for a row. So after a few such hand-overs the row is really released: if somebody
+//! waits elsewhere, InnoDB gives it to them, and otherwise the next waiter of the process takes it in the same round trip.
+//!
+//! If anything goes wrong on a connection, the connection is closed and never used again.
 //!
 //! The ttl is the server's `wait_timeout` of that one connection: the server ends a client that is silent for longer.
 //! `wait_timeout` counts whole seconds. So the shortest ttl is 1 s, and a ttl of 1.5 s may take 2 s to free a dead
@@ -43,7 +49,8 @@
 //!   a proxy or firewall in between that drops quiet connections. The next holder may come before this one notices,
 //!   which takes up to about a second. Until then only fencing protects the resource.
 //! - The end of the Tokio runtime that acquired the lock, at once: the connection runs on it. While nobody drives that
-//!   runtime, nobody can renew the hold, and it ends with its ttl. It can be released from any runtime.
+//!   runtime, nobody can renew the hold, and it ends with its ttl. It can be released from any runtime. A hold that was
+//!   handed over within the process stays on the connection, and so on the runtime, on which it was first acquired.
 //!
 //! A waiter whose machine falls silent keeps its place in the queue. When its turn comes, its hold ends after its own
 //! ttl at the latest. So each such waiter ahead can cost one ttl. A waiter that merely died costs nothing. A waiter waits

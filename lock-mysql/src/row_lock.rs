@@ -17,6 +17,7 @@ pub use self::backend::RowLockBackend;
 mod acquire;
 mod backend;
 mod claims;
+mod hand_over;
 mod hold;
 mod wait;
 

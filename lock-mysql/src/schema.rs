@@ -71,7 +71,7 @@ pub fn fences(table: &str) -> Result<String> {
 pub async fn migrate(config: &MySqlConfig) -> Result<()> {
     config.check()?;
     let client = Client::new(config.clone());
-    let session = client.open().await?;
+    let session = client.pool.open().await?;
     let prepared = probe::prepare_tables(&all(config.table()), &session, client.response_timeout()).await;
     prepared.map_err(RequestError::into_lock_error)
 }

@@ -222,7 +222,8 @@ pub(crate) async fn nobody_gets_in_between_a_hand_over(cx: &RawCx) -> Verdict {
         .await
 }
 
-/// The same hand-over again, as after a lost reply, is the same grant: one token, one hold. By capability.
+/// The same hand-over again, as after a lost reply, is the same grant: one token, one hold. Where the connection is the hold,
+/// it is lost with the connection, and nothing is left. By capability.
 pub(crate) async fn a_repeated_hand_over_is_the_same_grant(cx: &RawCx) -> Verdict {
     let (link, ttl) = (Link::new(), cx.long_ttl().await);
     let client = cx.backend_through(&link).await;
@@ -237,8 +238,19 @@ pub(crate) async fn a_repeated_hand_over_is_the_same_grant(cx: &RawCx) -> Verdic
         for _ in 0..3 {
             match answered(cx, &giver, &next).await? {
                 HandOver::Granted(hold, _) => tokens.push(hold.token()),
+                HandOver::AlreadyLost if lost && tokens.is_empty() => break,
                 other => return Err(Stop::assertion(format!("a repeated hand-over answered {other:?}"))),
             }
+        }
+        if tokens.is_empty() {
+            ensure!(
+                next.lease().state() == HoldState::Released,
+                "its connection was lost, and its lease is {:?}",
+                next.lease().state()
+            );
+            cx.until_free("a", cx.patience(), "a hold whose connection was lost")
+                .await?;
+            continue;
         }
         ensure!(
             tokens.iter().all(|token| *token == tokens[0] && *token > giver.token()),

@@ -32,13 +32,15 @@ pub(super) enum Phase {
     },
     /// It carried this holder's hold until that was released, and nobody has used it since.
     Released(HolderId),
+    /// The hold that it carried was handed over to this holder, for which it does not carry one yet.
+    HandedOver(HolderId),
 }
 
 impl Phase {
     /// When there is something to do without being asked.
     pub(super) fn wakes_at(&self) -> Option<Instant> {
         match self {
-            Self::InUse | Self::Released(_) => None,
+            Self::InUse | Self::Released(_) | Self::HandedOver(_) => None,
             Self::Idle { since, extended: false } => Some(*since + EXTEND_IDLE_AFTER),
             Self::Idle { since, extended: true } => Some(*since + IDLE_LIMIT),
             Self::Holding { hold, ping, .. } => Some(hold.expires_at().min(*ping)),
@@ -61,7 +63,7 @@ impl Phase {
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self {
             Self::Holding { hold, .. } => Some(hold.expires_at()),
-            Self::InUse | Self::Idle { .. } | Self::Released(_) => None,
+            Self::InUse | Self::Idle { .. } | Self::Released(_) | Self::HandedOver(_) => None,
         }
     }
 }

@@ -17,7 +17,7 @@ use super::liveness::{LastAnswer, PollMonitor};
 use super::monitor::HoldRegistry;
 use super::permits::{PermitSlot, PoolPermit};
 use super::phase::CarriedHold;
-use super::worker::{Command, RenewCommand, Worker};
+use super::worker::{Command, HandOverCommand, RenewCommand, Worker};
 use crate::config::MySqlConfig;
 use crate::error::SqlError;
 use crate::protocol::{Answer, Autocommit, Identity, seconds_up};
@@ -166,15 +166,29 @@ impl Session {
             begun,
             reply,
         };
-        let limit = async {
-            match timeout(limit, has_begun).await {
-                Ok(_) => after(limit).await,
-                Err(_elapsed) => limit,
-            }
-        };
+        let limit = after_begun(has_begun, limit);
         let answer = self.ask(command, limit).await.and_then(|answer| answer);
         match answer {
             Ok(()) | Err(SqlError::HoldEnded | SqlError::NotConnected) => {}
+            Err(_) => self.abort(),
+        }
+        answer
+    }
+
+    /// Gives the hold to another holder. If the server refuses that, the giver still has it, unless
+    /// [`releases`](HandOverCommand::releases). An outcome that is not known within `limit` stays unknown: the connection is
+    /// ended.
+    ///
+    /// # Cancel safety
+    /// When dropped, the hand-over goes on.
+    pub(crate) async fn hand_over(&self, command: HandOverCommand, limit: Duration) -> Result<Answer, SqlError> {
+        let (begun, has_begun) = oneshot::channel();
+        let command = |reply| Command::HandOver { command, begun, reply };
+        let limit = after_begun(has_begun, limit);
+        let answer = self.ask(command, limit).await.and_then(|answer| answer);
+        match &answer {
+            Ok(_) | Err(SqlError::HoldEnded | SqlError::NotConnected) => {}
+            Err(error) if error.is_refusal() => {}
             Err(_) => self.abort(),
         }
         answer
@@ -263,6 +277,14 @@ impl Session {
 async fn after(limit: Duration) -> Duration {
     sleep(limit).await;
     limit
+}
+
+/// Waits for the time that a request has, which counts from when it begins.
+async fn after_begun(has_begun: oneshot::Receiver<()>, limit: Duration) -> Duration {
+    match timeout(limit, has_begun).await {
+        Ok(_) => after(limit).await,
+        Err(_elapsed) => limit,
+    }
 }
 
 /// The runtime of the caller, if there is one.

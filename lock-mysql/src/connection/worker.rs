@@ -45,12 +45,30 @@ pub(super) enum Command {
         begun: oneshot::Sender<()>,
         reply: Reply<()>,
     },
+    /// Runs the statements that give the hold to another holder.
+    HandOver {
+        command: HandOverCommand,
+        /// Sent when what was under way before has been answered.
+        begun: oneshot::Sender<()>,
+        reply: Reply<Answer>,
+    },
     /// Nobody uses the connection any more: keep it open for a while.
     Idle,
     /// From now on, keep it open for as long as anybody has a handle.
     KeepOpen,
     /// From now on, whatever it carries is monitored by way of this registry.
     Monitor(Arc<HoldRegistry>),
+}
+
+/// Gives the giver's hold to the next holder. Repeated, it runs again as long as nobody carries the next hold.
+#[derive(Debug)]
+pub(crate) struct HandOverCommand {
+    pub(crate) giver: HolderId,
+    pub(crate) next: HolderId,
+    /// They set the session's `wait_timeout` as well, in the end.
+    pub(crate) sql: String,
+    /// Whether they release the name first: if somebody else has it then, the giver's hold has ended.
+    pub(crate) releases: bool,
 }
 
 /// Renews this holder's hold to at least `ttl` from now.
@@ -185,6 +203,11 @@ impl Worker {
                 let _ = begun.send(());
                 self.release(holder, sql, reply).await
             }
+            Command::HandOver { command, begun, reply } => {
+                // It fails if nobody waits for the hand-over any more.
+                let _ = begun.send(());
+                self.hand_over(command, reply).await
+            }
             Command::Idle => {
                 self.phase = Phase::Idle {
                     since: Instant::now(),
@@ -289,11 +312,43 @@ impl Worker {
         flow
     }
 
+    async fn hand_over(&mut self, command: HandOverCommand, reply: Reply<Answer>) -> ControlFlow<Exit> {
+        let HandOverCommand {
+            giver,
+            next,
+            sql,
+            releases,
+        } = command;
+        let is_repeated = matches!(self.phase, Phase::HandedOver(holder) if holder == next);
+        if !is_repeated && self.phase.hold_of(giver).is_none() {
+            drop(reply.send(Err(SqlError::HoldEnded)));
+            return Continue(());
+        }
+        self.wait_timeout = None;
+        let answer = self.round_trip(sql, None).await;
+        let after = match &answer {
+            Ok(_) => Some(Phase::HandedOver(next)),
+            Err(error) if releases && error.is_busy() => Some(Phase::Released(giver)),
+            // Nobody knows which of the statements was refused.
+            Err(error) if releases && error.is_refusal() => {
+                drop(reply.send(Err(SqlError::Disconnected)));
+                return Break(Exit::Finished);
+            }
+            Err(_) => None,
+        };
+        if let Some(after) = after
+            && let Phase::Holding { hold, .. } = std::mem::replace(&mut self.phase, after)
+        {
+            hold.mark_released();
+        }
+        self.reply(answer, reply)
+    }
+
     /// Does what the phase does unasked: a ping that keeps the connection, or its end.
     async fn on_wake(&mut self) -> ControlFlow<Exit> {
         let now = Instant::now();
         let seconds = match &mut self.phase {
-            Phase::InUse | Phase::Released(_) => return Continue(()),
+            Phase::InUse | Phase::Released(_) | Phase::HandedOver(_) => return Continue(()),
             Phase::Idle { since, .. } if *since + IDLE_LIMIT <= now => {
                 if !self.keep_open {
                     return Break(Exit::Finished);

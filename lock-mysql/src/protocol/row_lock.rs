@@ -7,7 +7,7 @@ use lock_core::backend::HolderStatus;
 use lock_core::{FencingToken, LockName};
 use sqlx::mysql::MySqlRow;
 
-use super::{Answer, SERVER_MICROS, column};
+use super::{Answer, SERVER_MICROS, column, seconds_up};
 use crate::error::SqlError;
 use crate::names::{label_literal, name_literal};
 
@@ -102,6 +102,27 @@ impl Statements {
              COALESCE((SELECT t.`token`+1 FROM `{tokens}` t WHERE t.`name`={name}),0)),\
              `connection`=CONNECTION_ID()+0*LAST_INSERT_ID(`token`|(`token`>{SERVER_MICROS})<<63),\
              `label`={label},`expires`={expires} WHERE `name`={name}"
+        )
+    }
+
+    /// Gives the row to another holder within the transaction that keeps it locked. [`acquired`] reads the first answer. If it
+    /// has no row, that transaction has ended: what is committed never names a connection.
+    pub(crate) fn hand_over(&self, name: &LockName, terms: &AcquireTerms<'_>) -> String {
+        format!(
+            "{} AND `connection`=CONNECTION_ID();{}",
+            self.acquire_locked_row(name, terms),
+            wait_timeout(terms.ttl)
+        )
+    }
+
+    /// Releases the row and takes it again at once for another holder, or fails with a busy error: InnoDB gives the row to
+    /// the first that waits for it when the transaction ends, whoever that is. [`acquired`] reads the fourth answer.
+    pub(crate) fn release_and_acquire(&self, name: &LockName, terms: &AcquireTerms<'_>) -> String {
+        format!(
+            "{};{};{}",
+            self.release(name),
+            self.acquire_nowait(name, terms),
+            wait_timeout(terms.ttl)
         )
     }
 
@@ -200,6 +221,11 @@ fn token(row: &MySqlRow) -> Result<FencingToken, SqlError> {
     FencingToken::new(column(row, 0, TOKEN)?).ok_or(SqlError::UnexpectedAnswer(TOKEN))
 }
 
+/// Has the server end a client that is silent for so long.
+fn wait_timeout(ttl: Duration) -> String {
+    format!("SET SESSION wait_timeout={}", seconds_up(ttl))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -248,6 +274,31 @@ mod tests {
         assert!(
             renewed.ends_with("`label`=x'6d65',`expires`=NULL WHERE `name`=x'61'"),
             "{renewed}"
+        );
+    }
+
+    #[test]
+    fn a_hand_over_commits_nothing_and_a_release_does() {
+        let terms = AcquireTerms {
+            ttl: Duration::from_millis(1500),
+            fixed: false,
+            label: None,
+            floor: None,
+        };
+        let (statements, name) = (Statements::new("t"), name("a"));
+        let sql = statements.hand_over(&name, &terms);
+        let end = " WHERE `name`=x'61' AND `connection`=CONNECTION_ID();SET SESSION wait_timeout=2";
+        let acquire = statements.acquire_locked_row(&name, &terms);
+        assert_eq!(sql, acquire.replace(" WHERE `name`=x'61'", end));
+        assert!(!sql.contains("COMMIT"));
+        let sql = statements.release_and_acquire(&name, &terms);
+        assert_eq!(
+            sql,
+            format!(
+                "{};{};SET SESSION wait_timeout=2",
+                statements.release(&name),
+                statements.acquire_nowait(&name, &terms)
+            )
         );
     }
 }

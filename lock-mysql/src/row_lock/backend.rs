@@ -63,6 +63,7 @@ impl DistributedLock for RowLockBackend {
         Capabilities::default()
             .extend()
             .fixed_lease()
+            .hand_over()
             .durable_tokens()
             .ttl_between(shortest, longest)
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::backend::{AcquireRequest, Hold, ReleaseOptions, ReleaseOutcome, Renewal};
+use lock_core::backend::{AcquireRequest, HandOver, Hold, ReleaseOptions, ReleaseOutcome, Renewal};
 use lock_core::{FencingToken, HoldState, Result};
 
 use super::Shared;
@@ -14,21 +14,21 @@ use crate::connection::Session;
 use crate::error::{SqlError, unknown_outcome};
 
 pub(super) struct RowHold {
-    shared: Arc<Shared>,
-    request: AcquireRequest,
-    session: Arc<Session>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) request: AcquireRequest,
+    pub(super) session: Arc<Session>,
     token: FencingToken,
-    release: AtomicU8,
+    pub(super) release: AtomicU8,
 }
 
-/// No release was tried.
-const HELD: u8 = 0;
+/// No release or hand-over was tried.
+pub(super) const HELD: u8 = 0;
 /// One has begun; where it is not under way any more, it was dropped half-way.
-const BEGUN: u8 = 1;
+pub(super) const BEGUN: u8 = 1;
 /// One has failed, and nobody knows what it did.
-const UNKNOWN: u8 = 2;
+pub(super) const UNKNOWN: u8 = 2;
 /// It has ended, and the server knows.
-const ENDED: u8 = 3;
+pub(super) const ENDED: u8 = 3;
 
 impl RowHold {
     pub(super) fn new(
@@ -89,6 +89,11 @@ impl Hold for RowHold {
         }
         outcome.map_err(|error| error.with_name(self.request.name()))
     }
+
+    async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
+        let handed_over = self.try_hand_over(next).await;
+        handed_over.map_err(|error| error.with_name(self.request.name()))
+    }
 }
 
 impl RowHold {
@@ -108,7 +113,7 @@ impl RowHold {
         let error = match self.session.release(self.request.holder(), sql, limit).await {
             Ok(()) => {
                 // Whoever takes it from the pool must have it alone, however often this was called for the same id.
-                if shared.claims.remove(self.request.holder()) {
+                if shared.claims.remove_with_next(self.request.holder()) {
                     shared.client.pool.give_back(self.session.clone());
                 }
                 return Ok(ReleaseOutcome::Released);

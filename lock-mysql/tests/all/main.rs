@@ -6,6 +6,7 @@ mod delay;
 mod errors;
 mod faults;
 mod fence;
+mod hand_over;
 mod holds;
 mod names;
 mod optimistic;

@@ -161,6 +161,13 @@ impl Observer {
         .await
     }
 
+    /// A counter of the whole server's.
+    pub(crate) async fn status(&mut self, counter: &str) -> u64 {
+        let sql = format!("SHOW GLOBAL STATUS LIKE '{counter}'");
+        let row = sqlx::raw_sql(AssertSqlSafe(sql)).fetch_one(&mut self.connection).await;
+        row.unwrap().get::<String, _>(1).parse().unwrap()
+    }
+
     pub(crate) async fn run(&mut self, sql: &str) {
         sqlx::raw_sql(AssertSqlSafe(sql.to_owned()))
             .execute(&mut self.connection)

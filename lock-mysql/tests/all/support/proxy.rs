@@ -18,6 +18,7 @@ pub(crate) struct Proxy {
     address: String,
     faults: Arc<watch::Sender<Faults>>,
     dials: Arc<AtomicUsize>,
+    requests: Arc<AtomicUsize>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,16 +41,30 @@ impl Proxy {
         let address = listener.local_addr().unwrap().to_string();
         let faults = Arc::new(watch::Sender::new(Faults::default()));
         let dials = Arc::<AtomicUsize>::default();
+        let requests = Arc::<AtomicUsize>::default();
         let (server, faults_there, counted) = (fixture.server.address().to_owned(), faults.clone(), dials.clone());
+        let requests_there = requests.clone();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
                 if !faults_there.borrow().broken {
-                    tokio::spawn(serve(number, client, server.clone(), faults_there.subscribe()));
+                    let requests = requests_there.clone();
+                    tokio::spawn(serve(
+                        number,
+                        client,
+                        server.clone(),
+                        faults_there.subscribe(),
+                        requests,
+                    ));
                 }
             }
         });
-        Self { address, faults, dials }
+        Self {
+            address,
+            faults,
+            dials,
+            requests,
+        }
     }
 
     pub(crate) fn config(&self, fixture: &Fixture) -> MySqlConfig {
@@ -66,6 +81,11 @@ impl Proxy {
     /// How often clients have dialled.
     pub(crate) fn dials(&self) -> usize {
         self.dials.load(Ordering::SeqCst)
+    }
+
+    /// How many requests of clients have arrived.
+    pub(crate) fn requests(&self) -> usize {
+        self.requests.load(Ordering::SeqCst)
     }
 
     pub(crate) fn stall(&self) {
@@ -100,7 +120,13 @@ impl Proxy {
     }
 }
 
-async fn serve(number: usize, client: TcpStream, server: String, mut faults: watch::Receiver<Faults>) {
+async fn serve(
+    number: usize,
+    client: TcpStream,
+    server: String,
+    mut faults: watch::Receiver<Faults>,
+    requests: Arc<AtomicUsize>,
+) {
     let Ok(server) = TcpStream::connect(server).await else {
         return;
     };
@@ -108,8 +134,8 @@ async fn serve(number: usize, client: TcpStream, server: String, mut faults: wat
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
     // When one way has ended, so has the other.
     tokio::select! {
-        () = pump(number, from_client, to_server, faults.clone()) => {}
-        () = pump(number, from_server, to_client, faults.clone()) => {}
+        () = pump(number, from_client, to_server, faults.clone(), Some(requests)) => {}
+        () = pump(number, from_server, to_client, faults.clone(), None) => {}
         _ = faults.wait_for(|faults| faults.breaks > breaks) => {}
     }
 }
@@ -119,11 +145,15 @@ async fn pump(
     mut from: impl AsyncReadExt + Unpin,
     mut to: impl AsyncWriteExt + Unpin,
     mut faults: watch::Receiver<Faults>,
+    counted: Option<Arc<AtomicUsize>>,
 ) {
     let (sender, mut arrived) = mpsc::unbounded_channel();
     let reading = async move {
         let mut buffer = [0; 4096];
         while let Ok(read @ 1..) = from.read(&mut buffer).await {
+            if let Some(counted) = &counted {
+                counted.fetch_add(1, Ordering::SeqCst);
+            }
             if sender.send((Instant::now(), buffer[..read].to_vec())).is_err() {
                 return;
             }
