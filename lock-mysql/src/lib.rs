@@ -80,6 +80,8 @@
 //! - A server that crashes is noticed at once. One that falls silent while somebody waits is noticed after about three
 //!   seconds: from then on, an acquire whose time is up fails as unavailable instead of timed out. If a waiter's
 //!   connection alone is lost in silence, that is noticed when the wait's own time and the response timeout have passed.
+//! - When a wait's time is up, the server ends it to the millisecond, and the connection is used again. The connection of a
+//!   caller that leaves earlier is ended.
 //! - A server that cannot be reached is dialled by one connection at a time, at most every 50 ms. If a dial has no
 //!   outcome within a second, the next one begins.
 //! - Each name that was ever locked keeps a row, which holds its token. Rows of names that are not locked may be deleted

@@ -8,12 +8,19 @@ use std::time::Duration;
 use futures_util::{FutureExt, TryStreamExt};
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Either};
+use tokio::sync::oneshot;
 
 use crate::error::SqlError;
 use crate::protocol::{Autocommit, Identity, StatementResult, column, seconds_up};
 
 /// How long the server keeps an unused connection: somewhat longer than we do, so that it is us who close it.
 pub(super) const IDLE_LIMIT_AT_SERVER: Duration = Duration::from_secs(90);
+
+/// The result of one of several statements, counted from 0, for somebody who does not wait for the others.
+pub(super) struct EarlyResult {
+    pub(super) statement: usize,
+    pub(super) reply: oneshot::Sender<StatementResult>,
+}
 
 /// Connects and marks the connection with its identity.
 ///
@@ -48,16 +55,32 @@ pub(super) async fn connect(
 /// As text, because a prepared statement takes a round trip of its own and, dropped half-way, leaves sqlx's connection
 /// confused. Every literal in it comes from [`crate::protocol`].
 pub(crate) async fn execute(connection: &mut MySqlConnection, sql: String) -> Result<Vec<StatementResult>, SqlError> {
+    execute_with(connection, sql, None).await
+}
+
+/// The same. What `early` asks for is sent as soon as it arrives.
+pub(super) async fn execute_with(
+    connection: &mut MySqlConnection,
+    sql: String,
+    mut early: Option<EarlyResult>,
+) -> Result<Vec<StatementResult>, SqlError> {
     without_panic(async {
         let mut answers = sqlx::raw_sql(AssertSqlSafe(sql)).fetch_many(connection);
         let (mut results, mut rows) = (Vec::new(), Vec::new());
         while let Some(answer) = answers.try_next().await? {
             match answer {
-                Either::Left(result) => results.push(StatementResult {
-                    rows: std::mem::take(&mut rows),
-                    matched: result.rows_affected(),
-                    last_insert_id: result.last_insert_id(),
-                }),
+                Either::Left(result) => {
+                    let mut result = StatementResult {
+                        rows: std::mem::take(&mut rows),
+                        matched: result.rows_affected(),
+                        last_insert_id: result.last_insert_id(),
+                    };
+                    if let Some(early) = early.take_if(|early| early.statement == results.len()) {
+                        // Nobody may wait for it any more.
+                        drop(early.reply.send(std::mem::take(&mut result)));
+                    }
+                    results.push(result);
+                }
                 Either::Right(row) => rows.push(row),
             }
         }

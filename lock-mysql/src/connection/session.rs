@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use super::driver;
+use super::driver::{self, EarlyResult};
 use super::liveness::{LastAnswer, PollMonitor};
 use super::monitor::HoldRegistry;
 use super::permits::{PermitSlot, PoolPermit};
@@ -20,7 +20,7 @@ use super::phase::CarriedHold;
 use super::worker::{Command, HandOverCommand, RenewCommand, Worker};
 use crate::config::MySqlConfig;
 use crate::error::SqlError;
-use crate::protocol::{Answer, Autocommit, Identity, seconds_up};
+use crate::protocol::{Answer, Autocommit, Identity, StatementResult, seconds_up};
 
 /// How long a runtime that is driven may take to poll the task of a connection.
 const NOT_DRIVEN_AFTER: Duration = Duration::from_secs(1);
@@ -94,12 +94,40 @@ impl Session {
         wait_timeout: Option<Duration>,
         limit: Duration,
     ) -> Result<Answer, SqlError> {
+        self.run_with(sql, wait_timeout, limit, None).await
+    }
+
+    /// The same, and sends the result of one statement, counted from 0, while those that follow it may still wait. In the
+    /// answer that one is empty.
+    ///
+    /// # Cancel safety
+    /// As that of [`run`](Self::run).
+    pub(crate) async fn run_early(
+        &self,
+        sql: String,
+        wait_timeout: Option<Duration>,
+        limit: Duration,
+        statement: usize,
+        reply: oneshot::Sender<StatementResult>,
+    ) -> Result<Answer, SqlError> {
+        let early = EarlyResult { statement, reply };
+        self.run_with(sql, wait_timeout, limit, Some(early)).await
+    }
+
+    async fn run_with(
+        &self,
+        sql: String,
+        wait_timeout: Option<Duration>,
+        limit: Duration,
+        early: Option<EarlyResult>,
+    ) -> Result<Answer, SqlError> {
         let wait_timeout = wait_timeout.map(seconds_up);
         let answer = self
             .ask(
                 |reply| Command::Run {
                     sql,
                     wait_timeout,
+                    early,
                     reply,
                 },
                 after(limit),

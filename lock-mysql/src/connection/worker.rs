@@ -11,7 +11,7 @@ use sqlx::mysql::MySqlConnection;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-use super::driver::{IDLE_LIMIT_AT_SERVER, execute};
+use super::driver::{EarlyResult, IDLE_LIMIT_AT_SERVER, execute_with};
 use super::liveness::LastAnswer;
 use super::monitor::HoldRegistry;
 use super::permits::PermitSlot;
@@ -29,6 +29,7 @@ pub(super) enum Command {
     Run {
         sql: String,
         wait_timeout: Option<u64>,
+        early: Option<EarlyResult>,
         reply: Reply<Answer>,
     },
     /// Asks the server whether it is there.
@@ -164,10 +165,11 @@ impl Worker {
             Command::Run {
                 sql,
                 wait_timeout,
+                early,
                 reply,
             } => {
                 self.phase = Phase::InUse;
-                let answer = self.round_trip(sql, wait_timeout).await;
+                let answer = self.round_trip_with(sql, wait_timeout, early).await;
                 self.reply(answer, reply)
             }
             Command::Ping(reply) => {
@@ -402,17 +404,29 @@ impl Worker {
 
     /// One round trip, which also sets `wait_timeout` where it is another. On a connection that carries a hold it ends
     /// with the hold's time.
-    async fn round_trip(&mut self, mut sql: String, wait_timeout: Option<u64>) -> Result<Answer, SqlError> {
+    async fn round_trip(&mut self, sql: String, wait_timeout: Option<u64>) -> Result<Answer, SqlError> {
+        self.round_trip_with(sql, wait_timeout, None).await
+    }
+
+    async fn round_trip_with(
+        &mut self,
+        mut sql: String,
+        wait_timeout: Option<u64>,
+        mut early: Option<EarlyResult>,
+    ) -> Result<Answer, SqlError> {
         let prefix = wait_timeout.filter(|_| wait_timeout != self.wait_timeout);
         if let Some(seconds) = prefix {
             // Not known until it is answered.
             self.wait_timeout = None;
             sql = format!("SET SESSION wait_timeout={seconds};{sql}");
+            if let Some(early) = &mut early {
+                early.statement += 1;
+            }
         }
         let sql = sql.trim_end_matches(';').to_owned();
         let (sent, sent_instant) = (SentAt::now(), Instant::now());
         let deadline = self.phase.deadline();
-        let executed = execute(&mut self.connection, sql);
+        let executed = execute_with(&mut self.connection, sql, early);
         let executed = match deadline {
             Some(deadline) => timeout_at(deadline, executed)
                 .await

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use lock_core::backend::HolderStatus;
+use lock_core::backend::{Busy, HolderStatus};
 use lock_core::{FencingToken, LockName};
 use sqlx::mysql::MySqlRow;
 
@@ -27,6 +27,11 @@ const TOKEN: &str = "token from 1 to 2^63 - 1";
 
 /// For all statements but [`Statements::wait_for_row`]: MySQL knows nothing shorter than a second.
 const NO_ROW_WAIT: &str = "SET SESSION innodb_lock_wait_timeout=1";
+
+/// The answer of [`Statements::wait_for_row`] that shows the holder, counted from 0.
+pub(crate) const HOLDER: usize = 1;
+/// The one that has a row if the lock is had.
+pub(crate) const LOCKED: usize = 4;
 
 /// What a holder writes into the row besides its connection.
 #[derive(Clone, Copy, Debug)]
@@ -126,14 +131,39 @@ impl Statements {
         )
     }
 
-    /// Locks the row, waiting for at most so many seconds. A row in the second answer: it is locked.
-    pub(crate) fn wait_for_row(&self, name: &LockName, seconds: u64) -> String {
+    /// After an attempt that found the row locked: who holds it, the [`HOLDER`]th answer, and then the row's lock, for which
+    /// it waits at most so many whole seconds. A row in the [`LOCKED`]th answer: it is locked.
+    ///
+    /// `limit` ends the statement earlier, to the millisecond. The connection survives that; ending a wait from elsewhere
+    /// would cost it.
+    pub(crate) fn wait_for_row(&self, name: &LockName, seconds: u64, limit: Option<Duration>) -> String {
+        let holder = self.holder(name);
+        // Each server takes what is meant for the other one as a comment.
+        let (maria, mysql) = match limit {
+            Some(limit) => {
+                let millis = limit.as_millis().saturating_add(1);
+                (
+                    format!(
+                        "/*M!100100 SET STATEMENT max_statement_time={}.{:03} FOR */",
+                        millis / 1000,
+                        millis % 1000
+                    ),
+                    format!("/*+ MAX_EXECUTION_TIME({millis}) */ "),
+                )
+            }
+            None => (String::new(), String::new()),
+        };
         format!(
-            "SET SESSION innodb_lock_wait_timeout={seconds};\
-             SELECT 1 FROM `{}` WHERE `name`={} FOR UPDATE;{NO_ROW_WAIT}",
+            "ROLLBACK;{holder};COMMIT;SET SESSION innodb_lock_wait_timeout={seconds};\
+             {maria}SELECT {mysql}1 FROM `{}` WHERE `name`={} FOR UPDATE;{NO_ROW_WAIT}",
             self.locks,
             name_literal(name)
         )
+    }
+
+    /// Leaves nothing on a connection that has waited for a row in vain.
+    pub(crate) fn clean_up_wait() -> String {
+        format!("ROLLBACK;{NO_ROW_WAIT}")
     }
 
     /// Makes the row of a new name, for all. It looks first, as an insert would wait for a holder that has made and locked
@@ -141,7 +171,7 @@ impl Statements {
     pub(crate) fn create_row(&self, name: &LockName) -> String {
         let (locks, name) = (&self.locks, name_literal(name));
         format!(
-            "ROLLBACK;INSERT IGNORE INTO `{locks}` (`name`) SELECT {name} FROM DUAL \
+            "ROLLBACK;{NO_ROW_WAIT};INSERT IGNORE INTO `{locks}` (`name`) SELECT {name} FROM DUAL \
              WHERE NOT EXISTS (SELECT 1 FROM `{locks}` WHERE `name`={name});COMMIT"
         )
     }
@@ -217,6 +247,15 @@ pub(crate) fn holder(row: &MySqlRow) -> Result<HolderStatus, SqlError> {
     })
 }
 
+/// The answer for somebody who finds the row locked by the holder in this row, if any.
+pub(crate) fn busy(row: Option<&MySqlRow>) -> Result<Busy, SqlError> {
+    let label = row.map(holder).transpose()?.and_then(|holder| holder.label);
+    Ok(match label {
+        Some(label) => Busy::new().with_holder(label),
+        None => Busy::new(),
+    })
+}
+
 fn token(row: &MySqlRow) -> Result<FencingToken, SqlError> {
     FencingToken::new(column(row, 0, TOKEN)?).ok_or(SqlError::UnexpectedAnswer(TOKEN))
 }
@@ -244,8 +283,25 @@ mod tests {
         let longest = "\u{1F512}".repeat(128);
         assert!(
             statements
-                .wait_for_row(&name(&longest), 9)
+                .wait_for_row(&name(&longest), 9, None)
                 .contains(&"f09f9492".repeat(128))
+        );
+    }
+
+    #[test]
+    fn waiting_for_a_row_until_a_moment() {
+        let statements = Statements::new("t");
+        let wait = |limit| statements.wait_for_row(&name("a"), 9, limit);
+        let tail = " FOR UPDATE;SET SESSION innodb_lock_wait_timeout=1";
+        assert!(wait(None).ends_with(&format!("=9;SELECT 1 FROM `t` WHERE `name`=x'61'{tail}")));
+        let limited = wait(Some(Duration::from_micros(2_019_500)));
+        let begins =
+            ";/*M!100100 SET STATEMENT max_statement_time=2.020 FOR */SELECT /*+ MAX_EXECUTION_TIME(2020) */ 1 FROM";
+        assert!(limited.contains(begins), "{limited}");
+        assert!(limited.split(';').nth(HOLDER).unwrap().contains("`label`"), "{limited}");
+        assert!(
+            limited.split(';').nth(LOCKED).unwrap().contains("FOR UPDATE"),
+            "{limited}"
         );
     }
 

@@ -15,7 +15,7 @@ use crate::connection::{CarriedHold, PooledSession, Session};
 use crate::error::{RequestError, SqlError, unknown_outcome};
 use crate::probe::prepare_tables;
 use crate::protocol::Answer;
-use crate::protocol::row_lock::{AcquireTerms, Acquired, acquired, holder};
+use crate::protocol::row_lock::{AcquireTerms, Acquired, acquired, busy};
 
 /// How many times a statement may fail for reasons that a repetition cures.
 const MAX_RETRIES: u32 = 20;
@@ -170,6 +170,7 @@ impl Shared {
                 (self.statements.acquire_nowait(name, &terms), 1)
             };
             request.sending();
+            let asked = Instant::now();
             match session.run(sql, Some(ttl), limit).await {
                 Ok(answer) => match acquired(&answer, statement)? {
                     Some(acquired) => return self.grant(claim, session, request, answer, acquired, ttl).await,
@@ -182,16 +183,14 @@ impl Shared {
                     }
                 },
                 Err(error) if error.is_busy() => {
-                    let asked = Instant::now();
-                    let busy = self.current_holder(session, request).await?;
-                    let round_trip = asked.elapsed();
                     if request.wait() == Wait::No || request.is_given_up() {
-                        return Ok(Outcome::Busy(busy));
+                        return Ok(Outcome::Busy(self.current_holder(session, request).await?));
                     }
-                    match self.wait(session, request, &busy, round_trip).await? {
+                    match self.wait(session, request, asked.elapsed()).await? {
                         Waited::Locked => locked = true,
                         Waited::NotLocked => locked = false,
-                        Waited::GivenUp => return Ok(Outcome::GivenUp(busy)),
+                        Waited::InVain(busy) => return Ok(Outcome::Busy(busy)),
+                        Waited::GivenUp(busy) => return Ok(Outcome::GivenUp(busy)),
                     }
                     retries = 0;
                     continue;
@@ -247,10 +246,6 @@ impl Shared {
     async fn current_holder(&self, session: &Session, request: &AcquireRequest) -> Result<Busy, SqlError> {
         let sql = self.statements.holder_after_busy(request.name());
         let answer = session.run(sql, None, self.client.response_timeout()).await?;
-        let label = answer.row(2).map(holder).transpose()?.and_then(|holder| holder.label);
-        Ok(match label {
-            Some(label) => Busy::new().with_holder(label),
-            None => Busy::new(),
-        })
+        busy(answer.row(2))
     }
 }

@@ -82,6 +82,29 @@ async fn a_waiter_that_gives_up_leaves_no_statement_behind() {
 }
 
 #[testbed::test]
+async fn waits_that_time_out_keep_their_connection() {
+    let fixture = Fixture::own().await;
+    let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
+    let _granted = grant(&fixture.backend(), "a", secs(60)).await;
+    backend.connect().await.unwrap();
+    let before = observer.counter("Connections").await;
+    for round in 0..100 {
+        let terms = Terms::new(secs(60)).time_left(Duration::from_millis(20));
+        let (request, _control) = RequestOptions::new(name("a"), terms).wait(Wait::Until).start();
+        let answer = soon("busy", backend.acquire(&request)).await.unwrap();
+        assert!(matches!(answer, Attempt::Busy(_)), "{answer:?}");
+        backend.abandon(&request).await.unwrap();
+        assert_eq!(observer.waiters().await, 0, "after {round}");
+    }
+    // On a machine that stands still for a while, a wait may have to be ended from elsewhere.
+    let made = observer.counter("Connections").await - before;
+    assert!(made <= 10, "{made} connections for 100 waits");
+    // Which is clean.
+    grant(&backend, "b", secs(60)).await.release().await;
+    assert!(!observer.is_locked("b").await);
+}
+
+#[testbed::test]
 async fn a_client_that_goes_away_while_it_waits_gets_nothing() {
     let fixture = Fixture::shared().await;
     let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
