@@ -26,7 +26,8 @@ pub(super) struct EarlyResult {
 ///
 /// READ UNCOMMITTED, so that a plain SELECT shows who holds a row in a transaction that is still open; rows are locked
 /// as under READ COMMITTED, without gaps. A statement that waits where none should does so for a second at most. The
-/// SQL mode and the time zone are ours, whatever the server's defaults change in the meaning of statements.
+/// SQL mode and the time zone are ours, whatever the server's defaults change in the meaning of statements. A COMMIT
+/// begins no transaction, and a MariaDB ends neither a transaction that is idle nor a statement that waits.
 pub(super) async fn connect(
     options: &MySqlConnectOptions,
     autocommit: Autocommit,
@@ -36,9 +37,12 @@ pub(super) async fn connect(
     let autocommit = u8::from(autocommit == Autocommit::On);
     let idle = seconds_up(IDLE_LIMIT_AT_SERVER);
     let sql = format!(
-        "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED;\
+        "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED, READ WRITE;\
          SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone='+00:00', \
-         autocommit={autocommit}, innodb_lock_wait_timeout=1, wait_timeout={idle};\
+         autocommit={autocommit}, innodb_lock_wait_timeout=1, wait_timeout={idle}, \
+         completion_type=0 \
+         /*M!, max_statement_time=0, idle_transaction_timeout=0, idle_write_transaction_timeout=0, \
+         idle_readonly_transaction_timeout=0*/;\
          SELECT CAST(GET_LOCK({identity},0) AS SIGNED);\
          COMMIT"
     );
