@@ -3,7 +3,7 @@
 use conformance_tests::{__for_each_mutant, WriteSide, conformance};
 
 use harness::memory::MemoryHarness;
-use harness::mysql_row::{MySql9, OwnMariaDb, RowLockHarness};
+use harness::mysql_row::{Hostile, MySql9, MySql9Hostile, OwnMariaDb, RowLockHarness};
 use harness::redis::{LeastPrivilege, Own, Redis8, RedisHarness, Valkey9};
 use harness::zookeeper::ZooKeeperHarness;
 
@@ -20,6 +20,8 @@ conformance!(redis8, RedisHarness<Redis8>);
 conformance!(valkey9, RedisHarness<Valkey9>);
 conformance!(mysql_row, RowLockHarness<OwnMariaDb>);
 conformance!(mysql9_row, RowLockHarness<MySql9>);
+conformance!(mysql_row_hostile, RowLockHarness<Hostile>);
+conformance!(mysql9_row_hostile, RowLockHarness<MySql9Hostile>);
 conformance!(zookeeper, ZooKeeperHarness);
 
 __for_each_mutant!(__mutant_tests);

@@ -6,7 +6,7 @@ use super::report::{Report, Verdict};
 
 /// The suite's modules, one for each way to lock, in the order of the columns. A test "redis::exclusion_tasks" is the
 /// case "exclusion_tasks" on "redis".
-const BACKENDS: [&str; 13] = [
+const BACKENDS: [&str; 14] = [
     "memory",
     "memory_permit",
     "memory_write",
@@ -18,6 +18,7 @@ const BACKENDS: [&str; 13] = [
     "mysql_row",
     "mysql9_row",
     "mysql_row_hostile",
+    "mysql9_row_hostile",
     "mysql_lease",
     "zookeeper",
 ];

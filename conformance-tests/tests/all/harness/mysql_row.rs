@@ -42,6 +42,27 @@ macro_rules! which {
 
 which!(OwnMariaDb, MariaDb::new());
 which!(MySql9, MariaDb::new().edition(Edition::MySql9));
+which!(Hostile, hostile(Edition::MariaDb));
+which!(MySql9Hostile, hostile(Edition::MySql9));
+
+/// A server with settings that somebody else may need, and that a lock must not depend on.
+fn hostile(edition: Edition) -> MariaDb {
+    let both = [
+        "--sql-mode=ANSI_QUOTES,NO_BACKSLASH_ESCAPES",
+        "--autocommit=0",
+        "--transaction-isolation=SERIALIZABLE",
+        "--completion-type=CHAIN",
+        "--default-time-zone=+05:30",
+        "--lower-case-table-names=1",
+        "--innodb-rollback-on-timeout",
+    ];
+    let more: &[&str] = match edition {
+        Edition::MariaDb => &["--idle-transaction-timeout=2", "--max-statement-time=1"],
+        _ => &[],
+    };
+    let options = both.iter().chain(more);
+    options.fold(MariaDb::new().edition(edition), |server, option| server.option(*option))
+}
 
 /// Six round trips, which is what a connection with TLS takes, on the slowest line of any case.
 const CONNECT: Duration = Duration::from_secs(8);
