@@ -1,5 +1,7 @@
-//! The suite on row locks: on a MariaDB and on a MySQL.
+//! The suite on row locks: on a MariaDB and on a MySQL. The clients are of a user who may SELECT, INSERT and UPDATE alone;
+//! `migrate` makes their tables beforehand.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -9,10 +11,10 @@ use async_trait::async_trait;
 use conformance_tests::{BackendHarness, Data, Harness, LockerSubject, NoServer, Route, ServerUse, Subject, Timing};
 use lock_core::backend::DistributedLock;
 use lock_mysql::sqlx::mysql::MySqlConnection;
-use lock_mysql::sqlx::{AssertSqlSafe, Connection, Executor, Row, query};
-use lock_mysql::{MySqlConfig, RowLockBackend};
+use lock_mysql::sqlx::{AssertSqlSafe, Connection, Executor, Row, query, raw_sql};
+use lock_mysql::{MySqlConfig, RowLockBackend, schema};
 use testbed::{Edition, MariaDb, Server};
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex, OnceCell};
 
 /// Which server.
 pub(crate) trait Which: Debug + Send + Sync + 'static {
@@ -69,7 +71,10 @@ const CONNECT: Duration = Duration::from_secs(8);
 
 #[derive(Debug)]
 pub(crate) struct RowLockHarness<W> {
+    /// As a user who may do everything.
     url: String,
+    /// The tables that were made.
+    migrated: Mutex<BTreeSet<String>>,
     /// `None` in a child process.
     server: Option<Server>,
     which: PhantomData<W>,
@@ -79,16 +84,20 @@ pub(crate) struct RowLockHarness<W> {
 impl<W: Which> Harness for RowLockHarness<W> {
     async fn start(server: ServerUse) -> Result<Self, NoServer> {
         let server = super::servers::server_for(server, W::shared(), || W::server().start()).await?;
-        Ok(Self {
+        let harness = Self {
             url: server.url(),
+            migrated: Mutex::default(),
             server: Some(server),
             which: PhantomData,
-        })
+        };
+        harness.create_user().await;
+        Ok(harness)
     }
 
     fn attach(address: &str) -> Self {
         Self {
             url: address.to_owned(),
+            migrated: Mutex::default(),
             server: None,
             which: PhantomData,
         }
@@ -138,6 +147,13 @@ impl<W: Which> Harness for RowLockHarness<W> {
             Data::Lost => server.restart_without_data().await,
         };
         restarted.expect("restart the server");
+        if data == Data::Lost {
+            self.create_user().await;
+            let lost = std::mem::take(&mut *self.migrated.lock().await);
+            for table in lost {
+                self.migrate(&table).await;
+            }
+        }
     }
 
     fn auxiliary_names(&self, namespace: &str, name: &str) -> Vec<String> {
@@ -152,12 +168,46 @@ impl<W: Which> Harness for RowLockHarness<W> {
     }
 }
 
+const USER: &str = "least";
+const PASSWORD: &str = "s3cret";
+
+impl<W> RowLockHarness<W> {
+    async fn create_user(&self) {
+        let mut connection = MySqlConnection::connect(&self.url)
+            .await
+            .expect("connect to the server");
+        let create = format!(
+            "CREATE USER IF NOT EXISTS '{USER}'@'%' IDENTIFIED BY '{PASSWORD}';\
+             SET @grant=CONCAT('GRANT SELECT, INSERT, UPDATE ON `',DATABASE(),'`.* TO `{USER}`@`%`');\
+             PREPARE grant_least FROM @grant; EXECUTE grant_least"
+        );
+        raw_sql(AssertSqlSafe(create))
+            .execute(&mut connection)
+            .await
+            .expect("create a user");
+    }
+
+    async fn migrate(&self, table: &str) {
+        // Kept locked, so that nobody uses the tables before they are made.
+        let mut migrated = self.migrated.lock().await;
+        if migrated.insert(table.to_owned()) {
+            let config = MySqlConfig::from_url(&self.url)
+                .expect("testbed's URL")
+                .with_table(table);
+            schema::migrate(&config).await.expect("make the tables");
+        }
+    }
+}
+
 #[async_trait]
 impl<W: Which> BackendHarness for RowLockHarness<W> {
     async fn backend(&self, namespace: &str, route: &Route) -> Arc<dyn DistributedLock> {
+        self.migrate(namespace).await;
         let url = super::servers::url_by(route, &self.url).await;
         let config = MySqlConfig::from_url(&url)
             .expect("testbed's URL")
+            .with_user(USER)
+            .with_password(PASSWORD)
             .with_table(namespace)
             .with_connect_timeout(CONNECT);
         Arc::new(RowLockBackend::new(config).expect("a valid configuration"))
