@@ -4,47 +4,44 @@ use std::error::Error;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use polylock::Locker;
+use polylock::{FencingToken, Locker};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::report::Event;
-use crate::stock::Stock;
+use crate::stock::{self, Stock};
 use crate::{Options, report};
 
 /// Runs these buyers to the end, and tells of each as it finishes.
-pub(crate) fn run(
+pub(crate) async fn run(
     options: &Options,
     stock: &Stock,
     buyers: Range<u32>,
     mut tell: impl FnMut(Event),
-) -> Result<(), Box<dyn Error>> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let locks = polylock::connect(&options.backend).await?.with_ttl(options.ttl);
-        let (sender, mut events) = mpsc::unbounded_channel();
-        let mut tasks = JoinSet::new();
-        for number in buyers {
-            let (options, stock, locks, sender) = (options.clone(), stock.clone(), locks.clone(), sender.clone());
-            tasks.spawn(async move {
-                let event = match buy(&options, &stock, &locks, number).await {
-                    Ok(event) => event,
-                    Err(error) => Event::Failed(format!("buyer {number}: {}", report::chain(error.as_ref()))),
-                };
-                // The receiver lives until all senders have gone.
-                let _ = sender.send(event);
-            });
-        }
-        drop(sender);
-        while let Some(event) = events.recv().await {
-            tell(event);
-        }
-        while let Some(ended) = tasks.join_next().await {
-            ended?;
-        }
-        locks.shutdown().await?;
-        Ok(())
-    })
+) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let locks = polylock::connect(&options.backend).await?.with_ttl(options.ttl);
+    let (sender, mut events) = mpsc::unbounded_channel();
+    let mut tasks = JoinSet::new();
+    for number in buyers {
+        let (options, stock, locks, sender) = (options.clone(), stock.clone(), locks.clone(), sender.clone());
+        tasks.spawn(async move {
+            let event = match buy(&options, &stock, &locks, number).await {
+                Ok(event) => event,
+                Err(error) => Event::Failed(format!("buyer {number}: {}", report::chain(error.as_ref()))),
+            };
+            // The receiver lives until all senders have gone.
+            let _ = sender.send(event);
+        });
+    }
+    drop(sender);
+    while let Some(event) = events.recv().await {
+        tell(event);
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended?;
+    }
+    locks.shutdown().await?;
+    Ok(())
 }
 
 async fn buy(
@@ -55,7 +52,7 @@ async fn buy(
 ) -> Result<Event, Box<dyn Error + Send + Sync>> {
     let started = Instant::now();
     if options.no_lock {
-        return Ok(take_one(options, stock).await?.event(started.elapsed()));
+        return Ok(take_one(options, stock, None).await?.event(started.elapsed()));
     }
     let label = format!("buyer {number} of process {}", std::process::id());
     let lock = locks.lock("productA").label(label);
@@ -64,7 +61,7 @@ async fn buy(
         None => lock.acquire().await?,
     };
     let waited = started.elapsed();
-    let outcome = guard.run(take_one(options, stock)).await??;
+    let outcome = guard.run(take_one(options, stock, Some(guard.token()))).await??;
     guard.release().await?;
     Ok(outcome.event(waited))
 }
@@ -84,13 +81,13 @@ impl Outcome {
 }
 
 /// What the lock protects.
-async fn take_one(options: &Options, stock: &Stock) -> std::io::Result<Outcome> {
-    let left = stock.read()?;
+async fn take_one(options: &Options, stock: &Stock, token: Option<FencingToken>) -> stock::Result<Outcome> {
+    let left = stock.read(token).await?;
     let Some(rest) = left.checked_sub(1) else {
         return Ok(Outcome::SoldOut);
     };
     let think = rand::random_range(0..=options.think_ms);
     tokio::time::sleep(Duration::from_millis(think)).await;
-    stock.write(rest)?;
+    stock.sell_down_to(rest, token).await?;
     Ok(Outcome::Bought)
 }

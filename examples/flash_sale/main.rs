@@ -2,7 +2,7 @@
 //!
 //! Each buyer takes the lock `productA`, reads the stock, thinks for a while, writes the stock less one, and gives the
 //! lock back. The stock is a file without any protection of its own, so a lock that fails shows as lost updates; so
-//! does `--no-lock`.
+//! does `--no-lock`. With a MySQL the stock is in the database, and protected by a fence.
 //!
 //! ```text
 //! cargo run --example flash_sale
@@ -55,16 +55,17 @@ struct Options {
     #[arg(long)]
     no_lock: bool,
     /// What a child process is told: where the stock is.
-    #[arg(long, hide = true, value_name = "FILE")]
-    child_of: Option<std::path::PathBuf>,
+    #[arg(long, hide = true, value_name = "PLACE")]
+    child_of: Option<String>,
 }
 
-fn main() -> ExitCode {
+#[tokio::main]
+async fn main() -> ExitCode {
     let options = Options::parse(); // exits with 2 by itself
-    if let Some(stock) = &options.child_of {
-        return processes::child(&options, Stock::at(stock));
+    if let Some(place) = &options.child_of {
+        return processes::child(&options, place).await;
     }
-    match sell(&options) {
+    match sell(&options).await {
         Ok(report) => report.print(),
         Err(error) => {
             eprintln!("flash_sale: {}", report::chain(error.as_ref()));
@@ -73,7 +74,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn sell(options: &Options) -> Result<Report, Box<dyn std::error::Error>> {
+async fn sell(options: &Options) -> Result<Report, Box<dyn std::error::Error + Send + Sync>> {
     if options.processes > 1 && options.backend.starts_with("memory:") && !options.no_lock {
         return Err("memory: locks live in one process: use --processes 1, or a lock server with --backend".into());
     }
@@ -81,13 +82,14 @@ fn sell(options: &Options) -> Result<Report, Box<dyn std::error::Error>> {
         polylock::connect_lazy(&options.backend)?; // once, before every process says what is wrong with it
     }
     let folder = tempfile::Builder::new().prefix("flash_sale").tempdir()?;
-    let stock = Stock::create(&folder.path().join("stock"), options.stock)?;
+    let stock = Stock::create(&options.backend, folder.path(), options.stock).await?;
     let mut report = Report::new(options);
     if options.processes == 1 {
-        buyer::run(options, &stock, 0..options.buyers, |event| report.add(event))?;
+        buyer::run(options, &stock, 0..options.buyers, |event| report.add(event)).await?;
     } else {
-        processes::run(options, &stock, |event| report.add(event))?;
+        tokio::task::block_in_place(|| processes::run(options, &stock, |event| report.add(event)))?;
     }
-    report.finish(stock.read()?);
+    let (left, sold) = stock.close().await?;
+    report.finish(left, sold);
     Ok(report)
 }

@@ -10,7 +10,11 @@ use crate::stock::Stock;
 use crate::{Options, buyer, report};
 
 /// Runs the children to their end.
-pub(crate) fn run(options: &Options, stock: &Stock, mut tell: impl FnMut(Event)) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(
+    options: &Options,
+    stock: &Stock,
+    mut tell: impl FnMut(Event),
+) -> Result<(), Box<dyn Error + Send + Sync>> {
     let (sender, events) = mpsc::channel();
     let mut children = Vec::new();
     for number in 0..options.processes {
@@ -54,7 +58,7 @@ fn spawn(options: &Options, stock: &Stock, number: u32) -> std::io::Result<Child
     let mut command = Command::new(std::env::current_exe()?);
     command
         .arg("--child-of")
-        .arg(stock.path())
+        .arg(stock.place())
         .arg("--backend")
         .arg(backend);
     command.args([
@@ -75,11 +79,16 @@ fn spawn(options: &Options, stock: &Stock, number: u32) -> std::io::Result<Child
     command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()
 }
 
-/// What a child does.
-pub(crate) fn child(options: &Options, stock: Stock) -> ExitCode {
-    match buyer::run(options, &stock, 0..options.buyers, |event| {
-        println!("{}", event.to_line())
-    }) {
+/// What a child does, with the stock at this place.
+pub(crate) async fn child(options: &Options, place: &str) -> ExitCode {
+    let sell = async {
+        let stock = Stock::open(&options.backend, place).await?;
+        buyer::run(options, &stock, 0..options.buyers, |event| {
+            println!("{}", event.to_line());
+        })
+        .await
+    };
+    match sell.await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("flash_sale: {}", report::chain(error.as_ref()));

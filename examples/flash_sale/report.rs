@@ -88,10 +88,12 @@ impl Report {
         }
     }
 
-    pub(crate) fn finish(&mut self, left: u32) {
+    /// `sold` is what the stock itself knows: the buyers of a process that was killed may not have told of all.
+    pub(crate) fn finish(&mut self, left: u32, sold: Option<u32>) {
         self.bar.finish();
         self.took = self.started.elapsed();
         self.left = left;
+        self.sold = sold.unwrap_or(self.sold);
         self.waits.sort();
     }
 

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -54,12 +54,25 @@ impl Example {
         kill_process(Pid::from_child(&self.child), signal).expect("it runs");
     }
 
+    /// One of the processes that it has started.
+    #[cfg(feature = "mysql")]
+    fn a_child(&self) -> Pid {
+        let id = self.child.id();
+        let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).expect("it runs");
+        let first = children.split_whitespace().next().expect("it has children");
+        Pid::from_raw(first.parse().expect("a number")).expect("it is not 0")
+    }
+
     /// The lines that were not read, once it has ended successfully.
-    fn finish(mut self) -> Vec<String> {
-        let lines = std::iter::from_fn(|| self.lines.recv_timeout(PATIENCE).ok()).collect();
-        let status = self.child.wait().expect("it ends");
+    fn finish(self) -> Vec<String> {
+        let (lines, status) = self.end();
         assert!(status.success(), "{status}: {lines:?}");
         lines
+    }
+
+    fn end(mut self) -> (Vec<String>, ExitStatus) {
+        let lines = std::iter::from_fn(|| self.lines.recv_timeout(PATIENCE).ok()).collect();
+        (lines, self.child.wait().expect("it ends"))
     }
 }
 
@@ -271,7 +284,62 @@ mod on_redis {
 
 #[cfg(feature = "mysql")]
 mod on_mariadb {
+    use lock_mysql::sqlx::{Connection, MySqlConnection, query_scalar};
+
     use super::*;
+
+    #[testbed::test]
+    async fn fenced_write_with_the_account_in_the_database() {
+        let server = testbed::MariaDb::new().start().await.expect("a server");
+        // Run again, it finds the tables and the tokens of before.
+        for _ in 0..2 {
+            let lines = run("fenced_write", &[&server.url()]);
+            assert_fenced_write(&lines);
+            assert!(lines[2].contains("the fence of \"accounts/7\""), "{lines:?}");
+        }
+    }
+
+    /// How the lock may be kept, as the end of a URL.
+    const STRATEGIES: [&str; 1] = [""];
+
+    /// The stock is in the database, and each sale in the transaction that changes it.
+    #[testbed::test]
+    async fn nothing_is_lost_if_one_of_four_processes_of_a_flash_sale_is_killed() {
+        for strategy in STRATEGIES {
+            let server = testbed::MariaDb::new().start().await.expect("a server");
+            let url = format!("{}{strategy}", server.url());
+            let arguments = ["--processes", "4", "--buyers", "80", "--ttl", "2s", "--backend", &url];
+            let sale = Example::start("flash_sale", &arguments);
+            let mut database = MySqlConnection::connect(&server.url()).await.expect("it runs");
+            while sold(&mut database).await < 5 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            kill_process(sale.a_child(), Signal::KILL).expect("it runs");
+            let (lines, status) = sale.end();
+            // One process failed, and the buyers of the others went on.
+            assert_eq!(status.code(), Some(2), "{lines:?}");
+            assert!(
+                lines
+                    .iter()
+                    .any(|line| line.starts_with("failed buyers") && line.ends_with(" 1")),
+                "{lines:?}"
+            );
+            let result = lines.last().expect("a result");
+            let sold = result
+                .strip_prefix("RESULT sold=")
+                .and_then(|rest| rest.split_once(' '));
+            let (sold, rest) = sold.expect("a number");
+            let sold: u32 = sold.parse().expect("a number");
+            assert!((60..=80).contains(&sold), "{result}");
+            assert_eq!(rest, format!("left={} lost=0", 500 - sold));
+        }
+    }
+
+    /// 0 before there is a table.
+    async fn sold(database: &mut MySqlConnection) -> i64 {
+        let count = query_scalar("SELECT COUNT(*) FROM flash_sale_sold");
+        count.fetch_one(database).await.unwrap_or_default()
+    }
 
     #[testbed::test]
     async fn a_cron_job_runs_on_one_host_and_another_process_leads_at_once() {

@@ -104,6 +104,15 @@ async fn four_processes_on_a_mariadb() {
     four_processes_on(testbed::MariaDb::new().start().await, "");
 }
 
+/// The stock is in the database, and its transactions alone do not protect it.
+#[cfg(feature = "mysql")]
+#[testbed::test]
+async fn without_the_lock_updates_are_lost_in_a_mariadb_too() {
+    let server = testbed::MariaDb::new().start().await.expect("a server");
+    let (result, errors, code) = sell(&format!("--no-lock --think-ms 50 --backend {}", server.url()));
+    assert!(lost(&result) > 0 && code == 0, "{result} {errors}");
+}
+
 #[cfg(feature = "zookeeper")]
 #[testbed::test]
 async fn four_processes_on_a_zookeeper() {
