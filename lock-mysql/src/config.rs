@@ -128,7 +128,7 @@ impl MySqlConfig {
         self
     }
 
-    /// Sets how long to try to reach the server, and to wait for a free connection of ours. From 1 ms to 1 h. Defaults
+    /// Sets how long to try to reach the server, and how long an acquire that waits may wait for a free connection of ours. From 1 ms to 1 h. Defaults
     /// to [`DEFAULT_CONNECT_TIMEOUT`](Self::DEFAULT_CONNECT_TIMEOUT).
     ///
     /// After an outage of a server that was reached before, an acquire that waits goes on trying for as long as it waits.
@@ -149,6 +149,8 @@ impl MySqlConfig {
     }
 
     /// Sets how many connections there may be, from 1 to 100,000: each hold and each name that is waited for has one.
+    /// Waiters take no more than three quarters of them. With all in use, a try fails at once as
+    /// [`Unavailable`](lock_core::ErrorKind::Unavailable).
     /// Each Tokio runtime uses one more for housekeeping, from its first lock on. Defaults to
     /// [`DEFAULT_MAX_CONNECTIONS`](Self::DEFAULT_MAX_CONNECTIONS); a MySQL allows 151 to all its clients by default.
     #[must_use]

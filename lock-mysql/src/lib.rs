@@ -67,7 +67,8 @@
 //!
 //! # Limits
 //! - Each hold, and each name that is waited for, takes a connection: see [`MySqlConfig::with_max_connections`]. If
-//!   none is free, the error says so, and whether the limit is this one or the server's. Each Tokio runtime keeps one more
+//!   none is free, the error says so, and whether the limit is this one or the server's. Waiting takes no more than three
+//!   quarters of them, so that names that are free can be had; a waiter beyond that asks again and again. Each Tokio runtime keeps one more
 //!   open, which it opens first: so a full server cannot keep a lock or a wait from being ended.
 //! - A hold survives any round trip below two fifths of its ttl. An acquire or a release fails if a single answer takes
 //!   longer than [the response timeout](MySqlConfig::with_response_timeout), and a new connection takes three round

@@ -140,7 +140,7 @@ impl Dialer {
         let tcp = options.get_socket().is_none() && !self.has_reached();
         let non_mysql = async {
             match tcp {
-                true => greeting::detect_non_mysql(options.get_host(), options.get_port()).await,
+                true => greeting::detect_non_mysql(options.get_host(), options.get_port(), limit).await,
                 false => std::future::pending().await,
             }
         };

@@ -3,6 +3,9 @@
 //! A MySQL speaks first. Another server waits for us to speak, and the driver waits with it until its timeout. Or it
 //! sends something that the driver takes for the beginning of a long packet. So if a connect takes long, a second
 //! connection reads what the server sends.
+//!
+//! A MySQL counts that one as an aborted handshake, and blocks a host after `max_connect_errors` of them. So only a connect
+//! that takes much longer than one on a slow line is followed by a second connection.
 
 use std::future::pending;
 use std::time::Duration;
@@ -10,15 +13,19 @@ use std::time::Duration;
 use lock_identify::first_answer;
 use tokio::time::sleep;
 
-/// How long a connect may take before the second connection is made, and how long the server may be silent on that.
+/// How long the server may be silent on the second connection.
 const SILENCE_LIMIT: Duration = Duration::from_millis(500);
 
-/// Returns only if the server is certainly no MySQL, with its first answer.
+/// How long a connect may take, if it may take longer, before the second connection is made.
+const SLOW_CONNECT: Duration = Duration::from_secs(3);
+
+/// Returns only if the server is certainly no MySQL, with its first answer. `limit` is the time for the whole connect.
 ///
 /// # Cancel safety
 /// May be dropped at any point.
-pub(crate) async fn detect_non_mysql(host: &str, port: u16) -> Vec<u8> {
-    sleep(SILENCE_LIMIT).await;
+pub(crate) async fn detect_non_mysql(host: &str, port: u16, limit: Duration) -> Vec<u8> {
+    // It takes two limits of silence to look.
+    sleep(SLOW_CONNECT.min(limit / 2)).await;
     match non_mysql_answer(host, port).await {
         Some(answer) => answer,
         None => pending().await,

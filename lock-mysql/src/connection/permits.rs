@@ -11,9 +11,20 @@ use tokio::sync::Notify;
 #[derive(Debug)]
 pub(super) struct PoolPermits {
     all: usize,
-    taken: Mutex<usize>,
+    counts: Mutex<Counts>,
     freed: Notify,
 }
+
+#[derive(Debug, Default)]
+struct Counts {
+    taken: usize,
+    /// How many of them are on connections that wait for a row.
+    waiting: usize,
+}
+
+/// The right to wait for a row; dropping it gives it back.
+#[derive(Debug)]
+pub(crate) struct WaitPermit(Arc<PoolPermits>);
 
 /// One permit; dropping it gives it back.
 #[derive(Debug)]
@@ -27,7 +38,7 @@ impl PoolPermits {
     pub(super) fn new(all: usize) -> Arc<Self> {
         Arc::new(Self {
             all,
-            taken: Mutex::default(),
+            counts: Mutex::default(),
             freed: Notify::new(),
         })
     }
@@ -37,15 +48,25 @@ impl PoolPermits {
     }
 
     pub(super) fn taken(&self) -> usize {
-        *self.lock()
+        self.lock().taken
+    }
+
+    /// `None` while so many wait that only a quarter of all is left, for those whose name may be free.
+    pub(super) fn try_wait(self: &Arc<Self>) -> Option<WaitPermit> {
+        let mut counts = self.lock();
+        if counts.waiting >= self.all - self.all / 4 {
+            return None;
+        }
+        counts.waiting += 1;
+        Some(WaitPermit(self.clone()))
     }
 
     pub(super) fn try_take(self: &Arc<Self>) -> Option<PoolPermit> {
-        let mut taken = self.lock();
-        if *taken == self.all {
+        let mut counts = self.lock();
+        if counts.taken == self.all {
             return None;
         }
-        *taken += 1;
+        counts.taken += 1;
         Some(PoolPermit(self.clone()))
     }
 
@@ -65,15 +86,21 @@ impl PoolPermits {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, usize> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for PoolPermit {
     fn drop(&mut self) {
-        *self.0.lock() -= 1;
+        self.0.lock().taken -= 1;
         self.0.freed.notify_waiters();
+    }
+}
+
+impl Drop for WaitPermit {
+    fn drop(&mut self) {
+        self.0.lock().waiting -= 1;
     }
 }
 
@@ -98,6 +125,17 @@ mod tests {
     use futures_util::FutureExt;
 
     use super::*;
+
+    #[test]
+    fn waiters_leave_a_quarter() {
+        for (all, waiting) in [(1, 1), (3, 3), (4, 3), (8, 6), (64, 48)] {
+            let permits = PoolPermits::new(all);
+            let mut waiters: Vec<_> = std::iter::from_fn(|| permits.try_wait()).collect();
+            assert_eq!(waiters.len(), waiting);
+            waiters.pop();
+            assert!(permits.try_wait().is_some());
+        }
+    }
 
     #[tokio::test]
     async fn a_waiter_that_is_not_polled_blocks_nobody() {

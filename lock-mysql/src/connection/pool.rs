@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::control::ControlConnections;
 use super::dial::Dialer;
 use super::monitor::HoldRegistry;
-use super::permits::{PoolPermit, PoolPermits};
+use super::permits::{PoolPermit, PoolPermits, WaitPermit};
 use super::session::{Session, current_runtime};
 use crate::error::ConnectError;
 use crate::protocol::Autocommit;
@@ -43,8 +43,8 @@ impl Pool {
         }
     }
 
-    /// An idle connection or a new one, waiting a bounded time when all are in use, and as long as the request does when
-    /// the server cannot be reached any more.
+    /// An idle connection or a new one. If all are in use, a request that may wait does so for a bounded time; if the server
+    /// cannot be reached any more, for as long as it may.
     ///
     /// # Cancel safety
     /// May be dropped at any point.
@@ -102,6 +102,11 @@ impl Pool {
         }
     }
 
+    /// The right to wait for a row on a connection of this pool, unless waiters have all that they may have.
+    pub(crate) fn try_wait(&self) -> Option<WaitPermit> {
+        self.permits.try_wait()
+    }
+
     /// A connection broke, perhaps with all others: forgets the idle ones, and dials one at a time until one succeeds.
     pub(crate) fn suspect_outage(&self) {
         self.idle().clear();
@@ -117,9 +122,10 @@ impl Pool {
             self.permits.all()
         );
         let exhausted = Error::new(ErrorKind::Unavailable, message).not_executed();
-        if request.wait() != Wait::No {
-            request.note_unreachable(exhausted.clone());
+        if request.wait() == Wait::No {
+            return Err(exhausted);
         }
+        request.note_unreachable(exhausted.clone());
         let limit = self.dialer.config().connect_timeout();
         tokio::select! {
             biased;

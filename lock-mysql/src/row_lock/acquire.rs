@@ -243,7 +243,7 @@ impl Shared {
     }
 
     /// Who has it. Ends the transaction that the failed statement has left open.
-    async fn current_holder(&self, session: &Session, request: &AcquireRequest) -> Result<Busy, SqlError> {
+    pub(super) async fn current_holder(&self, session: &Session, request: &AcquireRequest) -> Result<Busy, SqlError> {
         let sql = self.statements.holder_after_busy(request.name());
         let answer = session.run(sql, None, self.client.response_timeout()).await?;
         busy(answer.row(2))

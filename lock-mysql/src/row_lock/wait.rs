@@ -37,7 +37,7 @@ pub(super) enum Waited {
     Locked,
     /// It is not, but may be free.
     NotLocked,
-    /// The request's time was up, and the connection is clean.
+    /// The request's time was up, or no more may wait, and the connection is clean.
     InVain(Busy),
     /// Nobody waits any more; the connection's statement may still.
     GivenUp(Busy),
@@ -52,6 +52,10 @@ impl Shared {
         request: &AcquireRequest,
         round_trip: Duration,
     ) -> Result<Waited, RequestError> {
+        let Some(_permit) = self.client.pool.try_wait() else {
+            // Core asks again after a while.
+            return Ok(Waited::InVain(self.current_holder(session, request).await?));
+        };
         let (early, shown) = oneshot::channel();
         let silent_after = SILENT_AFTER.max(SILENT_AFTER_ROUND_TRIPS * round_trip);
         tokio::select! {

@@ -12,6 +12,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::support::proxy::Proxy;
 use crate::support::*;
 
 fn backend(url: &str) -> RowLockBackend {
@@ -143,6 +144,26 @@ async fn something_else_than_a_mysql_is_told_at_once() {
         });
     }
     refused.join_all().await;
+}
+
+/// A MySQL blocks a host that leaves too many of them.
+#[testbed::test]
+async fn a_first_contact_over_a_slow_line_leaves_no_aborted_handshake() {
+    let fixture = Fixture::own().await;
+    let (proxy, mut observer) = (Proxy::of(&fixture).await, fixture.observer().await);
+    let before = observer.counter("Aborted_connects").await;
+    proxy.delay(Duration::from_millis(100));
+    let backend = proxy.backend(&fixture);
+    backend.connect().await.unwrap();
+    proxy.heal();
+    drop(backend);
+    // Our connections have ended as well when it is counted.
+    until("closed", || async { proxy.open() == 0 }).await;
+    let clients = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER IN ('app','unauthenticated user')";
+    while observer.number(clients).await > 1 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(observer.counter("Aborted_connects").await, before);
 }
 
 /// A MySQL's greeting, without TLS.

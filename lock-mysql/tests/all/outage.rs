@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_core::backend::{Attempt, DistributedLock, ReleaseOptions, Wait};
 use lock_core::{Error, ErrorKind, Locker};
-use lock_mysql::RowLockBackend;
+use lock_mysql::{MySqlConfig, RowLockBackend};
 use sqlx::Connection;
 use sqlx::mysql::MySqlConnection;
 use tokio::task::JoinSet;
@@ -90,6 +90,57 @@ async fn a_waiter_whose_connection_vanished_in_an_outage_goes_on_after_it() {
 }
 
 #[testbed::test]
+async fn waiters_leave_connections_for_names_that_are_free() {
+    let fixture = Fixture::shared().await;
+    let (holder, mut observer) = (Locker::new(fixture.backend()), fixture.observer().await);
+    let config = fixture.config().with_max_connections(8);
+    let locks = Locker::new(RowLockBackend::new(config).unwrap());
+    let (mut held, mut waiting) = (Vec::new(), JoinSet::new());
+    for number in 0..8 {
+        let name = format!("taken {number}");
+        held.push(holder.lock(&name).ttl(secs(60)).acquire().await.unwrap());
+        let lock = locks.lock(&name).ttl(secs(60));
+        waiting.spawn(async move { lock.acquire().await.unwrap() });
+    }
+    while observer.waiters().await < 6 {
+        tokio::task::yield_now().await;
+    }
+    sleep(secs(1)).await;
+    assert_eq!(observer.waiters().await, 6);
+    let free = locks.lock("free").ttl(secs(60)).try_acquire().await.unwrap();
+    free.expect("it is free").release().await.unwrap();
+    // Those that may not wait there ask again and again, and get it as well.
+    drop(held);
+    while let Some(granted) = soon("granted", waiting.join_next()).await {
+        granted.unwrap().release().await.unwrap();
+    }
+}
+
+#[testbed::test]
+async fn with_all_connections_in_use_a_free_name_is_unavailable() {
+    let fixture = Fixture::shared().await;
+    let config = fixture.config().with_max_connections(4);
+    let locks = Locker::new(RowLockBackend::new(config).unwrap());
+    let mut held = Vec::new();
+    for number in 0..4 {
+        held.push(locks.lock(format!("{number}")).ttl(secs(60)).acquire().await.unwrap());
+    }
+    let lock = locks.lock("free").ttl(secs(60));
+    let started = Instant::now();
+    let tried = lock.try_acquire().await.unwrap_err();
+    let took = started.elapsed();
+    assert!(took < MySqlConfig::DEFAULT_CONNECT_TIMEOUT, "{took:?}");
+    // Shorter and longer than one look for a connection.
+    for time in [2, 7] {
+        let within = lock.acquire_within(secs(time)).await.unwrap_err();
+        assert_eq!(within.kind(), ErrorKind::Unavailable, "{time} s: {within}");
+        assert!(within.to_string().contains("max_connections"), "{within}");
+    }
+    assert_eq!(tried.kind(), ErrorKind::Unavailable, "{tried}");
+    assert!(tried.to_string().contains("max_connections"), "{tried}");
+}
+
+#[testbed::test]
 async fn a_used_up_pool_says_so() {
     let fixture = Fixture::shared().await;
     let config = fixture.config().with_max_connections(1).with_connect_timeout(secs(2));
@@ -135,7 +186,7 @@ async fn a_full_server_refuses_no_clean_up() {
     let mut observer = fixture.observer().await;
     let url = many(&fixture, &mut observer).await;
     let _held = grant(&fixture.backend(), "a", secs(60)).await;
-    let backend = RowLockBackend::new(lock_mysql::MySqlConfig::from_url(&url).unwrap()).unwrap();
+    let backend = RowLockBackend::new(MySqlConfig::from_url(&url).unwrap()).unwrap();
     let (request, _control) = options("a", secs(60)).start();
     let waiting = tokio::spawn({
         let (backend, request) = (backend.clone(), request.clone());
@@ -155,7 +206,7 @@ async fn a_full_server_says_so() {
     let fixture = Fixture::own().await;
     let mut observer = fixture.observer().await;
     let url = many(&fixture, &mut observer).await;
-    let locks = Locker::new(RowLockBackend::new(lock_mysql::MySqlConfig::from_url(&url).unwrap()).unwrap());
+    let locks = Locker::new(RowLockBackend::new(MySqlConfig::from_url(&url).unwrap()).unwrap());
     let guard = locks.lock("a").acquire().await.unwrap();
     let _filling = fill(&url, &mut observer).await;
     let within = locks.lock("b").acquire_within(secs(1)).await.unwrap_err();

@@ -144,7 +144,7 @@ async fn renewals_do_not_wait_for_a_free_connection() {
     );
     let waiting = tokio::spawn({
         let backend = backend.clone();
-        async move { ask(&backend, options("b", secs(10)).wait(Wait::No)).await }
+        async move { ask(&backend, options("b", secs(10))).await }
     });
     tokio::task::yield_now().await;
     granted.hold.renew(secs(10)).await.unwrap();
