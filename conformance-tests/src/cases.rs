@@ -5,6 +5,7 @@ use crate::harness::ServerUse;
 
 mod abandon;
 mod cancel;
+mod changing;
 mod contention;
 mod downgrade;
 mod dropping;
@@ -16,6 +17,7 @@ mod hand_over;
 mod keeping;
 mod loss;
 mod minimum;
+mod multi;
 mod names;
 mod outages;
 mod passes;
@@ -231,6 +233,12 @@ macro_rules! __for_each_case {
             Modes Shared upgrade::an_upgrade_that_was_granted_is_given_back;
             Modes Shared upgrade::an_upgrade_whose_hold_ended_ends;
             Modes Shared upgrade::a_waiting_upgradable_enters_beside_readers;
+            Subject Shared changing::a_downgraded_guard_lets_no_writer_in;
+            Subject Shared changing::an_upgraded_guard_is_alone;
+            Subject Shared changing::a_failed_upgrade_leaves_the_guard_reading;
+            Subject Shared multi::all_or_none;
+            Subject Shared multi::a_refused_try_leaves_nothing;
+            Subject Shared multi::opposite_orders_end;
             Modes Shared permits::never_more_than_the_limit;
             Modes Shared permits::several_permits_or_none;
             Modes Shared permits::permits_exclude_other_modes;

@@ -100,15 +100,17 @@
 //!
 //! # What passes, and what is skipped
 //! What a backend [declares](lock_core::backend::Capabilities) must pass. What it does not declare must be refused, and then
-//! the case is skipped. Only what [`Capability`] lists may be missing. Core provides three things for every subject: one
-//! request at the server for all local waiters, bounded hand-overs among them, and re-entry.
+//! the case is skipped. Only what [`Capability`] lists may be missing, and [several locks at
+//! once](Subject::acquires_several). Core provides four things for every subject: one request at the server for all local
+//! waiters, bounded hand-overs among them, re-entry, and several locks at once.
 //!
 //! A skip prints one line to standard error, `SKIP module::case: reason`, past the test runner's capture. Nothing else can
 //! be skipped, except for other processes if the server lives in one process.
 //!
 //! # Modes
 //! Readers, upgrades, downgrades and permits have cases of their own, on the raw layer: a mode that a backend does not
-//! declare is refused by core, and its cases are skipped. A lock by one permit of one is exclusive too, and so is the write
+//! declare is refused by core, and its cases are skipped. What becomes of a guard that is
+//! [downgraded](SubjectGuard::downgrade) or [upgraded](SubjectGuard::upgrade) is tested on subjects, too. A lock by one permit of one is exclusive too, and so is the write
 //! side of a reader-writer lock. Two more lines run the exclusive cases on them:
 //!
 //! ```text

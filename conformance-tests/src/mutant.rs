@@ -256,6 +256,19 @@ macro_rules! __for_each_mutant {
             /// An upgrade waits on when the hold that it replaces has ended.
             mutant_upgrade_waits_for_ever UpgradeWaitsForEver an_upgrade_whose_hold_ended_ends;
 
+            /// A guard is downgraded by a release and an acquire of its client.
+            mutant_guard_downgrades_by_a_release GuardDowngradesByARelease a_downgraded_guard_lets_no_writer_in;
+            /// A guard calls itself the writer without asking the server.
+            mutant_upgrade_asks_nobody UpgradeAsksNobody an_upgraded_guard_is_alone;
+            /// An upgrade that fails releases what was held.
+            mutant_failed_upgrade_releases FailedUpgradeReleases a_failed_upgrade_leaves_the_guard_reading;
+            /// Several locks are acquired in the caller's order (Redisson #1160).
+            mutant_several_in_the_callers_order SeveralInTheCallersOrder opposite_orders_end;
+            /// An acquire of several that times out keeps those that it had (Redisson #4456).
+            mutant_timed_out_keeps_a_part TimedOutKeepsAPart all_or_none;
+            /// A refused try for several keeps those that it had.
+            mutant_refused_try_keeps_a_part RefusedTryKeepsAPart a_refused_try_leaves_nothing;
+
             /// The client counts the permits and then takes one (kazoo #213): two of them take the last one.
             mutant_permits_counted_by_the_client PermitsCountedByTheClient never_more_than_the_limit;
             /// Holders are counted instead of permits.

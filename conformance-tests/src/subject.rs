@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::backend::{Capabilities, LockStatus};
-use lock_core::{FencingToken, ReentryKey, Release, Result};
+use lock_core::backend::{Capabilities, LockStatus, Mode};
+use lock_core::{Error, ErrorKind, FencingToken, ReentryKey, Release, Result};
 
 mod locker;
 
@@ -34,6 +34,24 @@ pub trait Subject: Debug + Send + Sync + 'static {
     /// # Cancel safety
     /// May be dropped at any point, and then leaves nothing behind. The suite checks this.
     async fn acquire(&self, ask: &Ask) -> Result<Option<Box<dyn SubjectGuard>>>;
+
+    /// Whether it can [acquire several locks at once](Self::acquire_all).
+    fn acquires_several(&self) -> bool {
+        false
+    }
+
+    /// Acquires all or none, within one time limit; what the asks say of waiting does not count. Returns `None` if one is
+    /// taken, only for [`WaitLimit::Try`].
+    ///
+    /// # Errors
+    /// Those of [`acquire`](Self::acquire); by default, that it is unsupported.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point, and then leaves nothing behind.
+    async fn acquire_all(&self, asks: &[Ask], wait: WaitLimit) -> Result<Option<Vec<Box<dyn SubjectGuard>>>> {
+        let _ = (asks, wait);
+        Err(Error::new(ErrorKind::Unsupported, "it acquires one lock at a time"))
+    }
 
     /// Who holds the name, as the server sees it.
     ///
@@ -90,6 +108,30 @@ pub trait SubjectGuard: Debug + Send + Sync + 'static {
     /// May be dropped at any point.
     async fn extend(&self, ttl: Duration) -> Result<()>;
 
+    /// Makes the writer a reader, in place. Needed where [`Capabilities::downgrade`] is declared.
+    ///
+    /// # Errors
+    /// If it is lost, or not known to be downgraded; by default, that it is unsupported.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, the guard counts as a reader's.
+    async fn downgrade(&mut self) -> Result<()> {
+        Err(Error::new(ErrorKind::Unsupported, "it is not downgraded"))
+    }
+
+    /// Makes the reader that [may](Mode::Upgradable) the writer, in place, once the other readers have left. Waits no longer
+    /// than `limit`, if there is one. Needed where [`Capabilities::upgradable`] is declared.
+    ///
+    /// # Errors
+    /// If it is lost, or not upgraded, and then it still reads; by default, that it is unsupported.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, the guard still reads.
+    async fn upgrade(&mut self, limit: Option<Duration>) -> Result<()> {
+        let _ = limit;
+        Err(Error::new(ErrorKind::Unsupported, "it is not upgraded"))
+    }
+
     /// Releases. Guards that share the hold by its [re-entry key](Ask::reentry) still hold it.
     ///
     /// # Errors
@@ -128,6 +170,8 @@ pub enum End {
 pub struct Ask {
     /// The lock's name.
     pub name: String,
+    /// How it is to be held. Only modes that the subject [declares](Subject::capabilities) are asked for.
+    pub mode: Mode,
     /// How long the lock stays taken after its client died.
     pub ttl: Duration,
     /// The holder's label.
@@ -158,6 +202,7 @@ impl Ask {
     pub fn new(name: impl Into<String>, ttl: Duration) -> Self {
         Self {
             name: name.into(),
+            mode: Mode::Exclusive,
             ttl,
             label: None,
             fixed: false,
@@ -171,6 +216,13 @@ impl Ask {
     #[must_use]
     pub fn trying(mut self) -> Self {
         self.wait = WaitLimit::Try;
+        self
+    }
+
+    /// Asks for this mode.
+    #[must_use]
+    pub fn in_mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
         self
     }
 

@@ -41,6 +41,8 @@ pub enum Skip {
     NoSignals,
     /// The case is about hand-overs or minimum holds, and this run asks for permits.
     ExclusiveAlone,
+    /// [`Subject::acquires_several`](crate::Subject::acquires_several) says no.
+    OneAtATime,
 }
 
 /// The capabilities that a backend may do without.
@@ -174,6 +176,7 @@ impl fmt::Display for Skip {
             Self::Undeclared(capability) => write!(f, "the backend does not declare {capability:?}"),
             Self::OneProcess => f.write_str("its locks live in one process"),
             Self::NoSignals => f.write_str("this system cannot pause a process"),
+            Self::OneAtATime => f.write_str("it acquires one lock at a time"),
             Self::ExclusiveAlone => f.write_str("it is about exclusive holds alone"),
         }
     }

@@ -7,19 +7,22 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::{FencingToken, Release, Result};
+use lock_core::{Error, ErrorKind, FencingToken, Release, Result};
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::{Instant, sleep_until};
 
 use crate::mutant::Mutant;
-use crate::subject::{End, LockerSubject, State, Subject, SubjectGuard, Task};
+use crate::subject::{Ask, End, LockerSubject, State, Subject, SubjectGuard, Task};
 
 #[derive(Debug)]
 pub(super) struct MutantGuard {
-    /// `None` once it was released or dropped.
+    /// `None` once it was released or dropped, or by a failed upgrade.
     whole: Option<Box<dyn SubjectGuard>>,
+    token: FencingToken,
     mutant: Mutant,
     pub(super) revived: Arc<AtomicBool>,
+    /// Who acquires it anew, and as what.
+    pub(super) again: Option<(Arc<LockerSubject>, Ask)>,
     pub(super) leader: Option<OwnedMutexGuard<()>>,
     /// Since when, and for how long, the guard itself is to keep the name taken.
     pub(super) minimum: Option<(Instant, Duration)>,
@@ -28,9 +31,11 @@ pub(super) struct MutantGuard {
 impl MutantGuard {
     pub(super) fn new(whole: Box<dyn SubjectGuard>, mutant: Mutant) -> Self {
         Self {
+            token: whole.token(),
             whole: Some(whole),
             mutant,
             revived: Arc::default(),
+            again: None,
             leader: None,
             minimum: None,
         }
@@ -39,7 +44,7 @@ impl MutantGuard {
     fn whole(&self) -> &dyn SubjectGuard {
         self.whole
             .as_deref()
-            .unwrap_or_else(|| unreachable!("only release and drop, which consume the guard, take it"))
+            .unwrap_or_else(|| unreachable!("what has ended is only asked for its state and token"))
     }
 
     fn is_revived(&self) -> bool {
@@ -91,11 +96,12 @@ impl Drop for Forgetful {
 #[async_trait]
 impl SubjectGuard for MutantGuard {
     fn token(&self) -> FencingToken {
-        self.whole().token()
+        self.whole.as_ref().map_or(self.token, |whole| whole.token())
     }
 
     fn state(&self) -> State {
-        match self.whole().state() {
+        let state = self.whole.as_ref().map_or(State::Released, |whole| whole.state());
+        match state {
             State::Lost if self.mutant == Mutant::LostNeverFires || self.is_revived() => State::Held,
             state => state,
         }
@@ -133,6 +139,34 @@ impl SubjectGuard for MutantGuard {
 
     async fn extend(&self, ttl: Duration) -> Result<()> {
         self.whole().extend(ttl).await
+    }
+
+    async fn downgrade(&mut self) -> Result<()> {
+        if let Some((subject, ask)) = self.again.take() {
+            if let Some(whole) = self.whole.take() {
+                whole.release().await?;
+            }
+            self.whole = subject.acquire(&ask).await?;
+            return Ok(());
+        }
+        match &mut self.whole {
+            Some(whole) => whole.downgrade().await,
+            None => Err(Error::new(ErrorKind::Lost, "it has ended")),
+        }
+    }
+
+    async fn upgrade(&mut self, limit: Option<Duration>) -> Result<()> {
+        let Some(whole) = &mut self.whole else {
+            return Err(Error::new(ErrorKind::Lost, "it has ended"));
+        };
+        if self.mutant == Mutant::UpgradeAsksNobody {
+            return Ok(());
+        }
+        let upgraded = whole.upgrade(limit).await;
+        if upgraded.is_err() && self.mutant == Mutant::FailedUpgradeReleases {
+            self.whole = None;
+        }
+        upgraded
     }
 
     async fn release(mut self: Box<Self>) -> Result<Release> {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::backend::{Capabilities, DistributedLock, LockStatus};
+use lock_core::backend::{Capabilities, DistributedLock, LockStatus, Mode};
 use lock_core::{Error, ErrorKind, ReentryKey, Result};
 use tokio::runtime::Handle;
 use tokio::sync::OwnedMutexGuard;
@@ -173,6 +173,24 @@ impl MutantSubject {
         whole.acquire(&ask).await
     }
 
+    /// For the mutants of several locks at once: one after the other, in the caller's order.
+    async fn one_by_one(&self, asks: &[Ask], wait: WaitLimit) -> Result<Option<Vec<Box<dyn SubjectGuard>>>> {
+        let mut guards = Vec::new();
+        for ask in asks {
+            let ask = Ask { wait, ..ask.clone() };
+            match self.whole.acquire(&ask).await {
+                Ok(Some(guard)) => guards.push(guard),
+                refused => {
+                    if self.mutant != Mutant::SeveralInTheCallersOrder {
+                        std::mem::forget(guards);
+                    }
+                    return refused.map(|_busy| None);
+                }
+            }
+        }
+        Ok(Some(guards))
+    }
+
     fn keeps_the_minimum_itself(&self) -> bool {
         matches!(
             self.mutant,
@@ -283,6 +301,9 @@ impl Subject for MutantSubject {
         };
         let mut guard = MutantGuard::new(whole, self.mutant);
         guard.leader = leader;
+        if self.mutant == Mutant::GuardDowngradesByARelease {
+            guard.again = Some((self.whole.clone(), ask.clone().in_mode(Mode::Shared)));
+        }
         if self.keeps_the_minimum_itself() {
             guard.minimum = ask.minimum.map(|minimum| (Instant::now(), minimum));
         }
@@ -295,6 +316,19 @@ impl Subject for MutantSubject {
             ));
         }
         Ok(Some(Box::new(guard)))
+    }
+
+    fn acquires_several(&self) -> bool {
+        self.whole.acquires_several()
+    }
+
+    async fn acquire_all(&self, asks: &[Ask], wait: WaitLimit) -> Result<Option<Vec<Box<dyn SubjectGuard>>>> {
+        match (self.mutant, wait) {
+            (Mutant::SeveralInTheCallersOrder, _)
+            | (Mutant::TimedOutKeepsAPart, WaitLimit::Within(_))
+            | (Mutant::RefusedTryKeepsAPart, WaitLimit::Try) => self.one_by_one(asks, wait).await,
+            _ => self.whole.acquire_all(asks, wait).await,
+        }
     }
 
     async fn status(&self, name: &str) -> Result<LockStatus> {

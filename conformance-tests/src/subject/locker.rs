@@ -4,8 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::backend::{Capabilities, DistributedLock, LockStatus};
-use lock_core::{Ended, FencingToken, Guard, HoldState, Locker, Release, Result};
+use lock_core::backend::{Capabilities, DistributedLock, LockStatus, Mode};
+use lock_core::{
+    Ended, Error, ErrorKind, FencingToken, Guard, HoldState, Lock, Locker, MultiGuard, Release, Result,
+    UpgradableGuard, acquire_all, acquire_all_within, try_acquire_all,
+};
 
 use super::{Ask, End, State, Subject, SubjectGuard, Task, WaitLimit};
 use crate::yielding::Yielding;
@@ -19,7 +22,23 @@ pub struct LockerSubject {
 }
 
 #[derive(Debug)]
-struct LockerGuard(Guard);
+enum LockerGuard {
+    Plain(Guard),
+    Upgradable(UpgradableGuard),
+}
+
+impl LockerGuard {
+    fn boxed(guard: Guard) -> Box<dyn SubjectGuard> {
+        Box::new(Self::Plain(guard))
+    }
+
+    fn guard(&self) -> &Guard {
+        match self {
+            Self::Plain(guard) => guard,
+            Self::Upgradable(guard) => guard,
+        }
+    }
+}
 
 /// Small, so that cases reach the bound soon.
 const HAND_OVERS: u32 = 6;
@@ -54,20 +73,14 @@ impl LockerSubject {
     }
 }
 
-#[async_trait]
-impl Subject for LockerSubject {
-    fn capabilities(&self) -> Capabilities {
-        self.locker.capabilities()
-    }
-
-    fn hand_overs(&self) -> u32 {
-        HAND_OVERS
-    }
-
-    async fn acquire(&self, ask: &Ask) -> Result<Option<Box<dyn SubjectGuard>>> {
-        let mut lock = match self.writes {
-            true => self.locker.rw_lock(&ask.name).write(),
-            false => self.locker.lock(&ask.name),
+impl LockerSubject {
+    /// In every mode but the upgradable one, which has a type of its own.
+    fn lock(&self, ask: &Ask) -> Lock {
+        let mut lock = match ask.mode {
+            Mode::Shared => self.locker.rw_lock(&ask.name).read(),
+            Mode::Permits(permits) => self.locker.semaphore(&ask.name, permits.of()).permits(permits.take()),
+            _ if self.writes => self.locker.rw_lock(&ask.name).write(),
+            _ => self.locker.lock(&ask.name),
         };
         lock = lock.ttl(ask.ttl);
         if let Some(label) = &ask.label {
@@ -82,12 +95,59 @@ impl Subject for LockerSubject {
         if let Some(key) = &ask.reentry {
             lock = lock.reentrant(key);
         }
+        lock
+    }
+
+    async fn acquire_upgradable(&self, ask: &Ask) -> Result<Option<Box<dyn SubjectGuard>>> {
+        let mut lock = self.locker.rw_lock(&ask.name).upgradable().ttl(ask.ttl);
+        if let Some(label) = &ask.label {
+            lock = lock.label(label.clone());
+        }
         let guard = match ask.wait {
             WaitLimit::Try => lock.try_acquire().await?,
             WaitLimit::Within(time) => Some(lock.acquire_within(time).await?),
             WaitLimit::Forever => Some(lock.acquire().await?),
         };
-        Ok(guard.map(|guard| Box::new(LockerGuard(guard)) as Box<dyn SubjectGuard>))
+        Ok(guard.map(|guard| Box::new(LockerGuard::Upgradable(guard)) as Box<dyn SubjectGuard>))
+    }
+}
+
+#[async_trait]
+impl Subject for LockerSubject {
+    fn capabilities(&self) -> Capabilities {
+        self.locker.capabilities()
+    }
+
+    fn hand_overs(&self) -> u32 {
+        HAND_OVERS
+    }
+
+    async fn acquire(&self, ask: &Ask) -> Result<Option<Box<dyn SubjectGuard>>> {
+        if ask.mode == Mode::Upgradable {
+            return self.acquire_upgradable(ask).await;
+        }
+        let lock = self.lock(ask);
+        let guard = match ask.wait {
+            WaitLimit::Try => lock.try_acquire().await?,
+            WaitLimit::Within(time) => Some(lock.acquire_within(time).await?),
+            WaitLimit::Forever => Some(lock.acquire().await?),
+        };
+        Ok(guard.map(LockerGuard::boxed))
+    }
+
+    fn acquires_several(&self) -> bool {
+        true
+    }
+
+    async fn acquire_all(&self, asks: &[Ask], wait: WaitLimit) -> Result<Option<Vec<Box<dyn SubjectGuard>>>> {
+        let locks = asks.iter().map(|ask| self.lock(ask));
+        let all = match wait {
+            WaitLimit::Try => try_acquire_all(locks).await?,
+            WaitLimit::Within(time) => Some(acquire_all_within(locks, time).await?),
+            WaitLimit::Forever => Some(acquire_all(locks).await?),
+        };
+        let guards = |all: MultiGuard| all.into_guards().into_iter().map(LockerGuard::boxed).collect();
+        Ok(all.map(guards))
     }
 
     async fn status(&self, name: &str) -> Result<LockStatus> {
@@ -102,11 +162,11 @@ impl Subject for LockerSubject {
 #[async_trait]
 impl SubjectGuard for LockerGuard {
     fn token(&self) -> FencingToken {
-        self.0.token()
+        self.guard().token()
     }
 
     fn state(&self) -> State {
-        match self.0.state() {
+        match self.guard().state() {
             HoldState::Held => State::Held,
             HoldState::Suspect => State::Suspect,
             HoldState::Released => State::Released,
@@ -116,15 +176,15 @@ impl SubjectGuard for LockerGuard {
     }
 
     fn valid_for(&self) -> Duration {
-        self.0.valid_for()
+        self.guard().valid_for()
     }
 
     async fn lost(&self) {
-        self.0.lost().await;
+        self.guard().lost().await;
     }
 
     fn watch(&self) -> Task<End> {
-        let watch = self.0.watch();
+        let watch = self.guard().watch();
         Box::pin(async move {
             match watch.ended().await {
                 Ended::Released => End::Released,
@@ -134,14 +194,32 @@ impl SubjectGuard for LockerGuard {
     }
 
     async fn run(&self, work: Task<()>) -> bool {
-        self.0.run(work).await.is_ok()
+        self.guard().run(work).await.is_ok()
     }
 
     async fn extend(&self, ttl: Duration) -> Result<()> {
-        self.0.extend(ttl).await
+        self.guard().extend(ttl).await
+    }
+
+    async fn downgrade(&mut self) -> Result<()> {
+        match self {
+            Self::Plain(guard) => guard.downgrade().await,
+            Self::Upgradable(guard) => guard.downgrade().await,
+        }
+    }
+
+    async fn upgrade(&mut self, limit: Option<Duration>) -> Result<()> {
+        match (self, limit) {
+            (Self::Upgradable(guard), Some(limit)) => guard.upgrade_within(limit).await,
+            (Self::Upgradable(guard), None) => guard.upgrade().await,
+            (Self::Plain(_), _) => Err(Error::new(ErrorKind::Unsupported, "it is not upgradable")),
+        }
     }
 
     async fn release(self: Box<Self>) -> Result<Release> {
-        self.0.release().await
+        match *self {
+            Self::Plain(guard) => guard.release().await,
+            Self::Upgradable(guard) => guard.release().await,
+        }
     }
 }

@@ -1,0 +1,105 @@
+//! Several locks at once. By [`Subject::acquires_several`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::ErrorKind;
+
+use crate::context::Cx;
+use crate::subject::{Ask, Subject, WaitLimit};
+use crate::verdict::{OrFail, Skip, Stop, Verdict, ensure};
+
+/// A client that acquires several at once.
+async fn client(cx: &Cx) -> Result<Arc<dyn Subject>, Stop> {
+    let client = cx.subject().await;
+    match client.acquires_several() {
+        true => Ok(client),
+        false => Err(Stop::Skipped(Skip::OneAtATime)),
+    }
+}
+
+async fn asks<const N: usize>(cx: &Cx, names: [&str; N]) -> [Ask; N] {
+    let ask = cx.ask("").await;
+    names.map(|name| Ask {
+        name: name.to_owned(),
+        ..ask.clone()
+    })
+}
+
+/// An acquire of several has all of them; if its time is up before, it has none.
+pub(crate) async fn all_or_none(cx: &Cx) -> Verdict {
+    let (client, other) = (client(cx).await?, cx.subject().await);
+    let asks = asks(cx, ["a", "b", "c"]).await;
+    let taken = cx.hold(&other, &asks[1]).await?;
+    let limit = WaitLimit::Within(Duration::from_millis(200));
+    match cx
+        .soon("an acquire of several to time out", client.acquire_all(&asks, limit))
+        .await?
+    {
+        Err(error) if error.kind() == ErrorKind::TimedOut => {}
+        acquired => return Err(Stop::assertion(format!("one was taken, and all came to {acquired:?}"))),
+    }
+    for name in ["a", "c"] {
+        cx.until_free(name, cx.patience(), "an acquire of several timed out")
+            .await?;
+    }
+    taken.released().await?;
+    let what = "acquire several that are free";
+    let acquired = cx.soon(what, client.acquire_all(&asks, WaitLimit::Forever)).await?;
+    let guards = acquired.or_fail(what)?.unwrap_or_default();
+    ensure!(guards.len() == asks.len(), "{} guards of {}", guards.len(), asks.len());
+    for ask in &asks {
+        cx.ensure_busy(&other, ask).await?;
+    }
+    for guard in guards {
+        guard.released().await?;
+    }
+    for ask in &asks {
+        cx.until_free(&ask.name, cx.patience(), "all were released").await?;
+    }
+    Ok(())
+}
+
+/// A try for several of which one is taken is busy, and leaves the others free.
+pub(crate) async fn a_refused_try_leaves_nothing(cx: &Cx) -> Verdict {
+    let (client, other) = (client(cx).await?, cx.subject().await);
+    let asks = asks(cx, ["a", "b", "c"]).await;
+    let taken = cx.hold(&other, &asks[1]).await?;
+    for _ in 0..3 {
+        let what = "try several";
+        let tried = cx
+            .soon(what, client.acquire_all(&asks, WaitLimit::Try))
+            .await?
+            .or_fail(what)?;
+        ensure!(tried.is_none(), "one of them was taken, and the try came to {tried:?}");
+        for name in ["a", "c"] {
+            cx.until_free(name, cx.patience(), "a try for several was refused")
+                .await?;
+        }
+    }
+    taken.released().await?;
+    cx.until_free("b", cx.patience(), "its holder released").await
+}
+
+/// Two clients that acquire the same locks in opposite orders never wait for each other.
+pub(crate) async fn opposite_orders_end(cx: &Cx) -> Verdict {
+    const TIMES: u32 = 20;
+    let (first, second) = (client(cx).await?, client(cx).await?);
+    let take = async |client: Arc<dyn Subject>, names: [&str; 3]| {
+        let asks = asks(cx, names).await;
+        for _ in 0..TIMES {
+            let acquired = client.acquire_all(&asks, WaitLimit::Forever).await;
+            for guard in acquired.or_fail("acquire several")?.unwrap_or_default() {
+                guard.released().await?;
+            }
+        }
+        Ok::<_, Stop>(())
+    };
+    let both = async { tokio::try_join!(take(first, ["a", "b", "c"]), take(second, ["c", "b", "a"])) };
+    cx.soon("two that acquire the same locks in opposite orders", both)
+        .await??;
+    for name in ["a", "b", "c"] {
+        cx.until_free(name, cx.patience(), "all were released").await?;
+    }
+    Ok(())
+}
