@@ -23,9 +23,10 @@
 //! takes one. A waiter waits in InnoDB's own queue, and the release itself wakes it. Its lease counts from a statement
 //! that was sent after that.
 //!
-//! A hold passes to the next waiter of the same process within the open transaction, in one round trip and without a
-//! commit. A backend cannot see who waits for a row. So after a few such hand-overs the row is really released: if somebody
-//! waits elsewhere, InnoDB gives it to them, and otherwise the next waiter of the process takes it in the same round trip.
+//! A hold passes to the next waiter of the same process without a request, or, on other terms, within the open transaction: in
+//! one round trip and without a commit. A backend cannot see who waits for a row. So after
+//! [a few of these](lock_core::Locker::with_hand_overs) the row is really released: if somebody waits elsewhere, InnoDB
+//! gives it to them, and otherwise the next waiter of the process takes it in the same round trip.
 //!
 //! If anything goes wrong on a connection, the connection is closed and never used again.
 //!
@@ -57,10 +58,11 @@
 //! for at most its ttl, or a minute, at a time and then queues again, so that the order of waiters is not strict.
 //!
 //! # Fencing
-//! A token is the server's clock in microseconds, or one more than the row's last token if that is larger. A release
-//! commits it. A rollback undoes it in the row, but the clock has passed it by then. A token that is ahead of the clock,
-//! because the clock was set back or for a token floor, is committed to a second table before it is granted. So
-//! tokens grow also after crashes and after the tables were lost, unless the clock is then behind the last token.
+//! A token is the server's clock in microseconds, or 17 more than the row's last token if that is larger: the 16 in between
+//! are for those to whom the hold is passed on within the process. A release commits it. A rollback undoes it in the row, but
+//! the clock has passed it by then, and the tokens of all passes with it. A token that is ahead of the clock, because the
+//! clock was set back or for a token floor, is committed to a second table before it is granted. So tokens grow also after
+//! crashes and after the tables were lost, unless the clock is then behind the last token.
 //!
 //! [`Fence`] rejects holders whose lock has expired, within your own transaction, where the data is in a MySQL or MariaDB.
 //! [`OptimisticLock`] needs no lock at all: it updates one row if nobody has changed it since it was read.

@@ -1,5 +1,6 @@
 //! What a connection is doing, and the hold that it carries.
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lock_core::LostCause;
@@ -72,10 +73,34 @@ impl Phase {
 /// the hold is lost.
 #[derive(Debug)]
 pub(crate) struct CarriedHold {
-    /// `None` once it was released.
-    lease: Option<Lease>,
+    lease: LeaseSlot,
     holder: HolderId,
     expiry: Expiry,
+}
+
+/// The lease of whoever has the hold at the moment; nothing once the hold was released or lost. It changes when the hold is
+/// passed on, without the connection's task.
+#[derive(Clone, Debug)]
+pub(super) struct LeaseSlot(Arc<Mutex<Option<Lease>>>);
+
+impl LeaseSlot {
+    /// From now on a loss is this lease's. False if the hold has ended.
+    pub(super) fn pass_to(&self, next: &Lease) -> bool {
+        let mut slot = self.lock();
+        let is_held = slot.is_some();
+        if is_held {
+            *slot = Some(next.clone());
+        }
+        is_held
+    }
+
+    fn take(&self) -> Option<Lease> {
+        self.lock().take()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Lease>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// For how long the server is to keep the hold of a client that falls silent.
@@ -96,10 +121,18 @@ impl CarriedHold {
             fixed: request.is_fixed(),
         };
         Self {
-            lease: Some(request.lease().clone()),
+            lease: LeaseSlot(Arc::new(Mutex::new(Some(request.lease().clone())))),
             holder: request.holder(),
             expiry,
         }
+    }
+
+    pub(super) fn holder(&self) -> HolderId {
+        self.holder
+    }
+
+    pub(super) fn lease(&self) -> &LeaseSlot {
+        &self.lease
     }
 
     pub(super) fn belongs_to(&self, holder: HolderId) -> bool {
@@ -107,8 +140,8 @@ impl CarriedHold {
     }
 
     /// It was released.
-    pub(super) fn mark_released(mut self) {
-        self.lease = None;
+    pub(super) fn mark_released(self) {
+        drop(self.lease.take());
     }
 
     pub(super) fn expires_at(&self) -> Instant {
@@ -126,7 +159,8 @@ impl CarriedHold {
 
     /// A ping that was sent then counts as a renewal: by it, too, the server keeps the hold for [`Expiry::wait_timeout`].
     pub(super) fn count_ping_as_renewal(&self, sent: SentAt) {
-        if let Some(lease) = &self.lease
+        let lease = self.lease.lock().clone();
+        if let Some(lease) = lease
             && !self.expiry.fixed
         {
             // A lease that is over stays over.
@@ -137,7 +171,7 @@ impl CarriedHold {
 
 impl Drop for CarriedHold {
     fn drop(&mut self) {
-        if let Some(lease) = &self.lease {
+        if let Some(lease) = self.lease.take() {
             lease.lose(LostCause::Disconnected);
         }
     }

@@ -2,11 +2,11 @@
 
 use std::fmt;
 use std::future::pending;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lock_core::Error;
-use lock_core::backend::{HolderId, SentAt};
+use lock_core::backend::{HolderId, Lease, SentAt};
 use tokio::runtime::{self, Handle};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
@@ -16,7 +16,7 @@ use super::driver::{self, EarlyResult};
 use super::liveness::{LastAnswer, PollMonitor};
 use super::monitor::HoldRegistry;
 use super::permits::{PermitSlot, PoolPermit};
-use super::phase::CarriedHold;
+use super::phase::{CarriedHold, LeaseSlot};
 use super::worker::{Command, HandOverCommand, RenewCommand, Worker};
 use crate::config::MySqlConfig;
 use crate::error::SqlError;
@@ -33,6 +33,8 @@ pub(crate) struct Session {
     polls: Arc<PollMonitor>,
     runtime: runtime::Id,
     permit: Arc<PermitSlot>,
+    /// The hold that it carries, or carried last.
+    carried: Mutex<Option<(HolderId, LeaseSlot)>>,
 }
 
 impl Session {
@@ -80,6 +82,7 @@ impl Session {
             polls,
             runtime: runtime.id(),
             permit,
+            carried: Mutex::default(),
         }))
     }
 
@@ -224,8 +227,22 @@ impl Session {
 
     /// From now on the connection carries this hold; if it has ended already, the hold is lost at once.
     pub(crate) fn carry(&self, hold: CarriedHold) {
+        *self.carried() = Some((hold.holder(), hold.lease().clone()));
         // A command that nobody takes is dropped, and a `CarriedHold` that is dropped is lost.
         drop(self.commands.send(Command::Carry(hold)));
+    }
+
+    /// Passes the hold on to the next one under the same holder id: from now on a loss is that lease's. False if the
+    /// connection does not carry this holder's hold any more.
+    pub(crate) fn pass(&self, holder: HolderId, next: &Lease) -> bool {
+        let carried = self.carried();
+        carried
+            .as_ref()
+            .is_some_and(|(carried, lease)| *carried == holder && lease.pass_to(next))
+    }
+
+    fn carried(&self) -> MutexGuard<'_, Option<(HolderId, LeaseSlot)>> {
+        self.carried.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Nothing is under way: the connection stays open for a while. Gives back the permit.

@@ -66,8 +66,9 @@ pub(super) enum Command {
 pub(crate) struct HandOverCommand {
     pub(crate) giver: HolderId,
     pub(crate) next: HolderId,
-    /// They set the session's `wait_timeout` as well, in the end.
     pub(crate) sql: String,
+    /// The next holder's.
+    pub(crate) ttl: Duration,
     /// Whether they release the name first: if somebody else has it then, the giver's hold has ended.
     pub(crate) releases: bool,
 }
@@ -318,7 +319,8 @@ impl Worker {
         let HandOverCommand {
             giver,
             next,
-            sql,
+            mut sql,
+            ttl,
             releases,
         } = command;
         let is_repeated = matches!(self.phase, Phase::HandedOver(holder) if holder == next);
@@ -326,8 +328,15 @@ impl Worker {
             drop(reply.send(Err(SqlError::HoldEnded)));
             return Continue(());
         }
-        self.wait_timeout = None;
+        let wait_timeout = seconds_up(ttl);
+        if self.wait_timeout != Some(wait_timeout) {
+            // At the end, so that the giver's stays if the server refuses the rest.
+            sql.push_str(&format!(";SET SESSION wait_timeout={wait_timeout}"));
+        }
         let answer = self.round_trip(sql, None).await;
+        if answer.is_ok() {
+            self.wait_timeout = Some(wait_timeout);
+        }
         let after = match &answer {
             Ok(_) => Some(Phase::HandedOver(next)),
             Err(error) if releases && error.is_busy() => Some(Phase::Released(giver)),

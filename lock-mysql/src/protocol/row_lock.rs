@@ -7,7 +7,7 @@ use lock_core::backend::{Busy, HolderStatus};
 use lock_core::{FencingToken, LockName};
 use sqlx::mysql::MySqlRow;
 
-use super::{Answer, SERVER_MICROS, column, seconds_up};
+use super::{Answer, SERVER_MICROS, column};
 use crate::error::SqlError;
 use crate::names::{label_literal, name_literal};
 
@@ -24,6 +24,18 @@ pub(crate) struct Statements {
 const AHEAD_OF_CLOCK: u64 = 1 << 63;
 
 const TOKEN: &str = "token from 1 to 2^63 - 1";
+
+/// How many tokens after its own belong to each grant, whether the hold is passed on under them or not. The row has the
+/// grant's own token, and the next grant skips the others.
+///
+/// If a transaction is rolled back, its token is not in the row any more. The tokens of passes lie behind the server's clock
+/// all the same, and so before the next grant's: the grant's own token is not ahead of the clock, and a hold is passed on for
+/// the n-th time 2n microseconds after its grant at the earliest
+/// ([`may_pass`](lock_core::backend::rules::may_pass)). If the grant's own token is ahead of the clock, it is
+/// [committed apart](Statements::commit_token), and the next grant skips those after it.
+///
+/// It must never become smaller: a grant of this version may follow one of an earlier version.
+pub(crate) const RESERVED_TOKENS: u32 = 16;
 
 /// For all statements but [`Statements::wait_for_row`]: MySQL knows nothing shorter than a second.
 const NO_ROW_WAIT: &str = "SET SESSION innodb_lock_wait_timeout=1";
@@ -102,9 +114,10 @@ impl Statements {
             false => "NULL".to_owned(),
         };
         let name = name_literal(name);
+        let next = RESERVED_TOKENS + 1;
         format!(
-            "UPDATE `{locks}` SET `token`=GREATEST(`token`+1,{floor},{SERVER_MICROS},\
-             COALESCE((SELECT t.`token`+1 FROM `{tokens}` t WHERE t.`name`={name}),0)),\
+            "UPDATE `{locks}` SET `token`=GREATEST(`token`+{next},{floor},{SERVER_MICROS},\
+             COALESCE((SELECT t.`token`+{next} FROM `{tokens}` t WHERE t.`name`={name}),0)),\
              `connection`=CONNECTION_ID()+0*LAST_INSERT_ID(`token`|(`token`>{SERVER_MICROS})<<63),\
              `label`={label},`expires`={expires} WHERE `name`={name}"
         )
@@ -114,21 +127,15 @@ impl Statements {
     /// has no row, that transaction has ended: what is committed never names a connection.
     pub(crate) fn hand_over(&self, name: &LockName, terms: &AcquireTerms<'_>) -> String {
         format!(
-            "{} AND `connection`=CONNECTION_ID();{}",
-            self.acquire_locked_row(name, terms),
-            wait_timeout(terms.ttl)
+            "{} AND `connection`=CONNECTION_ID()",
+            self.acquire_locked_row(name, terms)
         )
     }
 
     /// Releases the row and takes it again at once for another holder, or fails with a busy error: InnoDB gives the row to
     /// the first that waits for it when the transaction ends, whoever that is. [`acquired`] reads the fourth answer.
     pub(crate) fn release_and_acquire(&self, name: &LockName, terms: &AcquireTerms<'_>) -> String {
-        format!(
-            "{};{};{}",
-            self.release(name),
-            self.acquire_nowait(name, terms),
-            wait_timeout(terms.ttl)
-        )
+        format!("{};{}", self.release(name), self.acquire_nowait(name, terms))
     }
 
     /// After an attempt that found the row locked: who holds it, the [`HOLDER`]th answer, and then the row's lock, for which
@@ -260,11 +267,6 @@ fn token(row: &MySqlRow) -> Result<FencingToken, SqlError> {
     FencingToken::new(column(row, 0, TOKEN)?).ok_or(SqlError::UnexpectedAnswer(TOKEN))
 }
 
-/// Has the server end a client that is silent for so long.
-fn wait_timeout(ttl: Duration) -> String {
-    format!("SET SESSION wait_timeout={}", seconds_up(ttl))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -316,9 +318,9 @@ mod tests {
         assert_eq!(
             Statements::new("t").acquire_nowait(&name("a"), &terms),
             "SELECT 1 FROM `t` WHERE `name`=x'61' FOR UPDATE NOWAIT;\
-             UPDATE `t` SET `token`=GREATEST(`token`+1,42,\
+             UPDATE `t` SET `token`=GREATEST(`token`+17,42,\
              CAST(TIMESTAMPDIFF(MICROSECOND,'1970-01-01',SYSDATE(6)) AS UNSIGNED),\
-             COALESCE((SELECT t.`token`+1 FROM `t_tokens` t WHERE t.`name`=x'61'),0)),\
+             COALESCE((SELECT t.`token`+17 FROM `t_tokens` t WHERE t.`name`=x'61'),0)),\
              `connection`=CONNECTION_ID()+0*LAST_INSERT_ID(`token`|(`token`>\
              CAST(TIMESTAMPDIFF(MICROSECOND,'1970-01-01',SYSDATE(6)) AS UNSIGNED))<<63),\
              `label`=x'6d65',\
@@ -343,18 +345,14 @@ mod tests {
         };
         let (statements, name) = (Statements::new("t"), name("a"));
         let sql = statements.hand_over(&name, &terms);
-        let end = " WHERE `name`=x'61' AND `connection`=CONNECTION_ID();SET SESSION wait_timeout=2";
+        let end = " WHERE `name`=x'61' AND `connection`=CONNECTION_ID()";
         let acquire = statements.acquire_locked_row(&name, &terms);
         assert_eq!(sql, acquire.replace(" WHERE `name`=x'61'", end));
         assert!(!sql.contains("COMMIT"));
-        let sql = statements.release_and_acquire(&name, &terms);
+        let (release, acquire) = (statements.release(&name), statements.acquire_nowait(&name, &terms));
         assert_eq!(
-            sql,
-            format!(
-                "{};{};SET SESSION wait_timeout=2",
-                statements.release(&name),
-                statements.acquire_nowait(&name, &terms)
-            )
+            statements.release_and_acquire(&name, &terms),
+            format!("{release};{acquire}")
         );
     }
 }

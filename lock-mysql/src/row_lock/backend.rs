@@ -64,6 +64,7 @@ impl DistributedLock for RowLockBackend {
             .extend()
             .fixed_lease()
             .hand_over()
+            .pass()
             .durable_tokens()
             .ttl_between(shortest, longest)
     }

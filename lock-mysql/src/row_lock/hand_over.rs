@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use lock_core::backend::{AcquireRequest, Attempt, HandOver};
 use lock_core::{Error, Result};
@@ -61,11 +62,12 @@ impl RowHold {
             giver: self.request.holder(),
             next: next.holder(),
             sql,
+            ttl,
             releases,
         };
         next.sending();
         match self.session.hand_over(command, shared.client.response_timeout()).await {
-            Ok(answer) => self.handed_over(claim, next, answer, releases).await,
+            Ok(answer) => self.handed_over(claim, next, ttl, answer, releases).await,
             Err(error) if releases && error.is_busy() => {
                 self.give_back(claim).await;
                 Ok(HandOver::Yielded)
@@ -96,6 +98,7 @@ impl RowHold {
         &self,
         claim: &Claim,
         next: &AcquireRequest,
+        ttl: Duration,
         answer: Answer,
         released: bool,
     ) -> Result<HandOver> {
@@ -113,10 +116,7 @@ impl RowHold {
         };
         self.release.store(ENDED, Ordering::Release);
         shared.claims.remove(self.request.holder());
-        match shared
-            .grant(claim, &self.session, next, answer, acquired, next.ttl())
-            .await
-        {
+        match shared.grant(claim, &self.session, next, answer, acquired, ttl).await {
             Ok(Outcome::Granted(Attempt::Granted(hold, armed))) => Ok(HandOver::Granted(hold, armed)),
             Ok(_) => Ok(HandOver::AlreadyLost),
             // The row is the next one's: its abandon ends the connection.

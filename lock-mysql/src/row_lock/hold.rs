@@ -6,19 +6,26 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::backend::{AcquireRequest, HandOver, Hold, ReleaseOptions, ReleaseOutcome, Renewal};
+use lock_core::backend::{AcquireRequest, HandOver, Hold, Lease, ReleaseOptions, ReleaseOutcome, Renewal};
 use lock_core::{FencingToken, HoldState, Result};
 
 use super::Shared;
 use crate::connection::Session;
 use crate::error::{SqlError, unknown_outcome};
+use crate::protocol::row_lock::RESERVED_TOKENS;
 
 pub(super) struct RowHold {
     pub(super) shared: Arc<Shared>,
     pub(super) request: AcquireRequest,
     pub(super) session: Arc<Session>,
+    /// The token that the row has.
+    granted: FencingToken,
     token: FencingToken,
-    pub(super) release: AtomicU8,
+    /// How many tokens are left, its own included.
+    reserved: u32,
+    lease: Lease,
+    /// Shared by all that the hold is passed on to.
+    pub(super) release: Arc<AtomicU8>,
 }
 
 /// No release or hand-over was tried.
@@ -39,10 +46,13 @@ impl RowHold {
     ) -> Arc<Self> {
         Arc::new(Self {
             shared,
-            request,
             session,
+            granted: token,
             token,
-            release: AtomicU8::new(HELD),
+            reserved: request.reserve().min(1 + RESERVED_TOKENS),
+            lease: request.lease().clone(),
+            request,
+            release: Arc::new(AtomicU8::new(HELD)),
         })
     }
 }
@@ -55,12 +65,12 @@ impl Hold for RowHold {
 
     async fn renew(&self, ttl: Duration) -> Result<Renewal> {
         // The server may keep the hold a little longer than the lease lasts. A renewal must not revive the lease.
-        if matches!(self.request.lease().state(), HoldState::Lost(_)) {
+        if matches!(self.lease.state(), HoldState::Lost(_)) {
             return Ok(Renewal::Lost);
         }
         let renewed = self.session.renew(self.request.holder(), ttl, None).await;
         match renewed.map_err(|error| error.with_name(self.request.name()))? {
-            Some(sent) => Ok(Renewal::Renewed(self.request.lease().arm(sent, ttl)?)),
+            Some(sent) => Ok(Renewal::Renewed(self.lease.arm(sent, ttl)?)),
             None => Ok(Renewal::Lost),
         }
     }
@@ -88,6 +98,24 @@ impl Hold for RowHold {
             Err(_) => self.release.store(UNKNOWN, Ordering::Release),
         }
         outcome.map_err(|error| error.with_name(self.request.name()))
+    }
+
+    fn pass(&self, next: &Lease) -> Option<Arc<dyn Hold>> {
+        let reserved = self.reserved.checked_sub(1).filter(|left| *left > 0)?;
+        let token = FencingToken::new(self.token.as_u64() + 1)?;
+        let is_held = self.release.load(Ordering::Acquire) == HELD && self.session.pass(self.request.holder(), next);
+        is_held.then(|| {
+            Arc::new(Self {
+                shared: self.shared.clone(),
+                request: self.request.clone(),
+                session: self.session.clone(),
+                granted: self.granted,
+                token,
+                reserved,
+                lease: next.clone(),
+                release: self.release.clone(),
+            }) as Arc<dyn Hold>
+        })
     }
 
     async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
@@ -130,7 +158,7 @@ impl RowHold {
         let committed = shared.committed_token(name).await.map_err(unknown_outcome)?;
         // The other side broke the connection, and not we.
         let broken = !repeated && !error.is_unanswered();
-        released(held, committed, self.token, broken).ok_or_else(|| unknown_outcome(error.into_lock_error()))
+        released(held, committed, self.granted, broken).ok_or_else(|| unknown_outcome(error.into_lock_error()))
     }
 }
 

@@ -11,6 +11,7 @@ mod holds;
 mod names;
 mod optimistic;
 mod outage;
+mod passes;
 mod refused;
 mod runtimes;
 mod schema;

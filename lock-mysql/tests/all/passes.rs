@@ -1,0 +1,176 @@
+//! A hold passes on within a process without a request.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use lock_core::backend::{HandOver, Hold, Lease, ReleaseOptions, ReleaseOutcome, RequestOptions, SentAt, rules};
+use lock_core::{HoldState, Locker};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::support::proxy::Proxy;
+use crate::support::*;
+
+/// As many as a grant reserves at most, its own included.
+const TOKENS: u64 = 17;
+/// Far enough ahead of the clock that no test catches up with it.
+const AHEAD: u64 = 3_600_000_000;
+
+fn reserving(name: &str) -> RequestOptions {
+    options(name, secs(20)).reserve(99)
+}
+
+/// As core does it: the next lease goes on where the other one leaves off.
+fn next_lease() -> Lease {
+    let lease = Lease::new(name("a"));
+    lease.arm(SentAt::now(), secs(20)).expect("a moment ago");
+    lease
+}
+
+/// A hold as it was passed on, and its lease.
+struct Passed {
+    hold: Arc<dyn Hold>,
+    lease: Lease,
+}
+
+/// Passes it on as often as there are tokens, at the moments at which core may, and has the token of each in between.
+async fn pass_all(hold: &Arc<dyn Hold>) -> (Passed, Vec<u64>) {
+    let (granted, mut tokens) = (Instant::now(), vec![hold.token().as_u64()]);
+    let mut last = Passed {
+        hold: hold.clone(),
+        lease: next_lease(),
+    };
+    for number in 1.. {
+        let end = granted + secs(18);
+        while !rules::may_pass(granted, Instant::now(), number, end, secs(20)) {
+            tokio::task::yield_now().await;
+        }
+        let lease = next_lease();
+        let Some(hold) = last.hold.pass(&lease) else { break };
+        tokens.push(hold.token().as_u64());
+        last = Passed { hold, lease };
+    }
+    (last, tokens)
+}
+
+#[testbed::test]
+async fn a_pass_sends_nothing_and_takes_the_next_token() {
+    let fixture = Fixture::shared().await;
+    let proxy = Proxy::of(&fixture).await;
+    let backend = proxy.backend(&fixture);
+    let mut sent = Vec::new();
+    for _ in 0..3 {
+        let granted = ask(&backend, reserving("a")).await.unwrap();
+        let before = proxy.requests();
+        let (last, tokens) = pass_all(&granted.hold).await;
+        // A ping of the connection counts as well.
+        sent.push(proxy.requests() - before);
+        let first = granted.token();
+        assert_eq!(tokens, (first..first + TOKENS).collect::<Vec<_>>());
+        let (next, _control) = reserving("a").start();
+        let HandOver::Granted(hold, _) = last.hold.hand_over(&next).await.unwrap() else {
+            panic!("a live hold was not handed over");
+        };
+        assert!(hold.token().as_u64() > tokens[16]);
+        let (last, tokens) = pass_all(&hold).await;
+        let released = last.hold.release(ReleaseOptions::default()).await.unwrap();
+        assert_eq!(released, ReleaseOutcome::Released);
+        let after = grant(&backend, "a", secs(20)).await;
+        assert!(after.token() > tokens[16]);
+        assert!(after.hold.pass(&next_lease()).is_none(), "it has reserved nothing");
+        after.release().await;
+    }
+    assert!(sent.contains(&0), "{sent:?}");
+}
+
+/// What was rolled back with the connection, the row has forgotten. No token is granted again.
+#[testbed::test]
+async fn tokens_grow_over_a_connection_that_ends_within_a_block() {
+    let fixture = Fixture::shared().await;
+    let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
+    grant(&backend, "a", secs(20)).await.release().await;
+    let token = format!("SELECT token FROM {}", fixture.table);
+    for is_ahead in [false, true] {
+        if is_ahead {
+            // As a clock that was set back leaves it.
+            observer
+                .run(&format!("UPDATE {} SET token=token+{AHEAD}", fixture.table))
+                .await;
+        }
+        let committed = fixture.observer().await.number(&token).await;
+        let mut highest = committed;
+        for _ in 0..3 {
+            let granted = soon("free", ask(&backend, reserving("a"))).await.unwrap();
+            assert!(granted.token() > highest);
+            let (last, tokens) = pass_all(&granted.hold).await;
+            highest = tokens[16];
+            observer.kill_holder("a").await;
+            soon("lost", last.lease.ended()).await;
+            let next = soon("free", ask(&fixture.backend(), reserving("a"))).await.unwrap();
+            assert_eq!(fixture.observer().await.number(&token).await, committed, "rolled back");
+            assert!(next.token() > highest, "{} after {highest}", next.token());
+            highest = next.token() + TOKENS - 1;
+            observer.kill_holder("a").await;
+            soon("lost", next.request.lease().ended()).await;
+        }
+    }
+}
+
+#[testbed::test]
+async fn a_loss_is_the_last_ones() {
+    let fixture = Fixture::shared().await;
+    let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
+    let granted = ask(&backend, reserving("a")).await.unwrap();
+    let (first, second) = (next_lease(), next_lease());
+    let once = granted.hold.pass(&first).expect("a token is left");
+    let twice = once.pass(&second).expect("a token is left");
+    observer.kill_holder("a").await;
+    soon("lost", second.ended()).await;
+    assert!(matches!(second.state(), HoldState::Lost(_)));
+    assert_eq!(first.state(), HoldState::Held, "it has the hold no more");
+    assert!(twice.pass(&next_lease()).is_none(), "nothing is left to pass on");
+    assert_eq!(
+        twice.release(ReleaseOptions::default()).await.unwrap(),
+        ReleaseOutcome::AlreadyLost
+    );
+}
+
+/// Of many that take turns in a process, few commit; and one who waits elsewhere comes to its turn.
+#[testbed::test]
+async fn turns_within_a_process_are_cheap_and_bounded() {
+    const TASKS: u64 = 16;
+    const TURNS: u64 = 100;
+    let fixture = Fixture::own().await;
+    let mut observer = fixture.observer().await;
+    let (locks, others) = (Locker::new(fixture.backend()), Locker::new(fixture.backend()));
+    let first = locks.lock("a").acquire().await.unwrap();
+    let taken = Arc::new(AtomicU64::new(0));
+    let mut tasks = JoinSet::new();
+    for _ in 0..TASKS {
+        let (lock, taken) = (locks.lock("a"), taken.clone());
+        tasks.spawn(async move {
+            for _ in 0..TURNS {
+                let guard = lock.acquire().await.unwrap();
+                taken.fetch_add(1, Ordering::SeqCst);
+                guard.release().await.unwrap();
+            }
+        });
+    }
+    let elsewhere = others.lock("a");
+    let (waiting, counted) = (taken.clone(), tokio::spawn(async move { elsewhere.acquire().await }));
+    let queued = async || fixture.observer().await.waiters().await >= 1;
+    until("waiting elsewhere", queued).await;
+    let before = observer.status("Com_commit").await;
+    first.release().await.unwrap();
+    let guard = soon("granted elsewhere", counted).await.unwrap().unwrap();
+    let overtaken = waiting.load(Ordering::SeqCst);
+    assert!(overtaken <= 2 * TOKENS, "{overtaken} were served before it");
+    guard.release().await.unwrap();
+    while let Some(task) = soon("all their turns", tasks.join_next()).await {
+        task.unwrap();
+    }
+    let commits = observer.status("Com_commit").await - before;
+    let turns = TASKS * TURNS;
+    println!("{turns} turns, {commits} commits");
+    assert!(commits < turns / 4, "{turns} turns, {commits} commits");
+}
