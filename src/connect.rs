@@ -12,7 +12,7 @@ use lock_core::{Error, ErrorKind, Locker, MemoryBackend, Result};
 /// | `memory:` | this process's memory, private to the locker | |
 /// | `memory:NAME` | the same, shared by all of this process that name it | |
 /// | `redis://[user:password@]host[:port][/db]` | Redis, Valkey | `redis` |
-/// | `mysql://user:password@host[:port]/database` | MySQL, MariaDB: row locks | `mysql` |
+/// | `mysql://user:password@host[:port]/database` | MySQL, MariaDB: row locks, or leases with `?strategy=lease` | `mysql` |
 /// | `zookeeper://host[:port][,host[:port]...][/path]` | ZooKeeper | `zookeeper` |
 ///
 /// Parameters: see `from_url` of [`RedisConfig`](redis/struct.RedisConfig.html#method.from_url),
@@ -101,7 +101,7 @@ fn redis(url: &str) -> Result<Arc<dyn DistributedLock>> {
 
 #[cfg(feature = "mysql")]
 fn mysql(url: &str) -> Result<Arc<dyn DistributedLock>> {
-    Ok(Arc::new(crate::mysql::RowLockBackend::from_url(url)?))
+    crate::mysql::backend(crate::mysql::MySqlConfig::from_url(url)?)
 }
 
 #[cfg(feature = "zookeeper")]

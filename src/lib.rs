@@ -26,7 +26,7 @@ pub mod redis {
     pub use lock_redis::{Checks, Fence, Fenced, Finding, RedisBackend, RedisConfig, Stale};
 }
 
-/// Row locks in MySQL or MariaDB, and fenced data there. Needs the feature `mysql`.
+/// Row locks or leases in MySQL or MariaDB, and fenced data there. Needs the feature `mysql`.
 ///
 /// What this backend guarantees, its limits, and the server settings and permissions that it needs: [`lock_mysql`]. That
 /// crate also re-exports the driver, in whose transactions a [`Fence`](mysql::Fence) is entered.
@@ -34,7 +34,8 @@ pub mod redis {
 #[cfg_attr(docsrs, doc(cfg(feature = "mysql")))]
 pub mod mysql {
     pub use lock_mysql::{
-        Fence, MySqlConfig, NewValues, OptimisticLock, ReadBeforeEnter, RowLockBackend, Stale, UpdateError, schema,
+        Fence, LeaseTableBackend, MySqlConfig, NewValues, OptimisticLock, ReadBeforeEnter, RowLockBackend, Stale,
+        Strategy, UpdateError, backend, schema,
     };
 }
 

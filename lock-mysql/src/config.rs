@@ -14,7 +14,7 @@ mod url;
 
 /// Which MySQL or MariaDB, and how to use it.
 ///
-/// From a URL, or by hand. [`RowLockBackend::new`](crate::RowLockBackend::new) checks it.
+/// From a URL, or by hand. [`backend`](crate::backend) and the backends' `new` check it.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -37,6 +37,28 @@ pub struct MySqlConfig {
     connect_timeout: Duration,
     response_timeout: Duration,
     max_connections: usize,
+    strategy: Strategy,
+}
+
+/// How a lock is kept in the database.
+///
+/// ```
+/// use lock_mysql::{MySqlConfig, Strategy};
+/// # fn main() -> Result<(), lock_core::Error> {
+/// let config = MySqlConfig::from_url("mysql://app:secret@db/shop?strategy=lease")?;
+/// assert_eq!(config.strategy(), Strategy::Lease);
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Strategy {
+    /// A locked row in an open transaction: see [`RowLockBackend`](crate::RowLockBackend). Each hold takes a connection and
+    /// ends with it, at once.
+    #[default]
+    Row,
+    /// A row that says until when it is held: see [`LeaseTableBackend`](crate::LeaseTableBackend). All holds share a few
+    /// connections. The hold of a process that died ends with its TTL.
+    Lease,
 }
 
 impl MySqlConfig {
@@ -87,6 +109,7 @@ impl MySqlConfig {
             connect_timeout: Self::DEFAULT_CONNECT_TIMEOUT,
             response_timeout: Self::DEFAULT_RESPONSE_TIMEOUT,
             max_connections: Self::DEFAULT_MAX_CONNECTIONS,
+            strategy: Strategy::default(),
         }
     }
 
@@ -148,7 +171,7 @@ impl MySqlConfig {
         self
     }
 
-    /// Sets how many connections there may be, from 1 to 100,000: each hold and each name that is waited for has one.
+    /// Sets how many connections row locks may have, from 1 to 100,000: each hold and each name that is waited for has one.
     /// Waiters take no more than three quarters of them. With all in use, a try fails at once as
     /// [`Unavailable`](lock_core::ErrorKind::Unavailable).
     /// Each Tokio runtime uses one more for housekeeping, from its first lock on. Defaults to
@@ -157,6 +180,31 @@ impl MySqlConfig {
     pub fn with_max_connections(mut self, connections: usize) -> Self {
         self.max_connections = connections;
         self
+    }
+
+    /// Sets how locks are kept. Defaults to [`Strategy::Row`]. [`backend`](crate::backend) makes the backend of a strategy.
+    ///
+    /// Locks of different strategies are independent, whatever their names: all clients must use the same one.
+    #[must_use]
+    pub fn with_strategy(mut self, strategy: Strategy) -> Self {
+        self.strategy = strategy;
+        self
+    }
+
+    /// How locks are kept.
+    pub fn strategy(&self) -> Strategy {
+        self.strategy
+    }
+
+    /// Checks what the builder methods could not refuse, for the backend of this strategy.
+    pub(crate) fn check_for(&self, strategy: Strategy) -> Result<()> {
+        if self.strategy != strategy {
+            return Err(misconfigured(match strategy {
+                Strategy::Row => "RowLockBackend keeps row locks: leave strategy=lease out, or use LeaseTableBackend",
+                Strategy::Lease => "LeaseTableBackend keeps leases: set strategy=lease, or use RowLockBackend",
+            }));
+        }
+        self.check()
     }
 
     /// Checks what the builder methods could not refuse. No message shows a value: it may be a part of a password.
@@ -232,6 +280,7 @@ impl fmt::Debug for MySqlConfig {
             .field("connect_timeout", &self.connect_timeout)
             .field("response_timeout", &self.response_timeout)
             .field("max_connections", &self.max_connections)
+            .field("strategy", &self.strategy)
             .finish_non_exhaustive()
     }
 }

@@ -3,6 +3,7 @@
 pub(crate) use self::control::ControlConnections;
 pub(crate) use self::dial::Dialer;
 pub(crate) use self::driver::execute;
+pub(crate) use self::lane::{Lane, Member};
 pub(crate) use self::liveness::LastAnswer;
 pub(crate) use self::phase::CarriedHold;
 pub(crate) use self::pool::{Pool, PooledSession};
@@ -13,6 +14,7 @@ mod control;
 mod dial;
 mod driver;
 mod greeting;
+mod lane;
 mod limiter;
 mod liveness;
 mod monitor;

@@ -105,8 +105,9 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
-pub use config::MySqlConfig;
+pub use config::{MySqlConfig, Strategy};
 pub use fence::{Fence, ReadBeforeEnter, Stale};
+pub use lease_table::LeaseTableBackend;
 pub use optimistic::{NewValues, OptimisticLock, UpdateError};
 pub use row_lock::RowLockBackend;
 /// The driver, of whose options a [`MySqlConfig`] can be made.
@@ -117,9 +118,30 @@ mod config;
 mod connection;
 mod error;
 mod fence;
+mod lease_table;
 mod names;
 mod optimistic;
 mod probe;
 mod protocol;
 mod row_lock;
 pub mod schema;
+
+/// The backend for this configuration's [strategy](MySqlConfig::strategy). Does no I/O: it connects when it is first used.
+///
+/// # Errors
+/// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) for a configuration that cannot work.
+///
+/// # Examples
+/// ```
+/// # use lock_mysql::MySqlConfig;
+/// # fn main() -> Result<(), lock_core::Error> {
+/// let config = MySqlConfig::from_url("mysql://app:secret@127.0.0.1:3306/shop?strategy=lease")?;
+/// let locks = lock_core::Locker::from_backend(lock_mysql::backend(config)?);
+/// # Ok(()) }
+/// ```
+pub fn backend(config: MySqlConfig) -> lock_core::Result<std::sync::Arc<dyn lock_core::backend::DistributedLock>> {
+    Ok(match config.strategy() {
+        Strategy::Row => std::sync::Arc::new(RowLockBackend::new(config)?),
+        Strategy::Lease => std::sync::Arc::new(LeaseTableBackend::new(config)?),
+    })
+}

@@ -1,6 +1,7 @@
 //! What goes over the wire: the pieces that statements are made of, and the server's answers.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::backend::{HolderId, SentAt};
@@ -8,8 +9,10 @@ use sqlx::mysql::MySqlRow;
 use sqlx::{Decode, MySql, Row, Type};
 use tokio::time::Instant;
 
+use self::lease_table::{LeaseRenewal, LeaseStatements};
 use crate::error::SqlError;
 
+pub(crate) mod lease_table;
 pub(crate) mod row_lock;
 
 /// Identifies a connection at the server: the name of a named lock that only this connection has, and keeps to its end.
@@ -74,6 +77,22 @@ pub(crate) struct Answer {
     pub(crate) sent_instant: Instant,
     /// What each statement did.
     pub(crate) results: Vec<StatementResult>,
+}
+
+/// A small job for a connection that many share.
+pub(crate) enum Job {
+    /// One statement.
+    Statement(String),
+    /// A renewal, which others may join.
+    Renew(Arc<LeaseStatements>, LeaseRenewal),
+}
+
+/// What became of a [`Job`].
+pub(crate) struct JobDone {
+    /// Just before it was sent.
+    pub(crate) sent: SentAt,
+    /// What its statement did. A renewal matched a row if it renewed its hold.
+    pub(crate) result: StatementResult,
 }
 
 /// What one statement did.

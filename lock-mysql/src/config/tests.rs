@@ -1,5 +1,5 @@
 use super::*;
-use crate::RowLockBackend;
+use crate::{LeaseTableBackend, RowLockBackend};
 
 fn refusal(url: &str) -> String {
     let error = MySqlConfig::from_url(url).unwrap_err();
@@ -18,11 +18,12 @@ fn chain(error: &Error) -> String {
 #[test]
 fn everything_a_url_can_say() {
     let config = MySqlConfig::from_url(
-        "mysql://app:s3cret%2F@[::1]:3307/shop?table=t_1&connect_timeout=2s&response_timeout=500ms&max_connections=9&ssl-mode=DISABLED",
+        "mysql://app:s3cret%2F@[::1]:3307/shop?table=t_1&connect_timeout=2s&response_timeout=500ms&max_connections=9&strategy=lease&ssl-mode=DISABLED",
     )
     .unwrap();
     assert_eq!(config.address(), "::1:3307");
     assert_eq!((config.table(), config.max_connections()), ("t_1", 9));
+    assert_eq!(config.strategy(), Strategy::Lease);
     assert_eq!(config.connect_timeout(), Duration::from_secs(2));
     assert_eq!(config.response_timeout(), Duration::from_millis(500));
     assert_eq!(config.options().get_database(), Some("shop"));
@@ -38,10 +39,11 @@ fn by_hand_is_the_same_as_by_url() {
         .with_table("t_1")
         .with_connect_timeout(Duration::from_secs(2))
         .with_response_timeout(Duration::from_millis(500))
-        .with_max_connections(9);
+        .with_max_connections(9)
+        .with_strategy(Strategy::Lease);
     by_hand.check().unwrap();
     let by_url = MySqlConfig::from_url(
-        "mysql://app:s3cret@db:3307/shop?table=t_1&connect_timeout=2s&response_timeout=500ms&max_connections=9",
+        "mysql://app:s3cret@db:3307/shop?table=t_1&connect_timeout=2s&response_timeout=500ms&max_connections=9&strategy=lease",
     )
     .unwrap();
     assert_eq!(format!("{by_hand:?}"), format!("{by_url:?}"));
@@ -192,4 +194,21 @@ fn no_url_panics() {
             drop(MySqlConfig::from_url(&format!("{before}{piece}")));
         }
     }
+}
+
+#[test]
+fn a_backend_takes_its_own_strategy_alone() {
+    let config = || MySqlConfig::new("db", 3306).with_database("shop");
+    let lease = || config().with_strategy(Strategy::Lease);
+    assert!(RowLockBackend::new(config()).is_ok() && LeaseTableBackend::new(lease()).is_ok());
+    for error in [
+        RowLockBackend::new(lease()).unwrap_err(),
+        LeaseTableBackend::new(config()).unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::Misconfigured);
+        assert!(error.to_string().contains("strategy=lease"), "{error}");
+    }
+    let shown = |config| format!("{:?}", crate::backend(config).unwrap());
+    assert!(shown(config()).starts_with("RowLock") && shown(lease()).starts_with("LeaseTable"));
+    assert!(refusal("mysql://u:s3cret@db/d?strategy=Lease").contains("row or lease"));
 }

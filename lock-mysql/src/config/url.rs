@@ -7,10 +7,16 @@ use sqlx::ConnectOptions;
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 use url::Url;
 
-use super::{MySqlConfig, misconfigured};
+use super::{MySqlConfig, Strategy, misconfigured};
 
 /// What a URL may say after its `?`, besides what the driver understands.
-const PARAMETERS: [&str; 4] = ["table", "connect_timeout", "response_timeout", "max_connections"];
+const PARAMETERS: [&str; 5] = [
+    "table",
+    "connect_timeout",
+    "response_timeout",
+    "max_connections",
+    "strategy",
+];
 /// What it hands to the driver.
 const DRIVER_PARAMETERS: [&str; 5] = ["ssl-mode", "ssl-ca", "ssl-cert", "ssl-key", "socket"];
 
@@ -23,6 +29,7 @@ impl MySqlConfig {
     /// | `table` | see [`with_table`](Self::with_table) |
     /// | `connect_timeout`, `response_timeout` | such as `5s` or `500ms`; see [`with_connect_timeout`](Self::with_connect_timeout), [`with_response_timeout`](Self::with_response_timeout) |
     /// | `max_connections` | see [`with_max_connections`](Self::with_max_connections) |
+    /// | `strategy` | `row` (default) or `lease`; see [`Strategy`](crate::Strategy) |
     /// | `ssl-mode` | `DISABLED`, `PREFERRED` (default: no TLS where the server has none), `REQUIRED`, `VERIFY_CA` or `VERIFY_IDENTITY` |
     /// | `ssl-ca`, `ssl-cert`, `ssl-key` | files in PEM |
     /// | `socket` | the path of a Unix socket to use instead of TCP |
@@ -98,6 +105,11 @@ impl MySqlConfig {
                 })?;
                 self.with_max_connections(connections)
             }
+            "strategy" => match &*value {
+                "row" => self.with_strategy(Strategy::Row),
+                "lease" => self.with_strategy(Strategy::Lease),
+                _ => return Err(misconfigured("URL parameter strategy: write row or lease")),
+            },
             _ => self.with_table(value),
         })
     }

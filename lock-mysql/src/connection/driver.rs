@@ -59,18 +59,30 @@ pub(super) async fn connect(
 /// As text, because a prepared statement takes a round trip of its own and, dropped half-way, leaves sqlx's connection
 /// confused. Every literal in it comes from [`crate::protocol`].
 pub(crate) async fn execute(connection: &mut MySqlConnection, sql: String) -> Result<Vec<StatementResult>, SqlError> {
-    execute_with(connection, sql, None).await
+    execute_early(connection, sql, None).await
 }
 
 /// The same. What `early` asks for is sent as soon as it arrives.
-pub(super) async fn execute_with(
+pub(super) async fn execute_early(
+    connection: &mut MySqlConnection,
+    sql: String,
+    early: Option<EarlyResult>,
+) -> Result<Vec<StatementResult>, SqlError> {
+    let mut results = Vec::new();
+    execute_into(connection, sql, early, &mut results).await?;
+    Ok(results)
+}
+
+/// The same, and leaves in `results` what the statements before one that failed did.
+pub(super) async fn execute_into(
     connection: &mut MySqlConnection,
     sql: String,
     mut early: Option<EarlyResult>,
-) -> Result<Vec<StatementResult>, SqlError> {
+    results: &mut Vec<StatementResult>,
+) -> Result<(), SqlError> {
     without_panic(async {
         let mut answers = sqlx::raw_sql(AssertSqlSafe(sql)).fetch_many(connection);
-        let (mut results, mut rows) = (Vec::new(), Vec::new());
+        let mut rows = Vec::new();
         while let Some(answer) = answers.try_next().await? {
             match answer {
                 Either::Left(result) => {
@@ -88,7 +100,7 @@ pub(super) async fn execute_with(
                 Either::Right(row) => rows.push(row),
             }
         }
-        Ok(results)
+        Ok(())
     })
     .await
 }

@@ -17,10 +17,10 @@ use super::liveness::{LastAnswer, PollMonitor};
 use super::monitor::HoldRegistry;
 use super::permits::{PermitSlot, PoolPermit};
 use super::phase::{CarriedHold, LeaseSlot};
-use super::worker::{Command, HandOverCommand, RenewCommand, Worker};
+use super::worker::{Command, Gathered, HandOverCommand, RenewCommand, Worker};
 use crate::config::MySqlConfig;
 use crate::error::SqlError;
-use crate::protocol::{Answer, Autocommit, Identity, StatementResult, seconds_up};
+use crate::protocol::{Answer, Autocommit, Identity, Job, JobDone, StatementResult, seconds_up};
 
 /// How long a runtime that is driven may take to poll the task of a connection.
 const NOT_DRIVEN_AFTER: Duration = Duration::from_secs(1);
@@ -140,6 +140,24 @@ impl Session {
             self.abort();
         }
         answer?
+    }
+
+    /// Runs a job in one round trip with all that wait at the same time. Without an answer it waits for ever: the caller
+    /// decides when the connection is to be ended.
+    ///
+    /// # Cancel safety
+    /// If it is dropped before the job was sent, the job is not sent.
+    pub(crate) async fn gather(&self, job: Job) -> Result<JobDone, SqlError> {
+        self.ask(|reply| Command::Gather(Gathered { job, reply }), pending())
+            .await?
+    }
+
+    /// Has the connection count as idle until the first job: without a statement, which could delay that.
+    pub(super) fn gather_nothing(&self) {
+        // Nobody waits for an answer, so the job is never sent.
+        let (reply, _) = oneshot::channel();
+        let job = Job::Statement(String::new());
+        drop(self.commands.send(Command::Gather(Gathered { job, reply })));
     }
 
     /// Waits until the server answers, in one round trip for all who ask at the same time. If it does not within

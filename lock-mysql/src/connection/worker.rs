@@ -11,13 +11,16 @@ use sqlx::mysql::MySqlConnection;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-use super::driver::{EarlyResult, IDLE_LIMIT_AT_SERVER, execute_with};
+pub(super) use self::gather::Gathered;
+use super::driver::{EarlyResult, IDLE_LIMIT_AT_SERVER, execute_early};
 use super::liveness::LastAnswer;
 use super::monitor::HoldRegistry;
 use super::permits::PermitSlot;
 use super::phase::{CarriedHold, IDLE_LIMIT, PING_INTERVAL, Phase};
 use crate::error::SqlError;
 use crate::protocol::{Answer, Identity, seconds_up};
+
+mod gather;
 
 /// How long a connection may take to say goodbye to the server.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -32,6 +35,8 @@ pub(super) enum Command {
         early: Option<EarlyResult>,
         reply: Reply<Answer>,
     },
+    /// Runs one of many small jobs: those that wait at the same time go out as one text.
+    Gather(Gathered),
     /// Asks the server whether it is there.
     Ping(Reply<()>),
     /// From now on the connection carries a hold.
@@ -172,6 +177,13 @@ impl Worker {
                 self.phase = Phase::InUse;
                 let answer = self.round_trip_with(sql, wait_timeout, early).await;
                 self.reply(answer, reply)
+            }
+            Command::Gather(first) => {
+                let gathered = self.batch(first, |command| match command {
+                    Command::Gather(another) => Ok(another),
+                    other => Err(other),
+                });
+                self.gather(gathered).await
             }
             Command::Ping(reply) => {
                 let replies = self.batch(reply, |command| match command {
@@ -435,7 +447,7 @@ impl Worker {
         let sql = sql.trim_end_matches(';').to_owned();
         let (sent, sent_instant) = (SentAt::now(), Instant::now());
         let deadline = self.phase.deadline();
-        let executed = execute_with(&mut self.connection, sql, early);
+        let executed = execute_early(&mut self.connection, sql, early);
         let executed = match deadline {
             Some(deadline) => timeout_at(deadline, executed)
                 .await

@@ -9,7 +9,7 @@ use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock,
 use lock_core::{LockName, Result};
 
 use super::Shared;
-use crate::config::MySqlConfig;
+use crate::config::{MySqlConfig, Strategy};
 use crate::error::{RequestError, SqlError};
 use crate::probe;
 use crate::protocol::LONGEST_SECONDS;
@@ -37,7 +37,7 @@ impl RowLockBackend {
     /// # Errors
     /// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) for a configuration that cannot work.
     pub fn new(config: MySqlConfig) -> Result<Self> {
-        config.check()?;
+        config.check_for(Strategy::Row)?;
         Ok(Self(Arc::new(Shared::new(config))))
     }
 

@@ -1,0 +1,344 @@
+//! One or two connections that any number of callers share for small jobs of one kind.
+//!
+//! Jobs that wait at the same time go out together, so that one connection serves them all. With a second one, a job need
+//! not wait for the answer to another, which on a slow line takes long. Unless it is made ahead, it is made if the first has
+//! not answered for a while: its packets may be lost, or the server waits for a row.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lock_core::backend::AcquireRequest;
+use lock_core::{Error, Result};
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep};
+
+use super::dial::Dialer;
+use super::limiter::{DialLimiter, Turn};
+use super::session::Session;
+use crate::error::{ConnectError, SqlError};
+use crate::protocol::{Autocommit, Job, JobDone};
+
+/// A connection that has not answered for so long gets no new jobs, if there is or can be another one.
+const SLOW_AFTER: Duration = Duration::from_millis(500);
+
+/// The most connections of a lane.
+const MOST: usize = 2;
+
+#[derive(Clone)]
+pub(crate) struct Lane(Arc<Shared>);
+
+struct Shared {
+    dialer: Arc<Dialer>,
+    /// How many connections are made ahead.
+    ahead: usize,
+    limiter: DialLimiter,
+    members: Mutex<Vec<Arc<Member>>>,
+    used: AtomicBool,
+    /// Whether a second connection is being made.
+    is_dialling: AtomicBool,
+}
+
+/// A connection of a lane.
+#[derive(Debug)]
+pub(crate) struct Member {
+    session: Arc<Session>,
+    waiting: Mutex<Waiting>,
+}
+
+/// What waits for an answer.
+#[derive(Debug, Default)]
+struct Waiting {
+    jobs: usize,
+    /// When the first of them was begun, or the last answer came.
+    since: Option<Instant>,
+    /// When it answered last: the server may have closed it since.
+    answered: Option<Instant>,
+}
+
+impl Lane {
+    /// One that makes so many connections, one or two, before they are needed.
+    pub(crate) fn new(dialer: Arc<Dialer>, ahead: usize) -> Self {
+        Self(Arc::new(Shared {
+            dialer,
+            ahead,
+            limiter: DialLimiter::serial(),
+            members: Mutex::default(),
+            used: AtomicBool::new(false),
+            is_dialling: AtomicBool::new(false),
+        }))
+    }
+
+    /// Whether it never had a connection.
+    pub(crate) fn is_unused(&self) -> bool {
+        !self.0.used.load(Ordering::Relaxed)
+    }
+
+    /// A connection that answers, or a new one, which on behalf of a request is dialled for as long as that waits. If the
+    /// only one is slow, the job goes there all the same, and the next ones to a second one.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point.
+    pub(crate) async fn member(&self, request: Option<&AcquireRequest>) -> Result<Arc<Member>> {
+        match self.0.usable() {
+            Usable::Good(member) => Ok(member),
+            Usable::Slow(member) => {
+                self.open_in_background();
+                Ok(member)
+            }
+            Usable::None => match request {
+                Some(request) => self.0.dialer.retry_while_waiting(request, || self.0.dial()).await,
+                None => self.0.dial().await.map_err(Error::from),
+            },
+        }
+    }
+
+    /// Makes connections before they are needed: on a line that becomes slow, connecting takes long. Waits for them if there
+    /// is none, and on behalf of a request for as long as that waits.
+    ///
+    /// # Errors
+    /// If there can be none.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point.
+    pub(crate) async fn make_ready(&self, request: Option<&AcquireRequest>) -> Result<()> {
+        if self.0.has_members() {
+            self.open_in_background();
+            return Ok(());
+        }
+        self.member(request).await?;
+        if !self.0.is_complete() {
+            // One is enough.
+            let _ = self.0.open().await;
+        }
+        Ok(())
+    }
+
+    /// The same, without waiting. Outside a runtime it does nothing.
+    pub(crate) fn open_in_background(&self) {
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
+        if self.0.is_complete() || self.0.is_dialling.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        // Made before the task is, which a runtime that shuts down drops.
+        let dialling = Dialling(self.0.clone());
+        runtime.spawn(async move {
+            // Whoever needs one learns why there is none.
+            while !dialling.0.is_complete() && dialling.0.open().await.is_ok() {}
+        });
+    }
+
+    /// Runs a job on a connection of this lane. Without an answer within `limit`, the connection is ended.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, the job may be sent or not.
+    pub(crate) async fn run(&self, member: &Member, job: Job, limit: Option<Duration>) -> Result<JobDone, SqlError> {
+        let mut waiting = WaitingJob::begin(member);
+        let answer = tokio::select! {
+            biased;
+            answer = member.session.gather(job) => answer,
+            limit = elapsed(limit) => Err(SqlError::TimedOut(limit)),
+        };
+        match &answer {
+            Err(error) if !error.is_refusal() => {
+                // Nobody else is to wait for it.
+                member.session.abort();
+                self.0.forget(member);
+                if error.is_disconnect() {
+                    self.0.dialer.suspect_outage();
+                }
+            }
+            _ => waiting.is_answered = true,
+        }
+        answer
+    }
+}
+
+impl Lane {
+    /// Asks the server over each connection of which nothing is heard, in the background: others have broken. One that has
+    /// broken as well serves no job any more. Outside a runtime it does nothing.
+    pub(crate) fn check(&self) {
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
+        let members = self.0.lock().clone();
+        for member in members.into_iter().filter(|member| member.silent_for().is_zero()) {
+            let (lane, limit) = (self.clone(), self.0.dialer.config().response_timeout());
+            runtime.spawn(async move {
+                let ping = Job::Statement("DO 0".to_owned());
+                // If it fails, the lane forgets the connection.
+                drop(lane.run(&member, ping, Some(limit)).await);
+            });
+        }
+    }
+}
+
+/// What there is for a new job.
+enum Usable {
+    Good(Arc<Member>),
+    /// It may be lost, and there may be another one.
+    Slow(Arc<Member>),
+    None,
+}
+
+impl Shared {
+    fn usable(&self) -> Usable {
+        let mut members = self.lock();
+        members.retain(|member| !member.session.has_ended());
+        let Some(best) = members.iter().min_by_key(|member| member.rank()).cloned() else {
+            return Usable::None;
+        };
+        if best.silent_for() < SLOW_AFTER {
+            return Usable::Good(best);
+        }
+        if members.len() < MOST {
+            return Usable::Slow(best);
+        }
+        let limit = self.dialer.config().response_timeout();
+        if let Some(lost) = members.iter().position(|member| member.silent_for() >= limit) {
+            members.remove(lost).session.abort();
+            let rest = members.first().cloned();
+            return rest.map_or(Usable::None, Usable::Slow);
+        }
+        Usable::Good(best)
+    }
+
+    fn good(&self) -> Option<Arc<Member>> {
+        match self.usable() {
+            Usable::Good(member) => Some(member),
+            Usable::Slow(_) | Usable::None => None,
+        }
+    }
+
+    fn has_members(&self) -> bool {
+        self.lock().iter().any(|member| !member.session.has_ended())
+    }
+
+    /// Whether there are as many connections as are made ahead, one of them good.
+    fn is_complete(&self) -> bool {
+        self.good().is_some() && self.lock().len() >= self.ahead
+    }
+
+    async fn dial(&self) -> Result<Arc<Member>, ConnectError> {
+        let attempt = match self.limiter.turn(|| self.good()).await? {
+            Turn::Served(member) => return Ok(member),
+            Turn::Dial(attempt) => attempt,
+        };
+        let opened = self.open().await;
+        attempt.finish(opened.as_ref().map(|_| ()).map_err(Clone::clone));
+        opened
+    }
+
+    async fn open(&self) -> Result<Arc<Member>, ConnectError> {
+        let session = self.dialer.open(Autocommit::On).await?;
+        // Until it is used, it ends before the server ends it.
+        session.gather_nothing();
+        let member = Arc::new(Member {
+            session,
+            waiting: Mutex::default(),
+        });
+        self.used.store(true, Ordering::Relaxed);
+        self.lock().push(member.clone());
+        Ok(member)
+    }
+
+    fn forget(&self, member: &Member) {
+        self.lock().retain(|kept| !std::ptr::eq(&**kept, member));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Member>>> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Member {
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    /// Whether it served before, so that the server may have closed it since.
+    pub(crate) fn is_reused(&self) -> bool {
+        self.lock().answered.is_some()
+    }
+
+    /// The smallest is the best: one that has nothing to do, and for longest, so that all are used.
+    fn rank(&self) -> (Duration, Option<Instant>) {
+        let waiting = self.lock();
+        let silent = waiting.since.map_or(Duration::ZERO, |since| since.elapsed());
+        (silent, waiting.answered)
+    }
+
+    /// How long jobs have been waiting for an answer; zero if there are none.
+    fn silent_for(&self) -> Duration {
+        self.lock().since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A connection that is being made in the background.
+struct Dialling(Arc<Shared>);
+
+impl Drop for Dialling {
+    fn drop(&mut self) {
+        self.0.is_dialling.store(false, Ordering::Release);
+    }
+}
+
+/// A job that waits for its answer, until it is dropped.
+struct WaitingJob<'a> {
+    member: &'a Member,
+    is_answered: bool,
+}
+
+impl<'a> WaitingJob<'a> {
+    fn begin(member: &'a Member) -> Self {
+        let mut waiting = member.lock();
+        waiting.jobs += 1;
+        waiting.since.get_or_insert_with(Instant::now);
+        drop(waiting);
+        Self {
+            member,
+            is_answered: false,
+        }
+    }
+}
+
+impl Drop for WaitingJob<'_> {
+    fn drop(&mut self) {
+        let mut waiting = self.member.lock();
+        waiting.jobs -= 1;
+        let now = Instant::now();
+        if self.is_answered {
+            waiting.answered = Some(now);
+        }
+        if waiting.jobs == 0 {
+            waiting.since = None;
+        } else if self.is_answered {
+            waiting.since = Some(now);
+        }
+    }
+}
+
+async fn elapsed(limit: Option<Duration>) -> Duration {
+    match limit {
+        Some(limit) => {
+            sleep(limit).await;
+            limit
+        }
+        None => std::future::pending().await,
+    }
+}
+
+impl fmt::Debug for Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lane")
+            .field("members", &self.0.lock().len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,195 @@
+//! Small jobs of many callers in one text, so that a round trip serves all who wait for one.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow::{self, Break, Continue};
+use std::time::Duration;
+
+use lock_core::backend::SentAt;
+use tokio::time::Instant;
+
+use super::super::driver::execute_into;
+use super::{Exit, Phase, Reply, Worker};
+use crate::error::SqlError;
+use crate::protocol::lease_table::{LeaseRenewal, held};
+use crate::protocol::{Job, JobDone, StatementResult};
+
+/// The most jobs in one text, so that it stays far below any server's `max_allowed_packet`.
+const MOST_JOBS: usize = 250;
+
+pub(in super::super) struct Gathered {
+    pub(in super::super) job: Job,
+    pub(in super::super) reply: Reply<JobDone>,
+}
+
+/// A statement of a text, and whom it serves.
+enum Part {
+    One(Gathered),
+    /// Renewals for the same time.
+    Renewals(Duration, Vec<Gathered>),
+}
+
+impl Worker {
+    /// Runs the jobs in as few texts as can be. A connection that has nothing more to do counts as idle.
+    pub(super) async fn gather(&mut self, mut jobs: Vec<Gathered>) -> ControlFlow<Exit> {
+        self.phase = Phase::InUse;
+        while !jobs.is_empty() {
+            let rest = jobs.split_off(jobs.len().min(MOST_JOBS));
+            jobs.retain(|job| !job.reply.is_closed());
+            self.run_parts(parts(jobs)).await?;
+            jobs = rest;
+        }
+        self.phase = Phase::Idle {
+            since: Instant::now(),
+            // The server keeps it for longer than that from the last statement on.
+            extended: true,
+        };
+        Continue(())
+    }
+
+    /// Runs the parts, and those behind one that the server refused once more.
+    async fn run_parts(&mut self, mut parts: Vec<Part>) -> ControlFlow<Exit> {
+        while !parts.is_empty() {
+            let text: Vec<String> = parts.iter().map(Part::sql).collect();
+            let (sent, mut results) = (SentAt::now(), Vec::new());
+            let executed = execute_into(&mut self.connection, text.join(";"), None, &mut results).await;
+            if executed.as_ref().err().is_none_or(|error| error.code().is_some()) {
+                self.last_answer.note();
+            }
+            let mut rest = parts.split_off(results.len().min(parts.len())).into_iter();
+            for (part, result) in parts.into_iter().zip(results) {
+                self.answer(part, sent, result).await?;
+            }
+            if let Some(failed) = rest.next() {
+                let error = executed.err().unwrap_or(SqlError::UnexpectedAnswer("answer"));
+                let ends = !error.is_refusal();
+                failed.fail(error);
+                if ends {
+                    // The others learn that the connection has ended.
+                    return Break(Exit::Disconnected);
+                }
+            }
+            parts = rest.collect();
+        }
+        Continue(())
+    }
+
+    async fn answer(&mut self, part: Part, sent: SentAt, result: StatementResult) -> ControlFlow<Exit> {
+        match part {
+            Part::One(job) => drop(job.reply.send(Ok(JobDone { sent, result }))),
+            Part::Renewals(_, jobs) if result.matched == renewals(&jobs).len() as u64 => {
+                jobs.into_iter().for_each(|job| job.renewed(sent, true));
+            }
+            Part::Renewals(_, jobs) if result.matched == 0 => {
+                jobs.into_iter().for_each(|job| job.renewed(sent, false));
+            }
+            Part::Renewals(_, jobs) => return self.tell_apart(sent, jobs).await,
+        }
+        Continue(())
+    }
+
+    /// Some of these were renewed. Those that still have their names were: a hold that has ended does not come back.
+    async fn tell_apart(&mut self, sent: SentAt, jobs: Vec<Gathered>) -> ControlFlow<Exit> {
+        let mut results = Vec::new();
+        let executed = match statements(&jobs) {
+            Some(sql) => execute_into(&mut self.connection, sql, None, &mut results).await,
+            None => Ok(()),
+        };
+        let found = executed.and_then(|()| held(results.first().unwrap_or(&StatementResult::default())));
+        match found {
+            Ok(held) => {
+                for job in jobs {
+                    let is_held = job.renewal().is_some_and(|renewal| {
+                        let holder = renewal.holder.to_string();
+                        held.iter().any(|held| held == holder.as_bytes())
+                    });
+                    job.renewed(sent, is_held);
+                }
+                Continue(())
+            }
+            Err(error) if error.is_refusal() => {
+                Part::Renewals(Duration::ZERO, jobs).fail(error);
+                Continue(())
+            }
+            Err(_) => Break(Exit::Disconnected),
+        }
+    }
+}
+
+impl Gathered {
+    fn renewal(&self) -> Option<&LeaseRenewal> {
+        match &self.job {
+            Job::Renew(_, renewal) => Some(renewal),
+            Job::Statement(_) => None,
+        }
+    }
+
+    fn renewed(self, sent: SentAt, is_held: bool) {
+        let result = StatementResult {
+            matched: u64::from(is_held),
+            ..StatementResult::default()
+        };
+        drop(self.reply.send(Ok(JobDone { sent, result })));
+    }
+}
+
+impl Part {
+    fn sql(&self) -> String {
+        match self {
+            Self::One(job) => match &job.job {
+                Job::Statement(sql) => sql.clone(),
+                Job::Renew(statements, renewal) => statements.renew(renewal.ttl, std::slice::from_ref(renewal)),
+            },
+            Self::Renewals(ttl, jobs) => match jobs.first().map(|job| &job.job) {
+                Some(Job::Renew(statements, _)) => statements.renew(*ttl, &renewals(jobs)),
+                _ => String::new(),
+            },
+        }
+    }
+
+    /// The first learns why, and the others that it failed.
+    fn fail(self, error: SqlError) {
+        match self {
+            Self::One(job) => drop(job.reply.send(Err(error))),
+            Self::Renewals(_, jobs) => {
+                let mut jobs = jobs.into_iter();
+                drop(jobs.next().map(|job| job.reply.send(Err(error))));
+            }
+        }
+    }
+}
+
+/// Each hold once: on a slow line, core renews one again that waits for an answer.
+fn renewals(jobs: &[Gathered]) -> Vec<LeaseRenewal> {
+    let mut seen = HashSet::new();
+    let renewals = jobs.iter().filter_map(Gathered::renewal);
+    renewals
+        .filter(|renewal| seen.insert(renewal.holder))
+        .cloned()
+        .collect()
+}
+
+/// What asks which of these holds there are.
+fn statements(jobs: &[Gathered]) -> Option<String> {
+    let Job::Renew(statements, _) = &jobs.first()?.job else {
+        return None;
+    };
+    Some(statements.held(&renewals(jobs)))
+}
+
+/// One part for each statement, and one for all renewals of the same time: they come first.
+fn parts(jobs: Vec<Gathered>) -> Vec<Part> {
+    let (mut renewals, mut parts): (Vec<(Duration, Vec<Gathered>)>, Vec<Part>) = Default::default();
+    for job in jobs {
+        match job.renewal().map(|renewal| renewal.ttl) {
+            None => parts.push(Part::One(job)),
+            Some(ttl) => match renewals.iter_mut().find(|(of, _)| *of == ttl) {
+                Some((_, jobs)) => jobs.push(job),
+                None => renewals.push((ttl, vec![job])),
+            },
+        }
+    }
+    let mut all: Vec<Part> = Vec::with_capacity(renewals.len() + parts.len());
+    all.extend(renewals.into_iter().map(|(ttl, jobs)| Part::Renewals(ttl, jobs)));
+    all.append(&mut parts);
+    all
+}

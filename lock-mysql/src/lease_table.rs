@@ -1,0 +1,112 @@
+//! The lease table: a row of each name says who holds it until when, by the server's clock.
+//!
+//! Every request is one statement on the name's row, which the primary key locks. Holds are rows and not connections, so
+//! two lanes of connections serve them all: one for acquires and questions, one for what keeps or ends holds, which never
+//! waits behind an acquire.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use lock_core::Error;
+
+use self::claims::Claims;
+use self::waits::Waits;
+use crate::config::MySqlConfig;
+use crate::connection::{Dialer, Lane, LastAnswer, Member};
+use crate::error::{RequestError, SqlError};
+use crate::protocol::lease_table::LeaseStatements;
+use crate::protocol::{Job, JobDone, StatementResult};
+
+pub use self::backend::LeaseTableBackend;
+
+mod acquire;
+mod backend;
+mod claims;
+mod end;
+mod hold;
+mod tables;
+mod waits;
+
+/// What the backend and all its holds share.
+struct Shared {
+    config: MySqlConfig,
+    /// The lane of acquires.
+    asking: Lane,
+    /// The lane of renewals, releases and hand-overs.
+    keeping: Lane,
+    statements: Arc<LeaseStatements>,
+    claims: Claims,
+    waits: Waits,
+    /// Whether the table existed when it was last checked.
+    prepared: AtomicBool,
+}
+
+impl Shared {
+    fn new(config: MySqlConfig) -> Self {
+        let dialer = Arc::new(Dialer::new(config.clone(), Arc::new(LastAnswer::new())));
+        Self {
+            asking: Lane::new(dialer.clone(), 1),
+            keeping: Lane::new(dialer, 2),
+            statements: Arc::new(LeaseStatements::new(config.table())),
+            claims: Claims::default(),
+            waits: Waits::default(),
+            prepared: AtomicBool::new(false),
+            config,
+        }
+    }
+
+    /// Runs an idempotent statement about a hold.
+    async fn keep_job(&self, sql: String) -> Result<JobDone, RequestError> {
+        let member = self.keeping.member(None).await?;
+        Ok(self.run(&self.keeping, &member, sql).await?)
+    }
+
+    /// The same, and once more if the server had closed the connection while it was idle.
+    async fn keep_on(&self, sql: String) -> Result<StatementResult, RequestError> {
+        let member = self.keeping.member(None).await?;
+        let done = match self.run(&self.keeping, &member, sql.clone()).await {
+            Err(error) if error.is_disconnect() && member.is_reused() => self.keep_job(sql).await?,
+            done => done?,
+        };
+        Ok(done.result)
+    }
+
+    /// Runs a statement on this connection of a lane.
+    async fn run(&self, lane: &Lane, member: &Member, sql: String) -> Result<JobDone, SqlError> {
+        let limit = Some(self.config.response_timeout());
+        self.run_job(lane, member, Job::Statement(sql), limit).await
+    }
+
+    async fn run_job(
+        &self,
+        lane: &Lane,
+        member: &Member,
+        job: Job,
+        limit: Option<Duration>,
+    ) -> Result<JobDone, SqlError> {
+        let done = lane.run(member, job, limit).await;
+        if done.as_ref().is_err_and(SqlError::is_disconnect) {
+            // Perhaps with all others.
+            self.asking.check();
+            self.keeping.check();
+        }
+        done
+    }
+
+    fn is_prepared(&self) -> bool {
+        self.prepared.load(Ordering::Relaxed)
+    }
+
+    fn set_prepared(&self, prepared: bool) {
+        self.prepared.store(prepared, Ordering::Relaxed);
+    }
+}
+
+/// The error for a caller: a statement that the server refused was not executed.
+fn lock_error(error: RequestError) -> Error {
+    match error {
+        RequestError::Sql(error) if error.is_refusal() => error.into_lock_error().not_executed(),
+        error => error.into_lock_error(),
+    }
+}

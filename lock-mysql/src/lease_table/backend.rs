@@ -1,0 +1,115 @@
+//! The backend that users name.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, LockStatus};
+use lock_core::{LockName, Result};
+
+use super::Shared;
+use crate::config::{MySqlConfig, Strategy};
+use crate::error::SqlError;
+use crate::protocol::lease_table::holder;
+
+/// Locks that are rows with a lease, for any number of holds on at most four connections. See the [crate's page](crate).
+///
+/// Cheap to clone; clones share their connections.
+#[derive(Clone)]
+pub struct LeaseTableBackend(Arc<Shared>);
+
+impl LeaseTableBackend {
+    /// A backend for this server. Does no I/O: it connects when it is first used.
+    ///
+    /// ```
+    /// use lock_core::Locker;
+    /// use lock_mysql::{LeaseTableBackend, MySqlConfig, Strategy};
+    ///
+    /// # fn main() -> Result<(), lock_core::Error> {
+    /// let config = MySqlConfig::new("127.0.0.1", 3306)
+    ///     .with_user("app")
+    ///     .with_database("shop")
+    ///     .with_strategy(Strategy::Lease);
+    /// let locks = Locker::new(LeaseTableBackend::new(config)?);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) for a configuration that cannot work, or with
+    /// another [`Strategy`].
+    pub fn new(config: MySqlConfig) -> Result<Self> {
+        config.check_for(Strategy::Lease)?;
+        Ok(Self(Arc::new(Shared::new(config))))
+    }
+
+    /// A backend for the server at this URL, which says `strategy=lease`: see [`MySqlConfig::from_url`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) for a URL that cannot work.
+    pub fn from_url(url: &str) -> Result<Self> {
+        Self::new(MySqlConfig::from_url(url)?)
+    }
+
+    #[cfg(test)]
+    pub(super) fn claims(&self) -> &super::claims::Claims {
+        &self.0.claims
+    }
+}
+
+#[async_trait]
+impl DistributedLock for LeaseTableBackend {
+    fn capabilities(&self) -> Capabilities {
+        // A commit waits for the disk: shorter leases would end while it does.
+        const SHORTEST: Duration = Duration::from_millis(100);
+        const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+        Capabilities::default()
+            .extend()
+            .fixed_lease()
+            .hand_over()
+            .pass()
+            .minimum_hold()
+            .durable_tokens()
+            .ttl_between(SHORTEST, LONGEST)
+    }
+
+    async fn connect(&self) -> Result<()> {
+        self.0.connect().await
+    }
+
+    async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
+        let attempt = self.0.acquire(request).await;
+        attempt.map_err(|error| error.with_name(request.name()))
+    }
+
+    async fn abandon(&self, request: &AcquireRequest) -> Result<()> {
+        let abandoned = self.0.abandon(request).await;
+        abandoned.map_err(|error| error.with_name(request.name()))
+    }
+
+    async fn status(&self, name: &LockName) -> Result<LockStatus> {
+        self.0.status(name).await.map_err(|error| error.with_name(name))
+    }
+}
+
+impl Shared {
+    async fn status(&self, name: &LockName) -> Result<LockStatus> {
+        let member = self.asking.member(None).await?;
+        let found = match self.run(&self.asking, &member, self.statements.holder(name)).await {
+            Err(error) if error.is_missing_table() => return Ok(LockStatus::free()),
+            found => found.map_err(SqlError::into_lock_error)?,
+        };
+        match found.result.rows.first() {
+            None => Ok(LockStatus::free()),
+            Some(row) => Ok(LockStatus::held(holder(row).map_err(SqlError::into_lock_error)?)),
+        }
+    }
+}
+
+impl fmt::Debug for LeaseTableBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeaseTableBackend")
+            .field("config", &self.0.config)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,75 @@
+//! The checks of the server before the first lock: its table, which is made if it is missing and refused if it cannot lock
+//! rows, and the permissions.
+
+use lock_core::{Error, ErrorKind, Result};
+
+use super::Shared;
+use crate::connection::{Lane, Member};
+use crate::error::SqlError;
+use crate::protocol::column;
+
+/// How often MySQL may say that those who make the same table at the same time are in each other's way.
+const DEADLOCKS: usize = 20;
+
+impl Shared {
+    /// Reaches the server, makes the table and checks that all that a lock needs is permitted.
+    pub(super) async fn connect(&self) -> Result<()> {
+        self.keeping.make_ready(None).await?;
+        self.asking.open_in_background();
+        let member = self.keeping.member(None).await?;
+        self.prepare(&self.keeping, &member).await?;
+        for sql in self.statements.check_permissions() {
+            self.run(&self.keeping, &member, sql)
+                .await
+                .map_err(SqlError::into_lock_error)?;
+        }
+        Ok(())
+    }
+
+    /// Makes sure that the table is there and locks rows.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`], with the statement for an administrator, if it is missing and may not be made;
+    /// [`ErrorKind::Misconfigured`] if it is of an engine without row locks.
+    pub(super) async fn prepare(&self, lane: &Lane, member: &Member) -> Result<()> {
+        let found = self.run(lane, member, self.statements.engine()).await;
+        let found = found.map_err(SqlError::into_lock_error)?;
+        match found.result.rows.first() {
+            Some(row) => {
+                let engine: Option<Vec<u8>> =
+                    column(row, 0, "engine of the table").map_err(SqlError::into_lock_error)?;
+                if !engine.is_some_and(|engine| engine.eq_ignore_ascii_case(b"InnoDB")) {
+                    let table = self.statements.table();
+                    let message =
+                        format!("table `{table}` must be of the engine InnoDB: run ALTER TABLE … ENGINE=InnoDB");
+                    return Err(Error::new(ErrorKind::Misconfigured, message));
+                }
+            }
+            None => self.create(lane, member).await?,
+        }
+        self.set_prepared(true);
+        Ok(())
+    }
+
+    async fn create(&self, lane: &Lane, member: &Member) -> Result<()> {
+        let sql = self.statements.create_table();
+        let mut created = self.run(lane, member, sql.clone()).await;
+        for _ in 0..DEADLOCKS {
+            if !created.as_ref().is_err_and(SqlError::is_deadlock) {
+                break;
+            }
+            created = self.run(lane, member, sql.clone()).await;
+        }
+        match created {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_denied() => {
+                let message = format!(
+                    "the lease table is missing and the MySQL user may not create it: run \"{sql};\" and grant the user \
+                     SELECT, INSERT and UPDATE on it"
+                );
+                Err(Error::new(ErrorKind::Denied, message).with_source(error))
+            }
+            Err(error) => Err(error.into_lock_error()),
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! The statements of the lease table, as text with all values in it. Golden tests pin them: what other versions of this
+//! crate, and people, find in the table must not change by accident.
+//!
+//! A row belongs to a name for good. `expires` and `term` are microseconds, as `BIGINT`: a `DATETIME` would need conversions
+//! for each sum and each comparison with a token, and their result would depend on SQL modes. `token` is the hold's,
+//! `last_token` the last one that it reserved.
+//!
+//! Two clocks: `UTC_TIMESTAMP` stands still while a statement runs, so that all its expressions decide alike. If the
+//! statement waited for the row, that moment has passed: a hold then counts as live for a little too long, and lasts a
+//! little shorter than it could. Both are safe. `SYSDATE` is the moment at which the row is ours. It decides whether a hold
+//! ends later than its own term allows, because the clock was set back. The other clock would cut holds that began while
+//! the statement waited.
+
+use std::time::Duration;
+
+use lock_core::backend::{AcquireRequest, HolderId, HolderStatus};
+use lock_core::{FencingToken, LockName};
+use sqlx::mysql::MySqlRow;
+
+use super::{StatementResult, column};
+use crate::error::SqlError;
+use crate::names::{label_literal, name_literal};
+
+/// Names of tables, made once.
+#[derive(Debug)]
+pub(crate) struct LeaseStatements {
+    /// One row per name: who holds it until when, and its last token.
+    leases: String,
+}
+
+/// Set in an answer if the name is taken: a bit that no token has. The rest is how long it stays taken, in microseconds.
+const TAKEN: u64 = 1 << 63;
+
+/// How many tokens a grant may reserve after its own.
+const MOST_RESERVED: u32 = 16;
+
+const TOKEN: &str = "token from 1 to 2^63 - 1";
+
+macro_rules! micros_since_1970 {
+    ($clock:literal) => {
+        concat!("TIMESTAMPDIFF(MICROSECOND,'1970-01-01',", $clock, "(6))")
+    };
+}
+
+/// The server's clock in microseconds since 1970, when the statement began. The session's time zone is UTC.
+const NOW: &str = micros_since_1970!("UTC_TIMESTAMP");
+
+/// Whether nobody has the name.
+const FREE: &str = concat!(
+    "(`holder` IS NULL OR `expires`<=",
+    micros_since_1970!("UTC_TIMESTAMP"),
+    ")"
+);
+
+/// When the hold ends, if the clock may have been set back: no later than its own term allows.
+const REPAIRED: &str = concat!("LEAST(`expires`,", micros_since_1970!("SYSDATE"), "+`term`)");
+
+/// The longest time for which a waiter's mark is believed, in microseconds. One that lasts longer is from before the clock
+/// was set back.
+const LONGEST_MARK: u64 = 10_000_000;
+
+/// What a request writes into the row. Read from the request just before it is sent.
+#[derive(Clone, Debug)]
+pub(crate) struct LeaseTerms {
+    holder: HolderId,
+    pub(crate) ttl: Duration,
+    label: String,
+    floor: u64,
+    reserve: u32,
+}
+
+/// The answer to an acquire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Acquired {
+    Granted(FencingToken),
+    /// Another holder has it, for so long if nothing renews it.
+    Taken(Duration),
+}
+
+/// One hold to renew.
+#[derive(Clone, Debug)]
+pub(crate) struct LeaseRenewal {
+    pub(crate) name: LockName,
+    pub(crate) holder: HolderId,
+    pub(crate) ttl: Duration,
+}
+
+impl LeaseTerms {
+    pub(crate) fn new(request: &AcquireRequest) -> Self {
+        Self {
+            holder: request.holder(),
+            ttl: request.ttl(),
+            label: label_literal(request.label().as_deref()),
+            floor: request.token_floor().map_or(0, FencingToken::as_u64),
+            reserve: request.reserve(),
+        }
+    }
+
+    /// How many tokens come with this one, its own included.
+    pub(crate) fn reserved(&self, token: FencingToken) -> u32 {
+        let after = u64::from(self.reserved_after()).min(LAST_TOKEN - token.as_u64());
+        1 + u32::try_from(after).unwrap_or(0)
+    }
+
+    fn reserved_after(&self) -> u32 {
+        self.reserve.saturating_sub(1).min(MOST_RESERVED)
+    }
+
+    /// The next token: larger than all before, than the floor, and at least the server's clock.
+    fn next_token(&self, last: &str) -> String {
+        format!("GREATEST({last},{},{NOW})", self.floor.saturating_add(1))
+    }
+
+    fn last_token(&self, token: &str) -> String {
+        format!("{token}+LEAST({},{LAST_TOKEN}-{token})", self.reserved_after())
+    }
+}
+
+/// The largest token there can be.
+const LAST_TOKEN: u64 = (1 << 63) - 1;
+
+impl LeaseStatements {
+    /// `table` has only letters that need no escape.
+    pub(crate) fn new(table: &str) -> Self {
+        Self {
+            leases: format!("{table}_leases"),
+        }
+    }
+
+    /// The table's name.
+    pub(crate) fn table(&self) -> &str {
+        &self.leases
+    }
+
+    /// What makes the table where it is missing.
+    pub(crate) fn create_table(&self) -> String {
+        format!(
+            "CREATE TABLE IF NOT EXISTS `{}` (\
+             `name` VARBINARY(512) NOT NULL PRIMARY KEY, \
+             `holder` VARBINARY(32) NULL, \
+             `label` VARBINARY(255) NULL, \
+             `expires` BIGINT NOT NULL DEFAULT 0, \
+             `term` BIGINT NOT NULL DEFAULT 0, \
+             `token` BIGINT NOT NULL DEFAULT 0, \
+             `last_token` BIGINT NOT NULL DEFAULT 0, \
+             `waiter` VARBINARY(32) NULL, \
+             `wanted` BIGINT NOT NULL DEFAULT 0) ENGINE=InnoDB",
+            self.leases
+        )
+    }
+
+    /// The table's engine; no row: there is no such table.
+    pub(crate) fn engine(&self) -> String {
+        format!(
+            "SELECT CAST(ENGINE AS BINARY) FROM information_schema.TABLES \
+             WHERE TABLE_SCHEMA=DATABASE() AND TABLE_NAME='{}'",
+            self.leases
+        )
+    }
+
+    /// Do nothing, but need every permission that a lock needs. No lock has an empty name.
+    pub(crate) fn check_permissions(&self) -> [String; 2] {
+        let leases = &self.leases;
+        [
+            format!("UPDATE `{leases}` SET `wanted`=0 WHERE `name`=x''"),
+            format!("INSERT IGNORE INTO `{leases}` (`name`) SELECT `name` FROM `{leases}` WHERE `name`=x''"),
+        ]
+    }
+
+    /// Takes the name if nobody has it, and if it is not kept for a waiter; [`acquired`] reads the answer. If it is refused
+    /// and waits, it marks the row for so long as the waiter, unless another one has.
+    ///
+    /// The assignments are made from left to right: all that decide by holder, expiry and waiter come before these, and the
+    /// expiry comes after the holder and the term.
+    pub(crate) fn acquire(&self, name: &LockName, terms: &LeaseTerms, mark: Option<Duration>) -> String {
+        let leases = &self.leases;
+        let (name, holder, label) = (name_literal(name), terms.holder, &terms.label);
+        let ttl = micros(terms.ttl);
+        let first = terms.next_token("1");
+        let last_of_first = terms.last_token(&first);
+        let next = terms.next_token("`last_token`+1");
+        let last = terms.last_token("`token`");
+        let others_wait = others_wait(terms.holder);
+        let mine = format!("`holder`='{holder}'");
+        let takes = format!("({FREE} AND NOT {others_wait})");
+        let rest = format!("IF({FREE},`wanted`-{NOW},GREATEST(0,LEAST(`expires`-{NOW},`term`)))");
+        // A mark that lasts for long enough stays as it is: an answer that changes nothing writes nothing.
+        let marks = mark.map_or_else(String::new, |mark| {
+            let mark = micros(mark).min(u128::from(LONGEST_MARK));
+            let half = mark / 2;
+            format!(
+                "`waiter`=IF({FREE} OR {mine} OR {others_wait},`waiter`,'{holder}'),\
+                 `wanted`=CASE WHEN {others_wait} THEN `wanted` WHEN {FREE} THEN 0 WHEN {mine} THEN `wanted` \
+                 WHEN `wanted` BETWEEN {NOW}+{half} AND {NOW}+{LONGEST_MARK} THEN `wanted` ELSE {NOW}+{mark} END,"
+            )
+        });
+        format!(
+            "INSERT INTO `{leases}` (`name`,`holder`,`label`,`expires`,`term`,`token`,`last_token`) \
+             VALUES ({name},'{holder}',{label},{NOW}+{ttl},{ttl},LAST_INSERT_ID({first}),{last_of_first}) \
+             ON DUPLICATE KEY UPDATE \
+             `token`=CASE WHEN {takes} THEN LAST_INSERT_ID({next}) \
+             WHEN {mine} AND NOT {FREE} THEN LAST_INSERT_ID(`token`) \
+             ELSE `token`+0*LAST_INSERT_ID({TAKEN}|{rest}) END,\
+             `last_token`=IF({takes},{last},`last_token`),\
+             `label`=IF({takes},{label},`label`),\
+             `term`=CASE WHEN {takes} THEN {ttl} WHEN {mine} AND NOT {FREE} THEN GREATEST(`term`,{ttl}) ELSE `term` END,\
+             {marks}`holder`=IF({takes},'{holder}',IF({FREE},NULL,`holder`)),\
+             `expires`=IF({mine},GREATEST({REPAIRED},{NOW}+{ttl}),{REPAIRED})",
+        )
+    }
+
+    /// Renews holds that share a TTL. If it matches as many rows as there are holds, it has renewed all; else
+    /// [`held`](Self::held) says which. A holder id has one name.
+    pub(crate) fn renew(&self, ttl: Duration, renewals: &[LeaseRenewal]) -> String {
+        let ttl = micros(ttl);
+        format!(
+            "UPDATE `{}` SET `term`=GREATEST(`term`,{ttl}),`expires`=GREATEST({REPAIRED},{NOW}+{ttl}) WHERE {}",
+            self.leases,
+            among(renewals)
+        )
+    }
+
+    /// The holder ids among these that have their names.
+    pub(crate) fn held(&self, renewals: &[LeaseRenewal]) -> String {
+        format!("SELECT `holder` FROM `{}` WHERE {}", self.leases, among(renewals))
+    }
+
+    /// Ends a hold, if it is still there: then it matches a row. The name stays taken for so long.
+    pub(crate) fn release(&self, name: &LockName, holder: HolderId, keep_for: Option<Duration>) -> String {
+        // An empty holder is nobody.
+        let kept = match keep_for.map(micros) {
+            Some(rest) => format!("`holder`=x'',`term`={rest},`expires`={NOW}+{rest}"),
+            None => format!("`holder`=NULL,`expires`={NOW}"),
+        };
+        format!(
+            "UPDATE `{}` SET {kept},`label`=NULL WHERE `name`={} AND `holder`='{holder}' AND `expires`>{NOW}",
+            self.leases,
+            name_literal(name)
+        )
+    }
+
+    /// Ends whatever this id has: a hold, or the mark of a waiter.
+    pub(crate) fn abandon(&self, name: &LockName, holder: HolderId) -> String {
+        format!(
+            "UPDATE `{}` SET `expires`=IF(`holder`<=>'{holder}',{NOW},`expires`),\
+             `label`=IF(`holder`<=>'{holder}',NULL,`label`),\
+             `holder`=IF(`holder`<=>'{holder}',NULL,`holder`),\
+             `wanted`=IF(`waiter`<=>'{holder}',0,`wanted`) \
+             WHERE `name`={} AND (`holder`='{holder}' OR `waiter`='{holder}')",
+            self.leases,
+            name_literal(name)
+        )
+    }
+
+    /// Passes a hold on, if it is still there; [`handed_over`] reads the answer. Repeated, it finds the next holder. If it
+    /// `yields`, it passes nothing on while somebody else waits.
+    pub(crate) fn hand_over(&self, name: &LockName, giver: HolderId, next: &LeaseTerms, yields: bool) -> String {
+        let (holder, label, ttl) = (next.holder, &next.label, micros(next.ttl));
+        let token = next.next_token("`last_token`+1");
+        let last = next.last_token("`token`");
+        let is_givers = format!("`holder`='{giver}'");
+        let unless = match yields {
+            true => format!(" AND NOT ({is_givers} AND {})", others_wait(holder)),
+            false => String::new(),
+        };
+        format!(
+            "UPDATE `{}` SET `token`=LAST_INSERT_ID(IF({is_givers},{token},`token`)),\
+             `last_token`=IF({is_givers},{last},`last_token`),\
+             `label`={label},\
+             `term`=IF({is_givers},{ttl},GREATEST(`term`,{ttl})),\
+             `expires`=IF({is_givers},{NOW}+{ttl},GREATEST({REPAIRED},{NOW}+{ttl})),\
+             `wanted`=IF(`waiter`<=>'{holder}',0,`wanted`),\
+             `holder`='{holder}' \
+             WHERE `name`={} AND `holder` IN ('{giver}','{holder}') AND `expires`>{NOW}{unless}",
+            self.leases,
+            name_literal(name)
+        )
+    }
+
+    /// Who has the name; no row: nobody.
+    pub(crate) fn holder(&self, name: &LockName) -> String {
+        format!(
+            "SELECT `token`,`label`,LEAST(`expires`-{NOW},`term`),`holder` FROM `{}` \
+             WHERE `name`={} AND `holder` IS NOT NULL AND `expires`>{NOW}",
+            self.leases,
+            name_literal(name)
+        )
+    }
+}
+
+/// Whether the name is kept for a waiter other than this one.
+fn others_wait(holder: HolderId) -> String {
+    format!("(`wanted`>{NOW} AND `wanted`<={NOW}+{LONGEST_MARK} AND NOT `waiter`<=>'{holder}')")
+}
+
+fn among(renewals: &[LeaseRenewal]) -> String {
+    let list = |items: Vec<String>| items.join(",");
+    let names = list(renewals.iter().map(|renewal| name_literal(&renewal.name)).collect());
+    let holders = list(renewals.iter().map(|renewal| format!("'{}'", renewal.holder)).collect());
+    format!("`name` IN ({names}) AND `holder` IN ({holders}) AND `expires`>{NOW}")
+}
+
+/// Whether the name was granted.
+pub(crate) fn acquired(result: &StatementResult) -> Result<Acquired, SqlError> {
+    let answer = result.last_insert_id;
+    if answer & TAKEN != 0 {
+        return Ok(Acquired::Taken(Duration::from_micros(answer & !TAKEN)));
+    }
+    let token = FencingToken::new(answer).ok_or(SqlError::UnexpectedAnswer(TOKEN))?;
+    Ok(Acquired::Granted(token))
+}
+
+/// The token of the next holder; `None`: the giver had nothing to pass on.
+pub(crate) fn handed_over(result: &StatementResult) -> Result<Option<FencingToken>, SqlError> {
+    if result.matched == 0 {
+        return Ok(None);
+    }
+    let token = FencingToken::new(result.last_insert_id).ok_or(SqlError::UnexpectedAnswer(TOKEN))?;
+    Ok(Some(token))
+}
+
+/// The holder in a row of [`LeaseStatements::holder`].
+pub(crate) fn holder(row: &MySqlRow) -> Result<HolderStatus, SqlError> {
+    let label: Option<Vec<u8>> = column(row, 1, "label")?;
+    let label = String::from_utf8_lossy(&label.unwrap_or_default()).into_owned();
+    let rest: i64 = column(row, 2, "rest of the hold")?;
+    let rest = Duration::from_micros(u64::try_from(rest).unwrap_or_default());
+    let token: i64 = column(row, 0, TOKEN)?;
+    let token = u64::try_from(token).ok().and_then(FencingToken::new);
+    let holder: Option<Vec<u8>> = column(row, 3, "holder")?;
+    let mut status = HolderStatus::new().with_expires_in(rest);
+    // One that is kept for a minimum time belongs to nobody.
+    if holder.is_some_and(|holder| !holder.is_empty()) {
+        status = status.with_token(token.ok_or(SqlError::UnexpectedAnswer(TOKEN))?);
+    }
+    Ok(if label.is_empty() {
+        status
+    } else {
+        status.with_label(label)
+    })
+}
+
+/// The holder ids in the rows of [`LeaseStatements::held`].
+pub(crate) fn held(result: &StatementResult) -> Result<Vec<Vec<u8>>, SqlError> {
+    result.rows.iter().map(|row| column(row, 0, "holder")).collect()
+}
+
+fn micros(duration: Duration) -> u128 {
+    duration.as_micros()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+use lock_core::backend::{RequestOptions, Terms};
+
+use super::*;
+
+fn name(name: &str) -> LockName {
+    LockName::new(name).unwrap()
+}
+
+fn terms(reserve: u32, floor: Option<u64>) -> LeaseTerms {
+    let options = RequestOptions::new(name("a"), Terms::new(Duration::from_millis(2500)).label("me")).reserve(reserve);
+    let options = match floor.and_then(FencingToken::new) {
+        Some(floor) => options.token_above(floor),
+        None => options,
+    };
+    LeaseTerms::new(&options.start().0)
+}
+
+/// With the clocks shortened, so that the statements can be read.
+fn shown(sql: &str, terms: &LeaseTerms) -> String {
+    sql.replace(NOW, "NOW")
+        .replace("TIMESTAMPDIFF(MICROSECOND,'1970-01-01',SYSDATE(6))", "SYSDATE")
+        .replace(&terms.holder.to_string(), "ME")
+}
+
+#[test]
+fn the_table_stays_as_it_is() {
+    assert_eq!(
+        LeaseStatements::new("polylock").create_table(),
+        "CREATE TABLE IF NOT EXISTS `polylock_leases` (`name` VARBINARY(512) NOT NULL PRIMARY KEY, \
+         `holder` VARBINARY(32) NULL, `label` VARBINARY(255) NULL, `expires` BIGINT NOT NULL DEFAULT 0, \
+         `term` BIGINT NOT NULL DEFAULT 0, `token` BIGINT NOT NULL DEFAULT 0, `last_token` BIGINT NOT NULL DEFAULT 0, \
+         `waiter` VARBINARY(32) NULL, `wanted` BIGINT NOT NULL DEFAULT 0) ENGINE=InnoDB"
+    );
+}
+
+#[test]
+fn a_try_takes_a_free_name_or_changes_nothing() {
+    let terms = terms(3, Some(41));
+    let sql = LeaseStatements::new("t").acquire(&name("a"), &terms, None);
+    let free = "(`holder` IS NULL OR `expires`<=NOW)";
+    let others = "(`wanted`>NOW AND `wanted`<=NOW+10000000 AND NOT `waiter`<=>'ME')";
+    let takes = format!("({free} AND NOT {others})");
+    let repaired = "LEAST(`expires`,SYSDATE+`term`)";
+    let first = "GREATEST(1,42,NOW)";
+    assert_eq!(
+        shown(&sql, &terms),
+        format!(
+            "INSERT INTO `t_leases` (`name`,`holder`,`label`,`expires`,`term`,`token`,`last_token`) \
+             VALUES (x'61','ME',x'6d65',NOW+2500000,2500000,LAST_INSERT_ID({first}),\
+             {first}+LEAST(2,9223372036854775807-{first})) \
+             ON DUPLICATE KEY UPDATE \
+             `token`=CASE WHEN {takes} THEN LAST_INSERT_ID(GREATEST(`last_token`+1,42,NOW)) \
+             WHEN `holder`='ME' AND NOT {free} THEN LAST_INSERT_ID(`token`) \
+             ELSE `token`+0*LAST_INSERT_ID(9223372036854775808|\
+             IF({free},`wanted`-NOW,GREATEST(0,LEAST(`expires`-NOW,`term`)))) END,\
+             `last_token`=IF({takes},`token`+LEAST(2,9223372036854775807-`token`),`last_token`),\
+             `label`=IF({takes},x'6d65',`label`),\
+             `term`=CASE WHEN {takes} THEN 2500000 \
+             WHEN `holder`='ME' AND NOT {free} THEN GREATEST(`term`,2500000) ELSE `term` END,\
+             `holder`=IF({takes},'ME',IF({free},NULL,`holder`)),\
+             `expires`=IF(`holder`='ME',GREATEST({repaired},NOW+2500000),{repaired})"
+        )
+    );
+}
+
+#[test]
+fn a_waiter_marks_the_row_before_the_holder_changes() {
+    let terms = terms(1, None);
+    let sql = LeaseStatements::new("t").acquire(&name("a"), &terms, Some(Duration::from_millis(300)));
+    let free = "(`holder` IS NULL OR `expires`<=NOW)";
+    let others = "(`wanted`>NOW AND `wanted`<=NOW+10000000 AND NOT `waiter`<=>'ME')";
+    let marks = format!(
+        "`waiter`=IF({free} OR `holder`='ME' OR {others},`waiter`,'ME'),\
+         `wanted`=CASE WHEN {others} THEN `wanted` WHEN {free} THEN 0 WHEN `holder`='ME' THEN `wanted` \
+         WHEN `wanted` BETWEEN NOW+150000 AND NOW+10000000 THEN `wanted` ELSE NOW+300000 END,`holder`=IF("
+    );
+    let shown = shown(&sql, &terms);
+    assert!(shown.contains(&marks), "{shown}");
+}
+
+#[test]
+fn renewals_of_one_time_are_one_statement() {
+    let ttl = Duration::from_secs(1);
+    let renewal = |of| LeaseRenewal {
+        name: name(of),
+        holder: terms(1, None).holder,
+        ttl,
+    };
+    let renewals = [renewal("a"), renewal("b")];
+    let [a, b] = [0, 1].map(|index: usize| renewals[index].holder);
+    let statements = LeaseStatements::new("t");
+    let among = format!("`name` IN (x'61',x'62') AND `holder` IN ('{a}','{b}') AND `expires`>NOW");
+    assert_eq!(
+        shown(&statements.renew(ttl, &renewals), &terms(1, None)),
+        format!(
+            "UPDATE `t_leases` SET `term`=GREATEST(`term`,1000000),\
+             `expires`=GREATEST(LEAST(`expires`,SYSDATE+`term`),NOW+1000000) WHERE {among}"
+        )
+    );
+    assert_eq!(
+        shown(&statements.held(&renewals), &terms(1, None)),
+        format!("SELECT `holder` FROM `t_leases` WHERE {among}")
+    );
+}
+
+#[test]
+fn a_release_ends_or_keeps() {
+    let terms = terms(1, None);
+    let released = |keep| {
+        let sql = LeaseStatements::new("t").release(&name("a'\0Ö"), terms.holder, keep);
+        shown(&sql, &terms)
+    };
+    let of_me = "`label`=NULL WHERE `name`=x'612700c396' AND `holder`='ME' AND `expires`>NOW";
+    assert_eq!(
+        released(None),
+        format!("UPDATE `t_leases` SET `holder`=NULL,`expires`=NOW,{of_me}")
+    );
+    assert_eq!(
+        released(Some(Duration::from_secs(1))),
+        format!("UPDATE `t_leases` SET `holder`=x'',`term`=1000000,`expires`=NOW+1000000,{of_me}")
+    );
+}
+
+#[test]
+fn tokens_are_reserved_up_to_the_last_one() {
+    let reserved = |asked, token| terms(asked, None).reserved(FencingToken::new(token).unwrap());
+    assert_eq!([reserved(1, 7), reserved(4, 7), reserved(99, 7)], [1, 4, 17]);
+    assert_eq!([reserved(4, LAST_TOKEN), reserved(4, LAST_TOKEN - 2)], [1, 3]);
+}
+
+#[test]
+fn an_answer_is_a_token_or_how_long_the_name_is_taken() {
+    let answer = |last_insert_id| {
+        acquired(&StatementResult {
+            last_insert_id,
+            ..StatementResult::default()
+        })
+    };
+    let token = FencingToken::new(1_800_000_000_000_000).unwrap();
+    assert_eq!(answer(token.as_u64()).unwrap(), Acquired::Granted(token));
+    assert_eq!(
+        answer(TAKEN | 1_500_000).unwrap(),
+        Acquired::Taken(Duration::from_millis(1500))
+    );
+    assert_eq!(answer(TAKEN).unwrap(), Acquired::Taken(Duration::ZERO));
+    assert!(answer(0).is_err());
+}
