@@ -3,6 +3,7 @@
 use conformance_tests::{__for_each_mutant, WriteSide, conformance};
 
 use harness::memory::MemoryHarness;
+use harness::mysql_lease::LeaseTableHarness;
 use harness::mysql_row::{Hostile, MySql9, MySql9Hostile, OwnMariaDb, RowLockHarness};
 use harness::redis::{LeastPrivilege, Own, Redis8, RedisHarness, Valkey9};
 use harness::zookeeper::ZooKeeperHarness;
@@ -22,6 +23,7 @@ conformance!(mysql_row, RowLockHarness<OwnMariaDb>);
 conformance!(mysql9_row, RowLockHarness<MySql9>);
 conformance!(mysql_row_hostile, RowLockHarness<Hostile>);
 conformance!(mysql9_row_hostile, RowLockHarness<MySql9Hostile>);
+conformance!(mysql_lease, LeaseTableHarness);
 conformance!(zookeeper, ZooKeeperHarness);
 
 __for_each_mutant!(__mutant_tests);

@@ -1,0 +1,94 @@
+//! The suite on a MariaDB's lease table.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use conformance_tests::{BackendHarness, Data, Harness, LockerSubject, NoServer, Route, ServerUse, Subject, Timing};
+use lock_core::backend::DistributedLock;
+use lock_mysql::sqlx::mysql::MySqlConnection;
+use lock_mysql::sqlx::{AssertSqlSafe, Connection, query};
+use lock_mysql::{LeaseTableBackend, MySqlConfig, Strategy};
+use testbed::{MariaDb, Server};
+use tokio::sync::OnceCell;
+
+static SHARED: OnceCell<Server> = OnceCell::const_new();
+
+#[derive(Debug)]
+pub(crate) struct LeaseTableHarness {
+    url: String,
+    /// `None` in a child process.
+    server: Option<Server>,
+}
+
+#[async_trait]
+impl Harness for LeaseTableHarness {
+    async fn start(server: ServerUse) -> Result<Self, NoServer> {
+        let server = super::servers::server_for(server, &SHARED, || MariaDb::new().start()).await?;
+        Ok(Self {
+            url: server.url(),
+            server: Some(server),
+        })
+    }
+
+    fn attach(address: &str) -> Self {
+        Self {
+            url: address.to_owned(),
+            server: None,
+        }
+    }
+
+    fn address(&self) -> Option<String> {
+        Some(self.url.clone())
+    }
+
+    fn timing(&self) -> Timing {
+        Timing::default().with_ttl(Duration::from_secs(2))
+    }
+
+    async fn subject(&self, namespace: &str, route: &Route) -> Arc<dyn Subject> {
+        Arc::new(LockerSubject::new(self.backend(namespace, route).await))
+    }
+
+    async fn take_away(&self, namespace: &str, name: &str) {
+        let mut connection = MySqlConnection::connect(&self.url).await.expect("connect to MariaDB");
+        let end = format!("UPDATE {namespace}_leases SET holder=NULL WHERE name=?");
+        let ended = query(AssertSqlSafe(end))
+            .bind(name.as_bytes())
+            .execute(&mut connection)
+            .await;
+        assert_eq!(ended.expect("end the hold").rows_affected(), 1, "the name has a row");
+    }
+
+    async fn restart(&self, data: Data) {
+        let server = self.server.as_ref().expect("the parent restarts");
+        let restarted = match data {
+            Data::Kept => server.restart().await,
+            Data::Lost => server.restart_without_data().await,
+        };
+        restarted.expect("restart MariaDB");
+    }
+
+    fn auxiliary_names(&self, namespace: &str, name: &str) -> Vec<String> {
+        vec![
+            format!("{namespace}.{name}"),
+            format!("{namespace}_leases"),
+            format!("x'{name}'"),
+            format!("{name} "),
+            format!("{name}\0"),
+            name.to_uppercase() + "_",
+        ]
+    }
+}
+
+#[async_trait]
+impl BackendHarness for LeaseTableHarness {
+    async fn backend(&self, namespace: &str, route: &Route) -> Arc<dyn DistributedLock> {
+        let url = super::servers::url_by(route, &self.url).await;
+        let config = MySqlConfig::from_url(&url)
+            .expect("testbed's URL")
+            .with_strategy(Strategy::Lease)
+            .with_table(namespace);
+        Arc::new(LeaseTableBackend::new(config).expect("a valid configuration"))
+    }
+}
