@@ -11,7 +11,7 @@ use crate::locate::{Maker, Sql};
 use crate::recipe::{Recipe, Run};
 use crate::server::Server;
 use crate::url::Url;
-use crate::{Edition, Error, data, locate};
+use crate::{Clock, Edition, Error, data, locate};
 
 pub(crate) mod template;
 
@@ -24,6 +24,7 @@ pub struct MariaDb {
     password: String,
     database: String,
     options: Vec<String>,
+    clock: Option<Clock>,
 }
 
 impl MariaDb {
@@ -35,6 +36,7 @@ impl MariaDb {
             password: "secret".into(),
             database: "app".into(),
             options: Vec::new(),
+            clock: None,
         }
     }
 
@@ -73,6 +75,13 @@ impl MariaDb {
     #[must_use]
     pub fn database(mut self, database: impl Into<String>) -> Self {
         self.database = database.into();
+        self
+    }
+
+    /// Lets it run on this clock. Default: the real one.
+    #[must_use]
+    pub fn clock(mut self, clock: &Clock) -> Self {
+        self.clock = Some(clock.clone());
         self
     }
 
@@ -162,6 +171,9 @@ impl Recipe for MariaDb {
             command.args(["--mysqlx=OFF", "--innodb-buffer-pool-size=16M"]);
         }
         command.args(&self.options);
+        if let Some(clock) = &self.clock {
+            command.envs([clock.variable()]).env("LD_PRELOAD", clock.library());
+        }
         Ok(command)
     }
 
