@@ -38,6 +38,7 @@ pub struct MySqlConfig {
     response_timeout: Duration,
     max_connections: usize,
     strategy: Strategy,
+    retention: Duration,
 }
 
 /// How a lock is kept in the database.
@@ -70,6 +71,9 @@ impl MySqlConfig {
     pub const DEFAULT_RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
     /// How many connections there may be, unless said otherwise.
     pub const DEFAULT_MAX_CONNECTIONS: usize = 64;
+
+    /// How long the row of a name outlasts its last use, unless said otherwise: 7 days.
+    pub const DEFAULT_RETENTION: Duration = Duration::from_secs(7 * 24 * 3600);
 
     /// The server at this host and port, all else by default: user `root` without a password, TLS if the server has it.
     /// [`with_database`](Self::with_database) must follow, as no database is the default.
@@ -110,6 +114,7 @@ impl MySqlConfig {
             response_timeout: Self::DEFAULT_RESPONSE_TIMEOUT,
             max_connections: Self::DEFAULT_MAX_CONNECTIONS,
             strategy: Strategy::default(),
+            retention: Self::DEFAULT_RETENTION,
         }
     }
 
@@ -196,6 +201,18 @@ impl MySqlConfig {
         self.strategy
     }
 
+    /// Sets how long the row of a name in the lease table outlasts its last hold and its last token, from 1 min to 365 days.
+    /// Then it is deleted: in the background, or by [`clean_up`](crate::LeaseTableBackend::clean_up). Defaults to
+    /// [`DEFAULT_RETENTION`](Self::DEFAULT_RETENTION).
+    ///
+    /// Choose a time longer than any by which the server's clock may ever be set back: with the row goes the last token, and
+    /// then only the clock makes the next one larger.
+    #[must_use]
+    pub fn with_retention(mut self, retention: Duration) -> Self {
+        self.retention = retention;
+        self
+    }
+
     /// Checks what the builder methods could not refuse, for the backend of this strategy.
     pub(crate) fn check_for(&self, strategy: Strategy) -> Result<()> {
         if self.strategy != strategy {
@@ -226,6 +243,9 @@ impl MySqlConfig {
                 return Err(misconfigured(format!("{name} must be from 1ms to 1h")));
             }
         }
+        if !RETENTIONS.contains(&self.retention) {
+            return Err(misconfigured("retention must be from 1min to 365d"));
+        }
         if !(1..=MAX_CONNECTIONS).contains(&self.max_connections) {
             return Err(misconfigured(format!(
                 "max_connections must be from 1 to {MAX_CONNECTIONS}"
@@ -250,6 +270,10 @@ impl MySqlConfig {
         self.response_timeout
     }
 
+    pub(crate) fn retention(&self) -> Duration {
+        self.retention
+    }
+
     pub(crate) fn max_connections(&self) -> usize {
         self.max_connections
     }
@@ -266,6 +290,9 @@ impl MySqlConfig {
 /// A shorter one is as good as zero, a longer one as good as for ever.
 const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3600);
 
+/// The shortest is longer than any statement takes.
+const RETENTIONS: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(365 * 24 * 3600);
+
 /// What a server can be configured to serve at most.
 const MAX_CONNECTIONS: usize = 100_000;
 
@@ -281,6 +308,7 @@ impl fmt::Debug for MySqlConfig {
             .field("response_timeout", &self.response_timeout)
             .field("max_connections", &self.max_connections)
             .field("strategy", &self.strategy)
+            .field("retention", &self.retention)
             .finish_non_exhaustive()
     }
 }

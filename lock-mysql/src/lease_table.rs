@@ -11,6 +11,7 @@ use std::time::Duration;
 use lock_core::Error;
 
 use self::claims::Claims;
+use self::clean_up::Schedule;
 use self::waits::Waits;
 use crate::config::MySqlConfig;
 use crate::connection::{Dialer, Lane, LastAnswer, Member};
@@ -23,6 +24,7 @@ pub use self::backend::LeaseTableBackend;
 mod acquire;
 mod backend;
 mod claims;
+mod clean_up;
 mod end;
 mod hold;
 mod tables;
@@ -38,6 +40,7 @@ struct Shared {
     statements: Arc<LeaseStatements>,
     claims: Claims,
     waits: Waits,
+    clean_ups: Schedule,
     /// Whether the table existed when it was last checked.
     prepared: AtomicBool,
 }
@@ -51,6 +54,7 @@ impl Shared {
             statements: Arc::new(LeaseStatements::new(config.table())),
             claims: Claims::default(),
             waits: Waits::default(),
+            clean_ups: Schedule::new(),
             prepared: AtomicBool::new(false),
             config,
         }

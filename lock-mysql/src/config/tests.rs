@@ -18,12 +18,13 @@ fn chain(error: &Error) -> String {
 #[test]
 fn everything_a_url_can_say() {
     let config = MySqlConfig::from_url(
-        "mysql://app:s3cret%2F@[::1]:3307/shop?table=t_1&connect_timeout=2s&response_timeout=500ms&max_connections=9&strategy=lease&ssl-mode=DISABLED",
+        "mysql://app:s3cret%2F@[::1]:3307/shop?table=t_1&connect_timeout=2s&response_timeout=500ms&max_connections=9&strategy=lease&retention=2d&ssl-mode=DISABLED",
     )
     .unwrap();
     assert_eq!(config.address(), "::1:3307");
     assert_eq!((config.table(), config.max_connections()), ("t_1", 9));
     assert_eq!(config.strategy(), Strategy::Lease);
+    assert_eq!(config.retention(), Duration::from_secs(2 * 24 * 3600));
     assert_eq!(config.connect_timeout(), Duration::from_secs(2));
     assert_eq!(config.response_timeout(), Duration::from_millis(500));
     assert_eq!(config.options().get_database(), Some("shop"));
@@ -40,10 +41,11 @@ fn by_hand_is_the_same_as_by_url() {
         .with_connect_timeout(Duration::from_secs(2))
         .with_response_timeout(Duration::from_millis(500))
         .with_max_connections(9)
-        .with_strategy(Strategy::Lease);
+        .with_strategy(Strategy::Lease)
+        .with_retention(Duration::from_secs(60));
     by_hand.check().unwrap();
     let by_url = MySqlConfig::from_url(
-        "mysql://app:s3cret@db:3307/shop?table=t_1&connect_timeout=2s&response_timeout=500ms&max_connections=9&strategy=lease",
+        "mysql://app:s3cret@db:3307/shop?table=t_1&connect_timeout=2s&response_timeout=500ms&max_connections=9&strategy=lease&retention=1min",
     )
     .unwrap();
     assert_eq!(format!("{by_hand:?}"), format!("{by_url:?}"));
@@ -210,5 +212,6 @@ fn a_backend_takes_its_own_strategy_alone() {
     }
     let shown = |config| format!("{:?}", crate::backend(config).unwrap());
     assert!(shown(config()).starts_with("RowLock") && shown(lease()).starts_with("LeaseTable"));
+    assert!(refusal("mysql://u:s3cret@db/d?retention=59s").contains("retention must be"));
     assert!(refusal("mysql://u:s3cret@db/d?strategy=Lease").contains("row or lease"));
 }

@@ -10,12 +10,13 @@ use url::Url;
 use super::{MySqlConfig, Strategy, misconfigured};
 
 /// What a URL may say after its `?`, besides what the driver understands.
-const PARAMETERS: [&str; 5] = [
+const PARAMETERS: [&str; 6] = [
     "table",
     "connect_timeout",
     "response_timeout",
     "max_connections",
     "strategy",
+    "retention",
 ];
 /// What it hands to the driver.
 const DRIVER_PARAMETERS: [&str; 5] = ["ssl-mode", "ssl-ca", "ssl-cert", "ssl-key", "socket"];
@@ -30,6 +31,7 @@ impl MySqlConfig {
     /// | `connect_timeout`, `response_timeout` | such as `5s` or `500ms`; see [`with_connect_timeout`](Self::with_connect_timeout), [`with_response_timeout`](Self::with_response_timeout) |
     /// | `max_connections` | see [`with_max_connections`](Self::with_max_connections) |
     /// | `strategy` | `row` (default) or `lease`; see [`Strategy`](crate::Strategy) |
+    /// | `retention` | such as `7d`; see [`with_retention`](Self::with_retention) |
     /// | `ssl-mode` | `DISABLED`, `PREFERRED` (default: no TLS where the server has none), `REQUIRED`, `VERIFY_CA` or `VERIFY_IDENTITY` |
     /// | `ssl-ca`, `ssl-cert`, `ssl-key` | files in PEM |
     /// | `socket` | the path of a Unix socket to use instead of TCP |
@@ -104,6 +106,10 @@ impl MySqlConfig {
                     misconfigured("URL parameter max_connections: write a number such as 64").with_source(error)
                 })?;
                 self.with_max_connections(connections)
+            }
+            "retention" => {
+                let retention = duration()?;
+                self.with_retention(retention)
             }
             "strategy" => match &*value {
                 "row" => self.with_strategy(Strategy::Row),

@@ -108,9 +108,9 @@ impl Lane {
             return Ok(());
         }
         self.member(request).await?;
-        if !self.0.is_complete() {
+        if let Some(dialling) = self.begin_dialling() {
             // One is enough.
-            let _ = self.0.open().await;
+            let _ = dialling.0.open().await;
         }
         Ok(())
     }
@@ -120,15 +120,22 @@ impl Lane {
         let Ok(runtime) = Handle::try_current() else {
             return;
         };
-        if self.0.is_complete() || self.0.is_dialling.swap(true, Ordering::AcqRel) {
-            return;
-        }
         // Made before the task is, which a runtime that shuts down drops.
-        let dialling = Dialling(self.0.clone());
+        let Some(dialling) = self.begin_dialling() else {
+            return;
+        };
         runtime.spawn(async move {
             // Whoever needs one learns why there is none.
             while !dialling.0.is_complete() && dialling.0.open().await.is_ok() {}
         });
+    }
+
+    /// `None` if nothing is missing, or if somebody is about it.
+    fn begin_dialling(&self) -> Option<Dialling> {
+        if self.0.is_complete() || self.0.is_dialling.swap(true, Ordering::AcqRel) {
+            return None;
+        }
+        Some(Dialling(self.0.clone()))
     }
 
     /// Runs a job on a connection of this lane. Without an answer within `limit`, the connection is ended.
@@ -241,7 +248,12 @@ impl Shared {
             waiting: Mutex::default(),
         });
         self.used.store(true, Ordering::Relaxed);
-        self.lock().push(member.clone());
+        let mut members = self.lock();
+        members.retain(|member| !member.session.has_ended());
+        // Two that were made at the same time.
+        if members.len() < MOST {
+            members.push(member.clone());
+        }
         Ok(member)
     }
 

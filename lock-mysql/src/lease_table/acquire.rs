@@ -35,6 +35,7 @@ impl Shared {
                 Ok(done) => match acquired(&done.result).map_err(SqlError::into_lock_error)? {
                     Acquired::Granted(token) => {
                         self.waits.remove(request.holder());
+                        self.clean_up_if_due();
                         let armed = request.lease().arm(done.sent, terms.ttl)?;
                         let hold = LeaseHold::new(self, request, &terms, token);
                         return Ok(Attempt::Granted(Arc::new(hold), armed));

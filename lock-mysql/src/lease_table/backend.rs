@@ -51,6 +51,30 @@ impl LeaseTableBackend {
         Self::new(MySqlConfig::from_url(url)?)
     }
 
+    /// Deletes the rows of names that nobody has had for the [retention](MySqlConfig::with_retention), and returns how many
+    /// they were. Spares rows whose token is ahead of the server's clock or behind it by less than the retention.
+    ///
+    /// The backend does the same in the background while it is used, a few times a day, if its user has the permission
+    /// `DELETE`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`](lock_core::ErrorKind::Denied) without the permission `DELETE` on the table; or if the server cannot
+    /// be asked: then some rows may have been deleted.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point: then some rows may have been deleted.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example() -> Result<(), lock_core::Error> {
+    /// let backend = lock_mysql::LeaseTableBackend::from_url("mysql://app:secret@db/shop?strategy=lease")?;
+    /// println!("{} rows deleted", backend.clean_up().await?);
+    /// # Ok(()) }
+    /// ```
+    pub async fn clean_up(&self) -> Result<u64> {
+        self.0.clean_up().await
+    }
+
     #[cfg(test)]
     pub(super) fn claims(&self) -> &super::claims::Claims {
         &self.0.claims

@@ -19,7 +19,7 @@ use sqlx::mysql::MySqlRow;
 
 use super::{StatementResult, column};
 use crate::error::SqlError;
-use crate::names::{label_literal, name_literal};
+use crate::names::{hex, label_literal, name_literal};
 
 /// Names of tables, made once.
 #[derive(Debug)]
@@ -277,6 +277,33 @@ impl LeaseStatements {
         )
     }
 
+    /// So many names after this one, in order, and whether each is dead: nobody has had it, and no token of it was given, for
+    /// so long by the server's clock.
+    pub(crate) fn rows_after(&self, name: &[u8], count: usize, retention: Duration) -> String {
+        format!(
+            "SELECT `name`,CAST({} AS SIGNED) FROM `{}` WHERE `name`>{} ORDER BY `name` LIMIT {count}",
+            dead(retention),
+            self.leases,
+            hex(name)
+        )
+    }
+
+    /// Deletes the row of this name if it is still dead: then it matches a row. One at a time, so that no two statements wait
+    /// for each other.
+    pub(crate) fn delete_dead(&self, name: &[u8], retention: Duration) -> String {
+        format!(
+            "DELETE FROM `{}` WHERE `name`={} AND {}",
+            self.leases,
+            hex(name),
+            dead(retention)
+        )
+    }
+
+    /// Deletes nothing, but needs the permission to.
+    pub(crate) fn check_delete(&self) -> String {
+        format!("DELETE FROM `{}` WHERE `name`=x''", self.leases)
+    }
+
     /// Who has the name; no row: nobody.
     pub(crate) fn holder(&self, name: &LockName) -> String {
         format!(
@@ -291,6 +318,13 @@ impl LeaseStatements {
 /// Whether the name is kept for a waiter other than this one.
 fn others_wait(holder: HolderId) -> String {
     format!("(`wanted`>{NOW} AND `wanted`<={NOW}+{LONGEST_MARK} AND NOT `waiter`<=>'{holder}')")
+}
+
+/// Whether the row may be deleted. A token that is as young as that, or ahead of the clock, would be given again once the
+/// clock is set back.
+fn dead(retention: Duration) -> String {
+    let retention = micros(retention);
+    format!("({FREE} AND `expires`<{NOW}-{retention} AND `last_token`<{NOW}-{retention})")
 }
 
 fn among(renewals: &[LeaseRenewal]) -> String {
@@ -343,6 +377,12 @@ pub(crate) fn holder(row: &MySqlRow) -> Result<HolderStatus, SqlError> {
 /// The holder ids in the rows of [`LeaseStatements::held`].
 pub(crate) fn held(result: &StatementResult) -> Result<Vec<Vec<u8>>, SqlError> {
     result.rows.iter().map(|row| column(row, 0, "holder")).collect()
+}
+
+/// A row of [`LeaseStatements::rows_after`]: the name, and whether it is dead.
+pub(crate) fn row_after(row: &MySqlRow) -> Result<(Vec<u8>, bool), SqlError> {
+    let dead: i64 = column(row, 1, "state of a row")?;
+    Ok((column(row, 0, "name")?, dead != 0))
 }
 
 fn micros(duration: Duration) -> u128 {

@@ -1,4 +1,4 @@
-//! The row lock on a real MariaDB, watched over a second, independent connection of the raw driver.
+//! Row locks and leases on a real MariaDB, watched over a second, independent connection of the raw driver.
 
 // Those that take longest come first: the harness starts tests in the order of their names.
 mod contention;
@@ -8,6 +8,7 @@ mod faults;
 mod fence;
 mod hand_over;
 mod holds;
+mod lease;
 mod names;
 mod optimistic;
 mod outage;

@@ -53,7 +53,8 @@ impl Fixture {
         Self::on(server)
     }
 
-    fn on(server: Server) -> Self {
+    /// On a server that the test made.
+    pub(crate) fn on(server: Server) -> Self {
         static TABLES: AtomicU32 = AtomicU32::new(0);
         let number = TABLES.fetch_add(1, Ordering::Relaxed);
         // The server may be one that ran before, with the tables of an earlier run.
@@ -182,6 +183,12 @@ impl Observer {
         row.unwrap().get::<String, _>(1).parse().unwrap()
     }
 
+    /// The same, where it may fail.
+    pub(crate) async fn try_run(&mut self, sql: &str) {
+        let sql = AssertSqlSafe(sql.to_owned());
+        drop(sqlx::raw_sql(sql).execute(&mut self.connection).await);
+    }
+
     pub(crate) async fn number(&mut self, sql: &str) -> u64 {
         sqlx::query(AssertSqlSafe(format!("SELECT CAST(({sql}) AS UNSIGNED)")))
             .fetch_one(&mut self.connection)
@@ -221,7 +228,7 @@ pub(crate) fn options(name_: &str, ttl: Duration) -> RequestOptions {
     RequestOptions::new(name(name_), Terms::new(ttl).label("tester"))
 }
 
-pub(crate) async fn ask(backend: &RowLockBackend, options: RequestOptions) -> Result<Granted, Busy> {
+pub(crate) async fn ask(backend: &impl DistributedLock, options: RequestOptions) -> Result<Granted, Busy> {
     let (request, control) = options.start();
     match backend.acquire(&request).await.unwrap() {
         Attempt::Granted(hold, _armed) => Ok(Granted {
@@ -235,18 +242,18 @@ pub(crate) async fn ask(backend: &RowLockBackend, options: RequestOptions) -> Re
 }
 
 /// A grant of a free name.
-pub(crate) async fn grant(backend: &RowLockBackend, name: &str, ttl: Duration) -> Granted {
+pub(crate) async fn grant(backend: &impl DistributedLock, name: &str, ttl: Duration) -> Granted {
     ask(backend, options(name, ttl).wait(Wait::No))
         .await
         .expect("it is free")
 }
 
-pub(crate) async fn try_once(backend: &RowLockBackend, name: &str) -> Result<Granted, Busy> {
+pub(crate) async fn try_once(backend: &impl DistributedLock, name: &str) -> Result<Granted, Busy> {
     ask(backend, options(name, secs(10)).wait(Wait::No)).await
 }
 
 /// Looks again and again until it is so.
-pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
+pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let looking = async {
         while !is_so().await {
             tokio::time::sleep(Duration::from_millis(5)).await;

@@ -1,0 +1,9 @@
+//! The lease table.
+
+mod cleaning;
+mod clock;
+mod connections;
+mod contention;
+mod late;
+mod restart;
+mod support;

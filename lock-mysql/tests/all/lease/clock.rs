@@ -1,0 +1,133 @@
+//! A server whose clock is set.
+
+use lock_core::backend::{ReleaseOptions, ReleaseOutcome, Renewal};
+use testbed::{Clock, MariaDb};
+use tokio::time::Instant;
+
+use super::support::*;
+use crate::support::*;
+
+const HOUR_NANOS: i64 = 3_600_000_000_000;
+
+async fn with_a_clock() -> (Fixture, Clock) {
+    let clock = Clock::new().unwrap();
+    let server = MariaDb::new().clock(&clock).start().await.unwrap();
+    assert!(
+        !server.is_external(),
+        "this test needs a server of its own: unset POLYLOCK_MYSQL_URL"
+    );
+    (Fixture::on(server), clock)
+}
+
+/// How long the row's hold lasts, in seconds; large if its end is that far away.
+async fn rest(observer: &mut Observer, fixture: &Fixture) -> u64 {
+    let what = "(expires-FLOOR(UNIX_TIMESTAMP(NOW(6))*1000000)) DIV 1000000";
+    in_row(observer, fixture, "a", what).await
+}
+
+#[testbed::test]
+async fn a_clock_set_back_lengthens_no_hold_and_whoever_asks_shortens_none() {
+    let (fixture, clock) = with_a_clock().await;
+    let (first, second, mut observer) = (backend(&fixture), backend(&fixture), fixture.observer().await);
+    let granted = grant(&first, "a", secs(60)).await;
+    clock.set(-HOUR_NANOS).unwrap();
+    assert!(
+        rest(&mut observer, &fixture).await > 1000,
+        "the server runs on the clock"
+    );
+    // An asker whose own ttl is short.
+    let (request, _control) = options("a", secs(1)).wait(lock_core::backend::Wait::No).start();
+    let busy = lock_core::backend::DistributedLock::acquire(&second, &request)
+        .await
+        .unwrap();
+    assert!(matches!(busy, lock_core::backend::Attempt::Busy(_)));
+    let left = rest(&mut observer, &fixture).await;
+    assert!((30..=60).contains(&left), "{left}");
+    assert!(matches!(
+        granted.hold.renew(secs(60)).await.unwrap(),
+        Renewal::Renewed(_)
+    ));
+    assert_eq!(granted.release().await, ReleaseOutcome::Released);
+    let next = grant(&second, "a", secs(60)).await;
+    assert!(
+        next.token() > granted.token(),
+        "though the clock is behind the last token"
+    );
+    assert!(rest(&mut observer, &fixture).await <= 60);
+}
+
+#[testbed::test]
+async fn the_longest_term_that_a_holder_asked_for_is_remembered() {
+    let (fixture, clock) = with_a_clock().await;
+    let (backend, mut observer) = (backend(&fixture), fixture.observer().await);
+    let granted = grant(&backend, "a", secs(60)).await;
+    for ttl in [secs(600), secs(60)] {
+        assert!(matches!(granted.hold.renew(ttl).await.unwrap(), Renewal::Renewed(_)));
+    }
+    clock.set(-HOUR_NANOS).unwrap();
+    assert!(matches!(
+        granted.hold.renew(secs(60)).await.unwrap(),
+        Renewal::Renewed(_)
+    ));
+    let left = rest(&mut observer, &fixture).await;
+    assert!((300..=600).contains(&left), "{left}");
+    assert!(try_once(&backend, "a").await.is_err());
+}
+
+#[testbed::test]
+async fn a_clock_set_back_keeps_no_name_for_longer_than_its_minimum() {
+    let (fixture, clock) = with_a_clock().await;
+    let (first, second) = (backend(&fixture), locker(&fixture));
+    let granted = grant(&first, "a", secs(60)).await;
+    let start = Instant::now();
+    let how = ReleaseOptions::default().keep_for(secs(2));
+    assert_eq!(granted.hold.release(how).await.unwrap(), ReleaseOutcome::Released);
+    clock.set(-HOUR_NANOS).unwrap();
+    let guard = soon("granted", second.lock("a").acquire()).await.unwrap();
+    assert!(start.elapsed() >= secs(2));
+    assert!(guard.token().as_u64() > granted.token());
+    guard.release().await.unwrap();
+}
+
+/// A mark from before the step keeps nobody away.
+#[testbed::test]
+async fn a_waiters_mark_is_void_after_a_step_back() {
+    let (fixture, clock) = with_a_clock().await;
+    let (first, mut observer) = (backend(&fixture), fixture.observer().await);
+    let granted = grant(&first, "a", secs(60)).await;
+    {
+        let waiter = locker(&fixture);
+        let waiting = tokio::spawn(async move { waiter.lock("a").acquire().await });
+        until("waited", async || {
+            in_row(&mut observer, &fixture, "a", "wanted").await > 0
+        })
+        .await;
+        waiting.abort();
+    }
+    let mark = format!(
+        "UPDATE {}_leases SET waiter='somebody', wanted=FLOOR(UNIX_TIMESTAMP(NOW(6))*1000000)+5000000",
+        fixture.table
+    );
+    observer.run(&mark).await;
+    granted.release().await;
+    assert!(try_once(&first, "a").await.is_err(), "kept for the one who waits");
+    clock.set(-HOUR_NANOS).unwrap();
+    grant(&first, "a", secs(60)).await;
+}
+
+#[testbed::test]
+async fn a_step_forward_ends_holds_and_tokens_keep_growing() {
+    let (fixture, clock) = with_a_clock().await;
+    let (first, second) = (backend(&fixture), backend(&fixture));
+    let granted = grant(&first, "a", secs(60)).await;
+    clock.set(HOUR_NANOS).unwrap();
+    let next = grant(&second, "a", secs(60)).await;
+    assert!(next.token() > granted.token());
+    assert!(matches!(granted.hold.renew(secs(60)).await.unwrap(), Renewal::Lost));
+    assert_eq!(granted.release().await, ReleaseOutcome::AlreadyLost);
+    assert!(try_once(&first, "a").await.is_err(), "a successor holds it");
+    next.release().await;
+    clock.set(0).unwrap();
+    let last = grant(&first, "a", secs(60)).await;
+    assert!(last.token() > next.token());
+}

@@ -1,0 +1,113 @@
+//! A few connections serve any number of holds and waiters.
+
+use std::sync::Arc;
+
+use lock_core::backend::{ReleaseOutcome, Renewal};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use super::support::*;
+use crate::support::*;
+
+/// What a process may have, whatever it does.
+const MOST: u64 = 4;
+
+#[testbed::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_holds_are_kept_over_four_connections() {
+    const HOLDS: usize = 10_000;
+    let fixture = Fixture::own().await;
+    let (backend, mut observer) = (backend(&fixture), fixture.observer().await);
+    let mut acquiring = JoinSet::new();
+    for number in 0..HOLDS {
+        let backend = backend.clone();
+        acquiring.spawn(async move { grant(&backend, &format!("name {number}"), secs(600)).await });
+    }
+    let holds: Vec<_> = soon("all granted", acquiring.join_all())
+        .await
+        .into_iter()
+        .map(Arc::new)
+        .collect();
+    assert!(connections(&mut observer).await <= MOST);
+
+    let before = counted(&mut observer, "COM_UPDATE").await;
+    let mut renewing = JoinSet::new();
+    for granted in &holds {
+        let granted = granted.clone();
+        renewing.spawn(async move { granted.hold.renew(secs(600)).await });
+    }
+    for renewed in soon("all renewed", renewing.join_all()).await {
+        assert!(matches!(renewed, Ok(Renewal::Renewed(_))), "{renewed:?}");
+    }
+    let statements = counted(&mut observer, "COM_UPDATE").await - before;
+    assert!(statements < HOLDS as u64 / 10, "{statements} statements");
+    assert!(connections(&mut observer).await <= MOST);
+
+    let mut releasing = JoinSet::new();
+    for granted in holds {
+        releasing.spawn(async move { granted.release().await });
+    }
+    for released in soon("all released", releasing.join_all()).await {
+        assert_eq!(released, ReleaseOutcome::Released);
+    }
+    assert!(connections(&mut observer).await <= MOST);
+}
+
+/// Of those that are renewed together, the lost ones alone learn of it.
+#[testbed::test]
+async fn a_lost_hold_is_told_apart_from_those_renewed_with_it() {
+    let fixture = Fixture::shared().await;
+    let (backend, mut observer) = (backend(&fixture), fixture.observer().await);
+    let mut holds = Vec::new();
+    for number in 0..9 {
+        holds.push(grant(&backend, &format!("name {number}"), secs(60)).await);
+    }
+    let table = &fixture.table;
+    for lost in [2, 5] {
+        let rob = format!("UPDATE {table}_leases SET holder=NULL WHERE name='name {lost}'");
+        observer.run(&rob).await;
+    }
+    let renewals = holds.iter().enumerate().map(|(number, granted)| async move {
+        let ttl = if number % 3 == 0 { secs(60) } else { secs(70) };
+        granted.hold.renew(ttl).await.unwrap()
+    });
+    let renewed = futures_util::future::join_all(renewals).await;
+    for (number, renewed) in renewed.iter().enumerate() {
+        let is_lost = matches!(renewed, Renewal::Lost);
+        assert_eq!(is_lost, [2, 5].contains(&number), "{number}: {renewed:?}");
+    }
+}
+
+#[testbed::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_names_are_waited_for_without_a_storm() {
+    const NAMES: usize = 1000;
+    let fixture = Fixture::own().await;
+    let (holder, waiter, mut observer) = (backend(&fixture), locker(&fixture), fixture.observer().await);
+    let mut acquiring = JoinSet::new();
+    for number in 0..NAMES {
+        let holder = holder.clone();
+        acquiring.spawn(async move { grant(&holder, &format!("name {number}"), secs(600)).await });
+    }
+    let holds = soon("all granted", acquiring.join_all()).await;
+    let mut waiting = JoinSet::new();
+    for number in 0..NAMES {
+        let lock = waiter.lock(format!("name {number}"));
+        waiting.spawn(async move { lock.acquire().await });
+    }
+    let marks = format!("SELECT COUNT(*) FROM {}_leases WHERE wanted>0", fixture.table);
+    until("all waited", async || observer.number(&marks).await == NAMES as u64).await;
+    // From then on, the pauses are as long as they become.
+    sleep(secs(2)).await;
+    let (before, start) = (counted(&mut observer, "COM_INSERT").await, Instant::now());
+    sleep(secs(2)).await;
+    let asked = counted(&mut observer, "COM_INSERT").await - before;
+    let most = 2.5 * NAMES as f64 * start.elapsed().as_secs_f64();
+    println!("{NAMES} names are asked for {asked} times in {:?}", start.elapsed());
+    assert!((asked as f64) < most, "{asked} questions in {:?}", start.elapsed());
+    assert!(connections(&mut observer).await <= 2 * MOST);
+    for granted in holds {
+        granted.release().await;
+    }
+    for guard in soon("all granted", waiting.join_all()).await {
+        guard.unwrap().release().await.unwrap();
+    }
+}

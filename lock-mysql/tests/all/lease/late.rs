@@ -1,0 +1,89 @@
+//! Statements that the server executes after their caller has stopped to wait.
+
+use std::time::Duration;
+
+use lock_core::backend::{DistributedLock, ReleaseOptions, ReleaseOutcome};
+use lock_mysql::LeaseTableBackend;
+
+use super::support::*;
+use crate::support::*;
+
+/// One that does not wait for long.
+fn hasty(fixture: &Fixture) -> LeaseTableBackend {
+    LeaseTableBackend::new(config(fixture).with_response_timeout(Duration::from_millis(200))).unwrap()
+}
+
+/// Locks the row, so that statements on it wait.
+async fn lock_row(observer: &mut Observer, fixture: &Fixture) {
+    let table = &fixture.table;
+    observer
+        .run(&format!("BEGIN;SELECT 1 FROM {table}_leases WHERE name='a' FOR UPDATE"))
+        .await;
+}
+
+#[testbed::test]
+async fn an_abandoned_acquire_that_waits_for_its_row_takes_nothing() {
+    let fixture = Fixture::shared().await;
+    let (backend, mut locking, mut observer) = (hasty(&fixture), fixture.observer().await, fixture.observer().await);
+    grant(&backend, "a", secs(60)).await.release().await;
+    for _ in 0..5 {
+        lock_row(&mut locking, &fixture).await;
+        let (request, control) = options("a", secs(60)).start();
+        assert!(!backend.acquire(&request).await.unwrap_err().is_not_executed());
+        control.give_up();
+        // Its own statement waits for the row as well.
+        let abandoning = tokio::spawn({
+            let (backend, request) = (backend.clone(), request.clone());
+            async move { while backend.abandon(&request).await.is_err() {} }
+        });
+        until("ended", async || {
+            let statements = observer.statements().await;
+            !statements
+                .iter()
+                .any(|sql| sql.contains(&fixture.table) && sql.starts_with("INSERT"))
+        })
+        .await;
+        locking.run("COMMIT").await;
+        soon("abandoned", abandoning).await.unwrap();
+        assert!(!is_held(&mut observer, &fixture, "a").await);
+        grant(&backend, "a", secs(60)).await.release().await;
+    }
+}
+
+/// After a repetition over another connection was granted, the first one is still under way: the release ends it.
+#[testbed::test]
+async fn a_release_ends_an_earlier_acquire_that_was_not_answered() {
+    let fixture = Fixture::shared().await;
+    let (backend, mut observer) = (backend(&fixture), fixture.observer().await);
+    grant(&backend, "a", secs(60)).await.release().await;
+    for _ in 0..5 {
+        let (request, _control) = options("a", secs(60)).start();
+        let mut locking = fixture.observer().await;
+        lock_row(&mut locking, &fixture).await;
+        let asking = tokio::spawn({
+            let (backend, request) = (backend.clone(), request.clone());
+            async move { backend.acquire(&request).await }
+        });
+        until("asked", async || {
+            let statements = observer.statements().await;
+            statements
+                .iter()
+                .any(|sql| sql.contains(&fixture.table) && sql.starts_with("INSERT"))
+        })
+        .await;
+        // Dropped half-way, as when another runtime takes over.
+        asking.abort();
+        drop(asking.await);
+        locking.run("COMMIT").await;
+        let granted = match backend.acquire(&request).await.unwrap() {
+            lock_core::backend::Attempt::Granted(hold, _) => hold,
+            busy => panic!("{busy:?}"),
+        };
+        assert_eq!(
+            granted.release(ReleaseOptions::default()).await.unwrap(),
+            ReleaseOutcome::Released
+        );
+        assert!(!is_held(&mut observer, &fixture, "a").await);
+        grant(&backend, "a", secs(60)).await.release().await;
+    }
+}

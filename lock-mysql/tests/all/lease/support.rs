@@ -1,0 +1,46 @@
+//! What the tests of the lease table share.
+
+use lock_core::Locker;
+use lock_mysql::{LeaseTableBackend, MySqlConfig, Strategy};
+
+use crate::support::{Fixture, Observer};
+
+pub(super) fn config(fixture: &Fixture) -> MySqlConfig {
+    fixture.config().with_strategy(Strategy::Lease)
+}
+
+/// A client with connections of its own.
+pub(super) fn backend(fixture: &Fixture) -> LeaseTableBackend {
+    LeaseTableBackend::new(config(fixture)).unwrap()
+}
+
+pub(super) fn locker(fixture: &Fixture) -> Locker {
+    Locker::new(backend(fixture))
+}
+
+/// A number in the row of a name.
+pub(super) async fn in_row(observer: &mut Observer, fixture: &Fixture, name: &str, what: &str) -> u64 {
+    let sql = format!("SELECT {what} FROM {}_leases WHERE name='{name}'", fixture.table);
+    observer.number(&sql).await
+}
+
+/// Whether the row says that somebody has the name.
+pub(super) async fn is_held(observer: &mut Observer, fixture: &Fixture, name: &str) -> bool {
+    let sql = format!(
+        "SELECT COUNT(*) FROM {}_leases WHERE name='{name}' AND holder IS NOT NULL AND expires>UNIX_TIMESTAMP(NOW(6))*1000000",
+        fixture.table
+    );
+    observer.number(&sql).await > 0
+}
+
+/// A counter of the server.
+pub(super) async fn counted(observer: &mut Observer, variable: &str) -> u64 {
+    let sql = format!("SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME='{variable}'");
+    observer.number(&sql).await
+}
+
+/// How many connections there are besides the observer's.
+pub(super) async fn connections(observer: &mut Observer) -> u64 {
+    let sql = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER='app' AND ID<>CONNECTION_ID()";
+    observer.number(sql).await
+}
