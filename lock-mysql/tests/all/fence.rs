@@ -4,12 +4,25 @@ use lock_core::{Error, ErrorKind, FencingToken};
 use lock_mysql::{Fence, ReadBeforeEnter, Stale, schema};
 use sqlx::mysql::{MySqlConnection, MySqlPool, MySqlTransaction};
 use sqlx::{AssertSqlSafe, Connection, Executor, query, query_scalar};
+use testbed::Server;
 use tokio::task::JoinSet;
 
 use crate::support::*;
 
 mod isolation;
 mod shared;
+
+on_both_servers!(
+    the_update_of_a_holder_that_was_paused_is_refused,
+    without_the_fence_that_update_is_lost,
+    no_order_of_transactions_loses_an_update,
+    nobody_enters_until_the_transaction_ends,
+    a_rollback_undoes_the_entry,
+    resources_are_compared_by_their_bytes_and_have_1_to_512,
+    many_that_enter_a_new_resource_at_once_cause_no_deadlock,
+    a_new_resource_does_not_wait_for_another,
+    a_missing_table_and_a_missing_permission_say_what_to_do,
+);
 
 /// A stock of ten items in a table of the test's own, beside a fence of its own.
 struct Stock {
@@ -18,8 +31,8 @@ struct Stock {
 }
 
 impl Stock {
-    async fn new() -> Self {
-        let fixture = Fixture::shared().await;
+    async fn new(server: &Server) -> Self {
+        let fixture = Fixture::on(server.clone());
         let table = &fixture.table;
         let mut observer = fixture.observer().await;
         observer.run(&schema::fences(table).unwrap()).await;
@@ -120,14 +133,12 @@ async fn two_sales(stock: &Stock, fenced: bool) -> (i64, i64) {
     (sold + 1, stock.left().await)
 }
 
-#[testbed::test]
-async fn the_update_of_a_holder_that_was_paused_is_refused() {
-    assert_eq!(two_sales(&Stock::new().await, true).await, (1, 9));
+async fn the_update_of_a_holder_that_was_paused_is_refused(server: Server) {
+    assert_eq!(two_sales(&Stock::new(&server).await, true).await, (1, 9));
 }
 
-#[testbed::test]
-async fn without_the_fence_that_update_is_lost() {
-    assert_eq!(two_sales(&Stock::new().await, false).await, (2, 9));
+async fn without_the_fence_that_update_is_lost(server: Server) {
+    assert_eq!(two_sales(&Stock::new(&server).await, false).await, (2, 9));
 }
 
 /// Every order in which two holders take so many steps each: `false` is a step of the older one.
@@ -137,9 +148,8 @@ fn orders(steps: u32) -> impl Iterator<Item = Vec<bool>> {
 }
 
 /// Each holder reads, sells, reads and sells, in a transaction each.
-#[testbed::test]
-async fn no_order_of_transactions_loses_an_update() {
-    let stock = Stock::new().await;
+async fn no_order_of_transactions_loses_an_update(server: Server) {
+    let stock = Stock::new(&server).await;
     let mut connection = stock.connect().await;
     let (mut tried, mut refused) = (0, 0);
     for (number, order) in orders(4).enumerate() {
@@ -177,9 +187,8 @@ async fn no_order_of_transactions_loses_an_update() {
     );
 }
 
-#[testbed::test]
-async fn nobody_enters_until_the_transaction_ends() {
-    let stock = Stock::new().await;
+async fn nobody_enters_until_the_transaction_ends(server: Server) {
+    let stock = Stock::new(&server).await;
     let [mut first, mut second] = [stock.connect().await, stock.connect().await];
     let mut tx = first.begin().await.unwrap();
     stock.fence.enter(&mut tx, RESOURCE, token(1)).await.unwrap();
@@ -196,9 +205,8 @@ async fn nobody_enters_until_the_transaction_ends() {
     stock.fence.enter(&mut tx, RESOURCE, token(2)).await.unwrap();
 }
 
-#[testbed::test]
-async fn a_rollback_undoes_the_entry() {
-    let stock = Stock::new().await;
+async fn a_rollback_undoes_the_entry(server: Server) {
+    let stock = Stock::new(&server).await;
     let mut connection = stock.connect().await;
     let mut tx = connection.begin().await.unwrap();
     stock.fence.enter(&mut tx, RESOURCE, token(2)).await.unwrap();
@@ -207,9 +215,8 @@ async fn a_rollback_undoes_the_entry() {
     stock.fence.enter(&mut tx, RESOURCE, token(1)).await.unwrap();
 }
 
-#[testbed::test]
-async fn resources_are_compared_by_their_bytes_and_have_1_to_512() {
-    let stock = Stock::new().await;
+async fn resources_are_compared_by_their_bytes_and_have_1_to_512(server: Server) {
+    let stock = Stock::new(&server).await;
     let mut connection = stock.connect().await;
     let mut tx = connection.begin().await.unwrap();
     let longest = [0xff; 512];
@@ -225,9 +232,8 @@ async fn resources_are_compared_by_their_bytes_and_have_1_to_512() {
 }
 
 /// All of them want the row: at first they also make it, later half of them roll back.
-#[testbed::test]
-async fn many_that_enter_a_new_resource_at_once_cause_no_deadlock() {
-    let stock = Stock::new().await;
+async fn many_that_enter_a_new_resource_at_once_cause_no_deadlock(server: Server) {
+    let stock = Stock::new(&server).await;
     let pool = MySqlPool::connect(&stock.fixture.server.url()).await.unwrap();
     for (resource, rolls_back) in (0..20_u8).map(|resource| (resource, false)).chain([(0, true); 20]) {
         let mut tasks = JoinSet::new();
@@ -252,9 +258,8 @@ async fn many_that_enter_a_new_resource_at_once_cause_no_deadlock() {
 }
 
 /// Nor does the fence of one resource keep anybody from making that of its neighbour.
-#[testbed::test]
-async fn a_new_resource_does_not_wait_for_another() {
-    let stock = Stock::new().await;
+async fn a_new_resource_does_not_wait_for_another(server: Server) {
+    let stock = Stock::new(&server).await;
     let [mut first, mut second] = [stock.connect().await, stock.connect().await];
     for resource in ["b", "d"] {
         let mut tx = first.begin().await.unwrap();
@@ -270,9 +275,8 @@ async fn a_new_resource_does_not_wait_for_another() {
     }
 }
 
-#[testbed::test]
-async fn a_missing_table_and_a_missing_permission_say_what_to_do() {
-    let stock = Stock::new().await;
+async fn a_missing_table_and_a_missing_permission_say_what_to_do(server: Server) {
+    let stock = Stock::new(&server).await;
     let table = &stock.fixture.table;
     let mut connection = stock.connect().await;
     let mut tx = connection.begin().await.unwrap();

@@ -7,10 +7,20 @@ use std::thread;
 use lock_mysql::{OptimisticLock, UpdateError};
 use sqlx::mysql::{MySqlConnection, MySqlPool};
 use sqlx::{AssertSqlSafe, Connection, Executor, Row, query_scalar};
+use testbed::Server;
 use tokio::runtime;
 use tokio::task::JoinSet;
 
 use crate::support::*;
+
+on_both_servers!(
+    an_update_of_others_in_between_is_not_lost,
+    without_the_comparison_it_is_lost,
+    a_conflict_in_every_attempt_is_reported_and_nothing_is_written,
+    many_at_once_lose_no_update,
+    a_write_that_waits_too_long_for_the_row_is_tried_again,
+    what_is_wrong_is_said_and_nothing_is_written,
+);
 
 /// Row 1 of a table of the test's own, with ten items.
 struct Stock {
@@ -21,8 +31,8 @@ struct Stock {
 
 impl Stock {
     /// With a version column of this type.
-    async fn new(version: &str) -> Self {
-        let fixture = Fixture::shared().await;
+    async fn new(server: &Server, version: &str) -> Self {
+        let fixture = Fixture::on(server.clone());
         let table = format!("{}_stock", fixture.table);
         let mut observer = fixture.observer().await;
         observer
@@ -64,10 +74,9 @@ impl Stock {
 
 const SIGNED: &str = "BIGINT NOT NULL";
 
-#[testbed::test]
-async fn an_update_of_others_in_between_is_not_lost() {
+async fn an_update_of_others_in_between_is_not_lost(server: Server) {
     for version in [SIGNED, "INT UNSIGNED NOT NULL", "TINYINT NOT NULL"] {
-        let stock = Stock::new(version).await;
+        let stock = Stock::new(&server, version).await;
         let mut attempts = 0;
         let left = stock.lock.update(&stock.pool, 1, |row, new| {
             attempts += 1;
@@ -84,9 +93,8 @@ async fn an_update_of_others_in_between_is_not_lost() {
 }
 
 /// What the test above would find without the comparison.
-#[testbed::test]
-async fn without_the_comparison_it_is_lost() {
-    let stock = Stock::new(SIGNED).await;
+async fn without_the_comparison_it_is_lost(server: Server) {
+    let stock = Stock::new(&server, SIGNED).await;
     let seen = stock.left().await;
     stock.others_sell();
     let sell = format!("UPDATE stock SET amount={} WHERE id=1", seen - 1);
@@ -94,9 +102,8 @@ async fn without_the_comparison_it_is_lost() {
     assert_eq!(stock.left().await, 9, "two were sold");
 }
 
-#[testbed::test]
-async fn a_conflict_in_every_attempt_is_reported_and_nothing_is_written() {
-    let stock = Stock::new(SIGNED).await;
+async fn a_conflict_in_every_attempt_is_reported_and_nothing_is_written(server: Server) {
+    let stock = Stock::new(&server, SIGNED).await;
     let lock = stock.lock.clone().with_attempts(NonZeroU32::new(3).unwrap());
     let mut attempts = 0;
     let updated = lock.update(&stock.pool, 1, |_, new| {
@@ -111,9 +118,8 @@ async fn a_conflict_in_every_attempt_is_reported_and_nothing_is_written() {
     assert_eq!((attempts, stock.left().await), (3, 7));
 }
 
-#[testbed::test]
-async fn many_at_once_lose_no_update() {
-    let stock = Stock::new(SIGNED).await;
+async fn many_at_once_lose_no_update(server: Server) {
+    let stock = Stock::new(&server, SIGNED).await;
     let lock = stock.lock.clone().with_attempts(NonZeroU32::new(1000).unwrap());
     let mut tasks = JoinSet::new();
     for _ in 0..8 {
@@ -135,9 +141,8 @@ async fn many_at_once_lose_no_update() {
 }
 
 /// As if others had changed it: nothing was executed.
-#[testbed::test]
-async fn a_write_that_waits_too_long_for_the_row_is_tried_again() {
-    let stock = Stock::new(SIGNED).await;
+async fn a_write_that_waits_too_long_for_the_row_is_tried_again(server: Server) {
+    let stock = Stock::new(&server, SIGNED).await;
     let options = (*stock.pool.connect_options()).clone();
     let pool = sqlx::mysql::MySqlPoolOptions::new()
         .after_connect(|connection, _| {
@@ -174,9 +179,8 @@ async fn a_write_that_waits_too_long_for_the_row_is_tried_again() {
     assert_eq!(stock.left().await, 3);
 }
 
-#[testbed::test]
-async fn what_is_wrong_is_said_and_nothing_is_written() {
-    let stock = Stock::new("BIGINT NULL").await;
+async fn what_is_wrong_is_said_and_nothing_is_written(server: Server) {
+    let stock = Stock::new(&server, "BIGINT NULL").await;
     let update = async |key: i32, column: &'static str| {
         let updated = stock.lock.update(&stock.pool, key, |_, new| {
             new.set(column, 5);

@@ -3,8 +3,16 @@
 use lock_core::backend::{DistributedLock, Wait};
 use lock_core::{ErrorKind, FencingToken, HoldState};
 use lock_mysql::{MySqlConfig, RowLockBackend, schema};
+use testbed::Server;
 
 use crate::support::*;
+
+on_both_servers!(
+    migrate_makes_what_is_missing,
+    the_text_makes_the_same_tables,
+    without_the_permission_to_create_the_error_has_the_sql,
+    a_lock_needs_no_more_than_select_insert_and_update,
+);
 
 /// A user who may SELECT, INSERT and UPDATE in the tables of the fixture alone.
 async fn least(fixture: &Fixture, observer: &mut Observer, tables: &[&str]) -> MySqlConfig {
@@ -31,9 +39,8 @@ async fn tables(fixture: &Fixture, observer: &mut Observer) -> u64 {
     observer.number(&count).await
 }
 
-#[testbed::test]
-async fn migrate_makes_what_is_missing() {
-    let fixture = Fixture::shared().await;
+async fn migrate_makes_what_is_missing(server: Server) {
+    let fixture = Fixture::on(server);
     let mut observer = fixture.observer().await;
     schema::migrate(&fixture.config()).await.unwrap();
     assert_eq!(tables(&fixture, &mut observer).await, 3);
@@ -49,9 +56,8 @@ async fn migrate_makes_what_is_missing() {
     assert_eq!(observer.number(&kept).await, 1);
 }
 
-#[testbed::test]
-async fn the_text_makes_the_same_tables() {
-    let fixture = Fixture::shared().await;
+async fn the_text_makes_the_same_tables(server: Server) {
+    let fixture = Fixture::on(server);
     let mut observer = fixture.observer().await;
     for sql in [schema::row_lock(&fixture.table), schema::fences(&fixture.table)] {
         let sql = sql.unwrap();
@@ -64,9 +70,8 @@ async fn the_text_makes_the_same_tables() {
     schema::migrate(&config).await.unwrap();
 }
 
-#[testbed::test]
-async fn without_the_permission_to_create_the_error_has_the_sql() {
-    let fixture = Fixture::shared().await;
+async fn without_the_permission_to_create_the_error_has_the_sql(server: Server) {
+    let fixture = Fixture::on(server);
     let mut observer = fixture.observer().await;
     observer.run(&schema::row_lock(&fixture.table).unwrap()).await;
     let config = least(&fixture, &mut observer, &ROW_LOCK).await;
@@ -86,9 +91,8 @@ async fn without_the_permission_to_create_the_error_has_the_sql() {
     );
 }
 
-#[testbed::test]
-async fn a_lock_needs_no_more_than_select_insert_and_update() {
-    let fixture = Fixture::shared().await;
+async fn a_lock_needs_no_more_than_select_insert_and_update(server: Server) {
+    let fixture = Fixture::on(server);
     let mut observer = fixture.observer().await;
     schema::migrate(&fixture.config()).await.unwrap();
     let config = least(&fixture, &mut observer, &ROW_LOCK).await;

@@ -33,9 +33,7 @@ pub(crate) struct Fixture {
 impl Fixture {
     /// On the server that all tests share.
     pub(crate) async fn shared() -> Self {
-        static SERVER: OnceCell<Server> = OnceCell::const_new();
-        let server = SERVER.get_or_init(|| start(&[])).await;
-        Self::on(server.clone())
+        Self::on(shared_server().await)
     }
 
     /// On a server that the test may break.
@@ -81,6 +79,41 @@ impl Fixture {
         }
     }
 }
+
+/// The server that all tests share.
+pub(crate) async fn shared_server() -> Server {
+    static SERVER: OnceCell<Server> = OnceCell::const_new();
+    SERVER.get_or_init(|| start(&[])).await.clone()
+}
+
+/// The MySQL that all tests share; `None` where a test has to do without it.
+pub(crate) async fn shared_mysql9() -> Option<Server> {
+    static SERVER: OnceCell<Server> = OnceCell::const_new();
+    let server = SERVER.get_or_try_init(|| testbed::Edition::MySql9.start()).await;
+    testbed::skip_left_out(server.cloned())
+}
+
+/// Makes two tests of each of these functions, which take a server: on a MariaDB and on a MySQL.
+macro_rules! on_both_servers {
+    ($($case:ident),+ $(,)?) => {
+        mod mariadb {
+            $(#[testbed::test]
+            async fn $case() {
+                super::$case($crate::support::shared_server().await).await;
+            })+
+        }
+
+        mod mysql9 {
+            $(#[testbed::test]
+            async fn $case() {
+                if let Some(server) = $crate::support::shared_mysql9().await {
+                    super::$case(server).await;
+                }
+            })+
+        }
+    };
+}
+pub(crate) use on_both_servers;
 
 async fn start(options: &[&str]) -> Server {
     let server = options

@@ -4,6 +4,13 @@ use sqlx::{AssertSqlSafe, Connection, Executor};
 
 use super::*;
 
+on_both_servers!(
+    who_enters_first_reads_what_the_last_holder_wrote,
+    a_transaction_that_has_read_before_is_refused_where_it_would_miss_a_write,
+    a_reader_that_has_read_before_is_refused_too,
+    innodb_snapshot_isolation_gives_the_same_error,
+);
+
 const LEVELS: [&str; 4] = ["READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
 
 async fn connect(stock: &Stock, level: &str) -> MySqlConnection {
@@ -29,10 +36,9 @@ async fn read_something(stock: &Stock, tx: &mut MySqlTransaction<'_>) {
     query(AssertSqlSafe(sql)).fetch_all(&mut **tx).await.unwrap();
 }
 
-#[testbed::test]
-async fn who_enters_first_reads_what_the_last_holder_wrote() {
+async fn who_enters_first_reads_what_the_last_holder_wrote(server: Server) {
     for level in LEVELS {
-        let stock = Stock::new().await;
+        let stock = Stock::new(&server).await;
         let mut newer = connect(&stock, level).await;
         let mut tx = newer.begin().await.unwrap();
         sell(&stock, 1).await;
@@ -43,10 +49,9 @@ async fn who_enters_first_reads_what_the_last_holder_wrote() {
 }
 
 /// That is the trap: the lock of the fence's row alone does not show what the last holder wrote.
-#[testbed::test]
-async fn a_transaction_that_has_read_before_is_refused_where_it_would_miss_a_write() {
+async fn a_transaction_that_has_read_before_is_refused_where_it_would_miss_a_write(server: Server) {
     for level in LEVELS {
-        let stock = Stock::new().await;
+        let stock = Stock::new(&server).await;
         sell(&stock, 1).await;
         let mut newer = connect(&stock, level).await;
         let mut tx = newer.begin().await.unwrap();
@@ -69,9 +74,8 @@ async fn a_transaction_that_has_read_before_is_refused_where_it_would_miss_a_wri
     }
 }
 
-#[testbed::test]
-async fn a_reader_that_has_read_before_is_refused_too() {
-    let stock = Stock::new().await;
+async fn a_reader_that_has_read_before_is_refused_too(server: Server) {
+    let stock = Stock::new(&server).await;
     let mut reader = connect(&stock, "REPEATABLE READ").await;
     let mut tx = reader.begin().await.unwrap();
     read_something(&stock, &mut tx).await;
@@ -92,9 +96,8 @@ async fn a_reader_that_has_read_before_is_refused_too() {
 }
 
 /// MariaDB's own guard against the same, which 11.6 turns on.
-#[testbed::test]
-async fn innodb_snapshot_isolation_gives_the_same_error() {
-    let stock = Stock::new().await;
+async fn innodb_snapshot_isolation_gives_the_same_error(server: Server) {
+    let stock = Stock::new(&server).await;
     sell(&stock, 1).await;
     let mut newer = connect(&stock, "REPEATABLE READ").await;
     let snapshot_isolation = newer.execute("SET SESSION innodb_snapshot_isolation=ON").await;

@@ -2,6 +2,13 @@
 
 use super::*;
 
+on_both_servers!(
+    an_older_writer_does_not_write_between_a_readers_reads,
+    a_newer_writer_rejects_readers_and_readers_reject_no_readers,
+    readers_that_have_checked_read_beside_each_other_and_keep_writers_out,
+    a_reader_that_never_entered_is_not_known,
+);
+
 /// Commits after entering.
 async fn enter_shared(stock: &Stock, connection: &mut MySqlConnection, number: u64) -> lock_core::Result<()> {
     let mut tx = connection.begin().await.unwrap();
@@ -39,15 +46,17 @@ async fn two_reads(stock: &Stock, enters: bool) -> (i64, i64) {
     (first, stock.left().await)
 }
 
-#[testbed::test]
-async fn an_older_writer_does_not_write_between_a_readers_reads() {
-    assert_eq!(two_reads(&Stock::new().await, true).await, (10, 10));
-    assert_eq!(two_reads(&Stock::new().await, false).await, (10, 9), "a torn read");
+async fn an_older_writer_does_not_write_between_a_readers_reads(server: Server) {
+    assert_eq!(two_reads(&Stock::new(&server).await, true).await, (10, 10));
+    assert_eq!(
+        two_reads(&Stock::new(&server).await, false).await,
+        (10, 9),
+        "a torn read"
+    );
 }
 
-#[testbed::test]
-async fn a_newer_writer_rejects_readers_and_readers_reject_no_readers() {
-    let stock = Stock::new().await;
+async fn a_newer_writer_rejects_readers_and_readers_reject_no_readers(server: Server) {
+    let stock = Stock::new(&server).await;
     let mut connection = stock.connect().await;
     for number in [5, 3, 4] {
         enter_shared(&stock, &mut connection, number).await.unwrap();
@@ -67,9 +76,8 @@ async fn a_newer_writer_rejects_readers_and_readers_reject_no_readers() {
     stock.fence.check_shared(&mut tx, RESOURCE, token(6)).await.unwrap();
 }
 
-#[testbed::test]
-async fn readers_that_have_checked_read_beside_each_other_and_keep_writers_out() {
-    let stock = Stock::new().await;
+async fn readers_that_have_checked_read_beside_each_other_and_keep_writers_out(server: Server) {
+    let stock = Stock::new(&server).await;
     let [mut first, mut second, mut writer] = [stock.connect().await, stock.connect().await, stock.connect().await];
     enter_shared(&stock, &mut first, 1).await.unwrap();
     enter_shared(&stock, &mut second, 2).await.unwrap();
@@ -86,9 +94,8 @@ async fn readers_that_have_checked_read_beside_each_other_and_keep_writers_out()
     enter(&stock, &mut writer, 3).await.unwrap();
 }
 
-#[testbed::test]
-async fn a_reader_that_never_entered_is_not_known() {
-    let stock = Stock::new().await;
+async fn a_reader_that_never_entered_is_not_known(server: Server) {
+    let stock = Stock::new(&server).await;
     let mut connection = stock.connect().await;
     let mut tx = connection.begin().await.unwrap();
     let error = stock.fence.check_shared(&mut tx, RESOURCE, token(2)).await.unwrap_err();
