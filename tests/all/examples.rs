@@ -283,14 +283,24 @@ mod on_redis {
 }
 
 #[cfg(feature = "mysql")]
-mod on_mariadb {
+mod on_mysql {
     use lock_mysql::sqlx::{Connection, MySqlConnection, query_scalar};
 
     use super::*;
 
     #[testbed::test]
     async fn fenced_write_with_the_account_in_the_database() {
-        let server = testbed::MariaDb::new().start().await.expect("a server");
+        fenced_write(&mariadb().await);
+    }
+
+    #[testbed::test]
+    async fn fenced_write_with_the_account_in_a_mysql() {
+        if let Some(server) = mysql9().await {
+            fenced_write(&server);
+        }
+    }
+
+    fn fenced_write(server: &testbed::Server) {
         // Run again, it finds the tables and the tokens of before.
         for _ in 0..2 {
             let lines = run("fenced_write", &[&server.url()]);
@@ -299,40 +309,60 @@ mod on_mariadb {
         }
     }
 
+    async fn mariadb() -> testbed::Server {
+        testbed::MariaDb::new().start().await.expect("a server")
+    }
+
+    /// `None` where the tests have to do without it.
+    async fn mysql9() -> Option<testbed::Server> {
+        testbed::skip_left_out(testbed::Edition::MySql9.start().await)
+    }
+
     /// How the lock may be kept, as the end of a URL.
     const STRATEGIES: [&str; 1] = [""];
 
-    /// The stock is in the database, and each sale in the transaction that changes it.
     #[testbed::test]
     async fn nothing_is_lost_if_one_of_four_processes_of_a_flash_sale_is_killed() {
         for strategy in STRATEGIES {
-            let server = testbed::MariaDb::new().start().await.expect("a server");
-            let url = format!("{}{strategy}", server.url());
-            let arguments = ["--processes", "4", "--buyers", "80", "--ttl", "2s", "--backend", &url];
-            let sale = Example::start("flash_sale", &arguments);
-            let mut database = MySqlConnection::connect(&server.url()).await.expect("it runs");
+            flash_sale_with_a_kill(&mariadb().await, strategy).await;
+        }
+    }
+
+    #[testbed::test]
+    async fn nothing_is_lost_on_a_mysql_either() {
+        for strategy in STRATEGIES {
+            if let Some(server) = mysql9().await {
+                flash_sale_with_a_kill(&server, strategy).await;
+            }
+        }
+    }
+
+    /// The stock is in the database, and each sale in the transaction that changes it.
+    async fn flash_sale_with_a_kill(server: &testbed::Server, strategy: &str) {
+        let url = format!("{}{strategy}", server.url());
+        let arguments = ["--processes", "4", "--buyers", "80", "--ttl", "2s", "--backend", &url];
+        let sale = Example::start("flash_sale", &arguments);
+        let mut database = MySqlConnection::connect(&server.url()).await.expect("it runs");
+        let some_sales = async {
             while sold(&mut database).await < 5 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
-            kill_process(sale.a_child(), Signal::KILL).expect("it runs");
-            let (lines, status) = sale.end();
-            // One process failed, and the buyers of the others went on.
-            assert_eq!(status.code(), Some(2), "{lines:?}");
-            assert!(
-                lines
-                    .iter()
-                    .any(|line| line.starts_with("failed buyers") && line.ends_with(" 1")),
-                "{lines:?}"
-            );
-            let result = lines.last().expect("a result");
-            let sold = result
-                .strip_prefix("RESULT sold=")
-                .and_then(|rest| rest.split_once(' '));
-            let (sold, rest) = sold.expect("a number");
-            let sold: u32 = sold.parse().expect("a number");
-            assert!((60..=80).contains(&sold), "{result}");
-            assert_eq!(rest, format!("left={} lost=0", 500 - sold));
-        }
+        };
+        tokio::time::timeout(PATIENCE, some_sales).await.expect("it sells");
+        kill_process(sale.a_child(), Signal::KILL).expect("it runs");
+        let (lines, status) = sale.end();
+        // One process failed, and the buyers of the others went on.
+        assert_eq!(status.code(), Some(2), "{lines:?}");
+        let failed = lines.iter().find(|line| line.starts_with("failed buyers"));
+        assert!(failed.is_some_and(|line| line.ends_with(" 1")), "{lines:?}");
+        let result = lines.last().expect("a result");
+        let sold = result
+            .strip_prefix("RESULT sold=")
+            .and_then(|rest| rest.split_once(' '));
+        let (sold, rest) = sold.expect("a number");
+        let sold: u32 = sold.parse().expect("a number");
+        assert!((60..=80).contains(&sold), "{result}");
+        assert_eq!(rest, format!("left={} lost=0", 500 - sold));
     }
 
     /// 0 before there is a table.
