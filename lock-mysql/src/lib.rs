@@ -99,9 +99,10 @@
 //!
 //! # Permissions needed
 //! `SELECT`, `INSERT` and `UPDATE` on the tables, and `CREATE` if polylock is to make them: [`schema`] has their SQL for an
-//! administrator. No `PROCESS`, `SUPER` or `CONNECTION_ADMIN`. If the outcome of a statement is unknown, polylock ends the connection at the server: these
-//! connections belong to the same user, and a named lock (`GET_LOCK`), which needs no permission, identifies them.
-//! Give each application a user of its own all the same: whoever may update the table can lock every name in it.
+//! administrator. No `PROCESS`, `SUPER` or `CONNECTION_ADMIN`. If the outcome of a statement is unknown, polylock ends the
+//! connection at the server: these connections belong to the same user, and a named lock (`GET_LOCK`), which needs no
+//! permission, identifies them. Give each application a user of its own all the same: whoever may update the table can lock
+//! every name in it.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

@@ -22,6 +22,8 @@ on_both_servers!(
     many_that_enter_a_new_resource_at_once_cause_no_deadlock,
     a_new_resource_does_not_wait_for_another,
     a_missing_table_and_a_missing_permission_say_what_to_do,
+    the_settings_of_the_users_connection_do_not_matter,
+    an_entry_that_is_dropped_leaves_nothing_behind,
 );
 
 /// A stock of ten items in a table of the test's own, beside a fence of its own.
@@ -309,4 +311,69 @@ async fn a_missing_table_and_a_missing_permission_say_what_to_do(server: Server)
     stock.fence.enter(&mut tx, RESOURCE, token(1)).await.unwrap();
     stock.fence.enter_shared(&mut tx, RESOURCE, token(2)).await.unwrap();
     stock.fence.check_shared(&mut tx, RESOURCE, token(2)).await.unwrap();
+}
+
+async fn the_settings_of_the_users_connection_do_not_matter(server: Server) {
+    let stock = Stock::new(&server).await;
+    for (number, settings) in (1..).zip([
+        "sql_mode=''",
+        "sql_mode='ANSI_QUOTES,NO_BACKSLASH_ESCAPES,STRICT_ALL_TABLES,PIPES_AS_CONCAT'",
+        "autocommit=0",
+        "completion_type=CHAIN",
+        "sql_safe_updates=1",
+        "character_set_client=latin1, character_set_connection=utf8mb4",
+    ]) {
+        let mut connection = stock.connect().await;
+        let set = format!("SET SESSION {settings}");
+        connection.execute(AssertSqlSafe(set)).await.unwrap();
+        let mut tx = connection.begin().await.unwrap();
+        stock
+            .fence
+            .enter(&mut tx, "r\\'\"", token(2 * number))
+            .await
+            .expect(settings);
+        let newer = token(2 * number + 1);
+        stock
+            .fence
+            .enter_shared(&mut tx, "r\\'\"", newer)
+            .await
+            .expect(settings);
+        stock
+            .fence
+            .check_shared(&mut tx, "r\\'\"", newer)
+            .await
+            .expect(settings);
+        let error = stock.fence.enter(&mut tx, "r\\'\"", token(1)).await.unwrap_err();
+        stale(&error);
+        tx.commit().await.unwrap();
+    }
+}
+
+/// It waits for another transaction when it is dropped.
+async fn an_entry_that_is_dropped_leaves_nothing_behind(server: Server) {
+    let stock = Stock::new(&server).await;
+    let pool = MySqlPool::connect(&stock.fixture.server.url()).await.unwrap();
+    let mut first = stock.connect().await;
+    let mut tx = first.begin().await.unwrap();
+    stock.fence.enter(&mut tx, RESOURCE, token(1)).await.unwrap();
+
+    let mut waiting = pool.begin().await.unwrap();
+    let mut observer = stock.fixture.observer().await;
+    let waits = async {
+        let insert = format!("INSERT INTO `{}_fences`", stock.fixture.table);
+        while !observer.statements().await.iter().any(|sql| sql.contains(&insert)) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        entered = stock.fence.enter(&mut waiting, RESOURCE, token(3)) => panic!("{entered:?}"),
+        () = soon("waits", waits) => {}
+    }
+    drop(waiting);
+    tx.commit().await.unwrap();
+
+    // Over a connection of the same pool, and with a token between the two.
+    let mut tx = pool.begin().await.unwrap();
+    stock.fence.enter(&mut tx, RESOURCE, token(2)).await.unwrap();
+    tx.commit().await.unwrap();
 }
