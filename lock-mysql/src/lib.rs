@@ -95,7 +95,9 @@
 //! - InnoDB, with `NOWAIT`: MariaDB 10.6 (tested with 10.11) or MySQL 8.0, or later.
 //! - `binlog_format` is not `STATEMENT`.
 //! - `max_connections` is large enough for all clients. Nothing else needs to be set: each connection sets its own
-//!   `autocommit`, isolation level, `wait_timeout` and `innodb_lock_wait_timeout`.
+//!   `autocommit`, isolation level, `completion_type`, `sql_mode`, time zone, `wait_timeout`, `innodb_lock_wait_timeout`
+//!   and `max_execution_time`; on MariaDB also `max_statement_time` and the `idle_transaction_timeout`s. It writes even if
+//!   transactions are read-only by default.
 //!
 //! # Permissions needed
 //! `SELECT`, `INSERT` and `UPDATE` on the tables, and `CREATE` if polylock is to make them: [`schema`] has their SQL for an

@@ -22,12 +22,15 @@ pub(super) struct EarlyResult {
     pub(super) reply: oneshot::Sender<StatementResult>,
 }
 
+/// Limits that only MariaDB has, and one that only MySQL has: the other takes them as a comment.
+const OF_ONE_SERVER: &str = "/*M!100600 ,max_statement_time=0,idle_transaction_timeout=0,\
+    idle_readonly_transaction_timeout=0,idle_write_transaction_timeout=0*//*!80000 ,max_execution_time=0*/";
+
 /// Connects and marks the connection with its identity.
 ///
 /// READ UNCOMMITTED, so that a plain SELECT shows who holds a row in a transaction that is still open; rows are locked
-/// as under READ COMMITTED, without gaps. A statement that waits where none should does so for a second at most. The
-/// SQL mode and the time zone are ours, whatever the server's defaults change in the meaning of statements. A COMMIT
-/// begins no transaction, and a MariaDB ends neither a transaction that is idle nor a statement that waits.
+/// as under READ COMMITTED, without gaps. A statement that waits where none should does so for a second at most. All that
+/// a server's defaults may change in the meaning of statements or in the life of a transaction is set here.
 pub(super) async fn connect(
     options: &MySqlConnectOptions,
     autocommit: Autocommit,
@@ -39,10 +42,7 @@ pub(super) async fn connect(
     let sql = format!(
         "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED, READ WRITE;\
          SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone='+00:00', \
-         autocommit={autocommit}, innodb_lock_wait_timeout=1, wait_timeout={idle}, \
-         completion_type=0 \
-         /*M!, max_statement_time=0, idle_transaction_timeout=0, idle_write_transaction_timeout=0, \
-         idle_readonly_transaction_timeout=0*/;\
+         autocommit={autocommit}, completion_type=0, innodb_lock_wait_timeout=1, wait_timeout={idle}{OF_ONE_SERVER};\
          SELECT CAST(GET_LOCK({identity},0) AS SIGNED);\
          COMMIT"
     );

@@ -8,6 +8,7 @@ mod faults;
 mod fence;
 mod hand_over;
 mod holds;
+mod hostile;
 mod lease;
 mod names;
 mod optimistic;
