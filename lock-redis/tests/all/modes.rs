@@ -186,6 +186,13 @@ async fn an_upgrade_that_is_undone_gives_the_hold_back() {
         backend.abandon(&upgrade).await.expect("an answer");
         assert!(matches!(writing.renew(TTL).await, Ok(Renewal::Lost)));
         assert!(matches!(reading.renew(TTL).await, Ok(Renewal::Renewed(_))));
+        let status = backend.status(base.name()).await.expect("an answer");
+        let tokens: Vec<_> = status.holders.iter().map(|holder| holder.token).collect();
+        assert!(
+            tokens.contains(&Some(reading.token())),
+            "{} is shown with {tokens:?}",
+            reading.token()
+        );
         busy(&fixture.backend(), &request("a", TTL).0).await;
         busy(&fixture.backend(), &request_in(Mode::Upgradable, "a").0).await;
         match reader {

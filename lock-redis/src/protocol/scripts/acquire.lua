@@ -103,7 +103,7 @@ if granted then
   redis.call('SET', KEYS[2], last_token .. tombstones, 'PX', fence_ms)
   if inbox then redis.call('ZREM', KEYS[3], entry, '>' .. entry) end
   if kind == 'x' then
-    if replaced then remove(replaced) end
+    if replaced then set_aside(replaced, ttl) end
     redis.call('SET', KEYS[1], grant, 'PX', ttl)
   else
     local shared = is_shared(taken) and value or nil

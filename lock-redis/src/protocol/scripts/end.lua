@@ -58,8 +58,10 @@ if is_shared(taken) then
 end
 
 if replaced then
-  -- For as long as the upgrade would have lasted.
+  -- As it was, but for as long as the upgrade would have lasted.
   local token, term, label = string.match(value, '^%x+ (%d+) (%d+)(.*)$')
+  local own, terms = find(replaced)
+  if own then token, label = own, string.match(terms, '^%d+ %d+ %S+(.*)$') end
   value = share(nil, replaced, token, 'u', term, label, math.max(1, rest))
   taken = 's'
   if redis.call('EXISTS', KEYS[3]) == 0 then return 1 end

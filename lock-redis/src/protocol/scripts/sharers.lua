@@ -4,7 +4,8 @@
 -- longest ttl that was asked for; the token of an offer is 0. Two more fields: `permits`, how many all of them have, and
 -- `upgradable`, the id of the one in that mode. Both keys count only as long as the lock's key says `shared` or `permits`:
 -- `shared TOKEN EXPIRES CLEARED[ LABEL]`, with token and label of the last grant. The lock's key expires at EXPIRES, no
--- earlier than anybody in KEYS[4]. The other two expire at CLEARED, which seldom moves.
+-- earlier than anybody in KEYS[4]. The other two expire at CLEARED, which seldom moves. After an upgrade, KEYS[5] still has the
+-- terms of the hold that it replaced, for its ttl.
 --
 -- A mode is `x`, `s`, `u`, `pTAKE/OF`, or `x<ID` for an upgrade that replaces the hold of this id.
 local KEEP_MS = 60000
@@ -75,6 +76,13 @@ local function remove(id)
     redis.call('HDEL', KEYS[5], 'permits')
   end
   return token
+end
+
+-- An upgrade ends the hold that it replaces, whose terms are kept for as long as the upgrade may be undone.
+local function set_aside(id, ttl)
+  redis.call('ZREM', KEYS[4], id)
+  redis.call('HDEL', KEYS[5], 'upgradable')
+  redis.call('PEXPIRE', KEYS[5], ttl)
 end
 
 -- A holder ends by itself, and in the very millisecond: then the key of the last one is gone, too.

@@ -1,6 +1,8 @@
 //! Upgrades and downgrades.
 
-use super::{TTL, again, ask, downgrade, end, holders, id, keys, refuse, renew, scripts, take, token, wait, woken};
+use super::{
+    INBOX, TTL, again, ask, downgrade, end, holders, id, keys, refuse, renew, scripts, take, token, wait, woken,
+};
 use crate::support::link::Reply;
 use crate::support::scripts::{GRACE, KEYS};
 
@@ -84,4 +86,31 @@ async fn a_downgrade_shortens_no_hold() {
     assert_eq!(downgrade(&mut scripts, '1'), 1);
     let (now, state) = (scripts.now(), scripts.state());
     assert_eq!((state.sharers[0].ends, state.left), (now + 5 * TTL, 5 * TTL));
+}
+
+/// What an upgrade replaced is back with its own token and label when the upgrade is undone. If it is not, its terms end with
+/// the upgrade's ttl.
+#[testbed::test]
+async fn an_upgrade_that_is_undone_gives_back_token_and_label() {
+    let Some(mut scripts) = scripts().await else { return };
+    let base = id('1');
+    let reply = scripts.run("acquire", &[&base, "10000", " its own", "0", "u", "100"]);
+    let terms = format!("{} 10000 u its own", token(&reply));
+    assert_eq!(scripts.state().fields[&base], terms);
+    let upgrade = format!("x<{base}");
+    for digit in ['2', '3'] {
+        let grant = scripts.run("acquire", &[&id(digit), "10000", " another", "0", &upgrade, "100"]);
+        assert!(token(&grant) > token(&reply));
+        assert_eq!(
+            scripts.state().lefts[2],
+            TTL,
+            "the terms are kept for as long as they may be needed"
+        );
+        let undo = [&id(digit), "100", &*upgrade, INBOX, "", ""];
+        assert_eq!(scripts.run("end", &undo).int(), 1);
+        assert_eq!(scripts.state().fields[&base], terms);
+        assert_eq!(scripts.run("end", &undo).int(), 0, "a repetition");
+    }
+    assert_eq!(end(&mut scripts, '1'), 1);
+    assert_eq!(keys(&mut scripts), [""; 0], "nothing is left behind");
 }
