@@ -71,13 +71,15 @@ impl Client {
         let deadline = Instant::now() + self.response_timeout();
         let mut pause = Duration::from_millis(1);
         let mut was_there = false;
-        loop {
-            let killed = self.control.execute(kill(identity), request).await;
-            match killed {
-                Err(error) if error.code() == Some(NO_SUCH_CONNECTION) => return Ok(was_there),
-                Err(error) => return Err(error.into_lock_error()),
-                // It has the named lock until its transaction is rolled back.
-                Ok(_) => was_there = true,
+        // The named lock decides, which the connection has until its transaction is rolled back. MySQL was seen to refuse a
+        // KILL before that.
+        while self.find(identity, request).await?.is_some() {
+            if !was_there {
+                was_there = true;
+                match self.control.execute(kill(identity), request).await {
+                    Err(error) if error.code() != Some(NO_SUCH_CONNECTION) => return Err(error.into_lock_error()),
+                    _ => continue,
+                }
             }
             if Instant::now() >= deadline {
                 let message = "the MySQL server does not end one of its connections";
@@ -86,6 +88,7 @@ impl Client {
             sleep(pause).await;
             pause = (pause * 2).min(Duration::from_millis(50));
         }
+        Ok(was_there)
     }
 
     /// The server's number for the connection of this identity, if the server has it.
