@@ -134,8 +134,8 @@ impl OptimisticLock {
     ///
     /// `compute` runs once for each attempt, so it must have no effects of its own. If it sets no value, nothing is written.
     ///
-    /// Each statement is a transaction of its own, on a connection of the pool. A transaction around them would read the same
-    /// snapshot again in each attempt.
+    /// Each attempt is a transaction of its own, on a connection of the pool. Within a single transaction it would read the same
+    /// snapshot again and again.
     ///
     /// # Errors
     /// See [`UpdateError`].
@@ -158,18 +158,19 @@ impl OptimisticLock {
             .without_max_times()
             .build();
         for attempt in 1..=self.attempts.get() {
-            let mut connection = pool.acquire().await.map_err(|error| self.sql_error(error))?;
-            let row = self.read(&mut connection, key.clone()).await?;
+            let mut tx = pool.begin().await.map_err(|error| self.sql_error(error))?;
+            let row = self.read(&mut tx, key.clone()).await?;
             let mut new = NewValues::default();
             let result = compute(&row, &mut new).map_err(UpdateError::Compute)?;
-            if new.columns.is_empty() && new.error.is_none() {
+            if new.columns.is_empty() {
                 return Ok(result);
             }
-            let written = self.write(&mut connection, &row, key.clone(), new).await;
+            let written = self.write(&mut tx, &row, key.clone(), new).await;
             if written.map_err(|error| self.sql_error(error))? {
+                tx.commit().await.map_err(|error| self.sql_error(error))?;
                 return Ok(result);
             }
-            drop(connection);
+            tx.rollback().await.map_err(|error| self.sql_error(error))?;
             if attempt < self.attempts.get() {
                 tokio::time::sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
             }

@@ -20,6 +20,7 @@ on_both_servers!(
     many_at_once_lose_no_update,
     a_write_that_waits_too_long_for_the_row_is_tried_again,
     what_is_wrong_is_said_and_nothing_is_written,
+    the_settings_of_the_users_connections_do_not_matter,
 );
 
 /// Row 1 of a table of the test's own, with ten items.
@@ -211,4 +212,40 @@ async fn what_is_wrong_is_said_and_nothing_is_written(server: Server) {
         .unwrap();
     update(1, "amount").await.unwrap_err();
     assert_eq!(stock.left().await, 10);
+}
+
+/// With `autocommit=0` a statement alone would never be committed, and would read the same snapshot for ever.
+async fn the_settings_of_the_users_connections_do_not_matter(server: Server) {
+    for settings in [
+        "autocommit=0",
+        "SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+        "completion_type=CHAIN",
+        "sql_mode='ANSI_QUOTES,NO_BACKSLASH_ESCAPES'",
+    ] {
+        let stock = Stock::new(&server, SIGNED).await;
+        let options = (*stock.pool.connect_options()).clone();
+        let pool = sqlx::mysql::MySqlPoolOptions::new()
+            .max_connections(1)
+            .after_connect(move |connection, _| {
+                Box::pin(async move {
+                    connection.execute(AssertSqlSafe(format!("SET {settings}"))).await?;
+                    Ok(())
+                })
+            })
+            .connect_with(options)
+            .await
+            .unwrap();
+        for expected in [9, 7, 6] {
+            let left = stock.lock.update(&pool, 1, |row, new| {
+                let left = row.try_get::<i64, _>("amount")? - 1;
+                new.set("amount", left);
+                Ok::<_, sqlx::Error>(left)
+            });
+            assert_eq!(left.await.unwrap(), expected, "{settings}");
+            assert_eq!(stock.left().await, expected, "{settings}");
+            if expected == 9 {
+                stock.others_sell();
+            }
+        }
+    }
 }
