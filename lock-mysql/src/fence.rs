@@ -54,7 +54,8 @@ mod verdict;
 /// # Isolation levels
 /// All four are right. With `REPEATABLE READ`, the default, a transaction reads from a snapshot that its first read takes. A
 /// transaction that reads anything before it enters may then miss what the last holder wrote. The fence detects that, and
-/// [`enter`](Self::enter) fails.
+/// [`enter`](Self::enter) fails. For a second fence in the same transaction, to enter the first one counts as a read: enter
+/// both at the beginning, and run the transaction again in the rare case that this error comes all the same.
 ///
 /// # Table
 /// One row for each resource, in the table `polylock_fences` of the connection's database or [another](Self::in_table).
@@ -110,8 +111,8 @@ impl Fence {
     /// # Errors
     /// Roll back after any error.
     /// - [`ErrorKind::Lost`] with the source [`Stale`] when a newer token has entered.
-    /// - [`ErrorKind::Misconfigured`] with the source [`ReadBeforeEnter`] when this transaction has read before, and its
-    ///   snapshot lacks what another holder wrote since. Also if the table is missing.
+    /// - [`ErrorKind::Misconfigured`] with the source [`ReadBeforeEnter`], retryable, when this transaction has read before,
+    ///   and its snapshot lacks what another holder wrote since. Without that source if the table is missing.
     /// - [`ErrorKind::Unavailable`] when another transaction kept the fence for longer than `innodb_lock_wait_timeout`,
     ///   after a deadlock, or when the connection broke: run the transaction again.
     /// - [`ErrorKind::InvalidName`] for a resource of another length.

@@ -96,7 +96,10 @@ impl Stale {
 impl ReadBeforeEnter {
     pub(super) fn into_error(self, resource: &str) -> Error {
         let message = format!("the fence of {resource:?} rejected the transaction: {self}");
-        Error::new(ErrorKind::Misconfigured, message).with_source(self)
+        // The same transaction succeeds if nobody comes in between.
+        Error::new(ErrorKind::Misconfigured, message)
+            .retryable(true)
+            .with_source(self)
     }
 }
 

@@ -90,6 +90,7 @@ fn stale(error: &Error) -> Stale {
 
 fn is_read_before_enter(error: &Error) -> bool {
     assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:?}");
+    assert!(error.is_retryable());
     error.cause().unwrap().downcast_ref::<ReadBeforeEnter>().is_some()
 }
 

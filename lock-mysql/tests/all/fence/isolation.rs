@@ -9,6 +9,7 @@ on_both_servers!(
     a_transaction_that_has_read_before_is_refused_where_it_would_miss_a_write,
     a_reader_that_has_read_before_is_refused_too,
     innodb_snapshot_isolation_gives_the_same_error,
+    a_second_fence_is_entered_again_if_its_holder_came_in_between,
 );
 
 const LEVELS: [&str; 4] = ["READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
@@ -93,6 +94,22 @@ async fn a_reader_that_has_read_before_is_refused_too(server: Server) {
     stock.fence.check_shared(&mut tx, RESOURCE, token(2)).await.unwrap();
     stock.fence.enter(&mut tx, RESOURCE, token(3)).await.unwrap();
     tx.commit().await.unwrap();
+}
+
+/// To enter the first fence takes the snapshot, too.
+async fn a_second_fence_is_entered_again_if_its_holder_came_in_between(server: Server) {
+    let stock = Stock::new(&server).await;
+    let mut connection = connect(&stock, "REPEATABLE READ").await;
+    let mut tx = connection.begin().await.unwrap();
+    stock.fence.enter(&mut tx, "another", token(2)).await.unwrap();
+    sell(&stock, 1).await;
+    let error = stock.fence.enter(&mut tx, RESOURCE, token(2)).await.unwrap_err();
+    assert!(is_read_before_enter(&error));
+    tx.rollback().await.unwrap();
+    let mut tx = connection.begin().await.unwrap();
+    stock.fence.enter(&mut tx, "another", token(2)).await.unwrap();
+    stock.fence.enter(&mut tx, RESOURCE, token(2)).await.unwrap();
+    assert_eq!(stock.read(&mut tx).await, 9);
 }
 
 /// MariaDB's own guard against the same, which 11.6 turns on.
