@@ -3,13 +3,15 @@
 //! | table | what needs it |
 //! |---|---|
 //! | `{table}`, `{table}_tokens` | [`RowLockBackend`](crate::RowLockBackend), see [`row_lock`] |
+//! | `{table}_leases` | [`LeaseTableBackend`](crate::LeaseTableBackend), see [`lease_table`] |
 //! | `{table}_fences` | [`Fence`](crate::Fence), see [`fences`] |
 //!
 //! `{table}` is [`MySqlConfig::with_table`], by default [`polylock`](MySqlConfig::DEFAULT_TABLE).
 //!
 //! The backends make their own tables when they first connect, if they may. In production the user of an application should
 //! have no `CREATE`: make the tables beforehand with this SQL or with [`migrate`] under another user. Then `SELECT`, `INSERT`
-//! and `UPDATE` on these tables are enough for everything in this crate.
+//! and `UPDATE` on these tables are enough for everything in this crate but [clean-up](MySqlConfig::with_retention), which needs
+//! `DELETE`.
 //!
 //! Every statement is `CREATE TABLE IF NOT EXISTS`, so it may run again. Names of tables differ by their case on most servers.
 //!
@@ -38,6 +40,15 @@ const LONGEST_PREFIX: usize = 48;
 pub fn row_lock(table: &str) -> Result<String> {
     check_prefix(table)?;
     Ok(script(&row_lock_tables(table)))
+}
+
+/// The SQL of the table of [`LeaseTableBackend`](crate::LeaseTableBackend), `{table}_leases`, as a statement that ends with `;`.
+///
+/// # Errors
+/// [`ErrorKind::Misconfigured`] for a `table` that [`MySqlConfig::with_table`] does not allow.
+pub fn lease_table(table: &str) -> Result<String> {
+    check_prefix(table)?;
+    Ok(script(&[new_lease_table(&format!("{table}_leases"))]))
 }
 
 /// The SQL of the table of [`Fence`](crate::Fence), `{table}_fences`, as a statement that ends with `;`.
@@ -85,6 +96,7 @@ pub(crate) struct Table {
 
 fn all(table: &str) -> Vec<Table> {
     let mut all = Vec::from(row_lock_tables(table));
+    all.push(new_lease_table(&format!("{table}_leases")));
     all.push(fence_table(&format!("{table}_fences")));
     all
 }
@@ -104,6 +116,21 @@ pub(crate) fn row_lock_tables(table: &str) -> [Table; 2] {
             "`name` VARBINARY(512) NOT NULL PRIMARY KEY, `token` BIGINT UNSIGNED NOT NULL",
         ),
     ]
+}
+
+pub(crate) fn new_lease_table(name: &str) -> Table {
+    new_table(
+        name,
+        "`name` VARBINARY(512) NOT NULL PRIMARY KEY, \
+         `holder` VARBINARY(32) NULL, \
+         `label` VARBINARY(255) NULL, \
+         `expires` BIGINT NOT NULL DEFAULT 0, \
+         `term` BIGINT NOT NULL DEFAULT 0, \
+         `token` BIGINT NOT NULL DEFAULT 0, \
+         `last_token` BIGINT NOT NULL DEFAULT 0, \
+         `waiter` VARBINARY(32) NULL, \
+         `wanted` BIGINT NOT NULL DEFAULT 0",
+    )
 }
 
 /// `writer` and `reader` are the newest tokens that have entered. `entries` counts the writers: see the verdict in `fence`.
@@ -163,7 +190,7 @@ mod tests {
     #[test]
     fn a_table_that_needs_an_escape_is_refused() {
         for bad in ["", "a`b", "a.b", &"x".repeat(49)] {
-            for refused in [row_lock(bad), fences(bad)] {
+            for refused in [row_lock(bad), lease_table(bad), fences(bad)] {
                 assert_eq!(refused.unwrap_err().kind(), ErrorKind::Misconfigured, "{bad:?}");
             }
         }

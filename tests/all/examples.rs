@@ -302,8 +302,9 @@ mod on_mysql {
 
     fn fenced_write(server: &testbed::Server) {
         // Run again, it finds the tables and the tokens of before.
-        for _ in 0..2 {
-            let lines = run("fenced_write", &[&server.url()]);
+        for strategy in STRATEGIES {
+            let url = format!("{}{strategy}", server.url());
+            let lines = run("fenced_write", &[&url]);
             assert_fenced_write(&lines);
             assert!(lines[2].contains("the fence of \"accounts/7\""), "{lines:?}");
         }
@@ -319,7 +320,7 @@ mod on_mysql {
     }
 
     /// How the lock may be kept, as the end of a URL.
-    const STRATEGIES: [&str; 1] = [""];
+    const STRATEGIES: [&str; 2] = ["", "?strategy=lease"];
 
     #[testbed::test]
     async fn nothing_is_lost_if_one_of_four_processes_of_a_flash_sale_is_killed() {

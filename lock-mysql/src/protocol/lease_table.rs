@@ -20,6 +20,7 @@ use sqlx::mysql::MySqlRow;
 use super::{StatementResult, column};
 use crate::error::SqlError;
 use crate::names::{hex, label_literal, name_literal};
+use crate::schema;
 
 /// Names of tables, made once.
 #[derive(Debug)]
@@ -134,19 +135,7 @@ impl LeaseStatements {
 
     /// What makes the table where it is missing.
     pub(crate) fn create_table(&self) -> String {
-        format!(
-            "CREATE TABLE IF NOT EXISTS `{}` (\
-             `name` VARBINARY(512) NOT NULL PRIMARY KEY, \
-             `holder` VARBINARY(32) NULL, \
-             `label` VARBINARY(255) NULL, \
-             `expires` BIGINT NOT NULL DEFAULT 0, \
-             `term` BIGINT NOT NULL DEFAULT 0, \
-             `token` BIGINT NOT NULL DEFAULT 0, \
-             `last_token` BIGINT NOT NULL DEFAULT 0, \
-             `waiter` VARBINARY(32) NULL, \
-             `wanted` BIGINT NOT NULL DEFAULT 0) ENGINE=InnoDB",
-            self.leases
-        )
+        schema::new_lease_table(&self.leases).create
     }
 
     /// The table's engine; no row: there is no such table.

@@ -1,8 +1,8 @@
 //! The tables, made beforehand, and the user who needs no more than them.
 
 use lock_core::backend::{DistributedLock, Wait};
-use lock_core::{ErrorKind, FencingToken, HoldState};
-use lock_mysql::{MySqlConfig, RowLockBackend, schema};
+use lock_core::{ErrorKind, FencingToken, HoldState, Locker};
+use lock_mysql::{MySqlConfig, RowLockBackend, Strategy, schema};
 use testbed::Server;
 
 use crate::support::*;
@@ -12,6 +12,7 @@ on_both_servers!(
     the_text_makes_the_same_tables,
     without_the_permission_to_create_the_error_has_the_sql,
     a_lock_needs_no_more_than_select_insert_and_update,
+    a_lease_needs_no_more_than_select_insert_and_update,
 );
 
 /// A user who may SELECT, INSERT and UPDATE in the tables of the fixture alone.
@@ -43,7 +44,7 @@ async fn migrate_makes_what_is_missing(server: Server) {
     let fixture = Fixture::on(server);
     let mut observer = fixture.observer().await;
     schema::migrate(&fixture.config()).await.unwrap();
-    assert_eq!(tables(&fixture, &mut observer).await, 3);
+    assert_eq!(tables(&fixture, &mut observer).await, 4);
     observer
         .run(&format!(
             "INSERT INTO {0} (name) VALUES ('a'); DROP TABLE {0}_fences",
@@ -51,7 +52,7 @@ async fn migrate_makes_what_is_missing(server: Server) {
         ))
         .await;
     schema::migrate(&fixture.config()).await.unwrap();
-    assert_eq!(tables(&fixture, &mut observer).await, 3);
+    assert_eq!(tables(&fixture, &mut observer).await, 4);
     let kept = format!("SELECT COUNT(*) FROM {}", fixture.table);
     assert_eq!(observer.number(&kept).await, 1);
 }
@@ -59,14 +60,19 @@ async fn migrate_makes_what_is_missing(server: Server) {
 async fn the_text_makes_the_same_tables(server: Server) {
     let fixture = Fixture::on(server);
     let mut observer = fixture.observer().await;
-    for sql in [schema::row_lock(&fixture.table), schema::fences(&fixture.table)] {
+    let table = &fixture.table;
+    for sql in [
+        schema::row_lock(table),
+        schema::lease_table(table),
+        schema::fences(table),
+    ] {
         let sql = sql.unwrap();
         observer.run(&sql).await;
         observer.run(&sql).await;
     }
-    assert_eq!(tables(&fixture, &mut observer).await, 3);
+    assert_eq!(tables(&fixture, &mut observer).await, 4);
     // No table is missing, so the permission to create is not needed.
-    let config = least(&fixture, &mut observer, &["", "_tokens", "_fences"]).await;
+    let config = least(&fixture, &mut observer, &["", "_tokens", "_leases", "_fences"]).await;
     schema::migrate(&config).await.unwrap();
 }
 
@@ -122,4 +128,29 @@ async fn a_lock_needs_no_more_than_select_insert_and_update(server: Server) {
     assert!(matches!(next.state(), HoldState::Lost(_)), "{:?}", next.state());
     first.abandon(&next.request).await.unwrap();
     grant(&first, "a", secs(10)).await.release().await;
+}
+
+async fn a_lease_needs_no_more_than_select_insert_and_update(server: Server) {
+    let fixture = Fixture::on(server);
+    let mut observer = fixture.observer().await;
+    schema::migrate(&fixture.config()).await.unwrap();
+    let config = least(&fixture, &mut observer, &["_leases"]).await;
+    let config = config.with_strategy(Strategy::Lease);
+    let [first, second] = [(); 2].map(|()| Locker::from_backend(lock_mysql::backend(config.clone()).unwrap()));
+    first.connect().await.unwrap();
+    let held = first.lock("a").ttl(secs(2)).acquire().await.unwrap();
+    held.extend(secs(10)).await.unwrap();
+    assert!(second.lock("a").try_acquire().await.unwrap().is_none());
+    let waiting = tokio::spawn(async move { second.lock("a").acquire().await });
+    let waits = format!("SELECT COUNT(*) FROM {}_leases WHERE waiter IS NOT NULL", fixture.table);
+    soon("waits", async { while observer.number(&waits).await == 0 {} }).await;
+    let earlier = held.token();
+    held.release().await.unwrap();
+    let next = soon("granted", waiting).await.unwrap().unwrap();
+    assert!(next.token() > earlier);
+    // Loss.
+    observer
+        .run(&format!("UPDATE {}_leases SET holder=NULL", fixture.table))
+        .await;
+    soon("lost", next.lost()).await;
 }
