@@ -16,7 +16,7 @@ use crate::peers::Peers;
 use crate::subjects::counted::{Counted, Work};
 use crate::subjects::held::{Held, HeldBare};
 use crate::subjects::polylock::{Polylock, Raw, WithoutPasses};
-use crate::subjects::{core, memory, mysql, redis, waiters, zookeeper};
+use crate::subjects::{core, costs, memory, mysql, parts, redis, waiters, zookeeper};
 use crate::workload::Workload;
 
 pub(crate) struct Benchmark {
@@ -84,6 +84,9 @@ impl Benchmark {
             Workload::Load(workload) => self.sharers(workload),
             Workload::Core if self.backend == Backend::Memory => core::participants(),
             Workload::Core => Vec::new(),
+            Workload::Costs(tasks) => self.costed(tasks),
+            Workload::Parts(tasks) if self.backend == Backend::Memory => parts::participants(tasks),
+            Workload::Parts(_) => Vec::new(),
             Workload::Held => self.holders(),
             Workload::Waiters => waiters::participants(&self.make, self.backend == Backend::Memory),
         }
@@ -177,6 +180,20 @@ impl Benchmark {
             }
         }
         players
+    }
+
+    /// Those of the same protocol: polylock, its trait, and the bare client.
+    fn costed(&self, tasks: usize) -> Vec<(&'static str, Box<dyn Participant>)> {
+        let url = (self.backend == Backend::Redis).then(|| self.url());
+        let own = load::Workload::Own {
+            tasks,
+            background: false,
+        };
+        let players = self.players(own).into_iter();
+        players
+            .filter(|(subject, _)| ["polylock", "raw-trait", "bare"].contains(subject))
+            .map(|(subject, player)| (subject, costs::costed(player, url.clone())))
+            .collect()
     }
 
     fn holders(&self) -> Vec<(&'static str, Box<dyn Participant>)> {

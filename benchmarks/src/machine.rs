@@ -15,6 +15,22 @@ pub(crate) fn command() -> String {
     format!("cargo run --release -p benchmarks{features} -- {}", arguments.join(" "))
 }
 
+/// Keeps this thread, and all threads and processes that it starts, on the first cores that it may use.
+#[cfg(target_os = "linux")]
+pub(crate) fn pin(cores: usize) -> std::io::Result<()> {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+    let allowed = sched_getaffinity(None)?;
+    let mut pinned = CpuSet::new();
+    let first = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).take(cores);
+    first.for_each(|core| pinned.set(core));
+    Ok(sched_setaffinity(None, &pinned)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn pin(_cores: usize) -> std::io::Result<()> {
+    Err(std::io::ErrorKind::Unsupported.into())
+}
+
 /// Today, in UTC.
 pub(crate) fn date() -> String {
     let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();

@@ -53,11 +53,22 @@ struct Cli {
     /// they are. With `--only`, the other workloads keep the figures of the last whole run with `--docs` on this machine
     #[arg(long, conflicts_with = "subject")]
     docs: bool,
+    /// Runs this process, its server and the peers on the first two cores that it may use
+    #[arg(long)]
+    pinned: bool,
 }
 
 fn main() -> ExitCode {
+    let cli = Cli::parse();
+    // Before there are threads and processes, which inherit it.
+    if cli.pinned
+        && let Err(error) = machine::pin(2)
+    {
+        eprintln!("error: this process cannot be pinned: {error}");
+        return ExitCode::from(2);
+    }
     match tokio::runtime::Runtime::new() {
-        Ok(runtime) => match runtime.block_on(measure(&Cli::parse())) {
+        Ok(runtime) => match runtime.block_on(measure(&cli)) {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => ExitCode::from(2),
             Err(error) => {

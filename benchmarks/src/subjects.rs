@@ -1,10 +1,12 @@
 //! Who competes.
 
 pub(crate) mod core;
+pub(crate) mod costs;
 pub(crate) mod counted;
 pub(crate) mod held;
 pub(crate) mod memory;
 pub(crate) mod mysql;
+pub(crate) mod parts;
 pub(crate) mod polylock;
 pub(crate) mod redis;
 pub(crate) mod waiters;

@@ -15,6 +15,10 @@ pub(crate) enum Workload {
     Waiters,
     /// On memory: what core adds to the backend's trait.
     Core,
+    /// So many tasks, each with a name of its own: what a pair costs client and server.
+    Costs(usize),
+    /// What single operations of the runtime and of the system cost where so many tasks do them.
+    Parts(usize),
 }
 
 /// How many are held, and how many wait.
@@ -31,8 +35,9 @@ pub(crate) fn all() -> Vec<Workload> {
         tasks,
         background: true,
     };
-    let mut all = vec![Workload::Core];
+    let mut all = vec![Workload::Core, Workload::Parts(16)];
     all.extend([own(1), own(16), own(64), background(1), background(64)].map(Workload::Load));
+    all.extend([16, 64].map(Workload::Costs));
     all.extend([One { tasks: 16 }, Two { tasks: 16 }].map(Workload::Load));
     let modes = [Read { tasks: 16 }, ReadWrite { percent: 90 }, Permits { tasks: 64 }];
     all.extend(modes.map(Workload::Load));
@@ -57,7 +62,7 @@ impl Workload {
     pub(crate) fn patience(self) -> Duration {
         match self {
             // Whoever waits for the lock at the end has it once more.
-            Self::Load(_) | Self::Core => Duration::from_secs(10),
+            Self::Load(_) | Self::Core | Self::Costs(_) | Self::Parts(_) => Duration::from_secs(10),
             // Ten thousand are taken and given back.
             Self::Held | Self::Waiters => Duration::from_secs(120),
         }
@@ -109,6 +114,8 @@ impl Workload {
             ),
             Self::Waiters => format!("{MANY} tasks of one client that wait for one name"),
             Self::Core => "one name, one task, on a runtime of one thread, by that thread's CPU".into(),
+            Self::Costs(tasks) => format!("{}, and what a pair costs", own_names(tasks)),
+            Self::Parts(tasks) => format!("{tasks} tasks on this runtime that do one operation again and again"),
         }
     }
 }
@@ -127,6 +134,8 @@ impl fmt::Display for Workload {
             Self::Held => write!(f, "held-{MANY}"),
             Self::Waiters => write!(f, "waiters-{MANY}"),
             Self::Core => f.write_str("core-1"),
+            Self::Costs(tasks) => write!(f, "costs-{tasks}"),
+            Self::Parts(tasks) => write!(f, "parts-{tasks}"),
         }
     }
 }

@@ -42,9 +42,19 @@ pub enum Unit {
     CommandsPerLockMinute,
     /// Milliseconds of this process's CPU to keep one lock for a minute.
     CpuPerLockMinute,
+    /// Nanoseconds of this process's CPU for one operation.
+    NanosPerOperation,
+    /// Microseconds of this process's CPU for an acquire with its release.
+    CpuPerPair,
+    /// Microseconds of the server's CPU for an acquire with its release.
+    ServerCpuPerPair,
+    /// How often a worker of the runtime slept, for an acquire with its release.
+    ParksPerPair,
+    /// How often the system took a thread of this process off its core, for an acquire with its release.
+    SwitchesPerPair,
 }
 
-const NAMES: [(Unit, &str); 14] = [
+const NAMES: [(Unit, &str); 19] = [
     (Unit::PairsPerSecond, "pairs/s"),
     (Unit::MicrosMedian, "us-p50"),
     (Unit::Micros99, "us-p99"),
@@ -59,6 +69,11 @@ const NAMES: [(Unit, &str); 14] = [
     (Unit::BytesPerLock, "B/lock"),
     (Unit::CommandsPerLockMinute, "commands/lock-min"),
     (Unit::CpuPerLockMinute, "cpu-ms/lock-min"),
+    (Unit::NanosPerOperation, "cpu-ns"),
+    (Unit::CpuPerPair, "cpu-us/pair"),
+    (Unit::ServerCpuPerPair, "server-cpu-us/pair"),
+    (Unit::ParksPerPair, "parks/pair"),
+    (Unit::SwitchesPerPair, "switches/pair"),
 ];
 
 impl Unit {

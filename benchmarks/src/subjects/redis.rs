@@ -270,6 +270,17 @@ fn statistics(info: &str) -> impl Iterator<Item = (&str, u64, u64)> {
     })
 }
 
+/// The CPU that the server has used so far.
+pub(crate) async fn cpu(url: &str) -> Result<Duration> {
+    let info = info(url, "cpu").await?;
+    let seconds = |line: &str| {
+        let (what, seconds) = line.split_once(':')?;
+        let counts = ["used_cpu_sys", "used_cpu_user"].contains(&what);
+        counts.then(|| seconds.trim().parse::<f64>().ok())?
+    };
+    Ok(Duration::from_secs_f64(info.lines().filter_map(seconds).sum()))
+}
+
 async fn info(url: &str, section: &str) -> Result<String> {
     let mut connection = connect(url).await?;
     Ok(redis::cmd("INFO").arg(section).query_async(&mut connection).await?)
