@@ -2,7 +2,6 @@
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt, poll_fn};
@@ -306,17 +305,21 @@ async fn release_once<W: Successor>(active: &ActiveHold<W>) -> Result<ReleaseOut
     observe::requested(BackendRequest::Release);
     // Sent by the first poll, also in a task that tokio would rather have wait.
     let hold = active.hold();
-    let request = coop::unconstrained(shielded(hold.release(how)));
-    tokio::pin!(request);
-    let first = poll_fn(|context| Poll::Ready(request.as_mut().poll(context))).await;
-    if let Poll::Ready(answer) = first {
-        return answer;
-    }
-    // What this process sends next takes effect after it, so that the next acquire need not wait for the answer.
-    if active.backend.capabilities.ordered && active.succession().next.is_none() {
-        active.pass_turn_on();
-    }
-    request.await
+    let mut request = pin!(coop::unconstrained(shielded(hold.release(how))));
+    let mut is_sent = false;
+    poll_fn(|context| {
+        let answer = request.as_mut().poll(context);
+        // What this process sends next takes effect after it, so that the next acquire need not wait for the answer.
+        if answer.is_pending()
+            && !std::mem::replace(&mut is_sent, true)
+            && active.backend.capabilities.ordered
+            && active.succession().next.is_none()
+        {
+            active.pass_turn_on();
+        }
+        answer
+    })
+    .await
 }
 
 /// Chooses who is to have the hold next, if it may be passed on within the process.
