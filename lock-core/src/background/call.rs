@@ -91,5 +91,7 @@ pub(crate) fn pauses(longest: Duration) -> impl Iterator<Item = Duration> + Send
     // A schedule of shuttle's has to go the same way each time.
     #[cfg(not(shuttle))]
     let pauses = pauses.with_jitter();
-    pauses.build()
+    // Most calls need none.
+    let mut built = None;
+    std::iter::from_fn(move || built.get_or_insert_with(|| pauses.build()).next())
 }
