@@ -2,6 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt, poll_fn};
@@ -45,15 +46,16 @@ pub(crate) async fn release_share<W: Successor>(mut share: Share<W>, limit: Dura
     };
     // What comes of it, such as a hand-over to one who has gone, is more to do: a shutdown waits for that too.
     let _in_flight = keeper.in_flight();
+    let patience = Instant::now().checked_add(limit);
     let mut releasing = Releasing {
         keeper,
-        begun: BackendCall::new(release(hold.clone())),
+        begun: BackendCall::new(release(hold.clone(), patience)),
         hold: &hold,
     };
     tokio::select! {
         biased;
         answer = poll_fn(|context| releasing.begun.poll(context)) => answer.map(|()| false),
-        () = async { sleep(limit).await } => {
+        () = until(patience) => {
             let message = format!("the release was not answered within {limit:?}; it goes on in the background");
             Err(Error::new(ErrorKind::Unavailable, message).with_name(&hold.options.name))
         }
@@ -98,9 +100,9 @@ impl<W: Successor> Job for ReleaseJob<W> {
             let result = match begun {
                 Some(result) => result,
                 // A panic in a hand-over leaves it unknown, to be undone by a second one.
-                None => match AssertUnwindSafe(release(hold.clone())).catch_unwind().await {
+                None => match AssertUnwindSafe(release(hold.clone(), None)).catch_unwind().await {
                     Ok(result) => result,
-                    Err(_) => release(hold.clone()).await,
+                    Err(_) => release(hold.clone(), None).await,
                 },
             };
             if let Err(error) = result {
@@ -162,15 +164,16 @@ impl<W: Successor> std::fmt::Debug for ReleaseJob<W> {
 }
 
 /// Ends the hold, trying until its lease is long over. The name is the next local waiter's after the first answer, or
-/// when the hold has ended by itself.
-async fn release<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
+/// when the hold has ended by itself. `patience` is when a caller who waits for it leaves it to the background, if there is
+/// one: until then it needs no timer beside the caller's.
+async fn release<W: Successor>(active: Arc<ActiveHold<W>>, patience: Option<Instant>) -> Result<()> {
     let span = observe::release_span(&active.options.name, active.token());
-    let result = pin!(release_within(active.clone())).instrument(span).await;
+    let result = pin!(release_within(active.clone(), patience)).instrument(span).await;
     active.release_answered();
     result
 }
 
-async fn release_within<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
+async fn release_within<W: Successor>(active: Arc<ActiveHold<W>>, patience: Option<Instant>) -> Result<()> {
     let ending = async {
         // An upgrade that is being undone comes first: undone later, it would bring back what this releases.
         if !is_active(Mutant::ReleasesBeforeTheUndo) {
@@ -180,6 +183,9 @@ async fn release_within<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> 
     };
     let passing_on = async {
         let ended = active.end().max(Instant::now()).checked_add(active.options.ttl / 10);
+        if patience.is_some_and(|patience| ended.is_none_or(|ended| patience <= ended)) {
+            polled_again().await;
+        }
         until(ended).await;
         active.pass_turn_on();
         // Nothing that is sent now can overtake what frees the name.
@@ -196,6 +202,16 @@ async fn release_within<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> 
         result = ending => result,
         result = passing_on => result,
     }
+}
+
+/// Waits until somebody else has it polled again: the background does when it goes on with it.
+async fn polled_again() {
+    let mut is_first = true;
+    poll_fn(|_| match std::mem::take(&mut is_first) {
+        true => Poll::Pending,
+        false => Poll::Ready(()),
+    })
+    .await;
 }
 
 async fn end<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {

@@ -15,6 +15,41 @@ async fn a_release_without_any_answer_does_not_keep_the_name_from_this_process()
     assert!(here.is_ok(), "free for everybody else: {here:?}");
 }
 
+/// Where the next acquire waits for the answer. The caller of the release leaves it before the lease has ended, or after
+/// that, or does not wait at all.
+#[tokio::test(start_paused = true)]
+async fn an_unanswered_release_passes_the_name_on_when_the_lease_has_ended_whenever_its_caller_leaves() {
+    for (ttl, left_after) in [(60, None), (3, None), (60, Some(2)), (3, Some(2))] {
+        let mut capabilities = MemoryBackend::new().capabilities();
+        capabilities.ordered = false;
+        let backend = Scripted::new(capabilities, 1);
+        let locks = Locker::new(backend.clone());
+        let lock = locks.lock("a").ttl(seconds(ttl));
+        let guard = lock.acquire().await.unwrap();
+        let acquired = tokio::time::Instant::now();
+        backend.next(Request::Release, [Answer::Hang]);
+        let waiting = tokio::spawn({
+            let lock = lock.clone();
+            async move { lock.acquire().await.map(|_guard| acquired.elapsed()) }
+        });
+        let released = guard.release();
+        match left_after {
+            Some(polls) => assert!(drop_after(polls, released).await.is_none()),
+            None => assert_eq!(released.await.unwrap_err().kind(), ErrorKind::Unavailable),
+        }
+        let waited = timeout(seconds(600), waiting)
+            .await
+            .expect("it is passed on")
+            .unwrap()
+            .unwrap();
+        // A tenth after the lease, which ends a tenth early, and what the decorator takes.
+        assert!(
+            waited >= seconds(ttl) && waited < seconds(ttl) + seconds(1),
+            "{ttl} s, left after {left_after:?}: {waited:?}"
+        );
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lost_hold_is_not_busy() {
     let (backend, locks) = hostile();
