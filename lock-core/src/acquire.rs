@@ -56,9 +56,8 @@ pub(crate) async fn acquire(shared: &Arc<Shared>, options: &AcquireOptions, wait
 async fn run(shared: &Arc<Shared>, options: &AcquireOptions, wait: WaitLimit) -> Result<Acquired> {
     ensure_running(&shared.keeper)?;
     let _in_flight = shared.keeper.in_flight();
+    // Hears of a close from here on.
     let closing = shared.closing.notified();
-    tokio::pin!(closing);
-    closing.as_mut().enable();
     shared.check_open()?;
     let limit = options.time_limit(wait);
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));

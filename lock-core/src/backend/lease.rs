@@ -260,9 +260,8 @@ impl Lease {
     /// Dropping it changes nothing.
     pub async fn ended(&self) -> Ended {
         loop {
+            // Hears of each change from here on.
             let changed = self.0.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
             let end = {
                 let record = self.lock(LeaseInstant::now());
                 match record.phase {

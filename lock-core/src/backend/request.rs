@@ -170,9 +170,8 @@ impl AcquireRequest {
     /// Dropping it changes nothing.
     pub async fn given_up(&self) {
         loop {
+            // Hears of each change from here on.
             let changed = self.0.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
             if self.is_given_up() {
                 return;
             }
@@ -266,8 +265,6 @@ impl AcquireRequest {
     pub(crate) async fn noted(&self, taken: bool) {
         loop {
             let changed = self.0.changed.notified();
-            tokio::pin!(changed);
-            changed.as_mut().enable();
             if self.0.state.lock().is_taken() == taken {
                 return;
             }

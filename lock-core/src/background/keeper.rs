@@ -169,9 +169,9 @@ impl Keeper {
     }
 
     /// Counts an acquire, or a release that its caller waits for, for as long as the value lives.
-    pub(crate) fn in_flight(self: &Arc<Self>) -> InFlight {
+    pub(crate) fn in_flight(&self) -> InFlight<'_> {
         self.in_flight.fetch_add(1, Ordering::SeqCst);
-        InFlight(self.clone())
+        InFlight(self)
     }
 
     /// Keeps the runners from ending for as long as the value lives.
@@ -367,11 +367,12 @@ impl Drop for KeeperRef {
 
 /// One acquire or release that is not over yet.
 #[derive(Debug)]
-pub(crate) struct InFlight(Arc<Keeper>);
+pub(crate) struct InFlight<'a>(&'a Keeper);
 
-impl Drop for InFlight {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Ordering::SeqCst);
-        self.0.idle.notify_waiters();
+        if self.0.in_flight.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.0.idle.notify_waiters();
+        }
     }
 }
