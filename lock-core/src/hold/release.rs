@@ -215,11 +215,13 @@ async fn polled_again() {
 }
 
 async fn end<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
-    if pass_on(&active) {
+    // Mostly nobody waits, and one look at the line is enough.
+    let is_awaited = active.succession().inherited_turn().is_some_and(Turn::is_awaited);
+    if is_awaited && pass_on(&active) {
         released(&active);
         return Ok(());
     }
-    if let Some(next) = find_next(&active) {
+    if is_awaited && let Some(next) = find_next(&active) {
         observe::requested(BackendRequest::HandOver);
         let handed = shielded(active.hold().hand_over(&next)).await;
         observe::handed_over(&active.options.name, outcome(&handed));

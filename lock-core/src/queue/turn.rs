@@ -221,6 +221,11 @@ impl<W: Waiter> Turn<W> {
         }
     }
 
+    /// Whether anybody waits for the turn.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.change(|line, _, _| !line.line.is_empty()).unwrap_or_default()
+    }
+
     /// The first in the queue that is still there, out of it.
     pub(crate) fn next(&self) -> Option<W> {
         self.change(|line, _, _| line.line.take_first(|_| true, |_| true))?
