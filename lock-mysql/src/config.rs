@@ -39,6 +39,7 @@ pub struct MySqlConfig {
     max_connections: usize,
     strategy: Strategy,
     retention: Duration,
+    single_writer: bool,
 }
 
 /// How a lock is kept in the database.
@@ -115,6 +116,7 @@ impl MySqlConfig {
             max_connections: Self::DEFAULT_MAX_CONNECTIONS,
             strategy: Strategy::default(),
             retention: Self::DEFAULT_RETENTION,
+            single_writer: false,
         }
     }
 
@@ -224,6 +226,16 @@ impl MySqlConfig {
         self.check()
     }
 
+    /// States that all clients of these locks reach the same node of a cluster, also after a failover of some of them.
+    /// Defaults to `false`: then a row lock is refused on a Galera node and in a group replication with several primaries,
+    /// because the other nodes do not have its row locks. Two clients on two nodes would hold one name. Other servers and
+    /// [`Strategy::Lease`] are not asked.
+    #[must_use]
+    pub fn with_single_writer(mut self, single_writer: bool) -> Self {
+        self.single_writer = single_writer;
+        self
+    }
+
     /// Checks what the builder methods could not refuse. No message shows a value: it may be a part of a password.
     pub(crate) fn check(&self) -> Result<()> {
         if self.options.get_socket().is_none() && self.options.get_host().is_empty() {
@@ -278,6 +290,10 @@ impl MySqlConfig {
         self.max_connections
     }
 
+    pub(crate) fn is_single_writer(&self) -> bool {
+        self.single_writer
+    }
+
     /// Where the server is, for error messages.
     pub(crate) fn address(&self) -> String {
         match self.options.get_socket() {
@@ -309,6 +325,7 @@ impl fmt::Debug for MySqlConfig {
             .field("max_connections", &self.max_connections)
             .field("strategy", &self.strategy)
             .field("retention", &self.retention)
+            .field("single_writer", &self.single_writer)
             .finish_non_exhaustive()
     }
 }

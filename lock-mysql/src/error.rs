@@ -251,6 +251,10 @@ fn meaning_of(code: u16) -> (ErrorKind, Cow<'static, str>) {
             Misconfigured,
             "the lock table has other columns than it should: drop it, or name another with table=",
         ),
+        1235 => (
+            Misconfigured,
+            "the MySQL server lacks something that locks need, such as GET_LOCK in a Galera cluster: use a server of its own",
+        ),
         1665 => (
             Misconfigured,
             "binlog_format=STATEMENT cannot log row locks: set it to ROW or MIXED",

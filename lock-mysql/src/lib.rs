@@ -77,7 +77,9 @@
 //!   trips within [the connect timeout](MySqlConfig::with_connect_timeout). Both are 5 s by default: raise them for a
 //!   slower line.
 //! - One server, or one that all writes go to. Row locks are not replicated: a replica, or another node of a Galera
-//!   or group replication cluster, does not have them. After a failover the old server's holders must have ended.
+//!   or group replication cluster, does not have them. After a failover the old server's holders must have ended. A Galera node (`wsrep_on`) and a group
+//!   replication with several primaries are refused, unless [`MySqlConfig::with_single_writer`] says that all clients use
+//!   the same node.
 //! - Pools between client and server that give out a connection per transaction or statement (ProxySQL's multiplexing,
 //!   for one) must not do so for this user.
 //! - A server that crashes is noticed at once. One that falls silent while somebody waits is noticed after about three

@@ -7,9 +7,11 @@ use lock_core::{Error, ErrorKind, Result};
 
 use crate::connection::Session;
 use crate::error::{RequestError, SqlError};
-use crate::protocol::column;
 use crate::protocol::row_lock::Statements;
+use crate::protocol::{Answer, column};
 use crate::schema::Table;
+
+mod cluster;
 
 /// Makes sure that the tables are there and lock rows.
 ///
@@ -18,6 +20,39 @@ use crate::schema::Table;
 /// [`ErrorKind::Misconfigured`] when one is of an engine without row locks.
 pub(crate) async fn prepare_tables(tables: &[Table], session: &Session, limit: Duration) -> Result<(), RequestError> {
     let answer = session.run(engines(tables), None, limit).await?;
+    make_missing(tables, &answer, session, limit).await
+}
+
+/// The same for row locks, and makes sure that all clients write to one node unless the configuration says so.
+///
+/// # Errors
+/// Those of [`prepare_tables`], and [`ErrorKind::Misconfigured`] in a cluster in which several nodes take writes.
+pub(crate) async fn prepare_row_locks(
+    tables: &[Table],
+    single_writer: bool,
+    session: &Session,
+    limit: Duration,
+) -> Result<(), RequestError> {
+    if single_writer {
+        return prepare_tables(tables, session, limit).await;
+    }
+    let sql = format!("{};{}", cluster::VARIABLES, engines(tables));
+    let mut answer = session.run(sql, None, limit).await?;
+    if answer.results.is_empty() {
+        return Err(SqlError::UnexpectedAnswer("variables").into());
+    }
+    let variables = answer.results.remove(0);
+    cluster::check(&cluster::variables(&variables.rows)?)?;
+    make_missing(tables, &answer, session, limit).await
+}
+
+/// `answer`: to [`engines`].
+async fn make_missing(
+    tables: &[Table],
+    answer: &Answer,
+    session: &Session,
+    limit: Duration,
+) -> Result<(), RequestError> {
     let rows = &answer
         .results
         .first()

@@ -1,16 +1,19 @@
 //! The row lock: a transaction that keeps a row of the lock table locked, on a connection of its own.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use lock_core::{LockName, Result};
 
 use self::claims::Claims;
 use crate::client::Client;
 use crate::config::MySqlConfig;
+use crate::connection::Session;
 use crate::error::{RequestError, SqlError};
+use crate::probe;
 use crate::protocol::column;
 use crate::protocol::row_lock::Statements;
-use crate::schema::{self, Table};
+use crate::schema;
 
 pub use self::backend::RowLockBackend;
 
@@ -40,8 +43,11 @@ impl Shared {
         }
     }
 
-    fn tables(&self) -> [Table; 2] {
-        schema::row_lock_tables(self.client.config().table())
+    /// Makes sure that the server can keep row locks, and has the tables.
+    async fn prepare_tables(&self, session: &Session, limit: Duration) -> Result<(), RequestError> {
+        let config = self.client.config();
+        let tables = schema::row_lock_tables(config.table());
+        probe::prepare_row_locks(&tables, config.is_single_writer(), session, limit).await
     }
 
     /// The last token that a release has committed; 0 before the first.

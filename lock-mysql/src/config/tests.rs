@@ -18,7 +18,7 @@ fn chain(error: &Error) -> String {
 #[test]
 fn everything_a_url_can_say() {
     let config = MySqlConfig::from_url(
-        "mysql://app:s3cret%2F@[::1]:3307/shop?table=t_1&connect_timeout=2s&response_timeout=500ms&max_connections=9&strategy=lease&retention=2d&ssl-mode=DISABLED",
+        "mysql://app:s3cret%2F@[::1]:3307/shop?table=t_1&connect_timeout=2s&response_timeout=500ms&max_connections=9&strategy=lease&retention=2d&single_writer=true&ssl-mode=DISABLED",
     )
     .unwrap();
     assert_eq!(config.address(), "::1:3307");
@@ -41,11 +41,12 @@ fn by_hand_is_the_same_as_by_url() {
         .with_connect_timeout(Duration::from_secs(2))
         .with_response_timeout(Duration::from_millis(500))
         .with_max_connections(9)
+        .with_single_writer(true)
         .with_strategy(Strategy::Lease)
         .with_retention(Duration::from_secs(60));
     by_hand.check().unwrap();
     let by_url = MySqlConfig::from_url(
-        "mysql://app:s3cret@db:3307/shop?table=t_1&connect_timeout=2s&response_timeout=500ms&max_connections=9&strategy=lease&retention=1min",
+        "mysql://app:s3cret@db:3307/shop?table=t_1&connect_timeout=2s&response_timeout=500ms&max_connections=9&strategy=lease&retention=1min&single_writer=true",
     )
     .unwrap();
     assert_eq!(format!("{by_hand:?}"), format!("{by_url:?}"));
@@ -126,6 +127,7 @@ fn a_refusal_says_what_to_write() {
     assert!(refusal("mysql://u:s3cret@localhost/d?connect_timeout=0s").contains("1ms to 1h"));
     assert!(refusal("mysql://u:s3cret@localhost/d?max_connections=0").contains("from 1"));
     assert!(refusal("mysql://u:s3cret@localhost/d?max_connections=many").contains("a number"));
+    assert!(refusal("mysql://u:s3cret@localhost/d?single_writer=1").contains("true or false"));
     assert!(refusal("mysql://u:s3cret@localhost/d?table=a.b").contains("1 to 48 letters"));
     assert!(refusal("mysql://u:s3cret@localhost/d?ssl-mode=maybe").contains("VERIFY_CA"));
     assert!(refusal("mysql://u:s3cret%ff@localhost/d").contains("UTF-8"));
@@ -156,6 +158,7 @@ fn a_password_that_is_not_encoded_is_never_shown() {
         "mysql://u:12/d?connect_timeout=s3cret",
         "mysql://u:12/d?max_connections=s3cret",
         "mysql://u:12/d?ssl-mode=s3cret",
+        "mysql://u:12/d?single_writer=s3cret",
         "mysql://u:s3cret@h@/",
         "mysql://u:s3cret[@h:x/d",
         "mysql://u:s3cret%@h:99999/d",

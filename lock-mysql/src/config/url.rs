@@ -10,13 +10,14 @@ use url::Url;
 use super::{MySqlConfig, Strategy, misconfigured};
 
 /// What a URL may say after its `?`, besides what the driver understands.
-const PARAMETERS: [&str; 6] = [
+const PARAMETERS: [&str; 7] = [
     "table",
     "connect_timeout",
     "response_timeout",
     "max_connections",
     "strategy",
     "retention",
+    "single_writer",
 ];
 /// What it hands to the driver.
 const DRIVER_PARAMETERS: [&str; 5] = ["ssl-mode", "ssl-ca", "ssl-cert", "ssl-key", "socket"];
@@ -32,6 +33,7 @@ impl MySqlConfig {
     /// | `max_connections` | see [`with_max_connections`](Self::with_max_connections) |
     /// | `strategy` | `row` (default) or `lease`; see [`Strategy`](crate::Strategy) |
     /// | `retention` | such as `7d`; see [`with_retention`](Self::with_retention) |
+    /// | `single_writer` | `true` or `false` (default); see [`with_single_writer`](Self::with_single_writer) |
     /// | `ssl-mode` | `DISABLED`, `PREFERRED` (default: no TLS where the server has none), `REQUIRED`, `VERIFY_CA` or `VERIFY_IDENTITY` |
     /// | `ssl-ca`, `ssl-cert`, `ssl-key` | files in PEM |
     /// | `socket` | the path of a Unix socket to use instead of TCP |
@@ -116,6 +118,12 @@ impl MySqlConfig {
                 "lease" => self.with_strategy(Strategy::Lease),
                 _ => return Err(misconfigured("URL parameter strategy: write row or lease")),
             },
+            "single_writer" => {
+                let single_writer = value
+                    .parse()
+                    .map_err(|_| misconfigured("URL parameter single_writer: write true or false"))?;
+                self.with_single_writer(single_writer)
+            }
             _ => self.with_table(value),
         })
     }

@@ -13,7 +13,6 @@ use super::hold::RowHold;
 use super::wait::Waited;
 use crate::connection::{CarriedHold, PooledSession, Session};
 use crate::error::{RequestError, SqlError, unknown_outcome};
-use crate::probe::prepare_tables;
 use crate::protocol::Answer;
 use crate::protocol::row_lock::{AcquireTerms, Acquired, acquired, busy};
 
@@ -151,7 +150,7 @@ impl Shared {
         let limit = self.client.response_timeout();
         let name = request.name();
         if !self.is_prepared() {
-            prepare_tables(&self.tables(), session, limit).await?;
+            self.prepare_tables(session, limit).await?;
             self.set_prepared(true);
         }
         let mut locked = false;
@@ -200,7 +199,7 @@ impl Shared {
                 }
                 Err(error) if error.is_missing_table() => {
                     self.set_prepared(false);
-                    prepare_tables(&self.tables(), session, limit).await?;
+                    self.prepare_tables(session, limit).await?;
                     self.set_prepared(true);
                 }
                 Err(error) => return Err(error.into()),

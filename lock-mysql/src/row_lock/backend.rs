@@ -94,9 +94,8 @@ impl Shared {
     async fn connect(&self) -> Result<()> {
         let session = self.client.pool.open().await?;
         let limit = self.client.response_timeout();
-        probe::prepare_tables(&self.tables(), &session, limit)
-            .await
-            .map_err(RequestError::into_lock_error)?;
+        let prepared = self.prepare_tables(&session, limit).await;
+        prepared.map_err(RequestError::into_lock_error)?;
         probe::check_permissions(&self.statements, &session, limit)
             .await
             .map_err(SqlError::into_lock_error)?;

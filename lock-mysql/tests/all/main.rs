@@ -15,6 +15,7 @@ mod optimistic;
 mod outage;
 mod passes;
 mod refused;
+mod rewritten;
 mod runtimes;
 mod schema;
 mod support;

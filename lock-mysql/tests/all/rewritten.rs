@@ -1,0 +1,75 @@
+//! Proxies that change what passes through them, and servers that a test cannot start.
+
+use lock_core::ErrorKind;
+use lock_core::backend::{DistributedLock, Wait};
+use lock_mysql::{MySqlConfig, RowLockBackend};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::support::*;
+
+/// The configuration of a client behind a proxy that replaces what clients say by something of the same length.
+async fn behind(fixture: &Fixture, from: &'static str, to: &'static str) -> MySqlConfig {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let server = fixture.server.address().to_owned();
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let server = TcpStream::connect(&server).await.unwrap();
+            tokio::spawn(rewrite(client, server, from, to));
+        }
+    });
+    let url = format!("{}?ssl-mode=DISABLED", fixture.server.url_at(&address));
+    MySqlConfig::from_url(&url).unwrap().with_table(&fixture.table)
+}
+
+async fn rewrite(mut client: TcpStream, mut server: TcpStream, from: &str, to: &str) {
+    let (mut from_client, mut to_client) = client.split();
+    let (mut from_server, mut to_server) = server.split();
+    let rewriting = async {
+        let (mut buffer, to) = (vec![0; 65_536], format!("{to:width$}", width = from.len()));
+        assert_eq!(from.len(), to.len());
+        while let Ok(read @ 1..) = from_client.read(&mut buffer).await {
+            let said = &mut buffer[..read];
+            for at in 0..=read.saturating_sub(from.len()) {
+                if said[at..].starts_with(from.as_bytes()) {
+                    said[at..at + from.len()].copy_from_slice(to.as_bytes());
+                }
+            }
+            if to_server.write_all(said).await.is_err() {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        () = rewriting => {}
+        _ = tokio::io::copy(&mut from_server, &mut to_client) => {}
+    }
+}
+
+#[testbed::test]
+async fn a_cluster_whose_nodes_all_take_writes_is_refused() {
+    let fixture = Fixture::shared().await;
+    let asks = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on','group_replication_single_primary_mode')";
+    for (says, names) in [
+        ("SELECT 'wsrep_on','ON'", "Galera"),
+        (
+            "SELECT 'group_replication_single_primary_mode','OFF'",
+            "several primaries",
+        ),
+    ] {
+        let config = behind(&fixture, asks, says).await;
+        let backend = RowLockBackend::new(config.clone()).unwrap();
+        let connecting = backend.connect().await.unwrap_err();
+        let (request, _control) = options("a", secs(10)).wait(Wait::No).start();
+        let acquiring = backend.acquire(&request).await.unwrap_err();
+        for error in [connecting, acquiring] {
+            assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+            let said = error.to_string();
+            assert!(said.contains(names) && said.contains("single_writer=true"), "{said}");
+        }
+        let backend = RowLockBackend::new(config.with_single_writer(true)).unwrap();
+        backend.connect().await.unwrap();
+        grant(&backend, "a", secs(10)).await.release().await;
+    }
+}
