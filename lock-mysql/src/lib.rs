@@ -81,7 +81,8 @@
 //!   replication with several primaries are refused, unless [`MySqlConfig::with_single_writer`] says that all clients use
 //!   the same node.
 //! - Pools between client and server that give out a connection per transaction or statement (ProxySQL's multiplexing,
-//!   for one) must not do so for this user.
+//!   for one) must not do so for this user, and must pass on `SET SESSION wait_timeout`: otherwise a client that falls
+//!   silent keeps its locks for hours. [`connect`](lock_core::Locker::connect) checks both.
 //! - A server that crashes is noticed at once. One that falls silent while somebody waits is noticed after about three
 //!   seconds: from then on, an acquire whose time is up fails as unavailable instead of timed out. If a waiter's
 //!   connection alone is lost in silence, that is noticed when the wait's own time and the response timeout have passed.

@@ -11,7 +11,10 @@ use crate::protocol::row_lock::Statements;
 use crate::protocol::{Answer, column};
 use crate::schema::Table;
 
+pub(crate) use self::proxy::check_session;
+
 mod cluster;
+mod proxy;
 
 /// Makes sure that the tables are there and lock rows.
 ///

@@ -99,6 +99,8 @@ impl Shared {
         probe::check_permissions(&self.statements, &session, limit)
             .await
             .map_err(SqlError::into_lock_error)?;
+        let checked = probe::check_session(&session, limit).await;
+        checked.map_err(RequestError::into_lock_error)?;
         self.set_prepared(true);
         self.client.pool.offer(session);
         Ok(())

@@ -23,6 +23,7 @@ async fn behind(fixture: &Fixture, from: &'static str, to: &'static str) -> MySq
     MySqlConfig::from_url(&url).unwrap().with_table(&fixture.table)
 }
 
+/// `to` is padded with spaces.
 async fn rewrite(mut client: TcpStream, mut server: TcpStream, from: &str, to: &str) {
     let (mut from_client, mut to_client) = client.split();
     let (mut from_server, mut to_server) = server.split();
@@ -45,6 +46,27 @@ async fn rewrite(mut client: TcpStream, mut server: TcpStream, from: &str, to: &
         () = rewriting => {}
         _ = tokio::io::copy(&mut from_server, &mut to_client) => {}
     }
+}
+
+#[testbed::test]
+async fn a_proxy_that_does_not_pass_on_everything_is_refused() {
+    let fixture = Fixture::shared().await;
+    for (from, to, says) in [
+        ("SET SESSION wait_timeout=61", "DO 0", "SET wait_timeout"),
+        (
+            "=CONNECTION_ID() AS SIGNED)",
+            "=0               AS SIGNED)",
+            "one connection",
+        ),
+    ] {
+        let backend = RowLockBackend::new(behind(&fixture, from, to).await).unwrap();
+        let error = backend.connect().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+        assert!(!error.is_retryable() && error.to_string().contains(says), "{error}");
+    }
+    // One that changes nothing of that.
+    let honest = behind(&fixture, "something else", "never mind").await;
+    RowLockBackend::new(honest).unwrap().connect().await.unwrap();
 }
 
 #[testbed::test]
