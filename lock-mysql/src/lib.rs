@@ -42,6 +42,23 @@
 //! missing, or if that statement fails or has no answer for half a second. Only that decides: a control connection that is
 //! slow or broken ends no hold.
 //!
+//! # Modes
+//! Readers share the lock of the name's row, each on a connection of its own; an exclusive hold is the write side. To acquire a
+//! free name as a reader takes three round trips: the row's lock, a token, and the proof that the reader still has the row. The
+//! token is committed over another connection, since a reader cannot write into a row that it shares. A release takes one,
+//! and commits nothing.
+//!
+//! A reader that comes while a writer waits has to wait as well. But the order is InnoDB's: on MySQL a late reader may pass a
+//! writer that waits. The [status](lock_core::Locker::status) shows each reader, by a row in the lock table that is never
+//! committed and whose key begins with the byte `ff`; how long its hold lasts without a renewal is not shown.
+//!
+//! There are no upgrades, downgrades and permits:
+//! - Upgrades: of two readers that each wait to become the writer, InnoDB ends one with error 1213, and with it its read
+//!   hold. If one reader upgrades while a writer waits, MariaDB ends the writer, which has done nothing wrong.
+//! - Downgrades: InnoDB cannot weaken a row's lock. A release in between would let a writer in.
+//! - Permits: with a row for each of them, a waiter can wait for one row only and not for any that comes free, the number of
+//!   rows fixes the limit, each permit takes a connection, and a request for several permits starves.
+//!
 //! # What ends a hold
 //! - Its release, or its ttl if nobody renews it: the connection's task then closes the connection.
 //! - The end of the holder's process, at once: its sockets close.
@@ -58,11 +75,14 @@
 //! for at most its ttl, or a minute, at a time and then queues again, so that the order of waiters is not strict.
 //!
 //! # Fencing
-//! A token is the server's clock in microseconds, or 17 more than the row's last token if that is larger: the 16 in between
+//! An exclusive hold's token is the server's clock in microseconds, or 17 more than the row's last token if that is larger: the 16 in between
 //! are for those to whom the hold is passed on within the process. A release commits it. A rollback undoes it in the row, but
 //! the clock has passed it by then, and the tokens of all passes with it. A token that is ahead of the clock, because the
 //! clock was set back or for a token floor, is committed to a second table before it is granted. So tokens grow also after
 //! crashes and after the tables were lost, unless the clock is then behind the last token.
+//!
+//! A reader's token is always committed to the second table, and is at least 17 above the last one there and above the row's.
+//! The next writer looks into that table after the last reader has left.
 //!
 //! [`Fence`] rejects holders whose lock has expired, within your own transaction, where the data is in a MySQL or MariaDB.
 //! [`OptimisticLock`] needs no lock at all: it updates one row if nobody has changed it since it was read.
@@ -90,7 +110,8 @@
 //!   caller that leaves earlier is ended.
 //! - A server that cannot be reached is dialled by one connection at a time, at most every 50 ms. If a dial has no
 //!   outcome within a second, the next one begins.
-//! - Each name that was ever locked keeps a row, which holds its token. Rows of names that are not locked may be deleted
+//! - Each name that was ever locked keeps a row, which holds its token, and each that was ever read or had a token ahead of the
+//!   clock one in the second table. Rows of names that are not locked may be deleted
 //!   at any time while the server's clock is right, and has passed the
 //!   [token floor](lock_core::Locker::with_token_floor) if there is one.
 //!

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use lock_core::backend::AcquireRequest;
 use lock_core::{LockName, Result};
 
 use self::claims::Claims;
@@ -22,6 +23,7 @@ mod backend;
 mod claims;
 mod hand_over;
 mod hold;
+mod readers;
 mod wait;
 
 /// What the backend and all its holds share.
@@ -62,9 +64,13 @@ impl Shared {
         token.map_err(SqlError::into_lock_error)
     }
 
-    /// The token of whoever holds the lock now, whether it has committed anything or not.
-    async fn held_token(&self, name: &LockName) -> Result<Option<u64>> {
-        let answer = self.client.control.execute(self.statements.holder(name), None).await;
+    /// The token of the request's hold, or of whoever else holds the name exclusively, whether that has committed anything or
+    /// not.
+    async fn held_token(&self, request: &AcquireRequest) -> Result<Option<u64>> {
+        let sql = self
+            .statements
+            .held_token(request.name(), request.mode(), request.holder());
+        let answer = self.client.control.execute(sql, None).await;
         let answer = answer.map_err(RequestError::into_lock_error)?;
         let token = answer.row(0).map(|row| column(row, 0, "token")).transpose();
         token.map_err(SqlError::into_lock_error)

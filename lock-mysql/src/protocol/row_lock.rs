@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use lock_core::backend::{Busy, HolderStatus};
+use lock_core::backend::{Busy, HolderId, HolderStatus, Mode};
 use lock_core::{FencingToken, LockName};
 use sqlx::mysql::MySqlRow;
 
@@ -14,9 +14,10 @@ use crate::names::{label_literal, name_literal};
 /// Names of tables, made once.
 #[derive(Debug)]
 pub(crate) struct Statements {
-    /// One row per name: who holds it, as long as a transaction is open on it, and its last token.
+    /// One row per name: who holds it exclusively, as long as a transaction is open on it, and its last token. And one row per
+    /// reader, which is never committed: see [`Statements::enter_reader`].
     locks: String,
-    /// Tokens that were ahead of the server's clock when they were granted: see [`Statements::commit_token`].
+    /// Tokens that were committed apart: those ahead of the server's clock when they were granted, and those of readers.
     tokens: String,
 }
 
@@ -107,7 +108,7 @@ impl Statements {
     /// committed might show us the row that another holder made and took after our UPDATE had missed it.
     pub(crate) fn acquire_locked_row(&self, name: &LockName, terms: &AcquireTerms<'_>) -> String {
         let Self { locks, tokens } = self;
-        let floor = terms.floor.map_or(0, FencingToken::as_u64).saturating_add(1);
+        let floor = above(terms.floor);
         let label = label_literal(terms.label);
         let expires = match terms.fixed {
             true => format!("{SERVER_MICROS}+{}", terms.ttl.as_micros()),
@@ -138,13 +139,58 @@ impl Statements {
         format!("{};{}", self.release(name), self.acquire_nowait(name, terms))
     }
 
+    /// Locks the row for a reader beside others, or fails at once with a busy error. The first answer is its token, if there is
+    /// such a row yet.
+    pub(crate) fn share_nowait(&self, name: &LockName) -> String {
+        self.share(name, "", " NOWAIT")
+    }
+
+    /// The token of a reader that keeps the row locked: on another connection, and committed there.
+    ///
+    /// A reader cannot write into a row that it shares, and whatever it writes within its own transaction keeps other readers
+    /// out, or is gone with it. So its token is committed apart. It is larger than all before: those of other readers and
+    /// those ahead of the clock are in this table, and those of writers in the row, or, rolled back, behind the clock.
+    ///
+    /// The next writer's token is larger, since a writer looks into this table with the row locked, after the last reader has
+    /// left. A reader may use its token only if it still has the row afterwards: otherwise a writer may have come in between,
+    /// with a smaller token. [`Statements::enter_reader`] proves that, over the connection that locks the row.
+    ///
+    /// `row` is the row's token, which no writer changes as long as the row is shared. To read it here would lock it here, and
+    /// so wait behind a writer that waits for the readers.
+    pub(crate) fn reader_token(&self, name: &LockName, row: u64, floor: Option<FencingToken>) -> String {
+        let (tokens, name) = (&self.tokens, name_literal(name));
+        let next = RESERVED_TOKENS + 1;
+        let least = above(floor).max(row.saturating_add(next.into()));
+        format!(
+            "INSERT INTO `{tokens}` (`name`,`token`) VALUES ({name},LAST_INSERT_ID(GREATEST({least},{SERVER_MICROS}))) \
+             ON DUPLICATE KEY UPDATE `token`=LAST_INSERT_ID(GREATEST(`token`+{next},{least},{SERVER_MICROS}))"
+        )
+    }
+
+    /// Shows a reader to those who ask, by a row of its own in the transaction that shares the name's row: it ends with the
+    /// transaction, however that ends. When it is answered, the reader still had the row.
+    pub(crate) fn enter_reader(
+        &self,
+        name: &LockName,
+        holder: HolderId,
+        token: FencingToken,
+        label: Option<&str>,
+    ) -> String {
+        format!(
+            "INSERT INTO `{}` (`name`,`token`,`connection`,`label`) VALUES ({},{token},CONNECTION_ID(),{})",
+            self.locks,
+            reader_key(name, holder),
+            label_literal(label)
+        )
+    }
+
     /// After an attempt that found the row locked: who holds it, the [`HOLDER`]th answer, and then the row's lock, for which
     /// it waits at most so many whole seconds. A row in the [`LOCKED`]th answer: it is locked.
     ///
     /// `limit` ends the statement earlier, to the millisecond. The connection survives that; ending a wait from elsewhere
     /// would cost it.
-    pub(crate) fn wait_for_row(&self, name: &LockName, seconds: u64, limit: Option<Duration>) -> String {
-        let holder = self.holder(name);
+    pub(crate) fn wait_for_row(&self, name: &LockName, mode: Mode, seconds: u64, limit: Option<Duration>) -> String {
+        let holders = self.holders(name);
         // Each server takes what is meant for the other one as a comment.
         let (maria, mysql) = match limit {
             Some(limit) => {
@@ -160,17 +206,31 @@ impl Statements {
             }
             None => (String::new(), String::new()),
         };
+        let select = match mode {
+            Mode::Shared => self.share(name, &mysql, ""),
+            _ => format!(
+                "SELECT {mysql}1 FROM `{}` WHERE `name`={} FOR UPDATE",
+                self.locks,
+                name_literal(name)
+            ),
+        };
         format!(
-            "ROLLBACK;{holder};COMMIT;SET SESSION innodb_lock_wait_timeout={seconds};\
-             {maria}SELECT {mysql}1 FROM `{}` WHERE `name`={} FOR UPDATE;{NO_ROW_WAIT}",
-            self.locks,
-            name_literal(name)
+            "ROLLBACK;{holders};COMMIT;SET SESSION innodb_lock_wait_timeout={seconds};{maria}{select};{NO_ROW_WAIT}"
         )
     }
 
     /// Leaves nothing on a connection that has waited for a row in vain.
     pub(crate) fn clean_up_wait() -> String {
         format!("ROLLBACK;{NO_ROW_WAIT}")
+    }
+
+    /// MySQL and MariaDB each read their own of the two comments.
+    fn share(&self, name: &LockName, hint: &str, nowait: &str) -> String {
+        format!(
+            "SELECT {hint}`token` FROM `{}` WHERE `name`={} /*!80001 FOR SHARE{nowait}*/ /*M! LOCK IN SHARE MODE{nowait}*/",
+            self.locks,
+            name_literal(name)
+        )
     }
 
     /// Makes the row of a new name, for all. It looks first, as an insert would wait for a holder that has made and locked
@@ -183,23 +243,43 @@ impl Statements {
         )
     }
 
-    /// Who holds it; no row: nobody. In a session that reads what others have not committed.
-    pub(crate) fn holder(&self, name: &LockName) -> String {
+    /// Who holds it, alone or as readers; no row: nobody. In a session that reads what others have not committed.
+    pub(crate) fn holders(&self, name: &LockName) -> String {
+        let (locks, readers, name) = (&self.locks, readers_prefix(name), name_literal(name));
         format!(
-            "SELECT `token`,`label`,CAST(`expires` AS SIGNED)-CAST({SERVER_MICROS} AS SIGNED) FROM `{}` \
-             WHERE `name`={} AND `connection` IS NOT NULL",
-            self.locks,
-            name_literal(name)
+            "SELECT `token`,`label`,CAST(`expires` AS SIGNED)-CAST({SERVER_MICROS} AS SIGNED),`name`={name} FROM `{locks}` \
+             WHERE `name`={name} AND `connection` IS NOT NULL \
+             OR `name`>{readers} AND `name`<CONCAT({readers},REPEAT(x'ff',17))"
         )
     }
 
-    /// The same within a session that could not lock it: the third answer. Leaves no transaction open.
+    /// The token of this hold, if the server still has it. In a session that reads what others have not committed.
+    pub(crate) fn held_token(&self, name: &LockName, mode: Mode, holder: HolderId) -> String {
+        let key = match mode {
+            Mode::Shared => reader_key(name, holder),
+            _ => name_literal(name),
+        };
+        format!(
+            "SELECT `token` FROM `{}` WHERE `name`={key} AND `connection` IS NOT NULL",
+            self.locks
+        )
+    }
+
+    /// [`holders`](Self::holders) in a session that could not lock the row: the third answer. Leaves no transaction open.
     pub(crate) fn holder_after_busy(&self, name: &LockName) -> String {
-        format!("ROLLBACK;{NO_ROW_WAIT};{};COMMIT", self.holder(name))
+        format!("ROLLBACK;{NO_ROW_WAIT};{};COMMIT", self.holders(name))
+    }
+
+    /// Lets go of the row. A reader's token is committed already.
+    pub(crate) fn release_in(&self, name: &LockName, mode: Mode) -> String {
+        match mode {
+            Mode::Shared => "ROLLBACK".to_owned(),
+            _ => self.release(name),
+        }
     }
 
     /// Lets go of the row, but keeps the token.
-    pub(crate) fn release(&self, name: &LockName) -> String {
+    fn release(&self, name: &LockName) -> String {
         format!(
             "UPDATE `{}` SET `connection`=NULL,`label`=NULL,`expires`=NULL WHERE `name`={};COMMIT",
             self.locks,
@@ -238,12 +318,26 @@ pub(crate) fn acquired(answer: &Answer, statement: usize) -> Result<Option<Acqui
     Ok(Some(Acquired { token, ahead }))
 }
 
-/// The holder in a row of [`Statements::holder`].
+/// The reader's token, from what [`Statements::reader_token`] did.
+pub(crate) fn reader_token(answer: &Answer) -> Result<FencingToken, SqlError> {
+    let token = answer.results.first().map(|insert| insert.last_insert_id);
+    token
+        .and_then(FencingToken::new)
+        .ok_or(SqlError::UnexpectedAnswer(TOKEN))
+}
+
+/// The holder in a row of [`Statements::holders`].
 pub(crate) fn holder(row: &MySqlRow) -> Result<HolderStatus, SqlError> {
     let label: Option<Vec<u8>> = column(row, 1, "label")?;
     let label = String::from_utf8_lossy(&label.unwrap_or_default()).into_owned();
     let rest: Option<i64> = column(row, 2, "rest of the hold")?;
-    let mut holder = HolderStatus::new().with_token(token(row)?);
+    let is_exclusive: i64 = column(row, 3, "mode")?;
+    let mode = if is_exclusive == 1 {
+        Mode::Exclusive
+    } else {
+        Mode::Shared
+    };
+    let mut holder = HolderStatus::new().with_token(token(row)?).with_mode(mode);
     if let Some(rest) = rest {
         holder = holder.with_expires_in(Duration::from_micros(u64::try_from(rest).unwrap_or_default()));
     }
@@ -267,6 +361,22 @@ fn token(row: &MySqlRow) -> Result<FencingToken, SqlError> {
     FencingToken::new(column(row, 0, TOKEN)?).ok_or(SqlError::UnexpectedAnswer(TOKEN))
 }
 
+/// What the keys of all readers of a name begin with. No name has the byte 0xff, as names are UTF-8; and with a whole name in
+/// it, a key would be too long.
+fn readers_prefix(name: &LockName) -> String {
+    format!("CONCAT(x'ff',UNHEX(SHA2({},256)))", name_literal(name))
+}
+
+/// The key of a reader's row.
+fn reader_key(name: &LockName, holder: HolderId) -> String {
+    format!("CONCAT({},x'{holder}')", readers_prefix(name))
+}
+
+/// The least token above the floor.
+fn above(floor: Option<FencingToken>) -> u64 {
+    floor.map_or(0, FencingToken::as_u64).saturating_add(1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -285,7 +395,7 @@ mod tests {
         let longest = "\u{1F512}".repeat(128);
         assert!(
             statements
-                .wait_for_row(&name(&longest), 9, None)
+                .wait_for_row(&name(&longest), Mode::Exclusive, 9, None)
                 .contains(&"f09f9492".repeat(128))
         );
     }
@@ -293,7 +403,7 @@ mod tests {
     #[test]
     fn waiting_for_a_row_until_a_moment() {
         let statements = Statements::new("t");
-        let wait = |limit| statements.wait_for_row(&name("a"), 9, limit);
+        let wait = |limit| statements.wait_for_row(&name("a"), Mode::Exclusive, 9, limit);
         let tail = " FOR UPDATE;SET SESSION innodb_lock_wait_timeout=1";
         assert!(wait(None).ends_with(&format!("=9;SELECT 1 FROM `t` WHERE `name`=x'61'{tail}")));
         let limited = wait(Some(Duration::from_micros(2_019_500)));
@@ -333,6 +443,34 @@ mod tests {
             renewed.ends_with("`label`=x'6d65',`expires`=NULL WHERE `name`=x'61'"),
             "{renewed}"
         );
+    }
+
+    #[test]
+    fn a_reader_shares_the_row_and_has_one_of_its_own() {
+        let (statements, name) = (Statements::new("t"), name("a"));
+        assert_eq!(
+            statements.share_nowait(&name),
+            "SELECT `token` FROM `t` WHERE `name`=x'61' \
+             /*!80001 FOR SHARE NOWAIT*/ /*M! LOCK IN SHARE MODE NOWAIT*/"
+        );
+        let waiting = statements.wait_for_row(&name, Mode::Shared, 9, None);
+        assert!(
+            waiting.contains("x'61' /*!80001 FOR SHARE*/ /*M! LOCK IN SHARE MODE*/;SET"),
+            "{waiting}"
+        );
+        let holder = HolderId::random();
+        let token = FencingToken::new(5).unwrap();
+        assert_eq!(
+            statements.enter_reader(&name, holder, token, Some("me")),
+            format!(
+                "INSERT INTO `t` (`name`,`token`,`connection`,`label`) VALUES \
+                 (CONCAT(CONCAT(x'ff',UNHEX(SHA2(x'61',256))),x'{holder}'),5,CONNECTION_ID(),x'6d65')"
+            )
+        );
+        let floor = FencingToken::new(41);
+        let least = |row| statements.reader_token(&name, row, floor);
+        assert!(least(7).contains("GREATEST(42,") && least(40).contains("GREATEST(57,"));
+        assert_eq!(statements.release_in(&name, Mode::Shared), "ROLLBACK");
     }
 
     #[test]

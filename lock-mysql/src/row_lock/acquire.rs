@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::backend::{AcquireRequest, Attempt, Busy, Wait};
+use lock_core::backend::{AcquireRequest, Attempt, Busy, Mode, Wait};
 use lock_core::{Error, ErrorKind, Result};
 use tokio::time::Instant;
 
@@ -30,6 +30,7 @@ pub(super) enum Outcome {
 
 impl Shared {
     pub(super) async fn acquire(self: &Arc<Self>, request: &AcquireRequest) -> Result<Attempt> {
+        check_mode(request.mode()).map_err(|error| error.with_name(request.name()))?;
         let claim = self.claims.enter(request.holder());
         let attempt = match self.resume(&claim, request).await {
             Ok(None) => self.attempt(&claim, request).await,
@@ -156,31 +157,28 @@ impl Shared {
         let mut locked = false;
         let mut retries = 0;
         loop {
-            let (ttl, label) = (request.ttl(), request.label());
-            let terms = AcquireTerms {
-                ttl,
-                fixed: request.is_fixed(),
-                label: label.as_deref(),
-                floor: request.token_floor(),
-            };
-            let (sql, statement) = if locked {
-                (self.statements.acquire_locked_row(name, &terms), 0)
-            } else {
-                (self.statements.acquire_nowait(name, &terms), 1)
-            };
-            request.sending();
             let asked = Instant::now();
-            match session.run(sql, Some(ttl), limit).await {
-                Ok(answer) => match acquired(&answer, statement)? {
-                    Some(acquired) => return self.grant(claim, session, request, answer, acquired, ttl).await,
-                    None => {
-                        // Somebody who makes the same row at this moment may hold it for an instant.
-                        match session.run(self.statements.create_row(name), None, limit).await {
-                            Err(error) if !error.is_busy() && !error.is_deadlock() => return Err(error.into()),
-                            _ => {}
-                        }
+            let ttl = request.ttl();
+            let taken = match request.mode() {
+                Mode::Shared => self.take_shared(session, request, ttl).await,
+                _ => self.take(session, request, ttl, locked).await,
+            };
+            let taken = match taken {
+                Ok(taken) => Ok(taken),
+                Err(RequestError::Sql(error)) => Err(error),
+                Err(error) => return Err(error),
+            };
+            match taken {
+                Ok(Some((answer, acquired))) => {
+                    return self.grant(claim, session, request, answer, acquired, ttl).await;
+                }
+                Ok(None) => {
+                    // Somebody who makes the same row at this moment may hold it for an instant.
+                    match session.run(self.statements.create_row(name), None, limit).await {
+                        Err(error) if !error.is_busy() && !error.is_deadlock() => return Err(error.into()),
+                        _ => {}
                     }
-                },
+                }
                 Err(error) if error.is_busy() => {
                     if request.wait() == Wait::No || request.is_given_up() {
                         return Ok(Outcome::Busy(self.current_holder(session, request).await?));
@@ -211,6 +209,32 @@ impl Shared {
                 return Err(Error::new(ErrorKind::Unavailable, message).into());
             }
         }
+    }
+
+    /// Takes the row, locked already or not; `None` if there is no such row yet.
+    async fn take(
+        &self,
+        session: &Session,
+        request: &AcquireRequest,
+        ttl: Duration,
+        locked: bool,
+    ) -> Result<Option<(Answer, Acquired)>, RequestError> {
+        let label = request.label();
+        let terms = AcquireTerms {
+            ttl,
+            fixed: request.is_fixed(),
+            label: label.as_deref(),
+            floor: request.token_floor(),
+        };
+        let (sql, statement) = if locked {
+            (self.statements.acquire_locked_row(request.name(), &terms), 0)
+        } else {
+            (self.statements.acquire_nowait(request.name(), &terms), 1)
+        };
+        request.sending();
+        let answer = session.run(sql, Some(ttl), self.client.response_timeout()).await?;
+        let acquired = acquired(&answer, statement)?;
+        Ok(acquired.map(|acquired| (answer, acquired)))
     }
 
     /// The row is ours. A token that is ahead of the server's clock is made durable before anybody sees it.
@@ -246,5 +270,16 @@ impl Shared {
         let sql = self.statements.holder_after_busy(request.name());
         let answer = session.run(sql, None, self.client.response_timeout()).await?;
         busy(answer.row(2))
+    }
+}
+
+/// Core has refused all other modes before.
+fn check_mode(mode: Mode) -> Result<()> {
+    match mode {
+        Mode::Exclusive | Mode::Shared => Ok(()),
+        _ => {
+            let message = "a row lock is exclusive or shared: use another backend for upgrades and permits";
+            Err(Error::new(ErrorKind::Unsupported, message).not_executed())
+        }
     }
 }

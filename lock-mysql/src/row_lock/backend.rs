@@ -65,6 +65,7 @@ impl DistributedLock for RowLockBackend {
             .fixed_lease()
             .hand_over()
             .pass()
+            .shared()
             .durable_tokens()
             .ttl_between(shortest, longest)
     }
@@ -107,14 +108,13 @@ impl Shared {
     }
 
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
-        let answer = match self.client.control.execute(self.statements.holder(name), None).await {
+        let answer = match self.client.control.execute(self.statements.holders(name), None).await {
             Err(RequestError::Sql(error)) if error.is_missing_table() => return Ok(LockStatus::free()),
             answer => answer.map_err(RequestError::into_lock_error)?,
         };
-        match answer.row(0) {
-            None => Ok(LockStatus::free()),
-            Some(row) => Ok(LockStatus::held(holder(row).map_err(SqlError::into_lock_error)?)),
-        }
+        let rows = answer.results.first().map_or(&[][..], |select| &select.rows);
+        let holders: Result<Vec<_>, _> = rows.iter().map(holder).collect();
+        Ok(LockStatus::held_by(holders.map_err(SqlError::into_lock_error)?))
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lock_core::backend::{AcquireRequest, Attempt, HandOver};
+use lock_core::backend::{AcquireRequest, Attempt, HandOver, Hold, Mode, ReleaseOptions, ReleaseOutcome};
 use lock_core::{Error, Result};
 
 use super::acquire::Outcome;
@@ -17,6 +17,12 @@ use crate::protocol::row_lock::{AcquireTerms, acquired};
 
 impl RowHold {
     pub(super) async fn try_hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
+        if self.request.mode() != Mode::Exclusive || next.mode() != Mode::Exclusive {
+            return Ok(match self.release(ReleaseOptions::default()).await? {
+                ReleaseOutcome::Released => HandOver::Yielded,
+                _ => HandOver::AlreadyLost,
+            });
+        }
         let shared = &self.shared;
         let claim = shared.claims.enter(next.holder());
         // A call that was dropped half-way: its statements may have been executed.

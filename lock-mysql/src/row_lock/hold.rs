@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::backend::{AcquireRequest, HandOver, Hold, Lease, ReleaseOptions, ReleaseOutcome, Renewal};
+use lock_core::backend::{AcquireRequest, HandOver, Hold, Lease, Mode, ReleaseOptions, ReleaseOutcome, Renewal};
 use lock_core::{FencingToken, HoldState, Result};
 
 use super::Shared;
@@ -49,7 +49,10 @@ impl RowHold {
             session,
             granted: token,
             token,
-            reserved: request.reserve().min(1 + RESERVED_TOKENS),
+            reserved: match request.mode() {
+                Mode::Exclusive => request.reserve().min(1 + RESERVED_TOKENS),
+                _ => 1,
+            },
             lease: request.lease().clone(),
             request,
             release: Arc::new(AtomicU8::new(HELD)),
@@ -135,8 +138,8 @@ impl RowHold {
 
     /// `repeated`: an earlier release was dropped half-way, and may have been executed.
     async fn release_once(&self, repeated: bool) -> Result<ReleaseOutcome> {
-        let (shared, name) = (&self.shared, self.request.name());
-        let sql = shared.statements.release(name);
+        let (shared, name, mode) = (&self.shared, self.request.name(), self.request.mode());
+        let sql = shared.statements.release_in(name, mode);
         let limit = shared.client.response_timeout();
         let error = match self.session.release(self.request.holder(), sql, limit).await {
             Ok(()) => {
@@ -153,9 +156,13 @@ impl RowHold {
         };
         // Read before the connection is ended. That the server still has the connection proves nothing: a connection that
         // was killed is there for a moment after its transaction was rolled back, while the next holder has the row.
-        let held = shared.held_token(name).await.map_err(unknown_outcome)?;
+        let held = shared.held_token(&self.request).await.map_err(unknown_outcome)?;
         shared.client.end(&self.session, None).await.map_err(unknown_outcome)?;
-        let committed = shared.committed_token(name).await.map_err(unknown_outcome)?;
+        let committed = match mode {
+            // It commits nothing by which its end could be told from its release.
+            Mode::Shared => None,
+            _ => shared.committed_token(name).await.map_err(unknown_outcome)?,
+        };
         // The other side broke the connection, and not we.
         let broken = !repeated && !error.is_unanswered();
         released(held, committed, self.granted, broken).ok_or_else(|| unknown_outcome(error.into_lock_error()))

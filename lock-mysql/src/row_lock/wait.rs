@@ -78,7 +78,9 @@ impl Shared {
         let until = request.time_left().filter(|left| *left < Duration::from_secs(seconds));
         let limit = Duration::from_secs(seconds) + self.client.response_timeout();
         request.sending();
-        let sql = self.statements.wait_for_row(request.name(), seconds, until);
+        let sql = self
+            .statements
+            .wait_for_row(request.name(), request.mode(), seconds, until);
         match session.run_early(sql, Some(ttl), limit, HOLDER, early).await {
             Ok(answer) if answer.row(LOCKED).is_some() => Ok(Waited::Locked),
             Ok(_) => Ok(Waited::NotLocked),

@@ -10,6 +10,7 @@ mod hand_over;
 mod holds;
 mod hostile;
 mod lease;
+mod modes;
 mod names;
 mod optimistic;
 mod outage;

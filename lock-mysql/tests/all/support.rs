@@ -222,6 +222,10 @@ impl Observer {
         drop(sqlx::raw_sql(sql).execute(&mut self.connection).await);
     }
 
+    pub(crate) fn table(&self) -> &str {
+        &self.table
+    }
+
     pub(crate) async fn number(&mut self, sql: &str) -> u64 {
         sqlx::query(AssertSqlSafe(format!("SELECT CAST(({sql}) AS UNSIGNED)")))
             .fetch_one(&mut self.connection)

@@ -127,17 +127,25 @@ impl<W: Which> Harness for RowLockHarness<W> {
             .execute("SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")
             .await
             .expect("read what is not committed");
-        let find = format!("SELECT connection FROM {namespace} WHERE name=?");
-        let row = query(AssertSqlSafe(find))
+        // Readers have rows of their own.
+        let find = format!(
+            "SELECT connection FROM {namespace} WHERE connection IS NOT NULL \
+             AND (name=? OR LEFT(name,33)=CONCAT(x'ff',UNHEX(SHA2(?,256))))"
+        );
+        let rows = query(AssertSqlSafe(find))
             .bind(name.as_bytes())
-            .fetch_one(&mut connection)
-            .await;
-        let holder: u64 = row.expect("the lock's row").get(0);
-        let kill = format!("KILL CONNECTION {holder}");
-        connection
-            .execute(AssertSqlSafe(kill))
+            .bind(name.as_bytes())
+            .fetch_all(&mut connection)
             .await
-            .expect("end the holder's connection");
+            .expect("the lock's rows");
+        assert!(!rows.is_empty(), "nobody holds {name:?}");
+        for row in rows {
+            let kill = format!("KILL CONNECTION {}", row.get::<u64, _>(0));
+            connection
+                .execute(AssertSqlSafe(kill))
+                .await
+                .expect("end the holder's connection");
+        }
     }
 
     async fn restart(&self, data: Data) {
