@@ -25,6 +25,8 @@ mod gather;
 /// How long a connection may take to say goodbye to the server.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
+pub(crate) use self::hand_over::HandOverCommand;
+
 pub(super) type Reply<T> = oneshot::Sender<Result<T, SqlError>>;
 
 pub(super) enum Command {
@@ -64,18 +66,6 @@ pub(super) enum Command {
     KeepOpen,
     /// From now on, whatever it carries is monitored by way of this registry.
     Monitor(Arc<HoldRegistry>),
-}
-
-/// Gives the giver's hold to the next holder. Repeated, it runs again as long as nobody carries the next hold.
-#[derive(Debug)]
-pub(crate) struct HandOverCommand {
-    pub(crate) giver: HolderId,
-    pub(crate) next: HolderId,
-    pub(crate) sql: String,
-    /// The next holder's.
-    pub(crate) ttl: Duration,
-    /// Whether they release the name first: if somebody else has it then, the giver's hold has ended.
-    pub(crate) releases: bool,
 }
 
 /// Renews this holder's hold to at least `ttl` from now.
@@ -327,46 +317,6 @@ impl Worker {
         flow
     }
 
-    async fn hand_over(&mut self, command: HandOverCommand, reply: Reply<Answer>) -> ControlFlow<Exit> {
-        let HandOverCommand {
-            giver,
-            next,
-            mut sql,
-            ttl,
-            releases,
-        } = command;
-        let is_repeated = matches!(self.phase, Phase::HandedOver(holder) if holder == next);
-        if !is_repeated && self.phase.hold_of(giver).is_none() {
-            drop(reply.send(Err(SqlError::HoldEnded)));
-            return Continue(());
-        }
-        let wait_timeout = seconds_up(ttl);
-        if self.wait_timeout != Some(wait_timeout) {
-            // At the end, so that the giver's stays if the server refuses the rest.
-            sql.push_str(&format!(";SET SESSION wait_timeout={wait_timeout}"));
-        }
-        let answer = self.round_trip(sql, None).await;
-        if answer.is_ok() {
-            self.wait_timeout = Some(wait_timeout);
-        }
-        let after = match &answer {
-            Ok(_) => Some(Phase::HandedOver(next)),
-            Err(error) if releases && error.is_busy() => Some(Phase::Released(giver)),
-            // Nobody knows which of the statements was refused.
-            Err(error) if releases && error.is_refusal() => {
-                drop(reply.send(Err(SqlError::Disconnected)));
-                return Break(Exit::Finished);
-            }
-            Err(_) => None,
-        };
-        if let Some(after) = after
-            && let Phase::Holding { hold, .. } = std::mem::replace(&mut self.phase, after)
-        {
-            hold.mark_released();
-        }
-        self.reply(answer, reply)
-    }
-
     /// Does what the phase does unasked: a ping that keeps the connection, or its end.
     async fn on_wake(&mut self) -> ControlFlow<Exit> {
         let now = Instant::now();
@@ -494,3 +444,5 @@ enum Exit {
     /// It is not needed any more.
     Finished,
 }
+
+mod hand_over;

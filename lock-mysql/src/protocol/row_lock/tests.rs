@@ -1,0 +1,114 @@
+use super::*;
+
+fn name(name: &str) -> LockName {
+    LockName::new(name).unwrap()
+}
+
+#[test]
+fn a_name_is_its_bytes() {
+    let statements = Statements::new("t");
+    assert_eq!(
+        statements.release(&name("a'\0Ö")),
+        "UPDATE `t` SET `connection`=NULL,`label`=NULL,`expires`=NULL WHERE `name`=x'612700c396';COMMIT"
+    );
+    let longest = "\u{1F512}".repeat(128);
+    assert!(
+        statements
+            .wait_for_row(&name(&longest), Mode::Exclusive, 9, None)
+            .contains(&"f09f9492".repeat(128))
+    );
+}
+
+#[test]
+fn waiting_for_a_row_until_a_moment() {
+    let statements = Statements::new("t");
+    let wait = |limit| statements.wait_for_row(&name("a"), Mode::Exclusive, 9, limit);
+    let tail = " FOR UPDATE;SET SESSION innodb_lock_wait_timeout=1";
+    assert!(wait(None).ends_with(&format!("=9;SELECT 1 FROM `t` WHERE `name`=x'61'{tail}")));
+    let limited = wait(Some(Duration::from_micros(2_019_500)));
+    let begins =
+        ";/*M!100100 SET STATEMENT max_statement_time=2.020 FOR */SELECT /*+ MAX_EXECUTION_TIME(2020) */ 1 FROM";
+    assert!(limited.contains(begins), "{limited}");
+    assert!(limited.split(';').nth(HOLDER).unwrap().contains("`label`"), "{limited}");
+    assert!(
+        limited.split(';').nth(LOCKED).unwrap().contains("FOR UPDATE"),
+        "{limited}"
+    );
+}
+
+#[test]
+fn acquiring_a_row() {
+    let mut terms = AcquireTerms {
+        ttl: Duration::from_secs(2),
+        fixed: true,
+        label: Some("me"),
+        floor: FencingToken::new(41),
+    };
+    assert_eq!(
+        Statements::new("t").acquire_nowait(&name("a"), &terms),
+        "SELECT 1 FROM `t` WHERE `name`=x'61' FOR UPDATE NOWAIT;\
+         UPDATE `t` SET `token`=GREATEST(`token`+17,42,\
+         CAST(TIMESTAMPDIFF(MICROSECOND,'1970-01-01',SYSDATE(6)) AS UNSIGNED),\
+         COALESCE((SELECT t.`token`+17 FROM `t_tokens` t WHERE t.`name`=x'61'),0)),\
+         `connection`=CONNECTION_ID()+0*LAST_INSERT_ID(`token`|(`token`>\
+         CAST(TIMESTAMPDIFF(MICROSECOND,'1970-01-01',SYSDATE(6)) AS UNSIGNED))<<63),\
+         `label`=x'6d65',\
+         `expires`=CAST(TIMESTAMPDIFF(MICROSECOND,'1970-01-01',SYSDATE(6)) AS UNSIGNED)+2000000 \
+         WHERE `name`=x'61'"
+    );
+    terms.fixed = false;
+    let renewed = Statements::new("t").acquire_nowait(&name("a"), &terms);
+    assert!(
+        renewed.ends_with("`label`=x'6d65',`expires`=NULL WHERE `name`=x'61'"),
+        "{renewed}"
+    );
+}
+
+#[test]
+fn a_reader_shares_the_row_and_has_one_of_its_own() {
+    let (statements, name) = (Statements::new("t"), name("a"));
+    assert_eq!(
+        statements.share_nowait(&name),
+        "SELECT `token` FROM `t` WHERE `name`=x'61' \
+         /*!80001 FOR SHARE NOWAIT*/ /*M! LOCK IN SHARE MODE NOWAIT*/"
+    );
+    let waiting = statements.wait_for_row(&name, Mode::Shared, 9, None);
+    assert!(
+        waiting.contains("x'61' /*!80001 FOR SHARE*/ /*M! LOCK IN SHARE MODE*/;SET"),
+        "{waiting}"
+    );
+    let holder = HolderId::random();
+    let token = FencingToken::new(5).unwrap();
+    assert_eq!(
+        statements.enter_reader(&name, holder, token, Some("me")),
+        format!(
+            "INSERT INTO `t` (`name`,`token`,`connection`,`label`) VALUES \
+             (CONCAT(CONCAT(x'ff',UNHEX(SHA2(x'61',256))),x'{holder}'),5,CONNECTION_ID(),x'6d65')"
+        )
+    );
+    let floor = FencingToken::new(41);
+    let least = |row| statements.reader_token(&name, row, floor);
+    assert!(least(7).contains("GREATEST(42,") && least(40).contains("GREATEST(57,"));
+    assert_eq!(statements.release_in(&name, Mode::Shared), "ROLLBACK");
+}
+
+#[test]
+fn a_hand_over_commits_nothing_and_a_release_does() {
+    let terms = AcquireTerms {
+        ttl: Duration::from_millis(1500),
+        fixed: false,
+        label: None,
+        floor: None,
+    };
+    let (statements, name) = (Statements::new("t"), name("a"));
+    let sql = statements.hand_over(&name, &terms);
+    let end = " WHERE `name`=x'61' AND `connection`=CONNECTION_ID()";
+    let acquire = statements.acquire_locked_row(&name, &terms);
+    assert_eq!(sql, acquire.replace(" WHERE `name`=x'61'", end));
+    assert!(!sql.contains("COMMIT"));
+    let (release, acquire) = (statements.release(&name), statements.acquire_nowait(&name, &terms));
+    assert_eq!(
+        statements.release_and_acquire(&name, &terms),
+        format!("{release};{acquire}")
+    );
+}
