@@ -81,8 +81,8 @@
 //! clock was set back or for a token floor, is committed to a second table before it is granted. So tokens grow also after
 //! crashes and after the tables were lost, unless the clock is then behind the last token.
 //!
-//! A reader's token is always committed to the second table, and is at least 17 above the last one there and above the row's.
-//! The next writer looks into that table after the last reader has left.
+//! A reader's token is always committed to the second table, and is larger than all tokens there and in the row. The next
+//! writer looks into that table after the last reader has left.
 //!
 //! [`Fence`] rejects holders whose lock has expired, within your own transaction, where the data is in a MySQL or MariaDB.
 //! [`OptimisticLock`] needs no lock at all: it updates one row if nobody has changed it since it was read.

@@ -32,8 +32,8 @@ const TOKEN: &str = "token from 1 to 2^63 - 1";
 /// If a transaction is rolled back, its token is not in the row any more. The tokens of passes lie behind the server's clock
 /// all the same, and so before the next grant's: the grant's own token is not ahead of the clock, and a hold is passed on for
 /// the n-th time 2n microseconds after its grant at the earliest
-/// ([`may_pass`](lock_core::backend::rules::may_pass)). If the grant's own token is ahead of the clock, it is
-/// [committed apart](Statements::commit_token), and the next grant skips those after it.
+/// ([`may_pass`](lock_core::backend::rules::may_pass)). If the grant's own token is ahead of the clock, the last of its tokens
+/// is [committed apart](Statements::commit_token).
 ///
 /// It must never become smaller: a grant of this version may follow one of an earlier version.
 pub(crate) const RESERVED_TOKENS: u32 = 16;
@@ -118,7 +118,7 @@ impl Statements {
         let next = RESERVED_TOKENS + 1;
         format!(
             "UPDATE `{locks}` SET `token`=GREATEST(`token`+{next},{floor},{SERVER_MICROS},\
-             COALESCE((SELECT t.`token`+{next} FROM `{tokens}` t WHERE t.`name`={name}),0)),\
+             COALESCE((SELECT t.`token`+1 FROM `{tokens}` t WHERE t.`name`={name}),0)),\
              `connection`=CONNECTION_ID()+0*LAST_INSERT_ID(`token`|(`token`>{SERVER_MICROS})<<63),\
              `label`={label},`expires`={expires} WHERE `name`={name}"
         )
@@ -163,7 +163,7 @@ impl Statements {
         let least = above(floor).max(row.saturating_add(next.into()));
         format!(
             "INSERT INTO `{tokens}` (`name`,`token`) VALUES ({name},LAST_INSERT_ID(GREATEST({least},{SERVER_MICROS}))) \
-             ON DUPLICATE KEY UPDATE `token`=LAST_INSERT_ID(GREATEST(`token`+{next},{least},{SERVER_MICROS}))"
+             ON DUPLICATE KEY UPDATE `token`=LAST_INSERT_ID(GREATEST(`token`+1,{least},{SERVER_MICROS}))"
         )
     }
 
@@ -298,10 +298,13 @@ impl Statements {
 
     /// Makes a token durable on another connection, while the row that has it is still locked: ahead of the server's
     /// clock, it would be granted again if the holder's transaction were rolled back.
+    ///
+    /// The table gets the last of the grant's [tokens](RESERVED_TOKENS): versions that know of no passes step by 1.
     pub(crate) fn commit_token(&self, name: &LockName, token: FencingToken) -> String {
+        let last = token.as_u64().saturating_add(RESERVED_TOKENS.into());
         format!(
-            "INSERT INTO `{}` (`name`,`token`) VALUES ({},{token}) \
-             ON DUPLICATE KEY UPDATE `token`=GREATEST(`token`,{token})",
+            "INSERT INTO `{}` (`name`,`token`) VALUES ({},{last}) \
+             ON DUPLICATE KEY UPDATE `token`=GREATEST(`token`,{last})",
             self.tokens,
             name_literal(name)
         )

@@ -49,7 +49,7 @@ fn acquiring_a_row() {
         "SELECT 1 FROM `t` WHERE `name`=x'61' FOR UPDATE NOWAIT;\
          UPDATE `t` SET `token`=GREATEST(`token`+17,42,\
          CAST(TIMESTAMPDIFF(MICROSECOND,'1970-01-01',SYSDATE(6)) AS UNSIGNED),\
-         COALESCE((SELECT t.`token`+17 FROM `t_tokens` t WHERE t.`name`=x'61'),0)),\
+         COALESCE((SELECT t.`token`+1 FROM `t_tokens` t WHERE t.`name`=x'61'),0)),\
          `connection`=CONNECTION_ID()+0*LAST_INSERT_ID(`token`|(`token`>\
          CAST(TIMESTAMPDIFF(MICROSECOND,'1970-01-01',SYSDATE(6)) AS UNSIGNED))<<63),\
          `label`=x'6d65',\
