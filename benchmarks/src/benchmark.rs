@@ -5,10 +5,10 @@ use std::sync::Arc;
 use benchmarks_load::{self as load, PERMITS, Result};
 use lock_core::backend::Capabilities;
 use lock_core::{Locker, MemoryBackend};
-use lock_mysql::{MySqlConfig, RowLockBackend};
+use lock_mysql::{MySqlConfig, Strategy};
 use lock_redis::RedisBackend;
 use lock_zookeeper::ZooKeeperBackend;
-use testbed::{MariaDb, Redis, Server, ZooKeeper};
+use testbed::{Redis, Server, ZooKeeper};
 
 use crate::entry::{Backend, Entry, MakeBackend};
 use crate::participant::{Participant, local};
@@ -34,7 +34,7 @@ impl Benchmark {
         let server = match backend {
             Backend::Memory => None,
             Backend::Redis => Some(Redis::new().start().await?),
-            Backend::Mysql => Some(MariaDb::new().start().await?),
+            Backend::Mysql => Some(mysql::server().start().await?),
             Backend::Zookeeper => Some(ZooKeeper::new().start().await?),
         };
         let url = server.as_ref().map(Server::url).unwrap_or_default();
@@ -170,6 +170,11 @@ impl Benchmark {
                     players.push(("bare", local(mysql::Bare::new(&url), workload)));
                     players.push((plain_or_poll(alone), local(mysql::Plain::new(&url), workload)));
                 }
+                let leases = mysql_maker(&url, Strategy::Lease);
+                players.push(("lease", local(Polylock(leases), workload)));
+                if awaited {
+                    players.push(("two-updates", local(mysql::TwoUpdates::new(&url), workload)));
+                }
             }
             Backend::Zookeeper => {
                 players.push(("bare", local(zookeeper::Bare::new(self.address()), workload)));
@@ -256,11 +261,16 @@ fn maker(backend: Backend, url: &str) -> MakeBackend {
             Arc::new(move || Ok(Arc::new(server.clone())))
         }
         Backend::Redis => Arc::new(move || Ok(Arc::new(RedisBackend::from_url(&url)?))),
-        Backend::Mysql => Arc::new(move || {
-            // A release in the background keeps its connection for a moment.
-            let config = MySqlConfig::from_url(&url)?.with_max_connections(200);
-            Ok(Arc::new(RowLockBackend::new(config)?))
-        }),
+        Backend::Mysql => mysql_maker(&url, Strategy::Row),
         Backend::Zookeeper => Arc::new(move || Ok(Arc::new(ZooKeeperBackend::from_url(&url)?))),
     }
+}
+
+fn mysql_maker(url: &str, strategy: Strategy) -> MakeBackend {
+    let url = url.to_owned();
+    Arc::new(move || {
+        // A release in the background keeps its connection for a moment.
+        let config = MySqlConfig::from_url(&url)?.with_max_connections(200);
+        lock_mysql::backend(config.with_strategy(strategy))
+    })
 }

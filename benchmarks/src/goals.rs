@@ -25,6 +25,8 @@ enum By {
     Workload(&'static str),
     /// What another subject has less.
     LessThan(&'static str),
+    /// The same round's figure of a second subject, and not of polylock but of the first.
+    Subjects(&'static str, &'static str),
     /// Itself.
     Alone,
 }
@@ -201,11 +203,64 @@ const REDIS: &[Aim] = &[
     ),
 ];
 
+const MYSQL: &[Aim] = &[
+    aim(
+        "own-1 by bare",
+        "own-1",
+        Unit::PairsPerSecond,
+        By::Subject("bare"),
+        AtLeast(0.85),
+    ),
+    aim(
+        "own-16 by bare",
+        "own-16",
+        Unit::PairsPerSecond,
+        By::Subject("bare"),
+        AtLeast(0.85),
+    ),
+    aim(
+        "own-64 by bare",
+        "own-64",
+        Unit::PairsPerSecond,
+        By::Subject("bare"),
+        AtLeast(0.85),
+    ),
+    aim(
+        "leases, own-1 by two updates",
+        "own-1",
+        Unit::PairsPerSecond,
+        By::Subjects("lease", "two-updates"),
+        AtLeast(0.75),
+    ),
+    aim(
+        "leases, own-16 by two updates",
+        "own-16",
+        Unit::PairsPerSecond,
+        By::Subjects("lease", "two-updates"),
+        AtLeast(0.75),
+    ),
+    aim(
+        "leases, own-64 by two updates",
+        "own-64",
+        Unit::PairsPerSecond,
+        By::Subjects("lease", "two-updates"),
+        AtLeast(0.75),
+    ),
+    aim(
+        "handoff-128 by handoff-2, median",
+        "handoff-128",
+        Unit::MicrosMedian,
+        By::Workload("handoff-2"),
+        AtMost(2.0),
+    ),
+];
+
 /// Those aims that the results say something about.
 pub(crate) fn goals(results: &Results) -> Vec<Goal> {
     let aims = match results.backend.as_str() {
         "memory" => MEMORY,
         "redis" => REDIS,
+        "mysql" => MYSQL,
         _ => &[],
     };
     aims.iter().filter_map(|aim| judge(aim, results)).collect()
@@ -213,9 +268,13 @@ pub(crate) fn goals(results: &Results) -> Vec<Goal> {
 
 fn judge(aim: &Aim, results: &Results) -> Option<Goal> {
     let find = |workload, subject| -> Option<&Row> { results.row(workload, subject, aim.unit) };
-    let ours = find(aim.workload, "polylock")?;
+    let ours = match aim.by {
+        By::Subjects(subject, _) => subject,
+        _ => "polylock",
+    };
+    let ours = find(aim.workload, ours)?;
     let measured = match aim.by {
-        By::Subject(subject) => ours.ratio_to(find(aim.workload, subject)?),
+        By::Subject(subject) | By::Subjects(_, subject) => ours.ratio_to(find(aim.workload, subject)?),
         By::BestPeer => {
             let peers = results.rows.iter().filter(|row| {
                 (row.workload.as_str(), row.unit) == (aim.workload, aim.unit) && peers::is_peer(&row.subject)

@@ -61,7 +61,8 @@ pub(crate) async fn run(benchmark: &Benchmark, plan: &Plan) -> Result<Results> {
         command: machine::command(),
         date: machine::date(),
         took: Duration::ZERO,
-        versions: Vec::new(),
+        // Asked for now: a server that is busy with what nobody waits for any more may refuse to answer at the end.
+        versions: benchmark.versions().await?,
         rows: Vec::new(),
         left_out: Vec::new(),
     };
@@ -75,7 +76,6 @@ pub(crate) async fn run(benchmark: &Benchmark, plan: &Plan) -> Result<Results> {
             play(workload, entries, plan, &mut results).await;
         }
     }
-    results.versions = benchmark.versions().await?;
     results.versions.extend(machine::versions());
     results.versions.push((
         "load".into(),

@@ -61,7 +61,8 @@ impl Workload {
     /// How much longer a round may take.
     pub(crate) fn patience(self) -> Duration {
         match self {
-            // Whoever waits for the lock at the end has it once more.
+            // Whoever waits for the lock at the end has it once more, after some switches of tasks on a busy machine.
+            Self::Load(load::Workload::HandOff { clients }) => Duration::from_secs(10 + clients as u64 / 4),
             Self::Load(_) | Self::Core | Self::Costs(_) | Self::Parts(_) => Duration::from_secs(10),
             // Ten thousand are taken and given back.
             Self::Held | Self::Waiters => Duration::from_secs(120),

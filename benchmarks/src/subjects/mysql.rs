@@ -4,13 +4,29 @@ use benchmarks_load::{Client, Lock, Result, Subject};
 use futures_util::TryStreamExt;
 use lock_mysql::sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlQueryResult};
 use lock_mysql::sqlx::{self, AssertSqlSafe, ConnectOptions, Either, Row};
+use testbed::MariaDb;
 use tokio::time::sleep;
 
 use super::POLL;
 
 use self::bare::BareLock;
 
+pub(crate) use self::updates::TwoUpdates;
+
 mod bare;
+mod updates;
+
+/// As a server for locks would be set up.
+pub(crate) fn server() -> MariaDb {
+    let options = [
+        // In `handoff-128`, each of 128 clients of several subjects has some of its own.
+        "--max-connections=1500",
+        // With testbed's few megabytes everybody waits for checkpoints. A MariaDB knows the one, a MySQL the other.
+        "--loose-innodb-log-file-size=256M",
+        "--loose-innodb-redo-log-capacity=256M",
+    ];
+    options.into_iter().fold(MariaDb::new(), MariaDb::option)
+}
 
 /// `bare`. A hold is a connection: each lock makes its own.
 pub(crate) struct Bare(String);
@@ -63,7 +79,7 @@ impl Client for Plain {
     type Lock = PlainLock;
 
     async fn lock(&self, name: &str) -> Result<PlainLock> {
-        let mut connection = connect(&self.0).await?;
+        let mut connection = connect(&self.0, Autocommit::Off).await?;
         let name = format!("plain/{name}");
         make_row(&mut connection, &name).await?;
         Ok(PlainLock { connection, name })
@@ -91,15 +107,24 @@ impl Lock for PlainLock {
     }
 }
 
+#[derive(Clone, Copy)]
+enum Autocommit {
+    Off = 0,
+    On = 1,
+}
+
 /// As polylock connects.
-async fn connect(url: &str) -> Result<MySqlConnection> {
+async fn connect(url: &str, autocommit: Autocommit) -> Result<MySqlConnection> {
     let options: MySqlConnectOptions = url.parse()?;
     let options = options.timezone(Some("+00:00".to_owned())).disable_statement_logging();
     let mut connection = options.connect().await?;
-    let sql = "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED;\
-               SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', autocommit=0, \
-               innodb_lock_wait_timeout=600, wait_timeout=600;COMMIT";
-    execute(&mut connection, sql.into()).await?;
+    let autocommit = autocommit as u8;
+    let sql = format!(
+        "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED;\
+         SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', autocommit={autocommit}, \
+         innodb_lock_wait_timeout=600, wait_timeout=600;COMMIT"
+    );
+    execute(&mut connection, sql).await?;
     Ok(connection)
 }
 

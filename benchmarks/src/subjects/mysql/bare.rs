@@ -3,8 +3,7 @@
 use benchmarks_load::{Lock, Result};
 use lock_mysql::sqlx::mysql::MySqlConnection;
 
-use super::super::TTL;
-use super::{connect, execute, hex, is_busy, make_row};
+use super::{Autocommit, connect, execute, hex, is_busy, make_row};
 
 pub(crate) struct BareLock {
     connection: MySqlConnection,
@@ -15,16 +14,17 @@ pub(crate) struct BareLock {
 
 impl BareLock {
     pub(super) async fn connect(url: &str, name: &str) -> Result<Self> {
-        let mut connection = connect(url).await?;
+        let mut connection = connect(url, Autocommit::Off).await?;
         make_row(&mut connection, name).await?;
-        let (name, ttl) = (hex(name), TTL.as_micros());
+        let name = hex(name);
         let now = "CAST(TIMESTAMPDIFF(MICROSECOND,'1970-01-01',SYSDATE(6)) AS UNSIGNED)";
         let lock = format!("SELECT 1 FROM `polylock` WHERE `name`={name} FOR UPDATE");
+        // Its own token, and as many as it may pass the lock on within the process.
         let take = format!(
-            "UPDATE `polylock` SET `token`=GREATEST(`token`+1,1,{now},\
-             COALESCE((SELECT t.`token`+1 FROM `polylock_tokens` t WHERE t.`name`={name}),0)),\
+            "UPDATE `polylock` SET `token`=GREATEST(`token`+17,1,{now},\
+             COALESCE((SELECT t.`token`+17 FROM `polylock_tokens` t WHERE t.`name`={name}),0)),\
              `connection`=CONNECTION_ID()+0*LAST_INSERT_ID(`token`|(`token`>{now})<<63),\
-             `label`=x'',`expires`={now}+{ttl} WHERE `name`={name}"
+             `label`=x'',`expires`=NULL WHERE `name`={name}"
         );
         Ok(Self {
             connection,
@@ -61,6 +61,7 @@ mod tests {
     use lock_mysql::sqlx::{self, Row};
 
     use super::*;
+    use crate::subjects::TTL;
 
     /// What the server was told by a pair, from all connections.
     async fn told<F: AsyncFnOnce()>(log: &mut MySqlConnection, pair: F) -> Vec<String> {
@@ -83,7 +84,7 @@ mod tests {
         // Makes tables, row and connection.
         lock.acquire().await.unwrap().release().await.map(drop).unwrap();
         let mut bare = BareLock::connect(&server.url(), "same").await.unwrap();
-        let mut log = connect(&server.url()).await.unwrap();
+        let mut log = connect(&server.url(), Autocommit::Off).await.unwrap();
         execute(&mut log, "SET GLOBAL log_output='TABLE'".into()).await.unwrap();
 
         let (mut polylocks, mut bares) = (Vec::new(), Vec::new());
