@@ -12,8 +12,8 @@ use self::Effect::*;
 
 /// What is known of a fault, besides how it is injected.
 struct Facts {
-    /// Why it can only be injected into the testbed's Redis, if that is so.
-    only_redis: Option<&'static str>,
+    /// The only backends that it can be injected into, and why, if it is not all.
+    only: Option<(&'static [Backend], &'static str)>,
     /// The backends whose failure model leaves it out: there believed intervals may overlap, and the fence alone
     /// protects.
     outside_model_of: &'static [Backend],
@@ -70,14 +70,17 @@ macro_rules! faults {
     };
 }
 
+const REDIS: &[Backend] = &[Backend::Redis];
+const MYSQL: &[Backend] = &[Backend::MysqlRow];
+
 const EVERYWHERE: Facts = Facts {
-    only_redis: None,
+    only: None,
     outside_model_of: &[],
     needs: None,
     effects: &[],
 };
 const CLOCK: Facts = Facts {
-    only_redis: Some("only the testbed's Redis runs on a clock that can be set"),
+    only: Some((REDIS, "only the testbed's Redis runs on a clock that can be set")),
     needs: Some(Needs::Clock),
     ..EVERYWHERE
 };
@@ -97,46 +100,57 @@ faults! {
     Delay: EVERYWHERE;
     /// A process's connections are reset.
     // A MySQL connection is the hold: if it ends at the server alone, the server grants the lock to the next one.
-    Reset: Facts { effects: &[CutsConnections], outside_model_of: &[Backend::MysqlRow], ..EVERYWHERE };
+    Reset: Facts { effects: &[CutsConnections], outside_model_of: MYSQL, ..EVERYWHERE };
     /// One reply is lost with its connection, after its request took effect.
-    ReplyLoss: Facts { effects: &[CutsConnections], outside_model_of: &[Backend::MysqlRow], ..EVERYWHERE };
+    ReplyLoss: Facts { effects: &[CutsConnections], outside_model_of: MYSQL, ..EVERYWHERE };
     /// The server is killed with SIGKILL, and started again with its data.
-    ServerKill: Facts { effects: &[CutsConnections], outside_model_of: &[Backend::MysqlRow], ..EVERYWHERE };
+    ServerKill: Facts { effects: &[CutsConnections], outside_model_of: MYSQL, ..EVERYWHERE };
     /// The server is stopped with SIGSTOP.
     ServerStop: EVERYWHERE;
     /// The server is killed, and started again without its data.
     ServerLose: Facts { effects: &[CutsConnections, LosesData], outside_model_of: &Backend::ALL, ..EVERYWHERE };
     /// The server's wall clock jumps forward, and back later.
-    Clock: Facts { effects: &[ClockAhead], outside_model_of: &[Backend::Redis], ..CLOCK };
+    Clock: Facts { effects: &[ClockAhead], outside_model_of: REDIS, ..CLOCK };
     /// The server's wall clock goes back for a while.
-    ClockBack: Facts { effects: &[ClockBehind], outside_model_of: &[Backend::Redis], ..CLOCK };
+    ClockBack: Facts { effects: &[ClockBehind], outside_model_of: REDIS, ..CLOCK };
     /// The server's wall clock goes back, and stays there.
     // This makes holds longer, which breaks nobody's belief.
     ClockBackForGood: Facts { effects: &[ClockBehindForGood], ..CLOCK };
     /// The server's wall clock runs as much faster as the failure model allows.
     ClockRate: Facts { effects: &[ClockFaster], ..CLOCK };
     /// The server forgets its scripts, again and again.
-    ScriptFlush: Facts { only_redis: Some("only Redis has scripts"), ..EVERYWHERE };
+    ScriptFlush: Facts { only: Some((REDIS, "only Redis has scripts")), ..EVERYWHERE };
     /// The server ends all connections, again and again.
     ClientKill: Facts {
-        only_redis: Some("only Redis has a command for it"),
+        only: Some((&[Backend::Redis, Backend::MysqlRow], "ZooKeeper has no command for it")),
+        outside_model_of: MYSQL,
+        effects: &[CutsConnections],
+        ..EVERYWHERE
+    };
+    /// The server ends what its connections execute, again and again: also those that wait for a lock.
+    QueryKill: Facts { only: Some((MYSQL, "only MySQL has a command for it")), ..EVERYWHERE };
+    /// The server is locked against writes for longer than a lease, as for a backup.
+    ReadLock: Facts { only: Some((MYSQL, "only MySQL has a command for it")), ..EVERYWHERE };
+    /// The server has no connection to spare, and processes need new ones.
+    ConnectionsFull: Facts {
+        only: Some((MYSQL, "only MySQL counts its connections")),
         effects: &[CutsConnections],
         ..EVERYWHERE
     };
     /// The server may use no more memory.
-    MemoryFull: Facts { only_redis: Some("only Redis has a command for it"), ..EVERYWHERE };
+    MemoryFull: Facts { only: Some((REDIS, "only Redis has a command for it")), ..EVERYWHERE };
     /// There is no room on the server's disk: it refuses writes, or ends.
     DiskFull: Facts {
-        only_redis: Some("only the testbed's Redis writes to a disk that can be filled"),
+        only: Some((REDIS, "only the testbed's Redis writes to a disk that can be filled")),
         needs: Some(Needs::Disk),
         effects: &[CutsConnections],
         ..EVERYWHERE
     };
     /// A replica that had fallen behind takes over.
     Failover: Facts {
-        only_redis: Some("only the testbed's Redis has a replica"),
+        only: Some((REDIS, "only the testbed's Redis has a replica")),
         needs: Some(Needs::Replica),
-        outside_model_of: &[Backend::Redis],
+        outside_model_of: REDIS,
         effects: &[CutsConnections],
     };
 }
@@ -152,7 +166,8 @@ impl Fault {
 
     /// Why it cannot be injected into this backend, if it cannot.
     pub(crate) fn refused_by(self, backend: Backend) -> Option<&'static str> {
-        self.facts().only_redis.filter(|_| backend != Backend::Redis)
+        let (_, why) = self.facts().only.filter(|(only, _)| !only.contains(&backend))?;
+        Some(why)
     }
 
     /// Whether this backend's failure model leaves it out.

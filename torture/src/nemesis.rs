@@ -23,6 +23,7 @@ pub(crate) use self::context::Targets;
 mod context;
 mod injection;
 mod link;
+mod mysql;
 mod process;
 mod redis;
 mod server;

@@ -129,7 +129,7 @@ impl LockServer {
                 keys.into_iter().filter(|key| !key.ends_with(":fence")).collect()
             }
             Backend::MysqlRow => {
-                let mut connection = sqlx::mysql::MySqlConnection::connect(&self.server.url()).await?;
+                let mut connection = self.mysql().await?;
                 let ask = "SELECT CAST(trx_mysql_thread_id AS CHAR) FROM information_schema.innodb_trx \
                            WHERE trx_mysql_thread_id <> CONNECTION_ID()";
                 let rows = sqlx::query(ask).fetch_all(&mut connection).await?;
@@ -156,7 +156,7 @@ impl LockServer {
                 list.lines().count()
             }
             Backend::MysqlRow => {
-                let mut connection = sqlx::mysql::MySqlConnection::connect(&self.server.url()).await?;
+                let mut connection = self.mysql().await?;
                 let ask = "SELECT CAST(COUNT(*) AS SIGNED) FROM information_schema.processlist WHERE user = 'app'";
                 let row = sqlx::query(ask).fetch_one(&mut connection).await?;
                 usize::try_from(row.try_get::<i64, _>(0)?).unwrap_or(0)
@@ -177,7 +177,7 @@ impl LockServer {
                 format!("Redis {}", version.unwrap_or("of an unknown version"))
             }
             Backend::MysqlRow => {
-                let mut connection = sqlx::mysql::MySqlConnection::connect(&self.server.url()).await?;
+                let mut connection = self.mysql().await?;
                 let row = sqlx::query("SELECT VERSION()").fetch_one(&mut connection).await?;
                 row.try_get(0)?
             }
@@ -188,6 +188,11 @@ impl LockServer {
                 format!("ZooKeeper {}", version.trim())
             }
         })
+    }
+
+    /// A connection of its own, past all proxies.
+    pub(crate) async fn mysql(&self) -> Result<sqlx::mysql::MySqlConnection> {
+        Ok(sqlx::mysql::MySqlConnection::connect(&self.server.url()).await?)
     }
 
     async fn redis(&self) -> Result<redis::aio::MultiplexedConnection> {

@@ -4,13 +4,14 @@ use std::pin::Pin;
 
 use conformance_tests::Link;
 
+use crate::backend::Backend;
 use crate::error::Result;
 use crate::fault::Fault;
 use crate::process::WorkerProcess;
 use crate::servers::LockServer;
 
 use super::context::{Context, Struck};
-use super::{link, process, redis, server};
+use super::{link, mysql, process, redis, server};
 
 /// Injects a fault into such a target, lets it last, and heals it.
 pub(super) enum Injection {
@@ -42,7 +43,12 @@ impl Injection {
             }
             Fault::ClockRate => Self::Server(|context, target| Box::pin(server::clock_faster(context, target))),
             Fault::ScriptFlush => Self::Server(|context, target| Box::pin(redis::script_flush(context, target))),
-            Fault::ClientKill => Self::Server(|context, target| Box::pin(redis::client_kill(context, target))),
+            Fault::ClientKill => Self::Server(|context, target| Box::pin(client_kill(context, target))),
+            Fault::QueryKill => Self::Server(|context, target| Box::pin(mysql::query_kill(context, target))),
+            Fault::ReadLock => Self::Server(|context, target| Box::pin(mysql::read_lock(context, target))),
+            Fault::ConnectionsFull => {
+                Self::Server(|context, target| Box::pin(mysql::connections_full(context, target)))
+            }
             Fault::MemoryFull => Self::Server(|context, target| Box::pin(redis::memory_full(context, target))),
             Fault::DiskFull => Self::Server(|context, target| Box::pin(redis::disk_full(context, target))),
             Fault::Failover => Self::Server(|context, target| Box::pin(redis::failover(context, target))),
@@ -52,5 +58,12 @@ impl Injection {
     /// Whether it strikes the server, and so all processes at once.
     pub(super) fn is_on_server(&self) -> bool {
         matches!(self, Self::Server(_))
+    }
+}
+
+async fn client_kill(context: &mut Context, server: &LockServer) -> Result<Struck> {
+    match context.targets.config.backend {
+        Backend::MysqlRow => mysql::client_kill(context, server).await,
+        _ => redis::client_kill(context, server).await,
     }
 }
