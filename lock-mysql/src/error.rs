@@ -74,6 +74,11 @@ impl SqlError {
         matches!(self.code(), Some(1044 | 1142 | 1143 | 1227))
     }
 
+    /// Somebody interrupted the statement, by `KILL QUERY`.
+    pub(crate) fn is_interrupted(&self) -> bool {
+        self.code() == Some(1317)
+    }
+
     /// Whether the connection still serves: the server refused a statement and nothing else.
     pub(crate) fn is_refusal(&self) -> bool {
         // But not those: shutting down, interrupted, killed, idle too long.

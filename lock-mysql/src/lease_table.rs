@@ -12,6 +12,7 @@ use lock_core::Error;
 
 use self::claims::Claims;
 use self::clean_up::Schedule;
+use self::sleeper::Sleeper;
 use self::waits::Waits;
 use crate::config::MySqlConfig;
 use crate::connection::{Dialer, Lane, LastAnswer, Member};
@@ -27,6 +28,7 @@ mod claims;
 mod clean_up;
 mod end;
 mod hold;
+mod sleeper;
 mod tables;
 mod waits;
 
@@ -40,6 +42,8 @@ struct Shared {
     statements: Arc<LeaseStatements>,
     claims: Claims,
     waits: Waits,
+    dialer: Arc<Dialer>,
+    sleeper: Sleeper,
     clean_ups: Schedule,
     /// Whether the table existed when it was last checked.
     prepared: AtomicBool,
@@ -49,12 +53,14 @@ impl Shared {
     fn new(config: MySqlConfig) -> Self {
         let dialer = Arc::new(Dialer::new(config.clone(), Arc::new(LastAnswer::new())));
         Self {
-            asking: Lane::new(dialer.clone(), 1),
-            keeping: Lane::new(dialer, 2),
+            asking: Lane::new(dialer.clone(), 1, 1),
+            keeping: Lane::new(dialer.clone(), 2, 2),
             statements: Arc::new(LeaseStatements::new(config.table())),
             claims: Claims::default(),
             waits: Waits::default(),
+            sleeper: Sleeper::default(),
             clean_ups: Schedule::new(),
+            dialer,
             prepared: AtomicBool::new(false),
             config,
         }

@@ -129,7 +129,8 @@ pub(crate) fn new_lease_table(name: &str) -> Table {
          `token` BIGINT NOT NULL DEFAULT 0, \
          `last_token` BIGINT NOT NULL DEFAULT 0, \
          `waiter` VARBINARY(32) NULL, \
-         `wanted` BIGINT NOT NULL DEFAULT 0",
+         `wanted` BIGINT NOT NULL DEFAULT 0, \
+             `sleeper` BIGINT NOT NULL DEFAULT 0",
     )
 }
 

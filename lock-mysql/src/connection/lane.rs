@@ -23,14 +23,12 @@ use crate::protocol::{Autocommit, Job, JobDone};
 /// A connection that has not answered for so long gets no new jobs, if there is or can be another one.
 const SLOW_AFTER: Duration = Duration::from_millis(500);
 
-/// The most connections of a lane.
-const MOST: usize = 2;
-
 #[derive(Clone)]
 pub(crate) struct Lane(Arc<Shared>);
 
 struct Shared {
     dialer: Arc<Dialer>,
+    most: usize,
     /// How many connections are made ahead.
     ahead: usize,
     limiter: DialLimiter,
@@ -58,10 +56,11 @@ struct Waiting {
 }
 
 impl Lane {
-    /// One that makes so many connections, one or two, before they are needed.
-    pub(crate) fn new(dialer: Arc<Dialer>, ahead: usize) -> Self {
+    /// One of so many connections at most. So many of them are made before they are needed.
+    pub(crate) fn new(dialer: Arc<Dialer>, most: usize, ahead: usize) -> Self {
         Self(Arc::new(Shared {
             dialer,
+            most,
             ahead,
             limiter: DialLimiter::serial(),
             members: Mutex::default(),
@@ -150,7 +149,7 @@ impl Lane {
             limit = elapsed(limit) => Err(SqlError::TimedOut(limit)),
         };
         match &answer {
-            Err(error) if !error.is_refusal() => {
+            Err(error) if !error.is_refusal() && !error.is_interrupted() => {
                 // Nobody else is to wait for it.
                 member.session.abort();
                 self.0.forget(member);
@@ -201,7 +200,7 @@ impl Shared {
         if best.silent_for() < SLOW_AFTER {
             return Usable::Good(best);
         }
-        if members.len() < MOST {
+        if members.len() < self.most {
             return Usable::Slow(best);
         }
         let limit = self.dialer.config().response_timeout();
@@ -251,7 +250,7 @@ impl Shared {
         let mut members = self.lock();
         members.retain(|member| !member.session.has_ended());
         // Two that were made at the same time.
-        if members.len() < MOST {
+        if members.len() < self.most {
             members.push(member.clone());
         }
         Ok(member)

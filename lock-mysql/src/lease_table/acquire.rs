@@ -1,23 +1,75 @@
 //! Acquiring: one statement that takes the name or says how long it stays taken.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::backend::{AcquireRequest, Attempt, Busy, Wait};
 use lock_core::{Error, ErrorKind, LockName, Result};
+use tokio::time::{sleep, timeout};
 
 use super::Shared;
 use super::hold::LeaseHold;
 use crate::connection::Member;
 use crate::error::SqlError;
 use crate::protocol::JobDone;
-use crate::protocol::lease_table::{Acquired, LeaseTerms, acquired, holder};
+use crate::protocol::lease_table::{Acquired, LeaseTerms, Mark, Taken, acquired, holder};
 
 /// How many times a statement may fail for reasons that a repetition cures.
 const MAX_RETRIES: u32 = 20;
 
+/// If a question has no answer for so long, the server counts as silent.
+const SILENT_AFTER: Duration = Duration::from_millis(1500);
+
+/// What the server decided.
+enum Asked {
+    Granted(Attempt),
+    Taken(Taken, Arc<Member>),
+}
+
 impl Shared {
+    /// Asks until the name is granted or the request is given up. In between it waits: until another client wakes it, or
+    /// until it has to ask by itself.
     pub(super) async fn acquire(self: &Arc<Self>, request: &AcquireRequest) -> Result<Attempt> {
+        loop {
+            let (taken, member) = match self.ask_and_watch(request).await? {
+                Asked::Granted(attempt) => return Ok(attempt),
+                Asked::Taken(taken, member) => (taken, member),
+            };
+            let label = self.label_of_holder(request, &member).await;
+            let busy = match &label {
+                Some(label) => Busy::new().with_holder(label.clone()),
+                None => Busy::new(),
+            };
+            if request.wait() == Wait::No {
+                return Ok(Attempt::Busy(busy));
+            }
+            let is_woken = self.sleeper().is_some();
+            let (pause, woken) = self.waits.refused(request, label, taken, is_woken);
+            request.note_busy(busy.clone());
+            tokio::select! {
+                biased;
+                () = request.given_up() => return Ok(Attempt::Busy(busy)),
+                () = woken.notified() => {}
+                () = sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Asks, and reports it if the server falls silent while the request waits.
+    async fn ask_and_watch(self: &Arc<Self>, request: &AcquireRequest) -> Result<Asked> {
+        let mut asking = pin!(self.ask_on(request));
+        if let Ok(asked) = timeout(SILENT_AFTER, &mut asking).await {
+            return asked;
+        }
+        if request.last_busy().is_some() {
+            request.note_unreachable(SqlError::TimedOut(SILENT_AFTER).into_lock_error());
+        }
+        asking.await
+    }
+
+    /// Asks until the server decides.
+    async fn ask_on(self: &Arc<Self>, request: &AcquireRequest) -> Result<Asked> {
         for _ in 0..MAX_RETRIES {
             let member = self.asking.member(Some(request)).await?;
             request.note_connected();
@@ -38,9 +90,9 @@ impl Shared {
                         self.clean_up_if_due();
                         let armed = request.lease().arm(done.sent, terms.ttl)?;
                         let hold = LeaseHold::new(self, request, &terms, token);
-                        return Ok(Attempt::Granted(Arc::new(hold), armed));
+                        return Ok(Asked::Granted(Attempt::Granted(Arc::new(hold), armed)));
                     }
-                    Acquired::Taken(rest) => return Ok(Attempt::Busy(self.busy(request, rest, &member).await)),
+                    Acquired::Taken(taken) => return Ok(Asked::Taken(taken, member)),
                 },
                 Err(error) if error.is_deadlock() => {}
                 Err(error) if error.is_missing_table() => self.set_prepared(false),
@@ -59,8 +111,19 @@ impl Shared {
     }
 
     /// Asks once. An acquire without an answer leaves a claim.
-    async fn ask(&self, request: &AcquireRequest, terms: &LeaseTerms, member: &Member) -> Result<JobDone, SqlError> {
-        let mark = (request.wait() != Wait::No).then(|| self.waits.mark_lasts());
+    async fn ask(
+        self: &Arc<Self>,
+        request: &AcquireRequest,
+        terms: &LeaseTerms,
+        member: &Member,
+    ) -> Result<JobDone, SqlError> {
+        let mark = (request.wait() != Wait::No).then(|| {
+            let sleeper = self.sleeper();
+            Mark {
+                lasts: self.waits.mark_lasts(sleeper.is_some()),
+                sleeper: sleeper.unwrap_or(0),
+            }
+        });
         let sql = self.statements.acquire(request.name(), terms, mark);
         let in_flight = self.claims.sending(request.holder(), member.session());
         request.sending();
@@ -76,23 +139,13 @@ impl Shared {
         answer
     }
 
-    /// The answer that the name is taken.
-    async fn busy(&self, request: &AcquireRequest, rest: Duration, member: &Member) -> Busy {
-        let waiter = request.holder();
-        let label = match self.waits.needs_label(waiter) {
-            // It was taken, whatever became of this.
+    /// The label of the holder that refused this request.
+    async fn label_of_holder(&self, request: &AcquireRequest, member: &Member) -> Option<Arc<str>> {
+        match self.waits.needs_label(request.holder()) {
+            // The name was taken, whatever becomes of this.
             true => self.label(request.name(), member).await.unwrap_or_default(),
-            false => self.waits.label(waiter),
-        };
-        let busy = match &label {
-            Some(label) => Busy::new().with_holder(label.clone()),
-            None => Busy::new(),
-        };
-        if request.wait() == Wait::No {
-            return busy;
+            false => self.waits.label(request.holder()),
         }
-        let random = rand::random();
-        busy.with_ask_again(self.waits.refused(waiter, label, rest, random))
     }
 
     /// The label of whoever has the name.

@@ -1,5 +1,6 @@
 //! Ending whatever a holder id has, or may still get by an acquire that is under way.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::backend::{AcquireRequest, HolderId};
@@ -13,7 +14,7 @@ use crate::protocol::{Identity, column};
 
 impl Shared {
     /// Retires the request's holder id.
-    pub(super) async fn abandon(&self, request: &AcquireRequest) -> Result<()> {
+    pub(super) async fn abandon(self: &Arc<Self>, request: &AcquireRequest) -> Result<()> {
         self.waits.remove(request.holder());
         // Nothing was ever sent, so there is nothing to undo.
         if self.asking.is_unused() && self.keeping.is_unused() {
@@ -23,17 +24,25 @@ impl Shared {
         self.end_unanswered(holder).await?;
         match self.keep_on(self.statements.abandon(request.name(), holder)).await {
             Err(RequestError::Sql(error)) if error.is_missing_table() => {}
-            answer => drop(answer.map_err(lock_error)?),
+            answer => self.wake_waiter(request.name(), &answer.map_err(lock_error)?),
         }
         self.claims.remove(holder);
         Ok(())
     }
 
     /// Ends a hold and retires its holder id. Returns whether it was there.
-    pub(super) async fn release(&self, name: &LockName, holder: HolderId, keep_for: Option<Duration>) -> Result<bool> {
+    pub(super) async fn release(
+        self: &Arc<Self>,
+        name: &LockName,
+        holder: HolderId,
+        keep_for: Option<Duration>,
+    ) -> Result<bool> {
         self.end_unanswered(holder).await?;
         let matched = match self.keep_job(self.statements.release(name, holder, keep_for)).await {
-            Ok(released) => released.result.matched,
+            Ok(released) => {
+                self.wake_waiter(name, &released.result);
+                released.result.matched
+            }
             Err(RequestError::Sql(error)) if error.is_missing_table() => 0,
             Err(error) => return Err(lock_error(error)),
         };

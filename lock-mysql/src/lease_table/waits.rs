@@ -4,8 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lock_core::backend::HolderId;
+use lock_core::LockName;
+use lock_core::backend::{AcquireRequest, HolderId};
+use tokio::sync::Notify;
 use tokio::time::Instant;
+
+use crate::protocol::lease_table::Taken;
 
 /// The requests of this process that were refused and may ask again.
 #[derive(Debug, Default)]
@@ -13,27 +17,35 @@ pub(super) struct Waits(Mutex<Registry>);
 
 #[derive(Debug, Default)]
 struct Registry {
-    waits: HashMap<HolderId, Wait>,
+    waiters: HashMap<HolderId, Waiter>,
     /// At which size to look for those that nobody will ask for again.
     sweep_at: usize,
 }
 
 #[derive(Debug)]
-struct Wait {
+struct Waiter {
+    name: LockName,
     /// How often it was refused.
     refused: u32,
-    holder: Option<Arc<str>>,
+    /// The holder's label, when it was asked for last.
+    label: Option<Arc<str>>,
     asked: Instant,
+    /// Whether the row has its mark.
+    is_marked: bool,
+    /// Notified when the name may be free.
+    woken: Arc<Notify>,
 }
 
-/// The shortest and the longest time between two questions for a name, if few names are waited for.
+/// The shortest and the longest time between two questions of a waiter that nobody wakes, if few names are waited for.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(50));
+/// The longest time between two questions of one that is woken: the call that wakes it may be lost.
+const PAUSE_IF_WOKEN: Duration = Duration::from_secs(1);
 /// Each name that is waited for adds so much to the longest time: a process asks at most a thousand times a second.
 const FOR_EACH_NAME: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// By so much a question may be late.
 const LATE: Duration = Duration::from_millis(250);
-/// A wait that has not asked for so long has ended without saying so.
+/// A waiter that has not asked for so long has left without saying so.
 const FORGOTTEN: Duration = Duration::from_secs(600);
 
 impl Waits {
@@ -41,41 +53,73 @@ impl Waits {
     pub(super) fn needs_label(&self, waiter: HolderId) -> bool {
         const SOMETIMES: u32 = 16;
         let registry = self.lock();
-        registry
-            .waits
-            .get(&waiter)
-            .is_none_or(|wait| wait.refused.is_multiple_of(SOMETIMES))
+        let waiter = registry.waiters.get(&waiter);
+        waiter.is_none_or(|waiter| waiter.refused.is_multiple_of(SOMETIMES))
     }
 
     /// The label that was found when it was asked for last.
     pub(super) fn label(&self, waiter: HolderId) -> Option<Arc<str>> {
-        self.lock().waits.get(&waiter)?.holder.clone()
+        self.lock().waiters.get(&waiter)?.label.clone()
     }
 
-    /// Notes a refusal, and returns when to ask again. The name stays taken for `rest` if nothing renews it.
-    pub(super) fn refused(&self, waiter: HolderId, label: Option<Arc<str>>, rest: Duration, random: f64) -> Duration {
+    /// Notes a refusal, and returns when to ask again, and what is notified if that is sooner. `is_woken`: whether there is a
+    /// connection that is woken for those whose mark is in the row.
+    pub(super) fn refused(
+        &self,
+        request: &AcquireRequest,
+        label: Option<Arc<str>>,
+        taken: Taken,
+        is_woken: bool,
+    ) -> (Duration, Arc<Notify>) {
         let now = Instant::now();
         let mut registry = self.lock();
         registry.sweep(now);
-        let names = registry.waits.len();
-        let wait = registry.waits.entry(waiter).or_insert(Wait {
+        let names = registry.waiters.len();
+        let waiter = registry.waiters.entry(request.holder()).or_insert_with(|| Waiter {
+            name: request.name().clone(),
             refused: 0,
-            holder: None,
+            label: None,
             asked: now,
+            is_marked: false,
+            woken: Arc::default(),
         });
-        wait.refused = wait.refused.saturating_add(1);
-        wait.holder = label;
-        wait.asked = now;
-        pause(wait.refused, names, rest, random)
+        waiter.refused = waiter.refused.saturating_add(1);
+        waiter.label = label;
+        waiter.asked = now;
+        waiter.is_marked = taken.is_marked;
+        let is_woken = is_woken && taken.is_marked;
+        let pause = pause(waiter.refused, names, taken.rest, is_woken, rand::random());
+        (pause, waiter.woken.clone())
     }
 
     /// For how long the mark of a waiter stays in the row: until it has asked again.
-    pub(super) fn mark_lasts(&self) -> Duration {
-        longest_pause(self.lock().waits.len()) + LATE
+    pub(super) fn mark_lasts(&self, is_woken: bool) -> Duration {
+        longest_pause(self.lock().waiters.len(), is_woken) + LATE
     }
 
     pub(super) fn remove(&self, waiter: HolderId) {
-        self.lock().waits.remove(&waiter);
+        self.lock().waiters.remove(&waiter);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().waiters.is_empty()
+    }
+
+    /// The names of those whose mark is in a row.
+    pub(super) fn marked(&self) -> Vec<LockName> {
+        let registry = self.lock();
+        let marked = registry.waiters.values().filter(|waiter| waiter.is_marked);
+        marked.map(|waiter| waiter.name.clone()).collect()
+    }
+
+    /// Has the marked waiters ask that `may_take` a name.
+    pub(super) fn wake(&self, may_take: impl Fn(HolderId) -> bool) {
+        let registry = self.lock();
+        for (holder, waiter) in &registry.waiters {
+            if waiter.is_marked && may_take(*holder) {
+                waiter.woken.notify_one();
+            }
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Registry> {
@@ -86,33 +130,41 @@ impl Waits {
 impl Registry {
     fn sweep(&mut self, now: Instant) {
         const FEW: usize = 64;
-        if self.waits.len() < self.sweep_at.max(FEW) {
+        if self.waiters.len() < self.sweep_at.max(FEW) {
             return;
         }
-        self.waits.retain(|_, wait| now - wait.asked < FORGOTTEN);
-        self.sweep_at = self.waits.len() * 2;
+        self.waiters.retain(|_, waiter| now - waiter.asked < FORGOTTEN);
+        self.sweep_at = self.waiters.len() * 2;
     }
 }
 
 /// When to ask again after the `refused`th refusal: less and less often, when the hold ends at the latest, and with so much
 /// jitter that those who wait do not ask at the same time. `random` is from 0 to 1.
-fn pause(refused: u32, names: usize, rest: Duration, random: f64) -> Duration {
+fn pause(refused: u32, names: usize, rest: Duration, is_woken: bool, random: f64) -> Duration {
     let shortest = PAUSES.0;
-    let backoff = shortest.saturating_mul(1 << refused.saturating_sub(1).min(16));
-    let backoff = backoff.min(longest_pause(names));
+    let longest = longest_pause(names, is_woken);
+    let backoff = match is_woken {
+        true => longest,
+        false => shortest
+            .saturating_mul(1 << refused.saturating_sub(1).min(16))
+            .min(longest),
+    };
     // Not all at the moment when the hold ends.
     let end = rest + shortest.mul_f64(random);
     backoff.mul_f64(0.5 + random / 2.0).min(end)
 }
 
 /// The longest time between two questions, if so many names are waited for.
-fn longest_pause(names: usize) -> Duration {
+fn longest_pause(names: usize, is_woken: bool) -> Duration {
     let names = u32::try_from(names).unwrap_or(u32::MAX);
-    (PAUSES.1 + FOR_EACH_NAME.saturating_mul(names)).min(LONGEST_PAUSE)
+    let one = if is_woken { PAUSE_IF_WOKEN } else { PAUSES.1 };
+    (one + FOR_EACH_NAME.saturating_mul(names)).min(LONGEST_PAUSE)
 }
 
 #[cfg(test)]
 mod tests {
+    use lock_core::backend::{RequestOptions, Terms};
+
     use super::*;
 
     const fn ms(ms: u64) -> Duration {
@@ -121,30 +173,42 @@ mod tests {
 
     #[test]
     fn asks_less_and_less_often_and_when_the_hold_ends() {
-        let pauses = [1, 2, 3, 4, 5, 99].map(|refused| pause(refused, 0, ms(9999), 1.0));
+        let pauses = [1, 2, 3, 4, 5, 99].map(|refused| pause(refused, 0, ms(9999), false, 1.0));
         assert_eq!(pauses, [ms(5), ms(10), ms(20), ms(40), ms(50), ms(50)]);
-        assert_eq!(pause(99, 0, ms(9999), 0.0), ms(25));
-        assert_eq!(pause(99, 0, ms(7), 0.0), ms(7));
-        assert_eq!(pause(99, 0, ms(7), 1.0), ms(12));
+        assert_eq!(pause(99, 0, ms(9999), false, 0.0), ms(25));
+        assert_eq!(pause(99, 0, ms(7), false, 0.0), ms(7));
+        assert_eq!(pause(99, 0, ms(7), false, 1.0), ms(12));
+    }
+
+    #[test]
+    fn one_that_is_woken_asks_seldom() {
+        assert_eq!(pause(1, 0, ms(9999), true, 1.0), ms(1000));
+        assert_eq!(pause(1, 0, ms(9999), true, 0.0), ms(500));
+        assert_eq!(pause(1, 0, ms(7), true, 1.0), ms(12));
     }
 
     #[test]
     fn a_thousand_names_ask_a_thousand_times_a_second() {
-        assert_eq!(pause(99, 1000, ms(60_000), 1.0), ms(1050));
-        assert_eq!(pause(u32::MAX, usize::MAX, ms(70), 1.0), ms(75));
-        assert_eq!(pause(u32::MAX, usize::MAX, ms(99_999), 1.0), LONGEST_PAUSE);
+        assert_eq!(pause(99, 1000, ms(60_000), false, 1.0), ms(1050));
+        assert_eq!(pause(u32::MAX, usize::MAX, ms(70), false, 1.0), ms(75));
+        assert_eq!(pause(u32::MAX, usize::MAX, ms(99_999), true, 1.0), LONGEST_PAUSE);
     }
 
     #[tokio::test(start_paused = true)]
     async fn those_who_left_without_a_word_are_forgotten() {
         let waits = Waits::default();
-        for _ in 0..200 {
-            waits.refused(HolderId::random(), None, ms(1), 0.5);
-        }
+        let refuse = || {
+            let terms = Terms::new(ms(1000));
+            let (request, _control) = RequestOptions::new(LockName::new("a").unwrap(), terms).start();
+            let taken = Taken {
+                rest: ms(1),
+                is_marked: false,
+            };
+            waits.refused(&request, None, taken, false);
+        };
+        (0..200).for_each(|_| refuse());
         tokio::time::advance(2 * FORGOTTEN).await;
-        for _ in 0..200 {
-            waits.refused(HolderId::random(), None, ms(1), 0.5);
-        }
-        assert!(waits.lock().waits.len() <= 300, "{}", waits.lock().waits.len());
+        (0..200).for_each(|_| refuse());
+        assert!(waits.lock().waiters.len() <= 300, "{}", waits.lock().waiters.len());
     }
 }

@@ -31,6 +31,8 @@ pub(crate) struct LeaseStatements {
 
 /// Set in an answer if the name is taken: a bit that no token has. The rest is how long it stays taken, in microseconds.
 const TAKEN: u64 = 1 << 63;
+/// Set besides if the row has the mark of this waiter. No name stays taken for that long.
+const MARKED: u64 = 1 << 62;
 
 /// How many tokens a grant may reserve after its own.
 const MOST_RESERVED: u32 = 16;
@@ -74,8 +76,36 @@ pub(crate) struct LeaseTerms {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Acquired {
     Granted(FencingToken),
-    /// Another holder has it, for so long if nothing renews it.
-    Taken(Duration),
+    Taken(Taken),
+}
+
+/// Another holder has the name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    /// For so long, if nothing renews it.
+    pub(crate) rest: Duration,
+    /// Whether the row has the mark of this waiter: it is woken when the name is free.
+    pub(crate) is_marked: bool,
+}
+
+/// What a waiter writes into a row that has no other waiter's mark.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    /// How long it counts.
+    pub(crate) lasts: Duration,
+    /// Which connection is to be woken; 0 for none.
+    pub(crate) sleeper: u64,
+}
+
+/// The named lock by which a sleeping connection is found.
+pub(crate) fn sleeper_lock(sleeper: u64) -> String {
+    format!("'polylock:sleeper:{sleeper}'")
+}
+
+/// Ends the sleep of this connection, in one statement: a number that was looked up before may be another connection's by
+/// then.
+pub(crate) fn wake(sleeper: u64) -> String {
+    format!("KILL QUERY IS_USED_LOCK({})", sleeper_lock(sleeper))
 }
 
 /// One hold to renew.
@@ -161,7 +191,7 @@ impl LeaseStatements {
     ///
     /// The assignments are made from left to right: all that decide by holder, expiry and waiter come before these, and the
     /// expiry comes after the holder and the term.
-    pub(crate) fn acquire(&self, name: &LockName, terms: &LeaseTerms, mark: Option<Duration>) -> String {
+    pub(crate) fn acquire(&self, name: &LockName, terms: &LeaseTerms, mark: Option<Mark>) -> String {
         let leases = &self.leases;
         let (name, holder, label) = (name_literal(name), terms.holder, &terms.label);
         let ttl = micros(terms.ttl);
@@ -173,23 +203,28 @@ impl LeaseStatements {
         let mine = format!("`holder`='{holder}'");
         let takes = format!("({FREE} AND NOT {others_wait})");
         let rest = format!("IF({FREE},`wanted`-{NOW},GREATEST(0,LEAST(`expires`-{NOW},`term`)))");
-        // A mark that lasts for long enough stays as it is: an answer that changes nothing writes nothing.
-        let marks = mark.map_or_else(String::new, |mark| {
-            let mark = micros(mark).min(u128::from(LONGEST_MARK));
-            let half = mark / 2;
-            format!(
-                "`waiter`=IF({FREE} OR {mine} OR {others_wait},`waiter`,'{holder}'),\
+        let refused = format!("{FREE} OR {mine} OR {others_wait}");
+        let mut taken = format!("{TAKEN}|{rest}");
+        let mut marks = String::new();
+        if let Some(Mark { lasts, sleeper }) = mark {
+            let lasts = micros(lasts).min(u128::from(LONGEST_MARK));
+            let half = lasts / 2;
+            taken += &format!("|IF({refused},0,{MARKED})");
+            // A mark that lasts for long enough stays as it is: an answer that changes nothing writes nothing.
+            marks = format!(
+                "`sleeper`=IF({refused},`sleeper`,{sleeper}),\
+                 `waiter`=IF({refused},`waiter`,'{holder}'),\
                  `wanted`=CASE WHEN {others_wait} THEN `wanted` WHEN {FREE} THEN 0 WHEN {mine} THEN `wanted` \
-                 WHEN `wanted` BETWEEN {NOW}+{half} AND {NOW}+{LONGEST_MARK} THEN `wanted` ELSE {NOW}+{mark} END,"
-            )
-        });
+                 WHEN `wanted` BETWEEN {NOW}+{half} AND {NOW}+{LONGEST_MARK} THEN `wanted` ELSE {NOW}+{lasts} END,"
+            );
+        }
         format!(
             "INSERT INTO `{leases}` (`name`,`holder`,`label`,`expires`,`term`,`token`,`last_token`) \
              VALUES ({name},'{holder}',{label},{NOW}+{ttl},{ttl},LAST_INSERT_ID({first}),{last_of_first}) \
              ON DUPLICATE KEY UPDATE \
              `token`=CASE WHEN {takes} THEN LAST_INSERT_ID({next}) \
              WHEN {mine} AND NOT {FREE} THEN LAST_INSERT_ID(`token`) \
-             ELSE `token`+0*LAST_INSERT_ID({TAKEN}|{rest}) END,\
+             ELSE `token`+0*LAST_INSERT_ID({taken}) END,\
              `last_token`=IF({takes},{last},`last_token`),\
              `label`=IF({takes},{label},`label`),\
              `term`=CASE WHEN {takes} THEN {ttl} WHEN {mine} AND NOT {FREE} THEN GREATEST(`term`,{ttl}) ELSE `term` END,\
@@ -214,12 +249,13 @@ impl LeaseStatements {
         format!("SELECT `holder` FROM `{}` WHERE {}", self.leases, among(renewals))
     }
 
-    /// Ends a hold, if it is still there: then it matches a row. The name stays taken for so long.
+    /// Ends a hold, if it is still there: then it matches a row. The name stays taken for so long. If it is free at once,
+    /// `LAST_INSERT_ID` says which connection is to be [woken](wake), if any.
     pub(crate) fn release(&self, name: &LockName, holder: HolderId, keep_for: Option<Duration>) -> String {
         // An empty holder is nobody.
         let kept = match keep_for.map(micros) {
             Some(rest) => format!("`holder`=x'',`term`={rest},`expires`={NOW}+{rest}"),
-            None => format!("`holder`=NULL,`expires`={NOW}"),
+            None => format!("`holder`=NULL,`expires`={NOW}+{}", tells_sleeper()),
         };
         format!(
             "UPDATE `{}` SET {kept},`label`=NULL WHERE `name`={} AND `holder`='{holder}' AND `expires`>{NOW}",
@@ -231,13 +267,33 @@ impl LeaseStatements {
     /// Ends whatever this id has: a hold, or the mark of a waiter.
     pub(crate) fn abandon(&self, name: &LockName, holder: HolderId) -> String {
         format!(
-            "UPDATE `{}` SET `expires`=IF(`holder`<=>'{holder}',{NOW},`expires`),\
+            "UPDATE `{}` SET `expires`=IF(`holder`<=>'{holder}',{NOW}+{},`expires`),\
              `label`=IF(`holder`<=>'{holder}',NULL,`label`),\
              `holder`=IF(`holder`<=>'{holder}',NULL,`holder`),\
              `wanted`=IF(`waiter`<=>'{holder}',0,`wanted`) \
              WHERE `name`={} AND (`holder`='{holder}' OR `waiter`='{holder}')",
             self.leases,
+            tells_sleeper(),
             name_literal(name)
+        )
+    }
+
+    /// Removes the mark of a waiter whose connection is gone.
+    pub(crate) fn unmark(&self, name: &LockName, sleeper: u64) -> String {
+        format!(
+            "UPDATE `{}` SET `wanted`=0 WHERE `name`={} AND `sleeper`={sleeper}",
+            self.leases,
+            name_literal(name)
+        )
+    }
+
+    /// The waiters among these names that may take them now.
+    pub(crate) fn free_for(&self, names: &[LockName]) -> String {
+        let names: Vec<String> = names.iter().map(name_literal).collect();
+        format!(
+            "SELECT `waiter` FROM `{}` WHERE `name` IN ({}) AND `wanted`>{NOW} AND {FREE}",
+            self.leases,
+            names.join(",")
         )
     }
 
@@ -316,6 +372,11 @@ fn dead(retention: Duration) -> String {
     format!("({FREE} AND `expires`<{NOW}-{retention} AND `last_token`<{NOW}-{retention})")
 }
 
+/// Zero, and has the answer carry the connection that is to be woken.
+fn tells_sleeper() -> String {
+    format!("0*LAST_INSERT_ID(IF(`wanted`>{NOW},`sleeper`,0))")
+}
+
 fn among(renewals: &[LeaseRenewal]) -> String {
     let list = |items: Vec<String>| items.join(",");
     let names = list(renewals.iter().map(|renewal| name_literal(&renewal.name)).collect());
@@ -327,7 +388,10 @@ fn among(renewals: &[LeaseRenewal]) -> String {
 pub(crate) fn acquired(result: &StatementResult) -> Result<Acquired, SqlError> {
     let answer = result.last_insert_id;
     if answer & TAKEN != 0 {
-        return Ok(Acquired::Taken(Duration::from_micros(answer & !TAKEN)));
+        return Ok(Acquired::Taken(Taken {
+            rest: Duration::from_micros(answer & !(TAKEN | MARKED)),
+            is_marked: answer & MARKED != 0,
+        }));
     }
     let token = FencingToken::new(answer).ok_or(SqlError::UnexpectedAnswer(TOKEN))?;
     Ok(Acquired::Granted(token))
@@ -363,7 +427,7 @@ pub(crate) fn holder(row: &MySqlRow) -> Result<HolderStatus, SqlError> {
     })
 }
 
-/// The holder ids in the rows of [`LeaseStatements::held`].
+/// The holder ids in the rows of [`LeaseStatements::held`] or [`LeaseStatements::free_for`].
 pub(crate) fn held(result: &StatementResult) -> Result<Vec<Vec<u8>>, SqlError> {
     result.rows.iter().map(|row| column(row, 0, "holder")).collect()
 }

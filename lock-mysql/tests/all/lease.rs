@@ -7,3 +7,4 @@ mod contention;
 mod late;
 mod restart;
 mod support;
+mod waking;

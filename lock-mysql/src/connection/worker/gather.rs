@@ -61,7 +61,8 @@ impl Worker {
             }
             if let Some(failed) = rest.next() {
                 let error = executed.err().unwrap_or(SqlError::UnexpectedAnswer("answer"));
-                let ends = !error.is_refusal();
+                // Interrupted, a statement was rolled back, and the connection serves on.
+                let ends = !error.is_refusal() && !error.is_interrupted();
                 failed.fail(error);
                 if ends {
                     // The others learn that the connection has ended.

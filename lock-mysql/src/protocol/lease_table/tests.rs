@@ -29,7 +29,8 @@ fn the_table_stays_as_it_is() {
         "CREATE TABLE IF NOT EXISTS `polylock_leases` (`name` VARBINARY(512) NOT NULL PRIMARY KEY, \
          `holder` VARBINARY(32) NULL, `label` VARBINARY(255) NULL, `expires` BIGINT NOT NULL DEFAULT 0, \
          `term` BIGINT NOT NULL DEFAULT 0, `token` BIGINT NOT NULL DEFAULT 0, `last_token` BIGINT NOT NULL DEFAULT 0, \
-         `waiter` VARBINARY(32) NULL, `wanted` BIGINT NOT NULL DEFAULT 0) ENGINE=InnoDB"
+         `waiter` VARBINARY(32) NULL, `wanted` BIGINT NOT NULL DEFAULT 0, \
+         `sleeper` BIGINT NOT NULL DEFAULT 0) ENGINE=InnoDB"
     );
 }
 
@@ -66,16 +67,25 @@ fn a_try_takes_a_free_name_or_changes_nothing() {
 #[test]
 fn a_waiter_marks_the_row_before_the_holder_changes() {
     let terms = terms(1, None);
-    let sql = LeaseStatements::new("t").acquire(&name("a"), &terms, Some(Duration::from_millis(300)));
+    let mark = Mark {
+        lasts: Duration::from_millis(300),
+        sleeper: 7,
+    };
+    let sql = LeaseStatements::new("t").acquire(&name("a"), &terms, Some(mark));
     let free = "(`holder` IS NULL OR `expires`<=NOW)";
     let others = "(`wanted`>NOW AND `wanted`<=NOW+10000000 AND NOT `waiter`<=>'ME')";
+    let refused = format!("{free} OR `holder`='ME' OR {others}");
     let marks = format!(
-        "`waiter`=IF({free} OR `holder`='ME' OR {others},`waiter`,'ME'),\
+        "`sleeper`=IF({refused},`sleeper`,7),`waiter`=IF({refused},`waiter`,'ME'),\
          `wanted`=CASE WHEN {others} THEN `wanted` WHEN {free} THEN 0 WHEN `holder`='ME' THEN `wanted` \
          WHEN `wanted` BETWEEN NOW+150000 AND NOW+10000000 THEN `wanted` ELSE NOW+300000 END,`holder`=IF("
     );
     let shown = shown(&sql, &terms);
     assert!(shown.contains(&marks), "{shown}");
+    assert!(
+        shown.contains(&format!("|IF({refused},0,4611686018427387904)) END")),
+        "{shown}"
+    );
 }
 
 #[test]
@@ -113,7 +123,9 @@ fn a_release_ends_or_keeps() {
     let of_me = "`label`=NULL WHERE `name`=x'612700c396' AND `holder`='ME' AND `expires`>NOW";
     assert_eq!(
         released(None),
-        format!("UPDATE `t_leases` SET `holder`=NULL,`expires`=NOW,{of_me}")
+        format!(
+            "UPDATE `t_leases` SET `holder`=NULL,`expires`=NOW+0*LAST_INSERT_ID(IF(`wanted`>NOW,`sleeper`,0)),{of_me}"
+        )
     );
     assert_eq!(
         released(Some(Duration::from_secs(1))),
@@ -138,10 +150,12 @@ fn an_answer_is_a_token_or_how_long_the_name_is_taken() {
     };
     let token = FencingToken::new(1_800_000_000_000_000).unwrap();
     assert_eq!(answer(token.as_u64()).unwrap(), Acquired::Granted(token));
-    assert_eq!(
-        answer(TAKEN | 1_500_000).unwrap(),
-        Acquired::Taken(Duration::from_millis(1500))
-    );
-    assert_eq!(answer(TAKEN).unwrap(), Acquired::Taken(Duration::ZERO));
+    let taken = |millis, is_marked| {
+        let rest = Duration::from_millis(millis);
+        Acquired::Taken(Taken { rest, is_marked })
+    };
+    assert_eq!(answer(TAKEN | 1_500_000).unwrap(), taken(1500, false));
+    assert_eq!(answer(TAKEN | MARKED | 1_500_000).unwrap(), taken(1500, true));
+    assert_eq!(answer(TAKEN).unwrap(), taken(0, false));
     assert!(answer(0).is_err());
 }

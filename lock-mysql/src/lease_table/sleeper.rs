@@ -1,0 +1,180 @@
+//! Waking those who wait: each process that waits has one connection on which it sleeps at the server.
+//!
+//! A waiter leaves its mark in the row, with the number of that connection. The release finds the number in its answer, and
+//! ends the sleep by `KILL QUERY`, which needs no permission among connections of one user. A named lock identifies the
+//! connection. The mark keeps the name for this waiter for a moment. So a release costs a second statement only if somebody
+//! waits, and a waiter is woken for its own name alone.
+//!
+//! Other ways that were considered: a named lock to wait for takes a connection for each waiting name, and polling alone
+//! takes either many questions or long pauses. Whatever is lost here, a question after a pause finds.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use lock_core::LockName;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout};
+
+use super::Shared;
+use crate::connection::Session;
+use crate::error::SqlError;
+use crate::protocol::lease_table::{held, sleeper_lock, wake};
+use crate::protocol::{Autocommit, Job, StatementResult, column};
+
+/// The connection that sleeps, if there is one.
+#[derive(Debug, Default)]
+pub(super) struct Sleeper(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Its number, once it can be woken.
+    number: Option<u64>,
+    is_running: bool,
+    /// No new one before that.
+    pause_until: Option<Instant>,
+}
+
+/// How long it sleeps with one statement.
+const SLEEP: Duration = Duration::from_secs(20);
+/// If there is none, the next one is tried after this.
+const PAUSE: Duration = Duration::from_secs(5);
+/// The most names that are looked for with one statement.
+const NAMES_AT_ONCE: usize = 500;
+
+impl Shared {
+    /// The number of the connection by which waiters of this process are woken. If there is none, one is made in the
+    /// background.
+    pub(super) fn sleeper(self: &Arc<Self>) -> Option<u64> {
+        let mut state = self.sleeper.lock();
+        if !state.is_running
+            && state.pause_until.is_none_or(|until| until <= Instant::now())
+            && let Ok(runtime) = Handle::try_current()
+        {
+            state.is_running = true;
+            // Made before the task is, which a runtime that shuts down drops.
+            let running = Running(Arc::downgrade(self));
+            runtime.spawn(async move { running.run().await });
+        }
+        state.number
+    }
+
+    /// Wakes the waiter that the answer to a release names.
+    pub(super) fn wake_waiter(self: &Arc<Self>, name: &LockName, released: &StatementResult) {
+        let sleeper = released.last_insert_id;
+        if released.matched == 0 || sleeper == 0 {
+            return;
+        }
+        if let Ok(runtime) = Handle::try_current() {
+            let (shared, name) = (self.clone(), name.clone());
+            runtime.spawn(async move {
+                let woken = shared.keep_job(wake(sleeper)).await;
+                // 1094: there is no such connection, so nobody waits there.
+                if woken.is_err_and(|error| error.code() == Some(1094)) {
+                    drop(shared.keep_job(shared.statements.unmark(&name, sleeper)).await);
+                }
+            });
+        }
+    }
+
+    /// Has those waiters ask whose name is free.
+    async fn wake_those_who_may(&self) {
+        let names = self.waits.marked();
+        if let [_one] = &*names {
+            return self.waits.wake(|_| true);
+        }
+        for names in names.chunks(NAMES_AT_ONCE) {
+            let Ok(member) = self.asking.member(None).await else {
+                return;
+            };
+            let found = self.run(&self.asking, &member, self.statements.free_for(names)).await;
+            // Otherwise they ask by themselves.
+            if let Ok(Ok(waiters)) = found.map(|found| held(&found.result)) {
+                self.waits.wake(|holder| {
+                    let holder = holder.to_string();
+                    waiters.iter().any(|waiter| waiter == holder.as_bytes())
+                });
+            }
+        }
+    }
+}
+
+impl Sleeper {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The task that sleeps. It ends with the backend, or when nobody waits any more.
+struct Running(Weak<Shared>);
+
+impl Running {
+    async fn run(self) {
+        let Some(shared) = self.0.upgrade() else {
+            return;
+        };
+        // From 1 to 2^63 - 1, as the column takes it.
+        let number = rand::random_range(1..=u64::MAX >> 1);
+        let limit = shared.config.response_timeout();
+        let Ok(session) = shared.dialer.open(Autocommit::On).await else {
+            return shared.sleeper.lock().pause_until = Some(Instant::now() + PAUSE);
+        };
+        drop(shared);
+        let ready = timeout(limit, take_lock(&session, number)).await;
+        if !matches!(ready, Ok(Ok(()))) {
+            return self.pause();
+        }
+        if let Some(shared) = self.0.upgrade() {
+            shared.sleeper.lock().number = Some(number);
+        }
+        let mut was_woken = false;
+        loop {
+            let sleep = Job::Statement(format!("DO SLEEP({})", SLEEP.as_secs()));
+            // It sleeps again before it does anything else: a call in between would be lost.
+            let wakes = async {
+                if let Some(shared) = self.0.upgrade().filter(|_| was_woken) {
+                    shared.wake_those_who_may().await;
+                }
+            };
+            let (slept, ()) = tokio::join!(timeout(SLEEP + limit, session.gather(sleep)), wakes);
+            let Some(shared) = self.0.upgrade() else {
+                return;
+            };
+            match slept {
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) if error.is_interrupted() => {}
+                _ => return self.pause(),
+            }
+            if shared.waits.is_empty() {
+                return;
+            }
+            was_woken = true;
+        }
+    }
+
+    fn pause(&self) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.sleeper.lock().pause_until = Some(Instant::now() + PAUSE);
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.upgrade() {
+            let mut state = shared.sleeper.lock();
+            state.is_running = false;
+            state.number = None;
+        }
+    }
+}
+
+/// Takes the named lock by which others find this connection.
+async fn take_lock(session: &Session, number: u64) -> Result<(), SqlError> {
+    let sql = format!("SELECT CAST(GET_LOCK({},0) AS SIGNED)", sleeper_lock(number));
+    let done = session.gather(Job::Statement(sql)).await?;
+    let missing = || SqlError::UnexpectedAnswer("named lock");
+    match column(done.result.rows.first().ok_or_else(missing)?, 0, "named lock")? {
+        Some(1_i64) => Ok(()),
+        _ => Err(missing()),
+    }
+}

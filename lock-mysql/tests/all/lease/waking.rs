@@ -1,0 +1,99 @@
+//! Waiters that other processes wake.
+
+use std::time::Duration;
+
+use lock_core::backend::ReleaseOutcome;
+use tokio::time::{Instant, sleep};
+
+use super::support::*;
+use crate::support::*;
+
+/// Without being woken, it would ask twice a second, and be granted that late.
+#[testbed::test]
+async fn a_waiter_sleeps_at_the_server_until_the_release_wakes_it() {
+    let fixture = Fixture::own().await;
+    let (first, second, mut observer) = (backend(&fixture), locker(&fixture), fixture.observer().await);
+    // Until there is a connection that sleeps, the first waiter asks by itself.
+    let mut took = Vec::new();
+    for _ in 0..20 {
+        let granted = grant(&first, "a", secs(600)).await;
+        let lock = second.lock("a");
+        let waiting = tokio::spawn(async move { lock.acquire().await.map(|guard| (guard, Instant::now())) });
+        until("marked, and asleep", async || {
+            let marked = in_row(&mut observer, &fixture, "a", "sleeper*(wanted>0)").await > 0;
+            let statements = observer.statements().await;
+            marked && statements.iter().any(|sql| sql.contains("SLEEP"))
+        })
+        .await;
+        let start = Instant::now();
+        assert_eq!(granted.release().await, ReleaseOutcome::Released);
+        let (guard, at) = soon("granted", waiting).await.unwrap().unwrap();
+        took.push(at - start);
+        assert!(guard.token().as_u64() > granted.token());
+        guard.release().await.unwrap();
+    }
+    took.sort_unstable();
+    println!("a hand-over between processes takes {:?}", took[took.len() / 2]);
+    let granted = grant(&first, "a", secs(600)).await;
+    let lock = second.lock("a");
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    until("marked", async || {
+        in_row(&mut observer, &fixture, "a", "wanted").await > 0
+    })
+    .await;
+    let before = counted(&mut observer, "COM_INSERT").await;
+    sleep(secs(3)).await;
+    let asked = counted(&mut observer, "COM_INSERT").await - before;
+    assert!(asked <= 8, "{asked} questions in three seconds");
+    granted.release().await;
+    drop(soon("granted", waiting).await.unwrap().unwrap());
+}
+
+/// The mark of one that is gone keeps nobody else away for long.
+#[testbed::test]
+async fn a_waiter_whose_process_ended_delays_nobody_for_long() {
+    let fixture = Fixture::own().await;
+    let (first, mut observer) = (backend(&fixture), fixture.observer().await);
+    let granted = grant(&first, "a", secs(600)).await;
+    let mark = format!(
+        "UPDATE {}_leases SET waiter='gone', sleeper=42, wanted=FLOOR(UNIX_TIMESTAMP(NOW(6))*1000000)+9000000",
+        fixture.table
+    );
+    observer.run(&mark).await;
+    let start = Instant::now();
+    granted.release().await;
+    // The server has no such connection: the mark is removed at once.
+    until("unmarked", async || {
+        in_row(&mut observer, &fixture, "a", "wanted").await == 0
+    })
+    .await;
+    assert!(start.elapsed() < Duration::from_secs(9));
+    grant(&first, "a", secs(60)).await;
+}
+
+/// The connection that sleeps is killed: then the waiter asks by itself, and later sleeps again.
+#[testbed::test]
+async fn without_its_connection_a_waiter_asks_by_itself() {
+    let fixture = Fixture::own().await;
+    let (first, second, mut observer) = (backend(&fixture), locker(&fixture), fixture.observer().await);
+    let granted = grant(&first, "a", secs(600)).await;
+    let lock = second.lock("a");
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    until("asleep", async || {
+        let statements = observer.statements().await;
+        statements.iter().any(|sql| sql.contains("SLEEP"))
+    })
+    .await;
+    let id = observer
+        .number("SELECT ID FROM information_schema.PROCESSLIST WHERE INFO LIKE 'DO SLEEP%'")
+        .await;
+    observer.run(&format!("KILL CONNECTION {id}")).await;
+    granted.release().await;
+    soon("granted", waiting)
+        .await
+        .unwrap()
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+}
