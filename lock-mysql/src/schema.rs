@@ -130,7 +130,7 @@ pub(crate) fn new_lease_table(name: &str) -> Table {
          `last_token` BIGINT NOT NULL DEFAULT 0, \
          `waiter` VARBINARY(32) NULL, \
          `wanted` BIGINT NOT NULL DEFAULT 0, \
-             `sleeper` BIGINT NOT NULL DEFAULT 0",
+         `sleeper` BIGINT NOT NULL DEFAULT 0",
     )
 }
 

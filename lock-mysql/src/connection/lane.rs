@@ -5,6 +5,7 @@
 //! not answered for a while: its packets may be lost, or the server waits for a row.
 
 use std::fmt;
+use std::future::pending;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -137,7 +138,7 @@ impl Lane {
         Some(Dialling(self.0.clone()))
     }
 
-    /// Runs a job on a connection of this lane. Without an answer within `limit`, the connection is ended.
+    /// Runs a job on a connection of this lane. If the connection answers nothing for `limit`, it is ended.
     ///
     /// # Cancel safety
     /// If it is dropped, the job may be sent or not.
@@ -146,7 +147,7 @@ impl Lane {
         let answer = tokio::select! {
             biased;
             answer = member.session.gather(job) => answer,
-            limit = elapsed(limit) => Err(SqlError::TimedOut(limit)),
+            limit = member.is_silent_for(limit) => Err(SqlError::TimedOut(limit)),
         };
         match &answer {
             Err(error) if !error.is_refusal() && !error.is_interrupted() => {
@@ -287,6 +288,17 @@ impl Member {
         self.lock().since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
+    /// Returns when jobs have been waiting for so long, and none was answered.
+    async fn is_silent_for(&self, limit: Option<Duration>) -> Duration {
+        let Some(limit) = limit else {
+            return pending().await;
+        };
+        while let Some(rest) = limit.checked_sub(self.silent_for()).filter(|rest| !rest.is_zero()) {
+            sleep(rest).await;
+        }
+        limit
+    }
+
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -333,16 +345,6 @@ impl Drop for WaitingJob<'_> {
         } else if self.is_answered {
             waiting.since = Some(now);
         }
-    }
-}
-
-async fn elapsed(limit: Option<Duration>) -> Duration {
-    match limit {
-        Some(limit) => {
-            sleep(limit).await;
-            limit
-        }
-        None => std::future::pending().await,
     }
 }
 

@@ -28,7 +28,7 @@ async fn the_row_stays_locked_and_nothing_is_committed() {
     let waiting = tokio::spawn(async move { ask(&elsewhere, options("a", secs(20))).await });
     until("waiting", async || fixture.observer().await.waiters().await == 1).await;
 
-    let commits = observer.status("Com_commit").await;
+    let commits = observer.counter("Com_commit").await;
     let (mut hold, mut last) = (giver.hold.clone(), giver.token());
     for _ in 0..20 {
         let (next, _control) = options("a", secs(20)).start();
@@ -37,7 +37,7 @@ async fn the_row_stays_locked_and_nothing_is_committed() {
         last = hold.token().as_u64();
         assert!(observer.is_locked("a").await);
     }
-    assert_eq!(observer.status("Com_commit").await, commits);
+    assert_eq!(observer.counter("Com_commit").await, commits);
     assert_eq!(observer.holder("a").await, connection, "it is the same connection");
     assert!(!waiting.is_finished(), "somebody else got in between");
     let released = hold.release(ReleaseOptions::default()).await.unwrap();

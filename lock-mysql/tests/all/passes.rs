@@ -160,7 +160,7 @@ async fn turns_within_a_process_are_cheap_and_bounded() {
     let (waiting, counted) = (taken.clone(), tokio::spawn(async move { elsewhere.acquire().await }));
     let queued = async || fixture.observer().await.waiters().await >= 1;
     until("waiting elsewhere", queued).await;
-    let before = observer.status("Com_commit").await;
+    let before = observer.counter("Com_commit").await;
     first.release().await.unwrap();
     let guard = soon("granted elsewhere", counted).await.unwrap().unwrap();
     let overtaken = waiting.load(Ordering::SeqCst);
@@ -169,7 +169,7 @@ async fn turns_within_a_process_are_cheap_and_bounded() {
     while let Some(task) = soon("all their turns", tasks.join_next()).await {
         task.unwrap();
     }
-    let commits = observer.status("Com_commit").await - before;
+    let commits = observer.counter("Com_commit").await - before;
     let turns = TASKS * TURNS;
     println!("{turns} turns, {commits} commits");
     assert!(commits < turns / 4, "{turns} turns, {commits} commits");

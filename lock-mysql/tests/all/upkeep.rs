@@ -70,9 +70,9 @@ async fn idle_holds_cost_two_statements_a_second_together() {
     for number in 0..400 {
         held.push(grant(&backend, &format!("{number}"), secs(600)).await);
     }
-    let before = observer.status("Questions").await;
+    let before = observer.counter("Questions").await;
     sleep(secs(5)).await;
-    let asked = observer.status("Questions").await - before;
+    let asked = observer.counter("Questions").await - before;
     // The ten, what the observer asks, and connections that were quiet for half a minute on a slow machine.
     assert!((5..200).contains(&asked), "{asked} statements");
     assert!(held.iter().all(|granted| granted.state() == HoldState::Held));

@@ -15,6 +15,8 @@ use crate::protocol::{Job, JobDone, StatementResult};
 
 /// The most jobs in one text, so that it stays far below any server's `max_allowed_packet`.
 const MOST_JOBS: usize = 250;
+/// The most statements in one text, each of which is a commit: they are answered together.
+const MOST_STATEMENTS: usize = 64;
 
 pub(in super::super) struct Gathered {
     pub(in super::super) job: Job,
@@ -49,6 +51,7 @@ impl Worker {
     /// Runs the parts, and those behind one that the server refused once more.
     async fn run_parts(&mut self, mut parts: Vec<Part>) -> ControlFlow<Exit> {
         while !parts.is_empty() {
+            let later = parts.split_off(parts.len().min(MOST_STATEMENTS));
             let text: Vec<String> = parts.iter().map(Part::sql).collect();
             let (sent, mut results) = (SentAt::now(), Vec::new());
             let executed = execute_into(&mut self.connection, text.join(";"), None, &mut results).await;
@@ -69,7 +72,7 @@ impl Worker {
                     return Break(Exit::Disconnected);
                 }
             }
-            parts = rest.collect();
+            parts = rest.chain(later).collect();
         }
         Continue(())
     }

@@ -65,7 +65,7 @@ async fn sixteen_processes_on_two_names_meet_no_deadlock() {
         turns.iter().min().unwrap()
     );
     assert!(turns.iter().all(|turns| *turns > 0), "somebody starved: {turns:?}");
-    assert_eq!(counted(&mut observer, "INNODB_DEADLOCKS").await, 0);
+    assert_eq!(deadlocks(&mut observer).await, 0);
 }
 
 /// Whatever their connections are doing then: holds are rows, and nothing that was sent takes effect twice.

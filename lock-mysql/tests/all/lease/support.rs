@@ -35,8 +35,13 @@ pub(super) async fn is_held(observer: &mut Observer, fixture: &Fixture, name: &s
 
 /// A counter of the server.
 pub(super) async fn counted(observer: &mut Observer, variable: &str) -> u64 {
-    let sql = format!("SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME='{variable}'");
-    observer.number(&sql).await
+    observer.status(variable).await
+}
+
+/// How many deadlocks the server has met.
+pub(super) async fn deadlocks(observer: &mut Observer) -> u64 {
+    let sql = "SELECT `COUNT` FROM information_schema.INNODB_METRICS WHERE NAME='lock_deadlocks' AND STATUS='enabled'";
+    observer.number(sql).await
 }
 
 /// How many connections there are besides the observer's.
