@@ -40,8 +40,24 @@ pub(super) async fn counted(observer: &mut Observer, variable: &str) -> u64 {
 
 /// How many deadlocks the server has met.
 pub(super) async fn deadlocks(observer: &mut Observer) -> u64 {
-    let sql = "SELECT `COUNT` FROM information_schema.INNODB_METRICS WHERE NAME='lock_deadlocks' AND STATUS='enabled'";
+    let sql = "SELECT `COUNT` FROM information_schema.INNODB_METRICS WHERE NAME='lock_deadlocks'";
     observer.number(sql).await
+}
+
+/// Has two connections of the raw driver wait for each other, which the server ends.
+pub(super) async fn provoke_deadlock(fixture: &Fixture) {
+    let table = format!("{}_deadlock", fixture.table);
+    let (mut one, mut other) = (fixture.observer().await, fixture.observer().await);
+    one.run(&format!(
+        "CREATE TABLE {table} (n INT PRIMARY KEY) ENGINE=InnoDB;INSERT INTO {table} VALUES (1),(2)"
+    ))
+    .await;
+    let lock = |number: u32| format!("SELECT n FROM {table} WHERE n={number} FOR UPDATE");
+    one.run(&format!("BEGIN;{}", lock(1))).await;
+    other.run(&format!("BEGIN;{}", lock(2))).await;
+    // One of both fails, and the other goes on.
+    let crosswise = [lock(2), lock(1)];
+    tokio::join!(one.try_run(&crosswise[0]), other.try_run(&crosswise[1]));
 }
 
 /// How many connections there are besides the observer's.
