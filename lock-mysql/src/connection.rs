@@ -14,6 +14,7 @@ mod control;
 mod dial;
 mod driver;
 mod greeting;
+mod handshake;
 mod lane;
 mod limiter;
 mod liveness;

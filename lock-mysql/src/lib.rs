@@ -108,6 +108,8 @@
 //!   connection alone is lost in silence, that is noticed when the wait's own time and the response timeout have passed.
 //! - When a wait's time is up, the server ends it to the millisecond, and the connection is used again. The connection of a
 //!   caller that leaves earlier is ended.
+//! - If a caller leaves while its connection is made, the handshake goes on for up to 5 s, of at most 16 connections at a
+//!   time: a MySQL blocks a host that breaks off `max_connect_errors` of them.
 //! - A server that cannot be reached is dialled by one connection at a time, at most every 50 ms. If a dial has no
 //!   outcome within a second, the next one begins.
 //! - Each name that was ever locked keeps a row, which holds its token, and each that was ever read or had a token ahead of the

@@ -13,6 +13,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
 use super::driver::{self, EarlyResult};
+use super::handshake::connect_for;
 use super::liveness::{LastAnswer, PollMonitor};
 use super::monitor::HoldRegistry;
 use super::permits::{PermitSlot, PoolPermit};
@@ -52,12 +53,16 @@ impl Session {
         let permit = Arc::<PermitSlot>::default();
         let polls = Arc::<PollMonitor>::default();
         let (commands, receiver) = mpsc::unbounded_channel();
-        let (ready, connected) = oneshot::channel();
+        let (mut ready, connected) = oneshot::channel();
         let identity = Identity::random();
         let options = config.options().clone();
         let (task_permit, task_polls, last_answer) = (permit.clone(), polls.clone(), last_answer.clone());
         let serve = async move {
-            match driver::connect(&options, autocommit, identity).await {
+            let connecting = driver::connect(&options, autocommit, identity);
+            let Some(connected) = connect_for(&mut ready, connecting).await else {
+                return;
+            };
+            match connected {
                 Ok(connected) => {
                     if ready.send(Ok(())).is_ok() {
                         Worker::new(connected, identity, receiver, task_permit, last_answer)
@@ -69,7 +74,7 @@ impl Session {
             }
         };
         let task = runtime.spawn(async move { task_polls.watch(serve).await });
-        let task = AbortOnDrop(Some(task.abort_handle()));
+        let task = task.abort_handle();
         match timeout(limit, connected).await {
             Err(_) => return Err(SqlError::TimedOut(limit)),
             Ok(Err(_dropped)) => return Err(SqlError::RuntimeShutDown),
@@ -78,7 +83,7 @@ impl Session {
         Ok(Arc::new(Self {
             identity,
             commands,
-            task: task.disarm(),
+            task,
             polls,
             runtime: runtime.id(),
             permit,
@@ -361,22 +366,5 @@ impl fmt::Debug for Session {
             .field("identity", &self.identity)
             .field("ended", &self.has_ended())
             .finish_non_exhaustive()
-    }
-}
-
-/// Ends the task of a connection whose caller went away before it was open.
-struct AbortOnDrop(Option<AbortHandle>);
-
-impl AbortOnDrop {
-    fn disarm(mut self) -> AbortHandle {
-        self.0.take().expect("taken only here, and this takes self")
-    }
-}
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        if let Some(task) = &self.0 {
-            task.abort();
-        }
     }
 }

@@ -10,7 +10,7 @@ use lock_mysql::{MySqlConfig, RowLockBackend};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::support::proxy::Proxy;
 use crate::support::*;
@@ -147,23 +147,52 @@ async fn something_else_than_a_mysql_is_told_at_once() {
 }
 
 /// A MySQL blocks a host that leaves too many of them.
+async fn aborted_handshakes(observer: &mut Observer) -> u64 {
+    // Those under way count when they have ended.
+    let clients = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER IN ('app','unauthenticated user')";
+    while observer.number(clients).await > 1 {
+        tokio::task::yield_now().await;
+    }
+    observer.counter("Aborted_connects").await
+}
+
 #[testbed::test]
 async fn a_first_contact_over_a_slow_line_leaves_no_aborted_handshake() {
     let fixture = Fixture::own().await;
     let (proxy, mut observer) = (Proxy::of(&fixture).await, fixture.observer().await);
-    let before = observer.counter("Aborted_connects").await;
+    let before = aborted_handshakes(&mut observer).await;
     proxy.delay(Duration::from_millis(100));
     let backend = proxy.backend(&fixture);
     backend.connect().await.unwrap();
     proxy.heal();
     drop(backend);
-    // Our connections have ended as well when it is counted.
-    until("closed", || async { proxy.open() == 0 }).await;
-    let clients = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER IN ('app','unauthenticated user')";
-    while observer.number(clients).await > 1 {
-        tokio::task::yield_now().await;
+    assert_eq!(aborted_handshakes(&mut observer).await, before);
+}
+
+#[testbed::test]
+async fn callers_that_leave_while_it_connects_leave_no_aborted_handshake() {
+    let fixture = Fixture::own().await;
+    let (proxy, mut observer) = (Proxy::of(&fixture).await, fixture.observer().await);
+    let before = aborted_handshakes(&mut observer).await;
+    proxy.delay(Duration::from_millis(100));
+    let backend = proxy.backend(&fixture);
+    for _ in 0..5 {
+        let dials = proxy.dials();
+        let (request, control) = options("a", secs(10)).start();
+        let acquiring = backend.acquire(&request);
+        tokio::pin!(acquiring);
+        while proxy.dials() == dials {
+            let moment = timeout(Duration::from_millis(5), &mut acquiring).await;
+            assert!(moment.is_err(), "it connects");
+        }
+        // The server's greeting is on its way.
+        let moment = timeout(Duration::from_millis(50), &mut acquiring).await;
+        assert!(moment.is_err(), "it connects");
+        control.give_up();
+        assert!(acquiring.await.is_err());
     }
-    assert_eq!(observer.counter("Aborted_connects").await, before);
+    assert!(proxy.dials() >= 5);
+    assert_eq!(aborted_handshakes(&mut observer).await, before);
 }
 
 /// A MySQL's greeting, without TLS.

@@ -19,7 +19,6 @@ pub(crate) struct Proxy {
     faults: Arc<watch::Sender<Faults>>,
     dials: Arc<AtomicUsize>,
     requests: Arc<AtomicUsize>,
-    open: Arc<AtomicUsize>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,9 +42,8 @@ impl Proxy {
         let faults = Arc::new(watch::Sender::new(Faults::default()));
         let dials = Arc::<AtomicUsize>::default();
         let requests = Arc::<AtomicUsize>::default();
-        let open = Arc::<AtomicUsize>::default();
         let (server, faults_there, counted) = (fixture.server.address().to_owned(), faults.clone(), dials.clone());
-        let (requests_there, serving) = (requests.clone(), open.clone());
+        let requests_there = requests.clone();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
@@ -57,12 +55,7 @@ impl Proxy {
                         faults_there.subscribe(),
                         requests_there.clone(),
                     );
-                    let serving = serving.clone();
-                    serving.fetch_add(1, Ordering::SeqCst);
-                    tokio::spawn(async move {
-                        served.await;
-                        serving.fetch_sub(1, Ordering::SeqCst);
-                    });
+                    tokio::spawn(served);
                 }
             }
         });
@@ -71,7 +64,6 @@ impl Proxy {
             faults,
             dials,
             requests,
-            open,
         }
     }
 
@@ -94,11 +86,6 @@ impl Proxy {
     /// How many requests of clients have arrived.
     pub(crate) fn requests(&self) -> usize {
         self.requests.load(Ordering::SeqCst)
-    }
-
-    /// How many connections go through it.
-    pub(crate) fn open(&self) -> usize {
-        self.open.load(Ordering::SeqCst)
     }
 
     pub(crate) fn stall(&self) {
