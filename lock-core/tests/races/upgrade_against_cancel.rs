@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use lock_core::ErrorKind;
 use lock_core::backend::Mode;
 use lock_core::races::{Mutant, pass};
 use shuttle::future::{spawn, yield_now};
@@ -57,7 +58,9 @@ async fn upgrade_in(server: Server, weather: fn(&Server)) {
                 false => server.read_on(&guard).await,
             }
             assert_eq!(guard.mode() == Mode::Exclusive, upgraded);
-            guard.release().await.unwrap();
+            // In bad weather it may take longer than its caller waits, and goes on in the background.
+            let released = guard.release().await.map_err(|error| error.kind());
+            assert!(matches!(released, Ok(_) | Err(ErrorKind::Unavailable)), "{released:?}");
         }
     });
     time.await.unwrap();
