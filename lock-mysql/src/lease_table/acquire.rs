@@ -32,7 +32,12 @@ impl Shared {
     /// until it has to ask by itself.
     pub(super) async fn acquire(self: &Arc<Self>, request: &AcquireRequest) -> Result<Attempt> {
         loop {
-            let (taken, member) = match self.ask_and_watch(request).await? {
+            let calls = self.waits.calls();
+            let sleeper = match request.wait() {
+                Wait::No => None,
+                _ => self.sleeper(),
+            };
+            let (taken, member) = match self.ask_and_watch(request, sleeper).await? {
                 Asked::Granted(attempt) => return Ok(attempt),
                 Asked::Taken(taken, member) => (taken, member),
             };
@@ -44,9 +49,12 @@ impl Shared {
             if request.wait() == Wait::No {
                 return Ok(Attempt::Busy(busy));
             }
-            let is_woken = self.sleeper().is_some();
-            let (pause, woken) = self.waits.refused(request, label, taken, is_woken);
+            let (pause, woken) = self.waits.refused(request, label, taken, sleeper.is_some());
             request.note_busy(busy.clone());
+            let pause = match self.waits.calls() == calls {
+                true => pause,
+                false => Duration::ZERO,
+            };
             tokio::select! {
                 biased;
                 () = request.given_up() => return Ok(Attempt::Busy(busy)),
@@ -57,8 +65,8 @@ impl Shared {
     }
 
     /// Asks, and reports it if the server falls silent while the request waits.
-    async fn ask_and_watch(self: &Arc<Self>, request: &AcquireRequest) -> Result<Asked> {
-        let mut asking = pin!(self.ask_on(request));
+    async fn ask_and_watch(self: &Arc<Self>, request: &AcquireRequest, sleeper: Option<u64>) -> Result<Asked> {
+        let mut asking = pin!(self.ask_on(request, sleeper));
         if let Ok(asked) = timeout(SILENT_AFTER, &mut asking).await {
             return asked;
         }
@@ -69,7 +77,7 @@ impl Shared {
     }
 
     /// Asks until the server decides.
-    async fn ask_on(self: &Arc<Self>, request: &AcquireRequest) -> Result<Asked> {
+    async fn ask_on(self: &Arc<Self>, request: &AcquireRequest, sleeper: Option<u64>) -> Result<Asked> {
         for _ in 0..MAX_RETRIES {
             let member = self.asking.member(Some(request)).await?;
             request.note_connected();
@@ -83,7 +91,7 @@ impl Shared {
                 self.prepare(&self.asking, &member).await?;
             }
             let terms = LeaseTerms::new(request);
-            match self.ask(request, &terms, &member).await {
+            match self.ask(request, &terms, sleeper, &member).await {
                 Ok(done) => match acquired(&done.result).map_err(SqlError::into_lock_error)? {
                     Acquired::Granted(token) => {
                         self.waits.remove(request.holder());
@@ -112,17 +120,15 @@ impl Shared {
 
     /// Asks once. An acquire without an answer leaves a claim.
     async fn ask(
-        self: &Arc<Self>,
+        &self,
         request: &AcquireRequest,
         terms: &LeaseTerms,
+        sleeper: Option<u64>,
         member: &Member,
     ) -> Result<JobDone, SqlError> {
-        let mark = (request.wait() != Wait::No).then(|| {
-            let sleeper = self.sleeper();
-            Mark {
-                lasts: self.waits.mark_lasts(sleeper.is_some()),
-                sleeper: sleeper.unwrap_or(0),
-            }
+        let mark = (request.wait() != Wait::No).then(|| Mark {
+            lasts: self.waits.mark_lasts(sleeper.is_some()),
+            sleeper: sleeper.unwrap_or(0),
         });
         let sql = self.statements.acquire(request.name(), terms, mark);
         let in_flight = self.claims.sending(request.holder(), member.session());

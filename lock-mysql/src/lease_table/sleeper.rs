@@ -78,7 +78,7 @@ impl Shared {
 
     /// Has those waiters ask whose name is free.
     async fn wake_those_who_may(&self) {
-        let names = self.waits.marked();
+        let names = self.waits.called();
         if let [_one] = &*names {
             return self.waits.wake(|_| true);
         }
@@ -118,9 +118,19 @@ impl Running {
         let Ok(session) = shared.dialer.open(Autocommit::On).await else {
             return shared.sleeper.lock().pause_until = Some(Instant::now() + PAUSE);
         };
+        let asking = shared.asking.clone();
         drop(shared);
-        let ready = timeout(limit, take_lock(&session, number)).await;
-        if !matches!(ready, Ok(Ok(()))) {
+        let ready = timeout(limit, take_lock(&session, &sleeper_lock(number))).await;
+        // The connection of acquires has the lock for which this one waits.
+        let ready = matches!(ready, Ok(Ok(())))
+            && match asking.member(None).await {
+                Ok(member) => matches!(
+                    timeout(limit, take_lock(member.session(), &held_elsewhere(number))).await,
+                    Ok(Ok(()))
+                ),
+                Err(_) => false,
+            };
+        if !ready {
             return self.pause();
         }
         if let Some(shared) = self.0.upgrade() {
@@ -128,7 +138,7 @@ impl Running {
         }
         let mut was_woken = false;
         loop {
-            let sleep = Job::Statement(format!("DO SLEEP({})", SLEEP.as_secs()));
+            let sleep = Job::Statement(get_lock(&held_elsewhere(number), SLEEP.as_secs()));
             // It sleeps again before it does anything else: a call in between would be lost.
             let wakes = async {
                 if let Some(shared) = self.0.upgrade().filter(|_| was_woken) {
@@ -139,15 +149,21 @@ impl Running {
             let Some(shared) = self.0.upgrade() else {
                 return;
             };
-            match slept {
-                Ok(Ok(_)) => {}
-                Ok(Err(error)) if error.is_interrupted() => {}
+            was_woken = match slept {
+                Ok(Ok(done)) => match first_number(&done.result) {
+                    // It slept to the end.
+                    Ok(Some(0)) => false,
+                    // Whoever had the lock is gone: there is nothing to wait for.
+                    Ok(Some(_)) => return,
+                    _ => true,
+                },
+                // Whoever is woken may not be known yet.
+                Ok(Err(error)) if error.is_interrupted() => true,
                 _ => return self.pause(),
-            }
-            if shared.waits.is_empty() {
+            };
+            if !was_woken && shared.waits.is_empty() {
                 return;
             }
-            was_woken = true;
         }
     }
 
@@ -168,13 +184,27 @@ impl Drop for Running {
     }
 }
 
-/// Takes the named lock by which others find this connection.
-async fn take_lock(session: &Session, number: u64) -> Result<(), SqlError> {
-    let sql = format!("SELECT CAST(GET_LOCK({},0) AS SIGNED)", sleeper_lock(number));
-    let done = session.gather(Job::Statement(sql)).await?;
-    let missing = || SqlError::UnexpectedAnswer("named lock");
-    match column(done.result.rows.first().ok_or_else(missing)?, 0, "named lock")? {
-        Some(1_i64) => Ok(()),
-        _ => Err(missing()),
+/// The lock for which a connection waits in order to sleep. A `SLEEP` takes a mutex of all connections on MariaDB: there, to
+/// interrupt one while others sleep took two seconds.
+fn held_elsewhere(number: u64) -> String {
+    format!("'polylock:sleeper:{number}:held'")
+}
+
+fn get_lock(lock: &str, seconds: u64) -> String {
+    format!("SELECT CAST(GET_LOCK({lock},{seconds}) AS SIGNED)")
+}
+
+/// Takes a named lock that nobody else takes.
+async fn take_lock(session: &Session, lock: &str) -> Result<(), SqlError> {
+    let done = session.gather(Job::Statement(get_lock(lock, 0))).await?;
+    match first_number(&done.result)? {
+        Some(1) => Ok(()),
+        _ => Err(SqlError::UnexpectedAnswer("named lock")),
     }
+}
+
+/// The number in the first row.
+fn first_number(result: &StatementResult) -> Result<Option<i64>, SqlError> {
+    const WHAT: &str = "number";
+    column(result.rows.first().ok_or(SqlError::UnexpectedAnswer(WHAT))?, 0, WHAT)
 }

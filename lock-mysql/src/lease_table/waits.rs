@@ -18,6 +18,8 @@ pub(super) struct Waits(Mutex<Registry>);
 #[derive(Debug, Default)]
 struct Registry {
     waiters: HashMap<HolderId, Waiter>,
+    /// How often somebody was woken.
+    calls: u64,
     /// At which size to look for those that nobody will ask for again.
     sweep_at: usize,
 }
@@ -105,9 +107,16 @@ impl Waits {
         self.lock().waiters.is_empty()
     }
 
-    /// The names of those whose mark is in a row.
-    pub(super) fn marked(&self) -> Vec<LockName> {
-        let registry = self.lock();
+    /// How often somebody was woken. A question that was answered meanwhile may have left the mark for which that was, and is
+    /// asked again.
+    pub(super) fn calls(&self) -> u64 {
+        self.lock().calls
+    }
+
+    /// Counts a call, and returns the names of those whose mark is in a row.
+    pub(super) fn called(&self) -> Vec<LockName> {
+        let mut registry = self.lock();
+        registry.calls += 1;
         let marked = registry.waiters.values().filter(|waiter| waiter.is_marked);
         marked.map(|waiter| waiter.name.clone()).collect()
     }

@@ -208,14 +208,14 @@ impl LeaseStatements {
         let mut marks = String::new();
         if let Some(Mark { lasts, sleeper }) = mark {
             let lasts = micros(lasts).min(u128::from(LONGEST_MARK));
-            let half = lasts / 2;
+            let enough = lasts / 8 * 7;
             taken += &format!("|IF({refused},0,{MARKED})");
             // A mark that lasts for long enough stays as it is: an answer that changes nothing writes nothing.
             marks = format!(
                 "`sleeper`=IF({refused},`sleeper`,{sleeper}),\
                  `waiter`=IF({refused},`waiter`,'{holder}'),\
                  `wanted`=CASE WHEN {others_wait} THEN `wanted` WHEN {FREE} THEN 0 WHEN {mine} THEN `wanted` \
-                 WHEN `wanted` BETWEEN {NOW}+{half} AND {NOW}+{LONGEST_MARK} THEN `wanted` ELSE {NOW}+{lasts} END,"
+                 WHEN `wanted` BETWEEN {NOW}+{enough} AND {NOW}+{LONGEST_MARK} THEN `wanted` ELSE {NOW}+{lasts} END,"
             );
         }
         format!(

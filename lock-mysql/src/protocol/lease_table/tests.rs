@@ -78,7 +78,7 @@ fn a_waiter_marks_the_row_before_the_holder_changes() {
     let marks = format!(
         "`sleeper`=IF({refused},`sleeper`,7),`waiter`=IF({refused},`waiter`,'ME'),\
          `wanted`=CASE WHEN {others} THEN `wanted` WHEN {free} THEN 0 WHEN `holder`='ME' THEN `wanted` \
-         WHEN `wanted` BETWEEN NOW+150000 AND NOW+10000000 THEN `wanted` ELSE NOW+300000 END,`holder`=IF("
+         WHEN `wanted` BETWEEN NOW+262500 AND NOW+10000000 THEN `wanted` ELSE NOW+300000 END,`holder`=IF("
     );
     let shown = shown(&sql, &terms);
     assert!(shown.contains(&marks), "{shown}");

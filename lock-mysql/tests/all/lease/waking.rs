@@ -22,7 +22,7 @@ async fn a_waiter_sleeps_at_the_server_until_the_release_wakes_it() {
         until("marked, and asleep", async || {
             let marked = in_row(&mut observer, &fixture, "a", "sleeper*(wanted>0)").await > 0;
             let statements = observer.statements().await;
-            marked && statements.iter().any(|sql| sql.contains("SLEEP"))
+            marked && statements.iter().any(|sql| sql.contains(":held"))
         })
         .await;
         let start = Instant::now();
@@ -81,11 +81,11 @@ async fn without_its_connection_a_waiter_asks_by_itself() {
     let waiting = tokio::spawn(async move { lock.acquire().await });
     until("asleep", async || {
         let statements = observer.statements().await;
-        statements.iter().any(|sql| sql.contains("SLEEP"))
+        statements.iter().any(|sql| sql.contains(":held"))
     })
     .await;
     let id = observer
-        .number("SELECT ID FROM information_schema.PROCESSLIST WHERE INFO LIKE 'DO SLEEP%'")
+        .number("SELECT ID FROM information_schema.PROCESSLIST WHERE INFO LIKE '%:held%' AND ID<>CONNECTION_ID()")
         .await;
     observer.run(&format!("KILL CONNECTION {id}")).await;
     granted.release().await;
