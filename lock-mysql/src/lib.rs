@@ -15,6 +15,10 @@
 //! # Ok(()) }
 //! ```
 //!
+//! [`LeaseTableBackend`], with `?strategy=lease`, keeps a row for each name that says until when it is held. Any number of
+//! holds share a few connections. The lock of a process that died is free when its TTL has passed. [`backend`] chooses by
+//! the [`Strategy`] of the configuration. What follows is about row locks, up to the section about leases.
+//!
 //! [`MySqlConfig`] sets user, database, table, timeouts and the number of connections, by hand or from a URL.
 //!
 //! # Guarantees
@@ -131,6 +135,24 @@
 //! connection at the server: these connections belong to the same user, and a named lock (`GET_LOCK`), which needs no
 //! permission, identifies them. Give each application a user of its own all the same: whoever may update the table can lock
 //! every name in it.
+//!
+//! # Leases
+//! - **Guarantees.** Each request is one statement on the name's row, in one round trip. The server's clock decides when a hold
+//!   ends. A hold survives broken connections and a server that comes back before its TTL has passed. The shortest TTL is
+//!   100 ms. If the server's clock is set back, a hold lasts at most as long as the longest TTL that its holder asked for; if it
+//!   is set forward, holds end early.
+//! - **Connections.** At most four for each process, whatever it holds or waits for: two renew and release, one acquires, and
+//!   one sleeps while anybody waits. Renewals at the same time go out as one statement.
+//! - **Waiting.** Waiters of one process queue there. The first one marks the row, and the release of another process wakes it
+//!   by `KILL QUERY`, which all connections of one user may do. Waiters that found the mark of another process ask again every
+//!   25 to 50 ms, and less often if many names are waited for. The order of waiters is not kept. A woken connection that a
+//!   proxy hides is found by asking once a second.
+//! - **Fencing.** As for row locks: the last token stays in the row.
+//! - **Slow lines.** A hold survives any round trip below a fifth of its TTL, and below two fifths if its process has no more
+//!   than two holds to renew at a time: each of two connections carries one text at a time.
+//! - **Unused names.** A row that nobody has used for seven days is deleted in the background, if the user has `DELETE`. See
+//!   [`MySqlConfig::with_retention`] and [`LeaseTableBackend::clean_up`].
+//! - **Permissions.** `SELECT`, `INSERT` and `UPDATE` on the table of that name and `_leases`; `CREATE` if polylock is to make it.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

@@ -46,8 +46,9 @@ impl Observer {
     async fn kill_readers(&mut self) {
         self.run("SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")
             .await;
+        // 0, which no connection has, if it has ended meanwhile.
         let find = format!(
-            "SELECT connection FROM {} WHERE LEFT(name,1)=x'ff' LIMIT 1",
+            "COALESCE((SELECT connection FROM {} WHERE LEFT(name,1)=x'ff' LIMIT 1),0)",
             self.table()
         );
         while self.rows().await > 1 {
