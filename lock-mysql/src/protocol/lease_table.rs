@@ -13,12 +13,10 @@
 
 use std::time::Duration;
 
-use lock_core::backend::{AcquireRequest, HolderId, HolderStatus};
+use lock_core::backend::{AcquireRequest, HolderId};
 use lock_core::{FencingToken, LockName};
-use sqlx::mysql::MySqlRow;
 
-use super::{StatementResult, column};
-use crate::error::SqlError;
+pub(crate) use self::answers::{acquired, handed_over, held, holder, row_after};
 use crate::names::{hex, label_literal, name_literal};
 use crate::schema;
 
@@ -36,8 +34,6 @@ const MARKED: u64 = 1 << 62;
 
 /// How many tokens a grant may reserve after its own.
 const MOST_RESERVED: u32 = 16;
-
-const TOKEN: &str = "token from 1 to 2^63 - 1";
 
 macro_rules! micros_since_1970 {
     ($clock:literal) => {
@@ -194,7 +190,7 @@ impl LeaseStatements {
     pub(crate) fn acquire(&self, name: &LockName, terms: &LeaseTerms, mark: Option<Mark>) -> String {
         let leases = &self.leases;
         let (name, holder, label) = (name_literal(name), terms.holder, &terms.label);
-        let ttl = micros(terms.ttl);
+        let ttl = terms.ttl.as_micros();
         let first = terms.next_token("1");
         let last_of_first = terms.last_token(&first);
         let next = terms.next_token("`last_token`+1");
@@ -207,7 +203,7 @@ impl LeaseStatements {
         let mut taken = format!("{TAKEN}|{rest}");
         let mut marks = String::new();
         if let Some(Mark { lasts, sleeper }) = mark {
-            let lasts = micros(lasts).min(u128::from(LONGEST_MARK));
+            let lasts = lasts.as_micros().min(u128::from(LONGEST_MARK));
             let enough = lasts / 8 * 7;
             taken += &format!("|IF({refused},0,{MARKED})");
             // A mark that lasts for long enough stays as it is: an answer that changes nothing writes nothing.
@@ -236,7 +232,7 @@ impl LeaseStatements {
     /// Renews holds that share a TTL. If it matches as many rows as there are holds, it has renewed all; else
     /// [`held`](Self::held) says which. A holder id has one name.
     pub(crate) fn renew(&self, ttl: Duration, renewals: &[LeaseRenewal]) -> String {
-        let ttl = micros(ttl);
+        let ttl = ttl.as_micros();
         format!(
             "UPDATE `{}` SET `term`=GREATEST(`term`,{ttl}),`expires`=GREATEST({REPAIRED},{NOW}+{ttl}) WHERE {}",
             self.leases,
@@ -253,7 +249,7 @@ impl LeaseStatements {
     /// `LAST_INSERT_ID` says which connection is to be [woken](wake), if any.
     pub(crate) fn release(&self, name: &LockName, holder: HolderId, keep_for: Option<Duration>) -> String {
         // An empty holder is nobody.
-        let kept = match keep_for.map(micros) {
+        let kept = match keep_for.as_ref().map(Duration::as_micros) {
             Some(rest) => format!("`holder`=x'',`term`={rest},`expires`={NOW}+{rest}"),
             None => format!("`holder`=NULL,`expires`={NOW}+{}", tells_sleeper()),
         };
@@ -300,7 +296,7 @@ impl LeaseStatements {
     /// Passes a hold on, if it is still there; [`handed_over`] reads the answer. Repeated, it finds the next holder. If it
     /// `yields`, it passes nothing on while somebody else waits.
     pub(crate) fn hand_over(&self, name: &LockName, giver: HolderId, next: &LeaseTerms, yields: bool) -> String {
-        let (holder, label, ttl) = (next.holder, &next.label, micros(next.ttl));
+        let (holder, label, ttl) = (next.holder, &next.label, next.ttl.as_micros());
         let token = next.next_token("`last_token`+1");
         let last = next.last_token("`token`");
         let is_givers = format!("`holder`='{giver}'");
@@ -368,7 +364,7 @@ fn others_wait(holder: HolderId) -> String {
 /// Whether the row may be deleted. A token that is as young as that, or ahead of the clock, would be given again once the
 /// clock is set back.
 fn dead(retention: Duration) -> String {
-    let retention = micros(retention);
+    let retention = retention.as_micros();
     format!("({FREE} AND `expires`<{NOW}-{retention} AND `last_token`<{NOW}-{retention})")
 }
 
@@ -384,63 +380,6 @@ fn among(renewals: &[LeaseRenewal]) -> String {
     format!("`name` IN ({names}) AND `holder` IN ({holders}) AND `expires`>{NOW}")
 }
 
-/// Whether the name was granted.
-pub(crate) fn acquired(result: &StatementResult) -> Result<Acquired, SqlError> {
-    let answer = result.last_insert_id;
-    if answer & TAKEN != 0 {
-        return Ok(Acquired::Taken(Taken {
-            rest: Duration::from_micros(answer & !(TAKEN | MARKED)),
-            is_marked: answer & MARKED != 0,
-        }));
-    }
-    let token = FencingToken::new(answer).ok_or(SqlError::UnexpectedAnswer(TOKEN))?;
-    Ok(Acquired::Granted(token))
-}
-
-/// The token of the next holder; `None`: the giver had nothing to pass on.
-pub(crate) fn handed_over(result: &StatementResult) -> Result<Option<FencingToken>, SqlError> {
-    if result.matched == 0 {
-        return Ok(None);
-    }
-    let token = FencingToken::new(result.last_insert_id).ok_or(SqlError::UnexpectedAnswer(TOKEN))?;
-    Ok(Some(token))
-}
-
-/// The holder in a row of [`LeaseStatements::holder`].
-pub(crate) fn holder(row: &MySqlRow) -> Result<HolderStatus, SqlError> {
-    let label: Option<Vec<u8>> = column(row, 1, "label")?;
-    let label = String::from_utf8_lossy(&label.unwrap_or_default()).into_owned();
-    let rest: i64 = column(row, 2, "rest of the hold")?;
-    let rest = Duration::from_micros(u64::try_from(rest).unwrap_or_default());
-    let token: i64 = column(row, 0, TOKEN)?;
-    let token = u64::try_from(token).ok().and_then(FencingToken::new);
-    let holder: Option<Vec<u8>> = column(row, 3, "holder")?;
-    let mut status = HolderStatus::new().with_expires_in(rest);
-    // One that is kept for a minimum time belongs to nobody.
-    if holder.is_some_and(|holder| !holder.is_empty()) {
-        status = status.with_token(token.ok_or(SqlError::UnexpectedAnswer(TOKEN))?);
-    }
-    Ok(if label.is_empty() {
-        status
-    } else {
-        status.with_label(label)
-    })
-}
-
-/// The holder ids in the rows of [`LeaseStatements::held`] or [`LeaseStatements::free_for`].
-pub(crate) fn held(result: &StatementResult) -> Result<Vec<Vec<u8>>, SqlError> {
-    result.rows.iter().map(|row| column(row, 0, "holder")).collect()
-}
-
-/// A row of [`LeaseStatements::rows_after`]: the name, and whether it is dead.
-pub(crate) fn row_after(row: &MySqlRow) -> Result<(Vec<u8>, bool), SqlError> {
-    let dead: i64 = column(row, 1, "state of a row")?;
-    Ok((column(row, 0, "name")?, dead != 0))
-}
-
-fn micros(duration: Duration) -> u128 {
-    duration.as_micros()
-}
-
+mod answers;
 #[cfg(test)]
 mod tests;

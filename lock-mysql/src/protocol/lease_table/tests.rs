@@ -1,6 +1,7 @@
 use lock_core::backend::{RequestOptions, Terms};
 
 use super::*;
+use crate::protocol::StatementResult;
 
 fn name(name: &str) -> LockName {
     LockName::new(name).unwrap()

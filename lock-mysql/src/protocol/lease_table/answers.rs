@@ -1,0 +1,67 @@
+//! What the server answers to the statements of the lease table.
+
+use std::time::Duration;
+
+use lock_core::FencingToken;
+use lock_core::backend::HolderStatus;
+use sqlx::mysql::MySqlRow;
+
+use super::{Acquired, MARKED, TAKEN, Taken};
+use crate::error::SqlError;
+use crate::protocol::{StatementResult, column};
+
+const TOKEN: &str = "token from 1 to 2^63 - 1";
+
+/// Whether the name was granted.
+pub(crate) fn acquired(result: &StatementResult) -> Result<Acquired, SqlError> {
+    let answer = result.last_insert_id;
+    if answer & TAKEN != 0 {
+        return Ok(Acquired::Taken(Taken {
+            rest: Duration::from_micros(answer & !(TAKEN | MARKED)),
+            is_marked: answer & MARKED != 0,
+        }));
+    }
+    let token = FencingToken::new(answer).ok_or(SqlError::UnexpectedAnswer(TOKEN))?;
+    Ok(Acquired::Granted(token))
+}
+
+/// The token of the next holder; `None`: the giver had nothing to pass on.
+pub(crate) fn handed_over(result: &StatementResult) -> Result<Option<FencingToken>, SqlError> {
+    if result.matched == 0 {
+        return Ok(None);
+    }
+    let token = FencingToken::new(result.last_insert_id).ok_or(SqlError::UnexpectedAnswer(TOKEN))?;
+    Ok(Some(token))
+}
+
+/// The holder in a row of [`super::LeaseStatements::holder`].
+pub(crate) fn holder(row: &MySqlRow) -> Result<HolderStatus, SqlError> {
+    let label: Option<Vec<u8>> = column(row, 1, "label")?;
+    let label = String::from_utf8_lossy(&label.unwrap_or_default()).into_owned();
+    let rest: i64 = column(row, 2, "rest of the hold")?;
+    let rest = Duration::from_micros(u64::try_from(rest).unwrap_or_default());
+    let token: i64 = column(row, 0, TOKEN)?;
+    let token = u64::try_from(token).ok().and_then(FencingToken::new);
+    let holder: Option<Vec<u8>> = column(row, 3, "holder")?;
+    let mut status = HolderStatus::new().with_expires_in(rest);
+    // One that is kept for a minimum time belongs to nobody.
+    if holder.is_some_and(|holder| !holder.is_empty()) {
+        status = status.with_token(token.ok_or(SqlError::UnexpectedAnswer(TOKEN))?);
+    }
+    Ok(if label.is_empty() {
+        status
+    } else {
+        status.with_label(label)
+    })
+}
+
+/// The holder ids in the rows of [`super::LeaseStatements::held`] or [`super::LeaseStatements::free_for`].
+pub(crate) fn held(result: &StatementResult) -> Result<Vec<Vec<u8>>, SqlError> {
+    result.rows.iter().map(|row| column(row, 0, "holder")).collect()
+}
+
+/// A row of [`super::LeaseStatements::rows_after`]: the name, and whether it is dead.
+pub(crate) fn row_after(row: &MySqlRow) -> Result<(Vec<u8>, bool), SqlError> {
+    let dead: i64 = column(row, 1, "state of a row")?;
+    Ok((column(row, 0, "name")?, dead != 0))
+}
