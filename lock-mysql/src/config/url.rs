@@ -31,7 +31,7 @@ impl MySqlConfig {
     /// | `table` | see [`with_table`](Self::with_table) |
     /// | `connect_timeout`, `response_timeout` | such as `5s` or `500ms`; see [`with_connect_timeout`](Self::with_connect_timeout), [`with_response_timeout`](Self::with_response_timeout) |
     /// | `max_connections` | see [`with_max_connections`](Self::with_max_connections) |
-    /// | `strategy` | `row` (default) or `lease`; see [`Strategy`](crate::Strategy) |
+    /// | `strategy` | `row` (default) or `lease`; see [`Strategy`] |
     /// | `retention` | such as `7d`; see [`with_retention`](Self::with_retention) |
     /// | `single_writer` | `true` or `false` (default); see [`with_single_writer`](Self::with_single_writer) |
     /// | `ssl-mode` | `DISABLED`, `PREFERRED` (default: no TLS where the server has none), `REQUIRED`, `VERIFY_CA` or `VERIFY_IDENTITY` |
