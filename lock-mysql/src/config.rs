@@ -158,8 +158,8 @@ impl MySqlConfig {
         self
     }
 
-    /// Sets how long to try to reach the server, and how long an acquire that waits may wait for a free connection of ours. From 1 ms to 1 h. Defaults
-    /// to [`DEFAULT_CONNECT_TIMEOUT`](Self::DEFAULT_CONNECT_TIMEOUT).
+    /// Sets how long to try to reach the server, and how long an acquire that waits may wait for a free connection of
+    /// ours. From 1 ms to 1 h. Defaults to [`DEFAULT_CONNECT_TIMEOUT`](Self::DEFAULT_CONNECT_TIMEOUT).
     ///
     /// After an outage of a server that was reached before, an acquire that waits goes on trying for as long as it waits.
     #[must_use]

@@ -13,9 +13,42 @@ use crate::config::{MySqlConfig, Strategy};
 use crate::error::SqlError;
 use crate::protocol::lease_table::holder;
 
-/// Locks that are rows with a lease, for any number of holds on at most four connections. See the [crate's page](crate).
+/// Locks that are rows with a lease, for any number of holds on at most four connections. `strategy=lease`.
 ///
 /// Cheap to clone; clones share their connections.
+///
+/// # Guarantees
+/// Each request is one statement on the name's row, in one round trip. The server's clock decides when a hold ends.
+/// Renewals at the same time go out as one statement. The shortest TTL is 100 ms.
+///
+/// A hold outlives its connections, and a server that comes back before its TTL has passed. If the server's clock is set
+/// back, a hold lasts at most as long as the longest TTL that its holder asked for.
+///
+/// Waiters of one process queue there. The first one marks the row, and the release of another process wakes it by `KILL QUERY`,
+/// which all connections of one user may do. The mark keeps the name for it for a moment. Waiters that found the mark of another
+/// process ask again every 25 to 50 ms, and less often if many names are waited for. The order of waiters is not kept.
+///
+/// # What ends a hold
+/// - Its release, or its TTL if nobody renews it: also if its process ends.
+/// - A clock of the server that is set forward, before its time.
+/// - Whoever deletes or changes its row.
+///
+/// # Fencing
+/// A token is the server's clock in microseconds, or larger than the row's last token if that is larger. The row keeps
+/// the last one that was reserved, also after a release. So tokens grow unless the row was deleted or lost and the clock
+/// is then behind the last token.
+///
+/// # Limits
+/// - At most four connections for each process, whatever it holds or waits for: two renew and release, one acquires, and
+///   one sleeps while anybody waits.
+/// - A hold survives any round trip below a fifth of its TTL, and below two fifths if its process has no more than two
+///   holds to renew at a time: each of two connections carries one text at a time.
+/// - If a proxy hides the connection that sleeps, or its process has another database user, nobody can wake it. Then a
+///   waiter learns of a release when it asks, about once a second.
+/// - A row that nobody has used for seven days is deleted in the background, if the user has the permission `DELETE`. See
+///   [`MySqlConfig::with_retention`] and [`clean_up`](Self::clean_up).
+/// - One server, or one that all writes go to. After a failover to a server that lacks the last writes, a hold may be
+///   lost and its name granted again.
 #[derive(Clone)]
 pub struct LeaseTableBackend(Arc<Shared>);
 
