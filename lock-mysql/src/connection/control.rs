@@ -171,9 +171,11 @@ impl ControlConnection {
         Ok(answer?)
     }
 
-    /// Whether anybody may still use it.
+    /// Whether anybody may still use it: each connection for locks keeps the registry by which its holds are monitored.
     fn is_needed(&self) -> bool {
-        self.live().is_some() || !self.holds.is_empty()
+        // This one's and the monitor's.
+        const OURS: usize = 2;
+        self.live().is_some() || Arc::strong_count(&self.holds) > OURS
     }
 
     /// The connection, if it is there.

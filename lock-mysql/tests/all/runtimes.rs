@@ -116,6 +116,39 @@ fn connections_stay_with_their_runtime() {
     }
 }
 
+/// The control connection of a runtime ends while it monitors nothing, and another runtime makes one.
+#[testbed::test]
+fn an_idle_connection_is_monitored_after_its_control_connection_has_ended() {
+    let (main, [used, other]) = (multi_thread(), [current_thread(), current_thread()]);
+    let (fixture, proxy) = main.block_on(async {
+        let fixture = Fixture::own().await;
+        let proxy = Proxy::of(&fixture).await;
+        (fixture, proxy)
+    });
+    let (backend, mut observer) = (proxy.backend(&fixture), main.block_on(fixture.observer()));
+    let idle = used.block_on(async {
+        let granted = grant(&backend, "a", secs(600)).await;
+        let idle = observer.holder("a").await;
+        granted.release().await;
+        // A question without an answer ends the control connection.
+        proxy.stall();
+        assert!(backend.status(&name("a")).await.is_err());
+        proxy.heal();
+        let others = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER='app' AND ID<>CONNECTION_ID()";
+        until("ended", async || observer.number(others).await == 1).await;
+        idle
+    });
+    other.block_on(async { grant(&backend, "b", secs(600)).await.release().await });
+    used.block_on(async {
+        let granted = grant(&backend, "a", secs(600)).await;
+        assert_eq!(observer.holder("a").await, idle, "it is the same connection");
+        observer.kill_holder("a").await;
+        // Sooner than the connection asks by itself.
+        let lost = timeout(secs(15), granted.request.lease().ended()).await;
+        assert!(lost.is_ok(), "nobody notices the loss");
+    });
+}
+
 #[testbed::test]
 fn idle_connections_of_other_runtimes_make_room() {
     let (main, runtimes) = (multi_thread(), [current_thread(), current_thread()]);
