@@ -10,7 +10,7 @@ use lock_core::{FencingToken, HoldState, LockName, Result};
 
 use super::{Shared, lock_error};
 use crate::connection::Member;
-use crate::error::SqlError;
+use crate::error::{RequestError, SqlError};
 use crate::protocol::lease_table::{LeaseRenewal, LeaseTerms, handed_over};
 use crate::protocol::{Job, JobDone};
 
@@ -90,10 +90,12 @@ impl LeaseHold {
             }
             done => done,
         };
-        let done = done.map_err(SqlError::into_lock_error)?;
-        Ok(match done.result.matched {
-            0 => Renewal::Lost,
-            _ => Renewal::Renewed(self.lease.arm(done.sent, ttl)?),
+        Ok(match done {
+            Ok(done) if done.result.matched > 0 => Renewal::Renewed(self.lease.arm(done.sent, ttl)?),
+            Ok(_) => Renewal::Lost,
+            // The hold went with its table, which the next acquire makes anew.
+            Err(error) if error.is_missing_table() => Renewal::Lost,
+            Err(error) => return Err(error.into_lock_error()),
         })
     }
 
@@ -117,7 +119,10 @@ impl LeaseHold {
             .statements
             .hand_over(&self.name, self.holder, &terms, next.yields());
         next.sending();
-        let done = shared.keep_job(sql).await.map_err(lock_error)?;
+        let done = match shared.keep_job(sql).await {
+            Err(RequestError::Sql(error)) if error.is_missing_table() => return Ok(HandOver::AlreadyLost),
+            done => done.map_err(lock_error)?,
+        };
         let token = handed_over(&done.result).map_err(SqlError::into_lock_error)?;
         Ok(match token {
             Some(token) => {

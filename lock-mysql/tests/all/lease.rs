@@ -6,5 +6,6 @@ mod connections;
 mod contention;
 mod late;
 mod restart;
+mod settings;
 mod support;
 mod waking;

@@ -1,0 +1,25 @@
+//! What a server's settings, and people, do to the lease table.
+
+use lock_core::backend::{DistributedLock, HandOver, ReleaseOutcome, Renewal};
+
+use super::support::*;
+use crate::support::*;
+
+/// Others make it anew, and have the names.
+#[testbed::test]
+async fn a_hold_is_lost_with_its_table() {
+    let fixture = Fixture::shared().await;
+    let (backend, mut observer) = (backend(&fixture), fixture.observer().await);
+    let granted = grant(&backend, "a", secs(60)).await;
+    observer.run(&format!("DROP TABLE {}_leases", fixture.table)).await;
+    let (next, _control) = options("a", secs(60)).start();
+    assert!(matches!(
+        granted.hold.hand_over(&next).await.unwrap(),
+        HandOver::AlreadyLost
+    ));
+    assert!(matches!(granted.hold.renew(secs(60)).await.unwrap(), Renewal::Lost));
+    assert_eq!(granted.release().await, ReleaseOutcome::AlreadyLost);
+    backend.abandon(&next).await.unwrap();
+    let next = grant(&backend, "a", secs(60)).await;
+    assert!(next.token() > granted.token());
+}
