@@ -11,6 +11,9 @@ use crate::protocol::column;
 /// How often MySQL may say that those who make the same table at the same time are in each other's way.
 const DEADLOCKS: usize = 20;
 
+/// Whether `SYSDATE` goes on while a statement runs: the second column.
+const PASSING_TIME: &str = "SELECT CAST(SLEEP(0.002) AS SIGNED),CAST(SYSDATE(6)<>NOW(6) AS SIGNED)";
+
 impl Shared {
     /// Reaches the server, makes the table and checks that all that a lock needs is permitted.
     pub(super) async fn connect(&self) -> Result<()> {
@@ -30,8 +33,9 @@ impl Shared {
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], with the statement for an administrator, if it is missing and may not be made;
-    /// [`ErrorKind::Misconfigured`] if it is of an engine without row locks.
+    /// [`ErrorKind::Misconfigured`] if it is of an engine without row locks, or if `SYSDATE` is not the present.
     pub(super) async fn prepare(&self, lane: &Lane, member: &Member) -> Result<()> {
+        self.check_clock(lane, member).await?;
         let found = self.run(lane, member, self.statements.engine()).await;
         let found = found.map_err(SqlError::into_lock_error)?;
         match found.result.rows.first() {
@@ -48,6 +52,20 @@ impl Shared {
             None => self.create(lane, member).await?,
         }
         self.set_prepared(true);
+        Ok(())
+    }
+
+    /// With another meaning of `SYSDATE`, a statement that has waited for its row would cut a hold that began meanwhile.
+    async fn check_clock(&self, lane: &Lane, member: &Member) -> Result<()> {
+        let answer = self.run(lane, member, PASSING_TIME.to_owned()).await;
+        let answer = answer.map_err(SqlError::into_lock_error)?;
+        let missing = || SqlError::UnexpectedAnswer("clock").into_lock_error();
+        let row = answer.result.rows.first().ok_or_else(missing)?;
+        let passes: i64 = column(row, 1, "clock").map_err(SqlError::into_lock_error)?;
+        if passes == 0 {
+            let message = "the MySQL server's option sysdate-is-now would end leases too early: start it without";
+            return Err(Error::new(ErrorKind::Misconfigured, message));
+        }
         Ok(())
     }
 

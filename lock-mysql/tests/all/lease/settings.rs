@@ -1,9 +1,23 @@
 //! What a server's settings, and people, do to the lease table.
 
-use lock_core::backend::{DistributedLock, HandOver, ReleaseOutcome, Renewal};
+use lock_core::ErrorKind;
+use lock_core::backend::{DistributedLock, HandOver, ReleaseOutcome, Renewal, Wait};
 
 use super::support::*;
 use crate::support::*;
+
+/// Statements that waited for a row would take the moment before the wait for the present, and cut holds that began
+/// meanwhile.
+#[testbed::test]
+async fn a_server_whose_clock_stands_still_within_a_statement_is_refused() {
+    let fixture = Fixture::own_with(["--sysdate-is-now"]).await;
+    let error = backend(&fixture).connect().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    assert!(error.to_string().contains("sysdate-is-now"), "{error}");
+    let (request, _control) = options("a", secs(10)).wait(Wait::No).start();
+    let error = backend(&fixture).acquire(&request).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+}
 
 /// Others make it anew, and have the names.
 #[testbed::test]
