@@ -1,7 +1,8 @@
 //! What a server's settings, and people, do to the lease table.
 
 use lock_core::ErrorKind;
-use lock_core::backend::{DistributedLock, HandOver, ReleaseOutcome, Renewal, Wait};
+use lock_core::backend::{DistributedLock, HandOver, ReleaseOutcome, Renewal, RequestOptions, Terms, Wait};
+use tokio::task::JoinSet;
 
 use super::support::*;
 use crate::support::*;
@@ -17,6 +18,25 @@ async fn a_server_whose_clock_stands_still_within_a_statement_is_refused() {
     let (request, _control) = options("a", secs(10)).wait(Wait::No).start();
     let error = backend(&fixture).acquire(&request).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Misconfigured);
+}
+
+/// As my.cnf files of old said.
+#[testbed::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_takes_a_megabyte_at_a_time_serves_long_names() {
+    let fixture = Fixture::own_with(["--max-allowed-packet=1M"]).await;
+    let backend = backend(&fixture);
+    let mut acquiring = JoinSet::new();
+    for number in 0..1000 {
+        let backend = backend.clone();
+        acquiring.spawn(async move {
+            let name = name(&format!("{number:0>512}"));
+            let terms = Terms::new(secs(600)).label("l".repeat(255));
+            ask(&backend, RequestOptions::new(name, terms)).await.unwrap()
+        });
+    }
+    for granted in soon("all granted", acquiring.join_all()).await {
+        assert_eq!(granted.release().await, ReleaseOutcome::Released);
+    }
 }
 
 /// Others make it anew, and have the names.
