@@ -40,6 +40,9 @@ pub(crate) enum SqlError {
     /// The server is no MySQL: this is what it sent first.
     #[error("the server does not speak MySQL's protocol")]
     NotMySql(Vec<u8>),
+    /// The server refused a statement that served others as well.
+    #[error("{message}")]
+    Refused { code: u16, message: String },
     /// The driver panicked with this message.
     #[error("{0}")]
     Panicked(String),
@@ -48,10 +51,24 @@ pub(crate) enum SqlError {
 impl SqlError {
     /// The server's number for what went wrong; `None` when it is not the server who complains.
     pub(crate) fn code(&self) -> Option<u16> {
-        let Self::Driver(sqlx::Error::Database(error)) = self else {
-            return None;
-        };
-        Some(error.try_downcast_ref::<MySqlDatabaseError>()?.number())
+        match self {
+            Self::Driver(sqlx::Error::Database(error)) => {
+                Some(error.try_downcast_ref::<MySqlDatabaseError>()?.number())
+            }
+            Self::Refused { code, .. } => Some(*code),
+            _ => None,
+        }
+    }
+
+    /// The same for another caller whom the statement served: the driver's errors cannot be cloned.
+    pub(crate) fn for_another(&self) -> Self {
+        match self.code() {
+            Some(code) => Self::Refused {
+                code,
+                message: self.to_string(),
+            },
+            None => Self::Disconnected,
+        }
     }
 
     /// Another holder has the row: found at once (MariaDB 1205, MySQL 3572) or after waiting (1205; 1969 and 3024 where
@@ -134,7 +151,9 @@ impl SqlError {
     fn kind_and_message(&self, connecting: bool) -> (ErrorKind, Cow<'static, str>) {
         use ErrorKind::{Misconfigured, Unavailable, Unexpected};
         match self {
-            Self::Driver(sqlx::Error::Database(_)) => meaning_of(self.code().unwrap_or_default()),
+            Self::Driver(sqlx::Error::Database(_)) | Self::Refused { .. } => {
+                meaning_of(self.code().unwrap_or_default())
+            }
             // This is how rustls reports a certificate that it does not accept.
             Self::Driver(sqlx::Error::Io(error)) if connecting && error.kind() == io::ErrorKind::InvalidData => {
                 (Misconfigured, TLS_FAILS.into())

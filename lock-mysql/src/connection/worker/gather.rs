@@ -1,6 +1,6 @@
 //! Small jobs of many callers in one text, so that a round trip serves all who wait for one.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::time::Duration;
 
@@ -66,13 +66,22 @@ impl Worker {
                 let error = executed.err().unwrap_or(SqlError::UnexpectedAnswer("answer"));
                 // Interrupted, a statement was rolled back, and the connection serves on.
                 let ends = !error.is_refusal() && !error.is_interrupted();
-                failed.fail(error);
+                let apart = match failed {
+                    // One of them may be the reason, as one whose row somebody keeps locked.
+                    Part::Renewals(ttl, jobs) if !ends && renewals(&jobs).len() > 1 => one_by_one(ttl, jobs),
+                    failed => {
+                        failed.fail(error);
+                        Vec::new()
+                    }
+                };
                 if ends {
                     // The others learn that the connection has ended.
                     return Break(Exit::Disconnected);
                 }
+                parts = rest.chain(apart).chain(later).collect();
+            } else {
+                parts = later;
             }
-            parts = rest.chain(later).collect();
         }
         Continue(())
     }
@@ -150,13 +159,13 @@ impl Part {
         }
     }
 
-    /// The first learns why, and the others that it failed.
     fn fail(self, error: SqlError) {
         match self {
             Self::One(job) => drop(job.reply.send(Err(error))),
             Self::Renewals(_, jobs) => {
-                let mut jobs = jobs.into_iter();
-                drop(jobs.next().map(|job| job.reply.send(Err(error))));
+                for job in jobs {
+                    drop(job.reply.send(Err(error.for_another())));
+                }
             }
         }
     }
@@ -170,6 +179,23 @@ fn renewals(jobs: &[Gathered]) -> Vec<LeaseRenewal> {
         .filter(|renewal| seen.insert(renewal.holder))
         .cloned()
         .collect()
+}
+
+/// A part for each hold.
+fn one_by_one(ttl: Duration, jobs: Vec<Gathered>) -> Vec<Part> {
+    let mut holds: Vec<Vec<Gathered>> = Vec::new();
+    let mut places = HashMap::new();
+    for job in jobs {
+        let Some(holder) = job.renewal().map(|renewal| renewal.holder) else {
+            continue;
+        };
+        let place = *places.entry(holder).or_insert(holds.len());
+        match holds.get_mut(place) {
+            Some(hold) => hold.push(job),
+            None => holds.push(vec![job]),
+        }
+    }
+    holds.into_iter().map(|jobs| Part::Renewals(ttl, jobs)).collect()
 }
 
 /// What asks which of these holds there are.

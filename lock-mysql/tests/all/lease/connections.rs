@@ -77,6 +77,41 @@ async fn a_lost_hold_is_told_apart_from_those_renewed_with_it() {
     }
 }
 
+/// Of those that are renewed together, the one whose row a stranger has locked alone is not, and no connection is lost.
+#[testbed::test]
+async fn a_locked_row_keeps_no_other_hold_from_being_renewed() {
+    let fixture = Fixture::own().await;
+    let (backend, mut locking, mut observer) = (backend(&fixture), fixture.observer().await, fixture.observer().await);
+    let mut holds = Vec::new();
+    for number in 0..9 {
+        holds.push(grant(&backend, &format!("name {number}"), secs(60)).await);
+    }
+    let renew = async || {
+        let renewals = holds.iter().flat_map(|granted| [granted, granted]);
+        futures_util::future::join_all(renewals.map(|granted| granted.hold.renew(secs(60)))).await
+    };
+    // All connections are made, and have served.
+    for _ in 0..3 {
+        assert!(renew().await.iter().all(Result::is_ok));
+    }
+    let before = counted(&mut observer, "Connections").await;
+    let table = &fixture.table;
+    locking
+        .run(&format!(
+            "BEGIN;SELECT 1 FROM {table}_leases WHERE name='name 4' FOR UPDATE"
+        ))
+        .await;
+    for (number, renewed) in renew().await.iter().enumerate() {
+        match number / 2 {
+            4 => assert!(renewed.is_err(), "{renewed:?}"),
+            number => assert!(matches!(renewed, Ok(Renewal::Renewed(_))), "{number}: {renewed:?}"),
+        }
+    }
+    locking.run("COMMIT").await;
+    assert!(renew().await.iter().all(Result::is_ok));
+    assert_eq!(counted(&mut observer, "Connections").await, before);
+}
+
 #[testbed::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_names_are_waited_for_without_a_storm() {
     const NAMES: usize = 1000;
