@@ -229,8 +229,8 @@ impl LeaseStatements {
         )
     }
 
-    /// Renews holds that share a TTL. If it matches as many rows as there are holds, it has renewed all; else
-    /// [`held`](Self::held) says which. A holder id has one name.
+    /// Renews holds that share a TTL. If it matches as many rows as there are holds, it has renewed all. A holder id has one
+    /// name.
     pub(crate) fn renew(&self, ttl: Duration, renewals: &[LeaseRenewal]) -> String {
         let ttl = ttl.as_micros();
         format!(
@@ -238,11 +238,6 @@ impl LeaseStatements {
             self.leases,
             among(renewals)
         )
-    }
-
-    /// The holder ids among these that have their names.
-    pub(crate) fn held(&self, renewals: &[LeaseRenewal]) -> String {
-        format!("SELECT `holder` FROM `{}` WHERE {}", self.leases, among(renewals))
     }
 
     /// Ends a hold, if it is still there: then it matches a row. The name stays taken for so long. If it is free at once,

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::super::driver::execute_into;
 use super::{Exit, Phase, Reply, Worker};
 use crate::error::SqlError;
-use crate::protocol::lease_table::{LeaseRenewal, held};
+use crate::protocol::lease_table::LeaseRenewal;
 use crate::protocol::{Job, JobDone, StatementResult};
 
 /// The most jobs in one text, so that it stays far below any server's `max_allowed_packet`.
@@ -48,7 +48,8 @@ impl Worker {
         Continue(())
     }
 
-    /// Runs the parts, and those behind one that the server refused once more.
+    /// Runs the parts, and those behind one that the server refused once more. Renewals run one by one if only some of them
+    /// were made, or if the server refused them together.
     async fn run_parts(&mut self, mut parts: Vec<Part>) -> ControlFlow<Exit> {
         while !parts.is_empty() {
             let later = parts.split_off(parts.len().min(MOST_STATEMENTS));
@@ -59,72 +60,29 @@ impl Worker {
                 self.last_answer.note();
             }
             let mut rest = parts.split_off(results.len().min(parts.len())).into_iter();
+            let mut again = Vec::new();
             for (part, result) in parts.into_iter().zip(results) {
-                self.answer(part, sent, result).await?;
+                again.append(&mut part.answer(sent, result));
             }
             if let Some(failed) = rest.next() {
                 let error = executed.err().unwrap_or(SqlError::UnexpectedAnswer("answer"));
                 // Interrupted, a statement was rolled back, and the connection serves on.
                 let ends = !error.is_refusal() && !error.is_interrupted();
-                let apart = match failed {
+                match failed {
                     // One of them may be the reason, as one whose row somebody keeps locked.
-                    Part::Renewals(ttl, jobs) if !ends && renewals(&jobs).len() > 1 => one_by_one(ttl, jobs),
-                    failed => {
-                        failed.fail(error);
-                        Vec::new()
+                    Part::Renewals(ttl, jobs) if !ends && renewals(&jobs).len() > 1 => {
+                        again.append(&mut one_by_one(ttl, jobs));
                     }
-                };
+                    failed => failed.fail(error),
+                }
                 if ends {
                     // The others learn that the connection has ended.
                     return Break(Exit::Disconnected);
                 }
-                parts = rest.chain(apart).chain(later).collect();
-            } else {
-                parts = later;
             }
+            parts = rest.chain(again).chain(later).collect();
         }
         Continue(())
-    }
-
-    async fn answer(&mut self, part: Part, sent: SentAt, result: StatementResult) -> ControlFlow<Exit> {
-        match part {
-            Part::One(job) => drop(job.reply.send(Ok(JobDone { sent, result }))),
-            Part::Renewals(_, jobs) if result.matched == renewals(&jobs).len() as u64 => {
-                jobs.into_iter().for_each(|job| job.renewed(sent, true));
-            }
-            Part::Renewals(_, jobs) if result.matched == 0 => {
-                jobs.into_iter().for_each(|job| job.renewed(sent, false));
-            }
-            Part::Renewals(_, jobs) => return self.tell_apart(sent, jobs).await,
-        }
-        Continue(())
-    }
-
-    /// Some of these were renewed. Those that still have their names were: a hold that has ended does not come back.
-    async fn tell_apart(&mut self, sent: SentAt, jobs: Vec<Gathered>) -> ControlFlow<Exit> {
-        let mut results = Vec::new();
-        let executed = match statements(&jobs) {
-            Some(sql) => execute_into(&mut self.connection, sql, None, &mut results).await,
-            None => Ok(()),
-        };
-        let found = executed.and_then(|()| held(results.first().unwrap_or(&StatementResult::default())));
-        match found {
-            Ok(held) => {
-                for job in jobs {
-                    let is_held = job.renewal().is_some_and(|renewal| {
-                        let holder = renewal.holder.to_string();
-                        held.iter().any(|held| held == holder.as_bytes())
-                    });
-                    job.renewed(sent, is_held);
-                }
-                Continue(())
-            }
-            Err(error) if error.is_refusal() => {
-                Part::Renewals(Duration::ZERO, jobs).fail(error);
-                Continue(())
-            }
-            Err(_) => Break(Exit::Disconnected),
-        }
     }
 }
 
@@ -157,6 +115,23 @@ impl Part {
                 _ => String::new(),
             },
         }
+    }
+
+    /// Answers all whom it serves. If only some of the holds were renewed, returns them one by one: a question which these were
+    /// would be answered by the server's clock of a later moment, and that may have been set back since.
+    fn answer(self, sent: SentAt, result: StatementResult) -> Vec<Part> {
+        match self {
+            Self::One(job) => drop(job.reply.send(Ok(JobDone { sent, result }))),
+            Self::Renewals(ttl, jobs) => {
+                let holds = renewals(&jobs).len() as u64;
+                if (1..holds).contains(&result.matched) {
+                    return one_by_one(ttl, jobs);
+                }
+                let is_held = result.matched > 0;
+                jobs.into_iter().for_each(|job| job.renewed(sent, is_held));
+            }
+        }
+        Vec::new()
     }
 
     fn fail(self, error: SqlError) {
@@ -196,14 +171,6 @@ fn one_by_one(ttl: Duration, jobs: Vec<Gathered>) -> Vec<Part> {
         }
     }
     holds.into_iter().map(|jobs| Part::Renewals(ttl, jobs)).collect()
-}
-
-/// What asks which of these holds there are.
-fn statements(jobs: &[Gathered]) -> Option<String> {
-    let Job::Renew(statements, _) = &jobs.first()?.job else {
-        return None;
-    };
-    Some(statements.held(&renewals(jobs)))
 }
 
 /// One part for each statement, and one for all renewals of the same time: they come first.

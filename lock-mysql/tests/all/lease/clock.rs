@@ -1,10 +1,15 @@
 //! A server whose clock is set.
 
+use std::time::Duration;
+
+use futures_util::future::join_all;
 use lock_core::backend::{ReleaseOptions, ReleaseOutcome, Renewal};
+use lock_mysql::{LeaseTableBackend, Strategy};
 use testbed::{Clock, MariaDb};
 use tokio::time::Instant;
 
 use super::support::*;
+use crate::support::proxy::Proxy;
 use crate::support::*;
 
 const HOUR_NANOS: i64 = 3_600_000_000_000;
@@ -130,4 +135,38 @@ async fn a_step_forward_ends_holds_and_tokens_keep_growing() {
     clock.set(0).unwrap();
     let last = grant(&first, "a", secs(60)).await;
     assert!(last.token() > next.token());
+}
+
+/// Of the holds that are renewed together some have expired. The clock is set back before the client knows which.
+#[testbed::test]
+async fn a_renewal_that_came_too_late_is_none_after_a_step_back() {
+    let (fixture, clock) = with_a_clock().await;
+    let proxy = Proxy::of(&fixture).await;
+    let through = proxy.config(&fixture).with_strategy(Strategy::Lease);
+    let (backend, mut observer) = (LeaseTableBackend::new(through).unwrap(), fixture.observer().await);
+    let mut holds = Vec::new();
+    for number in 0..8 {
+        let ttl = if number < 4 { secs(60) } else { secs(7200) };
+        holds.push(grant(&backend, &format!("{number}"), ttl).await);
+    }
+    clock.set(HOUR_NANOS).unwrap();
+    let renewed = format!(
+        "SELECT COUNT(*) FROM {}_leases WHERE expires>(UNIX_TIMESTAMP(NOW(6))+7000)*1000000",
+        fixture.table
+    );
+    assert_eq!(observer.number(&renewed).await, 0);
+    proxy.delay(Duration::from_millis(500));
+    let renewing = join_all(holds.iter().map(|granted| granted.hold.renew(secs(7200))));
+    let (answers, ()) = tokio::join!(renewing, async {
+        until("renewed", async || observer.number(&renewed).await == 4).await;
+        clock.set(0).unwrap();
+    });
+    proxy.heal();
+    for (number, answer) in answers.into_iter().enumerate() {
+        if let Renewal::Renewed(_) = answer.unwrap() {
+            let what = "(expires-FLOOR(UNIX_TIMESTAMP(NOW(6))*1000000)) DIV 1000000";
+            let left = in_row(&mut observer, &fixture, &number.to_string(), what).await;
+            assert!(left > 7000, "the lease lasts for two hours, and the row for {left} s");
+        }
+    }
 }
