@@ -197,7 +197,7 @@ impl SqlError {
 pub(crate) enum ConnectError {
     /// The server cannot be reached or cannot serve at the moment.
     Transient(Error),
-    /// DialAttempt again is of no use.
+    /// Dialling again would fail in the same way.
     Permanent(Error),
 }
 

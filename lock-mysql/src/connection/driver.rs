@@ -1,4 +1,4 @@
-//! What is results on the driver's connection itself.
+//! Statements on the driver's own connection, and how it is made.
 
 use std::any::Any;
 use std::future::Future;
