@@ -48,8 +48,9 @@ impl Worker {
         let after = match &answer {
             Ok(_) => Some(Phase::HandedOver(next)),
             Err(error) if releases && error.is_busy() => Some(Phase::Released(giver)),
-            // Nobody knows which of the statements was refused.
-            Err(error) if releases && error.is_refusal() => {
+            // Nobody knows which of the statements was refused; and a deadlock, or with some settings a wait that timed out,
+            // has rolled the transaction back.
+            Err(error) if error.is_deadlock() || error.is_busy() || releases && error.is_refusal() => {
                 drop(reply.send(Err(SqlError::Disconnected)));
                 return Break(Exit::Finished);
             }
