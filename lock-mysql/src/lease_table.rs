@@ -1,6 +1,7 @@
 //! The lease table: a row of each name says who holds it until when, by the server's clock.
 //!
-//! Every request is one statement on the name's row, which the primary key locks. Holds are rows and not connections, so
+//! Every request of an exclusive hold is one statement on the name's row, which the primary key locks. Holds that share a
+//! name are rows of a second table, and their requests are transactions that lock the name's row first. Holds are rows and not connections, so
 //! two lanes of connections serve them all: one for acquires and questions, one for what keeps or ends holds, which never
 //! waits behind an acquire.
 
@@ -12,13 +13,14 @@ use lock_core::Error;
 
 use self::claims::Claims;
 use self::clean_up::Schedule;
+use self::downgrade::Downgrades;
 use self::sleeper::Sleeper;
 use self::waits::Waits;
 use crate::config::MySqlConfig;
 use crate::connection::{Dialer, Lane, LastAnswer, Member};
 use crate::error::{RequestError, SqlError};
 use crate::protocol::lease_table::LeaseStatements;
-use crate::protocol::{Job, JobDone, StatementResult};
+use crate::protocol::{Job, JobDone};
 
 pub use self::backend::LeaseTableBackend;
 
@@ -26,6 +28,7 @@ mod acquire;
 mod backend;
 mod claims;
 mod clean_up;
+mod downgrade;
 mod end;
 mod hold;
 mod sleeper;
@@ -44,8 +47,9 @@ struct Shared {
     waits: Waits,
     dialer: Arc<Dialer>,
     sleeper: Sleeper,
+    downgrades: Downgrades,
     clean_ups: Schedule,
-    /// Whether the table existed when it was last checked.
+    /// Whether the tables existed when they were last checked.
     prepared: AtomicBool,
 }
 
@@ -59,6 +63,7 @@ impl Shared {
             claims: Claims::default(),
             waits: Waits::default(),
             sleeper: Sleeper::default(),
+            downgrades: Downgrades::default(),
             clean_ups: Schedule::new(),
             dialer,
             prepared: AtomicBool::new(false),
@@ -66,20 +71,24 @@ impl Shared {
         }
     }
 
-    /// Runs an idempotent statement about a hold.
-    async fn keep_job(&self, sql: String) -> Result<JobDone, RequestError> {
+    /// Runs an idempotent job about a hold.
+    async fn keep_job(&self, job: Job) -> Result<JobDone, RequestError> {
         let member = self.keeping.member(None).await?;
-        Ok(self.run(&self.keeping, &member, sql).await?)
+        Ok(self.run_keep(&member, job).await?)
     }
 
     /// The same, and once more if the server had closed the connection while it was idle.
-    async fn keep_on(&self, sql: String) -> Result<StatementResult, RequestError> {
+    async fn keep_on(&self, job: Job) -> Result<JobDone, RequestError> {
         let member = self.keeping.member(None).await?;
-        let done = match self.run(&self.keeping, &member, sql.clone()).await {
-            Err(error) if error.is_disconnect() && member.is_reused() => self.keep_job(sql).await?,
-            done => done?,
-        };
-        Ok(done.result)
+        match self.run_keep(&member, job.clone()).await {
+            Err(error) if error.is_disconnect() && member.is_reused() => self.keep_job(job).await,
+            done => Ok(done?),
+        }
+    }
+
+    async fn run_keep(&self, member: &Member, job: Job) -> Result<JobDone, SqlError> {
+        let limit = Some(self.config.response_timeout());
+        self.run_job(&self.keeping, member, job, limit).await
     }
 
     /// Runs a statement on this connection of a lane.

@@ -80,9 +80,12 @@ pub(crate) struct Answer {
 }
 
 /// A small job for a connection that many share.
+#[derive(Clone, Debug)]
 pub(crate) enum Job {
     /// One statement.
     Statement(String),
+    /// Statements that take effect together or not at all. The last one gives the answer.
+    Transaction(Vec<String>),
     /// A renewal, which others may join.
     Renew(Arc<LeaseStatements>, LeaseRenewal),
 }
@@ -91,7 +94,7 @@ pub(crate) enum Job {
 pub(crate) struct JobDone {
     /// Just before it was sent.
     pub(crate) sent: SentAt,
-    /// What its statement did. A renewal matched a row if it renewed its hold.
+    /// What its last statement did. A renewal matched a row if it renewed its hold.
     pub(crate) result: StatementResult,
 }
 

@@ -1,10 +1,10 @@
-//! Acquiring: one statement that takes the name or says how long it stays taken.
+//! Acquiring: one request that takes the name or says how long it stays taken.
 
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::backend::{AcquireRequest, Attempt, Busy, Wait};
+use lock_core::backend::{AcquireRequest, Attempt, Busy, SentAt, Wait};
 use lock_core::{Error, ErrorKind, LockName, Result};
 use tokio::time::{sleep, timeout};
 
@@ -12,8 +12,9 @@ use super::Shared;
 use super::hold::LeaseHold;
 use crate::connection::Member;
 use crate::error::SqlError;
-use crate::protocol::JobDone;
+use crate::protocol::lease_table::sharing::{Sharing, shared};
 use crate::protocol::lease_table::{Acquired, LeaseTerms, Mark, Taken, acquired, holder};
+use crate::protocol::{Job, JobDone};
 
 /// How many times a statement may fail for reasons that a repetition cures.
 const MAX_RETRIES: u32 = 20;
@@ -78,6 +79,7 @@ impl Shared {
 
     /// Asks until the server decides.
     async fn ask_on(self: &Arc<Self>, request: &AcquireRequest, sleeper: Option<u64>) -> Result<Asked> {
+        let sharing = Sharing::of(request.mode())?;
         for _ in 0..MAX_RETRIES {
             let member = self.asking.member(Some(request)).await?;
             request.note_connected();
@@ -91,12 +93,16 @@ impl Shared {
                 self.prepare(&self.asking, &member).await?;
             }
             let terms = LeaseTerms::new(request);
-            match self.ask(request, &terms, sleeper, &member).await {
-                Ok(done) => match acquired(&done.result).map_err(SqlError::into_lock_error)? {
+            let asked = match sharing {
+                None => self.ask(request, &terms, sleeper, &member).await,
+                Some(sharing) => self.ask_to_share(request, &terms, sharing, &member).await,
+            };
+            match asked {
+                Ok((sent, acquired)) => match acquired {
                     Acquired::Granted(token) => {
                         self.waits.remove(request.holder());
                         self.clean_up_if_due();
-                        let armed = request.lease().arm(done.sent, terms.ttl)?;
+                        let armed = request.lease().arm(sent, terms.ttl)?;
                         let hold = LeaseHold::new(self, request, &terms, token);
                         return Ok(Asked::Granted(Attempt::Granted(Arc::new(hold), armed)));
                     }
@@ -125,15 +131,44 @@ impl Shared {
         terms: &LeaseTerms,
         sleeper: Option<u64>,
         member: &Member,
-    ) -> Result<JobDone, SqlError> {
+    ) -> Result<(SentAt, Acquired), SqlError> {
         let mark = (request.wait() != Wait::No).then(|| Mark {
             lasts: self.waits.mark_lasts(sleeper.is_some()),
             sleeper: sleeper.unwrap_or(0),
         });
         let sql = self.statements.acquire(request.name(), terms, mark);
+        let done = self.send(request, member, Job::Statement(sql)).await?;
+        Ok((done.sent, acquired(&done.result)?))
+    }
+
+    async fn ask_to_share(
+        &self,
+        request: &AcquireRequest,
+        terms: &LeaseTerms,
+        sharing: Sharing,
+        member: &Member,
+    ) -> Result<(SentAt, Acquired), SqlError> {
+        // Nobody wakes those who wait to share it.
+        let mark = (request.wait() != Wait::No).then(|| self.waits.mark_lasts(false));
+        let statements = self.statements.share(request.name(), terms, sharing, mark);
+        for _ in 0..MAX_RETRIES {
+            let job = Job::Transaction(statements.clone());
+            let done = self.send(request, member, job).await?;
+            if let Some(acquired) = shared(&done.result)? {
+                return Ok((done.sent, acquired));
+            }
+            // A clean-up may delete it again.
+            let make = self.statements.make_row(request.name());
+            self.run(&self.asking, member, make).await?;
+        }
+        Err(SqlError::UnexpectedAnswer("row of the name"))
+    }
+
+    async fn send(&self, request: &AcquireRequest, member: &Member, job: Job) -> Result<JobDone, SqlError> {
         let in_flight = self.claims.sending(request.holder(), member.session());
         request.sending();
-        let answer = self.run(&self.asking, member, sql).await;
+        let limit = Some(self.config.response_timeout());
+        let answer = self.run_job(&self.asking, member, job, limit).await;
         // What had ended before was not sent.
         if answer
             .as_ref()
@@ -154,9 +189,9 @@ impl Shared {
         }
     }
 
-    /// The label of whoever has the name.
+    /// The label of whoever has the name, or of one of them.
     async fn label(&self, name: &LockName, member: &Member) -> Result<Option<Arc<str>>, SqlError> {
-        let found = self.run(&self.asking, member, self.statements.holder(name)).await?;
+        let found = self.run(&self.asking, member, self.statements.holders(name)).await?;
         let holder = found.result.rows.first().map(holder).transpose()?;
         Ok(holder.and_then(|holder| holder.label))
     }

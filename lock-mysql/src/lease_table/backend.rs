@@ -84,14 +84,14 @@ impl LeaseTableBackend {
         Self::new(MySqlConfig::from_url(url)?)
     }
 
-    /// Deletes the rows of names that nobody has had for the [retention](MySqlConfig::with_retention), and returns how many
-    /// they were. Spares rows whose token is ahead of the server's clock or behind it by less than the retention.
+    /// Deletes the rows of names that nobody has had for the [retention](MySqlConfig::with_retention), and of readers and
+    /// permits that ended so long ago, and returns how many rows they were. Spares rows whose token is ahead of the server's clock or behind it by less than the retention.
     ///
     /// The backend does the same in the background while it is used, a few times a day, if its user has the permission
     /// `DELETE`.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`](lock_core::ErrorKind::Denied) without the permission `DELETE` on the table; or if the server cannot
+    /// [`ErrorKind::Denied`](lock_core::ErrorKind::Denied) without the permission `DELETE` on both tables; or if the server cannot
     /// be asked: then some rows may have been deleted.
     ///
     /// # Cancel safety
@@ -127,6 +127,9 @@ impl DistributedLock for LeaseTableBackend {
             .pass()
             .minimum_hold()
             .durable_tokens()
+            .shared()
+            .downgrade()
+            .permits(u32::MAX)
             .ttl_between(SHORTEST, LONGEST)
     }
 
@@ -152,14 +155,12 @@ impl DistributedLock for LeaseTableBackend {
 impl Shared {
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
         let member = self.asking.member(None).await?;
-        let found = match self.run(&self.asking, &member, self.statements.holder(name)).await {
+        let found = match self.run(&self.asking, &member, self.statements.holders(name)).await {
             Err(error) if error.is_missing_table() => return Ok(LockStatus::free()),
             found => found.map_err(SqlError::into_lock_error)?,
         };
-        match found.result.rows.first() {
-            None => Ok(LockStatus::free()),
-            Some(row) => Ok(LockStatus::held(holder(row).map_err(SqlError::into_lock_error)?)),
-        }
+        let holders: Result<Vec<_>, SqlError> = found.result.rows.iter().map(holder).collect();
+        Ok(LockStatus::held_by(holders.map_err(SqlError::into_lock_error)?))
     }
 }
 

@@ -5,12 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, Result};
+use sqlx::mysql::MySqlRow;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::Shared;
+use crate::connection::Member;
 use crate::error::SqlError;
-use crate::protocol::lease_table::row_after;
+use crate::protocol::lease_table::{dead_holder, row_after};
 
 /// How many rows are looked at with one statement.
 const AT_ONCE: usize = 1000;
@@ -65,28 +67,30 @@ impl Shared {
         }
     }
 
-    /// Deletes dead rows, and returns how many.
+    /// Deletes dead rows of both tables, and returns how many.
     pub(super) async fn clean_up(&self) -> Result<u64> {
         let member = self.asking.member(None).await?;
-        let retention = self.config.retention();
-        let delete = |sql| self.run(&self.asking, &member, sql);
-        match delete(self.statements.check_delete()).await {
-            Err(error) if error.is_missing_table() => return Ok(0),
-            answer => drop(answer.map_err(denied)?),
+        for check in self.statements.check_delete() {
+            match self.run(&self.asking, &member, check).await {
+                Err(error) if error.is_missing_table() => return Ok(0),
+                answer => drop(answer.map_err(denied)?),
+            }
         }
+        Ok(self.clean_leases(&member).await? + self.clean_holders(&member).await?)
+    }
+
+    async fn clean_leases(&self, member: &Member) -> Result<u64> {
+        let retention = self.config.retention();
         let (mut last, mut deleted) = (Vec::new(), 0);
         loop {
             let sql = self.statements.rows_after(&last, AT_ONCE, retention);
-            let found = self.run(&self.asking, &member, sql).await;
-            let rows = found.map_err(SqlError::into_lock_error)?.result.rows;
+            let rows = self.find_rows(member, sql).await?;
             for row in &rows {
                 let (name, is_dead) = row_after(row).map_err(SqlError::into_lock_error)?;
                 if is_dead {
-                    match delete(self.statements.delete_dead(&name, retention)).await {
-                        // Somebody takes it at this moment.
-                        Err(error) if error.is_busy() || error.is_deadlock() => {}
-                        answer => deleted += answer.map_err(SqlError::into_lock_error)?.result.matched,
-                    }
+                    deleted += self
+                        .delete(member, self.statements.delete_dead(&name, retention))
+                        .await?;
                 }
                 last = name;
             }
@@ -95,13 +99,43 @@ impl Shared {
             }
         }
     }
+
+    async fn clean_holders(&self, member: &Member) -> Result<u64> {
+        let retention = self.config.retention();
+        let (mut last, mut deleted) = ((Vec::new(), Vec::new()), 0);
+        loop {
+            let sql = self.statements.dead_holders_after(&last.0, &last.1, AT_ONCE, retention);
+            let rows = self.find_rows(member, sql).await?;
+            for row in &rows {
+                last = dead_holder(row).map_err(SqlError::into_lock_error)?;
+                let sql = self.statements.delete_dead_holder(&last.0, &last.1, retention);
+                deleted += self.delete(member, sql).await?;
+            }
+            if rows.len() < AT_ONCE {
+                return Ok(deleted);
+            }
+        }
+    }
+
+    async fn find_rows(&self, member: &Member, sql: String) -> Result<Vec<MySqlRow>> {
+        let found = self.run(&self.asking, member, sql).await;
+        Ok(found.map_err(SqlError::into_lock_error)?.result.rows)
+    }
+
+    /// Deletes a row, unless somebody uses it at this moment.
+    async fn delete(&self, member: &Member, sql: String) -> Result<u64> {
+        match self.run(&self.asking, member, sql).await {
+            Err(error) if error.is_busy() || error.is_deadlock() => Ok(0),
+            answer => Ok(answer.map_err(SqlError::into_lock_error)?.result.matched),
+        }
+    }
 }
 
 fn denied(error: SqlError) -> Error {
     if !error.is_denied() {
         return error.into_lock_error();
     }
-    let message = "the MySQL user may not delete from the lease table: grant it DELETE, or leave dead rows there";
+    let message = "the MySQL user may not delete from the lease tables: grant it DELETE, or leave dead rows there";
     Error::new(ErrorKind::Denied, message).with_source(error)
 }
 

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::backend::{AcquireRequest, HolderId};
+use lock_core::backend::{AcquireRequest, HolderId, Mode};
 use lock_core::{Error, ErrorKind, LockName, Result};
 use tokio::time::{Instant, sleep};
 
 use super::{Shared, lock_error};
 use crate::connection::Session;
 use crate::error::{RequestError, SqlError, unknown_outcome};
-use crate::protocol::{Identity, column};
+use crate::protocol::lease_table::released;
+use crate::protocol::lease_table::sharing::shared_released;
+use crate::protocol::{Identity, Job, StatementResult, column};
 
 impl Shared {
     /// Retires the request's holder id.
@@ -22,9 +24,21 @@ impl Shared {
         }
         let holder = request.holder();
         self.end_unanswered(holder).await?;
-        match self.keep_on(self.statements.abandon(request.name(), holder)).await {
+        let is_exclusive = request.mode() == Mode::Exclusive && !self.downgrades.contains(holder);
+        let job = match is_exclusive {
+            true => Job::Statement(self.statements.abandon(request.name(), holder)),
+            false => Job::Transaction(self.statements.end(request.name(), holder)),
+        };
+        match self.keep_on(job).await {
             Err(RequestError::Sql(error)) if error.is_missing_table() => {}
-            answer => self.wake_waiter(request.name(), &answer.map_err(lock_error)?),
+            answer => {
+                let ended = answer.map_err(lock_error)?.result;
+                let sleeper = match is_exclusive {
+                    true => released(&ended).1,
+                    false => shared_released(&ended).1,
+                };
+                self.wake_waiter(request.name(), sleeper);
+            }
         }
         self.claims.remove(holder);
         Ok(())
@@ -38,16 +52,30 @@ impl Shared {
         keep_for: Option<Duration>,
     ) -> Result<bool> {
         self.end_unanswered(holder).await?;
-        let matched = match self.keep_job(self.statements.release(name, holder, keep_for)).await {
-            Ok(released) => {
-                self.wake_waiter(name, &released.result);
-                released.result.matched
-            }
-            Err(RequestError::Sql(error)) if error.is_missing_table() => 0,
+        let sql = self.statements.release(name, holder, keep_for);
+        let (was_there, sleeper) = released(&self.end_hold(holder, Job::Statement(sql)).await?);
+        self.wake_waiter(name, sleeper);
+        Ok(was_there)
+    }
+
+    /// The same for a hold that shares the name, or is about to.
+    pub(super) async fn release_shared(self: &Arc<Self>, name: &LockName, holder: HolderId) -> Result<bool> {
+        self.end_unanswered(holder).await?;
+        let statements = self.statements.end(name, holder);
+        let (was_there, sleeper) = shared_released(&self.end_hold(holder, Job::Transaction(statements)).await?);
+        self.wake_waiter(name, sleeper);
+        Ok(was_there)
+    }
+
+    /// What it did; nothing if there is no table any more.
+    async fn end_hold(&self, holder: HolderId, job: Job) -> Result<StatementResult> {
+        let result = match self.keep_job(job).await {
+            Ok(done) => done.result,
+            Err(RequestError::Sql(error)) if error.is_missing_table() => StatementResult::default(),
             Err(error) => return Err(lock_error(error)),
         };
         self.claims.remove(holder);
-        Ok(matched > 0)
+        Ok(result)
     }
 
     /// After this, no acquire of this id takes effect that was sent before.
@@ -79,7 +107,7 @@ impl Shared {
 
     async fn is_there(&self, identity: Identity) -> Result<bool> {
         let sql = format!("SELECT CAST(IS_USED_LOCK({identity}) AS UNSIGNED)");
-        let found = self.keep_on(sql).await.map_err(lock_error)?;
+        let found = self.keep_on(Job::Statement(sql)).await.map_err(lock_error)?.result;
         let missing = || SqlError::UnexpectedAnswer("named lock").into_lock_error();
         let row = found.rows.first().ok_or_else(missing)?;
         let id: Option<u64> = column(row, 0, "named lock").map_err(SqlError::into_lock_error)?;
@@ -87,7 +115,7 @@ impl Shared {
     }
 
     async fn kill(&self, sql: String) -> Result<()> {
-        match self.keep_on(sql).await {
+        match self.keep_on(Job::Statement(sql)).await {
             // 1094: it has ended meanwhile.
             Err(error) if error.code() != Some(1094) => Err(lock_error(error)),
             _ => Ok(()),

@@ -1,11 +1,13 @@
-//! A hold: renew, release, pass, hand over.
+//! A hold: renew, release, downgrade, pass, hand over.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::backend::{AcquireRequest, HandOver, Hold, HolderId, Lease, ReleaseOptions, ReleaseOutcome, Renewal};
+use lock_core::backend::{
+    AcquireRequest, HandOver, Hold, HolderId, Lease, Mode, ReleaseOptions, ReleaseOutcome, Renewal, SentAt,
+};
 use lock_core::{FencingToken, HoldState, LockName, Result};
 
 use super::{Shared, lock_error};
@@ -15,13 +17,25 @@ use crate::protocol::lease_table::{LeaseRenewal, LeaseTerms, handed_over};
 use crate::protocol::{Job, JobDone};
 
 pub(super) struct LeaseHold {
-    shared: Arc<Shared>,
-    name: LockName,
-    holder: HolderId,
-    token: FencingToken,
+    pub(super) shared: Arc<Shared>,
+    pub(super) name: LockName,
+    pub(super) holder: HolderId,
+    pub(super) token: FencingToken,
     /// How many tokens are left, its own included.
     reserved: u32,
-    lease: Lease,
+    pub(super) lease: Lease,
+    form: Mutex<Form>,
+}
+
+/// How the hold stands in the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// In the name's row.
+    Exclusive,
+    /// In the table of those who share names.
+    Sharing,
+    /// In one of them: it is being downgraded.
+    Either,
 }
 
 #[async_trait]
@@ -35,14 +49,27 @@ impl Hold for LeaseHold {
     }
 
     async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
-        match self.shared.release(&self.name, self.holder, how.keep_for).await {
+        let released = match self.form() {
+            Form::Exclusive => self.shared.release(&self.name, self.holder, how.keep_for).await,
+            Form::Sharing | Form::Either => self.shared.release_shared(&self.name, self.holder).await,
+        };
+        match released {
             Ok(true) => Ok(ReleaseOutcome::Released),
             Ok(false) => Ok(ReleaseOutcome::AlreadyLost),
             Err(error) => Err(error.with_name(&self.name)),
         }
     }
 
+    async fn downgrade(&self, ttl: Duration) -> Result<Renewal> {
+        self.try_downgrade(ttl)
+            .await
+            .map_err(|error| error.with_name(&self.name))
+    }
+
     fn pass(&self, next: &Lease) -> Option<Arc<dyn Hold>> {
+        if self.form() != Form::Exclusive {
+            return None;
+        }
         let reserved = self.reserved.checked_sub(1).filter(|left| *left > 0)?;
         let token = FencingToken::new(self.token.as_u64() + 1)?;
         Some(Arc::new(Self {
@@ -52,6 +79,7 @@ impl Hold for LeaseHold {
             token,
             reserved,
             lease: next.clone(),
+            form: Mutex::new(Form::Exclusive),
         }))
     }
 
@@ -64,14 +92,28 @@ impl Hold for LeaseHold {
 
 impl LeaseHold {
     pub(super) fn new(shared: &Arc<Shared>, request: &AcquireRequest, terms: &LeaseTerms, token: FencingToken) -> Self {
+        let is_exclusive = request.mode() == Mode::Exclusive;
+        let (reserved, form) = match is_exclusive {
+            true => (terms.reserved(token), Form::Exclusive),
+            false => (1, Form::Sharing),
+        };
         Self {
             shared: shared.clone(),
             name: request.name().clone(),
             holder: request.holder(),
             token,
-            reserved: terms.reserved(token),
+            reserved,
             lease: request.lease().clone(),
+            form: Mutex::new(form),
         }
+    }
+
+    fn form(&self) -> Form {
+        *self.form.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set_form(&self, form: Form) {
+        *self.form.lock().unwrap_or_else(PoisonError::into_inner) = form;
     }
 
     async fn try_renew(&self, ttl: Duration) -> Result<Renewal> {
@@ -79,31 +121,48 @@ impl LeaseHold {
         if matches!(self.lease.state(), HoldState::Lost(_)) {
             return Ok(Renewal::Lost);
         }
-        let keeping = &self.shared.keeping;
-        keeping.open_in_background();
-        let member = keeping.member(None).await?;
-        let done = match self.renew_on(&member, ttl).await {
-            // The server had closed it while it was idle.
-            Err(error) if error.is_disconnect() && member.is_reused() => {
-                let member = keeping.member(None).await?;
-                self.renew_on(&member, ttl).await
-            }
-            done => done,
+        let renewed = match self.form() {
+            Form::Exclusive => self.renew_as(ttl, false).await?,
+            Form::Sharing => self.renew_as(ttl, true).await?,
+            // A downgrade that is under way ends the exclusive hold, and not the other way round.
+            Form::Either => match self.renew_as(ttl, false).await? {
+                None => self.renew_as(ttl, true).await?,
+                renewed => renewed,
+            },
         };
-        Ok(match done {
-            Ok(done) if done.result.matched > 0 => Renewal::Renewed(self.lease.arm(done.sent, ttl)?),
-            Ok(_) => Renewal::Lost,
-            // The hold went with its table, which the next acquire makes anew.
-            Err(error) if error.is_missing_table() => Renewal::Lost,
-            Err(error) => return Err(error.into_lock_error()),
+        Ok(match renewed {
+            Some(sent) => Renewal::Renewed(self.lease.arm(sent, ttl)?),
+            None => Renewal::Lost,
         })
     }
 
-    async fn renew_on(&self, member: &Member, ttl: Duration) -> Result<JobDone, SqlError> {
+    /// Renews one of the two kinds of holds, and returns when that was sent; `None` if it was not there.
+    async fn renew_as(&self, ttl: Duration, is_shared: bool) -> Result<Option<SentAt>> {
+        let keeping = &self.shared.keeping;
+        keeping.open_in_background();
+        let member = keeping.member(None).await?;
+        let done = match self.renew_on(&member, ttl, is_shared).await {
+            // The server had closed it while it was idle.
+            Err(error) if error.is_disconnect() && member.is_reused() => {
+                let member = keeping.member(None).await?;
+                self.renew_on(&member, ttl, is_shared).await
+            }
+            done => done,
+        };
+        match done {
+            Ok(done) => Ok((done.result.matched > 0).then_some(done.sent)),
+            // The hold went with its table, which the next acquire makes anew.
+            Err(error) if error.is_missing_table() => Ok(None),
+            Err(error) => Err(error.into_lock_error()),
+        }
+    }
+
+    async fn renew_on(&self, member: &Member, ttl: Duration, is_shared: bool) -> Result<JobDone, SqlError> {
         let renewal = LeaseRenewal {
             name: self.name.clone(),
             holder: self.holder,
             ttl,
+            is_shared,
         };
         let job = Job::Renew(self.shared.statements.clone(), renewal);
         // Whoever calls decides how long to wait.
@@ -112,6 +171,12 @@ impl LeaseHold {
 
     async fn try_hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
         let shared = &self.shared;
+        if self.form() != Form::Exclusive {
+            return Ok(match shared.release_shared(&self.name, self.holder).await? {
+                true => HandOver::Yielded,
+                false => HandOver::AlreadyLost,
+            });
+        }
         // A late acquire of the giver would take the name after the next holder's release.
         shared.end_unanswered(self.holder).await?;
         let terms = LeaseTerms::new(next);
@@ -119,7 +184,7 @@ impl LeaseHold {
             .statements
             .hand_over(&self.name, self.holder, &terms, next.yields());
         next.sending();
-        let done = match shared.keep_job(sql).await {
+        let done = match shared.keep_job(Job::Statement(sql)).await {
             Err(RequestError::Sql(error)) if error.is_missing_table() => return Ok(HandOver::AlreadyLost),
             done => done.map_err(lock_error)?,
         };
@@ -137,6 +202,14 @@ impl LeaseHold {
             },
             None => HandOver::AlreadyLost,
         })
+    }
+}
+
+impl Drop for LeaseHold {
+    fn drop(&mut self) {
+        if self.form() != Form::Exclusive {
+            self.shared.downgrades.remove(self.holder);
+        }
     }
 }
 

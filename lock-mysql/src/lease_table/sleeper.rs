@@ -58,19 +58,19 @@ impl Shared {
         state.number
     }
 
-    /// Wakes the waiter that the answer to a release names.
-    pub(super) fn wake_waiter(self: &Arc<Self>, name: &LockName, released: &StatementResult) {
-        let sleeper = released.last_insert_id;
-        if released.matched == 0 || sleeper == 0 {
+    /// Wakes the waiter that the answer to a release names; 0 for none.
+    pub(super) fn wake_waiter(self: &Arc<Self>, name: &LockName, sleeper: u64) {
+        if sleeper == 0 {
             return;
         }
         if let Ok(runtime) = Handle::try_current() {
             let (shared, name) = (self.clone(), name.clone());
             runtime.spawn(async move {
-                let woken = shared.keep_job(wake(sleeper)).await;
+                let woken = shared.keep_job(Job::Statement(wake(sleeper))).await;
                 // 1094: there is no such connection, so nobody waits there.
                 if woken.is_err_and(|error| error.code() == Some(1094)) {
-                    drop(shared.keep_job(shared.statements.unmark(&name, sleeper)).await);
+                    let unmark = shared.statements.unmark(&name, sleeper);
+                    drop(shared.keep_job(Job::Statement(unmark)).await);
                 }
             });
         }

@@ -1,5 +1,5 @@
-//! The checks of the server before the first lock: its table, which is made if it is missing and refused if it cannot lock
-//! rows, and the permissions.
+//! The checks of the server before the first lock: its tables, which are made if they are missing and refused if they cannot
+//! lock rows, and the permissions.
 
 use lock_core::{Error, ErrorKind, Result};
 
@@ -7,6 +7,7 @@ use super::Shared;
 use crate::connection::{Lane, Member};
 use crate::error::SqlError;
 use crate::protocol::column;
+use crate::protocol::lease_table::LeaseStatements;
 
 /// How often MySQL may say that those who make the same table at the same time are in each other's way.
 const DEADLOCKS: usize = 20;
@@ -16,7 +17,7 @@ const DEADLOCKS: usize = 20;
 const PASSING_TIME: &str = "SELECT CAST(BENCHMARK(10000,RAND()) AS SIGNED),CAST(SYSDATE(6)<>NOW(6) AS SIGNED)";
 
 impl Shared {
-    /// Reaches the server, makes the table and checks that all that a lock needs is permitted.
+    /// Reaches the server, makes the tables and checks that all that a lock needs is permitted.
     pub(super) async fn connect(&self) -> Result<()> {
         self.keeping.make_ready(None).await?;
         self.asking.open_in_background();
@@ -30,27 +31,28 @@ impl Shared {
         Ok(())
     }
 
-    /// Makes sure that the table is there and locks rows.
+    /// Makes sure that the tables are there and lock rows.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`], with the statement for an administrator, if it is missing and may not be made;
-    /// [`ErrorKind::Misconfigured`] if it is of an engine without row locks, or if `SYSDATE` is not the present.
+    /// [`ErrorKind::Denied`], with the statement for an administrator, if one is missing and may not be made;
+    /// [`ErrorKind::Misconfigured`] if one is of an engine without row locks, or if `SYSDATE` is not the present.
     pub(super) async fn prepare(&self, lane: &Lane, member: &Member) -> Result<()> {
         self.check_clock(lane, member).await?;
-        let found = self.run(lane, member, self.statements.engine()).await;
-        let found = found.map_err(SqlError::into_lock_error)?;
-        match found.result.rows.first() {
-            Some(row) => {
-                let engine: Option<Vec<u8>> =
-                    column(row, 0, "engine of the table").map_err(SqlError::into_lock_error)?;
-                if !engine.is_some_and(|engine| engine.eq_ignore_ascii_case(b"InnoDB")) {
-                    let table = self.statements.table();
-                    let message =
-                        format!("table `{table}` must be of the engine InnoDB: run ALTER TABLE … ENGINE=InnoDB");
-                    return Err(Error::new(ErrorKind::Misconfigured, message));
+        for (table, create) in self.statements.tables() {
+            let found = self.run(lane, member, LeaseStatements::engine(table)).await;
+            let found = found.map_err(SqlError::into_lock_error)?;
+            match found.result.rows.first() {
+                Some(row) => {
+                    let engine: Option<Vec<u8>> =
+                        column(row, 0, "engine of the table").map_err(SqlError::into_lock_error)?;
+                    if !engine.is_some_and(|engine| engine.eq_ignore_ascii_case(b"InnoDB")) {
+                        let message =
+                            format!("table `{table}` must be of the engine InnoDB: run ALTER TABLE … ENGINE=InnoDB");
+                        return Err(Error::new(ErrorKind::Misconfigured, message));
+                    }
                 }
+                None => self.create(lane, member, table, create).await?,
             }
-            None => self.create(lane, member).await?,
         }
         self.set_prepared(true);
         Ok(())
@@ -70,8 +72,7 @@ impl Shared {
         Ok(())
     }
 
-    async fn create(&self, lane: &Lane, member: &Member) -> Result<()> {
-        let sql = self.statements.create_table();
+    async fn create(&self, lane: &Lane, member: &Member, table: &str, sql: String) -> Result<()> {
         let mut created = self.run(lane, member, sql.clone()).await;
         for _ in 0..DEADLOCKS {
             if !created.as_ref().is_err_and(SqlError::is_deadlock) {
@@ -83,7 +84,7 @@ impl Shared {
             Ok(_) => Ok(()),
             Err(error) if error.is_denied() => {
                 let message = format!(
-                    "the lease table is missing and the MySQL user may not create it: run \"{sql};\" and grant the user \
+                    "table `{table}` is missing and the MySQL user may not create it: run \"{sql};\" and grant the user \
                      SELECT, INSERT and UPDATE on it"
                 );
                 Err(Error::new(ErrorKind::Denied, message).with_source(error))

@@ -16,8 +16,9 @@ use std::time::Duration;
 use lock_core::backend::{AcquireRequest, HolderId};
 use lock_core::{FencingToken, LockName};
 
-pub(crate) use self::answers::{acquired, handed_over, held, holder, row_after};
-use crate::names::{hex, label_literal, name_literal};
+pub(crate) use self::answers::{acquired, dead_holder, handed_over, held, holder, released, row_after};
+use self::sharing::KINDS;
+use crate::names::{label_literal, name_literal};
 use crate::schema;
 
 /// Names of tables, made once.
@@ -25,6 +26,8 @@ use crate::schema;
 pub(crate) struct LeaseStatements {
     /// One row per name: who holds it until when, and its last token.
     leases: String,
+    /// One row for each who shares a name.
+    holders: String,
 }
 
 /// Set in an answer if the name is taken: a bit that no token has. The rest is how long it stays taken, in microseconds.
@@ -110,6 +113,8 @@ pub(crate) struct LeaseRenewal {
     pub(crate) name: LockName,
     pub(crate) holder: HolderId,
     pub(crate) ttl: Duration,
+    /// Whether it shares the name.
+    pub(crate) is_shared: bool,
 }
 
 impl LeaseTerms {
@@ -151,32 +156,39 @@ impl LeaseStatements {
     pub(crate) fn new(table: &str) -> Self {
         Self {
             leases: format!("{table}_leases"),
+            holders: format!("{table}_lease_holders"),
         }
     }
 
-    /// The table's name.
-    pub(crate) fn table(&self) -> &str {
-        &self.leases
+    /// The tables' names, each with what makes it where it is missing.
+    pub(crate) fn tables(&self) -> [(&str, String); 2] {
+        [
+            (&self.leases, self.create_leases()),
+            (&self.holders, self.create_holders()),
+        ]
     }
 
-    /// What makes the table where it is missing.
-    pub(crate) fn create_table(&self) -> String {
+    fn create_leases(&self) -> String {
         schema::new_lease_table(&self.leases).create
     }
 
-    /// The table's engine; no row: there is no such table.
-    pub(crate) fn engine(&self) -> String {
+    /// The engine of a table; no row: there is no such table.
+    pub(crate) fn engine(table: &str) -> String {
         format!(
             "SELECT CAST(ENGINE AS BINARY) FROM information_schema.TABLES \
-             WHERE TABLE_SCHEMA=DATABASE() AND TABLE_NAME='{}'",
-            self.leases
+             WHERE TABLE_SCHEMA=DATABASE() AND TABLE_NAME='{table}'"
         )
     }
 
     /// Do nothing, but need every permission that a lock needs. No lock has an empty name.
-    pub(crate) fn check_permissions(&self) -> [String; 2] {
-        let leases = &self.leases;
+    pub(crate) fn check_permissions(&self) -> [String; 4] {
+        let (leases, holders) = (&self.leases, &self.holders);
         [
+            format!("UPDATE `{holders}` SET `expires`=0 WHERE `name`=x''"),
+            format!(
+                "INSERT IGNORE INTO `{holders}` (`name`,`holder`,`permits`,`of`,`expires`,`term`,`token`) \
+                 SELECT `name`,`holder`,0,0,0,0,0 FROM `{holders}` WHERE `name`=x''"
+            ),
             format!("UPDATE `{leases}` SET `wanted`=0 WHERE `name`=x''"),
             format!("INSERT IGNORE INTO `{leases}` (`name`) SELECT `name` FROM `{leases}` WHERE `name`=x''"),
         ]
@@ -313,40 +325,16 @@ impl LeaseStatements {
         )
     }
 
-    /// So many names after this one, in order, and whether each is dead: nobody has had it, and no token of it was given, for
-    /// so long by the server's clock.
-    pub(crate) fn rows_after(&self, name: &[u8], count: usize, retention: Duration) -> String {
+    /// Who has the name, a row for each; no row: nobody.
+    pub(crate) fn holders(&self, name: &LockName) -> String {
+        let (literal, leases, holders) = (name_literal(name), &self.leases, &self.holders);
         format!(
-            "SELECT `name`,CAST({} AS SIGNED) FROM `{}` WHERE `name`>{} ORDER BY `name` LIMIT {count}",
-            dead(retention),
-            self.leases,
-            hex(name)
-        )
-    }
-
-    /// Deletes the row of this name if it is still dead: then it matches a row. One at a time, so that no two statements wait
-    /// for each other.
-    pub(crate) fn delete_dead(&self, name: &[u8], retention: Duration) -> String {
-        format!(
-            "DELETE FROM `{}` WHERE `name`={} AND {}",
-            self.leases,
-            hex(name),
-            dead(retention)
-        )
-    }
-
-    /// Deletes nothing, but needs the permission to.
-    pub(crate) fn check_delete(&self) -> String {
-        format!("DELETE FROM `{}` WHERE `name`=x''", self.leases)
-    }
-
-    /// Who has the name; no row: nobody.
-    pub(crate) fn holder(&self, name: &LockName) -> String {
-        format!(
-            "SELECT `token`,`label`,LEAST(`expires`-{NOW},`term`),`holder` FROM `{}` \
-             WHERE `name`={} AND `holder` IS NOT NULL AND `expires`>{NOW}",
-            self.leases,
-            name_literal(name)
+            "SELECT `token`,`label`,LEAST(`expires`-{NOW},`term`),`holder`,NULL,NULL FROM `{leases}` \
+             WHERE `name`={literal} AND `holder` IS NOT NULL AND `holder` NOT IN {KINDS} AND `expires`>{NOW} \
+             UNION ALL SELECT h.`token`,h.`label`,LEAST(h.`expires`-{NOW},h.`term`),h.`holder`,\
+             CAST(h.`permits` AS SIGNED),CAST(h.`of` AS SIGNED) \
+             FROM `{leases}` l STRAIGHT_JOIN `{holders}` h ON h.`name`=l.`name` AND h.`expires`>{NOW} \
+             WHERE l.`name`={literal} AND l.`holder` IN {KINDS} AND l.`expires`>{NOW} ORDER BY 1"
         )
     }
 }
@@ -356,25 +344,27 @@ fn others_wait(holder: HolderId) -> String {
     format!("(`wanted`>{NOW} AND `wanted`<={NOW}+{LONGEST_MARK} AND NOT `waiter`<=>'{holder}')")
 }
 
-/// Whether the row may be deleted. A token that is as young as that, or ahead of the clock, would be given again once the
-/// clock is set back.
-fn dead(retention: Duration) -> String {
-    let retention = retention.as_micros();
-    format!("({FREE} AND `expires`<{NOW}-{retention} AND `last_token`<{NOW}-{retention})")
-}
-
 /// Zero, and has the answer carry the connection that is to be woken.
 fn tells_sleeper() -> String {
     format!("0*LAST_INSERT_ID(IF(`wanted`>{NOW},`sleeper`,0))")
 }
 
 fn among(renewals: &[LeaseRenewal]) -> String {
-    let list = |items: Vec<String>| items.join(",");
-    let names = list(renewals.iter().map(|renewal| name_literal(&renewal.name)).collect());
-    let holders = list(renewals.iter().map(|renewal| format!("'{}'", renewal.holder)).collect());
+    let names = list(renewals, |renewal| name_literal(&renewal.name));
+    let holders = list(renewals, |renewal| format!("'{}'", renewal.holder));
     format!("`name` IN ({names}) AND `holder` IN ({holders}) AND `expires`>{NOW}")
 }
 
+fn list(renewals: &[LeaseRenewal], item: impl Fn(&LeaseRenewal) -> String) -> String {
+    renewals.iter().map(item).collect::<Vec<_>>().join(",")
+}
+
+fn micros(duration: Duration) -> u128 {
+    duration.as_micros()
+}
+
 mod answers;
+mod clean_up;
+pub(crate) mod sharing;
 #[cfg(test)]
 mod tests;

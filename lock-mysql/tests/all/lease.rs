@@ -7,5 +7,6 @@ mod contention;
 mod late;
 mod restart;
 mod settings;
+mod sharing;
 mod support;
 mod waking;

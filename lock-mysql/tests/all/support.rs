@@ -248,6 +248,14 @@ pub(crate) struct Granted {
 }
 
 impl Granted {
+    pub(crate) fn new(hold: Arc<dyn Hold>, request: AcquireRequest, control: RequestControl) -> Self {
+        Self {
+            hold,
+            request,
+            _control: control,
+        }
+    }
+
     pub(crate) fn token(&self) -> u64 {
         self.hold.token().as_u64()
     }

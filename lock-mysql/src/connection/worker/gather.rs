@@ -7,24 +7,34 @@ use std::time::Duration;
 use lock_core::backend::SentAt;
 use tokio::time::Instant;
 
-use super::super::driver::execute_into;
+use super::super::driver::{execute, execute_into};
 use super::{Exit, Phase, Reply, Worker};
 use crate::error::SqlError;
-use crate::protocol::lease_table::LeaseRenewal;
+use crate::protocol::lease_table::{LeaseRenewal, held};
 use crate::protocol::{Job, JobDone, StatementResult};
 
 /// The most jobs in one text, so that it stays far below any server's `max_allowed_packet`.
 const MOST_JOBS: usize = 250;
-/// The most statements in one text, each of which is a commit: they are answered together.
-const MOST_STATEMENTS: usize = 64;
+/// The most commits in one text: they are answered together.
+const MOST_PARTS: usize = 64;
 
 pub(in super::super) struct Gathered {
     pub(in super::super) job: Job,
     pub(in super::super) reply: Reply<JobDone>,
 }
 
-/// A statement of a text, and whom it serves.
-enum Part {
+/// Around the statements of a transaction. The server's `completion_type` does not begin another one after it.
+const BEGIN: &str = "BEGIN";
+const COMMIT: &str = "COMMIT AND NO CHAIN NO RELEASE";
+const ROLLBACK: &str = "ROLLBACK AND NO CHAIN NO RELEASE";
+
+/// Some statements of a text, and whom they serve.
+struct Part {
+    statements: Vec<String>,
+    serves: Serves,
+}
+
+enum Serves {
     One(Gathered),
     /// Renewals for the same time.
     Renewals(Duration, Vec<Gathered>),
@@ -52,37 +62,48 @@ impl Worker {
     /// were made, or if the server refused them together.
     async fn run_parts(&mut self, mut parts: Vec<Part>) -> ControlFlow<Exit> {
         while !parts.is_empty() {
-            let later = parts.split_off(parts.len().min(MOST_STATEMENTS));
-            let text: Vec<String> = parts.iter().map(Part::sql).collect();
+            let later = parts.split_off(parts.len().min(MOST_PARTS));
+            let statements = parts.iter().flat_map(|part| part.statements.iter().map(String::as_str));
+            let text = statements.collect::<Vec<_>>().join(";");
             let (sent, mut results) = (SentAt::now(), Vec::new());
-            let executed = execute_into(&mut self.connection, text.join(";"), None, &mut results).await;
+            let executed = execute_into(&mut self.connection, text, None, &mut results).await;
             if executed.as_ref().err().is_none_or(|error| error.code().is_some()) {
                 self.last_answer.note();
             }
-            let mut rest = parts.split_off(results.len().min(parts.len())).into_iter();
-            let mut again = Vec::new();
-            for (part, result) in parts.into_iter().zip(results) {
-                again.append(&mut part.answer(sent, result));
-            }
-            if let Some(failed) = rest.next() {
+            let (mut rest, mut results, mut again) = (parts.into_iter(), results.into_iter(), Vec::new());
+            for part in rest.by_ref() {
+                let results: Vec<_> = results.by_ref().take(part.statements.len()).collect();
+                if results.len() == part.statements.len() {
+                    again.append(&mut part.answer(sent, results));
+                    continue;
+                }
                 let error = executed.err().unwrap_or(SqlError::UnexpectedAnswer("answer"));
-                // Interrupted, a statement was rolled back, and the connection serves on.
-                let ends = !error.is_refusal() && !error.is_interrupted();
-                match failed {
+                // Interrupted, a statement was rolled back, and the connection serves on. One that ends takes its
+                // transaction along.
+                let serves_on = error.is_refusal() || error.is_interrupted();
+                let goes_on = serves_on && self.roll_back(&part).await;
+                match part.serves {
                     // One of them may be the reason, as one whose row somebody keeps locked.
-                    Part::Renewals(ttl, jobs) if !ends && renewals(&jobs).len() > 1 => {
+                    Serves::Renewals(ttl, jobs) if goes_on && renewals(&jobs).len() > 1 => {
                         again.append(&mut one_by_one(ttl, jobs));
                     }
-                    failed => failed.fail(error),
+                    serves => serves.fail(error),
                 }
-                if ends {
+                if !goes_on {
                     // The others learn that the connection has ended.
                     return Break(Exit::Disconnected);
                 }
+                break;
             }
             parts = rest.chain(again).chain(later).collect();
         }
         Continue(())
+    }
+
+    /// Ends the transaction that a refused statement has left open, with its row locks, before anything else runs in it.
+    /// Returns whether that worked.
+    async fn roll_back(&mut self, part: &Part) -> bool {
+        !part.is_transaction() || execute(&mut self.connection, ROLLBACK.to_owned()).await.is_ok()
     }
 }
 
@@ -90,8 +111,12 @@ impl Gathered {
     fn renewal(&self) -> Option<&LeaseRenewal> {
         match &self.job {
             Job::Renew(_, renewal) => Some(renewal),
-            Job::Statement(_) => None,
+            Job::Statement(_) | Job::Transaction(_) => None,
         }
+    }
+
+    fn is_shared(&self) -> bool {
+        self.renewal().is_some_and(|renewal| renewal.is_shared)
     }
 
     fn renewed(self, sent: SentAt, is_held: bool) {
@@ -104,25 +129,59 @@ impl Gathered {
 }
 
 impl Part {
-    fn sql(&self) -> String {
-        match self {
-            Self::One(job) => match &job.job {
-                Job::Statement(sql) => sql.clone(),
-                Job::Renew(statements, renewal) => statements.renew(renewal.ttl, std::slice::from_ref(renewal)),
-            },
-            Self::Renewals(ttl, jobs) => match jobs.first().map(|job| &job.job) {
-                Some(Job::Renew(statements, _)) => statements.renew(*ttl, &renewals(jobs)),
-                _ => String::new(),
-            },
+    fn one(job: Gathered) -> Self {
+        let statements = match &job.job {
+            Job::Statement(sql) => vec![sql.clone()],
+            Job::Transaction(statements) => {
+                let statements = statements.iter().map(String::as_str);
+                let all = [BEGIN].into_iter().chain(statements).chain([COMMIT]);
+                all.map(str::to_owned).collect()
+            }
+            // Renewals are served by the part of their time.
+            Job::Renew(..) => Vec::new(),
+        };
+        Self {
+            statements,
+            serves: Serves::One(job),
         }
+    }
+
+    fn renewals(ttl: Duration, jobs: Vec<Gathered>) -> Self {
+        let statements = match jobs.first() {
+            Some(first) => match &first.job {
+                Job::Renew(statements, renewal) if renewal.is_shared => {
+                    statements.renew_shared(ttl, &renewals(&jobs)).into()
+                }
+                Job::Renew(statements, _) => vec![statements.renew(ttl, &renewals(&jobs))],
+                Job::Statement(_) | Job::Transaction(_) => Vec::new(),
+            },
+            None => Vec::new(),
+        };
+        Self {
+            statements,
+            serves: Serves::Renewals(ttl, jobs),
+        }
+    }
+
+    fn is_transaction(&self) -> bool {
+        matches!(&self.serves, Serves::One(job) if matches!(job.job, Job::Transaction(_)))
     }
 
     /// Answers all whom it serves. If only some of the holds were renewed, returns them one by one: a question which these were
     /// would be answered by the server's clock of a later moment, and that may have been set back since.
-    fn answer(self, sent: SentAt, result: StatementResult) -> Vec<Part> {
-        match self {
-            Self::One(job) => drop(job.reply.send(Ok(JobDone { sent, result }))),
-            Self::Renewals(ttl, jobs) => {
+    fn answer(self, sent: SentAt, mut results: Vec<StatementResult>) -> Vec<Self> {
+        if self.is_transaction() {
+            // Of its commit.
+            results.pop();
+        }
+        let result = results.pop().unwrap_or_default();
+        match self.serves {
+            Serves::One(job) => drop(job.reply.send(Ok(JobDone { sent, result }))),
+            Serves::Renewals(ttl, jobs) if jobs.iter().any(Gathered::is_shared) => match held(&result) {
+                Ok(held) => renewed(sent, jobs, &held),
+                Err(error) => Serves::Renewals(ttl, jobs).fail(error),
+            },
+            Serves::Renewals(ttl, jobs) => {
                 let holds = renewals(&jobs).len() as u64;
                 if (1..holds).contains(&result.matched) {
                     return one_by_one(ttl, jobs);
@@ -133,7 +192,9 @@ impl Part {
         }
         Vec::new()
     }
+}
 
+impl Serves {
     fn fail(self, error: SqlError) {
         match self {
             Self::One(job) => drop(job.reply.send(Err(error))),
@@ -143,6 +204,17 @@ impl Part {
                 }
             }
         }
+    }
+}
+
+/// Answers renewals of which these holder ids have their names.
+fn renewed(sent: SentAt, jobs: Vec<Gathered>, held: &[Vec<u8>]) {
+    for job in jobs {
+        let is_held = job.renewal().is_some_and(|renewal| {
+            let holder = renewal.holder.to_string();
+            held.iter().any(|held| held == holder.as_bytes())
+        });
+        job.renewed(sent, is_held);
     }
 }
 
@@ -170,23 +242,23 @@ fn one_by_one(ttl: Duration, jobs: Vec<Gathered>) -> Vec<Part> {
             None => holds.push(vec![job]),
         }
     }
-    holds.into_iter().map(|jobs| Part::Renewals(ttl, jobs)).collect()
+    holds.into_iter().map(|jobs| Part::renewals(ttl, jobs)).collect()
 }
 
-/// One part for each statement, and one for all renewals of the same time: they come first.
+/// One part for each statement or transaction, and one for all renewals of the same time and kind: they come first.
 fn parts(jobs: Vec<Gathered>) -> Vec<Part> {
-    let (mut renewals, mut parts): (Vec<(Duration, Vec<Gathered>)>, Vec<Part>) = Default::default();
+    let (mut renewals, mut parts): (Vec<(_, Vec<Gathered>)>, Vec<Part>) = Default::default();
     for job in jobs {
-        match job.renewal().map(|renewal| renewal.ttl) {
-            None => parts.push(Part::One(job)),
-            Some(ttl) => match renewals.iter_mut().find(|(of, _)| *of == ttl) {
+        match job.renewal().map(|renewal| (renewal.ttl, renewal.is_shared)) {
+            None => parts.push(Part::one(job)),
+            Some(kind) => match renewals.iter_mut().find(|(of, _)| *of == kind) {
                 Some((_, jobs)) => jobs.push(job),
-                None => renewals.push((ttl, vec![job])),
+                None => renewals.push((kind, vec![job])),
             },
         }
     }
     let mut all: Vec<Part> = Vec::with_capacity(renewals.len() + parts.len());
-    all.extend(renewals.into_iter().map(|(ttl, jobs)| Part::Renewals(ttl, jobs)));
+    all.extend(renewals.into_iter().map(|((ttl, _), jobs)| Part::renewals(ttl, jobs)));
     all.append(&mut parts);
     all
 }

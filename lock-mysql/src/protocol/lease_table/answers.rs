@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::FencingToken;
-use lock_core::backend::HolderStatus;
+use lock_core::backend::{HolderStatus, Mode, Permits};
 use sqlx::mysql::MySqlRow;
 
 use super::{Acquired, MARKED, TAKEN, Taken};
@@ -25,6 +25,14 @@ pub(crate) fn acquired(result: &StatementResult) -> Result<Acquired, SqlError> {
     Ok(Acquired::Granted(token))
 }
 
+/// Whether a release ended a hold, and which connection is to be [woken](super::wake); 0 for none.
+pub(crate) fn released(result: &StatementResult) -> (bool, u64) {
+    match result.matched {
+        0 => (false, 0),
+        _ => (true, result.last_insert_id),
+    }
+}
+
 /// The token of the next holder; `None`: the giver had nothing to pass on.
 pub(crate) fn handed_over(result: &StatementResult) -> Result<Option<FencingToken>, SqlError> {
     if result.matched == 0 {
@@ -34,7 +42,7 @@ pub(crate) fn handed_over(result: &StatementResult) -> Result<Option<FencingToke
     Ok(Some(token))
 }
 
-/// The holder in a row of [`super::LeaseStatements::holder`].
+/// The holder in a row of [`super::LeaseStatements::holders`].
 pub(crate) fn holder(row: &MySqlRow) -> Result<HolderStatus, SqlError> {
     let label: Option<Vec<u8>> = column(row, 1, "label")?;
     let label = String::from_utf8_lossy(&label.unwrap_or_default()).into_owned();
@@ -46,13 +54,27 @@ pub(crate) fn holder(row: &MySqlRow) -> Result<HolderStatus, SqlError> {
     let mut status = HolderStatus::new().with_expires_in(rest);
     // One that is kept for a minimum time belongs to nobody.
     if holder.is_some_and(|holder| !holder.is_empty()) {
-        status = status.with_token(token.ok_or(SqlError::UnexpectedAnswer(TOKEN))?);
+        status = status
+            .with_token(token.ok_or(SqlError::UnexpectedAnswer(TOKEN))?)
+            .with_mode(mode(column(row, 4, "permits")?, column(row, 5, "limit")?)?);
     }
     Ok(if label.is_empty() {
         status
     } else {
         status.with_label(label)
     })
+}
+
+/// The mode of a holder with so many permits, of so many. Without such columns it is alone.
+fn mode(permits: Option<i64>, of: Option<i64>) -> Result<Mode, SqlError> {
+    let (take, of) = match (permits, of) {
+        (None, _) => return Ok(Mode::Exclusive),
+        (Some(0), _) => return Ok(Mode::Shared),
+        (Some(permits), of) => (u32::try_from(permits), u32::try_from(of.unwrap_or_default())),
+    };
+    let permits = Permits::new(take.unwrap_or_default(), of.unwrap_or_default());
+    let permits = permits.map_err(|_| SqlError::UnexpectedAnswer("permits"))?;
+    Ok(Mode::Permits(permits))
 }
 
 /// The holder ids in the rows of [`super::LeaseStatements::held`] or [`super::LeaseStatements::free_for`].
@@ -64,4 +86,9 @@ pub(crate) fn held(result: &StatementResult) -> Result<Vec<Vec<u8>>, SqlError> {
 pub(crate) fn row_after(row: &MySqlRow) -> Result<(Vec<u8>, bool), SqlError> {
     let dead: i64 = column(row, 1, "state of a row")?;
     Ok((column(row, 0, "name")?, dead != 0))
+}
+
+/// A row of [`LeaseStatements::dead_holders_after`]: the name and the holder id.
+pub(crate) fn dead_holder(row: &MySqlRow) -> Result<(Vec<u8>, Vec<u8>), SqlError> {
+    Ok((column(row, 0, "name")?, column(row, 1, "holder")?))
 }

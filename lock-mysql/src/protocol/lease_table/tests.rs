@@ -26,7 +26,7 @@ fn shown(sql: &str, terms: &LeaseTerms) -> String {
 #[test]
 fn the_table_stays_as_it_is() {
     assert_eq!(
-        LeaseStatements::new("polylock").create_table(),
+        LeaseStatements::new("polylock").create_leases(),
         "CREATE TABLE IF NOT EXISTS `polylock_leases` (`name` VARBINARY(512) NOT NULL PRIMARY KEY, \
          `holder` VARBINARY(32) NULL, `label` VARBINARY(255) NULL, `expires` BIGINT NOT NULL DEFAULT 0, \
          `term` BIGINT NOT NULL DEFAULT 0, `token` BIGINT NOT NULL DEFAULT 0, `last_token` BIGINT NOT NULL DEFAULT 0, \
@@ -96,6 +96,7 @@ fn renewals_of_one_time_are_one_statement() {
         name: name(of),
         holder: terms(1, None).holder,
         ttl,
+        is_shared: false,
     };
     let renewals = [renewal("a"), renewal("b")];
     let [a, b] = [0, 1].map(|index: usize| renewals[index].holder);

@@ -1,9 +1,10 @@
 //! Rows that nobody uses any more.
 
 use lock_core::ErrorKind;
-use lock_core::backend::DistributedLock;
+use lock_core::backend::{DistributedLock, Mode};
 use lock_mysql::LeaseTableBackend;
 
+use super::sharing::{grant_in, permits};
 use super::support::*;
 use crate::support::*;
 
@@ -79,17 +80,57 @@ async fn without_the_permission_it_is_denied_and_locks_work() {
         fixture.server.address()
     );
     let poor = LeaseTableBackend::from_url(&url).unwrap();
-    // It may not make the table, and says how to.
-    let error = poor.connect().await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Denied);
-    let message = error.to_string();
-    let sql = message.split('"').nth(1).expect("the statement is quoted");
-    observer.run(sql).await;
+    // It may not make the two tables, and says how to.
+    for _ in 0..2 {
+        let error = poor.connect().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Denied);
+        let message = error.to_string();
+        let sql = message.split('"').nth(1).expect("the statement is quoted");
+        observer.run(sql).await;
+    }
     poor.connect().await.unwrap();
+    for mode in [Mode::Shared, permits(1, 2)] {
+        for _ in 0..2 {
+            let granted = grant_in(&poor, "a", mode).await;
+            granted.hold.renew(secs(60)).await.unwrap();
+            assert_eq!(granted.release().await, lock_core::backend::ReleaseOutcome::Released);
+        }
+    }
     let granted = grant(&poor, "a", secs(60)).await;
     granted.hold.renew(secs(60)).await.unwrap();
+    granted.hold.downgrade(secs(60)).await.unwrap();
     let error = poor.clean_up().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Denied);
     assert!(error.to_string().contains("DELETE"), "{error}");
     assert_eq!(granted.release().await, lock_core::backend::ReleaseOutcome::Released);
+}
+
+#[testbed::test]
+async fn rows_of_readers_that_ended_long_ago_are_deleted() {
+    let fixture = Fixture::shared().await;
+    let (backend, mut observer) = (backend(&fixture), fixture.observer().await);
+    let mut held = Vec::new();
+    for name in ["a", "b"] {
+        for _ in 0..3 {
+            held.push(grant_in(&backend, name, Mode::Shared).await);
+        }
+    }
+    let table = format!("{}_lease_holders", fixture.table);
+    let live = [held.pop().unwrap(), held.pop().unwrap()];
+    for granted in &held[1..] {
+        granted.release().await;
+    }
+    // It expired before the seven days.
+    let expired = held[0].request.holder();
+    observer
+        .run(&format!(
+            "UPDATE {table} SET expires=FLOOR(UNIX_TIMESTAMP(NOW(6))*1000000)-{} WHERE holder='{expired}'",
+            6 * DAYS
+        ))
+        .await;
+    assert_eq!(backend.clean_up().await.unwrap(), 3);
+    assert_eq!(observer.number(&format!("SELECT COUNT(*) FROM {table}")).await, 3);
+    for granted in live {
+        assert_eq!(granted.release().await, lock_core::backend::ReleaseOutcome::Released);
+    }
 }

@@ -1,0 +1,57 @@
+//! Exclusive holds that become readers'.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lock_core::backend::{HolderId, Renewal};
+use lock_core::{HoldState, Result};
+
+use super::hold::{Form, LeaseHold};
+use super::lock_error;
+use crate::protocol::Job;
+use crate::protocol::lease_table::sharing::downgraded;
+
+/// The holder ids of exclusive requests whose holds may share their names by now.
+#[derive(Debug, Default)]
+pub(super) struct Downgrades(Mutex<HashSet<HolderId>>);
+
+impl Downgrades {
+    pub(super) fn contains(&self, holder: HolderId) -> bool {
+        self.lock().contains(&holder)
+    }
+
+    pub(super) fn remove(&self, holder: HolderId) {
+        self.lock().remove(&holder);
+    }
+
+    fn insert(&self, holder: HolderId) {
+        self.lock().insert(holder);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashSet<HolderId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LeaseHold {
+    pub(super) async fn try_downgrade(&self, ttl: Duration) -> Result<Renewal> {
+        if matches!(self.lease.state(), HoldState::Lost(_)) {
+            return Ok(Renewal::Lost);
+        }
+        // Until it is answered, the hold is one or the other.
+        self.shared.downgrades.insert(self.holder);
+        self.set_form(Form::Either);
+        let statements = self
+            .shared
+            .statements
+            .downgrade(&self.name, self.holder, self.token, ttl);
+        let done = self.shared.keep_on(Job::Transaction(statements)).await;
+        let done = done.map_err(lock_error)?;
+        if !downgraded(&done.result) {
+            return Ok(Renewal::Lost);
+        }
+        self.set_form(Form::Sharing);
+        Ok(Renewal::Renewed(self.lease.arm(done.sent, ttl)?))
+    }
+}
