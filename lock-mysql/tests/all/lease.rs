@@ -1,5 +1,6 @@
 //! The lease table.
 
+mod broken;
 mod cleaning;
 mod clock;
 mod connections;
