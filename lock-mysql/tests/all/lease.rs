@@ -9,5 +9,6 @@ mod late;
 mod restart;
 mod settings;
 mod sharing;
+mod sharing_waits;
 mod support;
 mod waking;

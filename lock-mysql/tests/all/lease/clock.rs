@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use lock_core::backend::Mode::{Exclusive, Shared};
 use lock_core::backend::{ReleaseOptions, ReleaseOutcome, Renewal};
 use lock_mysql::{LeaseTableBackend, Strategy};
 use testbed::{Clock, MariaDb};
 use tokio::time::Instant;
 
+use super::sharing::{permits, try_in};
 use super::support::*;
 use crate::support::proxy::Proxy;
 use crate::support::*;
@@ -169,4 +171,46 @@ async fn a_renewal_that_came_too_late_is_none_after_a_step_back() {
             assert!(left > 7000, "the lease lasts for two hours, and the row for {left} s");
         }
     }
+}
+
+/// Of those who share a name, each is cut to its own term, whatever the others' terms are.
+#[testbed::test]
+async fn a_clock_set_back_keeps_nobody_out_beyond_the_term_of_each_sharer() {
+    let (fixture, clock) = with_a_clock().await;
+    let (backend, mut observer) = (backend(&fixture), fixture.observer().await);
+    let ended = |ttl| options("a", ttl).mode(permits(1, 2));
+    let silent = ask(&backend, ended(secs(5))).await.unwrap();
+    let live = ask(&backend, ended(secs(600))).await.unwrap();
+    clock.set(-HOUR_NANOS).unwrap();
+    assert!(try_in(&backend, "a", permits(1, 2)).await.is_none());
+    let rest = |holder| {
+        format!(
+            "SELECT (expires-FLOOR(UNIX_TIMESTAMP(NOW(6))*1000000)) DIV 1000000 FROM {}_lease_holders WHERE holder='{holder}'",
+            fixture.table
+        )
+    };
+    assert!(observer.number(&rest(silent.request.holder())).await <= 5);
+    let left = observer.number(&rest(live.request.holder())).await;
+    assert!((300..=600).contains(&left), "{left}");
+    until("free", async || try_in(&backend, "a", permits(1, 2)).await.is_some()).await;
+    assert!(matches!(live.hold.renew(secs(600)).await.unwrap(), Renewal::Renewed(_)));
+    assert!(matches!(silent.hold.renew(secs(5)).await.unwrap(), Renewal::Lost));
+    assert_eq!(live.release().await, ReleaseOutcome::Released);
+}
+
+/// A writer asks with its one statement, which sees the row of the name alone.
+#[testbed::test]
+async fn a_clock_set_back_keeps_no_writer_out_beyond_the_readers_terms() {
+    let (fixture, clock) = with_a_clock().await;
+    let (backend, mut observer) = (backend(&fixture), fixture.observer().await);
+    let long = ask(&backend, options("a", secs(600)).mode(Shared)).await.unwrap();
+    let silent = ask(&backend, options("a", secs(5)).mode(Shared)).await.unwrap();
+    clock.set(-HOUR_NANOS).unwrap();
+    assert!(try_in(&backend, "a", Exclusive).await.is_none());
+    assert!((300..=600).contains(&rest(&mut observer, &fixture).await));
+    assert!(matches!(long.hold.renew(secs(600)).await.unwrap(), Renewal::Renewed(_)));
+    assert_eq!(long.release().await, ReleaseOutcome::Released);
+    assert!(rest(&mut observer, &fixture).await <= 5);
+    until("free", async || try_in(&backend, "a", Exclusive).await.is_some()).await;
+    assert!(matches!(silent.hold.renew(secs(5)).await.unwrap(), Renewal::Lost));
 }
