@@ -9,6 +9,7 @@ mod late;
 mod restart;
 mod settings;
 mod sharing;
+mod sharing_contention;
 mod sharing_waits;
 mod support;
 mod waking;

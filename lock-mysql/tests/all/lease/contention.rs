@@ -41,7 +41,7 @@ async fn take_turns(locker: Locker, names: Arc<HashMap<String, Watched>>, end: I
 }
 
 /// `POLYLOCK_STRESS_SECONDS=30` for longer.
-fn stress_time() -> Duration {
+pub(super) fn stress_time() -> Duration {
     let seconds = std::env::var("POLYLOCK_STRESS_SECONDS").ok();
     secs(seconds.map_or(3, |seconds| seconds.parse().expect("a number of seconds")))
 }
