@@ -23,7 +23,9 @@ conformance!(mysql_row, RowLockHarness<OwnMariaDb>);
 conformance!(mysql9_row, RowLockHarness<MySql9>);
 conformance!(mysql_row_hostile, RowLockHarness<Hostile>);
 conformance!(mysql9_row_hostile, RowLockHarness<MySql9Hostile>);
-conformance!(mysql_lease, LeaseTableHarness);
+conformance!(mysql_lease, LeaseTableHarness<OwnMariaDb>);
+conformance!(mysql9_lease_hostile, LeaseTableHarness<MySql9Hostile>);
+conformance!(one_permit mysql_lease_permit, LeaseTableHarness<Hostile>);
 conformance!(zookeeper, ZooKeeperHarness);
 
 __for_each_mutant!(__mutant_tests);

@@ -6,7 +6,7 @@ use super::report::{Report, Verdict};
 
 /// The suite's modules, one for each way to lock, in the order of the columns. A test "redis::exclusion_tasks" is the
 /// case "exclusion_tasks" on "redis".
-const BACKENDS: [&str; 14] = [
+const BACKENDS: [&str; 16] = [
     "memory",
     "memory_permit",
     "memory_write",
@@ -20,6 +20,8 @@ const BACKENDS: [&str; 14] = [
     "mysql_row_hostile",
     "mysql9_row_hostile",
     "mysql_lease",
+    "mysql9_lease_hostile",
+    "mysql_lease_permit",
     "zookeeper",
 ];
 

@@ -1,5 +1,6 @@
-//! The suite on a MariaDB's lease table.
+//! The suite on lease tables: on a MariaDB and on a MySQL.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,25 +10,26 @@ use lock_core::backend::DistributedLock;
 use lock_mysql::sqlx::mysql::MySqlConnection;
 use lock_mysql::sqlx::{AssertSqlSafe, Connection, query};
 use lock_mysql::{LeaseTableBackend, MySqlConfig, Strategy};
-use testbed::{MariaDb, Server};
-use tokio::sync::OnceCell;
+use testbed::Server;
 
-static SHARED: OnceCell<Server> = OnceCell::const_new();
+use super::mysql_row::Which;
 
 #[derive(Debug)]
-pub(crate) struct LeaseTableHarness {
+pub(crate) struct LeaseTableHarness<W> {
     url: String,
     /// `None` in a child process.
     server: Option<Server>,
+    which: PhantomData<W>,
 }
 
 #[async_trait]
-impl Harness for LeaseTableHarness {
+impl<W: Which> Harness for LeaseTableHarness<W> {
     async fn start(server: ServerUse) -> Result<Self, NoServer> {
-        let server = super::servers::server_for(server, &SHARED, || MariaDb::new().start()).await?;
+        let server = super::servers::server_for(server, W::shared(), || W::server().start()).await?;
         Ok(Self {
             url: server.url(),
             server: Some(server),
+            which: PhantomData,
         })
     }
 
@@ -35,6 +37,7 @@ impl Harness for LeaseTableHarness {
         Self {
             url: address.to_owned(),
             server: None,
+            which: PhantomData,
         }
     }
 
@@ -51,7 +54,7 @@ impl Harness for LeaseTableHarness {
     }
 
     async fn take_away(&self, namespace: &str, name: &str) {
-        let mut connection = MySqlConnection::connect(&self.url).await.expect("connect to MariaDB");
+        let mut connection = MySqlConnection::connect(&self.url).await.expect("connect to the server");
         let end = format!("UPDATE {namespace}_leases SET holder=NULL WHERE name=?");
         let ended = query(AssertSqlSafe(end))
             .bind(name.as_bytes())
@@ -66,13 +69,14 @@ impl Harness for LeaseTableHarness {
             Data::Kept => server.restart().await,
             Data::Lost => server.restart_without_data().await,
         };
-        restarted.expect("restart MariaDB");
+        restarted.expect("restart the server");
     }
 
     fn auxiliary_names(&self, namespace: &str, name: &str) -> Vec<String> {
         vec![
             format!("{namespace}.{name}"),
             format!("{namespace}_leases"),
+            format!("{namespace}_lease_holders"),
             format!("x'{name}'"),
             format!("{name} "),
             format!("{name}\0"),
@@ -82,7 +86,7 @@ impl Harness for LeaseTableHarness {
 }
 
 #[async_trait]
-impl BackendHarness for LeaseTableHarness {
+impl<W: Which> BackendHarness for LeaseTableHarness<W> {
     async fn backend(&self, namespace: &str, route: &Route) -> Arc<dyn DistributedLock> {
         let url = super::servers::url_by(route, &self.url).await;
         let config = MySqlConfig::from_url(&url)
