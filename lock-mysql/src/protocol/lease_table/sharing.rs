@@ -256,29 +256,32 @@ impl LeaseStatements {
     }
 
     /// Renews holds that share names, for the same time, and says which of them there are. The names' rows are locked in
-    /// order, and each before its holders. Both statements judge by the same moment: if the clock is set back between them, a
-    /// hold that had ended must not count as renewed.
+    /// order, and each before its holders.
     pub(crate) fn renew_shared(&self, ttl: Duration, renewals: &[LeaseRenewal]) -> [String; 3] {
         let ttl = micros(ttl);
         let (leases, holders) = (&self.leases, &self.holders);
         let names = list(renewals, |renewal| name_literal(&renewal.name));
         let ids = list(renewals, |renewal| format!("'{}'", renewal.holder));
-        let among = format!("ON h.`name`=l.`name` AND h.`holder` IN ({ids}) AND h.`expires`>@now");
-        let of_names = format!("l.`name` IN ({names}) AND l.`holder` IN {KINDS} AND l.`expires`>@now");
+        let among = format!("ON h.`name`=l.`name` AND h.`holder` IN ({ids})");
+        let of_names = format!("l.`name` IN ({names}) AND l.`holder` IN {KINDS} AND l.`expires`>{NOW}");
         let renewed = |table| {
             format!(
                 "{table}.`term`=GREATEST({table}.`term`,{ttl}),\
-                 {table}.`expires`=GREATEST(LEAST({table}.`expires`,{CLOCK}+{table}.`term`),@now+{ttl})"
+                 {table}.`expires`=GREATEST(LEAST({table}.`expires`,{CLOCK}+{table}.`term`),@until)"
             )
         };
         [
-            format!("SET @now={NOW}"),
+            format!("SET @until={NOW}+{ttl}"),
             format!(
-                "UPDATE `{leases}` l STRAIGHT_JOIN `{holders}` h {among} SET {},{} WHERE {of_names}",
+                "UPDATE `{leases}` l STRAIGHT_JOIN `{holders}` h {among} AND h.`expires`>{NOW} SET {},{} WHERE {of_names}",
                 renewed("h"),
                 renewed("l")
             ),
-            format!("SELECT h.`holder` FROM `{leases}` l STRAIGHT_JOIN `{holders}` h {among} WHERE {of_names}"),
+            // Not by the clock, which may be set back in between: a hold that had ended would count.
+            format!(
+                "SELECT h.`holder` FROM `{leases}` l STRAIGHT_JOIN `{holders}` h {among} AND h.`expires`>=@until \
+                 WHERE {of_names}"
+            ),
         ]
     }
 

@@ -197,19 +197,20 @@ fn renewals_lock_the_rows_of_the_names_before_the_holders() {
         is_shared: true,
     };
     let statements = LeaseStatements::new("t").renew_shared(renewal.ttl, std::slice::from_ref(&renewal));
-    let among = "ON h.`name`=l.`name` AND h.`holder` IN ('ME') AND h.`expires`>NOW";
+    let among = "ON h.`name`=l.`name` AND h.`holder` IN ('ME')";
     let names = "l.`name` IN (x'61') AND l.`holder` IN ('shared','permits') AND l.`expires`>NOW";
     let tables = format!("`t_leases` l STRAIGHT_JOIN `t_lease_holders` h {among}");
     assert_eq!(
         shown(&statements, holder),
         [
+            "SET @until=NOW+1000000".to_owned(),
             format!(
-                "UPDATE {tables} SET h.`term`=GREATEST(h.`term`,1000000),\
-                 h.`expires`=GREATEST(LEAST(h.`expires`,CLOCK+h.`term`),NOW+1000000),\
+                "UPDATE {tables} AND h.`expires`>NOW SET h.`term`=GREATEST(h.`term`,1000000),\
+                 h.`expires`=GREATEST(LEAST(h.`expires`,CLOCK+h.`term`),@until),\
                  l.`term`=GREATEST(l.`term`,1000000),\
-                 l.`expires`=GREATEST(LEAST(l.`expires`,CLOCK+l.`term`),NOW+1000000) WHERE {names}"
+                 l.`expires`=GREATEST(LEAST(l.`expires`,CLOCK+l.`term`),@until) WHERE {names}"
             ),
-            format!("SELECT h.`holder` FROM {tables} WHERE {names}"),
+            format!("SELECT h.`holder` FROM {tables} AND h.`expires`>=@until WHERE {names}"),
         ]
     );
 }
