@@ -3,7 +3,7 @@
 //! | table | what needs it |
 //! |---|---|
 //! | `{table}`, `{table}_tokens` | [`RowLockBackend`](crate::RowLockBackend), see [`row_lock`] |
-//! | `{table}_leases` | [`LeaseTableBackend`](crate::LeaseTableBackend), see [`lease_table`] |
+//! | `{table}_leases`, `{table}_lease_holders` | [`LeaseTableBackend`](crate::LeaseTableBackend), see [`lease_table`] |
 //! | `{table}_fences` | [`Fence`](crate::Fence), see [`fences`] |
 //!
 //! `{table}` is [`MySqlConfig::with_table`], by default [`polylock`](MySqlConfig::DEFAULT_TABLE).
@@ -42,13 +42,14 @@ pub fn row_lock(table: &str) -> Result<String> {
     Ok(script(&row_lock_tables(table)))
 }
 
-/// The SQL of the table of [`LeaseTableBackend`](crate::LeaseTableBackend), `{table}_leases`, as a statement that ends with `;`.
+/// The SQL of the tables of [`LeaseTableBackend`](crate::LeaseTableBackend), `{table}_leases` and `{table}_lease_holders`, as
+/// statements that end with `;`.
 ///
 /// # Errors
 /// [`ErrorKind::Misconfigured`] for a `table` that [`MySqlConfig::with_table`] does not allow.
 pub fn lease_table(table: &str) -> Result<String> {
     check_prefix(table)?;
-    Ok(script(&[new_lease_table(&format!("{table}_leases"))]))
+    Ok(script(&lease_tables(table)))
 }
 
 /// The SQL of the table of [`Fence`](crate::Fence), `{table}_fences`, as a statement that ends with `;`.
@@ -96,7 +97,7 @@ pub(crate) struct Table {
 
 fn all(table: &str) -> Vec<Table> {
     let mut all = Vec::from(row_lock_tables(table));
-    all.push(new_lease_table(&format!("{table}_leases")));
+    all.extend(lease_tables(table));
     all.push(fence_table(&format!("{table}_fences")));
     all
 }
@@ -118,20 +119,34 @@ pub(crate) fn row_lock_tables(table: &str) -> [Table; 2] {
     ]
 }
 
-pub(crate) fn new_lease_table(name: &str) -> Table {
-    new_table(
-        name,
-        "`name` VARBINARY(512) NOT NULL PRIMARY KEY, \
-         `holder` VARBINARY(32) NULL, \
-         `label` VARBINARY(255) NULL, \
-         `expires` BIGINT NOT NULL DEFAULT 0, \
-         `term` BIGINT NOT NULL DEFAULT 0, \
-         `token` BIGINT NOT NULL DEFAULT 0, \
-         `last_token` BIGINT NOT NULL DEFAULT 0, \
-         `waiter` VARBINARY(32) NULL, \
-         `wanted` BIGINT NOT NULL DEFAULT 0, \
-         `sleeper` BIGINT NOT NULL DEFAULT 0",
-    )
+pub(crate) fn lease_tables(table: &str) -> [Table; 2] {
+    [
+        new_table(
+            &format!("{table}_leases"),
+            "`name` VARBINARY(512) NOT NULL PRIMARY KEY, \
+             `holder` VARBINARY(32) NULL, \
+             `label` VARBINARY(255) NULL, \
+             `expires` BIGINT NOT NULL DEFAULT 0, \
+             `term` BIGINT NOT NULL DEFAULT 0, \
+             `token` BIGINT NOT NULL DEFAULT 0, \
+             `last_token` BIGINT NOT NULL DEFAULT 0, \
+             `waiter` VARBINARY(32) NULL, \
+             `wanted` BIGINT NOT NULL DEFAULT 0, \
+             `sleeper` BIGINT NOT NULL DEFAULT 0",
+        ),
+        new_table(
+            &format!("{table}_lease_holders"),
+            "`name` VARBINARY(512) NOT NULL, \
+             `holder` VARBINARY(32) NOT NULL, \
+             `label` VARBINARY(255) NULL, \
+             `permits` INT UNSIGNED NOT NULL, \
+             `of` INT UNSIGNED NOT NULL, \
+             `expires` BIGINT NOT NULL, \
+             `term` BIGINT NOT NULL, \
+             `token` BIGINT NOT NULL, \
+             PRIMARY KEY (`name`,`holder`)",
+        ),
+    ]
 }
 
 /// `writer` and `reader` are the newest tokens that have entered. `entries` counts the writers: see the verdict in `fence`.
@@ -179,6 +194,18 @@ mod tests {
              `label` VARBINARY(255) NULL, `expires` BIGINT UNSIGNED NULL) ENGINE=InnoDB;\n\
              CREATE TABLE IF NOT EXISTS `polylock_tokens` (`name` VARBINARY(512) NOT NULL PRIMARY KEY, \
              `token` BIGINT UNSIGNED NOT NULL) ENGINE=InnoDB;\n"
+        );
+        assert_eq!(
+            lease_table("polylock").unwrap(),
+            "CREATE TABLE IF NOT EXISTS `polylock_leases` (`name` VARBINARY(512) NOT NULL PRIMARY KEY, \
+             `holder` VARBINARY(32) NULL, `label` VARBINARY(255) NULL, `expires` BIGINT NOT NULL DEFAULT 0, \
+             `term` BIGINT NOT NULL DEFAULT 0, `token` BIGINT NOT NULL DEFAULT 0, `last_token` BIGINT NOT NULL DEFAULT 0, \
+             `waiter` VARBINARY(32) NULL, `wanted` BIGINT NOT NULL DEFAULT 0, \
+             `sleeper` BIGINT NOT NULL DEFAULT 0) ENGINE=InnoDB;\n\
+             CREATE TABLE IF NOT EXISTS `polylock_lease_holders` (`name` VARBINARY(512) NOT NULL, \
+             `holder` VARBINARY(32) NOT NULL, `label` VARBINARY(255) NULL, `permits` INT UNSIGNED NOT NULL, \
+             `of` INT UNSIGNED NOT NULL, `expires` BIGINT NOT NULL, `term` BIGINT NOT NULL, `token` BIGINT NOT NULL, \
+             PRIMARY KEY (`name`,`holder`)) ENGINE=InnoDB;\n"
         );
         assert_eq!(
             fences("polylock").unwrap(),

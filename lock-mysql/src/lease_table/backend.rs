@@ -28,6 +28,16 @@ use crate::protocol::lease_table::holder;
 /// which all connections of one user may do. The mark keeps the name for it for a moment. Waiters that found the mark of another
 /// process ask again every 25 to 50 ms, and less often if many names are waited for. The order of waiters is not kept.
 ///
+/// # Modes
+/// Readers and permits are rows of a second table, each with its own token and its own end. Such a request is a transaction that
+/// locks the name's row first, sent as one text in one round trip. A writer becomes a reader in place by
+/// [`Guard::downgrade`](lock_core::Guard::downgrade). No reader can become a writer. Those who wait to share a name ask
+/// again every 25 to 50 ms.
+///
+/// A waiting writer marks the row: new readers and requests for permits then wait until it had its turn. Readers that wait
+/// for a writer, and a request for several permits, leave such a mark as well. A request for one permit of several leaves
+/// none for others of its kind, so that it may wait for long while many ask.
+///
 /// # What ends a hold
 /// - Its release, or its TTL if nobody renews it: also if its process ends.
 /// - A clock of the server that is set forward, before its time.
@@ -47,6 +57,8 @@ use crate::protocol::lease_table::holder;
 ///   waiter learns of a release when it asks, about once a second.
 /// - A row that nobody has used for seven days is deleted in the background, if the user has the permission `DELETE`. See
 ///   [`MySqlConfig::with_retention`] and [`clean_up`](Self::clean_up).
+/// - If a client stops at the very moment when the server has refused a statement in the middle of a reader's or permit's
+///   transaction, the name's row stays locked until the server ends the connection, after 90 s.
 /// - One server, or one that all writes go to. After a failover to a server that lacks the last writes, a hold may be
 ///   lost and its name granted again.
 #[derive(Clone)]

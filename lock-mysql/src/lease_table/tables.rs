@@ -8,6 +8,7 @@ use crate::connection::{Lane, Member};
 use crate::error::SqlError;
 use crate::protocol::column;
 use crate::protocol::lease_table::LeaseStatements;
+use crate::schema::{self, Table};
 
 /// How often MySQL may say that those who make the same table at the same time are in each other's way.
 const DEADLOCKS: usize = 20;
@@ -38,8 +39,8 @@ impl Shared {
     /// [`ErrorKind::Misconfigured`] if one is of an engine without row locks, or if `SYSDATE` is not the present.
     pub(super) async fn prepare(&self, lane: &Lane, member: &Member) -> Result<()> {
         self.check_clock(lane, member).await?;
-        for (table, create) in self.statements.tables() {
-            let found = self.run(lane, member, LeaseStatements::engine(table)).await;
+        for Table { name, create } in schema::lease_tables(self.config.table()) {
+            let found = self.run(lane, member, LeaseStatements::engine(&name)).await;
             let found = found.map_err(SqlError::into_lock_error)?;
             match found.result.rows.first() {
                 Some(row) => {
@@ -47,11 +48,11 @@ impl Shared {
                         column(row, 0, "engine of the table").map_err(SqlError::into_lock_error)?;
                     if !engine.is_some_and(|engine| engine.eq_ignore_ascii_case(b"InnoDB")) {
                         let message =
-                            format!("table `{table}` must be of the engine InnoDB: run ALTER TABLE … ENGINE=InnoDB");
+                            format!("table `{name}` must be of the engine InnoDB: run ALTER TABLE … ENGINE=InnoDB");
                         return Err(Error::new(ErrorKind::Misconfigured, message));
                     }
                 }
-                None => self.create(lane, member, table, create).await?,
+                None => self.create(lane, member, &name, create).await?,
             }
         }
         self.set_prepared(true);

@@ -19,7 +19,6 @@ use lock_core::{FencingToken, LockName};
 pub(crate) use self::answers::{acquired, dead_holder, handed_over, held, holder, released, row_after};
 use self::sharing::KINDS;
 use crate::names::{label_literal, name_literal};
-use crate::schema;
 
 /// Names of tables, made once.
 #[derive(Debug)]
@@ -158,18 +157,6 @@ impl LeaseStatements {
             leases: format!("{table}_leases"),
             holders: format!("{table}_lease_holders"),
         }
-    }
-
-    /// The tables' names, each with what makes it where it is missing.
-    pub(crate) fn tables(&self) -> [(&str, String); 2] {
-        [
-            (&self.leases, self.create_leases()),
-            (&self.holders, self.create_holders()),
-        ]
-    }
-
-    fn create_leases(&self) -> String {
-        schema::new_lease_table(&self.leases).create
     }
 
     /// The engine of a table; no row: there is no such table.
@@ -357,10 +344,6 @@ fn among(renewals: &[LeaseRenewal]) -> String {
 
 fn list(renewals: &[LeaseRenewal], item: impl Fn(&LeaseRenewal) -> String) -> String {
     renewals.iter().map(item).collect::<Vec<_>>().join(",")
-}
-
-fn micros(duration: Duration) -> u128 {
-    duration.as_micros()
 }
 
 mod answers;

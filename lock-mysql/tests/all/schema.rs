@@ -44,7 +44,7 @@ async fn migrate_makes_what_is_missing(server: Server) {
     let fixture = Fixture::on(server);
     let mut observer = fixture.observer().await;
     schema::migrate(&fixture.config()).await.unwrap();
-    assert_eq!(tables(&fixture, &mut observer).await, 4);
+    assert_eq!(tables(&fixture, &mut observer).await, 5);
     observer
         .run(&format!(
             "INSERT INTO {0} (name) VALUES ('a'); DROP TABLE {0}_fences",
@@ -52,7 +52,7 @@ async fn migrate_makes_what_is_missing(server: Server) {
         ))
         .await;
     schema::migrate(&fixture.config()).await.unwrap();
-    assert_eq!(tables(&fixture, &mut observer).await, 4);
+    assert_eq!(tables(&fixture, &mut observer).await, 5);
     let kept = format!("SELECT COUNT(*) FROM {}", fixture.table);
     assert_eq!(observer.number(&kept).await, 1);
 }
@@ -70,9 +70,14 @@ async fn the_text_makes_the_same_tables(server: Server) {
         observer.run(&sql).await;
         observer.run(&sql).await;
     }
-    assert_eq!(tables(&fixture, &mut observer).await, 4);
+    assert_eq!(tables(&fixture, &mut observer).await, 5);
     // No table is missing, so the permission to create is not needed.
-    let config = least(&fixture, &mut observer, &["", "_tokens", "_leases", "_fences"]).await;
+    let config = least(
+        &fixture,
+        &mut observer,
+        &["", "_tokens", "_leases", "_lease_holders", "_fences"],
+    )
+    .await;
     schema::migrate(&config).await.unwrap();
 }
 
@@ -134,7 +139,7 @@ async fn a_lease_needs_no_more_than_select_insert_and_update(server: Server) {
     let fixture = Fixture::on(server);
     let mut observer = fixture.observer().await;
     schema::migrate(&fixture.config()).await.unwrap();
-    let config = least(&fixture, &mut observer, &["_leases"]).await;
+    let config = least(&fixture, &mut observer, &["_leases", "_lease_holders"]).await;
     let config = config.with_strategy(Strategy::Lease);
     let [first, second] = [(); 2].map(|()| Locker::from_backend(lock_mysql::backend(config.clone()).unwrap()));
     first.connect().await.unwrap();

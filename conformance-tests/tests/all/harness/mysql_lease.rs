@@ -54,7 +54,9 @@ impl<W: Which> Harness for LeaseTableHarness<W> {
     }
 
     async fn take_away(&self, namespace: &str, name: &str) {
-        let mut connection = MySqlConnection::connect(&self.url).await.expect("connect to the server");
+        let mut connection = MySqlConnection::connect(&self.url)
+            .await
+            .expect("connect to the server");
         let end = format!("UPDATE {namespace}_leases SET holder=NULL WHERE name=?");
         let ended = query(AssertSqlSafe(end))
             .bind(name.as_bytes())

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{FREE, LeaseStatements, NOW, micros};
+use super::{FREE, LeaseStatements, NOW};
 use crate::names::hex;
 
 impl LeaseStatements {
@@ -35,7 +35,7 @@ impl LeaseStatements {
 
     /// So many holders after this one, in order, whose holds ended so long ago.
     pub(crate) fn dead_holders_after(&self, name: &[u8], holder: &[u8], count: usize, retention: Duration) -> String {
-        let (name, retention) = (hex(name), micros(retention));
+        let (name, retention) = (hex(name), retention.as_micros());
         format!(
             "SELECT `name`,`holder` FROM `{}` WHERE `name`>={name} AND (`name`>{name} OR `holder`>{}) \
              AND `expires`<{NOW}-{retention} ORDER BY `name`,`holder` LIMIT {count}",
@@ -51,7 +51,7 @@ impl LeaseStatements {
             self.holders,
             hex(name),
             hex(holder),
-            micros(retention)
+            retention.as_micros()
         )
     }
 }

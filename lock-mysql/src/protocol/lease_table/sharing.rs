@@ -25,7 +25,7 @@ use std::time::Duration;
 use lock_core::backend::{HolderId, Mode, Permits};
 use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 
-use super::{Acquired, LONGEST_MARK, LeaseRenewal, LeaseStatements, LeaseTerms, NOW, TAKEN, acquired, list, micros};
+use super::{Acquired, LONGEST_MARK, LeaseRenewal, LeaseStatements, LeaseTerms, NOW, TAKEN, acquired, list};
 use crate::error::SqlError;
 use crate::names::name_literal;
 use crate::protocol::StatementResult;
@@ -105,23 +105,6 @@ impl Sharing {
 }
 
 impl LeaseStatements {
-    /// What makes the table of those who share names where it is missing. A reader has no permits, of none.
-    pub(crate) fn create_holders(&self) -> String {
-        format!(
-            "CREATE TABLE IF NOT EXISTS `{}` (\
-             `name` VARBINARY(512) NOT NULL, \
-             `holder` VARBINARY(32) NOT NULL, \
-             `label` VARBINARY(255) NULL, \
-             `permits` INT UNSIGNED NOT NULL, \
-             `of` INT UNSIGNED NOT NULL, \
-             `expires` BIGINT NOT NULL, \
-             `term` BIGINT NOT NULL, \
-             `token` BIGINT NOT NULL, \
-             PRIMARY KEY (`name`,`holder`)) ENGINE=InnoDB",
-            self.holders
-        )
-    }
-
     /// Makes the row of a name, in a transaction of its own.
     pub(crate) fn make_row(&self, name: &LockName) -> String {
         format!(
@@ -142,7 +125,7 @@ impl LeaseStatements {
     ) -> Vec<String> {
         let (marked, leaves_mark) = sharing.mark(terms.holder);
         let others_wait = format!("(@wanted>@now AND @wanted<=@now+{LONGEST_MARK} AND NOT @waiter<=>{marked})");
-        let (fits, floor, ttl) = (sharing.fits(), terms.floor.saturating_add(1), micros(terms.ttl));
+        let (fits, floor, ttl) = (sharing.fits(), terms.floor.saturating_add(1), terms.ttl.as_micros());
         let decide = format!(
             "SET @granted=CASE WHEN @found=0 THEN 0 WHEN @mine IS NOT NULL THEN 2 WHEN {others_wait} THEN 0 \
              WHEN @holder IS NULL OR @expires<=@now OR ({IS_SHARED} AND @holders=0) THEN 1 \
@@ -159,7 +142,7 @@ impl LeaseStatements {
         let (sleeper, waiter, wanted) = match mark {
             None => ("`sleeper`".to_owned(), "`waiter`".to_owned(), "`wanted`".to_owned()),
             Some(mark) => {
-                let mark = micros(mark).min(u128::from(LONGEST_MARK));
+                let mark = mark.as_micros().min(u128::from(LONGEST_MARK));
                 let half = mark / 2;
                 let marks = format!("@granted=0 AND {leaves_mark} AND NOT {others_wait}");
                 let lasts = format!(
@@ -203,7 +186,7 @@ impl LeaseStatements {
         token: FencingToken,
         ttl: Duration,
     ) -> Vec<String> {
-        let ttl = micros(ttl);
+        let ttl = ttl.as_micros();
         let is_mine = format!("(@holder<=>'{holder}' AND @expires>@now)");
         let decide = format!(
             "SET @granted=CASE WHEN {is_mine} THEN 1 WHEN @mine IS NOT NULL THEN 2 ELSE 0 END,@token={token},\
@@ -258,7 +241,7 @@ impl LeaseStatements {
     /// Renews holds that share names, for the same time, and says which of them there are. The names' rows are locked in
     /// order, and each before its holders.
     pub(crate) fn renew_shared(&self, ttl: Duration, renewals: &[LeaseRenewal]) -> [String; 3] {
-        let ttl = micros(ttl);
+        let ttl = ttl.as_micros();
         let (leases, holders) = (&self.leases, &self.holders);
         let names = list(renewals, |renewal| name_literal(&renewal.name));
         let ids = list(renewals, |renewal| format!("'{}'", renewal.holder));

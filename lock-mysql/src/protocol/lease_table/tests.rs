@@ -24,18 +24,6 @@ fn shown(sql: &str, terms: &LeaseTerms) -> String {
 }
 
 #[test]
-fn the_table_stays_as_it_is() {
-    assert_eq!(
-        LeaseStatements::new("polylock").create_leases(),
-        "CREATE TABLE IF NOT EXISTS `polylock_leases` (`name` VARBINARY(512) NOT NULL PRIMARY KEY, \
-         `holder` VARBINARY(32) NULL, `label` VARBINARY(255) NULL, `expires` BIGINT NOT NULL DEFAULT 0, \
-         `term` BIGINT NOT NULL DEFAULT 0, `token` BIGINT NOT NULL DEFAULT 0, `last_token` BIGINT NOT NULL DEFAULT 0, \
-         `waiter` VARBINARY(32) NULL, `wanted` BIGINT NOT NULL DEFAULT 0, \
-         `sleeper` BIGINT NOT NULL DEFAULT 0) ENGINE=InnoDB"
-    );
-}
-
-#[test]
 fn a_try_takes_a_free_name_or_changes_nothing() {
     let terms = terms(3, Some(41));
     let sql = LeaseStatements::new("t").acquire(&name("a"), &terms, None);

@@ -87,8 +87,8 @@ async fn a_locked_row_keeps_no_other_hold_from_being_renewed() {
         holds.push(grant(&backend, &format!("name {number}"), secs(60)).await);
     }
     let renew = async || {
-        let renewals = holds.iter().flat_map(|granted| [granted, granted]);
-        futures_util::future::join_all(renewals.map(|granted| granted.hold.renew(secs(60)))).await
+        let renewals = holds.iter().map(|granted| granted.hold.renew(secs(60)));
+        futures_util::future::join_all(renewals).await
     };
     // All connections are made, and have served.
     for _ in 0..3 {
@@ -102,7 +102,7 @@ async fn a_locked_row_keeps_no_other_hold_from_being_renewed() {
         ))
         .await;
     for (number, renewed) in renew().await.iter().enumerate() {
-        match number / 2 {
+        match number {
             4 => assert!(renewed.is_err(), "{renewed:?}"),
             number => assert!(matches!(renewed, Ok(Renewal::Renewed(_))), "{number}: {renewed:?}"),
         }

@@ -43,17 +43,6 @@ const LOOK: [&str; 2] = [
 ];
 
 #[test]
-fn the_table_of_holders_stays_as_it_is() {
-    assert_eq!(
-        LeaseStatements::new("polylock").create_holders(),
-        "CREATE TABLE IF NOT EXISTS `polylock_lease_holders` (`name` VARBINARY(512) NOT NULL, \
-         `holder` VARBINARY(32) NOT NULL, `label` VARBINARY(255) NULL, `permits` INT UNSIGNED NOT NULL, \
-         `of` INT UNSIGNED NOT NULL, `expires` BIGINT NOT NULL, `term` BIGINT NOT NULL, `token` BIGINT NOT NULL, \
-         PRIMARY KEY (`name`,`holder`)) ENGINE=InnoDB"
-    );
-}
-
-#[test]
 fn a_reader_locks_the_row_looks_decides_and_enters() {
     let terms = terms();
     let statements = LeaseStatements::new("t").share(&name(), &terms, Sharing::Readers, None);
