@@ -28,6 +28,7 @@ use crate::token::FencingToken;
 
 pub(crate) mod current;
 mod downgrade;
+mod hand_over;
 mod joins;
 pub(crate) mod pass;
 pub(crate) mod release;

@@ -9,15 +9,15 @@ use futures_util::future::{BoxFuture, FutureExt, poll_fn};
 use tokio::task::coop;
 use tracing::Instrument;
 
-use super::pass::{Sequence, pass_on};
+use super::hand_over::{abandon, find_next, grant_next, keep_next_waiting, undo_next};
+use super::pass::pass_on;
 use super::renewal::RenewedBy;
-use super::{ActiveHold, GivenBack, Grant, NextHolder, Share, Successor};
-use crate::backend::{AcquireRequest, HandOver, ReleaseOptions, ReleaseOutcome};
+use super::{ActiveHold, GivenBack, Grant, Share, Successor};
+use crate::backend::{HandOver, ReleaseOptions, ReleaseOutcome};
 use crate::background::call::{BackendCall, LONGEST_PAUSE, pauses, shielded};
 use crate::background::job::Job;
 use crate::background::keeper::Keeper;
 use crate::background::schedule::{Checked, ScheduleSlot, ScheduledHold};
-use crate::background::undo::UndoJob;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lost::LostCause;
 use crate::mutant::{Mutant, is_active};
@@ -338,92 +338,6 @@ async fn release_once<W: Successor>(active: &ActiveHold<W>) -> Result<ReleaseOut
         answer
     })
     .await
-}
-
-/// Chooses who is to have the hold next, if it may be passed on within the process.
-fn find_next<W: Successor>(active: &ActiveHold<W>) -> Option<AcquireRequest> {
-    // In one step with choosing: another runner may be doing the same, and a next holder that is replaced is woken by nobody.
-    let mut succession = active.succession();
-    let most = active.options.limits.hand_overs;
-    if active.release_sent.load(Ordering::SeqCst) || most == 0 || active.rest_of_minimum().is_some() {
-        return None;
-    }
-    // After so many in a row, whoever waits elsewhere comes first.
-    let yields = active.sequence.is_over(most);
-    let turn = succession.inherited_turn()?;
-    let waiter = turn.next()?;
-    let (request, control) = waiter.request(yields);
-    active.release_sent.store(true, Ordering::SeqCst);
-    turn.asks(&request);
-    succession.next = Some(NextHolder {
-        waiter: Some(waiter),
-        request: request.clone(),
-        _control: control,
-    });
-    Some(request)
-}
-
-/// Gives the next holder what it was granted.
-fn grant_next<W: Successor>(active: &ActiveHold<W>, request: &AcquireRequest, grant: Result<Grant>) {
-    let (turn, next) = {
-        let mut succession = active.succession();
-        (succession.turn.take(), succession.next.take())
-    };
-    let waiter = next.and_then(|next| next.waiter);
-    let (Some(turn), Some(waiter), Some(keeper)) = (turn, waiter, active.keeper.upgrade()) else {
-        // The answer came so late that the next one has gone on without it.
-        return abandon(active, request.clone(), None);
-    };
-    let Ok(grant) = grant else {
-        turn.put_first(waiter);
-        return abandon(active, request.clone(), Some(turn));
-    };
-    let sequence = match request.yields() {
-        true => Sequence::first(),
-        false => active.sequence.handed_over(),
-    };
-    let next = ActiveHold::new(
-        grant,
-        waiter.options().clone(),
-        &active.backend,
-        active.keeper.clone(),
-        (turn, sequence),
-    );
-    // Whoever has gone gives it back: the hold goes on to the next one, or is released.
-    let unclaimed = waiter.take_share(Share::begin(next, &keeper));
-    if is_active(Mutant::HandsOverToNobody) {
-        return std::mem::forget(unclaimed);
-    }
-    drop(unclaimed);
-}
-
-/// Nothing was handed over: the next holder waits on, before all others.
-fn keep_next_waiting<W: Successor>(active: &ActiveHold<W>) {
-    let mut succession = active.succession();
-    let waiter = succession.next.take().and_then(|next| next.waiter);
-    if let (Some(turn), Some(waiter)) = (&succession.turn, waiter) {
-        turn.put_first(waiter);
-    }
-}
-
-/// After the giver's release was answered: what may have been handed over is undone, and the next holder asks for itself.
-fn undo_next<W: Successor>(active: &ActiveHold<W>) {
-    let (turn, next) = {
-        let mut succession = active.succession();
-        (succession.turn.take(), succession.next.take())
-    };
-    if let Some(NextHolder { waiter, request, .. }) = next {
-        if let (Some(turn), Some(waiter)) = (&turn, waiter) {
-            turn.put_first(waiter);
-        }
-        abandon(active, request, turn);
-    }
-}
-
-fn abandon<W: Successor>(active: &ActiveHold<W>, request: AcquireRequest, turn: Option<Turn<W>>) {
-    if let Some(keeper) = active.keeper.upgrade() {
-        keeper.push(Box::new(UndoJob::new(&active.backend.lock, request, None, turn)));
-    }
 }
 
 fn lost<W: Successor>(active: &ActiveHold<W>) -> Error {
