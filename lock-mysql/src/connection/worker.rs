@@ -4,77 +4,29 @@ use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::Error;
 use lock_core::backend::{HolderId, SentAt};
 use sqlx::Connection;
 use sqlx::mysql::MySqlConnection;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
+pub(super) use self::command::{Command, RenewCommand, Reply};
 pub(super) use self::gather::Gathered;
+pub(crate) use self::hand_over::HandOverCommand;
 use super::driver::{EarlyResult, IDLE_LIMIT_AT_SERVER, execute_early};
 use super::liveness::LastAnswer;
 use super::monitor::HoldRegistry;
 use super::permits::PermitSlot;
-use super::phase::{CarriedHold, IDLE_LIMIT, PING_INTERVAL, Phase};
+use super::phase::{IDLE_LIMIT, PING_INTERVAL, Phase};
 use crate::error::SqlError;
 use crate::protocol::{Answer, Identity, seconds_up};
 
+mod command;
 mod gather;
+mod hand_over;
 
 /// How long a connection may take to say goodbye to the server.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-
-pub(crate) use self::hand_over::HandOverCommand;
-
-pub(super) type Reply<T> = oneshot::Sender<Result<T, SqlError>>;
-
-pub(super) enum Command {
-    /// Runs statements in one round trip, and sets the session's `wait_timeout` before, where given.
-    Run {
-        sql: String,
-        wait_timeout: Option<u64>,
-        early: Option<EarlyResult>,
-        reply: Reply<Answer>,
-    },
-    /// Runs one of many small jobs: those that wait at the same time go out as one text.
-    Gather(Gathered),
-    /// Asks the server whether it is there.
-    Ping(Reply<()>),
-    /// From now on the connection carries a hold.
-    Carry(CarriedHold),
-    /// Renews the hold.
-    Renew(RenewCommand),
-    /// Runs the statements that end this holder's hold. Repeated, it does nothing.
-    Release {
-        holder: HolderId,
-        sql: String,
-        /// Sent when what was under way before has been answered.
-        begun: oneshot::Sender<()>,
-        reply: Reply<()>,
-    },
-    /// Runs the statements that give the hold to another holder.
-    HandOver {
-        command: HandOverCommand,
-        /// Sent when what was under way before has been answered.
-        begun: oneshot::Sender<()>,
-        reply: Reply<Answer>,
-    },
-    /// Nobody uses the connection any more: keep it open for a while.
-    Idle,
-    /// From now on, keep it open for as long as anybody has a handle.
-    KeepOpen,
-    /// From now on, whatever it carries is monitored by way of this registry.
-    Monitor(Arc<HoldRegistry>),
-}
-
-/// Renews this holder's hold to at least `ttl` from now.
-pub(super) struct RenewCommand {
-    pub(super) holder: HolderId,
-    pub(super) ttl: Duration,
-    /// When the statements that did it were sent; `None` when the hold has ended.
-    pub(super) reply: oneshot::Sender<Result<Option<SentAt>, Error>>,
-}
 
 pub(super) struct Worker {
     connection: MySqlConnection,
@@ -444,5 +396,3 @@ enum Exit {
     /// It is not needed any more.
     Finished,
 }
-
-mod hand_over;
