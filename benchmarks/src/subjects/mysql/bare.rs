@@ -22,7 +22,7 @@ impl BareLock {
         // Its own token, and as many as it may pass the lock on within the process.
         let take = format!(
             "UPDATE `polylock` SET `token`=GREATEST(`token`+17,1,{now},\
-             COALESCE((SELECT t.`token`+17 FROM `polylock_tokens` t WHERE t.`name`={name}),0)),\
+             COALESCE((SELECT t.`token`+1 FROM `polylock_tokens` t WHERE t.`name`={name}),0)),\
              `connection`=CONNECTION_ID()+0*LAST_INSERT_ID(`token`|(`token`>{now})<<63),\
              `label`=x'',`expires`=NULL WHERE `name`={name}"
         );

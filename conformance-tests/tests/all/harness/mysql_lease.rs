@@ -58,10 +58,10 @@ impl<W: Which> Harness for LeaseTableHarness<W> {
             .await
             .expect("connect to the server");
         let end = format!("UPDATE {namespace}_leases SET holder=NULL WHERE name=?");
-        let ended = query(AssertSqlSafe(end))
-            .bind(name.as_bytes())
-            .execute(&mut connection)
-            .await;
+        // Not every server commits by itself.
+        let mut tx = connection.begin().await.expect("begin");
+        let ended = query(AssertSqlSafe(end)).bind(name.as_bytes()).execute(&mut *tx).await;
+        tx.commit().await.expect("commit");
         assert_eq!(ended.expect("end the hold").rows_affected(), 1, "the name has a row");
     }
 
