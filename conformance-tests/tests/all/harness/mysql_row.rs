@@ -132,19 +132,30 @@ impl<W: Which> Harness for RowLockHarness<W> {
             "SELECT connection FROM {namespace} WHERE connection IS NOT NULL \
              AND (name=? OR LEFT(name,33)=CONCAT(x'ff',UNHEX(SHA2(?,256))))"
         );
-        let rows = query(AssertSqlSafe(find))
-            .bind(name.as_bytes())
-            .bind(name.as_bytes())
-            .fetch_all(&mut connection)
+        let mut holders = async || {
+            let rows = query(AssertSqlSafe(find.clone()))
+                .bind(name.as_bytes())
+                .bind(name.as_bytes())
+                .fetch_all(&mut connection)
+                .await;
+            let rows = rows.expect("the lock's rows");
+            rows.iter().map(|row| row.get(0)).collect::<BTreeSet<u64>>()
+        };
+        let taken = holders().await;
+        assert!(!taken.is_empty(), "nobody holds {name:?}");
+        let mut killing = MySqlConnection::connect(&self.url)
             .await
-            .expect("the lock's rows");
-        assert!(!rows.is_empty(), "nobody holds {name:?}");
-        for row in rows {
-            let kill = format!("KILL CONNECTION {}", row.get::<u64, _>(0));
-            connection
+            .expect("connect to the server");
+        for holder in &taken {
+            let kill = format!("KILL CONNECTION {holder}");
+            killing
                 .execute(AssertSqlSafe(kill))
                 .await
                 .expect("end the holder's connection");
+        }
+        // The server answers a KILL before it has rolled the transaction back: until then the hold is still there.
+        while !taken.is_disjoint(&holders().await) {
+            tokio::task::yield_now().await;
         }
     }
 

@@ -133,6 +133,10 @@ impl MySqlRow {
 }
 
 impl Subject for MySqlRow {
+    fn reserved(&self) -> u64 {
+        16
+    }
+
     fn backend(&self) -> Arc<dyn DistributedLock> {
         Arc::new(self.backend.clone())
     }
