@@ -4,14 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lock_core::Result;
 use lock_core::backend::AcquireRequest;
-use lock_core::{Error, ErrorKind, Result};
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use crate::config::MySqlConfig;
-use crate::connection::{ControlConnections, Dialer, LastAnswer, Pool, Session};
-use crate::error::{RequestError, SqlError};
-use crate::protocol::{Identity, NO_SUCH_CONNECTION, column, kill};
+use crate::connection::{ControlConnections, Dialer, LastAnswer, Pool, Session, end_connection, find_connection};
+use crate::error::RequestError;
+use crate::protocol::{Identity, StatementResult};
 
 pub(crate) struct Client {
     dialer: Arc<Dialer>,
@@ -59,46 +59,21 @@ impl Client {
     /// May be dropped at any point.
     pub(crate) async fn end(&self, session: &Session, request: Option<&AcquireRequest>) -> Result<bool> {
         session.abort();
-        let was_there = self.kill(session.identity(), request).await?;
+        let run = |sql| self.run(sql, request);
+        let was_there = end_connection(session.identity(), self.response_timeout(), run).await?;
         // Its task may live on: on a runtime that nobody drives, nothing ends.
         session.return_permit();
         Ok(was_there)
     }
 
-    /// One statement finds the connection and ends it: by the time a number that was read before comes back to the server,
-    /// a restarted one may have given it to a stranger.
-    async fn kill(&self, identity: Identity, request: Option<&AcquireRequest>) -> Result<bool> {
-        let deadline = Instant::now() + self.response_timeout();
-        let mut pause = Duration::from_millis(1);
-        let mut was_there = false;
-        // The named lock decides, which the connection has until its transaction is rolled back. MySQL was seen to refuse a
-        // KILL before that.
-        while self.find(identity, request).await?.is_some() {
-            if !was_there {
-                was_there = true;
-                match self.control.execute(kill(identity), request).await {
-                    Err(error) if error.code() != Some(NO_SUCH_CONNECTION) => return Err(error.into_lock_error()),
-                    _ => continue,
-                }
-            }
-            if Instant::now() >= deadline {
-                let message = "the MySQL server does not end one of its connections";
-                return Err(Error::new(ErrorKind::Unavailable, message));
-            }
-            sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_millis(50));
-        }
-        Ok(was_there)
+    /// The server's number for the connection of this identity, if the server has it.
+    pub(crate) async fn find(&self, identity: Identity) -> Result<Option<u64>> {
+        find_connection(identity, |sql| self.run(sql, None)).await
     }
 
-    /// The server's number for the connection of this identity, if the server has it.
-    pub(crate) async fn find(&self, identity: Identity, request: Option<&AcquireRequest>) -> Result<Option<u64>> {
-        let sql = format!("SELECT CAST(IS_USED_LOCK({identity}) AS UNSIGNED)");
-        let answer = self.control.execute(sql, request).await;
-        let answer = answer.map_err(RequestError::into_lock_error)?;
-        let missing = || SqlError::UnexpectedAnswer("named lock").into_lock_error();
-        let row = answer.row(0).ok_or_else(missing)?;
-        column(row, 0, "named lock").map_err(SqlError::into_lock_error)
+    async fn run(&self, sql: String, request: Option<&AcquireRequest>) -> Result<StatementResult, RequestError> {
+        let answer = self.control.execute(sql, request).await?;
+        Ok(answer.results.into_iter().next().unwrap_or_default())
     }
 }
 

@@ -3,6 +3,7 @@
 pub(crate) use self::control::ControlConnections;
 pub(crate) use self::dial::Dialer;
 pub(crate) use self::driver::execute;
+pub(crate) use self::end::{end_connection, find_connection};
 pub(crate) use self::lane::{Lane, Member};
 pub(crate) use self::liveness::LastAnswer;
 pub(crate) use self::phase::CarriedHold;
@@ -13,6 +14,7 @@ pub(crate) use self::worker::HandOverCommand;
 mod control;
 mod dial;
 mod driver;
+mod end;
 mod greeting;
 mod handshake;
 mod lane;

@@ -4,15 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::backend::{AcquireRequest, HolderId, Mode};
-use lock_core::{Error, ErrorKind, LockName, Result};
-use tokio::time::{Instant, sleep};
+use lock_core::{LockName, Result};
 
 use super::{Shared, lock_error};
-use crate::connection::Session;
-use crate::error::{RequestError, SqlError, unknown_outcome};
+use crate::connection::{Session, end_connection};
+use crate::error::{RequestError, unknown_outcome};
 use crate::protocol::lease_table::released;
 use crate::protocol::lease_table::sharing::shared_released;
-use crate::protocol::{Identity, Job, StatementResult, column};
+use crate::protocol::{Job, StatementResult};
 
 impl Shared {
     /// Retires the request's holder id.
@@ -89,36 +88,8 @@ impl Shared {
     /// Ends a connection, here and at the server. When this returns, the server executes nothing of it any more.
     async fn end(&self, session: &Session) -> Result<()> {
         session.abort();
-        let identity = session.identity();
-        let deadline = Instant::now() + self.config.response_timeout();
-        let mut pause = Duration::from_millis(1);
-        while self.is_there(identity).await? {
-            if Instant::now() >= deadline {
-                let message = "the MySQL server does not end one of its connections";
-                return Err(Error::new(ErrorKind::Unavailable, message));
-            }
-            // In one statement: a number that was looked up before may be another connection's by then.
-            self.kill(format!("KILL CONNECTION IS_USED_LOCK({identity})")).await?;
-            sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_millis(50));
-        }
+        let run = async |sql| Ok(self.keep_on(Job::Statement(sql)).await?.result);
+        end_connection(session.identity(), self.config.response_timeout(), run).await?;
         Ok(())
-    }
-
-    async fn is_there(&self, identity: Identity) -> Result<bool> {
-        let sql = format!("SELECT CAST(IS_USED_LOCK({identity}) AS UNSIGNED)");
-        let found = self.keep_on(Job::Statement(sql)).await.map_err(lock_error)?.result;
-        let missing = || SqlError::UnexpectedAnswer("named lock").into_lock_error();
-        let row = found.rows.first().ok_or_else(missing)?;
-        let id: Option<u64> = column(row, 0, "named lock").map_err(SqlError::into_lock_error)?;
-        Ok(id.is_some())
-    }
-
-    async fn kill(&self, sql: String) -> Result<()> {
-        match self.keep_on(Job::Statement(sql)).await {
-            // 1094: it has ended meanwhile.
-            Err(error) if error.code() != Some(1094) => Err(lock_error(error)),
-            _ => Ok(()),
-        }
     }
 }

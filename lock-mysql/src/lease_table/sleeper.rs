@@ -19,7 +19,7 @@ use super::Shared;
 use crate::connection::Session;
 use crate::error::SqlError;
 use crate::protocol::lease_table::{held, sleeper_lock, wake};
-use crate::protocol::{Autocommit, Job, StatementResult, column};
+use crate::protocol::{Autocommit, Job, NO_SUCH_CONNECTION, StatementResult, column};
 
 /// The connection that sleeps, if there is one.
 #[derive(Debug, Default)]
@@ -67,8 +67,8 @@ impl Shared {
             let (shared, name) = (self.clone(), name.clone());
             runtime.spawn(async move {
                 let woken = shared.keep_job(Job::Statement(wake(sleeper))).await;
-                // 1094: there is no such connection, so nobody waits there.
-                if woken.is_err_and(|error| error.code() == Some(1094)) {
+                // Nobody waits there.
+                if woken.is_err_and(|error| error.code() == Some(NO_SUCH_CONNECTION)) {
                     let unmark = shared.statements.unmark(&name, sleeper);
                     drop(shared.keep_job(Job::Statement(unmark)).await);
                 }

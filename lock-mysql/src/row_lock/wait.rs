@@ -124,7 +124,7 @@ impl Shared {
                 is_noted = true;
                 sleep(PING_PAUSE).await;
             } else if is_noted {
-                match self.client.find(session.identity(), None).await {
+                match self.client.find(session.identity()).await {
                     Ok(None) => return SqlError::Disconnected.into(),
                     Ok(Some(_)) => {
                         request.note_busy(last_busy(request));
