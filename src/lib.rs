@@ -9,8 +9,8 @@ pub use connect::{connect, connect_lazy};
 pub use lock_core::backend::{Mode, Permits};
 pub use lock_core::{
     Ended, Error, ErrorKind, FencingToken, Guard, HoldState, Lock, LockName, LockOptions, Locker, Lost, LostCause,
-    MemoryBackend, MultiGuard, ReentryKey, Release, Result, RwLock, Semaphore, UpgradableGuard, UpgradableLock, Watch,
-    acquire_all, acquire_all_within, backend, try_acquire_all,
+    MemoryBackend, MultiGuard, ReentryKey, Release, Result, RwLock, Semaphore, Stale, UpgradableGuard, UpgradableLock,
+    Watch, acquire_all, acquire_all_within, backend, try_acquire_all,
 };
 
 mod config;
@@ -23,7 +23,7 @@ mod connect;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub mod redis {
-    pub use lock_redis::{Checks, Fence, Fenced, Finding, RedisBackend, RedisConfig, Stale};
+    pub use lock_redis::{Checks, Fence, Fenced, Finding, RedisBackend, RedisConfig};
 }
 
 /// Row locks or leases in MySQL or MariaDB, and fenced data there. Needs the feature `mysql`.
@@ -34,8 +34,8 @@ pub mod redis {
 #[cfg_attr(docsrs, doc(cfg(feature = "mysql")))]
 pub mod mysql {
     pub use lock_mysql::{
-        Fence, LeaseTableBackend, MySqlConfig, NewValues, OptimisticLock, ReadBeforeEnter, RowLockBackend, Stale,
-        Strategy, UpdateError, backend, schema,
+        Fence, LeaseTableBackend, MySqlConfig, NewValues, OptimisticLock, ReadBeforeEnter, RowLockBackend, Strategy,
+        UpdateError, backend, schema,
     };
 }
 

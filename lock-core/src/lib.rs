@@ -95,6 +95,7 @@ pub use reentry::ReentryKey;
 pub use rw_lock::RwLock;
 pub use rw_lock::upgradable::{UpgradableGuard, UpgradableLock};
 pub use semaphore::Semaphore;
+pub use stale::Stale;
 pub use token::FencingToken;
 pub use watch::Watch;
 
@@ -130,6 +131,7 @@ mod run;
 mod runtime;
 mod rw_lock;
 mod semaphore;
+mod stale;
 mod sync;
 mod time;
 mod token;

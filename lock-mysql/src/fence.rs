@@ -9,7 +9,7 @@ use crate::error::SqlError;
 use crate::names::{hex, is_identifier};
 use crate::protocol::{StatementResult, column};
 
-pub use self::verdict::{ReadBeforeEnter, Stale};
+pub use self::verdict::ReadBeforeEnter;
 
 mod verdict;
 
@@ -110,7 +110,7 @@ impl Fence {
     ///
     /// # Errors
     /// Roll back after any error.
-    /// - [`ErrorKind::Lost`] with the source [`Stale`] when a newer token has entered.
+    /// - [`ErrorKind::Lost`] with the source [`Stale`](lock_core::Stale) when a newer token has entered.
     /// - [`ErrorKind::Misconfigured`] with the source [`ReadBeforeEnter`], retryable, when this transaction has read before,
     ///   and its snapshot lacks what another holder wrote since. Without that source if the table is missing.
     /// - [`ErrorKind::Unavailable`] when another transaction kept the fence for longer than `innodb_lock_wait_timeout`,
@@ -159,7 +159,7 @@ impl Fence {
     /// called after them, it says whether what was read counts.
     ///
     /// # Errors
-    /// Those of [`enter`](Self::enter). [`Stale::newest`] is `None` if this token never entered.
+    /// Those of [`enter`](Self::enter). [`Stale::newest`](lock_core::Stale::newest) is `None` if this token never entered.
     ///
     /// # Cancel safety
     /// If dropped, roll back.

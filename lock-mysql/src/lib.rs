@@ -52,7 +52,7 @@
 #![deny(missing_docs)]
 
 pub use config::{MySqlConfig, Strategy};
-pub use fence::{Fence, ReadBeforeEnter, Stale};
+pub use fence::{Fence, ReadBeforeEnter};
 pub use lease_table::LeaseTableBackend;
 pub use optimistic::{NewValues, OptimisticLock, UpdateError};
 pub use row_lock::RowLockBackend;

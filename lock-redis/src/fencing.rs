@@ -1,10 +1,9 @@
 //! Fencing of a resource that is stored in a Redis.
 
-use std::error::Error as StdError;
 use std::fmt;
 use std::sync::LazyLock;
 
-use lock_core::{Error, ErrorKind, FencingToken, Result};
+use lock_core::{Error, ErrorKind, FencingToken, Result, Stale};
 use redis::aio::ConnectionLike;
 use redis::{Arg, Cmd, FromRedisValue, RedisError, RedisResult, ServerErrorKind, ToSingleRedisArg, Value, cmd};
 
@@ -76,20 +75,6 @@ pub struct Fenced<C> {
 enum Role {
     Writer,
     Reader,
-}
-
-/// Why a fence rejects a token: a newer one has entered. The source of an [`Error`] of the kind [`ErrorKind::Lost`].
-///
-/// If the locks moved to another server, its tokens may be smaller than those of the old one, and the fence rejects every
-/// holder: set [`Locker::with_token_floor`](lock_core::Locker::with_token_floor).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Stale {
-    /// The token that is rejected.
-    pub token: FencingToken,
-    /// The newer token that has entered. `None`: the fence does not know this token any more, since it was deleted or restored
-    /// from a backup. So do not rely on anything read before.
-    pub newest: Option<FencingToken>,
 }
 
 impl Fence<()> {
@@ -266,19 +251,9 @@ impl<C: ConnectionLike + Clone> Fenced<C> {
             let remedy = "fencing needs +eval, +evalsha, +get, +set, the commands that are run, and both keys";
             return lock_error_with(error, &format_args!("the Redis of {resource:?}"), remedy);
         }
-        let newest = error.detail().and_then(|newest| newest.parse().ok());
         // A fence that knows no newer token has forgotten this one.
-        let newest = newest.and_then(FencingToken::new).filter(|newest| *newest > self.token);
-        let stale = Stale {
-            token: self.token,
-            newest,
-        };
-        let mut message = format!("the fence of {resource:?} rejected the access: {stale}");
-        if newest.is_some() {
-            message +=
-                "; if the locks moved to another server, set Locker::with_token_floor (see docs/moving.md of polylock)";
-        }
-        Error::new(ErrorKind::Lost, message).with_source(stale)
+        let newest = error.detail().and_then(|newest| newest.parse().ok());
+        Stale::new(self.token, newest.unwrap_or(0)).into_error(resource)
     }
 }
 
@@ -294,21 +269,6 @@ async fn send(connection: &mut impl ConnectionLike, command: &Cmd) -> RedisResul
         .await
         .and_then(Value::extract_error)
 }
-
-impl fmt::Display for Stale {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.newest {
-            Some(newest) => write!(f, "token {} is stale, {newest} has entered", self.token),
-            None => write!(
-                f,
-                "it does not know token {} any more: enter again, and read again",
-                self.token
-            ),
-        }
-    }
-}
-
-impl StdError for Stale {}
 
 impl<C> fmt::Debug for Fence<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -127,7 +127,7 @@
 
 pub use backend::RedisBackend;
 pub use config::RedisConfig;
-pub use fencing::{Fence, Fenced, Stale};
+pub use fencing::{Fence, Fenced};
 pub use probe::{Checks, Finding};
 pub use redis;
 

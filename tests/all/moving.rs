@@ -1,8 +1,8 @@
 //! Moving fenced data from each lock server to each other, by the steps of docs/moving.md.
 
+use lock_redis::Fence;
 use lock_redis::redis::{Client, aio::MultiplexedConnection, cmd};
-use lock_redis::{Fence, Stale};
-use polylock::{FencingToken, Locker};
+use polylock::{FencingToken, Locker, Stale};
 
 /// A token that no server reaches without a floor. As the time in microseconds, it is in the year 2112.
 const AHEAD: u64 = 1 << 52;

@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-use lock_core::{Error, ErrorKind, FencingToken};
+use lock_core::{Error, ErrorKind, FencingToken, Stale};
 
 /// What a holder does with the fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,11 +36,7 @@ pub(super) enum Verdict {
 /// if the step made it.
 pub(super) fn judge(step: Step, token: FencingToken, row: Option<Row>, snapshot: Option<u64>) -> Verdict {
     let number = token.as_u64();
-    let stale = |newest: u64| {
-        // A fence that knows no newer token has forgotten this one, or it never entered.
-        let newest = FencingToken::new(newest).filter(|newest| *newest > token);
-        Verdict::Stale(Stale { token, newest })
-    };
+    let stale = |newest| Verdict::Stale(Stale::new(token, newest));
     let Some(row) = row else {
         return stale(0);
     };
@@ -59,20 +55,6 @@ pub(super) fn judge(step: Step, token: FencingToken, row: Option<Row>, snapshot:
     }
 }
 
-/// Why a fence rejects a token: a newer one has entered. The source of an [`Error`] of the kind [`ErrorKind::Lost`].
-///
-/// If the locks moved to another server, its tokens may be smaller than those of the old one, and the fence rejects every
-/// holder: set [`Locker::with_token_floor`](lock_core::Locker::with_token_floor).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Stale {
-    /// The token that is rejected.
-    pub token: FencingToken,
-    /// The newer token that has entered. `None`: the fence does not know this token, since it never entered, or its row was
-    /// deleted or restored from a backup. So do not rely on anything read before.
-    pub newest: Option<FencingToken>,
-}
-
 /// Why a transaction cannot enter: it has read before, so its plain reads come from a snapshot that lacks what another holder
 /// wrote since. The source of an [`Error`] of the kind [`ErrorKind::Misconfigured`].
 ///
@@ -81,17 +63,6 @@ pub struct Stale {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReadBeforeEnter;
-
-impl Stale {
-    pub(super) fn into_error(self, resource: &str) -> Error {
-        let mut message = format!("the fence of {resource:?} rejected the access: {self}; roll back");
-        if self.newest.is_some() {
-            message +=
-                "; if the locks moved to another server, set Locker::with_token_floor (see docs/moving.md of polylock)";
-        }
-        Error::new(ErrorKind::Lost, message).with_source(self)
-    }
-}
 
 impl ReadBeforeEnter {
     pub(super) fn into_error(self, resource: &str) -> Error {
@@ -103,15 +74,6 @@ impl ReadBeforeEnter {
     }
 }
 
-impl fmt::Display for Stale {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.newest {
-            Some(newest) => write!(f, "token {} is stale, {newest} has entered", self.token),
-            None => write!(f, "it does not know token {}: enter again, and read again", self.token),
-        }
-    }
-}
-
 impl fmt::Display for ReadBeforeEnter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
@@ -119,8 +81,6 @@ impl fmt::Display for ReadBeforeEnter {
         )
     }
 }
-
-impl StdError for Stale {}
 
 impl StdError for ReadBeforeEnter {}
 
@@ -141,10 +101,7 @@ mod tests {
     }
 
     fn stale(newest: Option<u64>) -> Verdict {
-        Verdict::Stale(Stale {
-            token: token(5),
-            newest: newest.map(token),
-        })
+        Verdict::Stale(Stale::new(token(5), newest.unwrap_or(0)))
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A resource in the database, and holders that come too late. Every interleaving is made by two connections of one test.
 
-use lock_core::{Error, ErrorKind, FencingToken};
-use lock_mysql::{Fence, ReadBeforeEnter, Stale, schema};
+use lock_core::{Error, ErrorKind, FencingToken, Stale};
+use lock_mysql::{Fence, ReadBeforeEnter, schema};
 use sqlx::mysql::{MySqlConnection, MySqlPool, MySqlTransaction};
 use sqlx::{AssertSqlSafe, Connection, Executor, query, query_scalar};
 use testbed::Server;

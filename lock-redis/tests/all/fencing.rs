@@ -1,7 +1,7 @@
 //! A resource in a Redis, and holders that come too late.
 
-use lock_core::{Error, ErrorKind, FencingToken};
-use lock_redis::{Fence, Fenced, Stale};
+use lock_core::{Error, ErrorKind, FencingToken, Stale};
+use lock_redis::{Fence, Fenced};
 use redis::aio::MultiplexedConnection;
 use redis::cmd;
 
