@@ -39,11 +39,12 @@ pub mod mysql {
     };
 }
 
-/// Locks in ZooKeeper. Needs the feature `zookeeper`.
+/// Locks in ZooKeeper, and fenced data there. Needs the feature `zookeeper`.
 ///
-/// What this backend guarantees, its limits, and the server settings and permissions that it needs: [`lock_zookeeper`].
+/// What this backend guarantees, its limits, and the server settings and permissions that it needs: [`lock_zookeeper`]. That
+/// crate also re-exports the driver, whose clients a [`Fence`](zookeeper::Fence) uses.
 #[cfg(feature = "zookeeper")]
 #[cfg_attr(docsrs, doc(cfg(feature = "zookeeper")))]
 pub mod zookeeper {
-    pub use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
+    pub use lock_zookeeper::{Fence, Fenced, ZooKeeperBackend, ZooKeeperConfig};
 }

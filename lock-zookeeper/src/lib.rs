@@ -100,6 +100,8 @@
 
 pub use backend::ZooKeeperBackend;
 pub use config::ZooKeeperConfig;
+pub use fence::{Fence, Fenced};
+pub use zookeeper_client;
 
 mod acquire;
 mod backend;
@@ -108,6 +110,7 @@ mod client;
 mod config;
 mod connection;
 mod error;
+mod fence;
 mod hold;
 mod names;
 mod probe;

@@ -3,6 +3,7 @@
 mod errors;
 mod exclusion;
 mod faults;
+mod fence;
 mod heartbeats;
 mod holds;
 mod late;
