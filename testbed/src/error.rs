@@ -60,6 +60,12 @@ pub enum Error {
         /// The last lines that it wrote.
         log: String,
     },
+    /// No server of an ensemble leads.
+    #[error("the zookeeper ensemble has no leader with a majority; its servers say that they are: {modes}")]
+    NoLeader {
+        /// What each server says that it is.
+        modes: String,
+    },
     /// The system refused something.
     #[error("{what}: {source}")]
     Io {

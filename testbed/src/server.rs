@@ -111,22 +111,29 @@ impl Server {
                     own: None,
                 }),
             }),
-            None => {
-                let own = Own::start(&recipe)?;
-                let port = own.port();
-                let url = recipe.url(port);
-                let own = Some(Mutex::new(own));
-                Ok(Self {
-                    inner: Arc::new(Inner {
-                        recipe: Box::new(recipe),
-                        url,
-                        port,
-                        own,
-                    }),
-                })
-            }
+            None => Self::start_new(recipe),
         })
         .await
+    }
+
+    /// Starts one, also where one runs already.
+    pub(crate) async fn start_own(recipe: impl Recipe) -> Result<Self, Error> {
+        blocking(move || Self::start_new(recipe)).await
+    }
+
+    fn start_new(recipe: impl Recipe) -> Result<Self, Error> {
+        let own = Own::start(&recipe)?;
+        let port = own.port();
+        let url = recipe.url(port);
+        let own = Some(Mutex::new(own));
+        Ok(Self {
+            inner: Arc::new(Inner {
+                recipe: Box::new(recipe),
+                url,
+                port,
+                own,
+            }),
+        })
     }
 
     fn name(&self) -> &'static str {
@@ -169,7 +176,9 @@ fn external(recipe: &impl Recipe) -> Result<Option<(Url, u16)>, Error> {
 }
 
 /// Runs `work` where it may block.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, Error> {
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),

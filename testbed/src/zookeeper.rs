@@ -10,13 +10,14 @@ use std::time::Duration;
 use crate::recipe::{Recipe, Run};
 use crate::server::Server;
 use crate::url::Url;
-use crate::{Error, locate};
+use crate::{Ensemble, Error, locate};
 
-/// A standalone ZooKeeper to start.
+/// A ZooKeeper to start: one server, or an ensemble of three.
 #[derive(Debug, Clone)]
 pub struct ZooKeeper {
     tick: Duration,
     sessions: (Duration, Duration),
+    sync_limit: u32,
 }
 
 impl ZooKeeper {
@@ -25,6 +26,7 @@ impl ZooKeeper {
         Self {
             tick: Duration::from_millis(500),
             sessions: (Duration::from_millis(500), Duration::from_secs(60)),
+            sync_limit: 10,
         }
     }
 
@@ -42,7 +44,15 @@ impl ZooKeeper {
         self
     }
 
-    /// Starts it.
+    /// `syncLimit` of an ensemble: after this many ticks without a word from each other, a follower leaves its leader,
+    /// and a leader its followers. Default: 10.
+    #[must_use]
+    pub fn sync_limit(mut self, ticks: u32) -> Self {
+        self.sync_limit = ticks;
+        self
+    }
+
+    /// Starts one server, which is its own leader.
     ///
     /// # Errors
     /// [`Error::Missing`] where there is none, [`Error::Start`].
@@ -51,6 +61,58 @@ impl ZooKeeper {
     /// If this future is dropped, the server is ended in the background.
     pub async fn start(self) -> Result<Server, Error> {
         Server::start(self).await
+    }
+
+    /// Starts an ensemble of three servers. A server that runs already is never a part of it.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] where there is none to start, [`Error::Start`].
+    ///
+    /// # Cancel safety
+    /// If this future is dropped, the servers are ended in the background.
+    pub async fn start_ensemble(self) -> Result<Ensemble, Error> {
+        Ensemble::start(self).await
+    }
+
+    /// What the configuration of each server says.
+    pub(crate) fn config(&self, data: &Path, port: u16) -> String {
+        // forceSync: what a killed process wrote is safe without; only a crash of the machine would lose it.
+        // preAllocSize, in kB: 64 MB by default, which would fill a small tmpfs.
+        format!(
+            "dataDir={}\nclientPort={port}\nclientPortAddress=127.0.0.1\ntickTime={}\nminSessionTimeout={}\n\
+             maxSessionTimeout={}\nmaxClientCnxns=0\nforceSync=no\npreAllocSize=1024\nadmin.enableServer=false\n\
+             4lw.commands.whitelist=*\n",
+            data.display(),
+            self.tick.as_millis(),
+            self.sessions.0.as_millis(),
+            self.sessions.1.as_millis(),
+        )
+    }
+
+    /// What the configuration of an ensemble's servers says about their quorum.
+    pub(crate) fn quorum(&self) -> String {
+        // initLimit: a busy machine starts them one long after the other.
+        format!("initLimit=60\nsyncLimit={}\n", self.sync_limit)
+    }
+
+    /// The program for the configuration in `data`.
+    pub(crate) fn java(&self, data: &Path, memory: &[&str]) -> Result<Command, Error> {
+        let locate::ZooKeeper { java, jars } = locate::zookeeper()?;
+        let mut command = Command::new(java);
+        command.args(memory).args([
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-Xshare:auto",
+            "-XX:-UsePerfData",
+        ]);
+        command
+            .arg("-Dzookeeper.admin.enableServer=false")
+            .arg("-cp")
+            .arg(jars.join("*"));
+        command
+            .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
+            .arg(data.join("zoo.cfg"));
+        Ok(command)
     }
 }
 
@@ -78,44 +140,24 @@ impl Recipe for ZooKeeper {
     }
 
     fn fill(&self, data: &Path, port: u16) -> Result<(), Error> {
-        // forceSync: what a killed process wrote is safe without; only a crash of the machine would lose it.
-        // preAllocSize, in kB: 64 MB by default, which would fill a small tmpfs.
-        let config = format!(
-            "dataDir={}\nclientPort={port}\nclientPortAddress=127.0.0.1\ntickTime={}\nminSessionTimeout={}\n\
-             maxSessionTimeout={}\nmaxClientCnxns=0\nforceSync=no\npreAllocSize=1024\nadmin.enableServer=false\n\
-             4lw.commands.whitelist=*\n",
-            data.display(),
-            self.tick.as_millis(),
-            self.sessions.0.as_millis(),
-            self.sessions.1.as_millis(),
-        );
-        fs::write(data.join("zoo.cfg"), config).map_err(Error::io("writing zoo.cfg"))
+        fs::write(data.join("zoo.cfg"), self.config(data, port)).map_err(Error::io("writing zoo.cfg"))
     }
 
     fn command(&self, data: &Path, _port: u16) -> Result<Command, Error> {
-        let locate::ZooKeeper { java, jars } = locate::zookeeper()?;
-        let mut command = Command::new(java);
-        command.args([
-            "-Xmx256m",
-            "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",
-            "-Xshare:auto",
-            "-XX:-UsePerfData",
-        ]);
-        command
-            .arg("-Dzookeeper.admin.enableServer=false")
-            .arg("-cp")
-            .arg(jars.join("*"));
-        command
-            .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
-            .arg(data.join("zoo.cfg"));
-        Ok(command)
+        self.java(data, &["-Xmx256m"])
     }
 
     fn is_ready(&self, run: &Run<'_>) -> bool {
         // Answers "not currently serving" until it is.
         ask(run.port, "conf").is_ok_and(|answer| answer.contains(&format!("dataDir={}/", run.data.display())))
     }
+}
+
+/// What a server says that it is, if it serves: "standalone", "leader" or "follower".
+pub(crate) fn mode(port: u16) -> Option<String> {
+    let answer = ask(port, "srvr").ok()?;
+    let mode = answer.lines().find_map(|line| line.strip_prefix("Mode: "))?;
+    Some(mode.into())
 }
 
 /// What a four-letter word answers.
