@@ -17,6 +17,7 @@ use network::Network;
 
 /// How many servers an ensemble has.
 const SERVERS: usize = 3;
+const MAJORITY: usize = SERVERS / 2 + 1;
 
 /// A ZooKeeper ensemble of three servers to test against. Clones share it; the last one to be dropped ends it.
 ///
@@ -52,7 +53,19 @@ impl Ensemble {
     /// # Cancel safety
     /// May be dropped at any point.
     pub async fn leader(&self) -> Result<usize, Error> {
-        self.leader_of(SERVERS / 2 + 1).await
+        self.leader_of(None, MAJORITY).await
+    }
+
+    /// Waits until a majority serves with another leader than this server, and returns that leader's index. A leader
+    /// that is cut off from its quorum is one to its clients until it steps down.
+    ///
+    /// # Errors
+    /// [`Error::NoLeader`] after a minute.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point.
+    pub async fn leader_after(&self, last: usize) -> Result<usize, Error> {
+        self.leader_of(Some(last), MAJORITY).await
     }
 
     /// Waits until all its servers serve, and returns the leader's index.
@@ -63,7 +76,7 @@ impl Ensemble {
     /// # Cancel safety
     /// May be dropped at any point.
     pub async fn ready(&self) -> Result<usize, Error> {
-        self.leader_of(SERVERS).await
+        self.leader_of(None, SERVERS).await
     }
 
     /// Cuts two servers off from each other: nothing passes between them, while their connections stay open. Clients
@@ -105,7 +118,8 @@ impl Ensemble {
         })
     }
 
-    async fn leader_of(&self, serving: usize) -> Result<usize, Error> {
+    /// The leader of as many, without asking `last`.
+    async fn leader_of(&self, last: Option<usize>, serving: usize) -> Result<usize, Error> {
         /// Many times what an election needs on an overloaded machine.
         const AT_MOST: Duration = Duration::from_secs(60);
         let ports = self.servers.each_ref().map(Server::port);
@@ -113,7 +127,8 @@ impl Ensemble {
             let start = Instant::now();
             loop {
                 // The servers tell nobody: asking is all there is.
-                let modes = ports.map(zookeeper::mode);
+                let mut modes = ports.map(zookeeper::mode);
+                last.into_iter().for_each(|last| modes[last] = None);
                 if let Some(leader) = leader(&modes, serving) {
                     return Ok(leader);
                 }

@@ -91,8 +91,8 @@ impl ZooKeeper {
 
     /// What the configuration of an ensemble's servers says about their quorum.
     pub(crate) fn quorum(&self) -> String {
-        // initLimit: a busy machine starts them one long after the other.
-        format!("initLimit=60\nsyncLimit={}\n", self.sync_limit)
+        // initLimit: for this long, too, a leader waits for followers that a busy machine starts late.
+        format!("initLimit=20\nsyncLimit={}\n", self.sync_limit)
     }
 
     /// The program for the configuration in `data`.

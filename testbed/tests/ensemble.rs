@@ -3,16 +3,12 @@
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
-use testbed::{Ensemble, Error, Server, ZooKeeper};
+use testbed::{Error, Server, ZooKeeper};
 use tokio::time::timeout;
 use zookeeper_client::{Acls, Client, CreateMode};
 
 /// Longer than anything takes on an overloaded machine.
 const AT_MOST: Duration = Duration::from_secs(60);
-
-async fn start() -> Ensemble {
-    ZooKeeper::new().start_ensemble().await.expect("it starts")
-}
 
 async fn connect(server: &Server) -> Client {
     Client::connect(server.address()).await.expect("it serves")
@@ -37,7 +33,7 @@ fn followers(leader: usize) -> [usize; 2] {
 
 #[testbed::test]
 async fn each_server_can_be_killed_paused_and_restarted() {
-    let ensemble = start().await;
+    let ensemble = ZooKeeper::new().start_ensemble().await.expect("it starts");
     assert_eq!(
         ensemble.url(),
         format!("zookeeper://{}", ensemble.addresses().join(","))
@@ -66,31 +62,59 @@ async fn each_server_can_be_killed_paused_and_restarted() {
         .expect("in time")
         .expect("all serve again");
     assert!(has(&ensemble[one], "/third").await);
-}
 
-#[testbed::test]
-async fn all_can_be_killed_and_restarted() {
-    let ensemble = start().await;
-    write(&ensemble[0], "/one").await;
     for server in ensemble.servers() {
         server.kill().expect("it is ours");
     }
     let [one, two, three] = ensemble.servers();
     tokio::try_join!(one.restart(), two.restart(), three.restart()).expect("they start again");
     for server in ensemble.servers() {
-        assert!(has(server, "/one").await);
+        assert!(has(server, "/third").await);
     }
     let servers = ensemble.servers().clone();
     drop(ensemble);
-    let addresses = servers.each_ref().map(Server::port);
+    assert!(!servers.iter().any(is_closed), "they live as long as any clone");
+    let ports = servers.each_ref().map(Server::port);
     drop(servers);
-    assert!(
-        addresses
-            .into_iter()
-            .all(|port| TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err())
-    );
+    assert!(ports.into_iter().all(is_free));
+}
+
+#[testbed::test]
+async fn servers_are_cut_off_from_each_other() {
+    let ensemble = ZooKeeper::new().start_ensemble().await.expect("it starts");
+    let leader = ensemble.ready().await.expect("one leads");
+    let [one, other] = followers(leader);
+    // Followers do not need each other.
+    ensemble.cut(one, other);
+    write(&ensemble[one], "/apart").await;
+    assert!(has(&ensemble[other], "/apart").await);
+    ensemble.heal();
+
+    let client = connect(&ensemble[one]).await;
+    ensemble.isolate(one);
+    write(&ensemble[other], "/without-one").await;
+    let stat = client.check_stat("/without-one").await;
+    assert!(stat.expect("it still answers").is_none());
+    let sync = timeout(AT_MOST, client.sync("/")).await.expect("its connection ends");
+    sync.expect_err("it has no leader");
+    ensemble.heal();
+    let leader = ensemble.ready().await.expect("it joins them again");
+    assert!(has(&ensemble[one], "/without-one").await);
+
+    let [one, other] = followers(leader);
+    ensemble.isolate(leader);
+    let next = ensemble.leader_after(leader).await.expect("the others elect one");
+    write(&ensemble[one], "/without-leader").await;
+    assert!(has(&ensemble[other], "/without-leader").await);
+    ensemble.heal();
+    assert_eq!(ensemble.ready().await.expect("it joins them again"), next);
+    assert!(has(&ensemble[leader], "/without-leader").await);
 }
 
 fn is_closed(server: &Server) -> bool {
-    TcpStream::connect((Ipv4Addr::LOCALHOST, server.port())).is_err()
+    is_free(server.port())
+}
+
+fn is_free(port: u16) -> bool {
+    TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err()
 }

@@ -10,14 +10,16 @@ use std::time::{Duration, Instant};
 
 use testbed::Redis;
 
-const KINDS: [&str; 3] = ["redis", "mariadb", "zookeeper"];
+const KINDS: [&str; 4] = ["redis", "mariadb", "zookeeper", "ensemble"];
+/// An ensemble has three.
+const SERVERS: usize = 6;
 
 #[testbed::test]
 fn a_killed_process_takes_its_servers_along() {
     let mut test = Program::start(&KINDS, &[]);
-    let ports: Vec<u16> = KINDS.iter().map(|_| test.port()).collect();
+    let ports: Vec<u16> = (0..SERVERS).map(|_| test.port()).collect();
     let dirs = test.data_dirs();
-    assert_eq!(dirs.len(), 3, "{dirs:?}");
+    assert_eq!(dirs.len(), SERVERS, "{dirs:?}");
     // A paused server must end too.
     test.command("pause");
     // The whole group, as a CI runner does it: the watchdogs must not be in it.

@@ -5,11 +5,13 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
 
 /// Servers that are cut off from each other, the smaller index first.
 type Cuts = BTreeSet<(usize, usize)>;
@@ -41,7 +43,7 @@ impl Network {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("ensemble-network")
-            .enable_io()
+            .enable_all()
             .build()?;
         let mut listeners = HashMap::new();
         let mut ports = HashMap::new();
@@ -126,7 +128,7 @@ async fn serve(listener: TcpListener, way: Way) -> io::Result<()> {
 /// Carries one connection, until it ends on either side and that passes too.
 async fn carry(mut client: TcpStream, mut way: Way) -> io::Result<()> {
     way.open().await?;
-    let mut server = TcpStream::connect((Ipv4Addr::LOCALHOST, way.target)).await?;
+    let mut server = connect(&way).await?;
     client.set_nodelay(true)?;
     server.set_nodelay(true)?;
     if let Some(back) = way.back {
@@ -136,6 +138,19 @@ async fn carry(mut client: TcpStream, mut way: Way) -> io::Result<()> {
     tokio::select! {
         ended = pump(from_client, to_server, way.clone()) => ended,
         ended = pump(from_server, to_client, way) => ended,
+    }
+}
+
+/// A follower may be quicker than its leader, and expects to be refused then: an accepted connection that ends would make
+/// it leave a leader that waits for it.
+async fn connect(way: &Way) -> io::Result<TcpStream> {
+    const PATIENCE: Duration = Duration::from_secs(2);
+    let start = Instant::now();
+    loop {
+        match TcpStream::connect((Ipv4Addr::LOCALHOST, way.target)).await {
+            Err(_) if way.back.is_none() && start.elapsed() < PATIENCE => sleep(Duration::from_millis(10)).await,
+            connected => return connected,
+        }
     }
 }
 
@@ -172,4 +187,110 @@ async fn introduce(client: &mut TcpStream, server: &mut TcpStream, way: &mut Way
     message.extend((address.len() as u32).to_be_bytes());
     message.extend(address);
     server.write_all(&message).await
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+
+    use super::*;
+
+    const SILENCE: Duration = Duration::from_millis(100);
+    const QUORUM: usize = 0;
+    const ELECTION: usize = 1;
+
+    /// Two servers, of which the second one listens, and their network.
+    fn start() -> (Network, [[tokio::net::TcpListener; 2]; 2]) {
+        let listeners = [(); 2].map(|()| [(); 2].map(|()| listen().unwrap()));
+        let ports = listeners.each_ref().map(|server| server.each_ref().map(port));
+        let network = Network::start(&ports).unwrap();
+        let listeners =
+            listeners.map(|server| server.map(|listener| tokio::net::TcpListener::from_std(listener).unwrap()));
+        (network, listeners)
+    }
+
+    fn port(listener: &TcpListener) -> u16 {
+        listener.local_addr().unwrap().port()
+    }
+
+    async fn dial(network: &Network, which: usize) -> TcpStream {
+        TcpStream::connect((Ipv4Addr::LOCALHOST, network.ports(0, 1)[which]))
+            .await
+            .unwrap()
+    }
+
+    #[tokio::test]
+    async fn nothing_passes_a_cut_until_it_heals() {
+        let (network, [_, [quorum, _]]) = start();
+        let mut one = dial(&network, QUORUM).await;
+        let (mut other, _) = quorum.accept().await.unwrap();
+        one.write_u8(1).await.unwrap();
+        assert_eq!(other.read_u8().await.unwrap(), 1);
+
+        network.cut(1, 0);
+        one.write_u8(2).await.unwrap();
+        other.write_u8(3).await.unwrap();
+        assert!(timeout(SILENCE, other.read_u8()).await.is_err());
+        assert!(timeout(SILENCE, one.read_u8()).await.is_err());
+        let mut late = dial(&network, QUORUM).await;
+        late.write_u8(4).await.unwrap();
+        assert!(timeout(SILENCE, quorum.accept()).await.is_err());
+        drop(one);
+        assert!(
+            timeout(SILENCE, other.read_u8()).await.is_err(),
+            "it learned of the end"
+        );
+
+        network.heal();
+        assert_eq!(other.read_u8().await.unwrap(), 2);
+        assert!(other.read_u8().await.is_err());
+        let (mut accepted, _) = quorum.accept().await.unwrap();
+        assert_eq!(accepted.read_u8().await.unwrap(), 4);
+    }
+
+    #[tokio::test]
+    async fn other_pairs_are_not_cut() {
+        let (network, [_, [quorum, _]]) = start();
+        network.cut(0, 2);
+        let mut one = dial(&network, QUORUM).await;
+        let (mut other, _) = quorum.accept().await.unwrap();
+        one.write_u8(1).await.unwrap();
+        assert_eq!(other.read_u8().await.unwrap(), 1);
+    }
+
+    #[tokio::test]
+    async fn an_election_is_told_an_address_within_the_network() {
+        let (network, [_, [_, election]]) = start();
+        let mut one = dial(&network, ELECTION).await;
+        let own = b"127.0.0.1:1";
+        one.write_i64(-65536).await.unwrap();
+        one.write_i64(7).await.unwrap();
+        one.write_u32(own.len() as u32).await.unwrap();
+        one.write_all(own).await.unwrap();
+        one.write_u8(9).await.unwrap();
+
+        let (mut other, _) = election.accept().await.unwrap();
+        assert_eq!(
+            (other.read_i64().await.unwrap(), other.read_i64().await.unwrap()),
+            (-65536, 7)
+        );
+        let mut address = vec![0; other.read_u32().await.unwrap() as usize];
+        other.read_exact(&mut address).await.unwrap();
+        let expected = format!("127.0.0.1:{}", network.ports(1, 0)[ELECTION]);
+        assert_eq!(String::from_utf8(address).unwrap(), expected);
+        assert_eq!(other.read_u8().await.unwrap(), 9);
+    }
+
+    #[tokio::test]
+    async fn a_follower_may_be_quicker_than_its_leader() {
+        let (network, [_, [quorum, _]]) = start();
+        let address = quorum.local_addr().unwrap();
+        drop(quorum);
+        let mut one = dial(&network, QUORUM).await;
+        one.write_u8(1).await.unwrap();
+        assert!(timeout(SILENCE, one.read_u8()).await.is_err(), "it waits");
+        let quorum = tokio::net::TcpListener::bind(address).await.unwrap();
+        let (mut other, _) = quorum.accept().await.unwrap();
+        assert_eq!(other.read_u8().await.unwrap(), 1);
+    }
 }
