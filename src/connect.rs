@@ -13,7 +13,7 @@ use lock_core::{Error, ErrorKind, Locker, MemoryBackend, Result};
 /// | `memory:NAME` | the same, shared by all of this process that name it | |
 /// | `redis://[user:password@]host[:port][/db]` | Redis, Valkey | `redis` |
 /// | `mysql://user:password@host[:port]/database` | MySQL, MariaDB: row locks, or leases with `?strategy=lease` | `mysql` |
-/// | `zookeeper://host[:port][,host[:port]...][/path]` | ZooKeeper | `zookeeper` |
+/// | `zookeeper://user:password@host[:port][,host[:port]...][/path]` | ZooKeeper | `zookeeper` |
 ///
 /// Parameters: see `from_url` of [`RedisConfig`](redis/struct.RedisConfig.html#method.from_url),
 /// [`MySqlConfig`](mysql/struct.MySqlConfig.html#method.from_url) and
@@ -183,8 +183,8 @@ mod tests {
             "mysql://user:pw@localhost/db",
             "MySQL://user:pw@localhost/db",
             "MARIADB://localhost/db",
-            "zookeeper://localhost/path",
-            "ZooKeeper://localhost/path",
+            "zookeeper://user:pw@localhost/path",
+            "ZooKeeper://user:pw@localhost/path",
         ] {
             connect_lazy(url).unwrap();
             // What is unknown may be a part of a password: it is not shown, and a hint says how to write one.
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     #[cfg(all(feature = "redis", feature = "mysql", feature = "zookeeper"))]
     fn a_duration_without_a_unit_says_how_to_write_one() {
-        for url in ["redis://host/", "mysql://host/db", "zookeeper://host/"] {
+        for url in ["redis://host/", "mysql://host/db", "zookeeper://user:pw@host/"] {
             for value in ["3", "3%20sekunden"] {
                 let error = refusal(&format!("{url}?connect_timeout={value}")).to_string();
                 assert!(

@@ -55,7 +55,7 @@ impl ZooKeeperBackend {
     /// ```no_run
     /// # async fn example() -> Result<(), lock_core::Error> {
     /// use lock_core::backend::DistributedLock;
-    /// let zookeeper = lock_zookeeper::ZooKeeperBackend::from_url("zookeeper://zk1,zk2,zk3")?;
+    /// let zookeeper = lock_zookeeper::ZooKeeperBackend::from_url("zookeeper://app:secret@zk1,zk2,zk3")?;
     /// zookeeper.connect().await?;
     /// println!("session timeout: {:?}", zookeeper.session_timeout());
     /// # Ok(()) }
@@ -160,7 +160,9 @@ mod tests {
             .unwrap()
             .local_addr()
             .unwrap();
-        let config = ZooKeeperConfig::new([nobody.to_string()]).with_connect_timeout(Duration::from_millis(300));
+        let config = ZooKeeperConfig::new([nobody.to_string()])
+            .with_open_acl()
+            .with_connect_timeout(Duration::from_millis(300));
         let backend = ZooKeeperBackend::new(config).unwrap();
         let name = LockName::new("a").unwrap();
         let failed = join_all((0..TRIES).map(async |_| {

@@ -23,8 +23,10 @@ const SESSION_TIMEOUTS: std::ops::RangeInclusive<Duration> = Duration::from_mill
 /// # use std::time::Duration;
 /// # use lock_zookeeper::ZooKeeperConfig;
 /// # fn main() -> Result<(), lock_core::Error> {
-/// let config = ZooKeeperConfig::from_url("zookeeper://zk1,zk2,zk3:2182/orders/locks?session_timeout=12s")?;
+/// let config = ZooKeeperConfig::from_url("zookeeper://app:secret@zk1,zk2,zk3:2182/orders/locks?session_timeout=12s")?;
 /// let same = ZooKeeperConfig::new(["zk1", "zk2", "zk3:2182"])
+///     .with_user("app")
+///     .with_password("secret")
 ///     .with_root("/orders/locks")
 ///     .with_session_timeout(Duration::from_secs(12));
 /// assert_eq!(config, same);
@@ -40,6 +42,7 @@ pub struct ZooKeeperConfig {
     connect_timeout: Duration,
     user: Option<String>,
     password: Option<String>,
+    has_open_acl: bool,
 }
 
 impl ZooKeeperConfig {
@@ -64,6 +67,7 @@ impl ZooKeeperConfig {
             connect_timeout: Self::DEFAULT_CONNECT_TIMEOUT,
             user: None,
             password: None,
+            has_open_acl: false,
         }
     }
 
@@ -101,8 +105,8 @@ impl ZooKeeperConfig {
     }
 
     /// Authenticates as this user with the scheme `digest`, and makes all nodes accessible to this user alone. Needs a
-    /// [password](Self::with_password). Must not be empty nor contain a colon. Defaults to none: anyone who can reach
-    /// the server may then end any hold.
+    /// [password](Self::with_password). Must not be empty nor contain a colon. Defaults to none, which needs an
+    /// [open ACL](Self::with_open_acl).
     #[must_use]
     pub fn with_user(mut self, user: impl Into<String>) -> Self {
         self.user = Some(user.into());
@@ -113,6 +117,15 @@ impl ZooKeeperConfig {
     #[must_use]
     pub fn with_password(mut self, password: impl Into<String>) -> Self {
         self.password = Some(password.into());
+        self
+    }
+
+    /// Makes all nodes accessible to everybody: anyone who can reach the server may then end any hold. Needed without a
+    /// [user](Self::with_user), since nobody else could then be permitted. Defaults to nodes that only their creator may
+    /// access.
+    #[must_use]
+    pub fn with_open_acl(mut self) -> Self {
+        self.has_open_acl = true;
         self
     }
 
@@ -141,6 +154,7 @@ impl ZooKeeperConfig {
             )),
             (Some(_), None) => Err(misconfigured("the user has no password: set both user and password")),
             (None, Some(_)) => Err(misconfigured("the password has no user: set both user and password")),
+            (None, None) if !self.has_open_acl => Err(misconfigured(NO_ACL)),
             _ => Ok(()),
         }
     }
@@ -161,6 +175,10 @@ impl ZooKeeperConfig {
         self.connect_timeout
     }
 
+    pub(crate) fn has_open_acl(&self) -> bool {
+        self.has_open_acl
+    }
+
     /// `user:password`.
     pub(crate) fn credentials(&self) -> Option<String> {
         let (user, password) = (self.user.as_ref()?, self.password.as_ref()?);
@@ -177,6 +195,7 @@ impl fmt::Debug for ZooKeeperConfig {
             connect_timeout,
             user,
             password: _,
+            has_open_acl,
         } = self;
         // What is not valid may hold a password in a wrong place.
         let servers: Vec<_> = servers.iter().map(|server| parse_server(server)).collect();
@@ -187,9 +206,14 @@ impl fmt::Debug for ZooKeeperConfig {
             .field("session_timeout", session_timeout)
             .field("connect_timeout", connect_timeout)
             .field("user", &user)
+            .field("has_open_acl", has_open_acl)
             .finish_non_exhaustive()
     }
 }
+
+/// Says both ways to set who may access the nodes.
+const NO_ACL: &str = "without credentials anyone who can reach ZooKeeper can end any lock: write \
+    zookeeper://user:password@host, or allow it with acl=open (ZooKeeperConfig::with_open_acl)";
 
 fn check_root(root: &str) -> Result<()> {
     let legal = |component: &str| {

@@ -5,7 +5,7 @@
 //! use lock_core::Locker;
 //! use lock_zookeeper::ZooKeeperBackend;
 //!
-//! let locks = Locker::new(ZooKeeperBackend::from_url("zookeeper://zk1,zk2,zk3/orders")?);
+//! let locks = Locker::new(ZooKeeperBackend::from_url("zookeeper://app:secret@zk1,zk2,zk3/orders")?);
 //! let guard = locks.lock("42").acquire().await?;
 //! println!("ours, with token {}", guard.token());
 //! guard.release().await?;
@@ -93,8 +93,9 @@
 //!
 //! # Permissions needed
 //! `READ` and `CREATE` on the root path, also for a token floor. If the root path does not exist: `CREATE` on its parent.
-//! With a user and a password, all nodes are accessible to that user alone. Without them, anyone who can reach the server
-//! can end any hold.
+//!
+//! All nodes are accessible to the user in the configuration alone, root path and parents included if the backend creates
+//! them. Without a user, `acl=open` must be set: then anyone who can reach the server can end any hold.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

@@ -131,9 +131,9 @@ pub(crate) fn busy(data: &[u8]) -> Busy {
 
 /// Options to create a node with the access that the configuration asks for.
 pub(crate) fn create_options(config: &ZooKeeperConfig, mode: CreateMode) -> CreateOptions<'static> {
-    let acls = match config.credentials() {
-        Some(_) => Acls::creator_all(),
-        None => Acls::anyone_all(),
+    let acls = match config.has_open_acl() {
+        true => Acls::anyone_all(),
+        false => Acls::creator_all(),
     };
     mode.with_acls(acls)
 }

@@ -207,7 +207,8 @@ async fn redis_command<T: redis::FromRedisValue>(url: &str, words: &[&str]) -> r
 }
 
 async fn zookeeper(url: &str) -> Result<zookeeper_client::Client, zookeeper_client::Error> {
-    zookeeper_client::Client::connect(url.trim_start_matches("zookeeper://")).await
+    let address = url.trim_start_matches("zookeeper://").trim_end_matches("/?acl=open");
+    zookeeper_client::Client::connect(address).await
 }
 
 fn is_closed(port: u16) -> bool {

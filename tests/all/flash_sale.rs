@@ -81,9 +81,9 @@ fn what_cannot_work_says_what_to_do() {
 }
 
 #[cfg(any(feature = "redis", feature = "mysql", feature = "zookeeper"))]
-fn four_processes_on(server: Result<testbed::Server, testbed::Error>, path: &str) {
+fn four_processes_on(server: Result<testbed::Server, testbed::Error>) {
     let server = server.expect("a server");
-    let arguments = format!("--processes 4 --backend {}{path}", server.url());
+    let arguments = format!("--processes 4 --backend {}", server.url());
     let (result, errors, code) = sell(&arguments);
     assert_eq!(
         (result.as_str(), code),
@@ -95,13 +95,13 @@ fn four_processes_on(server: Result<testbed::Server, testbed::Error>, path: &str
 #[cfg(feature = "redis")]
 #[testbed::test]
 async fn four_processes_on_a_redis() {
-    four_processes_on(testbed::Redis::new().start().await, "");
+    four_processes_on(testbed::Redis::new().start().await);
 }
 
 #[cfg(feature = "mysql")]
 #[testbed::test]
 async fn four_processes_on_a_mariadb() {
-    four_processes_on(testbed::MariaDb::new().start().await, "");
+    four_processes_on(testbed::MariaDb::new().start().await);
 }
 
 /// The stock is in the database, and its transactions alone do not protect it.
@@ -116,5 +116,5 @@ async fn without_the_lock_updates_are_lost_in_a_mariadb_too() {
 #[cfg(feature = "zookeeper")]
 #[testbed::test]
 async fn four_processes_on_a_zookeeper() {
-    four_processes_on(testbed::ZooKeeper::new().start().await, "/sale");
+    four_processes_on(testbed::ZooKeeper::new().start().await);
 }

@@ -32,7 +32,7 @@ impl Servers {
         let url = match server {
             "redis" => self.redis.url().to_owned(),
             "mysql" => self.mysql.url().to_owned(),
-            _ => format!("{}/{data}", self.zookeeper.url()),
+            _ => format!("zookeeper://{}/{data}?acl=open", self.zookeeper.address()),
         };
         polylock::connect(&url).await.expect("a locker")
     }

@@ -34,7 +34,7 @@ fn mysql() -> polylock::Result<()> {
 fn zookeeper() -> polylock::Result<()> {
     use polylock::zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
 
-    let backend = ZooKeeperBackend::new(ZooKeeperConfig::new(["zk1", "zk2"]))?;
+    let backend = ZooKeeperBackend::new(ZooKeeperConfig::new(["zk1", "zk2"]).with_open_acl())?;
     assert!(Locker::new(backend).capabilities().fifo);
     Ok(())
 }

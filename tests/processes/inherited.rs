@@ -37,7 +37,7 @@ fn a_forked_process_uses_nothing_of_its_parents_on_mysql() {
 #[test]
 fn a_forked_process_uses_nothing_of_its_parents_on_zookeeper() {
     let server = testbed::ZooKeeper::new().tick(TTL / 6).start();
-    crate::fork::in_a_process_with(server, "?session_timeout=3s", fork_while_busy, all_refused);
+    crate::fork::in_a_process_with(server, "&session_timeout=3s", fork_while_busy, all_refused);
 }
 
 fn all_refused(reports: Vec<String>) {

@@ -9,20 +9,26 @@ use crate::ZooKeeperBackend;
 
 #[test]
 fn reads_every_part_of_a_url() {
-    let url = "zookeeper://me:p%40ss@zk1,zk2:2182,[::1]:2183/my/locks/?session_timeout=12s&connect_timeout=300ms";
+    let url =
+        "zookeeper://me:p%40ss@zk1,zk2:2182,[::1]:2183/my/locks/?session_timeout=12s&connect_timeout=300ms&acl=creator";
     let config = ZooKeeperConfig::from_url(url).unwrap();
     assert_eq!(config.servers(), ["zk1:2181", "zk2:2182", "[::1]:2183"]);
     assert_eq!(config.root(), "/my/locks");
     assert_eq!(config.session_timeout(), Duration::from_secs(12));
     assert_eq!(config.connect_timeout(), Duration::from_millis(300));
     assert_eq!(config.credentials().as_deref(), Some("me:p@ss"));
+    assert!(!config.has_open_acl());
 }
 
 #[test]
 fn has_defaults() {
-    for url in ["zookeeper://zk", "zookeeper://zk/", "zookeeper://zk?"] {
+    for url in [
+        "zookeeper://zk?acl=open",
+        "zookeeper://zk/?acl=open",
+        "zookeeper://zk/?&acl=open",
+    ] {
         let config = ZooKeeperConfig::from_url(url).unwrap();
-        assert_eq!(config, ZooKeeperConfig::new(["zk"]));
+        assert_eq!(config, ZooKeeperConfig::new(["zk"]).with_open_acl());
         assert_eq!(config.servers(), ["zk:2181"]);
         assert_eq!(config.root(), "/polylock");
     }
@@ -44,10 +50,11 @@ fn says_what_is_wrong_and_what_is_right() {
         ("zookeeper://zk/a/../b", "/like/this"),
         ("zookeeper://zk/a%00b", "/like/this"),
         ("zookeeper://zk/%ff", "UTF-8"),
-        ("zookeeper://zk?ttl=3s", "session_timeout, connect_timeout"),
+        ("zookeeper://zk?ttl=3s", "session_timeout, connect_timeout, acl"),
         ("zookeeper://zk?session_timeout=3", "write 3s or 500ms"),
         ("zookeeper://zk?session_timeout=1ms", "100ms to 1h"),
         ("zookeeper://zk?connect_timeout=0s", "connect_timeout is zero"),
+        ("zookeeper://zk?acl=world", "none of creator, open"),
     ] {
         let error = ZooKeeperConfig::from_url(url).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{url}");
@@ -57,7 +64,7 @@ fn says_what_is_wrong_and_what_is_right() {
 
 #[test]
 fn a_backend_refuses_what_was_built_wrongly() {
-    let config = || ZooKeeperConfig::new(["zk"]);
+    let config = || ZooKeeperConfig::new(["zk"]).with_open_acl();
     for (config, hint) in [
         (ZooKeeperConfig::new([] as [&str; 0]), "no ZooKeeper server"),
         (ZooKeeperConfig::new(["zk", "zk2:x"]), "server 2"),
@@ -130,4 +137,32 @@ fn a_password_that_has_to_be_encoded_is_hinted_at() {
     // The last one ends it.
     let config = ZooKeeperConfig::from_url("zookeeper://me:12@3@zk").unwrap();
     assert_eq!(config.credentials().as_deref(), Some("me:12@3"));
+}
+
+/// Nodes that anybody may delete protect nothing from anybody: that has to be asked for.
+#[test]
+fn an_open_acl_must_be_asked_for() {
+    let refused = ZooKeeperConfig::from_url("zookeeper://zk").unwrap_err();
+    let built = ZooKeeperBackend::new(ZooKeeperConfig::new(["zk"])).unwrap_err();
+    for error in [refused, built] {
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+        let message = error.to_string();
+        assert!(
+            message.contains("zookeeper://user:password@host") && message.contains("acl=open"),
+            "{message}"
+        );
+    }
+    let open = ZooKeeperConfig::from_url("zookeeper://zk?acl=open").unwrap();
+    assert!(open.has_open_acl());
+    // A user may share nodes as well.
+    assert!(
+        ZooKeeperConfig::from_url("zookeeper://me:pw@zk?acl=open")
+            .unwrap()
+            .has_open_acl()
+    );
+    assert!(
+        !ZooKeeperConfig::from_url("zookeeper://me:pw@zk")
+            .unwrap()
+            .has_open_acl()
+    );
 }

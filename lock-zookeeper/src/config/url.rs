@@ -11,8 +11,8 @@ const ENCODE: &str = "in user, password and root path, write / as %2F, ? as %3F,
 
 impl ZooKeeperConfig {
     /// Reads a URL, and checks it. The user, the password and the root path may be percent-encoded; a `/`, `?`, `#`, `@`
-    /// or `%` in them must be. The parameters are `session_timeout` and `connect_timeout`: numbers with a unit, such as
-    /// `10s` or `1500ms`.
+    /// or `%` in them must be. The parameters are `session_timeout` and `connect_timeout`, numbers with a unit such as
+    /// `10s` or `1500ms`; and `acl`, which is `creator` (default) or [`open`](Self::with_open_acl).
     ///
     /// # Errors
     /// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) says which part is wrong and what it may be. It
@@ -54,9 +54,15 @@ impl ZooKeeperConfig {
             config = match key {
                 "session_timeout" => config.with_session_timeout(parse_duration(key, value)?),
                 "connect_timeout" => config.with_connect_timeout(parse_duration(key, value)?),
+                "acl" if value == "open" => config.with_open_acl(),
+                "acl" if value == "creator" => config,
+                "acl" => {
+                    let message = format!("the value of acl in the URL is none of creator, open; {ENCODE}");
+                    return Err(misconfigured(message));
+                }
                 _ => {
                     return Err(misconfigured(format!(
-                        "the URL has an unknown parameter: allowed are session_timeout, connect_timeout; {ENCODE}"
+                        "the URL has an unknown parameter: allowed are session_timeout, connect_timeout, acl; {ENCODE}"
                     )));
                 }
             };

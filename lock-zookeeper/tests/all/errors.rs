@@ -95,7 +95,13 @@ async fn something_else_that_answers_is_a_misconfiguration_at_once() {
 async fn wrong_credentials_are_denied_at_once() {
     let server = shared_server().await;
     let root = fresh_root();
-    let right = config(server.address(), &root).with_user("app").with_password("s3cret");
+    let closed = || {
+        ZooKeeperConfig::new([server.address()])
+            .with_root(&root)
+            .with_session_timeout(SESSION)
+            .with_connect_timeout(CONNECT)
+    };
+    let right = closed().with_user("app").with_password("s3cret");
     let backend = backend_with(right);
     backend.connect().await.unwrap();
     let (_hold, ..) = hold(&backend, "a").await;
@@ -107,9 +113,8 @@ async fn wrong_credentials_are_denied_at_once() {
             Err(zookeeper_client::Error::NoAuth)
         );
     }
-    let timeout = |config: ZooKeeperConfig| config.with_connect_timeout(CONNECT);
-    let wrong = timeout(config(server.address(), &root).with_user("app").with_password("wr0ng"));
-    for config in [wrong, timeout(config(server.address(), &root))] {
+    let wrong = closed().with_user("app").with_password("wr0ng");
+    for config in [wrong, closed().with_open_acl()] {
         let backend = backend_with(config);
         let started = Instant::now();
         let error = within(backend.connect()).await.unwrap_err();

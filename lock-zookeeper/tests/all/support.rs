@@ -41,6 +41,7 @@ pub(crate) fn fresh_root() -> String {
 
 pub(crate) fn config(address: &str, root: &str) -> ZooKeeperConfig {
     ZooKeeperConfig::new([address])
+        .with_open_acl()
         .with_root(root)
         .with_session_timeout(SESSION)
 }

@@ -111,7 +111,7 @@ mod tests {
     async fn sends_what_polylock_sends() {
         let server = testbed::ZooKeeper::new().start().await.unwrap();
         let locker = |address: &str| {
-            let config = ZooKeeperConfig::new([address]).with_root("/bare");
+            let config = ZooKeeperConfig::new([address]).with_open_acl().with_root("/bare");
             Locker::new(ZooKeeperBackend::new(config).unwrap()).without_label()
         };
         let (ours, theirs) = (Relay::to(server.address()).await, Relay::to(server.address()).await);

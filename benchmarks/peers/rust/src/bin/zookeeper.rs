@@ -8,7 +8,8 @@ use zookeeper_client::{Acls, CreateMode, LockOptions, LockPrefix, OwnedLockClien
 #[tokio::main]
 async fn main() -> Result<()> {
     let url = std::env::args().nth(1).ok_or("the server's URL is missing")?;
-    let address = url.strip_prefix("zookeeper://").ok_or("the URL is not ZooKeeper's")?;
+    let rest = url.strip_prefix("zookeeper://").ok_or("the URL is not ZooKeeper's")?;
+    let address = rest.split(['/', '?']).next().unwrap_or(rest);
     serve([("zookeeper-client", ("0.11.2", offer(Recipe(address.to_owned()))))].into()).await
 }
 
