@@ -4,6 +4,8 @@ use std::fmt;
 use std::task::Waker;
 use std::time::Duration;
 
+pub use self::state::{Ended, HoldState};
+
 use super::rules;
 use super::sent_at::{self, SentAt};
 use crate::error::{Error, ErrorKind, Result};
@@ -93,31 +95,6 @@ enum Phase {
 /// of another lease than the request's.
 #[derive(Debug)]
 pub struct Armed(Lease);
-
-/// What a guard knows of its hold at this moment, by its own clock and without any network.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum HoldState {
-    /// Held, as far as anybody can know.
-    Held,
-    /// Still held, but a renewal failed, went unanswered, or the connection broke: the next success makes it
-    /// [`Held`](Self::Held) again, and without one it will be lost.
-    Suspect,
-    /// Released, or being released.
-    Released,
-    /// Lost for good.
-    Lost(Lost),
-}
-
-/// How a hold ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Ended {
-    /// It was released.
-    Released,
-    /// It was lost.
-    Lost(Lost),
-}
 
 impl Lease {
     /// A lease that nothing has armed yet. Core makes the one that a request carries.
@@ -399,5 +376,6 @@ impl fmt::Debug for Lease {
 }
 
 mod inherit;
+mod state;
 #[cfg(test)]
 mod tests;
