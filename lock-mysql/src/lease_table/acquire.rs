@@ -13,7 +13,7 @@ use super::hold::LeaseHold;
 use crate::connection::Member;
 use crate::error::SqlError;
 use crate::protocol::lease_table::sharing::{Sharing, shared};
-use crate::protocol::lease_table::{Acquired, LeaseTerms, Mark, Taken, acquired, holder};
+use crate::protocol::lease_table::{Acquired, LeaseTerms, Mark, Taken, acquired, granted, holder};
 use crate::protocol::{Job, JobDone};
 
 /// How many times a statement may fail for reasons that a repetition cures.
@@ -25,7 +25,15 @@ const SILENT_AFTER: Duration = Duration::from_millis(1500);
 /// What the server decided.
 enum Asked {
     Granted(Attempt),
-    Taken(Taken, Arc<Member>),
+    /// With the label of the holder that refused this request.
+    Taken(Taken, Option<Arc<str>>),
+}
+
+/// The answer to one request, when it was sent, and the label of the holder if it was refused.
+struct Answered {
+    sent: SentAt,
+    acquired: Acquired,
+    label: Option<Arc<str>>,
 }
 
 impl Shared {
@@ -38,11 +46,10 @@ impl Shared {
                 Wait::No => None,
                 _ => self.sleeper(),
             };
-            let (taken, member) = match self.ask_and_watch(request, sleeper).await? {
+            let (taken, label) = match self.ask_and_watch(request, sleeper).await? {
                 Asked::Granted(attempt) => return Ok(attempt),
-                Asked::Taken(taken, member) => (taken, member),
+                Asked::Taken(taken, label) => (taken, label),
             };
-            let label = self.label_of_holder(request, &member).await;
             let busy = match &label {
                 Some(label) => Busy::new().with_holder(label.clone()),
                 None => Busy::new(),
@@ -98,7 +105,7 @@ impl Shared {
                 Some(sharing) => self.ask_to_share(request, &terms, sharing, &member).await,
             };
             match asked {
-                Ok((sent, acquired)) => match acquired {
+                Ok(Answered { sent, acquired, label }) => match acquired {
                     Acquired::Granted(token) => {
                         self.waits.remove(request.holder());
                         self.clean_up_if_due();
@@ -106,7 +113,7 @@ impl Shared {
                         let hold = LeaseHold::new(self, request, &terms, token);
                         return Ok(Asked::Granted(Attempt::Granted(Arc::new(hold), armed)));
                     }
-                    Acquired::Taken(taken) => return Ok(Asked::Taken(taken, member)),
+                    Acquired::Taken(taken) => return Ok(Asked::Taken(taken, label)),
                 },
                 Err(error) if error.is_deadlock() => {}
                 Err(error) if error.is_missing_table() => self.set_prepared(false),
@@ -124,21 +131,42 @@ impl Shared {
         Err(Error::new(ErrorKind::Unavailable, message))
     }
 
-    /// Asks once. An acquire without an answer leaves a claim.
+    /// Asks once: takes a free name with one statement, and needs a second one for all others. One that was refused before
+    /// asks by the second one alone. An acquire without an answer leaves a claim.
     async fn ask(
         &self,
         request: &AcquireRequest,
         terms: &LeaseTerms,
         sleeper: Option<u64>,
-        member: &Member,
-    ) -> Result<(SentAt, Acquired), SqlError> {
+        member: &Arc<Member>,
+    ) -> Result<Answered, SqlError> {
+        if !self.waits.contains(request.holder()) {
+            let sql = self.statements.take_free(request.name(), terms);
+            let done = self.send(request, member, Job::Statement(sql)).await?;
+            if let Some(token) = granted(&done.result)? {
+                return Ok(Answered {
+                    sent: done.sent,
+                    acquired: Acquired::Granted(token),
+                    label: None,
+                });
+            }
+        }
         let mark = (request.wait() != Wait::No).then(|| Mark {
             lasts: self.waits.mark_lasts(sleeper.is_some()),
             sleeper: sleeper.unwrap_or(0),
         });
         let sql = self.statements.acquire(request.name(), terms, mark);
-        let done = self.send(request, member, Job::Statement(sql)).await?;
-        Ok((done.sent, acquired(&done.result)?))
+        // They go out together.
+        let (done, label) = tokio::join!(
+            self.send(request, member, Job::Statement(sql)),
+            self.label_of_holder(request, member)
+        );
+        let done = done?;
+        Ok(Answered {
+            sent: done.sent,
+            acquired: acquired(&done.result)?,
+            label,
+        })
     }
 
     async fn ask_to_share(
@@ -146,8 +174,8 @@ impl Shared {
         request: &AcquireRequest,
         terms: &LeaseTerms,
         sharing: Sharing,
-        member: &Member,
-    ) -> Result<(SentAt, Acquired), SqlError> {
+        member: &Arc<Member>,
+    ) -> Result<Answered, SqlError> {
         // Nobody wakes those who wait to share it.
         let mark = (request.wait() != Wait::No).then(|| self.waits.mark_lasts(false));
         let statements = self.statements.share(request.name(), terms, sharing, mark);
@@ -155,7 +183,15 @@ impl Shared {
             let job = Job::Transaction(statements.clone());
             let done = self.send(request, member, job).await?;
             if let Some(acquired) = shared(&done.result)? {
-                return Ok((done.sent, acquired));
+                let label = match acquired {
+                    Acquired::Granted(_) => None,
+                    Acquired::Taken(_) => self.label_of_holder(request, member).await,
+                };
+                return Ok(Answered {
+                    sent: done.sent,
+                    acquired,
+                    label,
+                });
             }
             // A clean-up may delete it again.
             let make = self.statements.make_row(request.name());
@@ -180,7 +216,7 @@ impl Shared {
         answer
     }
 
-    /// The label of the holder that refused this request.
+    /// The label of the holder that refuses this request.
     async fn label_of_holder(&self, request: &AcquireRequest, member: &Member) -> Option<Arc<str>> {
         match self.waits.needs_label(request.holder()) {
             // The name was taken, whatever becomes of this.

@@ -13,7 +13,7 @@ use lock_core::{FencingToken, HoldState, LockName, Result};
 use super::{Shared, lock_error};
 use crate::connection::Member;
 use crate::error::{RequestError, SqlError};
-use crate::protocol::lease_table::{LeaseRenewal, LeaseTerms, handed_over};
+use crate::protocol::lease_table::{LeaseRenewal, LeaseTerms, granted};
 use crate::protocol::{Job, JobDone};
 
 pub(super) struct LeaseHold {
@@ -188,7 +188,7 @@ impl LeaseHold {
             Err(RequestError::Sql(error)) if error.is_missing_table() => return Ok(HandOver::AlreadyLost),
             done => done.map_err(lock_error)?,
         };
-        let token = handed_over(&done.result).map_err(SqlError::into_lock_error)?;
+        let token = granted(&done.result).map_err(SqlError::into_lock_error)?;
         Ok(match token {
             Some(token) => {
                 shared.claims.remove(self.holder);

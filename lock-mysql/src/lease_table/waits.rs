@@ -51,6 +51,11 @@ const LATE: Duration = Duration::from_millis(250);
 const FORGOTTEN: Duration = Duration::from_secs(600);
 
 impl Waits {
+    /// Whether this request was refused before.
+    pub(super) fn contains(&self, waiter: HolderId) -> bool {
+        self.lock().waiters.contains_key(&waiter)
+    }
+
     /// Whether the holder's label is to be asked for: it may have changed.
     pub(super) fn needs_label(&self, waiter: HolderId) -> bool {
         const SOMETIMES: u32 = 16;

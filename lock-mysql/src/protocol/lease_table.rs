@@ -16,7 +16,7 @@ use std::time::Duration;
 use lock_core::backend::{AcquireRequest, HolderId};
 use lock_core::{FencingToken, LockName};
 
-pub(crate) use self::answers::{acquired, dead_holder, handed_over, held, holder, released, row_after};
+pub(crate) use self::answers::{acquired, dead_holder, granted, held, holder, released, row_after};
 use self::sharing::KINDS;
 use crate::names::{label_literal, name_literal};
 
@@ -138,12 +138,19 @@ impl LeaseTerms {
     }
 
     /// The next token: larger than all before, than the floor, and at least the server's clock.
-    fn next_token(&self, last: &str) -> String {
-        format!("GREATEST({last},{},{NOW})", self.floor.saturating_add(1))
+    fn next_token(&self, least: &str) -> String {
+        match self.floor {
+            0 => format!("GREATEST({least},{NOW})"),
+            floor => format!("GREATEST({least},{},{NOW})", floor.saturating_add(1)),
+        }
     }
 
+    /// The last token that comes with this one.
     fn last_token(&self, token: &str) -> String {
-        format!("{token}+LEAST({},{LAST_TOKEN}-{token})", self.reserved_after())
+        match self.reserved_after() {
+            0 => token.to_owned(),
+            after => format!("{token}+LEAST({after},{LAST_TOKEN}-{token})"),
+        }
     }
 }
 
@@ -240,7 +247,7 @@ impl LeaseStatements {
         )
     }
 
-    /// Passes a hold on, if it is still there; [`handed_over`] reads the answer. Repeated, it finds the next holder. If it
+    /// Passes a hold on, if it is still there; [`granted`] reads the answer. Repeated, it finds the next holder. If it
     /// `yields`, it passes nothing on while somebody else waits.
     pub(crate) fn hand_over(&self, name: &LockName, giver: HolderId, next: &LeaseTerms, yields: bool) -> String {
         let (holder, label, ttl) = (next.holder, &next.label, next.ttl.as_micros());

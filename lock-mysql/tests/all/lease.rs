@@ -11,5 +11,6 @@ mod settings;
 mod sharing;
 mod sharing_contention;
 mod sharing_waits;
+mod statements;
 mod support;
 mod waking;

@@ -21,8 +21,7 @@ pub(crate) fn acquired(result: &StatementResult) -> Result<Acquired, SqlError> {
             is_marked: answer & MARKED != 0,
         }));
     }
-    let token = FencingToken::new(answer).ok_or(SqlError::UnexpectedAnswer(TOKEN))?;
-    Ok(Acquired::Granted(token))
+    token(result).map(Acquired::Granted)
 }
 
 /// Whether a release ended a hold, and which connection is to be [woken](super::wake); 0 for none.
@@ -33,13 +32,16 @@ pub(crate) fn released(result: &StatementResult) -> (bool, u64) {
     }
 }
 
-/// The token of the next holder; `None`: the giver had nothing to pass on.
-pub(crate) fn handed_over(result: &StatementResult) -> Result<Option<FencingToken>, SqlError> {
-    if result.matched == 0 {
-        return Ok(None);
+/// The token that an `UPDATE` has granted; `None`: the name was not free, or the giver had nothing to pass on.
+pub(crate) fn granted(result: &StatementResult) -> Result<Option<FencingToken>, SqlError> {
+    match result.matched {
+        0 => Ok(None),
+        _ => token(result).map(Some),
     }
-    let token = FencingToken::new(result.last_insert_id).ok_or(SqlError::UnexpectedAnswer(TOKEN))?;
-    Ok(Some(token))
+}
+
+fn token(result: &StatementResult) -> Result<FencingToken, SqlError> {
+    FencingToken::new(result.last_insert_id).ok_or(SqlError::UnexpectedAnswer(TOKEN))
 }
 
 /// The holder in a row of [`super::LeaseStatements::holders`].

@@ -24,31 +24,48 @@ fn shown(sql: &str, terms: &LeaseTerms) -> String {
 }
 
 #[test]
+fn a_free_name_is_taken_by_a_short_statement() {
+    let with_all = terms(3, Some(41));
+    let sql = LeaseStatements::new("t").take_free(&name("a"), &with_all);
+    assert_eq!(
+        shown(&sql, &with_all),
+        "UPDATE `t_leases` SET `token`=LAST_INSERT_ID(GREATEST(`last_token`+1,42,NOW)),\
+         `last_token`=`token`+LEAST(2,9223372036854775807-`token`),`label`=x'6d65',`term`=2500000,\
+         `holder`='ME',`expires`=NOW+2500000 WHERE `name`=x'61' AND GREATEST(`expires`,`wanted`)<=NOW"
+    );
+    let plain = terms(1, None);
+    let sql = LeaseStatements::new("t").take_free(&name("a"), &plain);
+    let tokens = "SET `token`=LAST_INSERT_ID(GREATEST(`last_token`+1,NOW)),`last_token`=`token`,";
+    assert!(shown(&sql, &plain).contains(tokens), "{sql}");
+}
+
+#[test]
 fn a_try_takes_a_free_name_or_changes_nothing() {
     let terms = terms(3, Some(41));
     let sql = LeaseStatements::new("t").acquire(&name("a"), &terms, None);
     let free = "(`holder` IS NULL OR `expires`<=NOW)";
     let others = "(`wanted`>NOW AND `wanted`<=NOW+10000000 AND NOT `waiter`<=>'ME')";
-    let takes = format!("({free} AND NOT {others})");
+    let granted = "`token`>`last_token`";
+    let last = "`token`+LEAST(2,9223372036854775807-`token`)";
     let repaired = "LEAST(`expires`,SYSDATE+`term`)";
-    let first = "GREATEST(1,42,NOW)";
     assert_eq!(
         shown(&sql, &terms),
         format!(
-            "INSERT INTO `t_leases` (`name`,`holder`,`label`,`expires`,`term`,`token`,`last_token`) \
-             VALUES (x'61','ME',x'6d65',NOW+2500000,2500000,LAST_INSERT_ID({first}),\
-             {first}+LEAST(2,9223372036854775807-{first})) \
+            "INSERT INTO `t_leases` (`name`,`holder`,`label`,`term`,`expires`,`token`,`last_token`) \
+             VALUES (x'61','ME',x'6d65',2500000,NOW+2500000,LAST_INSERT_ID(GREATEST(1,42,NOW)),{last}) \
              ON DUPLICATE KEY UPDATE \
-             `token`=CASE WHEN {takes} THEN LAST_INSERT_ID(GREATEST(`last_token`+1,42,NOW)) \
-             WHEN `holder`='ME' AND NOT {free} THEN LAST_INSERT_ID(`token`) \
-             ELSE `token`+0*LAST_INSERT_ID(9223372036854775808|\
+             `token`=CASE WHEN {free} AND NOT {others} THEN LAST_INSERT_ID(GREATEST(`last_token`+1,42,NOW)) \
+             WHEN `holder`='ME' AND `expires`>NOW THEN LAST_INSERT_ID(`token`) \
+             ELSE LEAST(`token`,`last_token`)+0*LAST_INSERT_ID(9223372036854775808|\
              IF({free},`wanted`-NOW,GREATEST(0,LEAST(`expires`-NOW,`term`)))) END,\
-             `last_token`=IF({takes},`token`+LEAST(2,9223372036854775807-`token`),`last_token`),\
-             `label`=IF({takes},x'6d65',`label`),\
-             `term`=CASE WHEN {takes} THEN 2500000 \
-             WHEN `holder`='ME' AND NOT {free} THEN GREATEST(`term`,2500000) ELSE `term` END,\
-             `holder`=IF({takes},'ME',IF({free},NULL,`holder`)),\
-             `expires`=IF(`holder`='ME',GREATEST({repaired},NOW+2500000),{repaired})"
+             `label`=IF({granted},x'6d65',`label`),\
+             `term`=CASE WHEN {granted} THEN 2500000 \
+             WHEN `holder`='ME' AND `expires`>NOW THEN GREATEST(`term`,2500000) ELSE `term` END,\
+             `wanted`=IF({granted},0,`wanted`),\
+             `holder`=IF({granted},'ME',IF({free},NULL,`holder`)),\
+             `expires`=CASE WHEN {granted} THEN NOW+2500000 \
+             WHEN `holder`='ME' THEN GREATEST({repaired},NOW+2500000) ELSE {repaired} END,\
+             `last_token`=IF({granted},{last},`last_token`)"
         )
     );
 }
@@ -61,18 +78,25 @@ fn a_waiter_marks_the_row_before_the_holder_changes() {
         sleeper: 7,
     };
     let sql = LeaseStatements::new("t").acquire(&name("a"), &terms, Some(mark));
-    let free = "(`holder` IS NULL OR `expires`<=NOW)";
+    let granted = "`token`>`last_token`";
     let others = "(`wanted`>NOW AND `wanted`<=NOW+10000000 AND NOT `waiter`<=>'ME')";
-    let refused = format!("{free} OR `holder`='ME' OR {others}");
     let marks = format!(
-        "`sleeper`=IF({refused},`sleeper`,7),`waiter`=IF({refused},`waiter`,'ME'),\
-         `wanted`=CASE WHEN {others} THEN `wanted` WHEN {free} THEN 0 WHEN `holder`='ME' THEN `wanted` \
-         WHEN `wanted` BETWEEN NOW+262500 AND NOW+10000000 THEN `wanted` ELSE NOW+300000 END,`holder`=IF("
+        "`waiter`=IF({granted} OR `holder`='ME' OR {others},`waiter`,'ME'),\
+         `sleeper`=IF(`waiter`<=>'ME',7,`sleeper`),\
+         `wanted`=CASE WHEN {granted} THEN 0 WHEN `holder`='ME' OR NOT `waiter`<=>'ME' \
+         OR `wanted` BETWEEN NOW+262500 AND NOW+10000000 THEN `wanted` ELSE NOW+300000 END,`holder`=IF("
     );
     let shown = shown(&sql, &terms);
     assert!(shown.contains(&marks), "{shown}");
     assert!(
-        shown.contains(&format!("|IF({refused},0,4611686018427387904)) END")),
+        shown.contains(&format!(
+            "(9223372036854775808|IF({free},",
+            free = "(`holder` IS NULL OR `expires`<=NOW)"
+        )),
+        "{shown}"
+    );
+    assert!(
+        shown.contains(&format!("|IF({others},0,4611686018427387904)) END")),
         "{shown}"
     );
 }

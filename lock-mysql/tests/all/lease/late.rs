@@ -21,6 +21,14 @@ async fn lock_row(observer: &mut Observer, fixture: &Fixture) {
         .await;
 }
 
+/// Whether the server executes an acquire.
+async fn acquires(observer: &mut Observer, fixture: &Fixture) -> bool {
+    let statements = observer.statements().await;
+    statements
+        .iter()
+        .any(|sql| sql.contains(&fixture.table) && sql.contains("LAST_INSERT_ID(GREATEST"))
+}
+
 #[testbed::test]
 async fn an_abandoned_acquire_that_waits_for_its_row_takes_nothing() {
     let fixture = Fixture::shared().await;
@@ -36,13 +44,7 @@ async fn an_abandoned_acquire_that_waits_for_its_row_takes_nothing() {
             let (backend, request) = (backend.clone(), request.clone());
             async move { while backend.abandon(&request).await.is_err() {} }
         });
-        until("ended", async || {
-            let statements = observer.statements().await;
-            !statements
-                .iter()
-                .any(|sql| sql.contains(&fixture.table) && sql.starts_with("INSERT"))
-        })
-        .await;
+        until("ended", async || !acquires(&mut observer, &fixture).await).await;
         locking.run("COMMIT").await;
         soon("abandoned", abandoning).await.unwrap();
         assert!(!is_held(&mut observer, &fixture, "a").await);
@@ -64,13 +66,7 @@ async fn a_release_ends_an_earlier_acquire_that_was_not_answered() {
             let (backend, request) = (backend.clone(), request.clone());
             async move { backend.acquire(&request).await }
         });
-        until("asked", async || {
-            let statements = observer.statements().await;
-            statements
-                .iter()
-                .any(|sql| sql.contains(&fixture.table) && sql.starts_with("INSERT"))
-        })
-        .await;
+        until("asked", async || acquires(&mut observer, &fixture).await).await;
         // Dropped half-way, as when another runtime takes over.
         asking.abort();
         drop(asking.await);
