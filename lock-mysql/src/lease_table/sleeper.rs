@@ -130,6 +130,8 @@ impl Running {
                 ),
                 Err(_) => false,
             };
+        // It ends with the backend, and its lock with it: that ends the sleep.
+        drop(asking);
         if !ready {
             return self.pause();
         }

@@ -97,3 +97,27 @@ async fn without_its_connection_a_waiter_asks_by_itself() {
         .await
         .unwrap();
 }
+
+/// The server would let that connection sleep on.
+#[testbed::test]
+async fn a_client_that_goes_takes_its_sleeping_connection_along() {
+    let fixture = Fixture::own().await;
+    let (first, mut observer) = (backend(&fixture), fixture.observer().await);
+    let granted = grant(&first, "a", secs(600)).await;
+    let second = locker(&fixture);
+    let lock = second.lock("a");
+    let waiting = tokio::spawn(async move { lock.acquire().await });
+    let is_asleep = async |observer: &mut Observer| {
+        let statements = observer.statements().await;
+        statements.iter().any(|sql| sql.contains(":held"))
+    };
+    until("asleep", async || is_asleep(&mut observer).await).await;
+    waiting.abort();
+    second.shutdown().await.unwrap();
+    drop(second);
+    // A sleep lasts for 20 s.
+    let ended = until("without it", async || !is_asleep(&mut observer).await);
+    let ended = tokio::time::timeout(secs(10), ended).await;
+    ended.expect("the connection ends with its client");
+    assert_eq!(granted.release().await, ReleaseOutcome::Released);
+}
