@@ -82,6 +82,13 @@ impl SqlError {
         self.code() == Some(1213)
     }
 
+    /// Whether the server has, or may have, rolled back the transaction: after a deadlock, or, with
+    /// `innodb_rollback_on_timeout`, after a wait for a row. A cluster reports the end of a transaction by the first of these at
+    /// the next statement, whatever that is.
+    pub(crate) fn may_end_transaction(&self) -> bool {
+        self.is_deadlock() || self.is_busy()
+    }
+
     pub(crate) fn is_missing_table(&self) -> bool {
         self.code() == Some(1146)
     }

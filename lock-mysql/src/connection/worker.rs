@@ -234,8 +234,8 @@ impl Worker {
         let flow = self.continue_after(&answer);
         let renewed = match answer {
             Ok(answer) => Ok(Some(answer.sent)),
-            // The connection was the hold.
-            Err(error) if error.ends_connection() => Ok(None),
+            // The connection was the hold, or its transaction.
+            Err(error) if error.ends_connection() || error.may_end_transaction() => Ok(None),
             Err(error) => Err(error.into_lock_error()),
         };
         for renewal in ours {
@@ -317,6 +317,11 @@ impl Worker {
     /// Whether the connection still serves. If it does not, what it carries has ended.
     fn continue_after<T>(&mut self, answer: &Result<T, SqlError>) -> ControlFlow<Exit> {
         match answer {
+            // Perhaps with the row's lock.
+            Err(error) if self.phase.is_holding() && error.may_end_transaction() => {
+                self.phase = Phase::InUse;
+                Break(Exit::Finished)
+            }
             Err(error) if !error.is_refusal() => {
                 self.phase = Phase::InUse;
                 Break(Exit::Disconnected)

@@ -4,6 +4,7 @@
 mod contention;
 mod delay;
 mod errors;
+mod every_statement;
 mod faults;
 mod fence;
 mod hand_over;

@@ -16,6 +16,7 @@ use testbed::{MariaDb, Server};
 use tokio::sync::OnceCell;
 
 pub(crate) mod proxy;
+pub(crate) mod refusals;
 
 /// What no healthy machine needs for what should happen at once.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);

@@ -50,7 +50,7 @@ impl Worker {
             Err(error) if releases && error.is_busy() => Some(Phase::Released(giver)),
             // Nobody knows which of the statements was refused; and a deadlock, or with some settings a wait that timed out,
             // has rolled the transaction back.
-            Err(error) if error.is_deadlock() || error.is_busy() || releases && error.is_refusal() => {
+            Err(error) if error.may_end_transaction() || releases && error.is_refusal() => {
                 drop(reply.send(Err(SqlError::Disconnected)));
                 return Break(Exit::Finished);
             }
