@@ -115,9 +115,9 @@ async fn read_status(session: &Session, root: &str, name: &LockName) -> Result<L
     loop {
         let connection = session.connected().await?;
         let sync = session.sync(&connection);
-        let list = connection.client.list_children(&directory);
+        let list = connection.client.get_children(&directory);
         let offset = connection.client.get_data(&directory);
-        let (children, (offset, stat)) = match tokio::join!(sync, list, offset) {
+        let ((children, stat), (offset, _)) = match tokio::join!(sync, list, offset) {
             (Ok(()), Ok(children), Ok(offset)) => (children, offset),
             (Ok(()), Err(DriverError::NoNode), _) | (Ok(()), _, Err(DriverError::NoNode)) => {
                 return Ok(LockStatus::free());
@@ -136,9 +136,9 @@ async fn read_status(session: &Session, root: &str, name: &LockName) -> Result<L
         if !data.is_empty() {
             holder = holder.with_label(String::from_utf8_lossy(&data));
         }
-        // If the directory was written after the node was created, the token is based on that write.
-        let base = node.czxid.max(stat.mzxid);
-        if let Some(token) = protocol::parse_offset(&offset).and_then(|offset| protocol::token(base, offset)) {
+        let base = protocol::known_base(node.czxid, node.mzxid, stat.pzxid);
+        let token = base.and_then(|base| protocol::token(base, protocol::parse_offset(&offset)?));
+        if let Some(token) = token {
             holder = holder.with_token(token);
         }
         return Ok(LockStatus::held(holder).with_waiting(waiting));

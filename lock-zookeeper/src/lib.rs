@@ -49,9 +49,17 @@
 //! deleted.
 //!
 //! # Fencing
-//! A token is the id of the transaction that created the node (`czxid`), or of a write to the lock's directory where that
-//! is later, plus the token offset of the root path. It grows over releases, expiries, deletions of the lock and restarts.
-//! It starts again when the ensemble has lost all its data.
+//! A token is `zxid * 16 + k + offset`:
+//! - `zxid` is the id of a transaction: of the last change of the lock's queue before the grant, or of a write of the holder's
+//!   node. It grows over releases, expiries, deletions of the lock, restarts and elections.
+//! - `k` is 0 for a grant. The numbers up to 15 are for holds that are passed on within a process.
+//! - `offset` is the token offset of the root path.
+//!
+//! So `(token - offset) >> 4` is the transaction id. There are tokens for 2^27 elections. A grant writes nothing for its token.
+//!
+//! Tokens start again when the ensemble has lost all its data. **If an older backup is restored, tokens repeat**: the
+//! transaction ids go on from the backup's. Then set a [token floor](lock_core::Locker::with_token_floor) above all tokens that
+//! were granted.
 //!
 //! The offset is 0 until a [token floor](lock_core::Locker::with_token_floor) is above all tokens. It is then raised for all
 //! locks of the root path, and never lowered. It stands as decimal text in the persistent node `%token-offset` under the
@@ -71,8 +79,10 @@
 //! - In a node's path, all characters of a name but letters, digits and ``-_~:@=+,.`` are written as `%XX`. The queue has
 //!   the format of Curator's `InterProcessMutex`, so that its nodes and ours wait for each other. A directory that is
 //!   written by hand makes later tokens jump.
-//! - A token floor is at most 2^63 - 2^56, so that the transaction ids to come have room. When an offset was raised, the next
+//! - A token floor is at most 2^63 - 2^56, so that 2^20 elections to come have room. When an offset was raised, the next
 //!   acquire of each client takes one or two more round trips.
+//! - The [status](lock_core::Locker::status) shows a holder's token only if the server knows it: while nobody has joined or left the
+//!   queue since the holder did.
 //! - The session runs on one runtime: that of its first use. If that runtime ends, or is not driven for 1.5 s while a
 //!   request from another runtime waits, the session is ended, and its holds and places are lost. The next request gets a
 //!   new session on its own runtime.

@@ -85,15 +85,35 @@ fn order(a: i64, b: i64) -> Ordering {
     }
 }
 
-/// The token of a grant: its transaction id plus the token offset. `None` if it is too large.
+/// How many tokens there are for each transaction id: that of a grant or a hand-over, and those of the passes after it.
+pub(crate) const TOKENS_PER_ZXID: i64 = 16;
+
+/// The token of a grant or a hand-over on this transaction id, with this token offset. `None` if it is too large.
 pub(crate) fn token(base: i64, offset: i64) -> Option<FencingToken> {
-    FencingToken::try_from(base.checked_add(offset)?).ok()
+    FencingToken::try_from(base.checked_mul(TOKENS_PER_ZXID)?.checked_add(offset)?).ok()
 }
 
 /// The smallest offset with which the token on this base, and on any larger one, is above the floor.
 pub(crate) fn offset_above(floor: i64, base: i64) -> i64 {
-    // Both are at least 0.
-    floor.saturating_add(1) - base
+    // All are at least 0.
+    floor.saturating_add(1) - base.saturating_mul(TOKENS_PER_ZXID)
+}
+
+/// The transaction id that a grant's token is based on. `pzxid` is the last change of the directory's children in a list that
+/// shows the node as the first, over the connection over which the node was created.
+pub(crate) fn base(czxid: i64, pzxid: i64) -> i64 {
+    czxid.max(pzxid)
+}
+
+/// The transaction id that a holder's token is based on, as anybody can tell: by its node's creation and last write, and by the
+/// last change of its directory's children as of now. `None` if only the holder knows.
+pub(crate) fn known_base(czxid: i64, mzxid: i64, pzxid: i64) -> Option<i64> {
+    if mzxid > czxid {
+        // Only the first node is written, and whoever writes it takes that transaction id.
+        return Some(mzxid);
+    }
+    // Nobody has come or gone since the creation, so the list that the holder saw had the same last change.
+    (pzxid == czxid).then_some(czxid)
 }
 
 /// The token offset in a node's data. `None` for other data.
@@ -216,12 +236,38 @@ mod tests {
     #[test]
     fn tokens_are_above_the_floor() {
         let number = |base, offset| token(base, offset).map(FencingToken::as_i64);
-        assert_eq!(number(10, 0), Some(10));
+        assert_eq!(number(10, 0), Some(160));
         assert_eq!(number(10, offset_above(1000, 10)), Some(1001));
-        assert_eq!(number(i64::MAX - 5, 5), Some(i64::MAX));
-        assert_eq!(number(i64::MAX - 5, 6), None);
-        assert!(offset_above(9, 10) <= 0 && offset_above(10, 10) == 1);
-        assert_eq!(offset_above(i64::MAX, 10), i64::MAX - 10);
+        assert!(offset_above(159, 10) <= 0 && offset_above(160, 10) == 1);
+        assert_eq!(offset_above(i64::MAX, 10), i64::MAX - 160);
+    }
+
+    #[test]
+    fn tokens_end_where_the_numbers_do() {
+        let number = |base, offset| token(base, offset).map(FencingToken::as_i64);
+        // 2^27 elections, each of which adds 2^32 to the transaction id.
+        let last = (1 << 59) - 1;
+        assert_eq!(number(last, 0), Some(i64::MAX - 15));
+        assert_eq!(number(last, 15), Some(i64::MAX));
+        assert_eq!(number(last, 16), None);
+        assert_eq!(number(last + 1, 0), None);
+        assert_eq!(number(i64::MAX, 0), None);
+        assert!(offset_above(0, i64::MAX) < 0);
+    }
+
+    #[test]
+    fn the_base_of_a_token_is_the_latest_change_before_the_grant() {
+        // Nobody was before it; somebody was; the server does not count the creation after 2^31 others.
+        assert_eq!((base(20, 20), base(20, 25), base(20, 15)), (20, 25, 20));
+    }
+
+    #[test]
+    fn only_some_bases_are_known_to_others() {
+        assert_eq!(known_base(20, 20, 20), Some(20));
+        // A later waiter came, or an earlier holder left.
+        assert_eq!(known_base(20, 20, 25), None);
+        assert_eq!(known_base(20, 30, 20), Some(30));
+        assert_eq!(known_base(20, 30, 35), Some(30));
     }
 
     #[test]

@@ -12,8 +12,8 @@
 //! | [`hand_over`] | a hand-over of unknown outcome that both sides give up | tombstones |
 //! | [`passes`] | blocks of reserved tokens, a release under way, late renewals, holds that end in a block, a clock that is set back, a server that loses its data | who waits at the server |
 //! | [`session`] | a ZooKeeper session at a follower that is cut off from its leader; a standalone server that becomes a follower | more than one client |
-//! | [`tokens`] | tokens by zxid, and tokens in a row that may be rolled back | time |
-//! | [`token_offset`] | ZooKeeper's tokens above a floor, while nodes and directories are deleted | time, sessions that end |
+//! | [`tokens`] | tokens in a row that may be rolled back | time |
+//! | [`token_offset`] | ZooKeeper's tokens by zxid and above a floor, hand-overs, passes, restarts, while nodes and directories are deleted | time, unanswered writes |
 //!
 //! The lease, the queue and the hand-over share one [`server`]; what holds is named in [`properties`]. A model that shows
 //! nothing is caught in two ways: every one must reach two holds that were done (the session: belief past its first

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::future::OptionFuture;
 use lock_core::backend::{Busy, SentAt, Wait};
-use zookeeper_client::{CreateMode, Error as DriverError, EventType};
+use zookeeper_client::{CreateMode, Error as DriverError, EventType, Stat};
 
 use super::task::{ClaimTask, Node, Step, Stop};
 use super::token::{Listing, Offsets};
@@ -88,7 +88,10 @@ impl ClaimTask {
                 self.node = Some(Node {
                     name: format!("{}{sequence}", self.prefix),
                     path: format!("{path}{sequence}"),
-                    base: stat.czxid,
+                    czxid: stat.czxid,
+                    created_over: Arc::downgrade(&connection),
+                    written: None,
+                    version: stat.version,
                     data,
                 });
             }
@@ -115,7 +118,8 @@ impl ClaimTask {
                 return Ok(None);
             }
         }
-        self.read_listing(sent, known_offset, listed, offsets).await
+        self.read_listing(&connection, sent, known_offset, listed, offsets)
+            .await
     }
 
     /// Lists the directory as the leader has it, which also confirms that the session lives.
@@ -127,7 +131,10 @@ impl ClaimTask {
         let list = connection.client.get_children(&self.claim.directory);
         let offsets = self.read_offsets(&connection.client, known_offset);
         match tokio::join!(sync, list, offsets) {
-            (Ok(()), listed, offsets) => self.read_listing(sent, known_offset, listed, offsets).await,
+            (Ok(()), listed, offsets) => {
+                self.read_listing(&connection, sent, known_offset, listed, offsets)
+                    .await
+            }
             (Err(error), ..) => {
                 self.wait_out(error).await?;
                 Ok(None)
@@ -137,13 +144,14 @@ impl ClaimTask {
 
     async fn read_listing(
         &self,
+        connection: &Arc<Connection>,
         sent: SentAt,
         known_offset: i64,
-        listed: Result<(Vec<String>, zookeeper_client::Stat), DriverError>,
+        listed: Result<(Vec<String>, Stat), DriverError>,
         offsets: Result<Offsets, DriverError>,
     ) -> Step<Option<Listing>> {
-        let ((children, mzxid), offsets) = match (listed, offsets) {
-            (Ok((children, stat)), Ok(offsets)) => ((children, stat.mzxid), offsets),
+        let ((children, pzxid), offsets) = match (listed, offsets) {
+            (Ok((children, stat)), Ok(offsets)) => ((children, stat.pzxid), offsets),
             // Somebody removed the directory, and our node before it.
             (Err(DriverError::NoNode), Ok(offsets)) => ((Vec::new(), 0), offsets),
             (Err(error), _) | (_, Err(error)) => {
@@ -154,7 +162,8 @@ impl ClaimTask {
         Ok(Some(Listing {
             sent,
             children,
-            mzxid,
+            pzxid,
+            over: Arc::downgrade(connection),
             known_offset,
             offsets,
         }))
@@ -176,21 +185,9 @@ impl ClaimTask {
         let Some(token) = self.token(listing).await? else {
             return Ok(None);
         };
-        let data = protocol::label(&request);
-        let Some(node) = &mut self.node else {
+        let Some(node) = &self.node else {
             return Ok(None);
         };
-        if data != node.data {
-            let connection = self.session.connected().await?;
-            match connection.client.set_data(&node.path, &data, None).await {
-                Ok(_) => node.data = data,
-                Err(DriverError::NoNode) => return Ok(None),
-                Err(error) => {
-                    self.wait_out(error).await?;
-                    return Ok(None);
-                }
-            }
-        }
         let fixed = request.is_fixed().then(|| (listing.sent, request.ttl()));
         match self.session.bind_lease(request.holder(), request.lease(), fixed) {
             Ok(_) => {

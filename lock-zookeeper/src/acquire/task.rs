@@ -3,7 +3,7 @@
 //! It runs where its session runs, and ends with it. No request that changes anything is dropped before its answer:
 //! the driver would send it all the same.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use lock_core::Error;
 use lock_core::backend::{Busy, LostCause};
@@ -13,7 +13,7 @@ use zookeeper_client::Error as DriverError;
 
 use crate::claims::{Claim, Claims, Grant, Outcome, Stage, TaskNumber};
 use crate::config::ZooKeeperConfig;
-use crate::connection::{Delete, Session, SessionEnded};
+use crate::connection::{Connection, Delete, Session, SessionEnded};
 use crate::error::{self, Failure, RETRY_DELAY, catch_panic};
 use crate::hold::end::{EndRequests, HoldEnd, end_of_hold, finish_release};
 use crate::protocol;
@@ -36,8 +36,13 @@ pub(super) struct ClaimTask {
 pub(super) struct Node {
     pub(super) name: String,
     pub(super) path: String,
-    /// The transaction id that a token is based on: that of its creation, or of a later write of the directory.
-    pub(super) base: i64,
+    /// The transaction id of its creation.
+    pub(super) czxid: i64,
+    /// The connection over which it was created; none if the answer got lost.
+    pub(super) created_over: Weak<Connection>,
+    /// The transaction id of our last write, if we have written it since it was the first.
+    pub(super) written: Option<i64>,
+    pub(super) version: i32,
     pub(super) data: Vec<u8>,
 }
 
@@ -242,7 +247,10 @@ impl ClaimTask {
                         self.node = Some(Node {
                             name,
                             path,
-                            base: stat.czxid,
+                            czxid: stat.czxid,
+                            created_over: Weak::new(),
+                            written: None,
+                            version: stat.version,
                             data,
                         });
                         Ok(())

@@ -1,24 +1,42 @@
-//! The token of a grant: a transaction id plus the root path's token offset.
+//! The token of a grant: sixteen times a transaction id (zxid), plus the root path's token offset.
 //!
-//! The offset is 0 until a request has a token floor that transaction ids have not reached. It is only ever raised, by
+//! The transaction id is the last change of the directory's children (`pzxid`) in the list that shows our node as the first, or
+//! that of our node's creation if that is larger. A grant writes nothing for it. A hand-over writes our own node, and takes
+//! the transaction id of that write. The fifteen numbers after each token are those of the passes within a process.
+//!
+//! The offset is 0 until a request has a token floor that tokens have not reached. It is only ever raised, by
 //! compare-and-set, and counts for all locks and clients of the root path. It has a node of its own under the root, since
 //! the server deletes the directories of unused locks.
 //!
 //! # Why tokens grow
-//! A grant needs a listing that shows our node as the first, and knows both parts of its token before it requests that
-//! listing. Let one hold of a lock be granted before another:
-//! - The later transaction id is larger. It is that of the node's creation, unless the directory was written later: then
-//!   an earlier grant may be based on that write, and this one writes the directory again.
-//! - The later offset is not smaller. The earlier holder's node was there after its offset was written. The later holder
+//! A grant needs a listing that shows our node as the first. Let one hold of a lock be granted before another. Its node was
+//! gone in the listing of the later grant: nodes are admitted in the order of their creation.
+//! - The later transaction id is larger. All that the earlier hold was based on was there while its node was: lists that
+//!   showed its node, and writes of its node. The end of a node, whatever causes it, is a change of the directory's children, and
+//!   is later than all these. If the directory was deleted after that, our node's creation is later still.
+//! - The later offset is not smaller. The earlier holder knew its offset before its node ended. The later holder
 //!   reads the offset after a listing without that node. A server answers the requests of one connection in order, and
-//!   applies all changes in the order of the leader. So the read sees every change from before the node's end.
+//!   applies all changes in the order of the leader. So the read sees every change from before the node's end. A grant requests
+//!   its listing after it knew its offset, so that the offset does not depend on what happened after the listing.
+//! - Transaction ids differ by one at least, and tokens by sixteen. So a pass takes no later grant's token.
 //!
-//! `torture/src/models/token_offset.rs` tries every order of these steps, with nodes and directories that are deleted meanwhile.
+//! # A server that restarted
+//! A server that is older than 3.6, or that has `closeSessionTxn.enabled` off, may restore a `pzxid` from a snapshot that lacks
+//! the end of a node, if that node ended while the snapshot was taken (ZOOKEEPER-3125, -3145, -3249). So we trust a list only
+//! over the connection over which our node was created. A server ends all connections before it loads a snapshot. Hence, it
+//! has applied each change since our node's creation by itself. A change before that creation does not matter. Over
+//! another connection, the grant writes our node once, and takes the transaction id of that write.
 //!
+//! `torture/src/models/token_offset.rs` tries every order of these steps, with hand-overs, passes, servers that restart, and nodes
+//! and directories that are deleted meanwhile.
+//!
+//! # Status
 //! The directory's data is the offset of the last grant. From this, `status` computes the holder's token even if the offset
-//! was raised since.
+//! was raised since. It shows a token only if it knows the transaction id: that of a write of the holder's node, or of its
+//! creation if nobody has come or gone since.
 
 use std::future::Future;
+use std::sync::Weak;
 
 use futures_util::future::OptionFuture;
 use lock_core::backend::SentAt;
@@ -26,6 +44,7 @@ use lock_core::{Error, ErrorKind, FencingToken};
 use zookeeper_client::{Client, CreateMode, Error as DriverError};
 
 use super::task::{ClaimTask, Step, Stop};
+use crate::connection::Connection;
 use crate::names;
 use crate::protocol::{self, create_options, offset_data, parse_offset};
 
@@ -37,8 +56,10 @@ pub(super) struct Listing {
     /// The time before the list was requested.
     pub(super) sent: SentAt,
     pub(super) children: Vec<String>,
-    /// The directory's last write.
-    pub(super) mzxid: i64,
+    /// The last change of these children.
+    pub(super) pzxid: i64,
+    /// The connection that it came over.
+    pub(super) over: Weak<Connection>,
     /// The token offset that was known before the list was requested.
     pub(super) known_offset: i64,
     /// The token offsets, read after the list.
@@ -88,13 +109,13 @@ impl ClaimTask {
 
     /// The token of a grant by this listing. `None` when the directory must be listed again.
     pub(super) async fn token(&mut self, listing: &Listing) -> Step<Option<FencingToken>> {
-        let Some(node) = &self.node else {
+        let Some(base) = self.base(listing).await? else {
             return Ok(None);
         };
         let offset = listing.offsets.root.ok_or_else(|| Stop::Failed(self.other_data()))?;
         let floor = self.claim.request.token_floor().map_or(0, FencingToken::as_i64);
         // If the stored offset is smaller than the known one, somebody has deleted it.
-        let wanted = protocol::offset_above(floor, node.base.max(listing.mzxid)).max(listing.known_offset);
+        let wanted = protocol::offset_above(floor, base).max(listing.known_offset);
         if wanted > offset {
             self.raise_offset(wanted, listing.offsets.version).await?;
             return Ok(None);
@@ -103,12 +124,50 @@ impl ClaimTask {
             self.session.learn_token_offset(offset);
             return Ok(None);
         }
-        if node.base < listing.mzxid || listing.offsets.directory != Some(offset) {
+        if listing.offsets.directory != Some(offset) {
             self.write_directory(offset).await?;
             return Ok(None);
         }
-        let token = protocol::token(node.base, offset);
+        let token = protocol::token(base, offset);
         token.map(Some).ok_or_else(|| Stop::Failed(exhausted()))
+    }
+
+    /// The transaction id of a grant by this listing, which shows our node as the first. Writes our node if the request's label
+    /// has changed, or if the list was answered over another connection than our node's creation.
+    async fn base(&mut self, listing: &Listing) -> Step<Option<i64>> {
+        let Some(node) = &self.node else {
+            return Ok(None);
+        };
+        let data = protocol::label(&self.claim.request);
+        if node.data != data {
+            return self.write_node(data).await;
+        }
+        match node.written {
+            Some(written) => Ok(Some(written)),
+            None if node.created_over.ptr_eq(&listing.over) => Ok(Some(protocol::base(node.czxid, listing.pzxid))),
+            None => self.write_node(data).await,
+        }
+    }
+
+    /// Takes a new transaction id for our node, which is the first, by a write of it.
+    async fn write_node(&mut self, data: Vec<u8>) -> Step<Option<i64>> {
+        let connection = self.session.connected().await?;
+        let Some(node) = &mut self.node else {
+            return Ok(None);
+        };
+        match connection.client.set_data(&node.path, &data, Some(node.version)).await {
+            Ok(stat) => {
+                node.written = Some(stat.mzxid);
+                node.version = stat.version;
+                node.data = data;
+                return Ok(node.written);
+            }
+            Err(DriverError::NoNode) => {}
+            // By ourselves, if an answer got lost; or by somebody else.
+            Err(DriverError::BadVersion) => self.find_node().await?,
+            Err(error) => self.wait_out(error).await?,
+        }
+        Ok(None)
     }
 
     /// Raises the root path's token offset, unless another client changes it at the same time.
@@ -134,17 +193,12 @@ impl ClaimTask {
         Ok(())
     }
 
-    /// Takes a new transaction id for our node, by a write of the lock's directory.
-    async fn write_directory(&mut self, offset: i64) -> Step<()> {
+    /// Writes the offset of our grant for those who ask for the status.
+    async fn write_directory(&self, offset: i64) -> Step<()> {
         let connection = self.session.connected().await?;
         let data = offset_data(offset);
         match connection.client.set_data(&self.claim.directory, &data, None).await {
-            Ok(stat) => {
-                if let Some(node) = &mut self.node {
-                    node.base = stat.mzxid;
-                }
-            }
-            Err(DriverError::NoNode) => {}
+            Ok(_) | Err(DriverError::NoNode) => {}
             Err(error) => self.wait_out(error).await?,
         }
         Ok(())

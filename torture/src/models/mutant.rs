@@ -108,10 +108,14 @@ mutants! {
     /// A server that was a standalone one is taken for one, although the connection has ended since.
     StandaloneForEver breaks ONE_BELIEVER,
     // Of tokens that the server itself numbers or may roll back.
-    /// ZooKeeper: a waiter's token is the zxid of its node, although a hand-over has taken a later one since.
+    /// ZooKeeper: a waiter's token is the zxid of its node's creation, although a hold that was granted since had a later one.
     ZookeeperCreatedOnly breaks TOKENS_INCREASE,
-    /// ZooKeeper: a waiter takes the zxid of the last hand-over for its own, without a write of its own.
-    ZookeeperReadsOnly breaks TOKENS_INCREASE,
+    /// ZooKeeper: a server that restarted is believed when it says how old the last change of a directory is.
+    TrustsARestartedServer breaks TOKENS_INCREASE,
+    /// ZooKeeper: a token is a zxid, and a pass takes the number after it.
+    NoRoomForPasses breaks TOKENS_INCREASE,
+    /// ZooKeeper: the status takes the last change of all for the one that the token is based on.
+    StatusGuessesTheZxid breaks STATUS_SHOWS_THE_TOKEN,
     /// ZooKeeper: only a request with a token floor adds the offset.
     OffsetForFloorsOnly breaks TOKENS_INCREASE,
     /// ZooKeeper: a client adds the offset that it saw last, without a look at the server.

@@ -1,8 +1,10 @@
-//! ZooKeeper's token offset: a token is a zxid plus an offset that a request with a token floor raises.
+//! ZooKeeper's tokens: each is a zxid, shifted to make room for passes, plus an offset that a request with a token floor raises.
 //!
 //! A client lists a lock's directory, then reads the offset of the root path and the one in the directory, and decides by
-//! both. Between any two of these steps the others go on, another lock raises the offset, and somebody deletes a node. The
-//! grant counts from its listing: the token must be larger than those of all grants of earlier listings.
+//! both. Between any two of these steps the others go on: a holder hands its hold over, passes it on or releases it, another lock
+//! raises the offset, and somebody deletes a node. A server that restarts may have forgotten the last change of the
+//! directory's children, and ends all connections. The grant counts from its listing: the token must be larger than those of
+//! all grants of earlier listings.
 
 use stateright::{Model, Property};
 
@@ -11,6 +13,11 @@ use super::id::letter;
 use super::mutant::Mutant;
 use super::properties::*;
 
+/// How many tokens there are for each zxid.
+const TOKENS_PER_ZXID: u64 = 2;
+/// How much another lock raises the offset at once: more than all zxids give.
+const RAISE: u64 = 100;
+
 /// Bounds, and what is wrong.
 #[derive(Clone, Debug)]
 pub struct TokenOffsetModel {
@@ -18,10 +25,14 @@ pub struct TokenOffsetModel {
     pub floors: &'static [u64],
     /// How many grants there are, at least.
     pub holds: usize,
+    /// How many holds are handed over, and how many are passed on.
+    pub hand_overs: u8,
     /// How many nodes are deleted by somebody else.
     pub deletions: u8,
     /// How often another lock raises the offset.
     pub raises: u8,
+    /// How often the server restarts.
+    pub restarts: u8,
     /// What is wrong.
     pub mutant: Option<Mutant>,
 }
@@ -33,28 +44,43 @@ pub struct State {
     /// The root path's offset.
     offset: u64,
     directory: Option<Directory>,
-    /// Who has a node, and its czxid, oldest first.
-    nodes: Vec<(usize, u64)>,
+    /// Oldest first.
+    nodes: Vec<Node>,
     clients: Vec<Client>,
     /// The numbers of the listings, and the tokens that were granted by them.
     grants: Vec<(u8, u64)>,
     below_floor: bool,
+    hand_overs: u8,
+    passes: u8,
     deletions: u8,
     raises: u8,
+    restarts: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Directory {
-    mzxid: u64,
+    /// The last change of its children, as the server knows it.
+    pzxid: u64,
     offset: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Node {
+    owner: usize,
+    czxid: u64,
+    mzxid: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Client {
     /// The largest offset that its session has seen.
     known: u64,
-    /// The zxid on which its token is based.
-    base: u64,
+    /// The zxid of its node's creation.
+    czxid: u64,
+    /// Whether its connection has lasted since then.
+    same_connection: bool,
+    /// The zxid by which it wrote its node when that was the first.
+    written: Option<u64>,
     step: Step,
 }
 
@@ -67,14 +93,25 @@ enum Step {
     Listed(Listing),
     /// It read the root path's offset, and that in the directory.
     Read(Listing, u64, u64),
-    Holds(u64),
+    Holds(Held),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Listing {
     number: u8,
-    mzxid: u64,
+    /// The zxid for a grant, if the list can tell.
+    base: Option<u64>,
     known: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Held {
+    /// The number of its grant.
+    number: u8,
+    base: u64,
+    offset: u64,
+    /// How often it was passed on since its grant or hand-over.
+    passed: u64,
 }
 
 /// What happens next.
@@ -88,6 +125,10 @@ pub enum Action {
     Read(usize),
     /// It writes, or is granted the lock.
     Decide(usize),
+    /// The holder hands its hold over within its process: it writes its node.
+    HandOver(usize),
+    /// The holder passes its hold on within its process, without a request.
+    Pass(usize),
     /// The holder releases.
     Release(usize),
     /// Somebody deletes the first node.
@@ -96,6 +137,8 @@ pub enum Action {
     DeleteDirectory,
     /// Another lock raises the offset.
     Raise,
+    /// The server restarts, and knows of no change of the directory's children.
+    Restart,
 }
 
 impl Model for TokenOffsetModel {
@@ -112,14 +155,22 @@ impl Model for TokenOffsetModel {
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         for (index, client) in state.clients.iter().enumerate() {
-            let is_missing = || state.nodes.iter().all(|(owner, _)| *owner != index);
+            let is_missing = || state.nodes.iter().all(|node| node.owner != index);
             match client.step {
                 Step::Idle if state.grants.len() < self.holds => actions.push(Action::Create(index)),
                 Step::Queued if state.is_first(index) || is_missing() => actions.push(Action::List(index)),
                 Step::Idle | Step::Queued => {}
                 Step::Listed(_) => actions.push(Action::Read(index)),
                 Step::Read(..) => actions.push(Action::Decide(index)),
-                Step::Holds(_) => actions.push(Action::Release(index)),
+                Step::Holds(held) => {
+                    actions.push(Action::Release(index));
+                    if state.hand_overs < self.hand_overs && !is_missing() {
+                        actions.push(Action::HandOver(index));
+                    }
+                    if state.passes < self.hand_overs && held.passed + 1 < TOKENS_PER_ZXID {
+                        actions.push(Action::Pass(index));
+                    }
+                }
             }
         }
         if state.deletions < self.deletions && !state.nodes.is_empty() {
@@ -131,6 +182,9 @@ impl Model for TokenOffsetModel {
         if state.raises < self.raises {
             actions.push(Action::Raise);
         }
+        if state.restarts < self.restarts && state.directory.is_some() {
+            actions.push(Action::Restart);
+        }
     }
 
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
@@ -139,25 +193,22 @@ impl Model for TokenOffsetModel {
             Action::Create(index) => {
                 if state.directory.is_none() {
                     let offset = state.clients[index].known;
-                    let mzxid = state.write();
-                    state.directory = Some(Directory { mzxid, offset });
+                    state.write();
+                    state.directory = Some(Directory { pzxid: 0, offset });
                 }
                 let czxid = state.write();
-                state.nodes.push((index, czxid));
-                state.clients[index].base = czxid;
-                state.clients[index].step = Step::Queued;
-            }
-            Action::List(index) => {
-                let number = state.next_number();
-                state.clients[index].step = match state.directory {
-                    Some(directory) if state.is_first(index) => Step::Listed(Listing {
-                        number,
-                        mzxid: directory.mzxid,
-                        known: state.clients[index].known,
-                    }),
-                    _ => Step::Idle,
+                state.children_changed();
+                let (owner, mzxid) = (index, czxid);
+                state.nodes.push(Node { owner, czxid, mzxid });
+                state.clients[index] = Client {
+                    known: state.clients[index].known,
+                    czxid,
+                    same_connection: true,
+                    written: None,
+                    step: Step::Queued,
                 };
             }
+            Action::List(index) => state.clients[index].step = self.list(&state, index),
             Action::Read(index) => {
                 let Step::Listed(listing) = state.clients[index].step else {
                     return None;
@@ -169,14 +220,36 @@ impl Model for TokenOffsetModel {
                 state.clients[index].step = Step::Read(listing, state.offset, directory);
             }
             Action::Decide(index) => self.decide(&mut state, index)?,
+            Action::HandOver(index) => {
+                let Step::Holds(held) = state.clients[index].step else {
+                    return None;
+                };
+                let (number, base) = (state.next_number(), state.write_node(index)?);
+                let held = Held {
+                    number,
+                    base,
+                    passed: 0,
+                    ..held
+                };
+                self.granted(&mut state, index, held);
+                state.hand_overs += 1;
+            }
+            Action::Pass(index) => {
+                let Step::Holds(held) = state.clients[index].step else {
+                    return None;
+                };
+                let passed = held.passed + 1;
+                self.granted(&mut state, index, Held { passed, ..held });
+                state.passes += 1;
+            }
             Action::Release(index) => {
-                state.nodes.retain(|(owner, _)| *owner != index);
-                state.write();
+                if let Some(place) = state.nodes.iter().position(|node| node.owner == index) {
+                    state.end_node(place);
+                }
                 state.clients[index].step = Step::Idle;
             }
             Action::DeleteNode => {
-                state.nodes.remove(0);
-                state.write();
+                state.end_node(0);
                 state.deletions += 1;
             }
             Action::DeleteDirectory => {
@@ -184,9 +257,16 @@ impl Model for TokenOffsetModel {
                 state.write();
             }
             Action::Raise => {
-                state.offset += 50;
+                state.offset += RAISE;
                 state.write();
                 state.raises += 1;
+            }
+            Action::Restart => {
+                state.directory.as_mut()?.pzxid = 0;
+                for client in &mut state.clients {
+                    client.same_connection = false;
+                }
+                state.restarts += 1;
             }
         }
         Some(state)
@@ -200,7 +280,9 @@ impl Model for TokenOffsetModel {
                 grants.is_sorted_by(|earlier, later| earlier.1 < later.1)
             }),
             Property::always(ABOVE_THE_FLOOR, |_, state: &State| !state.below_floor),
-            Property::always(STATUS_SHOWS_THE_TOKEN, |_, state: &State| state.shows_the_token()),
+            Property::always(STATUS_SHOWS_THE_TOKEN, |model: &Self, state: &State| {
+                model.shows_the_token(state)
+            }),
             Property::sometimes(TWO_HOLDS_DONE, |_, state: &State| {
                 state.grants.len() >= 2 && state.nodes.is_empty()
             }),
@@ -213,10 +295,15 @@ impl Model for TokenOffsetModel {
             Action::List(client) => format!("{} lists the directory", letter(*client)),
             Action::Read(client) => format!("{} reads the offsets", letter(*client)),
             Action::Decide(client) => format!("{} decides", letter(*client)),
+            Action::HandOver(client) => format!("{} hands its hold over", letter(*client)),
+            Action::Pass(client) => format!("{} passes its hold on", letter(*client)),
             Action::Release(client) => format!("{} releases", letter(*client)),
             Action::DeleteNode => "somebody deletes the first node".into(),
             Action::DeleteDirectory => "the server deletes the directory".into(),
             Action::Raise => "another lock raises the offset".into(),
+            Action::Restart => {
+                "the server restarts, with a snapshot that lacks the last changes of the directory".into()
+            }
         }
     }
 }
@@ -229,52 +316,115 @@ impl ProtocolModel for TokenOffsetModel {
 }
 
 impl TokenOffsetModel {
+    fn has(&self, mutant: Mutant) -> bool {
+        self.mutant == Some(mutant)
+    }
+
+    fn list(&self, state: &State, index: usize) -> Step {
+        let client = &state.clients[index];
+        let Some(directory) = state.directory.filter(|_| state.is_first(index)) else {
+            return Step::Idle;
+        };
+        let base = match client.written {
+            _ if self.has(Mutant::ZookeeperCreatedOnly) => Some(client.czxid),
+            Some(written) => Some(written),
+            None if client.same_connection || self.has(Mutant::TrustsARestartedServer) => {
+                Some(client.czxid.max(directory.pzxid))
+            }
+            None => None,
+        };
+        Step::Listed(Listing {
+            number: state.next_number(),
+            base,
+            known: client.known,
+        })
+    }
+
     /// As `lock-zookeeper/src/acquire/token.rs`.
     fn decide(&self, state: &mut State, index: usize) -> Option<()> {
-        let has = |mutant| self.mutant == Some(mutant);
-        let Client { known, base, step } = state.clients[index];
-        let Step::Read(listing, read, directory) = step else {
+        let mut client = state.clients[index];
+        let Step::Read(listing, read, directory) = client.step else {
             return None;
         };
+        client.step = Step::Queued;
+        state.clients[index] = client;
+        let Some(base) = listing.base else {
+            let written = state.write_node(index);
+            state.clients[index].written = written;
+            return Some(());
+        };
+        let known = listing.known;
         let offset = match () {
-            () if has(Mutant::OffsetForFloorsOnly) && self.floors[index] == 0 => 0,
-            () if has(Mutant::KnownOffsetIsEnough) && listing.known > 0 => listing.known,
+            () if self.has(Mutant::OffsetForFloorsOnly) && self.floors[index] == 0 => 0,
+            () if self.has(Mutant::KnownOffsetIsEnough) && known > 0 => known,
             () => read,
         };
-        let wanted = (self.floors[index] + 1).saturating_sub(base.max(listing.mzxid));
         let wanted = match self.floors[index] {
-            0 => listing.known,
-            _ => wanted.max(listing.known),
+            0 => known,
+            floor => known.max((floor + 1).saturating_sub(self.token(base, 0, 0))),
         };
-        let ignores_directory = has(Mutant::OffsetNotInTheDirectory) || has(Mutant::OffsetNotKnownBefore);
-        let mut client = Client {
-            known,
-            base,
-            step: Step::Queued,
-        };
-        if wanted > offset && !has(Mutant::OffsetForFloorsOnly) {
+        let ignores_directory = self.has(Mutant::OffsetNotInTheDirectory) || self.has(Mutant::OffsetNotKnownBefore);
+        if wanted > offset && !self.has(Mutant::OffsetForFloorsOnly) {
             // By compare-and-set.
             if state.offset == read {
                 state.offset = wanted;
                 state.write();
-                client.known = known.max(wanted);
+                client.known = client.known.max(wanted);
             }
-        } else if offset > listing.known && !has(Mutant::OffsetNotKnownBefore) {
-            client.known = known.max(offset);
-        } else if base < listing.mzxid || directory != offset && !ignores_directory {
-            if state.directory.is_some() {
-                let mzxid = state.write();
-                state.directory = Some(Directory { mzxid, offset });
-                client.base = mzxid;
+        } else if offset > known && !self.has(Mutant::OffsetNotKnownBefore) {
+            client.known = client.known.max(offset);
+        } else if directory != offset && !ignores_directory {
+            if let Some(directory) = &mut state.directory {
+                directory.offset = offset;
+                state.write();
             }
         } else {
-            let token = base + offset;
-            state.grants.push((listing.number, token));
-            state.below_floor |= token <= self.floors[index];
-            client.step = Step::Holds(token);
+            let (number, passed) = (listing.number, 0);
+            let held = Held {
+                number,
+                base,
+                offset,
+                passed,
+            };
+            self.granted(state, index, held);
+            return Some(());
         }
         state.clients[index] = client;
         Some(())
+    }
+
+    fn granted(&self, state: &mut State, index: usize, held: Held) {
+        let token = self.token(held.base, held.offset, held.passed);
+        state.grants.push((held.number, token));
+        state.below_floor |= token <= self.floors[index];
+        state.clients[index].step = Step::Holds(held);
+    }
+
+    fn token(&self, base: u64, offset: u64, passed: u64) -> u64 {
+        let room = match self.mutant {
+            Some(Mutant::NoRoomForPasses) => 1,
+            _ => TOKENS_PER_ZXID,
+        };
+        base * room + offset + passed
+    }
+
+    /// Whether the token that the server shows, if it shows one, is that of the holder's grant or hand-over. A client that lost
+    /// its node before its grant may still write the directory; a server that restarted may know too little.
+    fn shows_the_token(&self, state: &State) -> bool {
+        let (Some(node), Some(directory)) = (state.nodes.first(), state.directory) else {
+            return true;
+        };
+        let Step::Holds(held) = state.clients[node.owner].step else {
+            return true;
+        };
+        let base = match self.mutant {
+            Some(Mutant::StatusGuessesTheZxid) => node.mzxid.max(directory.pzxid),
+            _ if node.mzxid > node.czxid => node.mzxid,
+            _ if directory.pzxid == node.czxid => node.czxid,
+            _ => return true,
+        };
+        let shown = self.token(base, directory.offset, 0);
+        state.deletions + state.restarts > 0 || shown == self.token(held.base, held.offset, 0)
     }
 }
 
@@ -282,6 +432,27 @@ impl State {
     fn write(&mut self) -> u64 {
         self.zxid += 1;
         self.zxid
+    }
+
+    /// The last write was that of a child's creation or end.
+    fn children_changed(&mut self) {
+        if let Some(directory) = &mut self.directory {
+            directory.pzxid = self.zxid;
+        }
+    }
+
+    fn end_node(&mut self, place: usize) {
+        self.nodes.remove(place);
+        self.write();
+        self.children_changed();
+    }
+
+    /// The zxid of a write of the client's node, if it is there.
+    fn write_node(&mut self, client: usize) -> Option<u64> {
+        let place = self.nodes.iter().position(|node| node.owner == client)?;
+        let zxid = self.write();
+        self.nodes[place].mzxid = zxid;
+        Some(zxid)
     }
 
     /// Larger than those of all listings that were or may be granted by.
@@ -295,17 +466,6 @@ impl State {
     }
 
     fn is_first(&self, client: usize) -> bool {
-        self.nodes.first().is_some_and(|(owner, _)| *owner == client)
-    }
-
-    /// A client that lost its node before its grant may still write the directory.
-    fn shows_the_token(&self) -> bool {
-        let (Some((owner, czxid)), Some(directory)) = (self.nodes.first(), self.directory) else {
-            return true;
-        };
-        match self.clients[*owner].step {
-            Step::Holds(token) if self.deletions == 0 => token == directory.mzxid.max(*czxid) + directory.offset,
-            _ => true,
-        }
+        self.nodes.first().is_some_and(|node| node.owner == client)
     }
 }

@@ -16,7 +16,7 @@ use torture::models::passes::PassModel;
 use torture::models::queue::QueueModel;
 use torture::models::session::SessionModel;
 use torture::models::token_offset::TokenOffsetModel;
-use torture::models::tokens::{By, TokenModel};
+use torture::models::tokens::TokenModel;
 
 const TRACES: &str = include_str!("../../src/models/traces.md");
 
@@ -72,6 +72,17 @@ const LATE_MODES: ModesModel = ModesModel {
     hangs: 0,
     late: true,
     ..MODES
+};
+
+/// Two clients without a floor, a hand-over, a pass, a server that restarts, and a node that somebody deletes.
+const ZOOKEEPER_TOKENS: TokenOffsetModel = TokenOffsetModel {
+    floors: &[0, 0],
+    holds: 3,
+    hand_overs: 1,
+    deletions: 1,
+    raises: 0,
+    restarts: 1,
+    mutant: None,
 };
 
 /// Three clients that want two of three names each, in a circle.
@@ -228,11 +239,12 @@ models! {
         broken by [BeatProvesItself, BeatsSpacedBySending];
     model_zookeeper_standalone: SessionModel { until: 90, joins: true, mutant: None },
         broken by [StandaloneForEver];
-    model_zookeeper_tokens: TokenModel { by: By::Zookeeper, holds: 6, mutant: None },
-        broken by [ZookeeperCreatedOnly, ZookeeperReadsOnly];
-    model_zookeeper_token_offset: TokenOffsetModel { floors: &[0, 100], holds: 3, deletions: 1, raises: 1, mutant: None },
-        broken by [OffsetForFloorsOnly, KnownOffsetIsEnough, OffsetNotKnownBefore, OffsetNotInTheDirectory];
-    model_row_lock_tokens: TokenModel { by: By::RowLock, holds: 6, mutant: None }, broken by [RolledBackToken];
+    model_zookeeper_tokens: ZOOKEEPER_TOKENS,
+        broken by [ZookeeperCreatedOnly, TrustsARestartedServer, NoRoomForPasses, StatusGuessesTheZxid];
+    model_zookeeper_token_offset: TokenOffsetModel {
+        floors: &[0, 200], hand_overs: 0, raises: 1, restarts: 0, ..ZOOKEEPER_TOKENS
+    }, broken by [OffsetForFloorsOnly, KnownOffsetIsEnough, OffsetNotKnownBefore, OffsetNotInTheDirectory];
+    model_row_lock_tokens: TokenModel { holds: 6, mutant: None }, broken by [RolledBackToken];
 }
 
 fn examine<M: ProtocolModel>(name: &str, model: &M, mutants: &[Mutant]) {
