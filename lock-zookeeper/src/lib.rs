@@ -16,9 +16,10 @@
 //! - **Exclusion**, as long as the ensemble keeps its quorum's promises and nobody else deletes a hold's node. Heartbeats
 //!   prove that a hold is alive: twelve `sync` requests in a session timeout, which only a server that is connected to its
 //!   leader can answer. A follower reports its clients to its leader only every half tick. So an answered heartbeat renews
-//!   the leases from before an *earlier* one was sent: one that was answered at least half a tick before this one was
-//!   sent. On a standalone server, an answer renews them from before its own heartbeat was sent. A leader that is cut off
-//!   from its quorum answers until it steps down; during that time, only the fencing token protects.
+//!   the leases from before an *earlier* one was sent: one that was answered at least a quarter of the session timeout
+//!   before this one was sent, which is half a tick or more. On a standalone server, an answer renews them from before
+//!   its own heartbeat was sent. A leader that is cut off from its quorum answers until it steps down; during that time,
+//!   only the fencing token protects.
 //! - **First come, first served.** Waiters queue at the server. Each watches the one before it, so that a release wakes
 //!   one. A waiter keeps its place over a reconnect, but not over the end of its session.
 //! - **One round trip** to acquire a free lock, and one to release it. A waiter that is woken takes one more, to make sure
@@ -71,8 +72,8 @@
 //! # Limits
 //! - A ttl is at least the session timeout, 10 s by default. One hold cannot be extended alone, and there is no minimum
 //!   hold.
-//! - A hold survives a round trip of 0.4 session timeouts at a standalone server (measured: up to 0.48), and of 0.3 in an
-//!   ensemble (measured: up to 0.31), where the proof takes two round trips. A standalone server is recognised by its
+//! - A hold survives a round trip of 0.4 session timeouts at a standalone server (measured: up to 0.48), and of 0.25 in an
+//!   ensemble (simulated: up to 0.27), where the proof takes two round trips. A standalone server is recognised by its
 //!   answer to `srvr`, if it is the only one in the configuration. If the server grants another session timeout than the
 //!   configured one, both limits are lower.
 //! - No TLS, and no authentication but `digest`. No read-only servers.
@@ -91,9 +92,9 @@
 //!
 //! # Server settings
 //! - `session_timeout` at least `syncLimit` times `tickTime` (10 s by default): a follower that is cut off from its
-//!   leader goes on answering for that long. It must be three ticks or more, except with a single server.
-//! - `minSessionTimeout` (two ticks by default) not above the ttls in use; `maxSessionTimeout` not below
-//!   `session_timeout`.
+//!   leader goes on answering for that long.
+//! - `minSessionTimeout` (two ticks by default) not above the ttls in use, and not below two ticks; `maxSessionTimeout` not
+//!   below `session_timeout`.
 //! - `maxClientCnxns` (60 for each address by default) above the number of processes on one machine. Each has one
 //!   connection, and for a moment a second one, to ask what kind of server there is.
 //! - The server removes the directories of unused locks, every minute by default

@@ -12,8 +12,9 @@ use crate::probe::ServerMode;
 /// line there are twice as many: the more often they are sent, the slower it may be.
 const PER_TIMEOUT: u32 = 12;
 
-/// Half a tick is not more than this part of a session timeout of three ticks or more.
-const HALF_TICK: u32 = 6;
+/// Half a tick is not more than this part of a session timeout. A server grants two ticks or more, unless its
+/// `minSessionTimeout` was lowered below that.
+const HALF_TICK: u32 = 4;
 
 /// The moment before a heartbeat went out.
 #[derive(Clone, Copy, Debug)]
@@ -34,11 +35,25 @@ impl Heartbeat {
 
 /// The record of a session's heartbeats.
 ///
-/// A `sync` that a follower answered proves that the follower was connected to its leader, but does not prolong the
-/// session: the follower's next answer to the leader's ping does, which comes every half tick. So an answer proves
-/// that an *earlier* heartbeat has prolonged it, if half a tick lies between that one's answer and this one's sending;
-/// between both sendings is not enough, since both may have been held up on their way together. A sixth of the
-/// session timeout is half a tick or more where the timeout is three ticks or more.
+/// # What an answer proves
+/// Only the leader ends sessions. It counts a session's timeout anew when a follower reports that it heard from the
+/// client. A follower reports only when it answers a ping of the leader. The leader sends a ping every half tick. So an
+/// answered heartbeat proves that the follower was connected to its leader, but it does not prolong the session itself.
+///
+/// Let a heartbeat *e* be answered half a tick before another heartbeat *h* is sent, or earlier:
+/// 1. The follower heard *e* before *e* was answered.
+/// 2. The leader pings the follower within half a tick after that. The follower's report names the client, unless an
+///    earlier report after *e* did.
+/// 3. The follower forwards *h* after that report, on the same connection. The leader reads what a connection brings in
+///    order. So it has counted the session's timeout anew before it answers *h*, and not before *e* was sent.
+///
+/// So the session lives for a timeout from the sending of *e*. Half a tick between both sendings is not enough, since both
+/// may have been held up on their way and have reached the follower together, between two pings.
+///
+/// The client does not know the tick. A quarter of the session timeout is half a tick or more, since two ticks are the
+/// least that a server grants. With exactly two ticks, nothing is left for a ping that is late. Then *h* may pass the
+/// follower before the report that names *e*. But the report before that names the heartbeat before *e*, unless the ping
+/// is later than the time between two heartbeats: a twelfth of the timeout. Leases end a tenth of the timeout early.
 ///
 /// A standalone server prolongs the session by itself when the heartbeat arrives, so that an answer counts from its own
 /// sending.
@@ -170,10 +185,12 @@ mod tests {
         let mut heartbeats = heartbeats(start);
         assert!(!acknowledge(&mut heartbeats, start, 200, 0));
         assert_eq!(base(&heartbeats, start), 0);
-        assert!(acknowledge(&mut heartbeats, start, 1200, 0));
+        assert!(!acknowledge(&mut heartbeats, start, 1499, 0));
+        assert_eq!(base(&heartbeats, start), 0);
+        assert!(acknowledge(&mut heartbeats, start, 1700, 0));
         assert_eq!(base(&heartbeats, start), 200);
-        assert!(acknowledge(&mut heartbeats, start, 2200, 0));
-        assert_eq!(base(&heartbeats, start), 1200);
+        assert!(acknowledge(&mut heartbeats, start, 3200, 0));
+        assert_eq!(base(&heartbeats, start), 1700);
     }
 
     #[test]
@@ -205,7 +222,7 @@ mod tests {
             assert!(!acknowledge(&mut heartbeats, start, millis, 0));
         }
         assert!(heartbeats.answered.len() <= 9, "{}", heartbeats.answered.len());
-        assert!(acknowledge(&mut heartbeats, start, 1200, 0));
+        assert!(acknowledge(&mut heartbeats, start, 1700, 0));
         assert!(base(&heartbeats, start) <= 200);
     }
 
@@ -252,9 +269,9 @@ mod tests {
     fn a_slow_line_keeps_the_session() {
         let part = |thousandths: u64| TIMEOUT.as_millis() as u64 * thousandths / 1000;
         assert!(least_left(part(0), ServerMode::PerhapsFollower) > 3000);
-        assert!(least_left(part(300), ServerMode::PerhapsFollower) > 0);
-        // What is proven of an earlier heartbeat costs two round trips and half a tick.
-        assert!(least_left(part(370), ServerMode::PerhapsFollower) < 0);
+        assert!(least_left(part(250), ServerMode::PerhapsFollower) > 0);
+        // What is proven of an earlier heartbeat costs two round trips and a quarter of the timeout.
+        assert!(least_left(part(300), ServerMode::PerhapsFollower) < 0);
         assert!(least_left(part(400), ServerMode::Standalone) > 2000);
     }
 
@@ -267,7 +284,66 @@ mod tests {
         acknowledge(&mut heartbeats, start, 5000, 0);
         assert_eq!(base(&heartbeats, start), 1000);
         assert!(!heartbeats.is_fresh(start + Duration::from_millis(6001)));
-        acknowledge(&mut heartbeats, start, 6000, 0);
-        assert!(heartbeats.is_fresh(start + Duration::from_millis(6001)));
+        acknowledge(&mut heartbeats, start, 6500, 0);
+        assert!(heartbeats.is_fresh(start + Duration::from_millis(6501)));
+    }
+
+    /// Six ticks of 2 s. The follower hears a heartbeat at 0, reports it at 1 s, and hears the next one at 4.7 s. It is cut
+    /// off at 4.72 s, before its next report. So the leader ends the session 12 s after the first heartbeat at the earliest,
+    /// and a lease that counted from the second one would outlive it.
+    #[test]
+    fn an_answer_just_before_a_cut_does_not_prolong_a_lease() {
+        let start = Instant::now();
+        let timeout = Duration::from_secs(12);
+        let mut heartbeats = HeartbeatRecord::new(beat(start, 0), start, timeout);
+        acknowledge(&mut heartbeats, start, 4700, 5);
+        assert_eq!(base(&heartbeats, start), 0);
+        assert!(base(&heartbeats, start) + timeout.as_millis() * 9 / 10 < 12_000);
+    }
+
+    /// What a session of two ticks believes at each moment, and until when its leader keeps it, for every phase of the
+    /// leader's pings and every moment at which the follower is cut off. All answers are immediate.
+    #[test]
+    fn no_lease_outlives_a_session_of_two_ticks() {
+        const TICK: u64 = 600;
+        const HALF: u64 = TICK / 2;
+        let timeout = Duration::from_millis(2 * TICK);
+        for (phase, cut, stall) in all_faults(HALF) {
+            let start = Instant::now();
+            let mut heartbeats = HeartbeatRecord::new(beat(start, 0), start, timeout);
+            // The leader knows the session from its creation.
+            let (mut kept_until, mut heard) = (2 * TICK, false);
+            let mut due = start;
+            for millis in 0..6 * TICK {
+                let now = start + Duration::from_millis(millis);
+                let is_connected = millis < cut;
+                // A heartbeat that arrives with a ping arrives after it.
+                if millis % HALF == phase && is_connected && std::mem::take(&mut heard) {
+                    kept_until = kept_until.max(millis + 2 * TICK);
+                }
+                if due <= now && !stall.contains(&millis) {
+                    heard = true;
+                    if is_connected {
+                        heartbeats.acknowledge(beat(start, millis), now, ServerMode::PerhapsFollower);
+                    }
+                    due = next(timeout, now, is_connected.then_some(now));
+                }
+                let believes = u128::from(millis) < base(&heartbeats, start) + timeout.as_millis() * 9 / 10;
+                assert!(
+                    !believes || millis < kept_until,
+                    "phase {phase}, cut {cut}, stall {stall:?}: {millis}"
+                );
+            }
+        }
+    }
+
+    /// Phases of the leader's pings, moments of the cut, and times in which the client sends nothing before it.
+    fn all_faults(half_tick: u64) -> impl Iterator<Item = (u64, u64, std::ops::Range<u64>)> {
+        let phases = (0..half_tick).step_by(50);
+        let cuts = move |phase| (half_tick..5 * half_tick).step_by(10).map(move |cut| (phase, cut));
+        phases.flat_map(cuts).flat_map(move |(phase, cut)| {
+            let stalls = (0..=3 * half_tick).step_by(150);
+            stalls.map(move |stall| (phase, cut, cut.saturating_sub(stall)..cut.saturating_sub(10)))
+        })
     }
 }

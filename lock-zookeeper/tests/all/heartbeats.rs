@@ -50,12 +50,12 @@ async fn a_hold_begins_and_goes_on_over_a_slow_line() {
 
 /// It may be a follower for all that is known: its answers prove less.
 #[testbed::test]
-async fn a_hold_at_a_server_that_may_be_a_follower_survives_a_quarter_of_the_session_timeout() {
+async fn a_hold_at_a_server_that_may_be_a_follower_survives_a_fifth_of_the_session_timeout() {
     let line = Line::to(shared_server().await.address());
     line.be_discreet();
     let backend = backend_at(&line.address, &fresh_root());
     let (_hold, request, _control) = hold(&backend, "a").await;
-    line.set_round_trip(SESSION / 4);
+    line.set_round_trip(SESSION / 5);
     believed_for(2 * SESSION, request.lease()).await;
 }
 

@@ -18,8 +18,8 @@ use super::mutant::Mutant;
 use super::properties::*;
 use super::time::{STEP, Time, units};
 
-/// The session timeout: three ticks, the shortest for which a sixth of it is half a tick.
-const TIMEOUT: u16 = 6 * STEP;
+/// The session timeout: two ticks, the shortest that a server grants by default. A quarter of it is half a tick.
+const TIMEOUT: u16 = 4 * STEP;
 
 /// Bounds, and what is wrong.
 #[derive(Clone, Debug)]
