@@ -13,6 +13,20 @@ mod url;
 const DEFAULT_PORT: u16 = 2181;
 const SESSION_TIMEOUTS: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3600);
 
+/// What proves that a session lives: the request that the backend sends twelve times in a session timeout.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HeartbeatKind {
+    /// A `sync`. It costs the servers little and writes nothing. A leader that is cut off from its quorum still answers it,
+    /// until it steps down after at most `syncLimit` ticks. Meanwhile another client may get the lock.
+    #[default]
+    Sync,
+    /// A write, which only a leader with a quorum can answer: so even a leader that was cut off renews no hold. It is a delete
+    /// that always fails, of a node that does not exist. It changes nothing and needs no permission. But each one is a
+    /// transaction, which a quorum of the servers writes to disk.
+    Write,
+}
+
 /// How to reach a ZooKeeper ensemble, from a URL or step by step.
 ///
 /// `zookeeper://[user:password@]host[:port][,host[:port]...][/root/path][?parameter=value&...]`
@@ -40,6 +54,7 @@ pub struct ZooKeeperConfig {
     root: String,
     session_timeout: Duration,
     connect_timeout: Duration,
+    heartbeat: HeartbeatKind,
     user: Option<String>,
     password: Option<String>,
     has_open_acl: bool,
@@ -65,6 +80,7 @@ impl ZooKeeperConfig {
             root: Self::DEFAULT_ROOT.to_owned(),
             session_timeout: Self::DEFAULT_SESSION_TIMEOUT,
             connect_timeout: Self::DEFAULT_CONNECT_TIMEOUT,
+            heartbeat: HeartbeatKind::default(),
             user: None,
             password: None,
             has_open_acl: false,
@@ -101,6 +117,13 @@ impl ZooKeeperConfig {
     #[must_use]
     pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
+        self
+    }
+
+    /// What proves that a session lives. Defaults to [`HeartbeatKind::Sync`].
+    #[must_use]
+    pub fn with_heartbeat(mut self, heartbeat: HeartbeatKind) -> Self {
+        self.heartbeat = heartbeat;
         self
     }
 
@@ -179,6 +202,10 @@ impl ZooKeeperConfig {
         self.has_open_acl
     }
 
+    pub(crate) fn heartbeat(&self) -> HeartbeatKind {
+        self.heartbeat
+    }
+
     /// `user:password`.
     pub(crate) fn credentials(&self) -> Option<String> {
         let (user, password) = (self.user.as_ref()?, self.password.as_ref()?);
@@ -193,6 +220,7 @@ impl fmt::Debug for ZooKeeperConfig {
             root,
             session_timeout,
             connect_timeout,
+            heartbeat,
             user,
             password: _,
             has_open_acl,
@@ -205,6 +233,7 @@ impl fmt::Debug for ZooKeeperConfig {
             .field("root", root)
             .field("session_timeout", session_timeout)
             .field("connect_timeout", connect_timeout)
+            .field("heartbeat", heartbeat)
             .field("user", &user)
             .field("has_open_acl", has_open_acl)
             .finish_non_exhaustive()

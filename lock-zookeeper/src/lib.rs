@@ -18,8 +18,8 @@
 //!   leader can answer. A follower reports its clients to its leader only every half tick. So an answered heartbeat renews
 //!   the leases from before an *earlier* one was sent: one that was answered at least a quarter of the session timeout
 //!   before this one was sent, which is half a tick or more. On a standalone server, an answer renews them from before
-//!   its own heartbeat was sent. A leader that is cut off from its quorum answers until it steps down; during that time,
-//!   only the fencing token protects.
+//!   its own heartbeat was sent. A leader that is cut off from its quorum answers a `sync` until it steps down; during
+//!   that time, only the fencing token protects. With `heartbeat=write` it answers no heartbeat, see [`HeartbeatKind`].
 //! - **First come, first served.** Waiters queue at the server. Each watches the one before it, so that a release wakes
 //!   one. A waiter keeps its place over a reconnect, but not over the end of its session.
 //! - **One round trip** to acquire a free lock, and one to release it. A waiter that is woken takes one more, to make sure
@@ -111,7 +111,7 @@
 #![deny(missing_docs)]
 
 pub use backend::ZooKeeperBackend;
-pub use config::ZooKeeperConfig;
+pub use config::{HeartbeatKind, ZooKeeperConfig};
 pub use fence::{Fence, Fenced};
 pub use zookeeper_client;
 

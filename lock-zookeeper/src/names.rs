@@ -34,6 +34,11 @@ pub(crate) fn token_offset(root: &str) -> String {
     format!("{root}/%token-offset")
 }
 
+/// The node that heartbeats delete if they are writes. It never exists, and no lock has this directory.
+pub(crate) fn heartbeat(root: &str) -> String {
+    format!("{root}/%heartbeat")
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
@@ -88,5 +93,6 @@ mod tests {
         let name = LockName::new("a").unwrap();
         assert_eq!(directory("/locks", &name), "/locks/a");
         assert_eq!(token_offset("/locks"), "/locks/%token-offset");
+        assert_eq!(heartbeat("/locks"), "/locks/%heartbeat");
     }
 }

@@ -9,13 +9,14 @@ use crate::ZooKeeperBackend;
 
 #[test]
 fn reads_every_part_of_a_url() {
-    let url =
-        "zookeeper://me:p%40ss@zk1,zk2:2182,[::1]:2183/my/locks/?session_timeout=12s&connect_timeout=300ms&acl=creator";
+    let url = "zookeeper://me:p%40ss@zk1,zk2:2182,[::1]:2183/my/locks/?session_timeout=12s&connect_timeout=300ms&\
+               heartbeat=write&acl=creator";
     let config = ZooKeeperConfig::from_url(url).unwrap();
     assert_eq!(config.servers(), ["zk1:2181", "zk2:2182", "[::1]:2183"]);
     assert_eq!(config.root(), "/my/locks");
     assert_eq!(config.session_timeout(), Duration::from_secs(12));
     assert_eq!(config.connect_timeout(), Duration::from_millis(300));
+    assert_eq!(config.heartbeat(), HeartbeatKind::Write);
     assert_eq!(config.credentials().as_deref(), Some("me:p@ss"));
     assert!(!config.has_open_acl());
 }
@@ -50,11 +51,15 @@ fn says_what_is_wrong_and_what_is_right() {
         ("zookeeper://zk/a/../b", "/like/this"),
         ("zookeeper://zk/a%00b", "/like/this"),
         ("zookeeper://zk/%ff", "UTF-8"),
-        ("zookeeper://zk?ttl=3s", "session_timeout, connect_timeout, acl"),
+        (
+            "zookeeper://zk?ttl=3s",
+            "session_timeout, connect_timeout, heartbeat, acl",
+        ),
         ("zookeeper://zk?session_timeout=3", "write 3s or 500ms"),
         ("zookeeper://zk?session_timeout=1ms", "100ms to 1h"),
         ("zookeeper://zk?connect_timeout=0s", "connect_timeout is zero"),
         ("zookeeper://zk?acl=world", "none of creator, open"),
+        ("zookeeper://zk?heartbeat=ping", "neither sync nor write"),
     ] {
         let error = ZooKeeperConfig::from_url(url).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{url}");
@@ -105,6 +110,8 @@ fn the_password_is_never_shown() {
         "zookeeper://me:123?session_timeout=s3cret@zk",
         "zookeeper://me:123?s3cret",
         "zookeeper://me:123?session_timeout=s3cret",
+        "zookeeper://me:123?heartbeat=s3cret@zk",
+        "zookeeper://me:123?heartbeat=s3cret",
         "zookeeper://me:123/s3cret@zk",
         "zookeeper://me:123#s3cret@zk",
         "zookeeper://me:1@2/s3cret@zk",

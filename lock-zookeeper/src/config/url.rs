@@ -5,14 +5,16 @@ use std::time::Duration;
 use lock_core::Result;
 use percent_encoding::percent_decode_str;
 
-use super::{ZooKeeperConfig, misconfigured};
+use super::{HeartbeatKind, ZooKeeperConfig, misconfigured};
 
 const ENCODE: &str = "in user, password and root path, write / as %2F, ? as %3F, # as %23, @ as %40 and % as %25";
 
 impl ZooKeeperConfig {
     /// Reads a URL, and checks it. The user, the password and the root path may be percent-encoded; a `/`, `?`, `#`, `@`
-    /// or `%` in them must be. The parameters are `session_timeout` and `connect_timeout`, numbers with a unit such as
-    /// `10s` or `1500ms`; and `acl`, which is `creator` (default) or [`open`](Self::with_open_acl).
+    /// or `%` in them must be. The parameters are
+    /// - `session_timeout` and `connect_timeout`: numbers with a unit, such as `10s` or `1500ms`;
+    /// - `heartbeat`: `sync` or `write`, see [`HeartbeatKind`];
+    /// - `acl`: `creator` (default) or [`open`](Self::with_open_acl).
     ///
     /// # Errors
     /// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) says which part is wrong and what it may be. It
@@ -54,6 +56,7 @@ impl ZooKeeperConfig {
             config = match key {
                 "session_timeout" => config.with_session_timeout(parse_duration(key, value)?),
                 "connect_timeout" => config.with_connect_timeout(parse_duration(key, value)?),
+                "heartbeat" => config.with_heartbeat(parse_heartbeat(value)?),
                 "acl" if value == "open" => config.with_open_acl(),
                 "acl" if value == "creator" => config,
                 "acl" => {
@@ -62,7 +65,7 @@ impl ZooKeeperConfig {
                 }
                 _ => {
                     return Err(misconfigured(format!(
-                        "the URL has an unknown parameter: allowed are session_timeout, connect_timeout, acl; {ENCODE}"
+                        "the URL has an unknown parameter: allowed are session_timeout, connect_timeout, heartbeat, acl; {ENCODE}"
                     )));
                 }
             };
@@ -76,6 +79,16 @@ fn parse_duration(key: &str, value: &str) -> Result<Duration> {
     // Neither the value nor the parser's error, which repeats a part of it.
     humantime::parse_duration(value)
         .map_err(|_| misconfigured(format!("{key} in the URL is no duration: write 3s or 500ms; {ENCODE}")))
+}
+
+fn parse_heartbeat(value: &str) -> Result<HeartbeatKind> {
+    match value {
+        "sync" => Ok(HeartbeatKind::Sync),
+        "write" => Ok(HeartbeatKind::Write),
+        _ => Err(misconfigured(format!(
+            "heartbeat in the URL is neither sync nor write; {ENCODE}"
+        ))),
+    }
 }
 
 fn decode(what: &str, text: &str) -> Result<String> {

@@ -54,12 +54,7 @@ pub(super) async fn connect(
         }
     };
     ensure_root(&connection.client, config).await?;
-    Ok(Session::new(
-        connection,
-        beat,
-        config.root().to_owned(),
-        runtime_check.clone(),
-    ))
+    Ok(Session::new(connection, beat, config, runtime_check.clone()))
 }
 
 /// Closes a session whose runtime has gone, so that its nodes go before it expires.

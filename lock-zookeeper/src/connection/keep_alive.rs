@@ -119,8 +119,8 @@ impl Session {
                 () = sleep_until(due) => {
                     self.check_for_silence(unanswered.front());
                     let beat = Heartbeat::now();
-                    let sync = connection.client.sync(&self.root);
-                    beats.push(async move { (beat, sync.await) });
+                    let answer = self.beat(connection);
+                    beats.push(async move { (beat, answer.await) });
                     unanswered.push_back(beat.at);
                     last = beat.at;
                     due = heartbeat::next(self.timeout, last, None);

@@ -18,11 +18,15 @@ use zookeeper_client::{Error as DriverError, SessionInfo, Stat};
 use super::driver::Connection;
 use super::heartbeat::{self, Heartbeat, HeartbeatRecord};
 use super::runtime_check::RuntimeCheck;
+use crate::config::{HeartbeatKind, ZooKeeperConfig};
 use crate::error;
+use crate::names;
 use crate::probe::ServerMode;
 
+/// The answer to a request that was sent already.
+type Answer<'a> = Pin<Box<dyn Future<Output = Result<(), DriverError>> + Send + 'a>>;
 /// A delete that was sent already.
-pub(crate) type Delete = Pin<Box<dyn Future<Output = Result<(), DriverError>> + Send>>;
+pub(crate) type Delete = Answer<'static>;
 
 /// A session, shared by the holds and waiters that depend on it.
 pub(crate) struct Session {
@@ -33,7 +37,9 @@ pub(crate) struct Session {
     pub(crate) runtime: Handle,
     /// Checks whether that runtime is driven.
     pub(crate) runtime_check: Arc<RuntimeCheck>,
-    pub(super) root: String,
+    root: String,
+    /// What the heartbeats are.
+    heartbeat: HeartbeatKind,
     liveness: Mutex<Liveness>,
     /// `None` during an outage, and after the session's end.
     pub(super) connection: watch::Sender<Option<Arc<Connection>>>,
@@ -60,7 +66,7 @@ impl Session {
     pub(crate) fn new(
         connection: Connection,
         connect: Heartbeat,
-        root: String,
+        config: &ZooKeeperConfig,
         runtime_check: Arc<RuntimeCheck>,
     ) -> Self {
         let timeout = connection.client.session_timeout();
@@ -69,7 +75,8 @@ impl Session {
             timeout,
             runtime: Handle::current(),
             runtime_check,
-            root,
+            root: config.root().to_owned(),
+            heartbeat: config.heartbeat(),
             liveness: Mutex::new(Liveness {
                 heartbeats: HeartbeatRecord::new(connect, Instant::now(), timeout),
                 leases: HashMap::new(),
@@ -171,8 +178,8 @@ impl Session {
         }
     }
 
-    /// Sends a `sync` at once. Its answer counts as a heartbeat. A read that follows it on this connection sees at least
-    /// what the leader had.
+    /// Sends a `sync` at once. Its answer counts as a heartbeat, unless those are writes. A read that follows it on this
+    /// connection sees at least what the leader had.
     pub(crate) fn sync<'a>(
         &'a self,
         connection: &'a Connection,
@@ -181,8 +188,28 @@ impl Session {
         let sync = connection.client.sync(&self.root);
         async move {
             sync.await?;
-            self.acknowledge(beat, ServerMode::PerhapsFollower);
+            if self.heartbeat == HeartbeatKind::Sync {
+                self.acknowledge(beat, ServerMode::PerhapsFollower);
+            }
             Ok(())
+        }
+    }
+
+    /// Sends the request of a heartbeat at once.
+    pub(super) fn beat<'a>(&self, connection: &'a Connection) -> Answer<'a> {
+        match self.heartbeat {
+            HeartbeatKind::Sync => Box::pin(connection.client.sync(&self.root)),
+            HeartbeatKind::Write => {
+                // The version of no node, should somebody create it.
+                let write = connection.client.delete(&names::heartbeat(&self.root), Some(i32::MAX));
+                Box::pin(async move {
+                    match write.await {
+                        // Failed writes are transactions as well: a quorum has it before it is answered.
+                        Err(DriverError::NoNode | DriverError::BadVersion | DriverError::NoAuth) => Ok(()),
+                        answer => answer,
+                    }
+                })
+            }
         }
     }
 

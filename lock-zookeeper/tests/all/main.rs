@@ -13,3 +13,4 @@ mod queue;
 mod runtimes;
 mod support;
 mod tokens;
+mod write_heartbeats;

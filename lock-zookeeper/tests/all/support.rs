@@ -11,6 +11,8 @@ use lock_core::backend::{
 use lock_core::{HoldState, LockName, Result};
 use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
 use testbed::{Server, ZooKeeper};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
 use tokio::time::{sleep, timeout};
 use zookeeper_client::Client;
@@ -66,6 +68,15 @@ pub(crate) async fn observer(server: &Server) -> Client {
         .connect(server.address())
         .await
         .unwrap()
+}
+
+/// What a server answers to a four-letter word.
+pub(crate) async fn ask(server: &Server, word: &str) -> String {
+    let mut stream = TcpStream::connect(server.address()).await.unwrap();
+    stream.write_all(word.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    within(stream.read_to_string(&mut answer)).await.unwrap();
+    answer
 }
 
 pub(crate) fn name(name: &str) -> LockName {

@@ -1,0 +1,71 @@
+//! Heartbeats that need a quorum.
+
+use std::time::Duration;
+
+use lock_core::backend::ReleaseOptions;
+use lock_zookeeper::HeartbeatKind;
+use testbed::{Server, ZooKeeper};
+use tokio::time::sleep;
+
+use crate::support::*;
+
+/// The server's last transaction.
+async fn last_transaction(server: &Server) -> u64 {
+    let answer = ask(server, "srvr").await;
+    let zxid = answer.lines().find_map(|line| line.strip_prefix("Zxid: 0x")).unwrap();
+    u64::from_str_radix(zxid, 16).unwrap()
+}
+
+/// How many nodes there are.
+async fn nodes(server: &Server) -> String {
+    let answer = ask(server, "srvr").await;
+    answer
+        .lines()
+        .find(|line| line.starts_with("Node count"))
+        .unwrap()
+        .to_owned()
+}
+
+#[testbed::test]
+async fn each_one_is_a_transaction_that_changes_nothing() {
+    let server = own_server().await;
+    let config = config(server.address(), "/locks").with_heartbeat(HeartbeatKind::Write);
+    let backend = backend_with(config);
+    let (hold, request, _control) = hold(&backend, "a").await;
+    let (before, count) = (last_transaction(&server).await, nodes(&server).await);
+    // Nobody else is there. A session timeout has twelve heartbeats, or more on a slow machine.
+    sleep(SESSION * 3 / 2).await;
+    let after = last_transaction(&server).await;
+    assert!(after >= before + 6, "{before} to {after}");
+    assert_eq!(nodes(&server).await, count);
+    assert!(is_live(request.lease()));
+    within(hold.release(ReleaseOptions::default())).await.unwrap();
+    drop(backend);
+    let observer = observer(&server).await;
+    // The lock's container stays until the server reaps it.
+    assert_eq!(children_until(&observer, "/locks", |_| true).await, ["a"]);
+}
+
+/// A leader that is cut off from its quorum answers a `sync` until it steps down.
+#[testbed::test]
+async fn a_leader_without_a_quorum_renews_no_hold() {
+    // It steps down after 20 s.
+    let ensemble = ZooKeeper::new().sync_limit(40).start_ensemble().await.unwrap();
+    let leader = ensemble.ready().await.unwrap();
+    let address = ensemble[leader].address();
+
+    let syncing = backend_with(config(address, "/locks"));
+    let (_hold, request, _control) = hold(&syncing, "a").await;
+    ensemble.isolate(leader);
+    sleep(SESSION + Duration::from_secs(1)).await;
+    assert!(is_live(request.lease()), "{:?}", request.lease().state());
+    ensemble.heal();
+
+    let writing = backend_with(config(address, "/locks").with_heartbeat(HeartbeatKind::Write));
+    let (_hold, request, _control) = hold(&writing, "b").await;
+    ensemble.isolate(leader);
+    within(request.lease().ended()).await;
+    // It has not noticed yet.
+    assert!(ask(&ensemble[leader], "srvr").await.contains("Mode: leader"));
+    ensemble.heal();
+}
