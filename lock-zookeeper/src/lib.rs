@@ -77,9 +77,12 @@
 //!   answer to `srvr`, if it is the only one in the configuration. If the server grants another session timeout than the
 //!   configured one, both limits are lower.
 //! - No TLS, and no authentication but `digest`. No read-only servers.
-//! - In a node's path, all characters of a name but letters, digits and ``-_~:@=+,.`` are written as `%XX`. The queue has
-//!   the format of Curator's `InterProcessMutex`, so that its nodes and ours wait for each other. A directory that is
-//!   written by hand makes later tokens jump.
+//! - In a node's path, all characters of a name but letters, digits and ``-_~:@=+,.`` are written as `%XX`.
+//! - Two other clients can share a queue with this crate, if they lock the directory of the name. Curator's
+//!   `InterProcessMutex` needs nothing more. kazoo's `Lock` must be made with `extra_lock_patterns=["-lock-"]`: without it,
+//!   kazoo does not count our nodes, and both hold the lock. After 2^31 requests for one lock the server's counter becomes
+//!   negative, and both order negative numbers as text, so that two may hold the lock: delete its directory before that,
+//!   while nobody uses it.
 //! - A token floor is at most 2^63 - 2^56, so that 2^20 elections to come have room. When an offset was raised, the next
 //!   acquire of each client takes one or two more round trips.
 //! - The [status](lock_core::Locker::status) shows a holder's token only if the server knows it: while nobody has joined or left the

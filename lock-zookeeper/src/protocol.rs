@@ -1,7 +1,7 @@
 //! A lock's queue in ZooKeeper: the names and data of its nodes, and which of them holds the lock. No I/O.
 //!
 //! Nodes are named in Curator's protected format, `_c_<uuid>-lock-<sequence>`, so that both can share a
-//! queue.
+//! queue. Nodes of kazoo's locks count as well.
 
 use std::cmp::Ordering;
 
@@ -12,6 +12,10 @@ use zookeeper_client::{Acls, CreateMode, CreateOptions};
 use crate::config::ZooKeeperConfig;
 
 const MARK: &str = "lock-";
+
+/// What precedes the sequence in the names of queue entries: ours and Curator's, kazoo's locks, and its read locks, which
+/// count like any other.
+const MARKS: [&str; 3] = [MARK, "__lock__", "__rlock__"];
 
 /// The names of this holder's nodes, without the sequence.
 pub(crate) fn prefix(holder: HolderId) -> String {
@@ -72,17 +76,26 @@ pub(crate) fn holder(children: &[String]) -> Option<(&str, usize)> {
     Some((first, numbered().count() - 1))
 }
 
-/// The number that the server appended: the text after the last `lock-`, with its sign.
-fn sequence(child: &str) -> Option<i64> {
-    child.rsplit_once(MARK)?.1.parse().ok()
+/// The number that the server appended to the name of a queue entry.
+fn sequence(child: &str) -> Option<i32> {
+    MARKS.iter().find_map(|mark| number(child.rsplit_once(mark)?.1))
+}
+
+/// A number as the server writes it: ten characters with a sign and zeros, or eleven if a sign precedes ten digits.
+fn number(text: &str) -> Option<i32> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let is_padded = match text.len() {
+        10 => true,
+        11 => digits.len() == 10 && !digits.starts_with('0'),
+        _ => false,
+    };
+    let is_number = is_padded && digits.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_number)
 }
 
 /// The server counts in 32 bits and wraps from 2147483647 to -2147483648, so what counts is the distance.
-fn order(a: i64, b: i64) -> Ordering {
-    match (i32::try_from(a), i32::try_from(b)) {
-        (Ok(a), Ok(b)) => a.wrapping_sub(b).cmp(&0),
-        _ => a.cmp(&b),
-    }
+fn order(a: i32, b: i32) -> Ordering {
+    a.wrapping_sub(b).cmp(&0)
 }
 
 /// How many tokens there are for each transaction id: that of a grant or a hand-over, and those of the passes after it.
@@ -201,16 +214,47 @@ mod tests {
         assert_eq!(position(&all, "_c_id-lock--2147483647"), behind);
     }
 
+    /// The server's format is Java's `%010d` of an `int`.
     #[test]
-    fn order_survives_a_counter_of_64_bits() {
-        let all = children(&["0000000002147483648", "2147483647"]);
-        assert_eq!(position(&all, "_c_id-lock-2147483647"), Position::First);
+    fn a_sequence_has_ten_digits() {
+        let numbers = [0_i32, 7, i32::MAX, i32::MIN, -1_000_000_000, -999_999_999, -5];
+        for number in numbers {
+            assert_eq!(sequence(&format!("_c_id-lock-{number:010}")), Some(number));
+        }
+        for other in [
+            "1",
+            "00000000001",
+            "2147483648",
+            "-2147483649",
+            "-0000000005",
+            "+000000005",
+            "0000000002147483648",
+            "",
+        ] {
+            assert_eq!(sequence(&format!("_c_id-lock-{other}")), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn nodes_of_kazoo_count() {
+        let all = [
+            "9d1f0a62e4f14a1b8b4f2a0c5d6e7f80__lock__0000000007",
+            "_c_id-lock-0000000009",
+            "9d1f0a62e4f14a1b8b4f2a0c5d6e7f80__rlock__0000000008",
+        ]
+        .map(str::to_owned);
+        let behind = Position::Behind {
+            predecessor: &all[2],
+            holder: &all[0],
+        };
+        assert_eq!(position(&all, "_c_id-lock-0000000009"), behind);
+        assert_eq!(holder(&all), Some((all[0].as_str(), 2)));
     }
 
     #[test]
     fn strangers_neither_hold_nor_wait() {
         let mut all = children(&["0000000010"]);
-        all.extend(["config".to_owned(), "lock-".to_owned(), "lock-x".to_owned()]);
+        all.extend(["config", "lock-", "lock-x", "lock-1", "lock-0000000001-old", "__lock__"].map(str::to_owned));
         assert_eq!(position(&all, "_c_id-lock-0000000010"), Position::First);
         assert_eq!(holder(&all), Some(("_c_id-lock-0000000010", 0)));
         assert_eq!(holder(&["config".to_owned()]), None);
