@@ -1,6 +1,6 @@
 //! The server programs that tests run on.
 
-use crate::{Error, MariaDb, Redis, Server};
+use crate::{Error, MariaDb, Redis, Server, ZooKeeper};
 
 /// Which program, of which version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,14 +15,26 @@ pub enum Edition {
     MariaDb,
     /// MySQL 9. Where `CI` is not set, it may be missing.
     MySql9,
+    /// The distribution's own ZooKeeper: 3.8 on Debian 12.
+    ZooKeeper,
+    /// ZooKeeper 3.9. Where `CI` is not set, it may be missing.
+    ZooKeeper39,
 }
 
 impl Edition {
     /// All there are.
-    pub const ALL: [Self; 5] = [Self::Redis, Self::Redis8, Self::Valkey9, Self::MariaDb, Self::MySql9];
+    pub const ALL: [Self; 7] = [
+        Self::Redis,
+        Self::Redis8,
+        Self::Valkey9,
+        Self::MariaDb,
+        Self::MySql9,
+        Self::ZooKeeper,
+        Self::ZooKeeper39,
+    ];
 
     /// Those that may be missing.
-    pub const EXTRA: [Self; 3] = [Self::Redis8, Self::Valkey9, Self::MySql9];
+    pub const EXTRA: [Self; 4] = [Self::Redis8, Self::Valkey9, Self::MySql9, Self::ZooKeeper39];
 
     /// As commands and directories call it.
     pub fn name(self) -> &'static str {
@@ -32,6 +44,8 @@ impl Edition {
             Self::Valkey9 => "valkey9",
             Self::MariaDb => "mariadb",
             Self::MySql9 => "mysql9",
+            Self::ZooKeeper => "zookeeper",
+            Self::ZooKeeper39 => "zookeeper39",
         }
     }
 
@@ -40,10 +54,11 @@ impl Edition {
         match self {
             Self::Redis | Self::Redis8 | Self::Valkey9 => Self::Redis,
             Self::MariaDb | Self::MySql9 => Self::MariaDb,
+            Self::ZooKeeper | Self::ZooKeeper39 => Self::ZooKeeper,
         }
     }
 
-    /// Starts it with the defaults of [`Redis`] or [`MariaDb`].
+    /// Starts it with the defaults of [`Redis`], [`MariaDb`] or [`ZooKeeper`].
     ///
     /// # Errors
     /// [`Error::Missing`] or [`Error::LeftOut`] where there is none, [`Error::Start`].
@@ -53,6 +68,7 @@ impl Edition {
     pub async fn start(self) -> Result<Server, Error> {
         match self.own() {
             Self::MariaDb => MariaDb::new().edition(self).start().await,
+            Self::ZooKeeper => ZooKeeper::new().edition(self).start().await,
             _ => Redis::new().edition(self).start().await,
         }
     }
@@ -70,6 +86,8 @@ impl Edition {
             Self::Valkey9 => "Valkey 9",
             Self::MariaDb => "MariaDB",
             Self::MySql9 => "MySQL 9",
+            Self::ZooKeeper => "ZooKeeper",
+            Self::ZooKeeper39 => "ZooKeeper 3.9",
         }
     }
 
@@ -81,6 +99,8 @@ impl Edition {
             Self::Valkey9 => &["POLYLOCK_VALKEY9_URL", "POLYLOCK_VALKEY9_SERVER"],
             Self::MariaDb => &["POLYLOCK_MYSQL_URL", "POLYLOCK_MARIADB_DIR"],
             Self::MySql9 => &["POLYLOCK_MYSQL9_URL", "POLYLOCK_MYSQL9_DIR"],
+            Self::ZooKeeper => &["POLYLOCK_ZOOKEEPER_URL", "POLYLOCK_ZOOKEEPER_DIR"],
+            Self::ZooKeeper39 => &["POLYLOCK_ZOOKEEPER39_URL", "POLYLOCK_ZOOKEEPER39_DIR"],
         }
     }
 
@@ -93,6 +113,8 @@ impl Edition {
             Self::Valkey9 => "valkey9/unpacked/bin/valkey-server",
             Self::MariaDb => "unpacked",
             Self::MySql9 => "mysql9/unpacked",
+            Self::ZooKeeper => "unpacked/zookeeper",
+            Self::ZooKeeper39 => "zookeeper39/unpacked/zookeeper",
         }
     }
 }

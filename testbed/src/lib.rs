@@ -19,11 +19,11 @@
 //! | | Redis | MySQL | ZooKeeper |
 //! |---|---|---|---|
 //! | 1. one that already runs | `POLYLOCK_REDIS_URL` | `POLYLOCK_MYSQL_URL` | `POLYLOCK_ZOOKEEPER_URL` |
-//! | 2. a program to start | `POLYLOCK_REDIS_SERVER`: the program | `POLYLOCK_MARIADB_DIR`: has `mariadbd` or `mysqld` in `bin/` or `sbin/`, and `share/mysql/` | `POLYLOCK_ZOOKEEPER_DIR`: has the jars; `POLYLOCK_JAVA`: the program, default `java` |
+//! | 2. a program to start | `POLYLOCK_REDIS_SERVER`: the program | `POLYLOCK_MARIADB_DIR`: has `mariadbd` or `mysqld` in `bin/` or `sbin/`, and `share/mysql/` | `POLYLOCK_ZOOKEEPER_DIR`: has the jars; `POLYLOCK_JAVA`: the program, default the installed one, else `java` |
 //! | 3. what `cargo xtask servers --install` put into `target/servers` | `redis-server` | `mariadbd` | ZooKeeper and a JRE |
 //!
-//! [`Edition`]s other than the distribution's own Redis and MariaDB have variables of their own: `POLYLOCK_REDIS8_URL`,
-//! `POLYLOCK_VALKEY9_SERVER`, `POLYLOCK_MYSQL9_DIR`. Without them tests are skipped, visibly, unless `CI` is set; so they are without
+//! [`Edition`]s other than the distribution's own servers have variables of their own: `POLYLOCK_REDIS8_URL`,
+//! `POLYLOCK_VALKEY9_SERVER`, `POLYLOCK_MYSQL9_DIR`, `POLYLOCK_ZOOKEEPER39_DIR`. Without them tests are skipped, visibly, unless `CI` is set; so they are without
 //! redis-py, for which `POLYLOCK_PYTHON` may name a Python that has it.
 //!
 //! The first that is there counts. A server that already runs is given out as it is: options do not change it, and

@@ -27,15 +27,9 @@ pub struct Found {
 
 /// Looks for the servers that every run of the tests needs: what is there, or why it is not.
 pub fn find() -> Vec<Result<Found, Error>> {
-    vec![
-        found_edition(Edition::Redis),
-        found_edition(Edition::MariaDb),
-        found(
-            "ZooKeeper",
-            &["POLYLOCK_ZOOKEEPER_URL", "POLYLOCK_ZOOKEEPER_DIR"],
-            zookeeper().map(drop),
-        ),
-    ]
+    [Edition::Redis, Edition::MariaDb, Edition::ZooKeeper]
+        .map(found_edition)
+        .into()
 }
 
 /// Looks for the editions that may be left out where `CI` is not set.
@@ -47,6 +41,7 @@ pub fn find_extra() -> Vec<(Edition, Result<Found, Error>)> {
 fn found_edition(edition: Edition) -> Result<Found, Error> {
     let there = match edition.own() {
         Edition::MariaDb => sql(edition).map(drop),
+        Edition::ZooKeeper => zookeeper(edition).map(drop),
         _ => redis(edition).map(drop),
     };
     found(edition.title(), edition.variables(), there)
@@ -214,27 +209,20 @@ pub(crate) struct ZooKeeper {
     pub(crate) jars: PathBuf,
 }
 
-pub(crate) fn zookeeper() -> Result<ZooKeeper, Error> {
-    if let Some(value) = variable("POLYLOCK_ZOOKEEPER_DIR") {
-        let jars = PathBuf::from(value);
-        if !jars.is_dir() {
-            let problem = "there is no such directory".into();
-            return Err(Error::Variable {
-                variable: "POLYLOCK_ZOOKEEPER_DIR",
-                value: jars,
-                problem,
-            });
-        }
-        let java = variable("POLYLOCK_JAVA").map_or_else(|| "java".into(), PathBuf::from);
-        return Ok(ZooKeeper { java, jars });
+/// Whatever has the jars: Java is another thing.
+pub(crate) fn zookeeper(edition: Edition) -> Result<ZooKeeper, Error> {
+    let jars = place_of(edition)?;
+    if !jars.is_dir() {
+        return Err(Error::Variable {
+            variable: edition.variables()[1],
+            value: jars,
+            problem: "there is no such directory".into(),
+        });
     }
-    match (installed("unpacked/bin/java"), installed("unpacked/zookeeper")) {
-        (Some(java), Some(jars)) => Ok(ZooKeeper { java, jars }),
-        _ => Err(Error::Missing {
-            server: "ZooKeeper",
-            variables: &["POLYLOCK_ZOOKEEPER_URL", "POLYLOCK_ZOOKEEPER_DIR"],
-        }),
-    }
+    let named = variable("POLYLOCK_JAVA").map(PathBuf::from);
+    let java = named.or_else(|| installed("unpacked/bin/java"));
+    let java = java.unwrap_or_else(|| "java".into());
+    Ok(ZooKeeper { java, jars })
 }
 
 fn installed(path: &str) -> Option<PathBuf> {

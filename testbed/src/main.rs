@@ -53,9 +53,6 @@ async fn start(kind: &str) -> Option<Result<Vec<Server>, Error>> {
         let ensemble = ZooKeeper::new().start_ensemble().await;
         return Some(ensemble.map(|ensemble| ensemble.servers().to_vec()));
     }
-    if kind == "zookeeper" {
-        return Some(ZooKeeper::new().start().await.map(|server| vec![server]));
-    }
     let edition = Edition::ALL.into_iter().find(|edition| edition.name() == kind)?;
     Some(edition.start().await.map(|server| vec![server]))
 }

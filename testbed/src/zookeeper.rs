@@ -10,24 +10,37 @@ use std::time::Duration;
 use crate::recipe::{Recipe, Run};
 use crate::server::Server;
 use crate::url::Url;
-use crate::{Ensemble, Error, locate};
+use crate::{Edition, Ensemble, Error, locate};
 
 /// A ZooKeeper to start: one server, or an ensemble of three.
 #[derive(Debug, Clone)]
 pub struct ZooKeeper {
+    edition: Edition,
     tick: Duration,
     sessions: (Duration, Duration),
     sync_limit: u32,
 }
 
 impl ZooKeeper {
-    /// One with ticks of 500 ms that grants session timeouts of 500 ms to 60 s.
+    /// The distribution's own, with ticks of 500 ms and session timeouts of 500 ms to 60 s.
     pub fn new() -> Self {
         Self {
+            edition: Edition::ZooKeeper,
             tick: Duration::from_millis(500),
             sessions: (Duration::from_millis(500), Duration::from_secs(60)),
             sync_limit: 10,
         }
+    }
+
+    /// Another one than the distribution's own.
+    ///
+    /// # Panics
+    /// If this edition is no ZooKeeper.
+    #[must_use]
+    pub fn edition(mut self, edition: Edition) -> Self {
+        assert_eq!(edition.own(), Edition::ZooKeeper, "{edition:?} is no ZooKeeper");
+        self.edition = edition;
+        self
     }
 
     /// `tickTime`, whole milliseconds. Sessions expire with up to one tick of delay. Default: 500 ms.
@@ -55,7 +68,7 @@ impl ZooKeeper {
     /// Starts one server, which is its own leader.
     ///
     /// # Errors
-    /// [`Error::Missing`] where there is none, [`Error::Start`].
+    /// [`Error::Missing`] or [`Error::LeftOut`] where there is none, [`Error::Start`].
     ///
     /// # Cancel safety
     /// If this future is dropped, the server is ended in the background.
@@ -66,7 +79,7 @@ impl ZooKeeper {
     /// Starts an ensemble of three servers. A server that runs already is never a part of it.
     ///
     /// # Errors
-    /// [`Error::Missing`] where there is none to start, [`Error::Start`].
+    /// [`Error::Missing`] or [`Error::LeftOut`] where there is none to start, [`Error::Start`].
     ///
     /// # Cancel safety
     /// If this future is dropped, the servers are ended in the background.
@@ -97,7 +110,7 @@ impl ZooKeeper {
 
     /// The program for the configuration in `data`.
     pub(crate) fn java(&self, data: &Path, memory: &[&str]) -> Result<Command, Error> {
-        let locate::ZooKeeper { java, jars } = locate::zookeeper()?;
+        let locate::ZooKeeper { java, jars } = locate::zookeeper(self.edition)?;
         let mut command = Command::new(java);
         command.args(memory).args([
             "-XX:+UseSerialGC",
@@ -124,11 +137,11 @@ impl Default for ZooKeeper {
 
 impl Recipe for ZooKeeper {
     fn name(&self) -> &'static str {
-        "zookeeper"
+        self.edition.name()
     }
 
     fn url_variable(&self) -> &'static str {
-        "POLYLOCK_ZOOKEEPER_URL"
+        self.edition.variables()[0]
     }
 
     fn default_port(&self) -> u16 {

@@ -48,7 +48,7 @@ pub(crate) fn run(install: bool) -> Result<ExitCode> {
         match found {
             Ok(found) => {
                 let installed = testbed::installed_dir().display().to_string();
-                println!("{:10} {}", found.server, found.variable.unwrap_or(&installed));
+                println!("{:13} {}", found.server, found.variable.unwrap_or(&installed));
             }
             Err(error) => {
                 println!("{error}");
@@ -60,9 +60,9 @@ pub(crate) fn run(install: bool) -> Result<ExitCode> {
         match found {
             Ok(found) => {
                 let installed = extra::installed(edition).unwrap_or_else(|| "there".into());
-                println!("{:10} {}", found.server, found.variable.unwrap_or(&installed));
+                println!("{:13} {}", found.server, found.variable.unwrap_or(&installed));
             }
-            Err(testbed::Error::LeftOut { server, .. }) => println!("{server:10} left out"),
+            Err(testbed::Error::LeftOut { server, .. }) => println!("{server:13} left out"),
             Err(error) => {
                 println!("{error}");
                 code = ExitCode::FAILURE;
@@ -70,8 +70,8 @@ pub(crate) fn run(install: bool) -> Result<ExitCode> {
         }
     }
     match testbed::redis_py() {
-        Ok(python) => println!("redis-py   {}", redis_py::describe(&python)),
-        Err(testbed::Error::LeftOut { server, .. }) => println!("{server:10} left out"),
+        Ok(python) => println!("redis-py      {}", redis_py::describe(&python)),
+        Err(testbed::Error::LeftOut { server, .. }) => println!("{server:13} left out"),
         Err(error) => {
             println!("{error}");
             code = ExitCode::FAILURE;

@@ -21,7 +21,7 @@ struct Extra {
     wanted: Wanted,
 }
 
-const EXTRAS: [Extra; 3] = [
+const EXTRAS: [Extra; 4] = [
     Extra {
         edition: Edition::Redis8,
         package: "redis-server",
@@ -52,6 +52,19 @@ const EXTRAS: [Extra; 3] = [
             // Of its tools, none of which is needed, and which are as large as the server.
             without_packages: &["perl"],
             without_files: &["./usr/bin"],
+            ..Wanted::NOTHING
+        },
+    },
+    Extra {
+        edition: Edition::ZooKeeper39,
+        package: "libzookeeper-java",
+        version: "3.9.",
+        releases: ["trixie", "sid"],
+        wanted: Wanted {
+            zookeeper: true,
+            // Its jars run on the distribution's own JRE.
+            without_packages: &["default-jre-headless"],
+            without_files: &["./usr/lib", "./usr/bin"],
             ..Wanted::NOTHING
         },
     },

@@ -68,7 +68,9 @@ pub(crate) fn unpack(packages: &[PathBuf], wanted: &Wanted, dir: &Path) -> Resul
     for link in links {
         make_relative(&root, &link)?;
     }
-    fill_bin(&new, wanted.programs)?;
+    if !wanted.programs.is_empty() {
+        fill_bin(&new, wanted.programs)?;
+    }
     if wanted.zookeeper {
         fill_zookeeper(&new)?;
     }

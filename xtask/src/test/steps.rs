@@ -113,6 +113,7 @@ pub(crate) fn all() -> Vec<Step> {
 fn on_edition(edition: Edition) -> Step {
     let tests = match edition.own() {
         Edition::MariaDb => "mysql",
+        Edition::ZooKeeper => "zookeeper",
         _ => "redis",
     };
     let name = format!("lock-{tests} on {}", edition.name());
