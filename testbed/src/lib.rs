@@ -32,6 +32,7 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+mod certificates;
 mod clock;
 mod data;
 mod disk;
@@ -52,6 +53,7 @@ mod url;
 mod watchdog;
 mod zookeeper;
 
+pub use certificates::{Certificates, Flaw};
 pub use clock::Clock;
 pub use disk::Disk;
 pub use edition::Edition;

@@ -11,7 +11,7 @@ use crate::locate::{Maker, Sql};
 use crate::recipe::{Recipe, Run};
 use crate::server::Server;
 use crate::url::Url;
-use crate::{Clock, Edition, Error, data, locate};
+use crate::{Certificates, Clock, Edition, Error, data, locate};
 
 pub(crate) mod template;
 
@@ -25,6 +25,7 @@ pub struct MariaDb {
     database: String,
     options: Vec<String>,
     clock: Option<Clock>,
+    tls: Option<Certificates>,
 }
 
 impl MariaDb {
@@ -37,6 +38,7 @@ impl MariaDb {
             database: "app".into(),
             options: Vec::new(),
             clock: None,
+            tls: None,
         }
     }
 
@@ -85,6 +87,13 @@ impl MariaDb {
         self
     }
 
+    /// Serves TLS besides, demands it of each client of its URL, and that client's certificate of this authority.
+    #[must_use]
+    pub fn tls(mut self, certificates: &Certificates) -> Self {
+        self.tls = Some(certificates.clone());
+        self
+    }
+
     /// Starts it.
     ///
     /// # Errors
@@ -103,10 +112,11 @@ impl MariaDb {
         format!(
             "SET SESSION sql_mode='';\n\
              CREATE DATABASE IF NOT EXISTS `{}`;\n\
-             CREATE USER IF NOT EXISTS {account} IDENTIFIED BY '{}';\n\
+             CREATE USER IF NOT EXISTS {account} IDENTIFIED BY '{}' REQUIRE {};\n\
              GRANT ALL ON *.* TO {account} WITH GRANT OPTION;\n",
             self.database.replace('`', "``"),
-            quoted(&self.password)
+            quoted(&self.password),
+            self.tls.as_ref().map_or("NONE", |_| "X509"),
         )
     }
 }
@@ -131,11 +141,14 @@ impl Recipe for MariaDb {
     }
 
     fn url(&self, port: u16) -> Url {
+        let parameters = self.tls.as_ref().map_or_else(String::new, |certificates| {
+            format!("?tls=true&{}", certificates.parameters())
+        });
         Url::new(
             "mysql",
             Some((&self.user, &self.password)),
             port,
-            &format!("/{}", self.database),
+            &format!("/{}{parameters}", self.database),
         )
     }
 
@@ -169,6 +182,13 @@ impl Recipe for MariaDb {
         if sql.maker == Maker::MySql {
             // Another protocol, on another port; its pool would be as large as all the rest.
             command.args(["--mysqlx=OFF", "--innodb-buffer-pool-size=16M"]);
+        }
+        if let Some(certificates) = &self.tls {
+            let (certificate, key) = certificates.server();
+            command
+                .arg(option("--ssl-ca=", &certificates.ca()))
+                .arg(option("--ssl-cert=", &certificate))
+                .arg(option("--ssl-key=", &key));
         }
         command.args(&self.options);
         if let Some(clock) = &self.clock {
@@ -242,7 +262,7 @@ mod tests {
         let sql = MariaDb::new().user("o'hara", r"back\slash").database("d`b").init_sql();
         assert!(sql.contains("CREATE DATABASE IF NOT EXISTS `d``b`;"), "{sql}");
         assert!(
-            sql.contains(r"CREATE USER IF NOT EXISTS 'o''hara'@'%' IDENTIFIED BY 'back\\slash';"),
+            sql.contains(r"CREATE USER IF NOT EXISTS 'o''hara'@'%' IDENTIFIED BY 'back\\slash' REQUIRE NONE;"),
             "{sql}"
         );
     }

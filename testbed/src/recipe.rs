@@ -15,6 +15,10 @@ pub(crate) trait Recipe: Debug + Send + Sync + 'static {
     /// Its port where the URL does not say it.
     fn default_port(&self) -> u16;
     fn url(&self, port: u16) -> Url;
+    /// The port on which it also listens without TLS, if its own port is one with TLS.
+    fn plain_port(&self) -> Option<u16> {
+        None
+    }
     /// Makes what the server needs before its first start in `data`, an empty directory.
     fn fill(&self, data: &Path, port: u16) -> Result<(), Error>;
     fn command(&self, data: &Path, port: u16) -> Result<Command, Error>;

@@ -5,12 +5,14 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::port::Port;
 use crate::recipe::{Recipe, Run};
 use crate::server::Server;
 use crate::url::Url;
-use crate::{Clock, Disk, Edition, Error, locate};
+use crate::{Certificates, Clock, Disk, Edition, Error, locate};
 
 /// A Redis to start. Every write is on disk (`appendfsync always`) before it is acknowledged.
 #[derive(Debug, Clone)]
@@ -20,6 +22,7 @@ pub struct Redis {
     clock: Option<Clock>,
     disk: Option<Disk>,
     settings: Vec<(String, Vec<String>)>,
+    tls: Option<(Certificates, Arc<Port>)>,
 }
 
 impl Redis {
@@ -31,6 +34,7 @@ impl Redis {
             clock: None,
             disk: None,
             settings: Vec::new(),
+            tls: None,
         }
     }
 
@@ -75,6 +79,17 @@ impl Redis {
         self
     }
 
+    /// Serves TLS on its port, and asks each client for a certificate of this authority. It also listens without TLS on its
+    /// [plain port](Server::plain_address).
+    ///
+    /// # Errors
+    /// [`Error::Io`] if no port is free.
+    pub fn tls(mut self, certificates: &Certificates) -> Result<Self, Error> {
+        let plain = Port::reserve().map_err(Error::io("choosing a port"))?;
+        self.tls = Some((certificates.clone(), Arc::new(plain)));
+        Ok(self)
+    }
+
     /// Starts it.
     ///
     /// # Errors
@@ -107,12 +122,17 @@ impl Recipe for Redis {
     }
 
     fn url(&self, port: u16) -> Url {
-        Url::new(
-            "redis",
-            self.password.as_deref().map(|password| ("", password)),
-            port,
-            "",
-        )
+        let credentials = self.password.as_deref().map(|password| ("", password));
+        match &self.tls {
+            Some((certificates, _)) => {
+                Url::new("rediss", credentials, port, &format!("/?{}", certificates.parameters()))
+            }
+            None => Url::new("redis", credentials, port, ""),
+        }
+    }
+
+    fn plain_port(&self) -> Option<u16> {
+        self.tls.as_ref().map(|(_, plain)| plain.number())
     }
 
     fn fill(&self, _data: &Path, _port: u16) -> Result<(), Error> {
@@ -122,8 +142,16 @@ impl Recipe for Redis {
     fn command(&self, data: &Path, port: u16) -> Result<Command, Error> {
         let mut command = Command::new(locate::redis(self.edition)?);
         command
-            .args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--dir"])
+            .args(["--bind", "127.0.0.1", "--port"])
+            .arg(self.plain_port().unwrap_or(port).to_string())
+            .arg("--dir")
             .arg(data);
+        if let Some((certificates, _)) = &self.tls {
+            let (certificate, key) = certificates.server();
+            command.args(["--tls-port", &port.to_string(), "--tls-cert-file"]);
+            command.arg(certificate).arg("--tls-key-file").arg(key);
+            command.arg("--tls-ca-cert-file").arg(certificates.ca());
+        }
         command.args([
             "--appendonly",
             "yes",
@@ -153,7 +181,7 @@ impl Recipe for Redis {
     }
 
     fn is_ready(&self, run: &Run<'_>) -> bool {
-        ask(run.port, self.password.as_deref()).is_ok_and(|answer| {
+        ask(self.plain_port().unwrap_or(run.port), self.password.as_deref()).is_ok_and(|answer| {
             answer.contains(&format!("process_id:{}\r", run.pid)) && answer.contains("\nloading:0\r")
         })
     }

@@ -46,6 +46,12 @@ impl Server {
         self.inner.port
     }
 
+    /// `HOST:PORT` of the port on which it also listens without TLS, if [its own](Self::address) is one with TLS.
+    pub fn plain_address(&self) -> Option<String> {
+        let port = self.inner.recipe.plain_port()?;
+        Some(format!("127.0.0.1:{port}"))
+    }
+
     /// Whether it ran already, so that it cannot be controlled and others may use it too.
     pub fn is_external(&self) -> bool {
         self.inner.own.is_none()

@@ -5,12 +5,14 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::port::Port;
 use crate::recipe::{Recipe, Run};
 use crate::server::Server;
 use crate::url::Url;
-use crate::{Edition, Ensemble, Error, locate};
+use crate::{Certificates, Edition, Ensemble, Error, locate};
 
 /// A ZooKeeper to start: one server, or an ensemble of three.
 #[derive(Debug, Clone)]
@@ -19,6 +21,7 @@ pub struct ZooKeeper {
     tick: Duration,
     sessions: (Duration, Duration),
     sync_limit: u32,
+    tls: Option<(Certificates, Arc<Port>)>,
 }
 
 impl ZooKeeper {
@@ -29,6 +32,7 @@ impl ZooKeeper {
             tick: Duration::from_millis(500),
             sessions: (Duration::from_millis(500), Duration::from_secs(60)),
             sync_limit: 10,
+            tls: None,
         }
     }
 
@@ -65,6 +69,17 @@ impl ZooKeeper {
         self
     }
 
+    /// Serves TLS on its port, and asks each client for a certificate of this authority, which is then its identity. It also
+    /// listens without TLS on its [plain port](Server::plain_address). For a single server.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if no port is free.
+    pub fn tls(mut self, certificates: &Certificates) -> Result<Self, Error> {
+        let plain = Port::reserve().map_err(Error::io("choosing a port"))?;
+        self.tls = Some((certificates.clone(), Arc::new(plain)));
+        Ok(self)
+    }
+
     /// Starts one server, which is its own leader.
     ///
     /// # Errors
@@ -91,15 +106,27 @@ impl ZooKeeper {
     pub(crate) fn config(&self, data: &Path, port: u16) -> String {
         // forceSync: what a killed process wrote is safe without; only a crash of the machine would lose it.
         // preAllocSize, in kB: 64 MB by default, which would fill a small tmpfs.
-        format!(
-            "dataDir={}\nclientPort={port}\nclientPortAddress=127.0.0.1\ntickTime={}\nminSessionTimeout={}\n\
+        let mut config = format!(
+            "dataDir={}\nclientPort={}\nclientPortAddress=127.0.0.1\ntickTime={}\nminSessionTimeout={}\n\
              maxSessionTimeout={}\nmaxClientCnxns=0\nforceSync=no\npreAllocSize=1024\nadmin.enableServer=false\n\
              4lw.commands.whitelist=*\n",
             data.display(),
+            self.plain_port().unwrap_or(port),
             self.tick.as_millis(),
             self.sessions.0.as_millis(),
             self.sessions.1.as_millis(),
-        )
+        );
+        if let Some((certificates, _)) = &self.tls {
+            config += &format!(
+                "secureClientPort={port}\nsecureClientPortAddress=127.0.0.1\n\
+                 serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory\n\
+                 ssl.keyStore.type=PEM\nssl.keyStore.location={}\n\
+                 ssl.trustStore.type=PEM\nssl.trustStore.location={}\nssl.clientAuth=need\n",
+                certificates.key_store().display(),
+                certificates.ca().display(),
+            );
+        }
+        config
     }
 
     /// What the configuration of an ensemble's servers says about their quorum.
@@ -149,8 +176,17 @@ impl Recipe for ZooKeeper {
     }
 
     fn url(&self, port: u16) -> Url {
-        // It has no users: whoever reaches it may do everything.
-        Url::new("zookeeper", None, port, "/?acl=open")
+        match &self.tls {
+            Some((certificates, _)) => {
+                Url::new("zookeeper+tls", None, port, &format!("/?{}", certificates.parameters()))
+            }
+            // It has no users: whoever reaches it may do everything.
+            None => Url::new("zookeeper", None, port, "/?acl=open"),
+        }
+    }
+
+    fn plain_port(&self) -> Option<u16> {
+        self.tls.as_ref().map(|(_, plain)| plain.number())
     }
 
     fn fill(&self, data: &Path, port: u16) -> Result<(), Error> {
@@ -163,7 +199,8 @@ impl Recipe for ZooKeeper {
 
     fn is_ready(&self, run: &Run<'_>) -> bool {
         // Answers "not currently serving" until it is.
-        ask(run.port, "conf").is_ok_and(|answer| answer.contains(&format!("dataDir={}/", run.data.display())))
+        ask(self.plain_port().unwrap_or(run.port), "conf")
+            .is_ok_and(|answer| answer.contains(&format!("dataDir={}/", run.data.display())))
     }
 }
 

@@ -36,9 +36,10 @@ const ALL: &str =
 const FEATURES: [&str; 5] = ["redis", "mysql", "zookeeper", "serde", "metrics"];
 
 /// The crates that users depend on by name must build without what the others switch on.
-const ALONE: [&str; 6] = [
+const ALONE: [&str; 7] = [
     "lock-core",
     "lock-identify",
+    "lock-tls",
     "lock-redis",
     "lock-mysql",
     "lock-zookeeper",
