@@ -29,6 +29,13 @@ const COMMAND: &[u8] = b"srvr";
 const END_OF_LINE: &[u8] = b"\r\n\r\n";
 /// How ZooKeeper's answers begin: of a server that serves, of one without a quorum, and of one that forbids the command.
 const ZOOKEEPER: [&[u8]; 3] = [b"Zookeeper version", b"This ZooKeeper", b"srvr is not executed"];
+/// The beginning of a handshake of TLS 1.2, which any server with TLS answers, if only with an alert: a record with a hello of
+/// 45 bytes, the version, 32 bytes of randomness, no session, three cipher suites, no compression.
+const CLIENT_HELLO: [u8; 54] = [
+    22, 3, 1, 0, 49, 1, 0, 0, 45, 3, 3, // 32 bytes that need not be random, as no secret comes of them
+    80, 79, 76, 89, 76, 79, 67, 75, 80, 79, 76, 89, 76, 79, 67, 75, 80, 79, 76, 89, 76, 79, 67, 75, 80, 79, 76, 89, 76,
+    79, 67, 75, 0, 0, 6, 0x13, 0x01, 0xc0, 0x2f, 0x00, 0x2f, 1, 0,
+];
 /// The most that is read of an answer.
 const LONGEST_ANSWER: usize = 2048;
 
@@ -79,8 +86,48 @@ pub fn wrong_server(expected: &str, address: &dyn Display, answer: &[u8]) -> Err
     Error::new(ErrorKind::Misconfigured, message)
 }
 
+/// Whether this is the beginning of what a server with TLS sends: a message of a handshake, or an alert.
+pub fn is_tls(answer: &[u8]) -> bool {
+    matches!(answer, [21 | 22, 3, 0..=4, ..])
+}
+
+/// Whether the server at this address answers the beginning of a TLS handshake as one with TLS does, within `limit`. Makes a
+/// connection of its own.
+///
+/// # Cancel safety
+/// May be dropped at any point.
+pub async fn speaks_tls(host: &str, port: u16, limit: Duration) -> bool {
+    let asked = async {
+        let stream = TcpStream::connect((host, port)).await?;
+        write(&stream, &CLIENT_HELLO).await?;
+        let mut answer = Vec::new();
+        read(&stream, &mut answer).await?;
+        io::Result::Ok(is_tls(&answer))
+    };
+    matches!(timeout(limit, asked).await, Ok(Ok(true)))
+}
+
+/// The error of a backend without TLS at an address where a server with TLS listens.
+pub fn wants_tls(expected: &str, address: &dyn Display) -> Error {
+    let message = format!(
+        "expected {expected} without TLS at {address}, but what answers there wants TLS: add tls=true to the URL, or use another port"
+    );
+    Error::new(ErrorKind::Misconfigured, message)
+}
+
+/// The error of a backend with TLS at an address where this server listens without.
+pub fn without_tls(expected: &str, address: &dyn Display) -> Error {
+    let message = format!(
+        "expected {expected} with TLS at {address}, but it answers there without TLS: use its TLS port, or a URL without TLS"
+    );
+    Error::new(ErrorKind::Misconfigured, message)
+}
+
 fn recognize(answer: &[u8]) -> Option<&'static str> {
     let begins = |beginnings: &[&[u8]]| beginnings.iter().any(|beginning| answer.starts_with(beginning));
+    if is_tls(answer) {
+        return Some("a server that wants TLS");
+    }
     if begins(&ZOOKEEPER) {
         return Some("ZooKeeper");
     }
@@ -159,6 +206,7 @@ mod tests {
                 b"\x45\x00\x00\x00\xff\x10\x04Too many connections",
                 "MySQL or MariaDB answers",
             ),
+            (b"\x15\x03\x01\x00\x02\x02\x46", "a server that wants TLS answers"),
             (b"SSH-2.0-OpenSSH", "something else answers"),
             (b"", "something else answers"),
         ] {

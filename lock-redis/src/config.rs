@@ -5,6 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, Result};
+#[cfg(feature = "tls")]
+use lock_tls::TlsParameters;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
 use crate::probe::Checks;
@@ -39,6 +41,8 @@ pub struct RedisConfig {
     response_timeout: Duration,
     grace: Duration,
     checks: Checks,
+    #[cfg(feature = "tls")]
+    tls: Option<lock_tls::Tls>,
 }
 
 impl RedisConfig {
@@ -61,16 +65,26 @@ impl RedisConfig {
         Self::at(ConnectionAddr::Unix(path.as_ref().into()))
     }
 
-    /// The server, credentials and database of a client of the driver, but not its TCP settings and protocol version.
+    /// The server, credentials and database of a client of the driver, but not its settings of TCP and TLS and its protocol
+    /// version: for TLS, call `with_tls`.
     ///
     /// A connection of the driver cannot be shared: to keep an ended holder id from coming back, the backend has to know
     /// which request went over which connection.
     pub fn from_client(client: &redis::Client) -> Self {
-        Self::with_info(client.get_connection_info().clone())
+        let info = client.get_connection_info().clone();
+        match info.addr().clone() {
+            #[cfg(feature = "tls")]
+            ConnectionAddr::TcpTls { host, port, .. } => {
+                Self::with_info(info.set_addr(ConnectionAddr::Tcp(host, port))).with_tls(lock_tls::Tls::new())
+            }
+            _ => Self::with_info(info),
+        }
     }
 
     /// Parses a URL: `redis://[[user]:password@]host[:port][/database]`, or
-    /// `redis+unix:///path[?db=N&user=U&pass=P]`; `valkey` may stand for `redis`, and `unix` for `redis+unix`.
+    /// `redis+unix:///path[?db=N&user=U&pass=P]`; `valkey` may stand for `redis`, and `unix` for `redis+unix`. `rediss` or
+    /// `valkeys` asks for TLS, as `tls=true` does; then `ca`, `cert` and `key` name PEM files: see `with_tls`, which needs the
+    /// feature `tls`.
     ///
     /// Parameters of both: `prefix` ([default](Self::DEFAULT_PREFIX) `polylock:`), `connect_timeout` and
     /// `response_timeout` (default `5s` each), `grace` (default `100ms`), `checks` ([`warn`](Checks::Warn), which is the
@@ -79,13 +93,13 @@ impl RedisConfig {
     /// Percent-encode special characters of user and password: `/` as `%2F`, `?` as `%3F`, `#` as `%23`, `@` as `%40`.
     ///
     /// # Errors
-    /// [`ErrorKind::Misconfigured`] for anything else, [`ErrorKind::Unsupported`] for `rediss` unless the driver was
-    /// built with TLS. No error shows any part of the URL: it may be a part of the password.
+    /// [`ErrorKind::Misconfigured`] for anything else, and for TLS without the feature `tls`. No error shows any part of the URL: it may be a part of the password.
     pub fn from_url(url: &str) -> Result<Self> {
         let (scheme, rest) = url.split_once("://").unwrap_or_default();
-        let is_unix = match scheme.to_ascii_lowercase().as_str() {
-            "redis" | "valkey" | "rediss" | "valkeys" => false,
-            "redis+unix" | "valkey+unix" | "unix" => true,
+        let (is_unix, is_secured) = match scheme.to_ascii_lowercase().as_str() {
+            "redis" | "valkey" => (false, false),
+            "rediss" | "valkeys" => (false, true),
+            "redis+unix" | "valkey+unix" | "unix" => (true, false),
             _ => {
                 return Err(misconfigured(
                     "the URL of a Redis begins with redis:// or redis+unix://",
@@ -98,11 +112,24 @@ impl RedisConfig {
                 "a special character in the URL is not percent-encoded: {ENCODE}"
             )));
         }
+        // The driver's own TLS is not used.
+        let plain;
+        let url = match is_secured {
+            true => {
+                plain = format!("redis://{rest}");
+                &plain
+            }
+            false => url,
+        };
         let parsed = redis::parse_redis_url(url).ok_or_else(|| misconfigured(format!("this is no URL: {WRITE}")))?;
         if parsed.fragment().is_some() {
             return Err(misconfigured(format!("a '#' in the URL has no meaning: {ENCODE}")));
         }
         let mut config = Self::new("", 0);
+        let mut tls = TlsParameters::default();
+        if is_secured {
+            tls.want()?;
+        }
         for (name, value) in parsed.query_pairs() {
             match (&*name, is_unix) {
                 ("prefix", _) => config.prefix = value.into_owned(),
@@ -111,19 +138,37 @@ impl RedisConfig {
                 ("grace", _) => config.grace = duration("grace", &value)?,
                 ("checks", _) => config.checks = checks(&value)?,
                 ("db" | "user" | "pass", true) => {}
+                (_, false) if tls.read(&name, &value)? => {}
                 (_, true) => return Err(unknown_parameter("db, user, pass, ")),
                 (_, false) => return Err(unknown_parameter("")),
             }
         }
-        config.info = parsed.into_connection_info().map_err(|error| {
-            if error.to_string().contains("TLS") {
-                let what = "TLS is not compiled in: enable a TLS feature of the redis crate, or use redis://";
-                return Error::new(ErrorKind::Unsupported, what).with_source(error);
-            }
-            misconfigured(format!("the URL names no Redis server: {WRITE}")).with_source(error)
-        })?;
+        config.info = (parsed.into_connection_info())
+            .map_err(|error| misconfigured(format!("the URL names no Redis server: {WRITE}")).with_source(error))?;
+        #[cfg(feature = "tls")]
+        {
+            config.tls = tls.finish()?;
+        }
         config.check()?;
         Ok(config)
+    }
+
+    /// Connects over TLS, and verifies the server's certificate. Defaults to a connection without TLS.
+    ///
+    /// ```
+    /// # use lock_redis::{RedisConfig, Tls};
+    /// # fn main() -> Result<(), lock_core::Error> {
+    /// let config = RedisConfig::new("cache", 6380).with_tls(Tls::new().with_ca("ca.pem"));
+    /// let same = RedisConfig::from_url("rediss://cache:6380?ca=ca.pem")?;
+    /// # assert_eq!(format!("{config:?}"), format!("{same:?}"));
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "tls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+    #[must_use]
+    pub fn with_tls(mut self, tls: lock_tls::Tls) -> Self {
+        self.tls = Some(tls);
+        self
     }
 
     /// Sets the user name (Redis ACL). Defaults to none, which is the user `default`.
@@ -218,6 +263,8 @@ impl RedisConfig {
             response_timeout: Self::DEFAULT_RESPONSE_TIMEOUT,
             grace: Self::DEFAULT_GRACE,
             checks: Checks::default(),
+            #[cfg(feature = "tls")]
+            tls: None,
         }
     }
 
@@ -245,7 +292,19 @@ impl RedisConfig {
         if self.info.redis_settings().db() < 0 {
             return Err(misconfigured("the database number is negative: give one from 0"));
         }
+        #[cfg(feature = "tls")]
+        if self.tls.is_some() {
+            match self.info.addr() {
+                ConnectionAddr::Tcp(host, _) if !host.is_empty() => lock_tls::check_host(host)?,
+                ConnectionAddr::Unix(_) => {
+                    return Err(misconfigured("TLS needs a host: leave it out for a Unix socket"));
+                }
+                _ => {}
+            }
+        }
         match self.info.addr() {
+            #[cfg(not(feature = "tls"))]
+            ConnectionAddr::TcpTls { .. } => Err(without_feature()),
             ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } if host.is_empty() => {
                 Err(misconfigured("no host is given: write redis://host:port"))
             }
@@ -273,6 +332,11 @@ impl RedisConfig {
         self.grace
     }
 
+    #[cfg(feature = "tls")]
+    pub(crate) fn tls(&self) -> Option<&lock_tls::Tls> {
+        self.tls.as_ref()
+    }
+
     pub(crate) fn checks(&self) -> Checks {
         self.checks
     }
@@ -281,7 +345,10 @@ impl RedisConfig {
 impl fmt::Debug for RedisConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let settings = self.info.redis_settings();
-        f.debug_struct("RedisConfig")
+        let mut shown = f.debug_struct("RedisConfig");
+        #[cfg(feature = "tls")]
+        shown.field("tls", &self.tls);
+        shown
             .field("server", &format_args!("{}", self.info.addr()))
             .field("user", &settings.username())
             .field("database", &settings.db())
@@ -319,12 +386,37 @@ fn duration(name: &'static str, value: &str) -> Result<Duration> {
 fn unknown_parameter(more: &str) -> Error {
     misconfigured(format!(
         "the URL of a Redis has an unknown parameter: allowed are {more}prefix, connect_timeout, response_timeout, \
-         grace, checks; {ENCODE}"
+         grace, checks, tls, ca, cert, key; {ENCODE}"
     ))
 }
 
 fn misconfigured(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
     Error::new(ErrorKind::Misconfigured, message)
+}
+
+#[cfg(not(feature = "tls"))]
+fn without_feature() -> Error {
+    misconfigured("TLS to Redis is not compiled in: enable the feature `tls`, as in `--features tls`")
+}
+
+/// Stands for the parameters of TLS where that is not compiled in: refuses all that ask for it.
+#[cfg(not(feature = "tls"))]
+#[derive(Default)]
+struct TlsParameters;
+
+#[cfg(not(feature = "tls"))]
+impl TlsParameters {
+    fn want(&mut self) -> Result<()> {
+        Err(without_feature())
+    }
+
+    fn read(&mut self, name: &str, value: &str) -> Result<bool> {
+        match (name, value) {
+            ("tls", "false") => Ok(true),
+            ("tls" | "ca" | "cert" | "key", _) => Err(without_feature()),
+            _ => Ok(false),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -36,6 +36,8 @@ mod supervisor;
 mod takeover;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "tls")]
+mod tls;
 
 /// The connection to the server, for as long as this lives.
 pub(crate) struct Connection(Arc<Shared>);

@@ -124,10 +124,14 @@
 //! connection, and appear in `ACL LOG` if they are rejected ([`Checks::Off`] does not try the settings).
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub use backend::RedisBackend;
 pub use config::RedisConfig;
 pub use fencing::{Fence, Fenced};
+#[cfg(feature = "tls")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+pub use lock_tls::Tls;
 pub use probe::{Checks, Finding};
 pub use redis;
 

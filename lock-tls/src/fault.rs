@@ -33,6 +33,12 @@ pub fn fault(fault: &Fault, has_certificate: bool, server: &dyn Display) -> Erro
     Error::new(kind, message).with_source(fault.clone())
 }
 
+/// Whether this error of a handshake says that the server sent something else than TLS.
+pub fn is_no_tls(error: &Error) -> bool {
+    let fault = error.cause().and_then(|cause| cause.downcast_ref());
+    matches!(fault, Some(Fault::InvalidMessage(_)))
+}
+
 /// Which alerts a server sends about our certificate, or the lack of one. Java's say `bad_certificate` for both.
 fn is_about_client(alert: AlertDescription) -> bool {
     matches!(
@@ -53,7 +59,10 @@ fn is_about_client(alert: AlertDescription) -> bool {
 fn of_server(error: &CertificateError, server: &dyn Display) -> String {
     use CertificateError as E;
     let what = match error {
-        E::UnknownIssuer => "was not issued by a trusted authority: name the authority's certificate with ca=",
+        // The second: of an authority of the same name with another key, as one made anew has.
+        E::UnknownIssuer | E::BadSignature => {
+            "was not issued by a trusted authority: name the authority's certificate with ca="
+        }
         E::NotValidForName | E::NotValidForNameContext { .. } => {
             "is for another host: use a host name or an address that it names"
         }

@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-pub use fault::fault;
+pub use fault::{fault, is_no_tls};
 pub use parameters::TlsParameters;
 pub use stream::{FaultRecord, TlsStream};
 

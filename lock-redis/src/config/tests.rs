@@ -95,11 +95,41 @@ fn what_is_wrong_with_a_url() {
 }
 
 #[test]
+#[cfg(not(feature = "tls"))]
 fn tls_is_not_silently_left_out() {
-    let error = refused("rediss://h");
-    assert_eq!(error.kind(), ErrorKind::Unsupported);
-    assert!(error.to_string().contains("TLS"), "{error}");
-    assert!(error.cause().is_some());
+    for url in ["rediss://h", "valkeys://h", "redis://h?tls=true", "redis://h?ca=ca.pem"] {
+        let error = refused(url);
+        assert_eq!(error.kind(), ErrorKind::Misconfigured);
+        assert!(error.to_string().contains("--features tls"), "{error}");
+    }
+    RedisConfig::from_url("redis://h?tls=false").expect("a good URL");
+}
+
+#[test]
+#[cfg(feature = "tls")]
+fn tls_in_a_url() {
+    use lock_tls::Tls;
+    let config = |url: &str| RedisConfig::from_url(url).expect("a good URL");
+    assert_eq!(config("redis://h").tls(), None);
+    for url in ["rediss://h", "valkeys://h", "redis://h?tls=true", "REDISS://h?tls=true"] {
+        assert_eq!(config(url).tls(), Some(&Tls::new()), "{url}");
+        assert_eq!(config(url).info.addr(), &ConnectionAddr::Tcp("h".into(), 6379), "{url}");
+    }
+    let full = config("rediss://u:p@h:6380/1?ca=/c%20a.pem&cert=c.pem&key=k.pem&prefix=x");
+    let tls = Tls::new().with_ca("/c a.pem").with_certificate("c.pem", "k.pem");
+    assert_eq!((full.tls(), full.prefix()), (Some(&tls), "x"));
+    for (url, hint) in [
+        ("redis://h?ca=c.pem", "add tls=true"),
+        ("rediss://h?tls=false", "choose one"),
+        ("rediss://h?cert=c.pem", "set both"),
+        ("rediss://h?tls=perhaps", "none of true, false"),
+        ("rediss://a..b", "host"),
+        ("redis+unix:///s?tls=true", "allowed are db"),
+    ] {
+        let error = refused(url);
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{url}: {error}");
+        assert!(error.to_string().contains(hint), "{url}: {error}");
+    }
 }
 
 /// The error with all that it was caused by, as people and as logs see it.
@@ -116,7 +146,8 @@ fn no_secret_is_shown() {
         "redis://app:sesame@h/db",
         "redis://app:sesame@h?x=1",
         "http://app:sesame@h",
-        "rediss://app:sesame@h",
+        "rediss://app:sesame@h?tls=sesame",
+        "redis://app:pw@h?ca=sesame",
         "redis://:sesame@",
         "redis://app:sesame@h?connect_timeout=1",
         "redis+unix:///s?pass=1&sesame=2",

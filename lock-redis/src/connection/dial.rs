@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::{Error, ErrorKind, Result};
-use lock_identify::{first_answer, wrong_server};
+use lock_identify::{first_answer, is_tls, speaks_tls, wants_tls, wrong_server};
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use redis::{AsyncConnectionConfig, ConnectionAddr, ProtocolVersion, PushInfo, PushKind, RedisError, Value, cmd};
@@ -33,6 +33,8 @@ pub(super) trait Dial: fmt::Display + Send + Sync + 'static {
 /// Connects to one Redis.
 pub(super) struct Dialer {
     client: redis::Client,
+    #[cfg(feature = "tls")]
+    tls: Option<lock_tls::Tls>,
     probe: Probe,
     inbox: Arc<Inbox>,
     /// Whether a Redis was ever reached.
@@ -40,11 +42,27 @@ pub(super) struct Dialer {
 }
 
 /// How long a server that did not answer as a Redis may take to show what it is.
-const IDENTIFY_LIMIT: Duration = Duration::from_millis(500);
+pub(super) const IDENTIFY_LIMIT: Duration = Duration::from_millis(500);
+
+/// Why a connection was not made.
+pub(super) enum DialError {
+    Driver(RedisError),
+    /// TLS says what is wrong.
+    #[cfg(feature = "tls")]
+    Lock(Error),
+}
+
+impl From<RedisError> for DialError {
+    fn from(error: RedisError) -> Self {
+        Self::Driver(error)
+    }
+}
 
 /// A connection just made.
 pub(super) struct Dialed {
     pub(super) connection: MultiplexedConnection,
+    #[cfg(feature = "tls")]
+    pub(super) driver: Option<super::tls::Driver>,
     /// Notified when the connection ends.
     pub(super) ended: Arc<Notify>,
     /// Set whenever the server sends something unasked.
@@ -72,6 +90,8 @@ impl Dialer {
         })?;
         Ok(Self {
             client,
+            #[cfg(feature = "tls")]
+            tls: config.tls().cloned(),
             probe: Probe::new(config.checks()),
             inbox,
             reached: AtomicBool::new(false),
@@ -83,16 +103,31 @@ impl Dialer {
         let may_be_another = error.kind() == redis::ErrorKind::Parse || error.is_connection_dropped();
         if let ConnectionAddr::Tcp(host, port) = self.client.get_connection_info().addr()
             && may_be_another
+            && !self.is_secured()
             && !self.reached.load(Ordering::Relaxed)
         {
             let answer = first_answer(host, *port, Duration::ZERO, IDENTIFY_LIMIT).await;
             let answer = answer.unwrap_or_default();
+            let is_secured = match answer.is_empty() {
+                true => speaks_tls(host, *port, IDENTIFY_LIMIT).await,
+                false => is_tls(&answer),
+            };
+            if is_secured {
+                return wants_tls("Redis", self);
+            }
             // A Redis answers with a status or an error.
             if answer.first().is_some_and(|first| !b"+-".contains(first)) {
                 return wrong_server("Redis", self, &answer);
             }
         }
         self.lock_error(error)
+    }
+
+    fn is_secured(&self) -> bool {
+        #[cfg(feature = "tls")]
+        return self.tls.is_some();
+        #[cfg(not(feature = "tls"))]
+        false
     }
 
     /// Hides an error that may quote the password, as a server does that does not know the command for it.
@@ -112,7 +147,7 @@ impl Dialer {
     }
 
     /// Returns the replies to the probe's commands, too.
-    async fn connect(&self) -> Result<(Dialed, Vec<Value>), RedisError> {
+    async fn connect(&self) -> Result<(Dialed, Vec<Value>), DialError> {
         let (ended, heard) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(true)));
         let (on_end, on_push, inbox) = (ended.clone(), heard.clone(), self.inbox.clone());
         // Without timeouts: the supervisor limits a dial, and ends a connection on which nothing comes.
@@ -130,10 +165,17 @@ impl Dialer {
                 }
                 Ok::<(), std::convert::Infallible>(())
             });
-        let mut connection = self
-            .client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await?;
+        #[cfg(feature = "tls")]
+        let (mut connection, driver) = match &self.tls {
+            Some(tls) => {
+                let info = self.client.get_connection_info();
+                let (connection, driver) = super::tls::connect(tls, info, config).await?;
+                (connection, Some(driver))
+            }
+            None => (self.connect_plain(&config).await?, None),
+        };
+        #[cfg(not(feature = "tls"))]
+        let mut connection = self.connect_plain(&config).await?;
         let pong = connection.send_packed_command(&cmd("PING")).await?;
         is_pong(&pong.extract_error()?)?;
         let checks = self.probe.commands();
@@ -147,10 +189,16 @@ impl Dialer {
         replies.truncate(count);
         let dialed = Dialed {
             connection,
+            #[cfg(feature = "tls")]
+            driver,
             ended,
             heard,
         };
         Ok((dialed, replies))
+    }
+
+    async fn connect_plain(&self, config: &AsyncConnectionConfig) -> Result<MultiplexedConnection, RedisError> {
+        self.client.get_multiplexed_async_connection_with_config(config).await
     }
 }
 
@@ -159,7 +207,9 @@ impl Dial for Dialer {
     async fn dial(&self) -> Result<Dialed> {
         let (mut dialed, replies) = match self.connect().await {
             Ok(connected) => connected,
-            Err(error) => return Err(self.connect_error(error).await),
+            Err(DialError::Driver(error)) => return Err(self.connect_error(error).await),
+            #[cfg(feature = "tls")]
+            Err(DialError::Lock(error)) => return Err(error),
         };
         self.reached.store(true, Ordering::Relaxed);
         self.probe.evaluate(&replies, self)?;

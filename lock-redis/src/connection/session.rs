@@ -19,6 +19,8 @@ pub(crate) struct Session(Arc<Inner>);
 struct Inner {
     generation: u64,
     connection: MultiplexedConnection,
+    #[cfg(feature = "tls")]
+    _driver: Option<super::tls::Driver>,
     /// Whether anything came from the server since the last heartbeat.
     heard: Arc<AtomicBool>,
     health: watch::Sender<Health>,
@@ -39,6 +41,8 @@ impl Session {
         Self(Arc::new(Inner {
             generation,
             connection: dialed.connection.clone(),
+            #[cfg(feature = "tls")]
+            _driver: dialed.driver.clone(),
             heard: dialed.heard.clone(),
             health: watch::Sender::new(Health::Healthy),
         }))

@@ -31,4 +31,6 @@ mod simulation;
 mod slow;
 mod support;
 mod timed_out;
+#[cfg(feature = "tls")]
+mod tls;
 mod tokens;
