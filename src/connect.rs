@@ -15,6 +15,10 @@ use lock_core::{Error, ErrorKind, Locker, MemoryBackend, Result};
 /// | `mysql://user:password@host[:port]/database` | MySQL, MariaDB: row locks, or leases with `?strategy=lease` | `mysql` |
 /// | `zookeeper://user:password@host[:port][,host[:port]...][/path]` | ZooKeeper | `zookeeper` |
 ///
+/// TLS: `rediss://` with the feature `tls`, `zookeeper+tls://` with the feature `zookeeper-tls`; or `tls=true` among the
+/// parameters, for MySQL as well. `ca=FILE` names the authority of the server's certificate, which defaults to those of the
+/// operating system; `cert=FILE` and `key=FILE` name a client certificate.
+///
 /// Parameters: see `from_url` of [`RedisConfig`](redis/struct.RedisConfig.html#method.from_url),
 /// [`MySqlConfig`](mysql/struct.MySqlConfig.html#method.from_url) and
 /// [`ZooKeeperConfig`](zookeeper/struct.ZooKeeperConfig.html#method.from_url).
@@ -76,7 +80,7 @@ impl Scheme {
             "memory" => Self::Memory,
             "redis" | "rediss" | "redis+unix" | "unix" | "valkey" | "valkeys" | "valkey+unix" => Self::Redis,
             "mysql" | "mariadb" => Self::MySql,
-            "zookeeper" => Self::ZooKeeper,
+            "zookeeper" | "zookeeper+tls" => Self::ZooKeeper,
             _ => return None,
         };
         Some((scheme, rest))
@@ -171,6 +175,41 @@ mod tests {
     #[cfg(not(feature = "zookeeper"))]
     fn and_that_of_zookeeper() {
         assert!(refusal("zookeeper://host").to_string().contains("--features zookeeper"));
+    }
+
+    #[test]
+    #[cfg(all(feature = "redis", not(feature = "tls")))]
+    fn tls_to_redis_needs_a_feature() {
+        for url in ["rediss://host", "redis://host?tls=true"] {
+            assert!(refusal(url).to_string().contains("--features tls"));
+        }
+    }
+
+    #[test]
+    #[cfg(all(feature = "redis", feature = "tls"))]
+    fn tls_to_redis_is_taken_with_its_feature() {
+        for url in ["rediss://host", "Valkeys://host", "redis://host?tls=true&ca=ca.pem"] {
+            connect_lazy(url).unwrap();
+        }
+    }
+
+    #[test]
+    #[cfg(all(feature = "zookeeper", not(feature = "zookeeper-tls")))]
+    fn tls_to_zookeeper_needs_a_feature_of_its_own() {
+        for url in ["zookeeper+tls://me:pw@host", "zookeeper://me:pw@host?tls=true"] {
+            assert!(refusal(url).to_string().contains("--features zookeeper-tls"));
+        }
+    }
+
+    #[test]
+    #[cfg(feature = "zookeeper-tls")]
+    fn tls_to_zookeeper_is_taken_with_its_feature() {
+        for url in [
+            "ZooKeeper+TLS://me:pw@host",
+            "zookeeper://me:pw@host?tls=true&ca=ca.pem",
+        ] {
+            connect_lazy(url).unwrap();
+        }
     }
 
     #[test]

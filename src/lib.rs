@@ -13,6 +13,10 @@ pub use lock_core::{
     Watch, acquire_all, acquire_all_within, backend, try_acquire_all,
 };
 
+#[cfg(any(feature = "tls", feature = "zookeeper-tls"))]
+#[cfg_attr(docsrs, doc(cfg(any(feature = "tls", feature = "zookeeper-tls"))))]
+pub use lock_tls::Tls;
+
 mod config;
 mod connect;
 

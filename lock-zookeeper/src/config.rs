@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, Result};
 
+#[cfg(not(feature = "tls"))]
+mod no_tls;
 #[cfg(test)]
 mod tests;
 mod url;
@@ -29,7 +31,7 @@ pub enum HeartbeatKind {
 
 /// How to reach a ZooKeeper ensemble, from a URL or step by step.
 ///
-/// `zookeeper://[user:password@]host[:port][,host[:port]...][/root/path][?parameter=value&...]`
+/// `zookeeper[+tls]://[user:password@]host[:port][,host[:port]...][/root/path][?parameter=value&...]`
 ///
 /// [`ZooKeeperBackend::new`](crate::ZooKeeperBackend::new) checks the configuration.
 ///
@@ -58,6 +60,8 @@ pub struct ZooKeeperConfig {
     user: Option<String>,
     password: Option<String>,
     has_open_acl: bool,
+    #[cfg(feature = "tls")]
+    tls: Option<lock_tls::Tls>,
 }
 
 impl ZooKeeperConfig {
@@ -84,6 +88,8 @@ impl ZooKeeperConfig {
             user: None,
             password: None,
             has_open_acl: false,
+            #[cfg(feature = "tls")]
+            tls: None,
         }
     }
 
@@ -152,6 +158,29 @@ impl ZooKeeperConfig {
         self
     }
 
+    /// Connects over TLS, and verifies each server's certificate. A client certificate counts as credentials: the server takes
+    /// its subject as the identity that may access the nodes. Defaults to a connection without TLS.
+    ///
+    /// The driver takes the crypto provider of the process. If none is installed when the backend first connects, it installs
+    /// ring's.
+    ///
+    /// ```
+    /// # use lock_zookeeper::{Tls, ZooKeeperConfig};
+    /// # fn main() -> Result<(), lock_core::Error> {
+    /// let tls = Tls::new().with_ca("ca.pem").with_certificate("client.pem", "client.key");
+    /// let config = ZooKeeperConfig::new(["zk1:2281", "zk2:2281"]).with_tls(tls);
+    /// let url = "zookeeper+tls://zk1:2281,zk2:2281?ca=ca.pem&cert=client.pem&key=client.key";
+    /// assert_eq!(ZooKeeperConfig::from_url(url)?, config);
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "tls")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+    #[must_use]
+    pub fn with_tls(mut self, tls: lock_tls::Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
     /// Checks every setting.
     pub(crate) fn check(&self) -> Result<()> {
         if self.servers.is_empty() {
@@ -171,13 +200,19 @@ impl ZooKeeperConfig {
         if self.connect_timeout.is_zero() {
             return Err(misconfigured("connect_timeout is zero: give it at least a millisecond"));
         }
+        #[cfg(feature = "tls")]
+        if self.tls.is_some() {
+            for server in &self.servers {
+                lock_tls::check_host(host_and_port(server).0)?;
+            }
+        }
         match (&self.user, &self.password) {
             (Some(user), _) if user.is_empty() || user.contains(':') => Err(misconfigured(
                 "the user is empty or has a colon in it: use another user",
             )),
             (Some(_), None) => Err(misconfigured("the user has no password: set both user and password")),
             (None, Some(_)) => Err(misconfigured("the password has no user: set both user and password")),
-            (None, None) if !self.has_open_acl => Err(misconfigured(NO_ACL)),
+            (None, None) if !self.has_open_acl && !self.has_certificate() => Err(misconfigured(NO_ACL)),
             _ => Ok(()),
         }
     }
@@ -206,6 +241,18 @@ impl ZooKeeperConfig {
         self.heartbeat
     }
 
+    #[cfg(feature = "tls")]
+    pub(crate) fn tls(&self) -> Option<&lock_tls::Tls> {
+        self.tls.as_ref()
+    }
+
+    fn has_certificate(&self) -> bool {
+        #[cfg(feature = "tls")]
+        return self.tls.as_ref().is_some_and(|tls| tls.certificate().is_some());
+        #[cfg(not(feature = "tls"))]
+        false
+    }
+
     /// `user:password`.
     pub(crate) fn credentials(&self) -> Option<String> {
         let (user, password) = (self.user.as_ref()?, self.password.as_ref()?);
@@ -224,11 +271,16 @@ impl fmt::Debug for ZooKeeperConfig {
             user,
             password: _,
             has_open_acl,
+            #[cfg(feature = "tls")]
+            tls,
         } = self;
         // What is not valid may hold a password in a wrong place.
         let servers: Vec<_> = servers.iter().map(|server| parse_server(server)).collect();
         let user = user.as_ref().and_then(|user| user.split(':').next());
-        f.debug_struct("ZooKeeperConfig")
+        let mut shown = f.debug_struct("ZooKeeperConfig");
+        #[cfg(feature = "tls")]
+        shown.field("tls", tls);
+        shown
             .field("servers", &servers)
             .field("root", root)
             .field("session_timeout", session_timeout)
@@ -242,7 +294,7 @@ impl fmt::Debug for ZooKeeperConfig {
 
 /// Says both ways to set who may access the nodes.
 const NO_ACL: &str = "without credentials anyone who can reach ZooKeeper can end any lock: write \
-    zookeeper://user:password@host, or allow it with acl=open (ZooKeeperConfig::with_open_acl)";
+    zookeeper://user:password@host, use a client certificate, or allow it with acl=open (ZooKeeperConfig::with_open_acl)";
 
 fn check_root(root: &str) -> Result<()> {
     let legal = |component: &str| {

@@ -13,3 +13,5 @@ mod keep_alive;
 mod runtime_check;
 mod session;
 mod supervisor;
+#[cfg(feature = "tls")]
+mod tls;

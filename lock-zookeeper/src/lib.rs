@@ -76,7 +76,7 @@
 //!   ensemble (simulated: up to 0.27), where the proof takes two round trips. A standalone server is recognised by its
 //!   answer to `srvr`, if it is the only one in the configuration. If the server grants another session timeout than the
 //!   configured one, both limits are lower.
-//! - No TLS, and no authentication but `digest`. No read-only servers.
+//! - Authentication by `digest` and by client certificates (`x509`) alone. TLS needs the feature `tls`. No read-only servers.
 //! - In a node's path, all characters of a name but letters, digits and ``-_~:@=+,.`` are written as `%XX`.
 //! - Two other clients can share a queue with this crate, if they lock the directory of the name. Curator's
 //!   `InterProcessMutex` needs nothing more. kazoo's `Lock` must be made with `extra_lock_patterns=["-lock-"]`: without it,
@@ -108,14 +108,18 @@
 //! # Permissions needed
 //! `READ` and `CREATE` on the root path, also for a token floor. If the root path does not exist: `CREATE` on its parent.
 //!
-//! All nodes are accessible to the user in the configuration alone, root path and parents included if the backend creates
-//! them. Without a user, `acl=open` must be set: then anyone who can reach the server can end any hold.
+//! All nodes are accessible to the user in the configuration alone, or to the subject of its client certificate; root path and
+//! parents included if the backend creates them. Without either, `acl=open` must be set: then anyone who can reach the server can end any hold.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub use backend::ZooKeeperBackend;
 pub use config::{HeartbeatKind, ZooKeeperConfig};
 pub use fence::{Fence, Fenced};
+#[cfg(feature = "tls")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
+pub use lock_tls::Tls;
 pub use zookeeper_client;
 
 mod acquire;

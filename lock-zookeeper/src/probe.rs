@@ -1,12 +1,16 @@
 //! Probes what answers at a server's address. On something that is no ZooKeeper, the driver only times out.
 
+use std::io;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use lock_core::{Error, ErrorKind};
-use lock_identify::{first_answer, wrong_server};
+use lock_identify::{first_answer, is_tls, speaks_tls, wants_tls, wrong_server};
 
-use crate::config::host_and_port;
+use crate::config::{ZooKeeperConfig, host_and_port};
+
+#[cfg(feature = "tls")]
+mod tls;
 
 /// How the answer of a ZooKeeper that serves begins.
 const VERSION: &[u8] = b"Zookeeper version";
@@ -23,8 +27,12 @@ pub(crate) enum ServerMode {
 }
 
 /// Probes all servers. Returns the worst reason why there may be no session.
-pub(crate) async fn diagnose(servers: &[String]) -> Option<Error> {
-    let answers = join_all(servers.iter().map(|server| probe(server, ANSWER_LIMIT))).await;
+pub(crate) async fn diagnose(config: &ZooKeeperConfig) -> Option<Error> {
+    let probes = config
+        .servers()
+        .iter()
+        .map(|server| probe(config, server, ANSWER_LIMIT));
+    let answers = join_all(probes).await;
     let mut found: Vec<_> = answers.into_iter().filter_map(Result::err).collect();
     let worst = found.iter().position(|error| error.kind() != ErrorKind::Unavailable);
     match worst {
@@ -34,27 +42,45 @@ pub(crate) async fn diagnose(servers: &[String]) -> Option<Error> {
 }
 
 /// Standalone if the only server says so within twice `limit`.
-pub(crate) async fn server_mode(servers: &[String], limit: Duration) -> ServerMode {
-    match servers {
-        [server] => probe(server, limit).await.unwrap_or(ServerMode::PerhapsFollower),
+pub(crate) async fn server_mode(config: &ZooKeeperConfig, limit: Duration) -> ServerMode {
+    match config.servers() {
+        [server] => probe(config, server, limit)
+            .await
+            .unwrap_or(ServerMode::PerhapsFollower),
         _ => ServerMode::PerhapsFollower,
     }
 }
 
 /// Asks the server at `address` for its mode. The error says why there may be no session with it.
-async fn probe(address: &str, limit: Duration) -> Result<ServerMode, Error> {
+async fn probe(config: &ZooKeeperConfig, address: &str, limit: Duration) -> Result<ServerMode, Error> {
+    #[cfg(feature = "tls")]
+    if let Some(tls) = config.tls() {
+        return tls::probe(tls, address, limit).await;
+    }
+    #[cfg(not(feature = "tls"))]
+    let _ = config;
     let (host, port) = host_and_port(address);
     match first_answer(host, port, Duration::ZERO, limit).await {
-        Ok(answer) if answer.is_empty() => {
-            let message = format!("{address} accepts connections but does not answer");
-            Err(Error::new(ErrorKind::Unavailable, message))
-        }
+        Ok(answer) if is_tls(&answer) => Err(wants_tls("ZooKeeper", &address)),
+        Ok(answer) if answer.is_empty() => match speaks_tls(host, port, limit).await {
+            true => Err(wants_tls("ZooKeeper", &address)),
+            false => Err(silent(address)),
+        },
         Ok(answer) => judge(address, &answer),
+        // A server with TLS hangs up on a text.
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset && speaks_tls(host, port, limit).await => {
+            Err(wants_tls("ZooKeeper", &address))
+        }
         Err(error) => {
             let message = format!("cannot connect to {address}");
             Err(Error::new(ErrorKind::Unavailable, message).with_source(error))
         }
     }
+}
+
+fn silent(address: &str) -> Error {
+    let message = format!("{address} accepts connections but does not answer");
+    Error::new(ErrorKind::Unavailable, message)
 }
 
 fn judge(address: &str, answer: &[u8]) -> Result<ServerMode, Error> {
@@ -101,7 +127,10 @@ mod tests {
                 let _ = stream.write_all(first).and_then(|()| stream.write_all(rest));
             }
         });
-        probe(&address, ANSWER_LIMIT).await.map_err(|error| error.kind())
+        let config = ZooKeeperConfig::new([&address]);
+        probe(&config, &address, ANSWER_LIMIT)
+            .await
+            .map_err(|error| error.kind())
     }
 
     #[tokio::test]
@@ -138,7 +167,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         drop(listener);
-        let error = probe(&address, ANSWER_LIMIT).await.unwrap_err();
+        let config = ZooKeeperConfig::new([&address]);
+        let error = probe(&config, &address, ANSWER_LIMIT).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         assert!(error.cause().is_some_and(|source| source.is::<io::Error>()));
     }

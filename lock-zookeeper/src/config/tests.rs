@@ -53,7 +53,7 @@ fn says_what_is_wrong_and_what_is_right() {
         ("zookeeper://zk/%ff", "UTF-8"),
         (
             "zookeeper://zk?ttl=3s",
-            "session_timeout, connect_timeout, heartbeat, acl",
+            "session_timeout, connect_timeout, heartbeat, acl, tls, ca, cert, key",
         ),
         ("zookeeper://zk?session_timeout=3", "write 3s or 500ms"),
         ("zookeeper://zk?session_timeout=1ms", "100ms to 1h"),
@@ -172,4 +172,49 @@ fn an_open_acl_must_be_asked_for() {
             .unwrap()
             .has_open_acl()
     );
+}
+
+#[test]
+#[cfg(not(feature = "tls"))]
+fn tls_is_not_silently_left_out() {
+    for url in [
+        "zookeeper+tls://me:pw@zk",
+        "zookeeper://me:pw@zk?tls=true",
+        "zookeeper://me:pw@zk?ca=f",
+    ] {
+        let error = ZooKeeperConfig::from_url(url).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured);
+        assert!(error.to_string().contains("--features zookeeper-tls"), "{error}");
+    }
+}
+
+#[test]
+#[cfg(feature = "tls")]
+fn tls_in_a_url() {
+    use lock_tls::Tls;
+    let config = |url: &str| ZooKeeperConfig::from_url(url).unwrap();
+    assert_eq!(config("zookeeper://me:pw@zk").tls(), None);
+    for url in [
+        "zookeeper+tls://me:pw@zk",
+        "zookeeper://me:pw@zk?tls=true",
+        "ZooKeeper+TLS://me:pw@zk",
+    ] {
+        assert_eq!(config(url).tls(), Some(&Tls::new()), "{url}");
+    }
+    let full = config("zookeeper+tls://me:pw@zk?ca=/c%20a.pem&cert=c.pem&key=k.pem");
+    let tls = Tls::new().with_ca("/c a.pem").with_certificate("c.pem", "k.pem");
+    assert_eq!(full.tls(), Some(&tls));
+    // A client certificate is an identity, a server's is not.
+    assert!(!config("zookeeper+tls://zk?cert=c&key=k").has_open_acl());
+    for (url, hint) in [
+        ("zookeeper+tls://zk", "acl=open"),
+        ("zookeeper+tls://zk?ca=c", "acl=open"),
+        ("zookeeper://me:pw@zk?ca=c.pem", "add tls=true"),
+        ("zookeeper+tls://me:pw@zk?cert=c", "set both"),
+        ("zookeeper+tls://me:pw@zk..x", "host"),
+    ] {
+        let error = ZooKeeperConfig::from_url(url).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{url}");
+        assert!(error.to_string().contains(hint), "{url}: {error}");
+    }
 }

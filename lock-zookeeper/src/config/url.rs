@@ -5,7 +5,11 @@ use std::time::Duration;
 use lock_core::Result;
 use percent_encoding::percent_decode_str;
 
+#[cfg(not(feature = "tls"))]
+use super::no_tls::TlsParameters;
 use super::{HeartbeatKind, ZooKeeperConfig, misconfigured};
+#[cfg(feature = "tls")]
+use lock_tls::TlsParameters;
 
 const ENCODE: &str = "in user, password and root path, write / as %2F, ? as %3F, # as %23, @ as %40 and % as %25";
 
@@ -16,15 +20,23 @@ impl ZooKeeperConfig {
     /// - `heartbeat`: `sync` or `write`, see [`HeartbeatKind`];
     /// - `acl`: `creator` (default) or [`open`](Self::with_open_acl).
     ///
+    /// `zookeeper+tls` or `tls=true` asks for TLS; then `ca`, `cert` and `key` name PEM files: see `with_tls`, which needs the
+    /// feature `tls`.
+    ///
     /// # Errors
     /// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) says which part is wrong and what it may be. It
     /// never repeats the part, which may be a piece of a password.
     pub fn from_url(url: &str) -> Result<Self> {
-        let rest = url
-            .split_once("://")
-            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("zookeeper"))
-            .map(|(_, rest)| rest)
-            .ok_or_else(|| misconfigured("a ZooKeeper URL begins with zookeeper://"))?;
+        let (scheme, rest) = url.split_once("://").unwrap_or_default();
+        let is_secured = match scheme.to_ascii_lowercase().as_str() {
+            "zookeeper" => false,
+            "zookeeper+tls" => true,
+            _ => {
+                return Err(misconfigured(
+                    "a ZooKeeper URL begins with zookeeper:// or zookeeper+tls://",
+                ));
+            }
+        };
         let (authority, path_and_query) = match rest.find(['/', '?', '#']) {
             Some(end) => rest.split_at(end),
             None => (rest, ""),
@@ -51,6 +63,10 @@ impl ZooKeeperConfig {
         if !path.trim_end_matches('/').is_empty() {
             config = config.with_root(decode("root path", path)?);
         }
+        let mut tls = TlsParameters::default();
+        if is_secured {
+            tls.want()?;
+        }
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
             let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             config = match key {
@@ -63,12 +79,17 @@ impl ZooKeeperConfig {
                     let message = format!("the value of acl in the URL is none of creator, open; {ENCODE}");
                     return Err(misconfigured(message));
                 }
+                _ if tls.read(key, &decode("value of a parameter", value)?)? => config,
                 _ => {
                     return Err(misconfigured(format!(
-                        "the URL has an unknown parameter: allowed are session_timeout, connect_timeout, heartbeat, acl; {ENCODE}"
+                        "the URL has an unknown parameter: allowed are session_timeout, connect_timeout, heartbeat, acl, tls, ca, cert, key; {ENCODE}"
                     )));
                 }
             };
+        }
+        #[cfg(feature = "tls")]
+        {
+            config.tls = tls.finish()?;
         }
         config.check()?;
         Ok(config)

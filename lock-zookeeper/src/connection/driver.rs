@@ -34,13 +34,13 @@ struct Driver {
 impl Connection {
     /// Connects, trying each server once: for a new session, or to go on with an earlier one.
     pub(crate) async fn dial(config: &ZooKeeperConfig, session: Option<&SessionInfo>) -> Result<Self, Error> {
-        let mut connector = connector(config);
+        let mut connector = connector(config).await?;
         if let Some(session) = session {
             connector = connector.with_session(session.clone());
         }
         let servers = config.servers().join(",");
         let spawner = Spawner::default();
-        let mut connecting = Box::pin(connector.connect(&servers));
+        let mut connecting = Box::pin(connect(connector, config, &servers));
         let client = poll_fn(|context| {
             let _scope = enter(&spawner);
             connecting.as_mut().poll(context)
@@ -87,16 +87,31 @@ impl Connection {
     }
 }
 
-fn connector(config: &ZooKeeperConfig) -> Connector {
+async fn connect(connector: Connector, config: &ZooKeeperConfig, servers: &str) -> Result<Client, Error> {
+    #[cfg(feature = "tls")]
+    if config.tls().is_some() {
+        return connector.secure_connect(servers).await;
+    }
+    #[cfg(not(feature = "tls"))]
+    let _ = config;
+    connector.connect(servers).await
+}
+
+async fn connector(config: &ZooKeeperConfig) -> Result<Connector, Error> {
     let timeout = config.session_timeout();
     let connector = Client::connector()
         .with_session_timeout(timeout)
         .with_connection_timeout(heartbeat::read_timeout(timeout))
         .with_fail_eagerly();
-    match config.credentials() {
+    let connector = match config.credentials() {
         Some(credentials) => connector.with_auth("digest", credentials.as_bytes()),
         None => connector,
+    };
+    #[cfg(feature = "tls")]
+    if let Some(tls) = config.tls() {
+        return Ok(connector.with_tls(super::tls::options(tls).await?));
     }
+    Ok(connector)
 }
 
 /// Runs the driver's task on tokio, where it can be ended.

@@ -26,13 +26,17 @@ pub(super) async fn connect(
     runtime_check: &Arc<RuntimeCheck>,
     report: impl Fn(Error),
 ) -> Result<Session> {
+    #[cfg(feature = "tls")]
+    if let Some(tls) = config.tls() {
+        tls.check().await?;
+    }
     let beat = Heartbeat::now();
     let connecting = Connection::dial(config, None);
     tokio::pin!(connecting);
     let mut cause = None;
     let connected = tokio::select! {
         connected = &mut connecting => connected,
-        found = async { sleep(PROBE_AFTER).await; diagnose(config.servers()).await } => match found {
+        found = async { sleep(PROBE_AFTER).await; diagnose(config).await } => match found {
             Some(error) if error.kind() != ErrorKind::Unavailable => return Err(error),
             found => {
                 found.clone().into_iter().for_each(report);
@@ -46,7 +50,7 @@ pub(super) async fn connect(
         Err(DriverError::AuthFailed) => return Err(error::lock_error(DriverError::AuthFailed)),
         Err(error) => {
             let cause = match cause {
-                None => diagnose(config.servers()).await,
+                None => diagnose(config).await,
                 found => found,
             };
             let silent = || Error::new(ErrorKind::Unavailable, "ZooKeeper gave no session").with_source(error);

@@ -36,7 +36,7 @@ impl Session {
                 // First, so that every answer counted below came from the server it was sent to.
                 biased;
                 state = connection.ended() => state,
-                never = self.send_heartbeats(&connection, config.servers()) => match never {},
+                never = self.send_heartbeats(&connection, config) => match never {},
             };
             self.set_outage(Some(error::lock_error(DriverError::ConnectionLoss)));
             self.disconnect();
@@ -48,7 +48,7 @@ impl Session {
             }
             let connected = tokio::select! {
                 connected = self.connect_again(config, backoff, &mut dialed) => connected,
-                never = self.diagnose_outage(config.servers()) => match never {},
+                never = self.diagnose_outage(config) => match never {},
             };
             match connected {
                 Ok(connection) => self.connection.send_replace(Some(Arc::new(connection))),
@@ -93,10 +93,10 @@ impl Session {
     }
 
     /// Keeps finding out why there is no connection.
-    async fn diagnose_outage(&self, servers: &[String]) -> Infallible {
+    async fn diagnose_outage(&self, config: &ZooKeeperConfig) -> Infallible {
         sleep(PROBE_AFTER).await;
         loop {
-            if let Some(why) = diagnose(servers).await {
+            if let Some(why) = diagnose(config).await {
                 self.set_outage(Some(why));
             }
             sleep(PROBE_AGAIN).await;
@@ -105,9 +105,9 @@ impl Session {
 
     /// Sends heartbeats at their times, even while earlier ones are unanswered: a slow line then costs a lease no more
     /// than its delay.
-    async fn send_heartbeats(&self, connection: &Connection, servers: &[String]) -> Infallible {
+    async fn send_heartbeats(&self, connection: &Connection, config: &ZooKeeperConfig) -> Infallible {
         let mut mode = None;
-        let asking = server_mode(servers, heartbeat::answer_limit(self.timeout));
+        let asking = server_mode(config, heartbeat::answer_limit(self.timeout));
         tokio::pin!(asking);
         let mut beats = FuturesUnordered::new();
         let mut unanswered = VecDeque::new();

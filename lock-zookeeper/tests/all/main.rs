@@ -12,5 +12,7 @@ mod panics;
 mod queue;
 mod runtimes;
 mod support;
+#[cfg(feature = "tls")]
+mod tls;
 mod tokens;
 mod write_heartbeats;
