@@ -14,16 +14,19 @@ use crate::names::name_of;
 pub(crate) enum Backend {
     Redis,
     MysqlRow,
+    MysqlLease,
     Zookeeper,
 }
 
 impl Backend {
-    pub(crate) const ALL: [Self; 3] = [Self::Redis, Self::MysqlRow, Self::Zookeeper];
+    pub(crate) const ALL: [Self; 4] = [Self::Redis, Self::MysqlRow, Self::MysqlLease, Self::Zookeeper];
 
     /// The ttl of a run that names none. A row lock counts whole seconds, ZooKeeper's sessions several ticks.
     pub(crate) fn default_ttl(self) -> Duration {
         match self {
             Self::Redis => Duration::from_millis(500),
+            // Each renewal is a write.
+            Self::MysqlLease => Duration::from_secs(1),
             Self::MysqlRow | Self::Zookeeper => Duration::from_secs(2),
         }
     }
@@ -31,15 +34,20 @@ impl Backend {
     /// How coarsely the server counts.
     pub(crate) fn tick(self) -> Duration {
         match self {
-            Self::Redis => Duration::from_millis(100),
+            Self::Redis | Self::MysqlLease => Duration::from_millis(100),
             Self::MysqlRow => Duration::from_secs(1),
             Self::Zookeeper => Duration::from_millis(500),
         }
     }
 
-    /// Whether a hold can be extended by hand.
+    /// Whether a hold can be extended by hand, and handed over or passed on within a process.
     pub(crate) fn extends(self) -> bool {
         self != Self::Zookeeper
+    }
+
+    /// Whether a hold is a row with an expiry, which outlasts connections and depends on the server's clock.
+    pub(crate) fn is_lease(self) -> bool {
+        matches!(self, Self::Redis | Self::MysqlLease)
     }
 }
 

@@ -71,7 +71,10 @@ macro_rules! faults {
 }
 
 const REDIS: &[Backend] = &[Backend::Redis];
-const MYSQL: &[Backend] = &[Backend::MysqlRow];
+const ROW: &[Backend] = &[Backend::MysqlRow];
+const MYSQL: &[Backend] = &[Backend::MysqlRow, Backend::MysqlLease];
+/// Those whose holds are rows or keys that expire by the server's wall clock.
+const LEASES: &[Backend] = &[Backend::Redis, Backend::MysqlLease];
 
 const EVERYWHERE: Facts = Facts {
     only: None,
@@ -79,8 +82,12 @@ const EVERYWHERE: Facts = Facts {
     needs: None,
     effects: &[],
 };
+const CLOCKED: &[Backend] = &[Backend::Redis, Backend::MysqlRow, Backend::MysqlLease];
 const CLOCK: Facts = Facts {
-    only: Some((REDIS, "only the testbed's Redis runs on a clock that can be set")),
+    only: Some((
+        CLOCKED,
+        "the testbed's ZooKeeper does not run on a clock that can be set",
+    )),
     needs: Some(Needs::Clock),
     ..EVERYWHERE
 };
@@ -99,20 +106,20 @@ faults! {
     /// Every message takes longer.
     Delay: EVERYWHERE;
     /// A process's connections are reset.
-    // A MySQL connection is the hold: if it ends at the server alone, the server grants the lock to the next one.
-    Reset: Facts { effects: &[CutsConnections], outside_model_of: MYSQL, ..EVERYWHERE };
+    // The connection is a row lock's hold: if it ends at the server alone, the server grants the lock to the next one.
+    Reset: Facts { effects: &[CutsConnections], outside_model_of: ROW, ..EVERYWHERE };
     /// One reply is lost with its connection, after its request took effect.
-    ReplyLoss: Facts { effects: &[CutsConnections], outside_model_of: MYSQL, ..EVERYWHERE };
+    ReplyLoss: Facts { effects: &[CutsConnections], outside_model_of: ROW, ..EVERYWHERE };
     /// The server is killed with SIGKILL, and started again with its data.
-    ServerKill: Facts { effects: &[CutsConnections], outside_model_of: MYSQL, ..EVERYWHERE };
+    ServerKill: Facts { effects: &[CutsConnections], outside_model_of: ROW, ..EVERYWHERE };
     /// The server is stopped with SIGSTOP.
     ServerStop: EVERYWHERE;
     /// The server is killed, and started again without its data.
     ServerLose: Facts { effects: &[CutsConnections, LosesData], outside_model_of: &Backend::ALL, ..EVERYWHERE };
     /// The server's wall clock jumps forward, and back later.
-    Clock: Facts { effects: &[ClockAhead], outside_model_of: REDIS, ..CLOCK };
+    Clock: Facts { effects: &[ClockAhead], outside_model_of: LEASES, ..CLOCK };
     /// The server's wall clock goes back for a while.
-    ClockBack: Facts { effects: &[ClockBehind], outside_model_of: REDIS, ..CLOCK };
+    ClockBack: Facts { effects: &[ClockBehind], outside_model_of: LEASES, ..CLOCK };
     /// The server's wall clock goes back, and stays there.
     // This makes holds longer, which breaks nobody's belief.
     ClockBackForGood: Facts { effects: &[ClockBehindForGood], ..CLOCK };
@@ -122,8 +129,8 @@ faults! {
     ScriptFlush: Facts { only: Some((REDIS, "only Redis has scripts")), ..EVERYWHERE };
     /// The server ends all connections, again and again.
     ClientKill: Facts {
-        only: Some((&[Backend::Redis, Backend::MysqlRow], "ZooKeeper has no command for it")),
-        outside_model_of: MYSQL,
+        only: Some((CLOCKED, "ZooKeeper has no command for it")),
+        outside_model_of: ROW,
         effects: &[CutsConnections],
         ..EVERYWHERE
     };

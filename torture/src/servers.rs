@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::backend::DistributedLock;
-use lock_mysql::sqlx::{self, Connection, Row};
-use lock_mysql::{MySqlConfig, RowLockBackend};
+use lock_mysql::sqlx::{self, AssertSqlSafe, Connection, Row};
+use lock_mysql::{MySqlConfig, Strategy};
 use lock_redis::{RedisBackend, RedisConfig, redis};
 use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
 use testbed::{Clock, Disk, MariaDb, Redis, Server, ZooKeeper};
@@ -21,6 +21,8 @@ use crate::fault::Needs;
 
 /// Before all names of a run.
 pub(crate) const REDIS_PREFIX: &str = "torture:";
+/// The table of a run on a MySQL.
+const TABLE: &str = "torture";
 
 /// The server of a run.
 #[derive(Debug)]
@@ -48,7 +50,13 @@ impl LockServer {
                 }
                 redis.start().await?
             }
-            Backend::MysqlRow => MariaDb::new().start().await?,
+            Backend::MysqlRow | Backend::MysqlLease => {
+                let mut mysql = MariaDb::new();
+                if let Some(clock) = &clock {
+                    mysql = mysql.clock(clock);
+                }
+                mysql.start().await?
+            }
             Backend::Zookeeper => ZooKeeper::new().tick(config.backend.tick()).start().await?,
         };
         if server.is_external() {
@@ -128,15 +136,11 @@ impl LockServer {
                     .await?;
                 keys.into_iter().filter(|key| !key.ends_with(":fence")).collect()
             }
-            Backend::MysqlRow => {
-                let mut connection = self.mysql().await?;
-                let ask = "SELECT CAST(trx_mysql_thread_id AS CHAR) FROM information_schema.innodb_trx \
-                           WHERE trx_mysql_thread_id <> CONNECTION_ID()";
-                let rows = sqlx::query(ask).fetch_all(&mut connection).await?;
-                let transaction = |row: &sqlx::mysql::MySqlRow| {
-                    Ok(format!("transaction of connection {}", row.try_get::<String, _>(0)?))
-                };
-                rows.iter().map(transaction).collect::<Result<_>>()?
+            Backend::MysqlRow => self.transactions().await?,
+            Backend::MysqlLease => {
+                let mut left = self.transactions().await?;
+                left.extend(self.leases().await?);
+                left
             }
             Backend::Zookeeper => match self.zookeeper("zk_ephemerals_count")? {
                 0 => Vec::new(),
@@ -155,7 +159,7 @@ impl LockServer {
                     .await?;
                 list.lines().count()
             }
-            Backend::MysqlRow => {
+            Backend::MysqlRow | Backend::MysqlLease => {
                 let mut connection = self.mysql().await?;
                 let ask = "SELECT CAST(COUNT(*) AS SIGNED) FROM information_schema.processlist WHERE user = 'app'";
                 let row = sqlx::query(ask).fetch_one(&mut connection).await?;
@@ -176,7 +180,7 @@ impl LockServer {
                 let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
                 format!("Redis {}", version.unwrap_or("of an unknown version"))
             }
-            Backend::MysqlRow => {
+            Backend::MysqlRow | Backend::MysqlLease => {
                 let mut connection = self.mysql().await?;
                 let row = sqlx::query("SELECT VERSION()").fetch_one(&mut connection).await?;
                 row.try_get(0)?
@@ -193,6 +197,39 @@ impl LockServer {
     /// A connection of its own, past all proxies.
     pub(crate) async fn mysql(&self) -> Result<sqlx::mysql::MySqlConnection> {
         Ok(sqlx::mysql::MySqlConnection::connect(&self.server.url()).await?)
+    }
+
+    /// Transactions that are open on a MySQL.
+    async fn transactions(&self) -> Result<Vec<String>> {
+        let ask = "SELECT CONCAT('transaction of connection ',trx_mysql_thread_id) FROM information_schema.innodb_trx \
+                   WHERE trx_mysql_thread_id <> CONNECTION_ID()";
+        self.texts(ask).await
+    }
+
+    /// Rows that say that somebody has a name, or that a waiter is to have it.
+    async fn leases(&self) -> Result<Vec<String>> {
+        let now = "TIMESTAMPDIFF(MICROSECOND,'1970-01-01',UTC_TIMESTAMP(6))";
+        let ask = format!(
+            "SELECT CONCAT('lease of ',name,' for ',holder,', ',expires-{now},' us') FROM {TABLE}_leases \
+             WHERE holder IS NOT NULL AND expires>{now} \
+             UNION ALL SELECT CONCAT('share of ',name,' for ',holder,', ',expires-{now},' us') \
+             FROM {TABLE}_lease_holders WHERE expires>{now} \
+             UNION ALL SELECT CONCAT('mark of a waiter for ',name,', ',wanted-{now},' us') FROM {TABLE}_leases \
+             WHERE wanted>{now}"
+        );
+        self.texts(&ask).await
+    }
+
+    /// One column of a MySQL's answer.
+    async fn texts(&self, ask: &str) -> Result<Vec<String>> {
+        let mut connection = self.mysql().await?;
+        let rows = sqlx::raw_sql(AssertSqlSafe(ask.to_owned()));
+        let rows = rows.fetch_all(&mut connection).await?;
+        let text = |row: &sqlx::mysql::MySqlRow| {
+            let text: Vec<u8> = row.try_get_unchecked(0)?;
+            Ok(String::from_utf8_lossy(&text).into_owned())
+        };
+        rows.iter().map(text).collect()
     }
 
     async fn redis(&self) -> Result<redis::aio::MultiplexedConnection> {
@@ -268,7 +305,11 @@ pub(crate) fn backend(config: &RunConfig, url: &str) -> lock_core::Result<Arc<dy
         Backend::Redis => Arc::new(RedisBackend::new(
             RedisConfig::from_url(url)?.with_prefix(REDIS_PREFIX),
         )?),
-        Backend::MysqlRow => Arc::new(RowLockBackend::new(MySqlConfig::from_url(url)?.with_table("torture"))?),
+        Backend::MysqlRow => lock_mysql::backend(MySqlConfig::from_url(url)?.with_table(TABLE))?,
+        Backend::MysqlLease => {
+            let leases = MySqlConfig::from_url(url)?.with_strategy(Strategy::Lease);
+            lock_mysql::backend(leases.with_table(TABLE))?
+        }
         Backend::Zookeeper => {
             let zookeeper = ZooKeeperConfig::from_url(url)?.with_root("/torture");
             Arc::new(ZooKeeperBackend::new(zookeeper.with_session_timeout(config.ttl))?)

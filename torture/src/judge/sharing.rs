@@ -50,20 +50,20 @@ impl Used {
             return None;
         }
         // Where they are not there, core does without.
-        let is_redis = config.backend == Backend::Redis;
+        let (backend, many) = (config.backend, config.tasks > 1);
         let alone = [
             (
-                self.handed + self.passed == 0 && is_redis && config.tasks > 1,
+                self.handed + self.passed == 0 && backend.extends() && many,
                 "handed over",
             ),
-            (self.kept == 0 && is_redis, "kept for a minimum time"),
+            (self.kept == 0 && backend.is_lease(), "kept for a minimum time"),
             (self.shared == 0, "shared by a re-entry"),
         ];
         let beside_others = [
             (self.readers == 0, "one of several readers"),
-            (self.permits == 0, "of permits"),
-            (self.downgraded == 0, "downgraded"),
-            (self.upgraded == 0, "upgraded"),
+            (self.permits == 0 && backend.is_lease(), "of permits"),
+            (self.downgraded == 0 && backend.is_lease(), "downgraded"),
+            (self.upgraded == 0 && backend == Backend::Redis, "upgraded"),
         ];
         let lacks = if config.modes { &beside_others[..] } else { &alone[..] };
         let lacking: Vec<_> = lacks

@@ -63,7 +63,7 @@ impl Injection {
 
 async fn client_kill(context: &mut Context, server: &LockServer) -> Result<Struck> {
     match context.targets.config.backend {
-        Backend::MysqlRow => mysql::client_kill(context, server).await,
+        Backend::MysqlRow | Backend::MysqlLease => mysql::client_kill(context, server).await,
         _ => redis::client_kill(context, server).await,
     }
 }

@@ -4,6 +4,7 @@ use lock_mysql::sqlx::mysql::{MySqlConnection, MySqlDatabaseError};
 use lock_mysql::sqlx::{self, AssertSqlSafe, Executor, Row};
 use tokio::time::sleep;
 
+use crate::backend::Backend;
 use crate::error::{Error, Result};
 use crate::servers::LockServer;
 
@@ -56,14 +57,18 @@ pub(super) async fn read_lock(context: &mut Context, server: &LockServer) -> Res
 }
 
 /// So few are allowed that no more are let in: this connection is the one more that an administrator may have. Those whose
-/// statements are ended need new ones.
+/// statements are ended need new ones; of the lease table, those whose connections are.
 pub(super) async fn connections_full(context: &mut Context, server: &LockServer) -> Result<Struck> {
     let mut connection = server.mysql().await?;
     let usual = number(&mut connection, "VARIABLES LIKE 'max_connections'").await?;
     let refused = "STATUS LIKE 'Connection_errors_max_connections'";
     let before = number(&mut connection, refused).await?;
     set_limit(&mut connection, 10).await?;
-    kill_all(&mut connection, "QUERY").await?;
+    let what = match context.targets.config.backend {
+        Backend::MysqlLease => "CONNECTION",
+        _ => "QUERY",
+    };
+    kill_all(&mut connection, what).await?;
     context.last(0.5..2.0).await;
     set_limit(&mut connection, usual).await?;
     Ok(match number(&mut connection, refused).await? > before {

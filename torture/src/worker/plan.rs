@@ -6,7 +6,6 @@ use lock_core::backend::Capabilities;
 use rand::RngExt;
 use rand::rngs::StdRng;
 
-use crate::backend::Backend;
 use crate::mode::Held;
 
 use super::shared::Shared;
@@ -145,7 +144,7 @@ impl Stay {
             reentered: false,
         };
         // So many of a hundred. Where the ttl is long, there would be few holds otherwise.
-        let share = if backend == Backend::Redis { 5 } else { 3 };
+        let share = if backend.is_lease() { 5 } else { 3 };
         let drawn = rng.random_range(0..100);
         if shared.is_calm() || shared.job.config.measured.is_some() {
             return short;
