@@ -5,8 +5,9 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, Result};
+use lock_tls::Tls;
 use sqlx::ConnectOptions;
-use sqlx::mysql::{MySqlConnectOptions, MySqlPool};
+use sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlSslMode};
 
 use crate::schema;
 
@@ -40,6 +41,7 @@ pub struct MySqlConfig {
     strategy: Strategy,
     retention: Duration,
     single_writer: bool,
+    tls: Option<Tls>,
 }
 
 /// How a lock is kept in the database.
@@ -76,7 +78,8 @@ impl MySqlConfig {
     /// How long the row of a name outlasts its last use, unless said otherwise: 7 days.
     pub const DEFAULT_RETENTION: Duration = Duration::from_secs(7 * 24 * 3600);
 
-    /// The server at this host and port, all else by default: user `root` without a password, TLS if the server has it.
+    /// The server at this host and port, all else by default: user `root` without a password. If the server has TLS, the
+    /// connection uses it, without verifying the server's certificate: see [`with_tls`](Self::with_tls).
     /// [`with_database`](Self::with_database) must follow, as no database is the default.
     ///
     /// ```
@@ -117,6 +120,7 @@ impl MySqlConfig {
             strategy: Strategy::default(),
             retention: Self::DEFAULT_RETENTION,
             single_writer: false,
+            tls: None,
         }
     }
 
@@ -124,6 +128,37 @@ impl MySqlConfig {
     /// on it and timeouts of its own, which nobody else may use or return to a pool.
     pub fn from_pool(pool: &MySqlPool) -> Self {
         Self::from_options((*pool.connect_options()).clone())
+    }
+
+    /// Connects over TLS alone, and verifies the server's certificate. The driver also trusts the authorities of the operating
+    /// system, if [`Tls::with_ca`] names another. Defaults to TLS without verification if the server has it, which protects
+    /// from no attacker who can change what is sent.
+    ///
+    /// ```
+    /// # use lock_mysql::{MySqlConfig, Tls};
+    /// # fn main() -> Result<(), lock_core::Error> {
+    /// let config = MySqlConfig::new("db", 3306).with_database("shop").with_tls(Tls::new().with_ca("ca.pem"));
+    /// let same = MySqlConfig::from_url("mysql://db/shop?tls=true&ca=ca.pem")?;
+    /// # assert_eq!(format!("{config:?}"), format!("{same:?}"));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_tls(mut self, tls: Tls) -> Self {
+        self.options = self.options.ssl_mode(MySqlSslMode::VerifyIdentity);
+        if let Some(ca) = tls.ca() {
+            self.options = self.options.ssl_ca(ca);
+        }
+        if let Some((certificate, key)) = tls.certificate() {
+            self.options = self.options.ssl_client_cert(certificate).ssl_client_key(key);
+        }
+        self.tls = Some(tls);
+        self
+    }
+
+    /// Connects without TLS, even if the server has it.
+    pub(crate) fn without_tls(mut self) -> Self {
+        self.options = self.options.ssl_mode(MySqlSslMode::Disabled);
+        self
     }
 
     /// Sets the user. Defaults to `root`.
@@ -241,6 +276,18 @@ impl MySqlConfig {
         if self.options.get_socket().is_none() && self.options.get_host().is_empty() {
             return Err(misconfigured("the host is empty: name the server's host or socket"));
         }
+        if self.tls.is_some() {
+            if self.options.get_socket().is_some() {
+                return Err(misconfigured("TLS needs a host: leave it out for a Unix socket"));
+            }
+            lock_tls::check_host(self.options.get_host())?;
+        }
+        // The driver would panic if two crypto providers are compiled in.
+        if matches!(self.options.get_ssl_mode(), MySqlSslMode::VerifyCa) {
+            return Err(misconfigured(
+                "the driver's mode VerifyCa leaves the host unverified: use VerifyIdentity",
+            ));
+        }
         if self.options.get_database().is_none_or(str::is_empty) {
             return Err(misconfigured(
                 "no database is named: call with_database, or write mysql://user:password@host:port/database",
@@ -294,6 +341,10 @@ impl MySqlConfig {
         self.single_writer
     }
 
+    pub(crate) fn tls(&self) -> Option<&Tls> {
+        self.tls.as_ref()
+    }
+
     /// Where the server is, for error messages.
     pub(crate) fn address(&self) -> String {
         match self.options.get_socket() {
@@ -326,6 +377,7 @@ impl fmt::Debug for MySqlConfig {
             .field("strategy", &self.strategy)
             .field("retention", &self.retention)
             .field("single_writer", &self.single_writer)
+            .field("tls", &self.tls)
             .finish_non_exhaustive()
     }
 }

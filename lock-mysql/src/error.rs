@@ -43,6 +43,9 @@ pub(crate) enum SqlError {
     /// The server refused a statement that served others as well.
     #[error("{message}")]
     Refused { code: u16, message: String },
+    /// The files for TLS cannot be used.
+    #[error(transparent)]
+    Tls(Error),
     /// The driver panicked with this message.
     #[error("{0}")]
     Panicked(String),
@@ -186,10 +189,11 @@ impl SqlError {
             Self::Driver(sqlx::Error::Tls(_)) => (Misconfigured, TLS_FAILS.into()),
             Self::Driver(sqlx::Error::Configuration(_)) => (
                 Misconfigured,
-                "the MySQL driver cannot use these settings; a password that needs RSA needs TLS: set ssl-mode".into(),
+                "the MySQL driver cannot use these settings; a password that needs RSA needs TLS: set tls=true".into(),
             ),
             Self::NotMySql(_) => (Misconfigured, NOT_MYSQL.into()),
             Self::Driver(sqlx::Error::Protocol(_)) if connecting => (Misconfigured, NOT_MYSQL.into()),
+            Self::Tls(error) => (error.kind(), error.to_string().into()),
             Self::NoRuntime => (Misconfigured, "call this within a tokio runtime".into()),
             Self::Driver(_) | Self::UnexpectedAnswer(_) => (
                 Unexpected,
@@ -260,7 +264,7 @@ pub(crate) fn unknown_outcome(step: Error) -> Error {
 
 const NOT_MYSQL: &str = "what answers there does not speak MySQL's protocol: check host and port";
 
-const TLS_FAILS: &str = "TLS with the MySQL server fails: check ssl-mode, ssl-ca and the server's certificate";
+const TLS_FAILS: &str = "TLS with the MySQL server fails: check that it has TLS, and ca=, cert= and key=";
 
 /// What a number of the server's means for a caller.
 fn meaning_of(code: u16) -> (ErrorKind, Cow<'static, str>) {
@@ -268,7 +272,7 @@ fn meaning_of(code: u16) -> (ErrorKind, Cow<'static, str>) {
     let (kind, message) = match code {
         1045 | 1698 | 1130 | 1820 | 1862 | 3118 | 4151 => (
             Denied,
-            "the MySQL server refuses the login: check user, password and host",
+            "the MySQL server refuses the login: check user, password and host, and whether the user needs tls=true or a client certificate",
         ),
         1044 | 1142 | 1143 | 1227 | 1370 => (
             Denied,
@@ -295,6 +299,7 @@ fn meaning_of(code: u16) -> (ErrorKind, Cow<'static, str>) {
             "the MySQL server has no free connection: raise its max_connections",
         ),
         1129 => (Unavailable, "the MySQL server blocks this host: run FLUSH HOSTS there"),
+        3159 => (Misconfigured, "the MySQL server demands TLS: add tls=true to the URL"),
         1290 | 1792 | 1836 => (Unavailable, "the MySQL server is read-only: connect to the primary"),
         1021 | 1030 | 1114 | 1180 => (Unavailable, "the MySQL server cannot write: see its log and its disk"),
         1053 | 1317 | 1927 | 3169 | 4031 => (Unavailable, "the MySQL server ended the connection"),

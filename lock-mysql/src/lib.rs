@@ -54,6 +54,7 @@
 pub use config::{MySqlConfig, Strategy};
 pub use fence::{Fence, ReadBeforeEnter};
 pub use lease_table::LeaseTableBackend;
+pub use lock_tls::Tls;
 pub use optimistic::{NewValues, OptimisticLock, UpdateError};
 pub use row_lock::RowLockBackend;
 /// The driver, of whose options a [`MySqlConfig`] can be made.

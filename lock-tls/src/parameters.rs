@@ -35,9 +35,7 @@ impl TlsParameters {
     /// [`ErrorKind::Misconfigured`] if `tls=false` was read.
     pub fn want(&mut self) -> Result<()> {
         match self.is_wanted {
-            Some(false) => Err(misconfigured(
-                "the URL's scheme asks for TLS and tls=false refuses it: choose one",
-            )),
+            Some(false) => Err(misconfigured("the URL asks for TLS and refuses it: choose one")),
             _ => {
                 self.is_wanted = Some(true);
                 Ok(())
@@ -53,9 +51,7 @@ impl TlsParameters {
         match (name, value) {
             ("tls", "true") => self.want()?,
             ("tls", "false") if self.is_wanted == Some(true) => {
-                return Err(misconfigured(
-                    "the URL's scheme asks for TLS and tls=false refuses it: choose one",
-                ));
+                return Err(misconfigured("the URL asks for TLS and refuses it: choose one"));
             }
             ("tls", "false") => self.is_wanted = Some(false),
             ("tls", _) => return Err(misconfigured("the value of tls in the URL is none of true, false")),
@@ -68,6 +64,11 @@ impl TlsParameters {
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// Whether `tls=false` was read.
+    pub fn is_refused(&self) -> bool {
+        self.is_wanted == Some(false)
     }
 
     /// What they all ask for: `None` for a connection without TLS.

@@ -218,3 +218,46 @@ fn a_backend_takes_its_own_strategy_alone() {
     assert!(refusal("mysql://u:s3cret@db/d?retention=59s").contains("retention must be"));
     assert!(refusal("mysql://u:s3cret@db/d?strategy=Lease").contains("row or lease"));
 }
+
+#[test]
+fn tls_in_a_url_means_a_verified_server() {
+    let mode = |url: &str| MySqlConfig::from_url(url).unwrap().options().get_ssl_mode();
+    for url in ["mysql://h/d", "mysql://h/d?ssl-mode=PREFERRED"] {
+        assert!(matches!(mode(url), MySqlSslMode::Preferred), "{url}");
+    }
+    for url in ["mysql://h/d?tls=false", "mysql://h/d?ssl-mode=DISABLED"] {
+        assert!(matches!(mode(url), MySqlSslMode::Disabled), "{url}");
+    }
+    for parameters in [
+        "tls=true",
+        "ssl-mode=REQUIRED",
+        "ssl-mode=VERIFY_CA",
+        "ssl-mode=VERIFY_IDENTITY",
+    ] {
+        let url = format!("mysql://h/d?{parameters}");
+        assert!(matches!(mode(&url), MySqlSslMode::VerifyIdentity), "{url}");
+    }
+    let tls = Tls::new().with_ca("c a.pem").with_certificate("c.pem", "k.pem");
+    for parameters in [
+        "tls=true&ca=c%20a.pem&cert=c.pem&key=k.pem",
+        "ssl-ca=c%20a.pem&ssl-cert=c.pem&ssl-key=k.pem&ssl-mode=REQUIRED",
+    ] {
+        let config = MySqlConfig::from_url(&format!("mysql://h/d?{parameters}")).unwrap();
+        assert_eq!(config.tls(), Some(&tls), "{parameters}");
+    }
+    for (parameters, hint) in [
+        ("ca=c.pem", "add tls=true"),
+        ("ssl-ca=c.pem", "add tls=true"),
+        ("tls=true&cert=c.pem", "set both"),
+        ("tls=true&ssl-mode=DISABLED", "choose one"),
+        ("tls=true&socket=%2Fs", "Unix socket"),
+    ] {
+        let error = MySqlConfig::from_url(&format!("mysql://h/d?{parameters}")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{parameters}");
+        assert!(error.to_string().contains(hint), "{parameters}: {error}");
+    }
+    let unverified = MySqlConnectOptions::new()
+        .database("d")
+        .ssl_mode(MySqlSslMode::VerifyCa);
+    assert!(MySqlConfig::from_options(unverified).check().is_err());
+}

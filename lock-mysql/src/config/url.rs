@@ -3,6 +3,7 @@
 use std::num::ParseIntError;
 
 use lock_core::Result;
+use lock_tls::TlsParameters;
 use sqlx::ConnectOptions;
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 use url::Url;
@@ -19,8 +20,10 @@ const PARAMETERS: [&str; 7] = [
     "retention",
     "single_writer",
 ];
-/// What it hands to the driver.
-const DRIVER_PARAMETERS: [&str; 5] = ["ssl-mode", "ssl-ca", "ssl-cert", "ssl-key", "socket"];
+/// What it says of the connection.
+const DRIVER_PARAMETERS: [&str; 9] = [
+    "tls", "ca", "cert", "key", "ssl-mode", "ssl-ca", "ssl-cert", "ssl-key", "socket",
+];
 
 impl MySqlConfig {
     /// Reads `mysql://user:password@host:port/database?parameters` (or `mariadb://`). Special characters in user and
@@ -34,8 +37,10 @@ impl MySqlConfig {
     /// | `strategy` | `row` (default) or `lease`; see [`Strategy`] |
     /// | `retention` | such as `7d`; see [`with_retention`](Self::with_retention) |
     /// | `single_writer` | `true` or `false` (default); see [`with_single_writer`](Self::with_single_writer) |
-    /// | `ssl-mode` | `DISABLED`, `PREFERRED` (default: no TLS where the server has none), `REQUIRED`, `VERIFY_CA` or `VERIFY_IDENTITY` |
-    /// | `ssl-ca`, `ssl-cert`, `ssl-key` | files in PEM |
+    /// | `tls` | `true`: TLS alone, and the server's certificate is verified; `false`: no TLS; see [`with_tls`](Self::with_tls) |
+    /// | `ca`, `cert`, `key` | files in PEM; see [`Tls`](crate::Tls) |
+    /// | `ssl-mode` | `PREFERRED` (default: TLS without verification if the server has it), `DISABLED`; `REQUIRED`, `VERIFY_CA` and `VERIFY_IDENTITY` all mean `tls=true` |
+    /// | `ssl-ca`, `ssl-cert`, `ssl-key` | as `ca`, `cert`, `key` |
     /// | `socket` | the path of a Unix socket to use instead of TCP |
     ///
     /// # Errors
@@ -65,13 +70,24 @@ impl MySqlConfig {
                 "the URL has an unknown parameter: the known ones are {known}; in a password, write ? as %3F and & as %26"
             )));
         }
-        for (_, mode) in drivers.iter().filter(|(key, _)| key == "ssl-mode") {
-            // The driver's own error shows the value.
-            mode.parse::<MySqlSslMode>().map_err(|_| misconfigured(SSL_MODES))?;
+        let mut tls = TlsParameters::default();
+        let mut to_driver = Vec::new();
+        for (key, value) in drivers {
+            match key.as_str() {
+                "ssl-mode" => match value.parse() {
+                    Ok(MySqlSslMode::Preferred) => {}
+                    Ok(MySqlSslMode::Disabled) => drop(tls.read("tls", "false")?),
+                    Ok(_) => drop(tls.read("tls", "true")?),
+                    // The driver's own error shows the value.
+                    Err(_) => return Err(misconfigured(SSL_MODES)),
+                },
+                "socket" => to_driver.push((key, value)),
+                key => drop(tls.read(key.strip_prefix("ssl-").unwrap_or(key), &value)?),
+            }
         }
         url.set_query(None);
-        if !drivers.is_empty() {
-            url.query_pairs_mut().extend_pairs(&drivers);
+        if !to_driver.is_empty() {
+            url.query_pairs_mut().extend_pairs(&to_driver);
         }
         let mut options = MySqlConnectOptions::from_url(&url).map_err(|_| misconfigured(NO_UTF8))?;
         if let Some(address) = url
@@ -81,6 +97,12 @@ impl MySqlConfig {
             options = options.host(address);
         }
         let mut config = Self::from_options(options);
+        if tls.is_refused() {
+            config = config.without_tls();
+        }
+        if let Some(tls) = tls.finish()? {
+            config = config.with_tls(tls);
+        }
         for (key, value) in own {
             config = config.with_parameter(&key, value)?;
         }

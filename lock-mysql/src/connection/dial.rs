@@ -136,6 +136,9 @@ impl Dialer {
     }
 
     async fn open_once(&self, autocommit: Autocommit, limit: Duration) -> Result<Arc<Session>, SqlError> {
+        if let Some(tls) = self.config.tls() {
+            tls.check().await.map_err(SqlError::Tls)?;
+        }
         let options = self.config.options();
         let tcp = options.get_socket().is_none() && !self.has_reached();
         let non_mysql = async {
@@ -158,18 +161,22 @@ impl Dialer {
         }
     }
 
+    /// Which certificate is wrong, if one is.
+    fn tls_fault(&self, error: &io::Error) -> Option<Error> {
+        let server = format!("the MySQL server at {}", self.config.address());
+        let fault = self.config.tls().cloned().unwrap_or_default().fault(error, &server)?;
+        Some(fault.not_executed())
+    }
+
     fn failure(&self, error: SqlError) -> ConnectError {
         if error.code().is_some() {
             self.last_answer.note();
         }
         let error = match error {
-            // Without a socket's path, the only files are those for TLS.
-            SqlError::Driver(sqlx::Error::Io(error))
-                if error.kind() == io::ErrorKind::NotFound && self.config.options().get_socket().is_none() =>
-            {
-                let message = "a file that ssl-ca, ssl-cert or ssl-key names does not exist";
-                Error::new(ErrorKind::Misconfigured, message).with_source(error)
-            }
+            SqlError::Driver(sqlx::Error::Io(error)) => self
+                .tls_fault(&error)
+                .unwrap_or_else(|| SqlError::Driver(sqlx::Error::Io(error)).into_connect_lock_error()),
+            SqlError::Tls(error) => error,
             SqlError::NotMySql(answer) => wrong_server("MySQL or MariaDB", &self.config.address(), &answer),
             error => error.into_connect_lock_error(),
         };

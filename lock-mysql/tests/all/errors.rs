@@ -92,8 +92,12 @@ async fn tls_that_cannot_be_is_told_at_once() {
     let fixture = Fixture::own_with(["--loose-skip-ssl", "--loose-tls-version="]).await;
     let url = |ssl: &str| format!("{}?connect_timeout=1h&{ssl}", fixture.server.url());
     for (ssl, what) in [
-        ("ssl-mode=REQUIRED", "ssl-mode"),
-        ("ssl-mode=VERIFY_CA&ssl-ca=/nowhere.pem", "ssl-"),
+        ("tls=true", "check that it has TLS"),
+        ("ssl-mode=REQUIRED", "check that it has TLS"),
+        (
+            "ssl-mode=VERIFY_CA&ssl-ca=/nowhere.pem",
+            "ca=/nowhere.pem cannot be read",
+        ),
     ] {
         let error = soon("refused", refusal(&backend(&url(ssl)))).await;
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");

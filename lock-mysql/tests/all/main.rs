@@ -21,6 +21,7 @@ mod rewritten;
 mod runtimes;
 mod schema;
 mod support;
+mod tls;
 mod tokens;
 mod upkeep;
 mod waiting;
