@@ -22,7 +22,10 @@ impl BackendState {
 
     /// The server has answered, or there was a connection to it.
     pub(crate) fn note_reached(&self) {
-        self.reached.store(true, Ordering::Relaxed);
+        // Written once: all workers of the runtime read what is beside it.
+        if !self.was_reached() {
+            self.reached.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Whether it was there once, so that it is worth waiting for.

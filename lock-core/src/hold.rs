@@ -74,8 +74,8 @@ struct Succession<W: Successor> {
     turn: Option<Turn<W>>,
     /// Instead of the turn: the hold as the queue knows it, until its release begins.
     detached: Option<Detached<W>>,
-    /// To whom the hold is being handed over.
-    next: Option<NextHolder<W>>,
+    /// To whom the hold is being handed over. Boxed, since it is large and mostly there is none.
+    next: Option<Box<NextHolder<W>>>,
     /// Whether it was passed on, and somebody else has the holder id now.
     passed: bool,
     /// Where nobody keeps the turn for the release, until that is answered.
@@ -243,18 +243,20 @@ impl<W: Successor> ActiveHold<W> {
     /// The name is the next local waiter's now, who asks the server for it. What may have been handed over is still to
     /// be undone.
     fn pass_turn_on(&self) {
-        let (turn, waiter) = {
+        let turn = {
             let mut succession = self.succession.lock();
-            let waiter = succession.next.as_mut().and_then(|next| next.waiter.take());
             let mut turn = succession.turn.take();
             if let Some(turn) = &mut turn {
                 succession.unanswered = turn.release_goes_on();
+                if let Some(next) = &mut succession.next
+                    && let Some(waiter) = next.waiter.take()
+                {
+                    turn.put_first(waiter);
+                }
             }
-            (turn, waiter)
+            turn
         };
-        if let (Some(turn), Some(waiter)) = (&turn, waiter) {
-            turn.put_first(waiter);
-        }
+        // Outside the lock.
         drop(turn);
     }
 }

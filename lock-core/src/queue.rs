@@ -147,14 +147,20 @@ impl<W: Waiter> Queues<W> {
 
     /// The next one to have a turn of this line, after one with this number and release has `ended`.
     fn pass_on(&self, name: &LockName, kind: LineKind, ended: Option<(u64, Option<u64>)>) -> Option<(W, u64)> {
-        let (next, answered) = self.change(name, |lines| {
-            let mut answered = Answered::new();
+        let (mut next, mut answered) = (None, Answered::new());
+        self.change(name, |lines| {
             if let Some((number, release)) = ended {
                 lines.line(kind).end_turn(number);
-                answered = release.map_or(answered, |round| lines.releases.end(round));
+                if let Some(round) = release {
+                    answered = lines.releases.end(round);
+                }
             }
-            (lines.line(kind).next_turn(kind), answered)
-        })?;
+            let line = lines.line(kind);
+            // Mostly nobody waits, and a waiter is large to move.
+            if !line.line.is_empty() {
+                next = line.next_turn(kind);
+            }
+        });
         // Outside the lock.
         drop(answered);
         next

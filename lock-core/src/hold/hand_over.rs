@@ -24,11 +24,11 @@ pub(super) fn find_next<W: Successor>(active: &ActiveHold<W>) -> Option<AcquireR
     let (request, control) = waiter.request(yields);
     active.release_sent.store(true, Ordering::SeqCst);
     turn.asks(&request);
-    succession.next = Some(NextHolder {
+    succession.next = Some(Box::new(NextHolder {
         waiter: Some(waiter),
         request: request.clone(),
         _control: control,
-    });
+    }));
     Some(request)
 }
 
@@ -81,7 +81,8 @@ pub(super) fn undo_next<W: Successor>(active: &ActiveHold<W>) {
         let mut succession = active.succession();
         (succession.turn.take(), succession.next.take())
     };
-    if let Some(NextHolder { waiter, request, .. }) = next {
+    if let Some(next) = next {
+        let NextHolder { waiter, request, .. } = *next;
         if let (Some(turn), Some(waiter)) = (&turn, waiter) {
             turn.put_first(waiter);
         }

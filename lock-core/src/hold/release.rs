@@ -182,11 +182,12 @@ async fn release_within<W: Successor>(active: Arc<ActiveHold<W>>, patience: Opti
         end(active.clone()).await
     };
     let passing_on = async {
-        let ended = active.end().max(Instant::now()).checked_add(active.options.ttl / 10);
-        if patience.is_some_and(|patience| ended.is_none_or(|ended| patience <= ended)) {
+        let after = |end: Instant| end.checked_add(active.options.ttl / 10);
+        let is_later = |patience| after(active.end()).is_none_or(|ended| patience <= ended);
+        if patience.is_some_and(is_later) {
             polled_again().await;
         }
-        until(ended).await;
+        until(after(active.end().max(Instant::now()))).await;
         active.pass_turn_on();
         // Nothing that is sent now can overtake what frees the name.
         active.release_answered();
@@ -269,7 +270,6 @@ fn outcome(handed: &Result<HandOver>) -> HandOverOutcome {
 
 async fn keep_trying<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
     let mut pauses = pauses(LONGEST_PAUSE);
-    let last_try = active.end().checked_add(active.options.ttl);
     loop {
         let Some(earlier_unanswered) = begin_sending(&active) else {
             released(&active);
@@ -296,6 +296,7 @@ async fn keep_trying<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
         if error.is_not_executed() && !earlier_unanswered {
             active.release_sent.store(false, Ordering::SeqCst);
         }
+        let last_try = active.end().checked_add(active.options.ttl);
         if !error.is_retryable() || last_try.is_some_and(|last_try| Instant::now() >= last_try) {
             undo_next(&active);
             active.lease.finish_release(Ok(()));

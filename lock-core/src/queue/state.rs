@@ -91,7 +91,10 @@ impl<W: Waiter> Queue<W> {
     /// The number of a turn for a caller who comes, if it may ask at once.
     pub(super) fn begin(&mut self, kind: LineKind, deadline: Option<Instant>) -> Option<u64> {
         if self.is_free() {
-            *self = Self::default();
+            // A new one has nothing to forget.
+            if self.last_turn > 0 {
+                *self = Self::default();
+            }
         } else if !self.has_turn_left(kind) || !self.line.is_empty() {
             return None;
         }
