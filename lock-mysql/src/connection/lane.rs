@@ -21,6 +21,9 @@ use super::session::Session;
 use crate::error::{ConnectError, SqlError};
 use crate::protocol::{Autocommit, Job, JobDone};
 
+/// Connections that have answered within this time need not be used to stay open.
+const FRESH: Duration = Duration::from_secs(20);
+
 /// A connection that has not answered for so long gets no new jobs, if there is or can be another one.
 const SLOW_AFTER: Duration = Duration::from_millis(500);
 
@@ -92,6 +95,19 @@ impl Lane {
                 None => self.0.dial().await.map_err(Error::from),
             },
         }
+    }
+
+    /// A connection that has nothing to do, if there is one.
+    pub(crate) fn idle(&self) -> Option<Arc<Member>> {
+        let members = self.0.lock();
+        let mut idle = members.iter().filter(|member| member.is_idle());
+        idle.find(|member| !member.session.has_ended()).cloned()
+    }
+
+    /// Whether all connections have answered a short while ago.
+    pub(crate) fn is_fresh(&self) -> bool {
+        let members = self.0.lock();
+        members.len() >= self.0.ahead && members.iter().all(|member| member.is_fresh())
     }
 
     /// Makes connections before they are needed: on a line that becomes slow, connecting takes long. Waits for them if there
@@ -274,6 +290,14 @@ impl Member {
     /// Whether it served before, so that the server may have closed it since.
     pub(crate) fn is_reused(&self) -> bool {
         self.lock().answered.is_some()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.lock().jobs == 0
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.lock().answered.is_some_and(|at| at.elapsed() < FRESH)
     }
 
     /// The smallest is the best: one that has nothing to do, and for longest, so that all are used.

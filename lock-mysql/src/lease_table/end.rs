@@ -68,7 +68,7 @@ impl Shared {
 
     /// What it did; nothing if there is no table any more.
     async fn end_hold(&self, holder: HolderId, job: Job) -> Result<StatementResult> {
-        let result = match self.keep_job(job).await {
+        let result = match self.end_job(job).await {
             Ok(done) => done.result,
             Err(RequestError::Sql(error)) if error.is_missing_table() => StatementResult::default(),
             Err(error) => return Err(lock_error(error)),

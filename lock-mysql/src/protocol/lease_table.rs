@@ -202,13 +202,14 @@ impl LeaseStatements {
     /// Ends a hold, if it is still there: then it matches a row. The name stays taken for so long. If it is free at once,
     /// `LAST_INSERT_ID` says which connection is to be [woken](wake), if any.
     pub(crate) fn release(&self, name: &LockName, holder: HolderId, keep_for: Option<Duration>) -> String {
-        // An empty holder is nobody.
         let kept = match keep_for.as_ref().map(Duration::as_micros) {
-            Some(rest) => format!("`holder`=x'',`term`={rest},`expires`={NOW}+{rest}"),
+            // An empty holder is nobody.
+            Some(rest) => format!("`holder`=x'',`label`=NULL,`term`={rest},`expires`={NOW}+{rest}"),
+            // The label stays until the next acquire: each assignment costs the server time.
             None => format!("`holder`=NULL,`expires`={NOW}+{}", tells_sleeper()),
         };
         format!(
-            "UPDATE `{}` SET {kept},`label`=NULL WHERE `name`={} AND `holder`='{holder}' AND `expires`>{NOW}",
+            "UPDATE `{}` SET {kept} WHERE `name`={} AND `holder`='{holder}' AND `expires`>{NOW}",
             self.leases,
             name_literal(name)
         )
@@ -293,7 +294,7 @@ fn others_wait(holder: HolderId) -> String {
 
 /// Zero, and has the answer carry the connection that is to be woken.
 fn tells_sleeper() -> String {
-    format!("0*LAST_INSERT_ID(IF(`wanted`>{NOW},`sleeper`,0))")
+    format!("0*LAST_INSERT_ID(`sleeper`*(`wanted`>{NOW}))")
 }
 
 fn among(renewals: &[LeaseRenewal]) -> String {

@@ -130,16 +130,14 @@ fn a_release_ends_or_keeps() {
         let sql = LeaseStatements::new("t").release(&name("a'\0Ö"), terms.holder, keep);
         shown(&sql, &terms)
     };
-    let of_me = "`label`=NULL WHERE `name`=x'612700c396' AND `holder`='ME' AND `expires`>NOW";
+    let of_me = " WHERE `name`=x'612700c396' AND `holder`='ME' AND `expires`>NOW";
     assert_eq!(
         released(None),
-        format!(
-            "UPDATE `t_leases` SET `holder`=NULL,`expires`=NOW+0*LAST_INSERT_ID(IF(`wanted`>NOW,`sleeper`,0)),{of_me}"
-        )
+        format!("UPDATE `t_leases` SET `holder`=NULL,`expires`=NOW+0*LAST_INSERT_ID(`sleeper`*(`wanted`>NOW)){of_me}")
     );
     assert_eq!(
         released(Some(Duration::from_secs(1))),
-        format!("UPDATE `t_leases` SET `holder`=x'',`term`=1000000,`expires`=NOW+1000000,{of_me}")
+        format!("UPDATE `t_leases` SET `holder`=x'',`label`=NULL,`term`=1000000,`expires`=NOW+1000000{of_me}")
     );
 }
 

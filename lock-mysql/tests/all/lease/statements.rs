@@ -1,6 +1,6 @@
 //! What a request costs the server, and what its short statement leaves to the long one.
 
-use lock_core::backend::{ReleaseOutcome, Renewal};
+use lock_core::backend::{DistributedLock, ReleaseOutcome, Renewal};
 
 use super::support::*;
 use crate::support::*;
@@ -29,6 +29,67 @@ async fn a_pair_is_two_updates_once_the_name_has_a_row() {
     }
     let [updates, inserts, selects] = before;
     assert_eq!(executed(&mut observer).await, [updates + 20, inserts, selects]);
+}
+
+/// The pair of somebody who is alone goes over one connection. Releases do not wait behind an acquire that waits.
+#[testbed::test]
+async fn a_release_goes_over_the_connection_of_acquires_only_while_it_is_idle() {
+    let fixture = Fixture::own().await;
+    let (backend, mut observer, mut locking) = (backend(&fixture), fixture.observer().await, fixture.observer().await);
+    let pair = async |name: &str| {
+        let granted = grant(&backend, name, secs(60)).await;
+        assert_eq!(granted.release().await, ReleaseOutcome::Released);
+    };
+    // All connections are made, and each has served.
+    for name in ["a", "b", "a", "b"] {
+        pair(name).await;
+    }
+    observer
+        .run("SET GLOBAL log_output='TABLE';TRUNCATE mysql.general_log;SET GLOBAL general_log=ON")
+        .await;
+    for _ in 0..5 {
+        pair("a").await;
+    }
+    observer.run("SET GLOBAL general_log=OFF").await;
+    let logged = |what| {
+        format!(
+            "SELECT COUNT({what}) FROM mysql.general_log WHERE CAST(argument AS CHAR) LIKE 'UPDATE `{}_leases`%'",
+            fixture.table
+        )
+    };
+    assert_eq!(observer.number(&logged("*")).await, 10);
+    assert_eq!(observer.number(&logged("DISTINCT thread_id")).await, 1);
+
+    let table = &fixture.table;
+    let mut overtook = false;
+    // On a machine that stops this process for a second, the acquire has its answer first.
+    for _ in 0..20 {
+        let held = grant(&backend, "a", secs(60)).await;
+        locking
+            .run(&format!("BEGIN;SELECT 1 FROM {table}_leases WHERE name='b' FOR UPDATE"))
+            .await;
+        let waiting = tokio::spawn({
+            let backend = backend.clone();
+            // The server gives up after a second.
+            async move {
+                let (request, _control) = options("b", secs(60)).start();
+                let _ = DistributedLock::acquire(&backend, &request).await;
+            }
+        });
+        until("asked", async || {
+            let statements = observer.statements().await;
+            waiting.is_finished() || statements.iter().any(|sql| sql.contains("LAST_INSERT_ID(GREATEST"))
+        })
+        .await;
+        assert_eq!(held.release().await, ReleaseOutcome::Released);
+        overtook = !waiting.is_finished();
+        locking.run("ROLLBACK").await;
+        soon("answered", waiting).await.unwrap();
+        if overtook {
+            break;
+        }
+    }
+    assert!(overtook, "the release waited behind the acquire");
 }
 
 /// Somebody resets the row's tokens by hand while the name is held.
