@@ -238,9 +238,10 @@ impl MySqlConfig {
         self.strategy
     }
 
-    /// Sets how long the row of a name in the lease table outlasts its last hold and its last token, from 1 min to 365 days.
-    /// Then it is deleted: in the background, or by [`clean_up`](crate::LeaseTableBackend::clean_up). Defaults to
-    /// [`DEFAULT_RETENTION`](Self::DEFAULT_RETENTION).
+    /// Sets how long the row of a name outlasts its last hold and its last token, from 1 min to 365 days. Then it is deleted: in
+    /// the background, or by [`RowLockBackend::clean_up`](crate::RowLockBackend::clean_up) or
+    /// [`LeaseTableBackend::clean_up`](crate::LeaseTableBackend::clean_up). Both need the permission `DELETE`; without it, locks
+    /// work and no row is deleted. Defaults to [`DEFAULT_RETENTION`](Self::DEFAULT_RETENTION).
     ///
     /// Choose a time longer than any by which the server's clock may ever be set back: with the row goes the last token, and
     /// then only the clock makes the next one larger.

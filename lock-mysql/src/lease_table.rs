@@ -12,10 +12,10 @@ use std::time::Duration;
 use lock_core::Error;
 
 use self::claims::Claims;
-use self::clean_up::Schedule;
 use self::downgrade::Downgrades;
 use self::sleeper::Sleeper;
 use self::waits::Waits;
+use crate::clean_up::Schedule;
 use crate::config::MySqlConfig;
 use crate::connection::{Dialer, Lane, LastAnswer, Member};
 use crate::error::{RequestError, SqlError};

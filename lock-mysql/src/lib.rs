@@ -44,7 +44,8 @@
 //!
 //! # Permissions needed
 //! `SELECT`, `INSERT` and `UPDATE` on the tables of the strategy, and `CREATE` if polylock is to make them: [`schema`]
-//! has their SQL for an administrator. No `PROCESS`, `SUPER` or `CONNECTION_ADMIN`. If the outcome of a statement is
+//! has their SQL for an administrator. `DELETE` is needed only if rows of names that nobody uses any more are to be
+//! [deleted](MySqlConfig::with_retention). No `PROCESS`, `SUPER` or `CONNECTION_ADMIN`. If the outcome of a statement is
 //! unknown, polylock ends the connection at the server: these connections belong to the same user, and a named lock
 //! (`GET_LOCK`), which needs no permission, identifies them. Give each application a user of its own all the same:
 //! whoever may update the table can lock every name in it. For leases, connections wake each other as well.
@@ -60,6 +61,7 @@ pub use row_lock::RowLockBackend;
 /// The driver, of whose options a [`MySqlConfig`] can be made.
 pub use sqlx;
 
+mod clean_up;
 mod client;
 mod config;
 mod connection;

@@ -7,6 +7,7 @@ use lock_core::backend::AcquireRequest;
 use lock_core::{LockName, Result};
 
 use self::claims::Claims;
+use crate::clean_up::Schedule;
 use crate::client::Client;
 use crate::config::MySqlConfig;
 use crate::connection::Session;
@@ -21,6 +22,7 @@ pub use self::backend::RowLockBackend;
 mod acquire;
 mod backend;
 mod claims;
+mod clean_up;
 mod hand_over;
 mod hold;
 mod readers;
@@ -31,6 +33,7 @@ struct Shared {
     client: Client,
     claims: Claims,
     statements: Statements,
+    clean_ups: Schedule,
     /// Whether the tables existed when they were last checked.
     prepared: AtomicBool,
 }
@@ -40,6 +43,7 @@ impl Shared {
         Self {
             statements: Statements::new(config.table()),
             claims: Claims::default(),
+            clean_ups: Schedule::new(),
             prepared: AtomicBool::new(false),
             client: Client::new(config),
         }

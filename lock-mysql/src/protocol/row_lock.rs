@@ -380,5 +380,6 @@ fn above(floor: Option<FencingToken>) -> u64 {
     floor.map_or(0, FencingToken::as_u64).saturating_add(1)
 }
 
+pub(crate) mod clean_up;
 #[cfg(test)]
 mod tests;

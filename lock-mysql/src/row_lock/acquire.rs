@@ -115,14 +115,14 @@ impl Shared {
                     self.client.end(&session, Some(request)).await?;
                     claim.detach();
                 }
-                Err(error) => return Err(self.clean_up(claim, used, error).await),
+                Err(error) => return Err(self.after_error(claim, used, error).await),
             }
         }
     }
 
     /// The error of an attempt. If the server refused a statement and nothing else, the connection is cleaned, and
     /// nothing of the request is left on it.
-    async fn clean_up(&self, claim: &Claim, used: PooledSession, error: RequestError) -> Error {
+    async fn after_error(&self, claim: &Claim, used: PooledSession, error: RequestError) -> Error {
         let cleaning = "ROLLBACK".to_owned();
         let is_clean = match &error {
             RequestError::Sql(error) if !error.is_refusal() => false,
@@ -259,6 +259,7 @@ impl Shared {
                 .await?;
         }
         claim.grant(acquired.token)?;
+        self.clean_up_if_due();
         let armed = request.lease().arm(answer.sent, ttl)?;
         session.carry(CarriedHold::new(request, answer.sent_instant, ttl));
         let hold = RowHold::new(self.clone(), request.clone(), session.clone(), acquired.token);

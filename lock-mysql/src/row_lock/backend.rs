@@ -113,9 +113,11 @@ use crate::protocol::row_lock::holder;
 /// - A server that cannot be reached is dialled by one connection at a time, at most every 50 ms. If a dial has no
 ///   outcome within a second, the next one begins.
 /// - Each name that was ever locked keeps a row, which holds its token, and each that was ever read or had a token ahead of the
-///   clock one in the second table. Rows of names that are not locked may be deleted
-///   at any time while the server's clock is right, and has passed the
-///   [token floor](lock_core::Locker::with_token_floor) if there is one.
+///   clock one in the second table. A row whose last token is older than seven days, and that nobody has locked, is deleted in the
+///   background, if the user has the permission `DELETE`. See [`MySqlConfig::with_retention`] and
+///   [`clean_up`](Self::clean_up). An acquire at the very moment may find the row locked, as if another client held the name.
+/// - Rows of names that are not locked may also be deleted by hand at any time while the server's clock is right, and has
+///   passed the [token floor](lock_core::Locker::with_token_floor) if there is one.
 #[derive(Clone)]
 pub struct RowLockBackend(Arc<Shared>);
 
@@ -145,6 +147,31 @@ impl RowLockBackend {
     /// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) for a URL that cannot work.
     pub fn from_url(url: &str) -> Result<Self> {
         Self::new(MySqlConfig::from_url(url)?)
+    }
+
+    /// Deletes the rows of names whose last token is older than the [retention](MySqlConfig::with_retention), in both tables, and
+    /// returns how many rows they were. Spares rows that anybody has locked, as a holder or a reader, and those whose token is
+    /// ahead of the server's clock or behind it by less than the retention. Uses a connection of its own for it.
+    ///
+    /// The backend does the same in the background while it is used, a few times a day, if its user has the permission
+    /// `DELETE`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`](lock_core::ErrorKind::Denied) without the permission `DELETE` on both tables; or if the server cannot
+    /// be asked: then some rows may have been deleted.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point: then some rows may have been deleted.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example() -> Result<(), lock_core::Error> {
+    /// let backend = lock_mysql::RowLockBackend::from_url("mysql://app:secret@db/shop?retention=30d")?;
+    /// println!("{} rows deleted", backend.clean_up().await?);
+    /// # Ok(()) }
+    /// ```
+    pub async fn clean_up(&self) -> Result<u64> {
+        self.0.clean_up().await
     }
 
     #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Row locks and leases on a real MariaDB, watched over a second, independent connection of the raw driver.
 
 // Those that take longest come first: the harness starts tests in the order of their names.
+mod cleaning;
 mod contention;
 mod delay;
 mod errors;

@@ -227,6 +227,13 @@ impl Observer {
         &self.table
     }
 
+    pub(crate) async fn text(&mut self, sql: &str) -> String {
+        let row = sqlx::raw_sql(AssertSqlSafe(sql.to_owned()))
+            .fetch_one(&mut self.connection)
+            .await;
+        row.unwrap().get(0)
+    }
+
     pub(crate) async fn number(&mut self, sql: &str) -> u64 {
         sqlx::query(AssertSqlSafe(format!("SELECT CAST(({sql}) AS UNSIGNED)")))
             .fetch_one(&mut self.connection)

@@ -112,3 +112,23 @@ fn a_hand_over_commits_nothing_and_a_release_does() {
         format!("{release};{acquire}")
     );
 }
+
+#[test]
+fn a_clean_up_judges_the_last_token_of_a_grant_and_skips_readers() {
+    let statements = Statements::new("t");
+    let [locks, tokens] = statements.dead_rows(Duration::from_micros(100));
+    let dead = format!("(`token`+116<{SERVER_MICROS})");
+    assert_eq!(
+        locks.after(b"a", 9),
+        format!(
+            "SELECT `name`,CAST({dead} AS SIGNED) FROM `t` WHERE `name`>x'61' AND `name`<x'ff' ORDER BY `name` LIMIT 9;COMMIT"
+        )
+    );
+    assert_eq!(
+        tokens.delete(b"a"),
+        format!(
+            "SELECT 1 FROM `t_tokens` WHERE `name`=x'61' FOR UPDATE NOWAIT;\
+             DELETE FROM `t_tokens` WHERE `name`=x'61' AND {dead};COMMIT"
+        )
+    );
+}
