@@ -2,7 +2,9 @@
 // so that each changes at once; then each setting. It is ahead by so many nanoseconds, and by so many millionths of
 // the time since a moment of the real clock.
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -50,4 +52,34 @@ time_t time(time_t *out) {
     clock_gettime(CLOCK_REALTIME, &now);
     if (out) *out = now.tv_sec;
     return now.tv_sec;
+}
+
+// The kernel ends a wait by its own clock. Moments of the monotonic clock are not far from the start of the machine.
+static const struct timespec *by_kernel(const struct timespec *until, struct timespec *real) {
+    struct timespec moved;
+    if (!page || until->tv_sec < 1000000000) return until;
+    syscall(SYS_clock_gettime, CLOCK_REALTIME, real);
+    clock_gettime(CLOCK_REALTIME, &moved);
+    int64_t nanos = (int64_t)(until->tv_sec - moved.tv_sec + real->tv_sec) * 1000000000
+        + until->tv_nsec - moved.tv_nsec + real->tv_nsec;
+    if (nanos < 0) nanos = 0;
+    real->tv_sec = nanos / 1000000000;
+    real->tv_nsec = nanos % 1000000000;
+    return real;
+}
+
+int pthread_cond_timedwait(pthread_cond_t *restrict cond, pthread_mutex_t *restrict mutex,
+                           const struct timespec *restrict until) {
+    static int (*wait)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
+    struct timespec real;
+    if (!wait) *(void **)&wait = dlsym(RTLD_NEXT, "pthread_cond_timedwait");
+    return wait(cond, mutex, by_kernel(until, &real));
+}
+
+int pthread_cond_clockwait(pthread_cond_t *restrict cond, pthread_mutex_t *restrict mutex, clockid_t clock,
+                           const struct timespec *restrict until) {
+    static int (*wait)(pthread_cond_t *, pthread_mutex_t *, clockid_t, const struct timespec *);
+    struct timespec real;
+    if (!wait) *(void **)&wait = dlsym(RTLD_NEXT, "pthread_cond_clockwait");
+    return wait(cond, mutex, clock, by_kernel(until, &real));
 }

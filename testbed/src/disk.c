@@ -1,4 +1,4 @@
-// A disk on which there is no room left while the number in the file POLYLOCK_DISK is not 0.
+// A disk on which there is no room left while the number in the file POLYLOCK_DISK is not 0: no file can become larger.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -20,12 +20,52 @@ __attribute__((constructor)) static void map(void) {
     close(file);
 }
 
-ssize_t write(int file, const void *bytes, size_t size) {
+// What is there already may be overwritten. Sockets, pipes and terminals go on.
+static int lacks_room(int file, off_t end) {
     struct stat about;
-    // Sockets, pipes and terminals go on.
-    if (full && *full && fstat(file, &about) == 0 && S_ISREG(about.st_mode)) {
+    return full && *full && fstat(file, &about) == 0 && S_ISREG(about.st_mode) && end > about.st_size;
+}
+
+ssize_t write(int file, const void *bytes, size_t size) {
+    if (full && *full) {
+        int appends = fcntl(file, F_GETFL) & O_APPEND;
+        off_t at = lseek(file, 0, appends ? SEEK_END : SEEK_CUR);
+        if (at >= 0 && lacks_room(file, at + (off_t)size)) {
+            errno = ENOSPC;
+            return -1;
+        }
+    }
+    return syscall(SYS_write, file, bytes, size);
+}
+
+ssize_t pwrite(int file, const void *bytes, size_t size, off_t at) {
+    if (lacks_room(file, at + (off_t)size)) {
         errno = ENOSPC;
         return -1;
     }
-    return syscall(SYS_write, file, bytes, size);
+    return syscall(SYS_pwrite64, file, bytes, size, at);
+}
+
+ssize_t pwrite64(int file, const void *bytes, size_t size, off_t at) {
+    return pwrite(file, bytes, size, at);
+}
+
+int fallocate(int file, int mode, off_t at, off_t size) {
+    if (lacks_room(file, at + size)) {
+        errno = ENOSPC;
+        return -1;
+    }
+    return syscall(SYS_fallocate, file, mode, at, size);
+}
+
+int fallocate64(int file, int mode, off_t at, off_t size) {
+    return fallocate(file, mode, at, size);
+}
+
+int posix_fallocate(int file, off_t at, off_t size) {
+    return fallocate(file, 0, at, size) == 0 ? 0 : errno;
+}
+
+int posix_fallocate64(int file, off_t at, off_t size) {
+    return posix_fallocate(file, at, size);
 }

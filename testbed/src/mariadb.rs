@@ -11,7 +11,7 @@ use crate::locate::{Maker, Sql};
 use crate::recipe::{Recipe, Run};
 use crate::server::Server;
 use crate::url::Url;
-use crate::{Certificates, Clock, Edition, Error, data, locate};
+use crate::{Certificates, Clock, Disk, Edition, Error, data, locate, preload};
 
 pub(crate) mod template;
 
@@ -26,6 +26,8 @@ pub struct MariaDb {
     options: Vec<String>,
     clock: Option<Clock>,
     tls: Option<Certificates>,
+    disk: Option<Disk>,
+    zone: Option<String>,
 }
 
 impl MariaDb {
@@ -39,6 +41,8 @@ impl MariaDb {
             options: Vec::new(),
             clock: None,
             tls: None,
+            disk: None,
+            zone: None,
         }
     }
 
@@ -91,6 +95,20 @@ impl MariaDb {
     #[must_use]
     pub fn tls(mut self, certificates: &Certificates) -> Self {
         self.tls = Some(certificates.clone());
+        self
+    }
+
+    /// Lets it write to this disk. Default: the real one.
+    #[must_use]
+    pub fn disk(mut self, disk: &Disk) -> Self {
+        self.disk = Some(disk.clone());
+        self
+    }
+
+    /// The time zone of its system, in the form of POSIX, such as "CET-1CEST,M3.5.0,M10.5.0/3". Default: that of this process.
+    #[must_use]
+    pub fn time_zone(mut self, zone: impl Into<String>) -> Self {
+        self.zone = Some(zone.into());
         self
     }
 
@@ -191,8 +209,9 @@ impl Recipe for MariaDb {
                 .arg(option("--ssl-key=", &key));
         }
         command.args(&self.options);
-        if let Some(clock) = &self.clock {
-            command.envs([clock.variable()]).env("LD_PRELOAD", clock.library());
+        preload::load(&mut command, self.clock.as_ref(), self.disk.as_ref());
+        if let Some(zone) = &self.zone {
+            command.env("TZ", zone);
         }
         Ok(command)
     }

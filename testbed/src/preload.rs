@@ -1,5 +1,6 @@
 //! A small library in C that is loaded into a server before all others, and a page by which a test commands it.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -7,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::watchdog::Watchdog;
-use crate::{Error, data};
+use crate::{Clock, Disk, Error, data};
 
 /// How large the page is.
 const PAGE: u64 = 4096;
@@ -57,6 +58,19 @@ impl Preload {
 
     pub(crate) fn page(&self) -> PathBuf {
         self.watchdog.dir().join(PAGE_NAME)
+    }
+}
+
+/// Has a server run on this clock, and write to this disk.
+pub(crate) fn load(command: &mut Command, clock: Option<&Clock>, disk: Option<&Disk>) {
+    command.envs(clock.map(Clock::variable));
+    command.envs(disk.map(Disk::variable));
+    let libraries: Vec<_> = (clock.iter().map(|clock| clock.library()))
+        .chain(disk.iter().map(|disk| disk.library()))
+        .map(PathBuf::into_os_string)
+        .collect();
+    if !libraries.is_empty() {
+        command.env("LD_PRELOAD", libraries.join(OsStr::new(":")));
     }
 }
 

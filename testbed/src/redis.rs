@@ -1,6 +1,5 @@
 //! Redis.
 
-use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
@@ -12,7 +11,7 @@ use crate::port::Port;
 use crate::recipe::{Recipe, Run};
 use crate::server::Server;
 use crate::url::Url;
-use crate::{Certificates, Clock, Disk, Edition, Error, locate};
+use crate::{Certificates, Clock, Disk, Edition, Error, locate, preload};
 
 /// A Redis to start. Every write is on disk (`appendfsync always`) before it is acknowledged.
 #[derive(Debug, Clone)]
@@ -168,15 +167,7 @@ impl Recipe for Redis {
         for (directive, arguments) in &self.settings {
             command.arg(format!("--{directive}")).args(arguments);
         }
-        command.envs(self.clock.as_ref().map(Clock::variable));
-        command.envs(self.disk.as_ref().map(Disk::variable));
-        let libraries: Vec<_> = (self.clock.iter().map(Clock::library))
-            .chain(self.disk.iter().map(Disk::library))
-            .map(std::path::PathBuf::into_os_string)
-            .collect();
-        if !libraries.is_empty() {
-            command.env("LD_PRELOAD", libraries.join(OsStr::new(":")));
-        }
+        preload::load(&mut command, self.clock.as_ref(), self.disk.as_ref());
         Ok(command)
     }
 
