@@ -4,10 +4,12 @@
 mod cleaning;
 mod contention;
 mod delay;
+mod disk;
 mod errors;
 mod every_statement;
 mod faults;
 mod fence;
+mod half_open;
 mod hand_over;
 mod holds;
 mod hostile;
@@ -26,3 +28,4 @@ mod tls;
 mod tokens;
 mod upkeep;
 mod waiting;
+mod zones;
