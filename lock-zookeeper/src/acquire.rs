@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::claims::{Claim, Grant, Outcome, Stage};
 use crate::client::Client;
-use crate::connection::Session;
+use crate::connection::Room;
 use crate::error;
 use crate::hold::ZooKeeperHold;
 use crate::names;
@@ -53,17 +53,26 @@ async fn attempt(client: &Arc<Client>, request: &AcquireRequest) -> Result<Answe
     {
         return grant_again(client, &claim, grant).await.map(Answer::Attempt);
     }
-    // A request that never had a session leaves nothing in memory.
-    let session = session_for(client, request).await?;
-    let directory = || names::directory(client.config.root(), request.name());
-    let claim = client.claims.open(request, directory).ok_or_else(retired)?;
-    task::start(&client.claims, &claim, &session, &client.config);
-    let session = claim.session().unwrap_or(session);
+    let running = client.claims.get(holder);
+    let running = running.and_then(|claim| claim.session().map(|session| (claim, session)));
+    let (claim, session) = match running {
+        Some(running) => running,
+        None => {
+            // A request that never had a session leaves nothing in memory.
+            let directory = names::directory(client.config.root(), request.name());
+            let room = room_for(client, request, &directory).await?;
+            let session = room.session().clone();
+            let claim = client.claims.open(request, || directory).ok_or_else(retired)?;
+            task::start(&client.claims, &claim, &session, Some(room), &client.config);
+            let session = claim.session().unwrap_or(session);
+            (claim, session)
+        }
+    };
     let limit = client.config.connect_timeout();
     let stage = tokio::select! {
         biased;
         stage = claim.answer(limit) => stage,
-        () = client.supervisor.unserved(&session) => {
+        () = client.sessions.unserved(&session) => {
             claim.detach_task(&session);
             Some(claim.stage())
         }
@@ -85,11 +94,12 @@ async fn attempt(client: &Arc<Client>, request: &AcquireRequest) -> Result<Answe
     Ok(Answer::Attempt(attempt))
 }
 
-/// Waits for a session to send the request over, and notes meanwhile why there is none.
-async fn session_for(client: &Client, request: &AcquireRequest) -> Result<Arc<Session>> {
+/// Waits for room in a session to send the request over, and notes meanwhile why there is none.
+async fn room_for(client: &Client, request: &AcquireRequest, directory: &str) -> Result<Room> {
+    let outage = || client.sessions.outage(request.name());
     let reporting = async {
         loop {
-            if let Some(why) = client.supervisor.outage() {
+            if let Some(why) = outage() {
                 request.note_unreachable(why);
             }
             sleep(REPORT).await;
@@ -97,8 +107,8 @@ async fn session_for(client: &Client, request: &AcquireRequest) -> Result<Arc<Se
     };
     let reached = tokio::select! {
         biased;
-        session = client.supervisor.session() => session,
-        () = request.given_up() => Err(error::given_up(client.supervisor.outage())),
+        room = client.sessions.reserve(request.name(), directory) => room,
+        () = request.given_up() => Err(error::given_up(outage())),
         never = reporting => never,
     };
     reached.map_err(|error| match client.claims.get(request.holder()) {
@@ -128,8 +138,8 @@ pub(crate) async fn abandon(client: &Client, request: &AcquireRequest) -> Result
     client.outcome(&claim).await?;
     if claim.has_leftover() {
         // Its session has ended: a task on another session deletes what is left.
-        let session = client.supervisor.session().await?;
-        task::start(&client.claims, &claim, &session, &client.config);
+        let session = client.sessions.any().await?;
+        task::start(&client.claims, &claim, &session, None, &client.config);
         match client.outcome(&claim).await? {
             Outcome::Failed(error) if claim.has_leftover() => return Err(error),
             _ if claim.has_leftover() => return Err(error::session_ended(session.outage())),

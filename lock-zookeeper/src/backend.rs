@@ -16,9 +16,9 @@ use crate::error;
 use crate::names;
 use crate::protocol;
 
-/// Locks in ZooKeeper: ephemeral sequential nodes of one session per backend.
+/// Locks in ZooKeeper: ephemeral sequential nodes of a few sessions.
 ///
-/// See the [crate's documentation](crate) for what it guarantees. Clones share the session.
+/// See the [crate's documentation](crate) for what it guarantees. Clones share the sessions.
 ///
 /// It makes its own sessions and takes no existing `zookeeper_client::Client`: a client is one session, and cannot be
 /// renewed when that has expired.
@@ -61,7 +61,7 @@ impl ZooKeeperBackend {
     /// # Ok(()) }
     /// ```
     pub fn session_timeout(&self) -> Option<Duration> {
-        self.client.supervisor.session_timeout()
+        self.client.sessions.session_timeout()
     }
 }
 
@@ -74,7 +74,7 @@ impl DistributedLock for ZooKeeperBackend {
     }
 
     async fn connect(&self) -> Result<()> {
-        let session = self.client.supervisor.session().await?;
+        let session = self.client.sessions.any().await?;
         self.client
             .within_limit(&session, async {
                 let connection = session.connected().await?;
@@ -102,7 +102,7 @@ impl DistributedLock for ZooKeeperBackend {
 
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
         let status = async {
-            let session = self.client.supervisor.session().await?;
+            let session = self.client.sessions.any().await?;
             let status = read_status(&session, self.client.config.root(), name);
             self.client.within_limit(&session, status).await
         };

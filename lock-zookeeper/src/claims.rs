@@ -15,7 +15,7 @@ use lock_core::{Error, FencingToken};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 
-use crate::connection::{Delete, Session};
+use crate::connection::{Delete, Room, Session};
 
 /// How many ids of ended acquisitions are remembered, so that none begins again.
 const RETIRED: usize = 1024;
@@ -120,6 +120,8 @@ struct Progress {
     stage: Stage,
     /// Whether a node of it may be at the server.
     leftover: bool,
+    /// The room that its node takes in the session.
+    room: Option<Room>,
 }
 
 impl Progress {
@@ -138,6 +140,7 @@ impl Claim {
                 session: None,
                 stage: Stage::Idle,
                 leftover: false,
+                room: None,
             }),
             undo: watch::Sender::new(false),
             handles: AtomicUsize::new(0),
@@ -212,13 +215,21 @@ impl Claim {
         }
     }
 
+    /// Its node is about to go: another one may take its room.
+    pub(crate) fn leave(&self) {
+        if let Some(room) = &self.progress.borrow().room {
+            room.leave();
+        }
+    }
+
     /// The number of the task that the caller must start on this session; `None` if a task works already.
-    pub(crate) fn begin(&self, session: &Arc<Session>) -> Option<TaskNumber> {
+    pub(crate) fn begin(&self, session: &Arc<Session>, mut room: Option<Room>) -> Option<TaskNumber> {
         let mut number = None;
         self.progress.send_if_modified(|progress| {
             if progress.has_no_task() {
                 progress.task += 1;
                 progress.session = Some(session.clone());
+                progress.room = room.take();
                 progress.stage = Stage::Asking;
                 number = Some(progress.task);
             }
@@ -235,6 +246,8 @@ impl Claim {
                 progress.stage = stage;
                 if progress.has_no_task() {
                     progress.session = None;
+                    // A node that could not be deleted keeps its room as long as its claim is known.
+                    progress.room.take_if(|_| !progress.leftover);
                 }
             }
             is_last
@@ -258,6 +271,7 @@ impl Claim {
             if is_of_it {
                 progress.task += 1;
                 progress.session = None;
+                progress.room = None;
                 progress.stage = Stage::Ended(Outcome::SessionEnded);
             }
             is_of_it

@@ -8,21 +8,21 @@ use tokio::time::timeout;
 
 use crate::claims::{Claim, Claims, Outcome};
 use crate::config::ZooKeeperConfig;
-use crate::connection::{Session, Supervisor};
+use crate::connection::{Session, Sessions};
 use crate::error;
 
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) config: Arc<ZooKeeperConfig>,
     pub(crate) claims: Arc<Claims>,
-    pub(crate) supervisor: Supervisor,
+    pub(crate) sessions: Sessions,
 }
 
 impl Client {
     pub(crate) fn new(config: ZooKeeperConfig) -> Self {
         let config = Arc::new(config);
         Self {
-            supervisor: Supervisor::new(config.clone()),
+            sessions: Sessions::new(&config),
             claims: Arc::default(),
             config,
         }
@@ -35,7 +35,7 @@ impl Client {
         let unserved = async {
             match &session {
                 Some(session) => {
-                    self.supervisor.unserved(session).await;
+                    self.sessions.unserved(session).await;
                     claim.detach_task(session);
                 }
                 // It has ended.

@@ -15,6 +15,8 @@ mod url;
 const DEFAULT_PORT: u16 = 2181;
 const SESSION_TIMEOUTS: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3600);
 
+const SESSIONS: std::ops::RangeInclusive<usize> = 1..=64;
+
 /// What proves that a session lives: the request that the backend sends twelve times in a session timeout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -57,6 +59,7 @@ pub struct ZooKeeperConfig {
     session_timeout: Duration,
     connect_timeout: Duration,
     heartbeat: HeartbeatKind,
+    sessions: usize,
     user: Option<String>,
     password: Option<String>,
     has_open_acl: bool,
@@ -72,6 +75,9 @@ impl ZooKeeperConfig {
     /// The connect timeout unless another one is given.
     pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
+    /// The largest number of sessions unless another one is given.
+    pub const DEFAULT_SESSIONS: usize = 8;
+
     /// The servers of one ensemble, each `host`, `host:port` or `[address]:port`; the port defaults to 2181. All other
     /// settings have their defaults.
     pub fn new<S: Into<String>>(servers: impl IntoIterator<Item = S>) -> Self {
@@ -85,6 +91,7 @@ impl ZooKeeperConfig {
             session_timeout: Self::DEFAULT_SESSION_TIMEOUT,
             connect_timeout: Self::DEFAULT_CONNECT_TIMEOUT,
             heartbeat: HeartbeatKind::default(),
+            sessions: Self::DEFAULT_SESSIONS,
             user: None,
             password: None,
             has_open_acl: false,
@@ -130,6 +137,19 @@ impl ZooKeeperConfig {
     #[must_use]
     pub fn with_heartbeat(mut self, heartbeat: HeartbeatKind) -> Self {
         self.heartbeat = heartbeat;
+        self
+    }
+
+    /// The largest number of sessions of the backend, 1 to 64. Defaults to [`DEFAULT_SESSIONS`](Self::DEFAULT_SESSIONS).
+    ///
+    /// Each session has its own connection and heartbeats, and begins when it is first needed. Up to eight names at a time
+    /// are in the first one. With more, names are spread over the first four by their hash. A session carries 512 KiB of
+    /// node paths: with names of 100 bytes, about 2,800 holds and waiting names. A name whose session is full gets the next
+    /// one with room. If all are full, an acquire fails as [`Unavailable`](lock_core::ErrorKind::Unavailable): the end of a
+    /// session with many more nodes could stop an ensemble.
+    #[must_use]
+    pub fn with_sessions(mut self, sessions: usize) -> Self {
+        self.sessions = sessions;
         self
     }
 
@@ -200,6 +220,10 @@ impl ZooKeeperConfig {
         if self.connect_timeout.is_zero() {
             return Err(misconfigured("connect_timeout is zero: give it at least a millisecond"));
         }
+        if !SESSIONS.contains(&self.sessions) {
+            let message = format!("sessions is {}: it may be 1 to 64", self.sessions);
+            return Err(misconfigured(message));
+        }
         #[cfg(feature = "tls")]
         if self.tls.is_some() {
             for server in &self.servers {
@@ -241,6 +265,10 @@ impl ZooKeeperConfig {
         self.heartbeat
     }
 
+    pub(crate) fn sessions(&self) -> usize {
+        self.sessions
+    }
+
     #[cfg(feature = "tls")]
     pub(crate) fn tls(&self) -> Option<&lock_tls::Tls> {
         self.tls.as_ref()
@@ -268,6 +296,7 @@ impl fmt::Debug for ZooKeeperConfig {
             session_timeout,
             connect_timeout,
             heartbeat,
+            sessions,
             user,
             password: _,
             has_open_acl,
@@ -286,6 +315,7 @@ impl fmt::Debug for ZooKeeperConfig {
             .field("session_timeout", session_timeout)
             .field("connect_timeout", connect_timeout)
             .field("heartbeat", heartbeat)
+            .field("sessions", sessions)
             .field("user", &user)
             .field("has_open_acl", has_open_acl)
             .finish_non_exhaustive()

@@ -1,17 +1,22 @@
-//! The session, and what keeps it: a new connection when one has broken, and a new session when one has ended.
+//! The sessions, and what keeps them: a new connection when one has broken, and a new session when one has ended.
 
+pub(crate) use budget::MAX_PATH_BYTES;
 pub(crate) use driver::Connection;
 pub(crate) use establish::ensure_root;
+pub(crate) use room::Room;
 pub(crate) use session::{Delete, Session, SessionEnded};
-pub(crate) use supervisor::Supervisor;
+pub(crate) use sessions::Sessions;
 
 mod backoff;
+mod budget;
 mod driver;
 mod establish;
 mod heartbeat;
 mod keep_alive;
+mod room;
 mod runtime_check;
 mod session;
+mod sessions;
 mod supervisor;
 #[cfg(feature = "tls")]
 mod tls;

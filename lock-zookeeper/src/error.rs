@@ -8,6 +8,8 @@ use futures_util::FutureExt;
 use lock_core::{Error, ErrorKind};
 use zookeeper_client::Error as DriverError;
 
+use crate::connection::MAX_PATH_BYTES;
+
 /// The pause before a request is repeated, so that an odd answer cannot make a busy loop.
 pub(crate) const RETRY_DELAY: Duration = Duration::from_millis(50);
 
@@ -116,6 +118,16 @@ pub(crate) fn unreachable(servers: &[String], after: Duration, cause: Option<Err
         servers.join(",")
     );
     caused(Error::new(ErrorKind::Unavailable, message), cause)
+}
+
+/// No session has room for another node.
+pub(crate) fn sessions_full(sessions: usize) -> Error {
+    let message = format!(
+        "this process has {} KiB of node paths in each of its {sessions} ZooKeeper sessions, and more could hurt the \
+         ensemble when a session ends: raise `sessions`, hold fewer locks at a time, or shorten their names",
+        MAX_PATH_BYTES / 1024
+    );
+    Error::new(ErrorKind::Unavailable, message)
 }
 
 fn caused(error: Error, cause: Option<Error>) -> Error {

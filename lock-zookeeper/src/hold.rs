@@ -66,7 +66,7 @@ impl ZooKeeperHold {
         tokio::select! {
             biased;
             answer = ask => answer,
-            () = self.client.supervisor.unserved(session) => Ok(None),
+            () = self.client.sessions.unserved(session) => Ok(None),
             () = sleep(limit) => Err(error::no_answer(limit, session.outage())),
         }
     }
@@ -92,6 +92,7 @@ impl Hold for ZooKeeperHold {
     }
 
     async fn release(&self, _how: ReleaseOptions) -> Result<ReleaseOutcome> {
+        self.claim.leave();
         self.grant.begin_release();
         match self.client.outcome(&self.claim).await {
             Ok(Outcome::Released) if self.grant.report_release() => Ok(ReleaseOutcome::Released),

@@ -13,7 +13,7 @@ use zookeeper_client::Error as DriverError;
 
 use crate::claims::{Claim, Claims, Grant, Outcome, Stage, TaskNumber};
 use crate::config::ZooKeeperConfig;
-use crate::connection::{Connection, Delete, Session, SessionEnded};
+use crate::connection::{Connection, Delete, Room, Session, SessionEnded};
 use crate::error::{self, Failure, RETRY_DELAY, catch_panic};
 use crate::hold::end::{EndRequests, HoldEnd, end_of_hold, finish_release};
 use crate::protocol;
@@ -57,9 +57,15 @@ pub(super) enum Stop {
 
 pub(super) type Step<T> = Result<T, Stop>;
 
-/// Starts a task, unless one works on this claim already.
-pub(super) fn start(claims: &Arc<Claims>, claim: &Arc<Claim>, session: &Arc<Session>, config: &Arc<ZooKeeperConfig>) {
-    let Some(number) = claim.begin(session) else {
+/// Starts a task on this session, unless one works on this claim already. It needs room there if it may create a node.
+pub(super) fn start(
+    claims: &Arc<Claims>,
+    claim: &Arc<Claim>,
+    session: &Arc<Session>,
+    room: Option<Room>,
+    config: &Arc<ZooKeeperConfig>,
+) {
+    let Some(number) = claim.begin(session, room) else {
         return;
     };
     let task = ClaimTask::new(claim, number, session, config);

@@ -10,13 +10,14 @@ use crate::ZooKeeperBackend;
 #[test]
 fn reads_every_part_of_a_url() {
     let url = "zookeeper://me:p%40ss@zk1,zk2:2182,[::1]:2183/my/locks/?session_timeout=12s&connect_timeout=300ms&\
-               heartbeat=write&acl=creator";
+               heartbeat=write&sessions=3&acl=creator";
     let config = ZooKeeperConfig::from_url(url).unwrap();
     assert_eq!(config.servers(), ["zk1:2181", "zk2:2182", "[::1]:2183"]);
     assert_eq!(config.root(), "/my/locks");
     assert_eq!(config.session_timeout(), Duration::from_secs(12));
     assert_eq!(config.connect_timeout(), Duration::from_millis(300));
     assert_eq!(config.heartbeat(), HeartbeatKind::Write);
+    assert_eq!(config.sessions(), 3);
     assert_eq!(config.credentials().as_deref(), Some("me:p@ss"));
     assert!(!config.has_open_acl());
 }
@@ -60,6 +61,8 @@ fn says_what_is_wrong_and_what_is_right() {
         ("zookeeper://zk?connect_timeout=0s", "connect_timeout is zero"),
         ("zookeeper://zk?acl=world", "none of creator, open"),
         ("zookeeper://zk?heartbeat=ping", "neither sync nor write"),
+        ("zookeeper://zk?sessions=all", "sessions in the URL is no number"),
+        ("zookeeper://zk?sessions=65", "sessions is 65: it may be 1 to 64"),
     ] {
         let error = ZooKeeperConfig::from_url(url).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{url}");
@@ -84,6 +87,7 @@ fn a_backend_refuses_what_was_built_wrongly() {
             "session_timeout is 3601s",
         ),
         (config().with_connect_timeout(Duration::ZERO), "connect_timeout is zero"),
+        (config().with_sessions(0), "sessions is 0"),
         (config().with_user("a:b").with_password("c"), "colon"),
         (config().with_user("").with_password("c"), "user is empty"),
         (config().with_user("a"), "no password"),
@@ -112,6 +116,7 @@ fn the_password_is_never_shown() {
         "zookeeper://me:123?session_timeout=s3cret",
         "zookeeper://me:123?heartbeat=s3cret@zk",
         "zookeeper://me:123?heartbeat=s3cret",
+        "zookeeper://me:123?sessions=s3cret@zk",
         "zookeeper://me:123/s3cret@zk",
         "zookeeper://me:123#s3cret@zk",
         "zookeeper://me:1@2/s3cret@zk",

@@ -18,6 +18,7 @@ impl ZooKeeperConfig {
     /// or `%` in them must be. The parameters are
     /// - `session_timeout` and `connect_timeout`: numbers with a unit, such as `10s` or `1500ms`;
     /// - `heartbeat`: `sync` or `write`, see [`HeartbeatKind`];
+    /// - `sessions`: a number, see [`with_sessions`](Self::with_sessions);
     /// - `acl`: `creator` (default) or [`open`](Self::with_open_acl).
     ///
     /// `zookeeper+tls` or `tls=true` asks for TLS; then `ca`, `cert` and `key` name PEM files: see `with_tls`, which needs the
@@ -72,6 +73,7 @@ impl ZooKeeperConfig {
             config = match key {
                 "session_timeout" => config.with_session_timeout(parse_duration(key, value)?),
                 "connect_timeout" => config.with_connect_timeout(parse_duration(key, value)?),
+                "sessions" => config.with_sessions(parse_number(key, value)?),
                 "heartbeat" => config.with_heartbeat(parse_heartbeat(value)?),
                 "acl" if value == "open" => config.with_open_acl(),
                 "acl" if value == "creator" => config,
@@ -82,7 +84,7 @@ impl ZooKeeperConfig {
                 _ if tls.read(key, &decode("value of a parameter", value)?)? => config,
                 _ => {
                     return Err(misconfigured(format!(
-                        "the URL has an unknown parameter: allowed are session_timeout, connect_timeout, heartbeat, acl, tls, ca, cert, key; {ENCODE}"
+                        "the URL has an unknown parameter: allowed are session_timeout, connect_timeout, heartbeat, sessions, acl, tls, ca, cert, key; {ENCODE}"
                     )));
                 }
             };
@@ -100,6 +102,12 @@ fn parse_duration(key: &str, value: &str) -> Result<Duration> {
     // Neither the value nor the parser's error, which repeats a part of it.
     humantime::parse_duration(value)
         .map_err(|_| misconfigured(format!("{key} in the URL is no duration: write 3s or 500ms; {ENCODE}")))
+}
+
+fn parse_number(key: &str, value: &str) -> Result<usize> {
+    value
+        .parse()
+        .map_err(|_| misconfigured(format!("{key} in the URL is no number: write 4; {ENCODE}")))
 }
 
 fn parse_heartbeat(value: &str) -> Result<HeartbeatKind> {

@@ -15,8 +15,10 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use zookeeper_client::{Error as DriverError, SessionInfo, Stat};
 
+use super::budget::Budget;
 use super::driver::Connection;
 use super::heartbeat::{self, Heartbeat, HeartbeatRecord};
+use super::room::Room;
 use super::runtime_check::RuntimeCheck;
 use crate::config::{HeartbeatKind, ZooKeeperConfig};
 use crate::error;
@@ -41,6 +43,8 @@ pub(crate) struct Session {
     /// What the heartbeats are.
     heartbeat: HeartbeatKind,
     liveness: Mutex<Liveness>,
+    /// What it carries.
+    budget: Mutex<Budget>,
     /// `None` during an outage, and after the session's end.
     pub(super) connection: watch::Sender<Option<Arc<Connection>>>,
     ended: watch::Sender<bool>,
@@ -82,6 +86,7 @@ impl Session {
                 leases: HashMap::new(),
                 ended: false,
             }),
+            budget: Mutex::default(),
             connection: watch::Sender::new(Some(Arc::new(connection))),
             ended: watch::Sender::new(false),
             renewals: watch::Sender::new(()),
@@ -93,6 +98,27 @@ impl Session {
     /// Whether this session owns a node.
     pub(crate) fn owns(&self, stat: &Stat) -> bool {
         stat.ephemeral_owner == self.info.id().0
+    }
+
+    /// Whether a node in this directory fits.
+    pub(crate) fn has_room(&self, directory: &str) -> bool {
+        self.budget().has_room(directory)
+    }
+
+    /// Room for a node in this directory. `None` if it does not fit, or if the session has ended.
+    pub(super) fn reserve(self: &Arc<Self>, directory: &str) -> Option<Room> {
+        let reserved = !self.has_ended() && self.budget().reserve(directory);
+        reserved.then(|| Room::new(self.clone(), directory.to_owned()))
+    }
+
+    /// Of how many names it has nodes.
+    pub(super) fn names(&self) -> usize {
+        self.budget().directories()
+    }
+
+    /// Whether it has nodes in this directory.
+    pub(super) fn carries(&self, directory: &str) -> bool {
+        self.budget().carries(directory)
     }
 
     /// Adds a lease to those that the heartbeats renew, and arms it: for the session timeout from what the heartbeats
@@ -121,6 +147,10 @@ impl Session {
     /// Stops renewing a lease; it ends by itself.
     pub(crate) fn unbind_lease(&self, holder: HolderId) {
         self.liveness().leases.remove(&holder);
+    }
+
+    pub(super) fn is_connected(&self) -> bool {
+        self.connection.borrow().is_some()
     }
 
     /// Waits for a connection to send requests over.
@@ -280,6 +310,11 @@ impl Session {
         for lease in self.liveness().leases.values() {
             lease.suspect();
         }
+    }
+
+    /// Every critical section leaves its data whole.
+    pub(super) fn budget(&self) -> MutexGuard<'_, Budget> {
+        self.budget.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Every critical section leaves its data whole.

@@ -108,29 +108,21 @@ impl Supervisor {
         }
     }
 
-    /// The session timeout that the server granted, if there is a session.
-    pub(crate) fn session_timeout(&self) -> Option<Duration> {
+    /// The session that there is, connected or not.
+    pub(super) fn current(&self) -> Option<Arc<Session>> {
         let task = self.state().task.clone()?;
         match &*task.status.borrow() {
-            Status::Connected(session) => Some(session.timeout),
+            Status::Connected(session) => Some(session.clone()),
             _ => None,
         }
     }
 
-    /// Returns when no task will serve this session again: it has ended and its tasks had time to notice, or its runtime
-    /// is not driven and this stops it.
-    pub(crate) async fn unserved(&self, session: &Session) {
-        tokio::select! {
-            () = session.ended() => {}
-            () = session.runtime_check.undriven() => {
-                let task = self.state().task.clone();
-                if let Some(task) = task.filter(|task| Arc::ptr_eq(&task.runtime_check, &session.runtime_check)) {
-                    self.stop_task(&task);
-                }
-                return;
-            }
+    /// Ends the task that keeps this session, if it is of this supervisor.
+    pub(super) fn stop(&self, session: &Session) {
+        let task = self.state().task.clone();
+        if let Some(task) = task.filter(|task| Arc::ptr_eq(&task.runtime_check, &session.runtime_check)) {
+            self.stop_task(&task);
         }
-        session.runtime_check.undriven().await;
     }
 
     /// The task that runs, or a new one on the caller's runtime; and whether it is a new one.

@@ -7,10 +7,12 @@ mod fence;
 mod heartbeats;
 mod holds;
 mod late;
+mod many_holds;
 mod outage;
 mod panics;
 mod queue;
 mod runtimes;
+mod sessions;
 mod support;
 #[cfg(feature = "tls")]
 mod tls;
