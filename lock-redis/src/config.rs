@@ -303,11 +303,11 @@ impl RedisConfig {
             }
         }
         match self.info.addr() {
-            #[cfg(not(feature = "tls"))]
-            ConnectionAddr::TcpTls { .. } => Err(without_feature()),
             ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } if host.is_empty() => {
                 Err(misconfigured("no host is given: write redis://host:port"))
             }
+            #[cfg(not(feature = "tls"))]
+            ConnectionAddr::TcpTls { .. } => Err(without_feature()),
             _ => Ok(()),
         }
     }
