@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future;
 use lock_core::backend::{
     AcquireRequest, HandOver, Hold, HolderId, Lease, ReleaseOptions, ReleaseOutcome, Renewal, SentAt,
 };
@@ -160,10 +161,18 @@ impl RedisHold {
         ];
         // If it arrives late, the giver's hold is gone: so it needs no tombstone.
         let sent = next.sending();
-        let reply = connection
-            .run(&session, &protocol::HAND_OVER, &self.keys.all()[..3], &arguments)
-            .await;
-        let reply = reply.map_err(|failure| connection.lock_error(failure))?;
+        let keys = self.keys.all();
+        let handing_over = connection.run(&session, &protocol::HAND_OVER, &keys[..3], &arguments);
+        let (reply, released) = future::join(handing_over, self.release_unless_given(next.yields())).await;
+        // The hand-over yielded. Or it came too late, because the server had to be given the script.
+        if let Ok(true) = released {
+            return Ok(HandOver::Yielded);
+        }
+        let reply = match reply.map_err(|failure| connection.lock_error(failure)) {
+            // It was not executed, but the release may have been.
+            Err(error) if error.is_not_executed() => return Err(released.err().unwrap_or(error)),
+            reply => reply?,
+        };
         let handed_over = protocol::handed_over(&reply).ok_or_else(unexpected_reply)?;
         if !matches!(handed_over, HandedOver::NextRetired | HandedOver::Yields) {
             client.claims.remove(self.holder);
@@ -174,12 +183,17 @@ impl RedisHold {
                 let hold = Self::new(client, &self.keys, next, token, &session);
                 Ok(HandOver::Granted(Arc::new(hold), armed))
             }
-            HandedOver::NotHeld => Ok(HandOver::AlreadyLost),
             HandedOver::NextRetired => Err(retired_holder()),
-            HandedOver::Yields => Ok(match client.end(&self.keys, self.holder, End::Release(None)).await? {
-                true => HandOver::Yielded,
-                false => HandOver::AlreadyLost,
-            }),
+            HandedOver::NotHeld | HandedOver::Yields => released.map(|_| HandOver::AlreadyLost),
+        }
+    }
+
+    /// Sent right behind a hand-over that may yield: if it does, this releases the hold without another round trip. If it does
+    /// not, the giver has nothing any more. Returns whether it did.
+    async fn release_unless_given(&self, may_yield: bool) -> Result<bool> {
+        match may_yield {
+            true => self.client.end(&self.keys, self.holder, End::Release(None)).await,
+            false => Ok(false),
         }
     }
 }
