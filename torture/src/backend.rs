@@ -45,6 +45,10 @@ impl Backend {
         self != Self::Zookeeper
     }
 
+    pub(crate) fn is_mysql(self) -> bool {
+        matches!(self, Self::MysqlRow | Self::MysqlLease)
+    }
+
     /// Whether a hold is a row with an expiry, which outlasts connections and depends on the server's clock.
     pub(crate) fn is_lease(self) -> bool {
         matches!(self, Self::Redis | Self::MysqlLease)

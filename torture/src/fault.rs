@@ -82,10 +82,10 @@ const EVERYWHERE: Facts = Facts {
     needs: None,
     effects: &[],
 };
-const CLOCKED: &[Backend] = &[Backend::Redis, Backend::MysqlRow, Backend::MysqlLease];
+const BUT_ZOOKEEPER: &[Backend] = &[Backend::Redis, Backend::MysqlRow, Backend::MysqlLease];
 const CLOCK: Facts = Facts {
     only: Some((
-        CLOCKED,
+        BUT_ZOOKEEPER,
         "the testbed's ZooKeeper does not run on a clock that can be set",
     )),
     needs: Some(Needs::Clock),
@@ -129,7 +129,7 @@ faults! {
     ScriptFlush: Facts { only: Some((REDIS, "only Redis has scripts")), ..EVERYWHERE };
     /// The server ends all connections, again and again.
     ClientKill: Facts {
-        only: Some((CLOCKED, "ZooKeeper has no command for it")),
+        only: Some((BUT_ZOOKEEPER, "ZooKeeper has no command for it")),
         outside_model_of: ROW,
         effects: &[CutsConnections],
         ..EVERYWHERE
@@ -146,9 +146,9 @@ faults! {
     };
     /// The server may use no more memory.
     MemoryFull: Facts { only: Some((REDIS, "only Redis has a command for it")), ..EVERYWHERE };
-    /// There is no room on the server's disk: it refuses writes, or ends.
+    /// There is no room on the server's disk: no file can become larger. The server refuses writes, or ends.
     DiskFull: Facts {
-        only: Some((REDIS, "only the testbed's Redis writes to a disk that can be filled")),
+        only: Some((BUT_ZOOKEEPER, "the testbed's ZooKeeper does not write to a disk that can be filled")),
         needs: Some(Needs::Disk),
         effects: &[CutsConnections],
         ..EVERYWHERE

@@ -47,6 +47,7 @@ impl History {
         breaches.extend(sharing::not_shared(self, &holds));
         breaches.extend(loss::late(self, &operations));
         breaches.extend(late);
+        breaches.extend(usage::standstill(self, &holds));
         breaches.extend(
             self.outcome
                 .leftovers

@@ -55,6 +55,9 @@ impl LockServer {
                 if let Some(clock) = &clock {
                     mysql = mysql.clock(clock);
                 }
+                if let Some(disk) = &disk {
+                    mysql = mysql.disk(disk);
+                }
                 mysql.start().await?
             }
             Backend::Zookeeper => ZooKeeper::new().tick(config.backend.tick()).start().await?,

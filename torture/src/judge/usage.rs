@@ -1,6 +1,7 @@
 //! What happens besides holds: recovery, leaks, errors.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::holds::Hold;
 use super::loss::not_running;
@@ -52,6 +53,32 @@ pub(super) fn recovery(history: &History, holds: &[&Hold]) -> (Option<u64>, Vec<
         }
     }
     (slowest, breaches)
+}
+
+/// Where some processes are stopped all the time: whether the others had to wait for longer than a hold of each of these lasts.
+pub(super) fn standstill(history: &History, holds: &[&Hold]) -> Option<Breach> {
+    /// A busy machine is slow.
+    const LATE: Duration = Duration::from_secs(3);
+    let outcome = &history.outcome;
+    let config = &outcome.config;
+    let stopped = config.measured.filter(|stopped| *stopped > 0)?;
+    let each = config.ttl + config.backend.tick();
+    let limit = each * u32::try_from(stopped).unwrap_or(u32::MAX) + LATE;
+    let others = holds.iter().filter(|hold| hold.process >= stopped);
+    let mut held: Vec<u64> = others
+        .map(|hold| hold.held.clamp(outcome.begin, outcome.healed))
+        .collect();
+    held.extend([outcome.begin, outcome.healed]);
+    held.sort_unstable();
+    let (from, to) = held
+        .windows(2)
+        .map(|pair| (pair[0], pair[1]))
+        .max_by_key(|(from, to)| to - from)?;
+    (to - from > clock::nanos(limit)).then(|| {
+        let took = clock::millis(to - from);
+        let what = format!("{stopped} processes are stopped: nobody else had a hold for {took:.0} ms");
+        Breach::new(Check::Recovery, history.tell(from, what))
+    })
 }
 
 pub(super) fn leaks(history: &History) -> Vec<Breach> {

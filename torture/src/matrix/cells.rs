@@ -50,15 +50,25 @@ pub(crate) fn cells(long: bool) -> Vec<Cell> {
                 ..breaking(&[Fault::Stop, Fault::Kill])
             };
             add("one-name", one_name);
+            for faults in modes(backend) {
+                let names: Vec<String> = faults.iter().map(name_of).collect();
+                let modes = RunConfig {
+                    modes: true,
+                    ..breaking(faults)
+                };
+                add(&format!("modes-{}", names.join("-")), modes);
+            }
+            if backend.is_mysql() {
+                let stopped = RunConfig {
+                    procs: 8,
+                    locks: 1,
+                    tasks: 1,
+                    measured: Some(3),
+                    ..breaking(&[])
+                };
+                add("stopped-3-of-8", stopped);
+            }
             if backend == Backend::Redis {
-                for faults in MODES {
-                    let names: Vec<String> = faults.iter().map(name_of).collect();
-                    let modes = RunConfig {
-                        modes: true,
-                        ..breaking(faults)
-                    };
-                    add(&format!("modes-{}", names.join("-")), modes);
-                }
                 let unchecked = RunConfig {
                     deadline_checks: false,
                     ..breaking(&[Fault::Stop])
@@ -78,7 +88,15 @@ pub(crate) fn cells(long: bool) -> Vec<Cell> {
 }
 
 /// What breaks while names are also held by readers and by permits.
-const MODES: [&[Fault]; 9] = [
+fn modes(backend: Backend) -> &'static [&'static [Fault]] {
+    match backend {
+        Backend::Redis | Backend::MysqlLease => MODES,
+        Backend::MysqlRow => &MODES[..4],
+        Backend::Zookeeper => &[],
+    }
+}
+
+const MODES: &[&[Fault]] = &[
     &[Fault::Stop],
     &[Fault::Gap],
     &[Fault::Kill],

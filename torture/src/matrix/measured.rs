@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::row::Row;
+use crate::backend::Backend;
 
 /// Of a throughput without stopped waiters, how much must be left with them.
 const LEAST: f64 = 0.8;
@@ -19,7 +20,10 @@ impl Measured {
     /// `None` when it was not measured.
     pub(super) fn of(rows: &[Row]) -> Option<Self> {
         let rate = |row: &Row, stopped: bool| {
-            let of_this_kind = row.cell.config.measured.is_some_and(|count| (count > 0) == stopped);
+            let config = &row.cell.config;
+            // Elsewhere stopped waiters stop the others for a while.
+            let is_measured = config.backend == Backend::Redis;
+            let of_this_kind = is_measured && config.measured.is_some_and(|count| (count > 0) == stopped);
             row.result
                 .as_ref()
                 .ok()

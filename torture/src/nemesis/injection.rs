@@ -50,7 +50,7 @@ impl Injection {
                 Self::Server(|context, target| Box::pin(mysql::connections_full(context, target)))
             }
             Fault::MemoryFull => Self::Server(|context, target| Box::pin(redis::memory_full(context, target))),
-            Fault::DiskFull => Self::Server(|context, target| Box::pin(redis::disk_full(context, target))),
+            Fault::DiskFull => Self::Server(|context, target| Box::pin(disk_full(context, target))),
             Fault::Failover => Self::Server(|context, target| Box::pin(redis::failover(context, target))),
         }
     }
@@ -58,6 +58,13 @@ impl Injection {
     /// Whether it strikes the server, and so all processes at once.
     pub(super) fn is_on_server(&self) -> bool {
         matches!(self, Self::Server(_))
+    }
+}
+
+async fn disk_full(context: &mut Context, server: &LockServer) -> Result<Struck> {
+    match context.targets.config.backend {
+        Backend::MysqlRow | Backend::MysqlLease => mysql::disk_full(context, server).await,
+        _ => redis::disk_full(context, server).await,
     }
 }
 

@@ -56,6 +56,28 @@ pub(super) async fn read_lock(context: &mut Context, server: &LockServer) -> Res
     Ok(Struck::AtOnce)
 }
 
+/// Names that were used before have their rows, and the log is made in advance. What needs more room is refused.
+pub(super) async fn disk_full(context: &mut Context, server: &LockServer) -> Result<Struck> {
+    const MAKE: &str =
+        "CREATE TABLE IF NOT EXISTS torture_filling (filling VARBINARY(2000)) ENGINE=InnoDB CHARSET=latin1";
+    const FILL: &str = "INSERT INTO torture_filling VALUES (REPEAT('x',2000))";
+    let mut connection = server.mysql().await?;
+    let disk = server.disk()?;
+    connection.execute(sqlx::raw_sql(MAKE)).await?;
+    disk.fill(true)?;
+    let mut is_full = false;
+    for _ in 0..500 {
+        is_full = connection.execute(sqlx::raw_sql(FILL)).await.is_err();
+        if is_full {
+            break;
+        }
+    }
+    context.last(0.5..1.5).await;
+    disk.fill(false)?;
+    connection.execute("DELETE FROM torture_filling").await?;
+    Ok(if is_full { Struck::AtOnce } else { Struck::Never })
+}
+
 /// So few are allowed that no more are let in: this connection is the one more that an administrator may have. Those whose
 /// statements are ended need new ones; of the lease table, those whose connections are.
 pub(super) async fn connections_full(context: &mut Context, server: &LockServer) -> Result<Struck> {

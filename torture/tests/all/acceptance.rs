@@ -11,7 +11,8 @@ use std::process::Command;
 const ACCEPTANCE: &str = "
  1 pause_holder ci redis/stop mysql-row/stop zookeeper/stop conformance-tests::a_paused_process_knows_its_loss
  2 pause_before_write ci redis/gap mysql-row/gap zookeeper/gap
- 3 pause_waiter ci redis/waiters-20-of-40 redis/stop mysql-row/stop zookeeper/stop \
+ 3 pause_waiter ci redis/waiters-20-of-40 redis/stop mysql-row/stop mysql-row/stopped-3-of-8 mysql-lease/stopped-3-of-8 \
+   zookeeper/stop \
    lock-redis::a_live_waiter_behind_stopped_ones_gets_the_name_within_a_refresh_and_a_grace
  4 kill_holder ci redis/kill mysql-row/kill zookeeper/kill
  5 kill_waiter ci redis/kill mysql-row/kill zookeeper/kill
@@ -20,19 +21,22 @@ const ACCEPTANCE: &str = "
    lock-redis::a_grant_whose_answer_was_lost_is_given_again
  8 reset_storm long redis/reset mysql-row/reset zookeeper/reset
  9 delay_150ms long redis/delay mysql-row/delay zookeeper/delay
-10 half_open_mysql ci mysql-row/hole \
+10 half_open_mysql ci mysql-row/hole mysql-lease/hole \
+   lock-mysql::silent_waiters_delay_a_row_lock_by_a_ttl_each_at_most \
+   lock-mysql::silent_waiters_delay_a_lease_by_a_ttl_each_at_most \
    lock-mysql::cut_off_in_silence_the_hold_is_lost_by_the_clock_and_free_at_the_server
 11 redis_kill9_aof long redis/server-kill
 12 redis_kill9_volatile ci redis/server-lose lock-redis::each_run_of_a_server_is_warned_of_once
 13 redis_failover_stale long redis/failover
-14 mysqld_kill9 ci mysql-row/server-kill lock-mysql::a_killed_server_is_noticed_and_a_restarted_one_used
+14 mysqld_kill9 ci mysql-row/server-kill mysql-lease/server-kill lock-mysql::a_killed_server_is_noticed_and_a_restarted_one_used
 15 zk_leader_kill open zookeeper/server-kill - waits for an ensemble in the testbed
 16 zk_session_expiry ci zookeeper/hole lock-zookeeper::an_expired_session_is_replaced
-17 server_clock_fwd ci redis/clock
-18 server_clock_back ci redis/late-and-killed redis/clock-back-for-good redis/clock-back \
+17 server_clock_fwd ci redis/clock mysql-lease/clock \
+   lock-mysql::no_hold_ends_early_or_late_when_the_time_zone_changes_its_offset
+18 server_clock_back ci mysql-lease/clock-back-for-good redis/late-and-killed redis/clock-back-for-good redis/clock-back \
    lock-redis::a_clock_set_back_lengthens_no_hold_and_whoever_asks_shortens_none
 19 client_clock_jump impossible - leases use the monotonic clock, which nobody can set; no wall clock is read
-20 clock_rate ci redis/clock-rate
+20 clock_rate ci redis/clock-rate mysql-lease/clock-rate
 21 cancel_everywhere ci conformance-tests::an_acquire_is_dropped_after_every_poll \
    conformance-tests::an_acquire_is_dropped_before_every_reply
 22 runtime_drop ci conformance-tests::a_guard_that_outlives_its_runtime_ends \
@@ -47,8 +51,10 @@ const ACCEPTANCE: &str = "
 30 hostile_names ci conformance-tests::hostile_names_are_names conformance-tests::near_equal_names_are_distinct
 31 readonly_replica ci lock-redis::a_replica_is_unavailable_until_it_is_a_primary \
    lock-mysql::a_read_only_server_is_unavailable
-32 disk_full ci redis/disk-full
-33 soak long redis/all mysql-row/all zookeeper/all
+32 disk_full ci redis/disk-full mysql-row/disk-full mysql-lease/disk-full \
+   lock-mysql::a_full_disk_refuses_new_names_of_row_locks_and_loses_nothing \
+   lock-mysql::a_full_disk_refuses_new_names_of_leases_and_loses_nothing
+33 soak long redis/all mysql-row/all mysql-lease/all zookeeper/all
 34 planted_bugs ci mutants
 ";
 

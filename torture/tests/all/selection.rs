@@ -93,6 +93,37 @@ fn mysql_row() {
     kept_under(&["--backend", "mysql-row", "--nemesis", "stop,kill,hole"]);
 }
 
+/// Three stopped waiters cost the others a ttl each at most.
+#[testbed::test]
+fn mysql_stopped_waiters() {
+    for backend in ["mysql-row", "mysql-lease"] {
+        kept_under(&[
+            "--backend",
+            backend,
+            "--procs",
+            "8",
+            "--locks",
+            "1",
+            "--tasks",
+            "1",
+            "--stopped",
+            "3",
+        ]);
+    }
+}
+
+#[testbed::test]
+fn mysql_lease() {
+    for faults in [
+        "stop,kill,hole,oneway,reset,reply-loss,client-kill,query-kill",
+        "server-kill,read-lock,disk-full,connections-full,clock-back-for-good,clock-rate",
+    ] {
+        kept_under(&["--backend", "mysql-lease", "--nemesis", faults]);
+    }
+    let printed = kept("mysql-lease/clock");
+    assert_eq!(counted(&printed, "lost_fenced"), 0, "{printed}");
+}
+
 #[testbed::test]
 fn zookeeper() {
     kept_under(&["--backend", "zookeeper", "--nemesis", "stop,kill,hole"]);
