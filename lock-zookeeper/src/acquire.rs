@@ -13,10 +13,12 @@ use crate::connection::Room;
 use crate::error;
 use crate::hold::ZooKeeperHold;
 use crate::names;
+use crate::protocol;
 
 mod enqueue;
 mod task;
 mod token;
+mod wait;
 
 /// How often a request learns why there is no session.
 const REPORT: Duration = Duration::from_millis(100);
@@ -30,6 +32,10 @@ enum Answer {
 
 /// Acquires. A try whose session has just ended is asked again on another one.
 pub(crate) async fn acquire(client: &Arc<Client>, request: &AcquireRequest) -> Result<Attempt> {
+    if !protocol::is_known(request.mode()) {
+        let message = format!("lock-zookeeper does not know the mode {:?}", request.mode());
+        return Err(Error::new(ErrorKind::Unsupported, message));
+    }
     let began = Instant::now();
     // Core repeats only requests that wait.
     let may_repeat = || request.wait() == Wait::No && began.elapsed() < client.config.connect_timeout();

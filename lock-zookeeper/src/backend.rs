@@ -4,17 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, HolderStatus, LockStatus};
+use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, LockStatus};
 use lock_core::{LockName, Result};
-use zookeeper_client::Error as DriverError;
 
 use crate::acquire;
 use crate::client::Client;
 use crate::config::ZooKeeperConfig;
-use crate::connection::Session;
 use crate::error;
-use crate::names;
-use crate::protocol;
+use crate::status;
 
 /// Locks in ZooKeeper: ephemeral sequential nodes of a few sessions.
 ///
@@ -69,6 +66,7 @@ impl ZooKeeperBackend {
 impl DistributedLock for ZooKeeperBackend {
     fn capabilities(&self) -> Capabilities {
         let capabilities = Capabilities::default().fixed_lease().fifo().ordered().session_renewal();
+        let capabilities = capabilities.shared().downgrade().permits(u32::MAX);
         let longest = capabilities.longest_ttl;
         capabilities.ttl_between(self.client.config.session_timeout(), longest)
     }
@@ -103,45 +101,10 @@ impl DistributedLock for ZooKeeperBackend {
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
         let status = async {
             let session = self.client.sessions.any().await?;
-            let status = read_status(&session, self.client.config.root(), name);
+            let status = status::read(&session, self.client.config.root(), name);
             self.client.within_limit(&session, status).await
         };
         status.await.map_err(|error| error.with_name(name))
-    }
-}
-
-async fn read_status(session: &Session, root: &str, name: &LockName) -> Result<LockStatus> {
-    let directory = names::directory(root, name);
-    loop {
-        let connection = session.connected().await?;
-        let sync = session.sync(&connection);
-        let list = connection.client.get_children(&directory);
-        let offset = connection.client.get_data(&directory);
-        let ((children, stat), (offset, _)) = match tokio::join!(sync, list, offset) {
-            (Ok(()), Ok(children), Ok(offset)) => (children, offset),
-            (Ok(()), Err(DriverError::NoNode), _) | (Ok(()), _, Err(DriverError::NoNode)) => {
-                return Ok(LockStatus::free());
-            }
-            (Err(error), ..) | (_, Err(error), _) | (.., Err(error)) => return Err(error::lock_error(error)),
-        };
-        let Some((first, waiting)) = protocol::holder(&children) else {
-            return Ok(LockStatus::free());
-        };
-        let (data, node) = match connection.client.get_data(&format!("{directory}/{first}")).await {
-            Ok(found) => found,
-            Err(DriverError::NoNode) => continue,
-            Err(error) => return Err(error::lock_error(error)),
-        };
-        let mut holder = HolderStatus::new();
-        if !data.is_empty() {
-            holder = holder.with_label(String::from_utf8_lossy(&data));
-        }
-        let base = protocol::known_base(node.czxid, node.mzxid, stat.pzxid);
-        let token = base.and_then(|base| protocol::token(base, protocol::parse_offset(&offset)?));
-        if let Some(token) = token {
-            holder = holder.with_token(token);
-        }
-        return Ok(LockStatus::held(holder).with_waiting(waiting));
     }
 }
 

@@ -1,4 +1,4 @@
-//! A hold: an ephemeral node that is the first in its directory.
+//! A hold: an ephemeral node that is the first in its directory, or one of those in front that share the lock.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use zookeeper_client::Error as DriverError;
 use crate::claims::{Claim, Grant, Outcome, Stage};
 use crate::client::Client;
 use crate::error::{self, Failure};
+use crate::protocol::NodeData;
 
 pub(crate) mod end;
 
@@ -71,6 +72,37 @@ impl ZooKeeperHold {
         }
     }
 
+    /// One write of our node: the place in the queue and the token stay. Readers that wait watch the node, and see the mark.
+    async fn try_downgrade(&self) -> Result<Renewal> {
+        let (session, request) = (&self.grant.session, &self.claim.request);
+        let data = NodeData {
+            is_downgraded: true,
+            token: Some(self.grant.token.as_u64()),
+            ..NodeData::labelled(request.label())
+        };
+        let ask = async {
+            let Ok(connection) = session.connected().await else {
+                return Ok(Renewal::Lost);
+            };
+            match connection.client.set_data(&self.grant.path, &data.encode(), None).await {
+                Ok(_) => self.arm().map(Renewal::Renewed),
+                Err(DriverError::NoNode) => {
+                    request.lease().lose(LostCause::NotHeld);
+                    Ok(Renewal::Lost)
+                }
+                Err(error) if error::classify(&error) == Failure::SessionEnded => Ok(Renewal::Lost),
+                Err(error) => Err(error::lock_error(error)),
+            }
+        };
+        let limit = self.client.config.connect_timeout();
+        tokio::select! {
+            biased;
+            answer = ask => answer,
+            () = self.client.sessions.unserved(session) => Ok(Renewal::Lost),
+            () = sleep(limit) => Err(error::no_answer(limit, session.outage())),
+        }
+    }
+
     fn named(&self, error: Error) -> Error {
         error.with_name(self.claim.request.name())
     }
@@ -89,6 +121,11 @@ impl Hold for ZooKeeperHold {
             Ok(None) => Ok(Renewal::Lost),
             Err(error) => Err(self.named(error)),
         }
+    }
+
+    /// Marks the node as shared. The session renews it, whatever the ttl is.
+    async fn downgrade(&self, _ttl: std::time::Duration) -> Result<Renewal> {
+        self.try_downgrade().await.map_err(|error| self.named(error))
     }
 
     async fn release(&self, _how: ReleaseOptions) -> Result<ReleaseOutcome> {

@@ -34,6 +34,22 @@
 //! - **Outages differ from contention.** A request that cannot be sent or is not answered fails as
 //!   [`Unavailable`](lock_core::ErrorKind::Unavailable), with the reason as its source.
 //!
+//! # Modes
+//! A name is held exclusively, by [readers](lock_core::Locker::rw_lock), or by [permits](lock_core::Locker::semaphore). All of them
+//! wait in one queue, in the order in which they came.
+//! - The name of a node says how it asks: `_c_<uuid>-lock-<sequence>`, `_c_<uuid>-read-lock-<sequence>`, or
+//!   `_c_<uuid>-p2.10-lock-<sequence>` for two permits of ten. Nodes of Curator's `InterProcessMutex` and of older versions of
+//!   this crate count as writers. They wait for all nodes before theirs, in whatever mode.
+//! - A waiting reader watches the last node before it that is no reader's, so that readers enter together. Of those who wait for
+//!   permits, two watch the directory, and each of the others watches the second waiter before it.
+//! - A reader or a holder of permits writes its own node before its grant, unless nobody has come or gone since the node was made. So
+//!   a grant after waiting takes one more round trip, and so do some grants while several come at once.
+//! - A [downgrade](lock_core::Guard::downgrade) is one write of the holder's node. It keeps place and token.
+//! - There are no upgradable readers. Each waiter decides by a list of its own whether it has the lock. An upgrade goes before all
+//!   who wait, and could not know which readers behind it had decided before it asked.
+//! - If a process hangs after its request for permits was admitted and before it has written its node, those behind it may wait until
+//!   its session ends.
+//!
 //! # What ends a hold
 //! - Its release.
 //! - The end of its session. A backend has a few sessions, and each renews its holds. The server ends a session when it has
@@ -84,13 +100,13 @@
 //!   while nobody uses it.
 //! - A token floor is at most 2^63 - 2^56, so that 2^20 elections to come have room. When an offset was raised, the next
 //!   acquire of each client takes one or two more round trips.
-//! - The [status](lock_core::Locker::status) shows a holder's token only if the server knows it: while nobody has joined or left the
-//!   queue since the holder did.
+//! - The [status](lock_core::Locker::status) shows a holder's token only if the server knows it: if the holder has written its node
+//!   since it was admitted, or if it is exclusive and nobody has joined or left the queue since.
 //! - A session runs on one runtime: that of its first use. If that runtime ends, or is not driven for 1.5 s while a
 //!   request from another runtime waits, the session is ended, and its holds and places are lost. The next request gets a
 //!   new session on its own runtime.
 //! - When a session ends, one transaction names all its nodes. If it is too large, the servers of an ensemble cannot read
-//!   it and never serve again. So a session carries 512 KiB of node paths: about 2,800 holds and waiting names of 100 bytes.
+//!   it and never serve again. So a session carries 512 KiB of node paths: about 2,700 holds and waiting names of 100 bytes.
 //!   A process has one session while it uses up to eight names at a time. With more names it has four, over which names are
 //!   spread by their hash. A name whose session is full gets the next one with room. Beyond
 //!   [`sessions`](ZooKeeperConfig::with_sessions), 8 by default, an acquire fails as
@@ -142,3 +158,4 @@ mod hold;
 mod names;
 mod probe;
 mod protocol;
+mod status;

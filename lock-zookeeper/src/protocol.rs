@@ -1,102 +1,17 @@
-//! A lock's queue in ZooKeeper: the names and data of its nodes, and which of them holds the lock. No I/O.
-//!
-//! Nodes are named in Curator's protected format, `_c_<uuid>-lock-<sequence>`, so that both can share a
-//! queue. Nodes of kazoo's locks count as well.
-
-use std::cmp::Ordering;
+//! A lock's queue in ZooKeeper: the names and data of its nodes, which of them hold the lock, and with which tokens. No I/O.
 
 use lock_core::FencingToken;
-use lock_core::backend::{AcquireRequest, Busy, HolderId};
+use lock_core::backend::Mode;
 use zookeeper_client::{Acls, CreateMode, CreateOptions};
 
+pub(crate) use self::admission::{Position, Watch, holders, may_be_downgraded, position};
+pub(crate) use self::node_data::NodeData;
+pub(crate) use self::places::{is_known, is_place, prefix};
 use crate::config::ZooKeeperConfig;
 
-const MARK: &str = "lock-";
-
-/// What precedes the sequence in the names of queue entries: ours and Curator's, kazoo's locks, and its read locks, which
-/// count like any other.
-const MARKS: [&str; 3] = [MARK, "__lock__", "__rlock__"];
-
-/// The names of this holder's nodes, without the sequence.
-pub(crate) fn prefix(holder: HolderId) -> String {
-    // Always 32 digits.
-    let hex = holder.to_string();
-    format!(
-        "_c_{}-{}-{}-{}-{}-{MARK}",
-        &hex[..8],
-        &hex[8..12],
-        &hex[12..16],
-        &hex[16..20],
-        &hex[20..]
-    )
-}
-
-/// A waiter's position in the queue.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Position<'a> {
-    /// It has the lock.
-    First,
-    /// It waits for `predecessor` to go; `holder` has the lock.
-    Behind { predecessor: &'a str, holder: &'a str },
-    /// Its node is not there.
-    Missing,
-}
-
-/// The position of the node `own` among `children`. Children of another format do not count.
-pub(crate) fn position<'a>(children: &'a [String], own: &str) -> Position<'a> {
-    let Some(mine) = children
-        .iter()
-        .find(|child| *child == own)
-        .and_then(|child| sequence(child))
-    else {
-        return Position::Missing;
-    };
-    let before = || {
-        let numbered = children
-            .iter()
-            .filter_map(|child| Some((sequence(child)?, child.as_str())));
-        numbered.filter(|(number, _)| order(*number, mine).is_lt())
-    };
-    let predecessor = before().max_by(|a, b| order(a.0, b.0));
-    let holder = before().min_by(|a, b| order(a.0, b.0));
-    match (predecessor, holder) {
-        (Some((_, predecessor)), Some((_, holder))) => Position::Behind { predecessor, holder },
-        _ => Position::First,
-    }
-}
-
-/// The child that has the lock, and how many wait behind it.
-pub(crate) fn holder(children: &[String]) -> Option<(&str, usize)> {
-    let numbered = || {
-        children
-            .iter()
-            .filter_map(|child| Some((sequence(child)?, child.as_str())))
-    };
-    let (_, first) = numbered().min_by(|a, b| order(a.0, b.0))?;
-    Some((first, numbered().count() - 1))
-}
-
-/// The number that the server appended to the name of a queue entry.
-fn sequence(child: &str) -> Option<i32> {
-    MARKS.iter().find_map(|mark| number(child.rsplit_once(mark)?.1))
-}
-
-/// A number as the server writes it: ten characters with a sign and zeros, or eleven if a sign precedes ten digits.
-fn number(text: &str) -> Option<i32> {
-    let digits = text.strip_prefix('-').unwrap_or(text);
-    let is_padded = match text.len() {
-        10 => true,
-        11 => digits.len() == 10 && !digits.starts_with('0'),
-        _ => false,
-    };
-    let is_number = is_padded && digits.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|_| is_number)
-}
-
-/// The server counts in 32 bits and wraps from 2147483647 to -2147483648, so what counts is the distance.
-fn order(a: i32, b: i32) -> Ordering {
-    a.wrapping_sub(b).cmp(&0)
-}
+mod admission;
+mod node_data;
+mod places;
 
 /// How many tokens there are for each transaction id: that of a grant or a hand-over, and those of the passes after it.
 pub(crate) const TOKENS_PER_ZXID: i64 = 16;
@@ -112,21 +27,26 @@ pub(crate) fn offset_above(floor: i64, base: i64) -> i64 {
     floor.saturating_add(1) - base.saturating_mul(TOKENS_PER_ZXID)
 }
 
-/// The transaction id that a grant's token is based on. `pzxid` is the last change of the directory's children in a list that
-/// shows the node as the first, over the connection over which the node was created.
-pub(crate) fn base(czxid: i64, pzxid: i64) -> i64 {
-    czxid.max(pzxid)
+/// The transaction id that a grant's token is based on: by a list that shows the node as admitted, over the connection over which
+/// the node was created. `pzxid` is the last change of the children in that list. `None` if the node has to be written for it.
+pub(crate) fn base(mode: Mode, czxid: i64, pzxid: i64, beside_downgraded: bool) -> Option<i64> {
+    match mode {
+        Mode::Exclusive => Some(czxid.max(pzxid)),
+        // Nobody has come or gone since the node was made. The grant of a hold that was downgraded may be based on that, too.
+        _ => (pzxid == czxid && !beside_downgraded).then_some(czxid),
+    }
 }
 
 /// The transaction id that a holder's token is based on, as anybody can tell: by its node's creation and last write, and by the
 /// last change of its directory's children as of now. `None` if only the holder knows.
-pub(crate) fn known_base(czxid: i64, mzxid: i64, pzxid: i64) -> Option<i64> {
+pub(crate) fn known_base(mode: Mode, czxid: i64, mzxid: i64, pzxid: i64) -> Option<i64> {
     if mzxid > czxid {
-        // Only the first node is written, and whoever writes it takes that transaction id.
+        // Only holders write their nodes, and whoever does it takes that transaction id. A downgrade writes the token.
         return Some(mzxid);
     }
-    // Nobody has come or gone since the creation, so the list that the holder saw had the same last change.
-    (pzxid == czxid).then_some(czxid)
+    // Nobody has come or gone since the creation, so the list that the holder saw had the same last change. A reader may be
+    // about to write its node.
+    (mode == Mode::Exclusive && pzxid == czxid).then_some(czxid)
 }
 
 /// The token offset in a node's data. `None` for other data.
@@ -149,19 +69,6 @@ pub(crate) fn offset_data(offset: i64) -> Vec<u8> {
     }
 }
 
-/// The data of a request's node: the request's label.
-pub(crate) fn label(request: &AcquireRequest) -> Vec<u8> {
-    request.label().map_or_else(Vec::new, |label| label.as_bytes().to_vec())
-}
-
-/// Busy, by the holder whose node has this data.
-pub(crate) fn busy(data: &[u8]) -> Busy {
-    match data {
-        [] => Busy::new(),
-        _ => Busy::new().with_holder(String::from_utf8_lossy(data)),
-    }
-}
-
 /// Options to create a node with the access that the configuration asks for.
 pub(crate) fn create_options(config: &ZooKeeperConfig, mode: CreateMode) -> CreateOptions<'static> {
     let acls = match config.has_open_acl() {
@@ -174,108 +81,6 @@ pub(crate) fn create_options(config: &ZooKeeperConfig, mode: CreateMode) -> Crea
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn children(sequences: &[&str]) -> Vec<String> {
-        sequences
-            .iter()
-            .map(|sequence| format!("_c_id-lock-{sequence}"))
-            .collect()
-    }
-
-    #[test]
-    fn named_as_curator_does() {
-        let holder = HolderId::random();
-        let prefix = prefix(holder);
-        let uuid = prefix.strip_prefix("_c_").unwrap().strip_suffix("-lock-").unwrap();
-        assert_eq!(uuid.len(), 36);
-        assert_eq!(uuid.replace('-', ""), holder.to_string());
-    }
-
-    #[test]
-    fn the_lowest_has_it_and_the_others_watch_the_next_lower() {
-        let all = children(&["0000000012", "0000000010", "0000000011"]);
-        assert_eq!(position(&all, "_c_id-lock-0000000010"), Position::First);
-        let behind = Position::Behind {
-            predecessor: "_c_id-lock-0000000011",
-            holder: "_c_id-lock-0000000010",
-        };
-        assert_eq!(position(&all, "_c_id-lock-0000000012"), behind);
-        assert_eq!(holder(&all), Some(("_c_id-lock-0000000010", 2)));
-    }
-
-    #[test]
-    fn order_survives_the_wrap_of_the_counter() {
-        let all = children(&["-2147483648", "2147483647", "-2147483647"]);
-        assert_eq!(position(&all, "_c_id-lock-2147483647"), Position::First);
-        let behind = Position::Behind {
-            predecessor: "_c_id-lock--2147483648",
-            holder: "_c_id-lock-2147483647",
-        };
-        assert_eq!(position(&all, "_c_id-lock--2147483647"), behind);
-    }
-
-    /// The server's format is Java's `%010d` of an `int`.
-    #[test]
-    fn a_sequence_has_ten_digits() {
-        let numbers = [0_i32, 7, i32::MAX, i32::MIN, -1_000_000_000, -999_999_999, -5];
-        for number in numbers {
-            assert_eq!(sequence(&format!("_c_id-lock-{number:010}")), Some(number));
-        }
-        for other in [
-            "1",
-            "00000000001",
-            "2147483648",
-            "-2147483649",
-            "-0000000005",
-            "+000000005",
-            "0000000002147483648",
-            "",
-        ] {
-            assert_eq!(sequence(&format!("_c_id-lock-{other}")), None, "{other}");
-        }
-    }
-
-    #[test]
-    fn nodes_of_kazoo_count() {
-        let all = [
-            "9d1f0a62e4f14a1b8b4f2a0c5d6e7f80__lock__0000000007",
-            "_c_id-lock-0000000009",
-            "9d1f0a62e4f14a1b8b4f2a0c5d6e7f80__rlock__0000000008",
-        ]
-        .map(str::to_owned);
-        let behind = Position::Behind {
-            predecessor: &all[2],
-            holder: &all[0],
-        };
-        assert_eq!(position(&all, "_c_id-lock-0000000009"), behind);
-        assert_eq!(holder(&all), Some((all[0].as_str(), 2)));
-    }
-
-    #[test]
-    fn strangers_neither_hold_nor_wait() {
-        let mut all = children(&["0000000010"]);
-        all.extend(["config", "lock-", "lock-x", "lock-1", "lock-0000000001-old", "__lock__"].map(str::to_owned));
-        assert_eq!(position(&all, "_c_id-lock-0000000010"), Position::First);
-        assert_eq!(holder(&all), Some(("_c_id-lock-0000000010", 0)));
-        assert_eq!(holder(&["config".to_owned()]), None);
-    }
-
-    #[test]
-    fn an_unprotected_node_counts() {
-        let all = vec!["lock-0000000001".to_owned(), "_c_id-lock-0000000002".to_owned()];
-        assert!(matches!(
-            position(&all, "_c_id-lock-0000000002"),
-            Position::Behind { .. }
-        ));
-    }
-
-    #[test]
-    fn a_node_that_is_gone_is_missing() {
-        assert_eq!(
-            position(&children(&["0000000010"]), "_c_id-lock-0000000009"),
-            Position::Missing
-        );
-    }
 
     #[test]
     fn tokens_are_above_the_floor() {
@@ -301,17 +106,28 @@ mod tests {
 
     #[test]
     fn the_base_of_a_token_is_the_latest_change_before_the_grant() {
+        let base = |pzxid| base(Mode::Exclusive, 20, pzxid, false);
         // Nobody was before it; somebody was; the server does not count the creation after 2^31 others.
-        assert_eq!((base(20, 20), base(20, 25), base(20, 15)), (20, 25, 20));
+        assert_eq!((base(20), base(25), base(15)), (Some(20), Some(25), Some(20)));
+    }
+
+    #[test]
+    fn a_reader_takes_its_creation_if_nothing_happened_since() {
+        let base = |pzxid, beside_downgraded| base(Mode::Shared, 20, pzxid, beside_downgraded);
+        assert_eq!(base(20, false), Some(20));
+        // Somebody has come or gone; the writer beside it may have this base, too.
+        assert_eq!((base(25, false), base(15, false), base(20, true)), (None, None, None));
     }
 
     #[test]
     fn only_some_bases_are_known_to_others() {
-        assert_eq!(known_base(20, 20, 20), Some(20));
+        let known = |mzxid, pzxid| known_base(Mode::Exclusive, 20, mzxid, pzxid);
+        assert_eq!(known(20, 20), Some(20));
         // A later waiter came, or an earlier holder left.
-        assert_eq!(known_base(20, 20, 25), None);
-        assert_eq!(known_base(20, 30, 20), Some(30));
-        assert_eq!(known_base(20, 30, 35), Some(30));
+        assert_eq!(known(20, 25), None);
+        assert_eq!((known(30, 20), known(30, 35)), (Some(30), Some(30)));
+        let known = |mzxid, pzxid| known_base(Mode::Shared, 20, mzxid, pzxid);
+        assert_eq!((known(20, 20), known(30, 20)), (None, Some(30)));
     }
 
     #[test]

@@ -27,5 +27,6 @@ conformance!(mysql_lease, LeaseTableHarness<OwnMariaDb>);
 conformance!(mysql9_lease_hostile, LeaseTableHarness<MySql9Hostile>);
 conformance!(one_permit mysql_lease_permit, LeaseTableHarness<Hostile>);
 conformance!(zookeeper, ZooKeeperHarness);
+conformance!(one_permit zookeeper_permit, ZooKeeperHarness);
 
 __for_each_mutant!(__mutant_tests);

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use futures_util::future::OptionFuture;
-use lock_core::backend::{Busy, SentAt, Wait};
-use zookeeper_client::{CreateMode, Error as DriverError, EventType, Stat};
+use lock_core::backend::{SentAt, Wait};
+use lock_core::{Error, ErrorKind};
+use zookeeper_client::{CreateMode, Error as DriverError, Stat};
 
 use super::task::{ClaimTask, Node, Step, Stop};
 use super::token::{Listing, Offsets};
 use crate::claims::{Grant, Stage};
 use crate::connection::{Connection, ensure_root};
 use crate::error::{self, Failure};
-use crate::protocol::{self, Position, busy, create_options, offset_data};
+use crate::protocol::{self, NodeData, Position, create_options, offset_data};
 
 impl ClaimTask {
     /// Creates our node, waits until it is the first, and grants.
@@ -34,23 +35,26 @@ impl ClaimTask {
             let (Some(listing), Some(node)) = (listing, &self.node) else {
                 continue;
             };
-            match protocol::position(&listing.children, &node.name) {
+            match protocol::position(&listing.children, &node.name, self.downgraded.as_deref()) {
                 // Somebody deleted it, or the server formats the sequence differently from the driver.
-                Position::Missing => self.find_node().await?,
-                Position::First => {
-                    if let Some(grant) = self.grant(&listing).await? {
+                Position::Missing => {
+                    self.find_node().await?;
+                    self.check_name()?;
+                }
+                Position::Admitted { beside_downgraded } => {
+                    if let Some(grant) = self.grant(&listing, beside_downgraded).await? {
                         self.advance(Stage::Granted(grant.clone()))?;
                         return Ok(grant);
                     }
                 }
-                Position::Behind { predecessor, holder } => {
-                    let path = |name: &str| format!("{}/{name}", self.claim.directory);
-                    let (predecessor, holder) = (path(predecessor), path(holder));
-                    if self.claim.request.wait() == Wait::No {
-                        return Err(self.leave_busy(&holder).await);
+                Position::Behind { watch, holder } if self.claim.request.wait() == Wait::No => {
+                    if !self.was_downgraded(watch).await? {
+                        return Err(self.leave_busy(holder).await);
                     }
+                }
+                Position::Behind { watch, holder } => {
                     self.advance(Stage::Queued)?;
-                    self.wait(&predecessor, &holder).await?;
+                    self.wait(watch, holder, &listing).await?;
                     self.advance(Stage::Asking)?;
                 }
             }
@@ -64,7 +68,7 @@ impl ClaimTask {
         self.claim.request.note_connected();
         let client = &connection.client;
         let directory = &self.claim.directory;
-        let data = protocol::label(&self.claim.request);
+        let data = NodeData::labelled(self.claim.request.label());
         let path = format!("{directory}/{}", self.prefix);
         let options = create_options(&self.config, CreateMode::EphemeralSequential);
         let container = create_options(&self.config, CreateMode::Container);
@@ -79,7 +83,7 @@ impl ClaimTask {
         let make = self
             .directory_missing
             .then(|| client.create(directory, &offset_data(known_offset), &container));
-        let create = client.create(&path, &data, &options);
+        let create = client.create(&path, &data.encode(), &options);
         let list = client.get_children(directory);
         let offsets = self.read_offsets(client, known_offset);
         let (made, created, listed, offsets) = tokio::join!(OptionFuture::from(make), create, list, offsets);
@@ -177,12 +181,12 @@ impl ClaimTask {
         }
     }
 
-    /// Grants: our node is the first. `None` when the directory must be listed again.
-    async fn grant(&mut self, listing: &Listing) -> Step<Option<Arc<Grant>>> {
+    /// Grants: our node is admitted. `None` when the directory must be listed again.
+    async fn grant(&mut self, listing: &Listing, beside_downgraded: bool) -> Step<Option<Arc<Grant>>> {
         self.check_ttl()?;
         self.session.fresh().await?;
         let request = self.claim.request.clone();
-        let Some(token) = self.token(listing).await? else {
+        let Some(token) = self.token(listing, beside_downgraded).await? else {
             return Ok(None);
         };
         let Some(node) = &self.node else {
@@ -200,83 +204,23 @@ impl ClaimTask {
         }
     }
 
-    /// Leaves the queue, and reports who has the lock.
-    async fn leave_busy(&mut self, holder: &str) -> Stop {
-        let session = self.session.clone();
-        let label = async {
-            let connection = session.connected().await.ok()?;
-            connection.client.get_data(holder).await.ok()
-        };
-        match tokio::join!(label, self.delete_node()) {
-            (_, Err(stop)) => stop,
-            (Some((data, _)), Ok(())) => Stop::Busy(busy(&data)),
-            (None, Ok(())) => Stop::Busy(Busy::new()),
-        }
-    }
-
-    /// Waits until the predecessor has gone.
-    async fn wait(&mut self, predecessor: &str, holder: &str) -> Step<()> {
-        tokio::select! {
-            gone = self.predecessor_gone(predecessor, holder) => gone,
-            () = self.claim.request.given_up() => Err(self.given_up()),
-            // The sender lives as long as the claim.
-            _ = async { self.end_requests.undo.clone().wait_for(|undo| *undo).await.map(drop) } => Err(Stop::Undo),
-            () = self.session.ended() => Err(Stop::SessionEnded),
-        }
-    }
-
-    async fn predecessor_gone(&self, predecessor: &str, holder: &str) -> Step<()> {
-        loop {
-            let connection = self.session.connected().await?;
-            let label = OptionFuture::from((holder != predecessor).then(|| connection.client.get_data(holder)));
-            let watched = connection.client.get_and_watch_data(predecessor);
-            let (holders_label, watch) = match tokio::join!(label, watched) {
-                (label, Ok((data, _, watch))) => match label {
-                    Some(label) => (label.ok().map(|(label, _)| label), watch),
-                    None => (Some(data), watch),
-                },
-                (_, Err(DriverError::NoNode)) => return Ok(()),
-                (_, Err(error)) => {
-                    self.wait_out(error).await?;
-                    continue;
-                }
-            };
-            // The lock is taken even if that holder has left: by the predecessor, or by a node before it.
-            let busy = holders_label.map_or_else(Busy::new, |label| busy(&label));
-            self.claim.request.note_busy(busy);
-            tokio::select! {
-                // A change of the data uses up a one-shot watch, and the connection's end ends it.
-                event = connection.watched(watch) => match event.map(|event| event.event_type) {
-                    None | Some(EventType::NodeDataChanged | EventType::Session) => {}
-                    Some(_) => return Ok(()),
-                },
-                // After an outage, only the server knows whether the lock is still taken.
-                () = self.outage_over() => {}
-            }
-        }
-    }
-
-    /// Waits for the end of the next outage.
-    async fn outage_over(&self) {
-        let mut outages = self.session.outages();
-        // The senders live as long as the session.
-        let _ = outages.wait_for(Option::is_some).await;
-        let _ = outages.wait_for(Option::is_none).await;
-    }
-
     /// Publishes the stage. Stops if another task works on the claim, since this one was detached.
-    fn advance(&self, stage: Stage) -> Step<()> {
+    pub(super) fn advance(&self, stage: Stage) -> Step<()> {
         match self.claim.advance(self.number, stage) {
             true => Ok(()),
             false => Err(Stop::SessionEnded),
         }
     }
 
-    /// Busy if that was the server's last answer; otherwise nobody knows.
-    fn given_up(&self) -> Stop {
-        match (self.session.outage(), self.claim.request.last_busy()) {
-            (None, Some(busy)) => Stop::Busy(busy),
-            (why, _) => Stop::Failed(error::given_up(why)),
+    /// A name that is no queue entry's would wait for ever.
+    fn check_name(&self) -> Step<()> {
+        match &self.node {
+            Some(node) if !protocol::is_place(&node.name) => {
+                let message =
+                    "ZooKeeper numbered a node in an unknown way: this version of the server is not supported";
+                Err(Stop::Failed(Error::new(ErrorKind::Misconfigured, message)))
+            }
+            _ => Ok(()),
         }
     }
 

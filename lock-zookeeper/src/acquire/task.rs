@@ -16,7 +16,7 @@ use crate::config::ZooKeeperConfig;
 use crate::connection::{Connection, Delete, Room, Session, SessionEnded};
 use crate::error::{self, Failure, RETRY_DELAY, catch_panic};
 use crate::hold::end::{EndRequests, HoldEnd, end_of_hold, finish_release};
-use crate::protocol;
+use crate::protocol::{self, NodeData};
 
 pub(super) struct ClaimTask {
     pub(super) claim: Arc<Claim>,
@@ -25,6 +25,8 @@ pub(super) struct ClaimTask {
     pub(super) config: Arc<ZooKeeperConfig>,
     /// The part of our node's name before the sequence.
     pub(super) prefix: String,
+    /// The node of which we know that its hold was downgraded.
+    pub(super) downgraded: Option<String>,
     pub(super) node: Option<Node>,
     pub(super) directory_missing: bool,
     /// The hold sends the delete that releases it through this.
@@ -40,10 +42,10 @@ pub(super) struct Node {
     pub(super) czxid: i64,
     /// The connection over which it was created; none if the answer got lost.
     pub(super) created_over: Weak<Connection>,
-    /// The transaction id of our last write, if we have written it since it was the first.
+    /// The transaction id of our last write, if we have written it since it was admitted.
     pub(super) written: Option<i64>,
     pub(super) version: i32,
-    pub(super) data: Vec<u8>,
+    pub(super) data: NodeData,
 }
 
 /// Why the task stops before a grant.
@@ -140,7 +142,8 @@ impl ClaimTask {
             number,
             session: session.clone(),
             config: config.clone(),
-            prefix: protocol::prefix(claim.holder()),
+            prefix: protocol::prefix(claim.holder(), claim.request.mode()),
+            downgraded: None,
             node: None,
             directory_missing: false,
             release,
@@ -257,7 +260,7 @@ impl ClaimTask {
                             created_over: Weak::new(),
                             written: None,
                             version: stat.version,
-                            data,
+                            data: NodeData::parse(&data),
                         });
                         Ok(())
                     }

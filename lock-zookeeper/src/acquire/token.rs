@@ -39,14 +39,14 @@ use std::future::Future;
 use std::sync::Weak;
 
 use futures_util::future::OptionFuture;
-use lock_core::backend::SentAt;
+use lock_core::backend::{Mode, SentAt};
 use lock_core::{Error, ErrorKind, FencingToken};
 use zookeeper_client::{Client, CreateMode, Error as DriverError};
 
 use super::task::{ClaimTask, Step, Stop};
 use crate::connection::Connection;
 use crate::names;
-use crate::protocol::{self, create_options, offset_data, parse_offset};
+use crate::protocol::{self, NodeData, create_options, offset_data, parse_offset};
 
 /// The largest token offset. Beyond the transaction ids that it leaves room for, all locks of the root path would fail.
 const MAX_OFFSET: i64 = i64::MAX - (1 << 56);
@@ -108,8 +108,8 @@ impl ClaimTask {
     }
 
     /// The token of a grant by this listing. `None` when the directory must be listed again.
-    pub(super) async fn token(&mut self, listing: &Listing) -> Step<Option<FencingToken>> {
-        let Some(base) = self.base(listing).await? else {
+    pub(super) async fn token(&mut self, listing: &Listing, beside_downgraded: bool) -> Step<Option<FencingToken>> {
+        let Some(base) = self.base(listing, beside_downgraded).await? else {
             return Ok(None);
         };
         let offset = listing.offsets.root.ok_or_else(|| Stop::Failed(self.other_data()))?;
@@ -132,30 +132,38 @@ impl ClaimTask {
         token.map(Some).ok_or_else(|| Stop::Failed(exhausted()))
     }
 
-    /// The transaction id of a grant by this listing, which shows our node as the first. Writes our node if the request's label
-    /// has changed, or if the list was answered over another connection than our node's creation.
-    async fn base(&mut self, listing: &Listing) -> Step<Option<i64>> {
+    /// The transaction id of a grant by this listing, which shows our node as admitted. Writes our node if the request's label
+    /// has changed, or if the listing gives no base: one of another connection than our node's creation never does.
+    async fn base(&mut self, listing: &Listing, beside_downgraded: bool) -> Step<Option<i64>> {
         let Some(node) = &self.node else {
             return Ok(None);
         };
-        let data = protocol::label(&self.claim.request);
-        if node.data != data {
-            return self.write_node(data).await;
-        }
-        match node.written {
-            Some(written) => Ok(Some(written)),
-            None if node.created_over.ptr_eq(&listing.over) => Ok(Some(protocol::base(node.czxid, listing.pzxid))),
-            None => self.write_node(data).await,
+        let mode = self.claim.request.mode();
+        let listed = protocol::base(mode, node.czxid, listing.pzxid, beside_downgraded);
+        let base = node
+            .written
+            .or(listed.filter(|_| node.created_over.ptr_eq(&listing.over)));
+        let mut data = node.data.clone();
+        data.label = NodeData::labelled(self.claim.request.label()).label;
+        // Those who wait for permits behind it look for this.
+        data.has_entered |= base.is_none() && mode != Mode::Exclusive;
+        match base {
+            Some(base) if data == node.data => Ok(Some(base)),
+            _ => self.write_node(data).await,
         }
     }
 
-    /// Takes a new transaction id for our node, which is the first, by a write of it.
-    async fn write_node(&mut self, data: Vec<u8>) -> Step<Option<i64>> {
+    /// Takes a new transaction id for our node, which is admitted, by a write of it.
+    async fn write_node(&mut self, data: NodeData) -> Step<Option<i64>> {
         let connection = self.session.connected().await?;
         let Some(node) = &mut self.node else {
             return Ok(None);
         };
-        match connection.client.set_data(&node.path, &data, Some(node.version)).await {
+        match connection
+            .client
+            .set_data(&node.path, &data.encode(), Some(node.version))
+            .await
+        {
             Ok(stat) => {
                 node.written = Some(stat.mzxid);
                 node.version = stat.version;

@@ -16,8 +16,8 @@ pub(crate) const MAX_PATH_BYTES: usize = 512 * 1024;
 /// unless the connection breaks.
 const MAX_WITH_LEAVING: usize = 2 * MAX_PATH_BYTES;
 
-/// More than the name of any node of ours, with the server's framing.
-const NODE_NAME: usize = 72;
+/// The longest name of a node of ours, for permits, with the server's framing.
+const NODE_NAME: usize = 84;
 
 /// What a node in this directory costs its session.
 pub(crate) fn path_bytes(directory: &str) -> usize {

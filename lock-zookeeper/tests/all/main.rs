@@ -8,6 +8,7 @@ mod heartbeats;
 mod holds;
 mod late;
 mod many_holds;
+mod modes;
 mod outage;
 mod panics;
 mod queue;

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use lock_core::backend::{DistributedLock, ReleaseOptions, Terms};
+use lock_core::backend::{DistributedLock, ReleaseOptions, RequestOptions, Terms, Wait};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::time::sleep;
 use zookeeper_client::{Acls, CreateMode};
 
@@ -200,4 +202,77 @@ async fn status_tells_who_has_it_and_how_many_wait() {
     assert_eq!(status.holders[0].token, Some(hold.token()));
     assert_eq!(status.waiting, Some(1));
     waiting.abort();
+}
+
+/// It watches the waiter before it, and not the holder.
+#[testbed::test]
+async fn a_waiter_behind_others_names_the_holder_of_its_last_moment() {
+    let (server, root) = (shared_server().await, fresh_root());
+    let (one, client) = (backend(server, &root), observer(server).await);
+    let queue = async |length| children_until(&client, &format!("{root}/a"), |children| children.len() == length).await;
+    let (request, _control) = labelled("a", Some("first")).start();
+    let first = granted(one.acquire(&request).await);
+    let (request, _control) = labelled("a", Some("second")).start();
+    let second = tokio::spawn({
+        let (one, request) = (one.clone(), request.clone());
+        async move { granted(one.acquire(&request).await) }
+    });
+    queue(2).await;
+    let (request, _control) = labelled("a", Some("third")).start();
+    let _third = tokio::spawn({
+        let (one, request) = (one.clone(), request.clone());
+        async move { one.acquire(&request).await }
+    });
+    queue(3).await;
+    let terms = Terms::new(TTL).time_left(Duration::from_secs(4));
+    let (request, _control) = RequestOptions::new(name("a"), terms).wait(Wait::Until).start();
+    let last = tokio::spawn({
+        let (one, request) = (one.clone(), request.clone());
+        async move { one.acquire(&request).await }
+    });
+    queue(4).await;
+    within(async {
+        while request.last_busy().is_none() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    assert_eq!(request.last_busy().unwrap().holder.as_deref(), Some("first"));
+    first.release(ReleaseOptions::default()).await.unwrap();
+    let _second = within(second).await.unwrap();
+    assert_eq!(busy(within(last).await.unwrap()).holder.as_deref(), Some("second"));
+}
+
+/// Each hold watches its node once. The heartbeats are the session's, however many it holds.
+#[testbed::test]
+async fn held_names_cost_hardly_any_request() {
+    const NAMES: usize = 1000;
+    let (server, root) = (own_server().await, fresh_root());
+    let one = backend(&server, &root);
+    let mut holds = Vec::new();
+    for number in 0..NAMES {
+        holds.push(hold(&one, &number.to_string()).await);
+    }
+    let before = requests(&server).await;
+    // The watches are set after a twelfth of the session timeout.
+    sleep(SESSION).await;
+    let watching = requests(&server).await;
+    sleep(2 * SESSION).await;
+    let later = requests(&server).await;
+    // At most twelve heartbeats, and as many pings, in a session timeout.
+    assert!(watching - before <= NAMES + 100, "{} requests", watching - before);
+    assert!(later - watching <= 150, "{} requests", later - watching);
+    assert!(holds.iter().all(|(_, request, _)| is_live(request.lease())));
+}
+
+/// How many packets the server has received, as its `mntr` says.
+async fn requests(server: &testbed::Server) -> usize {
+    let mut stream = TcpStream::connect(server.address()).await.unwrap();
+    stream.write_all(b"mntr").await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let received = answer
+        .lines()
+        .find_map(|line| line.strip_prefix("zk_packets_received\t"));
+    received.expect("mntr counts packets").parse().unwrap()
 }

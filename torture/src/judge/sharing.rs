@@ -61,8 +61,8 @@ impl Used {
         ];
         let beside_others = [
             (self.readers == 0, "one of several readers"),
-            (self.permits == 0 && backend.is_lease(), "of permits"),
-            (self.downgraded == 0 && backend.is_lease(), "downgraded"),
+            (self.permits == 0 && backend != Backend::MysqlRow, "of permits"),
+            (self.downgraded == 0 && backend != Backend::MysqlRow, "downgraded"),
             (self.upgraded == 0 && backend == Backend::Redis, "upgraded"),
         ];
         let lacks = if config.modes { &beside_others[..] } else { &alone[..] };
