@@ -14,6 +14,7 @@
 //! | [`session`] | a ZooKeeper session at a follower that is cut off from its leader; a standalone server that becomes a follower | more than one client |
 //! | [`tokens`] | tokens in a row that may be rolled back | time |
 //! | [`token_offset`] | ZooKeeper's tokens by zxid and above a floor, hand-overs, passes, restarts, while nodes and directories are deleted | time, unanswered writes |
+//! | [`zookeeper_modes`] | ZooKeeper's queue of readers, writers and permits: old lists, watches that tell once, downgrades, sessions that end, lost answers; tokens by zxid | time, token floors, restarts |
 //!
 //! The lease, the queue and the hand-over share one [`server`]; what holds is named in [`properties`]. A model that shows
 //! nothing is caught in two ways: every one must reach two holds that were done (the session: belief past its first
@@ -39,6 +40,10 @@
 //! - A request fits only together with all requests before it, and not with the holders alone: else a reader would pass a writer
 //!   that is about to take a free name.
 //! - A hand-over needs no tombstones if the giver is undone first, and the answer awaited before the next one is.
+//! - A reader that is admitted beside a downgraded hold has to write its node for its token, even if nobody has come or gone since its
+//!   node was made: the grant of that hold may be based on the creation of the reader's node.
+//! - A reader has to look whether the writer that it watches was downgraded, even if it was not the first in the reader's list: that
+//!   list may be older.
 //! - A row lock's token that is rolled back is granted again if the server's clock is set back after that, or stands
 //!   still: both are outside the failure model.
 //!
@@ -63,3 +68,4 @@ pub mod session;
 pub mod time;
 pub mod token_offset;
 pub mod tokens;
+pub mod zookeeper_modes;

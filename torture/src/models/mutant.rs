@@ -126,6 +126,25 @@ mutants! {
     OffsetNotInTheDirectory breaks STATUS_SHOWS_THE_TOKEN,
     /// Row lock: a token ahead of the server's clock is rolled back with its holder's transaction.
     RolledBackToken breaks TOKENS_INCREASE,
+    // Of ZooKeeper's queue.
+    /// A reader's token is the zxid of its node, although a writer that it waited for has a later one.
+    SharersTakeTheirCreation breaks TOKENS_INCREASE,
+    /// A reader takes the last change of the children in its list, as a writer does.
+    SharersTakeTheList breaks TOKENS_INCREASE,
+    /// A reader takes the zxid of its node beside a downgraded hold, whose grant may be based on the same.
+    CreatedBesideADowngrade breaks TOKENS_INCREASE,
+    /// A reader waits for writers behind it.
+    ReadersHeedThoseBehind breaks NOBODY_SLEEPS,
+    /// Readers do not look again when the data of the node that they watch has changed.
+    DowngradeUnnoticed breaks NOBODY_SLEEPS,
+    /// Readers look for a downgrade only if the writer that they watch is the first in their list, which may be old.
+    DowngradeOfTheFirstOnly breaks NOBODY_SLEEPS,
+    /// A downgrade creates a node for the reader and deletes that of the writer.
+    DowngradeByNewNode breaks HOLDERS_FIT,
+    /// Whoever enters after it has waited for permits does not write its node.
+    EntersUnnoticed breaks NOBODY_SLEEPS,
+    /// A request for permits enters that fits with all who have entered, although one before it waits.
+    PassesLargePermits breaks HOLDERS_FIT,
     // Of modes.
     /// The first reader that leaves frees the name for all.
     FirstReaderFrees breaks HOLDERS_FIT,

@@ -32,6 +32,9 @@ pub const NOT_WRITTEN_MEANWHILE: &str = "nobody writes before an upgrade";
 /// A waiter that is among the first and fits is told at once.
 pub const FIRST_IS_TOLD: &str = "the first that fit are told";
 
+/// While one waits who may enter, somebody is awake who will find out.
+pub const NOBODY_SLEEPS: &str = "nobody sleeps who may enter";
+
 /// Nobody waits for somebody that waits for it, or so on.
 pub const NO_CIRCLE: &str = "nobody waits in a circle";
 /// Unless all are done, somebody can go on without giving up.

@@ -17,6 +17,7 @@ use torture::models::queue::QueueModel;
 use torture::models::session::SessionModel;
 use torture::models::token_offset::TokenOffsetModel;
 use torture::models::tokens::TokenModel;
+use torture::models::zookeeper_modes::ZookeeperModesModel;
 
 const TRACES: &str = include_str!("../../src/models/traces.md");
 
@@ -106,6 +107,16 @@ const PASSES: PassModel = PassModel {
     until: 54,
     set_backs: 1,
     crashes: 0,
+    mutant: None,
+};
+
+/// A reader, a writer and a permit; writers downgrade, a session ends, and an answer gets lost.
+const ZOOKEEPER_MODES: ZookeeperModesModel = ZookeeperModesModel {
+    kinds: &[Kind::Exclusive, Kind::Shared, Kind::Permits(1, 2)],
+    in_order: false,
+    deletions: 1,
+    losses: 1,
+    downgrades: true,
     mutant: None,
 };
 
@@ -244,6 +255,37 @@ models! {
     model_zookeeper_token_offset: TokenOffsetModel {
         floors: &[0, 200], hand_overs: 0, raises: 1, restarts: 0, ..ZOOKEEPER_TOKENS
     }, broken by [OffsetForFloorsOnly, KnownOffsetIsEnough, OffsetNotKnownBefore, OffsetNotInTheDirectory];
+    model_zookeeper_modes: ZOOKEEPER_MODES, broken by [DowngradeOfTheFirstOnly];
+    model_zookeeper_readers: ZookeeperModesModel {
+        kinds: &[Kind::Exclusive, Kind::Shared, Kind::Shared],
+        ..ZOOKEEPER_MODES
+    }, broken by [
+        SharersTakeTheirCreation,
+        SharersTakeTheList,
+        CreatedBesideADowngrade,
+        ReadersHeedThoseBehind,
+        DowngradeUnnoticed
+    ];
+    model_zookeeper_writers: ZookeeperModesModel {
+        kinds: &[Kind::Exclusive, Kind::Exclusive, Kind::Shared],
+        ..ZOOKEEPER_MODES
+    }, broken by [DowngradeByNewNode];
+    model_zookeeper_readers_in_order: ZookeeperModesModel {
+        kinds: &[Kind::Shared, Kind::Exclusive, Kind::Shared, Kind::Shared],
+        in_order: true,
+        losses: 0,
+        ..ZOOKEEPER_MODES
+    }, broken by [];
+    model_zookeeper_permits: ZookeeperModesModel {
+        kinds: &[Kind::Permits(3, 3), Kind::Permits(1, 3), Kind::Permits(1, 3), Kind::Permits(1, 3)],
+        in_order: true,
+        losses: 0,
+        ..ZOOKEEPER_MODES
+    }, broken by [EntersUnnoticed];
+    model_zookeeper_permits_of_two_limits: ZookeeperModesModel {
+        kinds: &[Kind::Permits(1, 2), Kind::Permits(3, 3), Kind::Permits(1, 3)],
+        ..ZOOKEEPER_MODES
+    }, broken by [PassesLargePermits];
     model_row_lock_tokens: TokenModel { holds: 6, mutant: None }, broken by [RolledBackToken];
 }
 
