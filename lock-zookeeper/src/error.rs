@@ -51,7 +51,7 @@ pub(crate) fn lock_error(error: DriverError) -> Error {
     let (kind, message) = match error {
         DriverError::NoAuth => (
             ErrorKind::Denied,
-            "ZooKeeper refuses access: check user and password, and that they have all permissions on the root path",
+            "ZooKeeper refuses access: check user and password, and that they have READ and CREATE on the root path",
         ),
         DriverError::AuthFailed => (
             ErrorKind::Denied,
@@ -84,6 +84,23 @@ pub(crate) fn lock_error(error: DriverError) -> Error {
         },
     };
     Error::new(kind, message).with_source(error)
+}
+
+/// The server does not permit this on the root path.
+pub(crate) fn no_permission(permission: &str, root: &str) -> Error {
+    let message = format!(
+        "ZooKeeper denies {permission} on the root path {root}: check user and password, and grant them READ and CREATE on it"
+    );
+    Error::new(ErrorKind::Denied, message).with_source(DriverError::NoAuth)
+}
+
+/// There is no root path, and we may not create it.
+pub(crate) fn no_root(root: &str) -> Error {
+    let message = format!(
+        "the root path {root} does not exist, and ZooKeeper denies CREATE on its nearest parent: grant it, or create the path and \
+         grant READ and CREATE on it"
+    );
+    Error::new(ErrorKind::Denied, message).with_source(DriverError::NoAuth)
 }
 
 /// The error for the caller of a request that was certainly not executed.

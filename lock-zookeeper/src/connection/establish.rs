@@ -88,12 +88,14 @@ pub(crate) async fn ensure_root(client: &Client, config: &ZooKeeperConfig) -> Re
         match client.get_data(config.root()).await {
             Ok(_) => return Ok(()),
             Err(DriverError::NoNode) => {}
+            Err(DriverError::NoAuth) => return Err(error::no_permission("READ", config.root())),
             Err(error) => return Err(error::lock_error(error)),
         }
         let options = create_options(config, CreateMode::Persistent);
         match client.mkdir(config.root(), &options).await {
             // NoNode: it was removed at the same time.
             Ok(()) | Err(DriverError::NoNode) => {}
+            Err(DriverError::NoAuth) => return Err(error::no_root(config.root())),
             Err(error) => return Err(error::lock_error(error)),
         }
     }

@@ -128,6 +128,39 @@ async fn wrong_credentials_are_denied_at_once() {
     }
 }
 
+/// A missing root path is made where that is permitted. Else the error names the permission.
+#[testbed::test]
+async fn a_root_path_that_may_not_be_made_or_read_names_the_permission() {
+    use zookeeper_client::{Acl, AuthId, Permission};
+    let server = shared_server().await;
+    let owner = Client::connector().with_auth("digest", b"owner:x");
+    let owner = owner.connect(server.address()).await.unwrap();
+    let parent = fresh_root();
+    for (permission, root, said) in [
+        (
+            Permission::READ,
+            "read/locks",
+            "does not exist, and ZooKeeper denies CREATE on its nearest parent",
+        ),
+        (Permission::CREATE, "create", "denies READ on the root path"),
+    ] {
+        let acl = Acl::new(permission, AuthId::anyone());
+        let options = CreateMode::Persistent.with_acls(Acls::new(std::slice::from_ref(&acl)));
+        let closed = format!("{parent}-{}", root.split('/').next().unwrap());
+        owner.create(&closed, b"", &options).await.unwrap();
+        let root = format!("{parent}-{root}");
+        let error = within(backend(server, &root).connect()).await.unwrap_err();
+        assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Denied, false));
+        assert!(
+            error.to_string().contains(said) && error.to_string().contains(&root),
+            "{error}"
+        );
+    }
+    let made = fresh_root() + "/of/several/parts";
+    within(backend(server, &made).connect()).await.unwrap();
+    assert!(owner.check_stat(&made).await.unwrap().is_some());
+}
+
 /// The root may be listed, but nothing may be made in it: only the acquire finds out.
 #[testbed::test]
 async fn a_missing_permission_is_denied() {
