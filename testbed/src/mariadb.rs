@@ -159,8 +159,11 @@ impl Recipe for MariaDb {
     }
 
     fn url(&self, port: u16) -> Url {
+        // As the driver spells them too.
         let parameters = self.tls.as_ref().map_or_else(String::new, |certificates| {
-            format!("?tls=true&{}", certificates.parameters())
+            let (certificate, key) = certificates.client();
+            let [ca, certificate, key] = [certificates.ca(), certificate, key].map(|file| file.display().to_string());
+            format!("?ssl-mode=VERIFY_IDENTITY&ssl-ca={ca}&ssl-cert={certificate}&ssl-key={key}")
         });
         Url::new(
             "mysql",

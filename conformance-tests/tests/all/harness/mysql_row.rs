@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,7 +13,7 @@ use lock_core::backend::DistributedLock;
 use lock_mysql::sqlx::mysql::MySqlConnection;
 use lock_mysql::sqlx::{AssertSqlSafe, Connection, Executor, Row, query, raw_sql};
 use lock_mysql::{MySqlConfig, RowLockBackend, schema};
-use testbed::{Edition, MariaDb, Server};
+use testbed::{Certificates, Edition, MariaDb, Server};
 use tokio::sync::{Mutex, OnceCell};
 
 /// Which server.
@@ -43,9 +43,15 @@ macro_rules! which {
 }
 
 which!(OwnMariaDb, MariaDb::new());
+which!(OverTls, MariaDb::new().tls(certificates()));
 which!(MySql9, MariaDb::new().edition(Edition::MySql9));
 which!(Hostile, hostile(Edition::MariaDb));
 which!(MySql9Hostile, hostile(Edition::MySql9));
+
+fn certificates() -> &'static Certificates {
+    static CERTIFICATES: OnceLock<Certificates> = OnceLock::new();
+    CERTIFICATES.get_or_init(|| Certificates::new().expect("certificates"))
+}
 
 /// A server with settings that somebody else may need, and that a lock must not depend on.
 fn hostile(edition: Edition) -> MariaDb {

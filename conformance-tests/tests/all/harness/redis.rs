@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use conformance_tests::{BackendHarness, Data, Harness, LockerSubject, NoServer, Route, ServerUse, Subject, Timing};
 use lock_core::backend::DistributedLock;
 use lock_redis::{RedisBackend, RedisConfig};
-use testbed::{Edition, Redis, Server};
+use testbed::{Certificates, Edition, Redis, Server};
 use tokio::sync::OnceCell;
 
 /// Which server, and who one is to it.
@@ -44,6 +44,30 @@ impl Which for Own {
     }
 
     shared!();
+}
+
+/// With a certificate of the client's.
+#[derive(Debug)]
+pub(crate) struct OverTls;
+
+impl Which for OverTls {
+    fn server() -> Redis {
+        // Gone with the server.
+        let certificates = Certificates::new().expect("certificates");
+        Redis::new().tls(&certificates).expect("a free port")
+    }
+
+    shared!();
+
+    fn url(server: &Server) -> Result<String, NoServer> {
+        match server.is_external() {
+            false => Ok(server.url()),
+            true => Err(NoServer::Offline(format!(
+                "nobody knows whether the server at {} has TLS",
+                server.address()
+            ))),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -139,7 +163,10 @@ impl<W: Which> Harness for RedisHarness<W> {
     }
 
     async fn take_away(&self, namespace: &str, name: &str) {
-        let client = lock_redis::redis::Client::open(self.url.as_str()).expect("testbed's URL");
+        // The driver has no TLS.
+        let plain = self.server.as_ref().and_then(Server::plain_address);
+        let url = plain.map_or_else(|| self.url.clone(), |address| format!("redis://{address}"));
+        let client = lock_redis::redis::Client::open(url).expect("testbed's URL");
         // The driver's defaults are a second to connect and half a second for an answer.
         let patience = Some(Duration::from_secs(60));
         let patient = lock_redis::redis::AsyncConnectionConfig::new()
