@@ -46,12 +46,24 @@ macro_rules! micros_since_1970 {
 /// The server's clock in microseconds since 1970, when the statement began. The session's time zone is UTC.
 const NOW: &str = micros_since_1970!("UTC_TIMESTAMP");
 
+macro_rules! earlier_clock {
+    () => {
+        concat!(
+            "LEAST(",
+            micros_since_1970!("UTC_TIMESTAMP"),
+            ",",
+            micros_since_1970!("SYSDATE"),
+            ")"
+        )
+    };
+}
+
+/// The clock by which a hold has ended. If the clock was set back while the statement waited for the row, somebody may have cut
+/// the hold to what its term allows by the clock since: the moment before the step says nothing about that.
+const EARLIER_CLOCK: &str = earlier_clock!();
+
 /// Whether nobody has the name.
-const FREE: &str = concat!(
-    "(`holder` IS NULL OR `expires`<=",
-    micros_since_1970!("UTC_TIMESTAMP"),
-    ")"
-);
+const FREE: &str = concat!("(`holder` IS NULL OR `expires`<=", earlier_clock!(), ")");
 
 /// When the hold ends, if the clock may have been set back: no later than its own term allows.
 const REPAIRED: &str = concat!("LEAST(`expires`,", micros_since_1970!("SYSDATE"), "+`term`)");

@@ -6,7 +6,9 @@
 
 use lock_core::LockName;
 
-use super::{FREE, LONGEST_MARK, LeaseStatements, LeaseTerms, MARKED, Mark, NOW, REPAIRED, TAKEN, others_wait};
+use super::{
+    EARLIER_CLOCK, FREE, LONGEST_MARK, LeaseStatements, LeaseTerms, MARKED, Mark, NOW, REPAIRED, TAKEN, others_wait,
+};
 use crate::names::name_literal;
 
 /// Whether this statement has granted the name, for the assignments behind that of the token: a new token is larger than all
@@ -24,7 +26,8 @@ impl LeaseStatements {
         let (next, last) = (terms.next_token("`last_token`+1"), terms.last_token("`token`"));
         format!(
             "UPDATE `{}` SET `token`=LAST_INSERT_ID({next}),`last_token`={last},`label`={label},`term`={ttl},\
-             `holder`='{holder}',`expires`={NOW}+{ttl} WHERE `name`={} AND GREATEST(`expires`,`wanted`)<={NOW}",
+             `holder`='{holder}',`expires`={NOW}+{ttl} WHERE `name`={} \
+             AND GREATEST(`expires`,`wanted`)<={EARLIER_CLOCK}",
             self.leases,
             name_literal(name)
         )

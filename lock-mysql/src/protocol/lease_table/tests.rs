@@ -31,7 +31,7 @@ fn a_free_name_is_taken_by_a_short_statement() {
         shown(&sql, &with_all),
         "UPDATE `t_leases` SET `token`=LAST_INSERT_ID(GREATEST(`last_token`+1,42,NOW)),\
          `last_token`=`token`+LEAST(2,9223372036854775807-`token`),`label`=x'6d65',`term`=2500000,\
-         `holder`='ME',`expires`=NOW+2500000 WHERE `name`=x'61' AND GREATEST(`expires`,`wanted`)<=NOW"
+         `holder`='ME',`expires`=NOW+2500000 WHERE `name`=x'61' AND GREATEST(`expires`,`wanted`)<=LEAST(NOW,SYSDATE)"
     );
     let plain = terms(1, None);
     let sql = LeaseStatements::new("t").take_free(&name("a"), &plain);
@@ -43,7 +43,7 @@ fn a_free_name_is_taken_by_a_short_statement() {
 fn a_try_takes_a_free_name_or_changes_nothing() {
     let terms = terms(3, Some(41));
     let sql = LeaseStatements::new("t").acquire(&name("a"), &terms, None);
-    let free = "(`holder` IS NULL OR `expires`<=NOW)";
+    let free = "(`holder` IS NULL OR `expires`<=LEAST(NOW,SYSDATE))";
     let others = "(`wanted`>NOW AND `wanted`<=NOW+10000000 AND NOT `waiter`<=>'ME')";
     let granted = "`token`>`last_token`";
     let last = "`token`+LEAST(2,9223372036854775807-`token`)";
@@ -91,7 +91,7 @@ fn a_waiter_marks_the_row_before_the_holder_changes() {
     assert!(
         shown.contains(&format!(
             "(9223372036854775808|IF({free},",
-            free = "(`holder` IS NULL OR `expires`<=NOW)"
+            free = "(`holder` IS NULL OR `expires`<=LEAST(NOW,SYSDATE))"
         )),
         "{shown}"
     );

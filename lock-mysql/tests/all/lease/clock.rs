@@ -214,3 +214,46 @@ async fn a_clock_set_back_keeps_no_writer_out_beyond_the_readers_terms() {
     until("free", async || try_in(&backend, "a", Exclusive).await.is_some()).await;
     assert!(matches!(silent.hold.renew(secs(5)).await.unwrap(), Renewal::Lost));
 }
+
+/// A statement that waits for the row knows the clock from before the step. Meanwhile another client has cut the hold to what its
+/// term allows by the clock after it.
+#[testbed::test]
+async fn a_question_from_before_a_step_back_takes_no_name_that_is_held() {
+    let (fixture, clock) = with_a_clock().await;
+    let (first, second, mut stranger) = (backend(&fixture), locker(&fixture), fixture.observer().await);
+    let mut observer = fixture.observer().await;
+    second.connect().await.unwrap();
+    for round in 0..20 {
+        let (name, table) = (format!("{round}"), &fixture.table);
+        let granted = grant(&first, &name, secs(60)).await;
+        stranger
+            .run(&format!(
+                "BEGIN;SELECT 1 FROM {table}_leases WHERE name='{name}' FOR UPDATE"
+            ))
+            .await;
+        let lock = second.lock(&name);
+        let asking = tokio::spawn(async move { lock.try_acquire().await });
+        until("waiting for the row", async || {
+            let waits = |sql: &String| sql.contains(&format!("{table}_leases")) && !sql.starts_with("SELECT");
+            observer.statements().await.iter().any(waits) || asking.is_finished()
+        })
+        .await;
+        clock.set(-HOUR_NANOS).unwrap();
+        let cut = format!(
+            "UPDATE {table}_leases SET expires=LEAST(expires,FLOOR(UNIX_TIMESTAMP(SYSDATE(6))*1000000)+term) \
+             WHERE name='{name}';COMMIT"
+        );
+        stranger.run(&cut).await;
+        // On a busy machine it has waited for too long.
+        if let Ok(taken) = soon("answered", asking).await.unwrap() {
+            assert!(taken.is_none(), "the first still holds it");
+            assert!(matches!(
+                granted.hold.renew(secs(60)).await.unwrap(),
+                Renewal::Renewed(_)
+            ));
+            return;
+        }
+        clock.set(0).unwrap();
+    }
+    panic!("the server refuses to wait");
+}
