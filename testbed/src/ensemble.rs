@@ -22,7 +22,7 @@ const MAJORITY: usize = SERVERS / 2 + 1;
 /// A ZooKeeper ensemble of three servers to test against. Clones share it; the last one to be dropped ends it.
 ///
 /// The servers have the indexes 0 to 2. Each is a [`Server`], so that it can be killed, paused and restarted alone.
-/// Its restart returns when it serves, which takes a quorum: restart several at once by joining the futures.
+/// Its restart returns when it serves, which takes a quorum.
 #[derive(Debug, Clone)]
 pub struct Ensemble {
     servers: [Server; SERVERS],
@@ -43,6 +43,42 @@ impl Ensemble {
     /// Its servers, by their indexes.
     pub fn servers(&self) -> &[Server; SERVERS] {
         &self.servers
+    }
+
+    /// Kills all its servers, and starts them with the same data. Returns when all serve.
+    ///
+    /// # Errors
+    /// [`Error::Start`].
+    ///
+    /// # Cancel safety
+    /// Goes on to its end in the background.
+    pub async fn restart(&self) -> Result<(), Error> {
+        self.kill()?;
+        let [one, two, three] = &self.servers;
+        tokio::try_join!(one.restart(), two.restart(), three.restart()).map(drop)
+    }
+
+    /// Like [`restart`](Self::restart), but it has forgotten everything.
+    ///
+    /// # Errors
+    /// [`Error::Start`].
+    ///
+    /// # Cancel safety
+    /// Goes on to its end in the background.
+    pub async fn restart_without_data(&self) -> Result<(), Error> {
+        // All first: one that is left would hand its data to the others.
+        self.kill()?;
+        let [one, two, three] = &self.servers;
+        tokio::try_join!(
+            one.restart_without_data(),
+            two.restart_without_data(),
+            three.restart_without_data()
+        )
+        .map(drop)
+    }
+
+    fn kill(&self) -> Result<(), Error> {
+        self.servers.iter().try_for_each(Server::kill)
     }
 
     /// Waits until a majority serves with one leader, and returns the leader's index.
