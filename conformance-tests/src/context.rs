@@ -75,6 +75,11 @@ impl Cx {
         self.timing().patience
     }
 
+    /// The longest round trip over which a hold must be kept.
+    pub(crate) fn round_trip_percent(&self) -> u32 {
+        self.timing().round_trip_percent
+    }
+
     /// By when the hold of a dead client must be free: its ttl, a tick, and patience.
     pub(crate) fn freed_by(&self, ttl: Duration) -> Duration {
         ttl + self.timing().tick + self.patience()

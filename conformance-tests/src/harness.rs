@@ -117,6 +117,8 @@ pub struct Timing {
     pub tick: Duration,
     /// How long a busy machine may take for an operation that waits for nothing. Defaults to 20 s.
     pub patience: Duration,
+    /// The longest round trip, in percent of the TTL, over which a hold must be kept. Defaults to 40, at least 10.
+    pub round_trip_percent: u32,
 }
 
 /// How a client reaches the server.
@@ -168,6 +170,7 @@ impl Default for Timing {
             ttl: Duration::from_secs(1),
             tick: Duration::ZERO,
             patience: Duration::from_secs(20),
+            round_trip_percent: 40,
         }
     }
 }
@@ -200,6 +203,17 @@ impl Timing {
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
+        self
+    }
+
+    /// Sets the longest round trip, in percent of the TTL, over which a hold must be kept.
+    ///
+    /// # Panics
+    /// If it is below 10.
+    #[must_use]
+    pub fn with_round_trip_percent(mut self, percent: u32) -> Self {
+        assert!(percent >= 10, "{percent} % of the TTL is no slow line");
+        self.round_trip_percent = percent;
         self
     }
 }

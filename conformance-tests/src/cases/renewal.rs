@@ -147,13 +147,14 @@ pub(crate) async fn a_short_silence_is_survived(cx: &Cx) -> Verdict {
     guard.released().await
 }
 
-/// A line on which every answer takes two fifths of the ttl costs no hold: a late answer counts for its request.
+/// A line on which every answer takes two fifths of the ttl, or what the harness says, costs no hold: a late answer counts
+/// for its request.
 pub(crate) async fn a_slow_line_loses_no_hold(cx: &Cx) -> Verdict {
     let (link, ttl) = (Link::new(), cx.ttl());
     let (far, waiter) = (cx.subject_through(&link).await, cx.subject().await);
     let before = cx.hold(&far, &cx.brief("a")).await?;
-    // A twentieth of it is for what the two machines need.
-    link.delay(ttl * 19 / 100);
+    // A fiftieth of the ttl is for what the two machines need.
+    link.delay(ttl * (cx.round_trip_percent() - 2) / 200);
     let meanwhile = cx.hold(&far, &cx.brief("b")).await?;
     let ask = cx.ask("a").await;
     let mut waiting = Box::pin(waiter.acquire(&ask));

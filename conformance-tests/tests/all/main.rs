@@ -6,7 +6,7 @@ use harness::memory::MemoryHarness;
 use harness::mysql_lease::LeaseTableHarness;
 use harness::mysql_row::{Hostile, MySql9, MySql9Hostile, OverTls as MySqlOverTls, OwnMariaDb, RowLockHarness};
 use harness::redis::{LeastPrivilege, OverTls, Own, Redis8, RedisHarness, Valkey9};
-use harness::zookeeper::{LeastAcl, OverTls as ZooKeeperOverTls, OwnZooKeeper, ZooKeeperHarness};
+use harness::zookeeper::{LeastAcl, OverTls as ZooKeeperOverTls, Standalone, Standalone39, Three, ZooKeeperHarness};
 
 mod harness;
 mod mutants;
@@ -28,9 +28,11 @@ conformance!(mysql9_row_hostile, RowLockHarness<MySql9Hostile>);
 conformance!(mysql_lease, LeaseTableHarness<OwnMariaDb>);
 conformance!(mysql9_lease_hostile, LeaseTableHarness<MySql9Hostile>);
 conformance!(one_permit mysql_lease_permit, LeaseTableHarness<Hostile>);
-conformance!(zookeeper, ZooKeeperHarness<OwnZooKeeper>);
+conformance!(zookeeper, ZooKeeperHarness<Standalone>);
+conformance!(zookeeper39, ZooKeeperHarness<Standalone39>);
+conformance!(zookeeper_ensemble, ZooKeeperHarness<Three>);
 conformance!(zookeeper_acl, ZooKeeperHarness<LeastAcl>);
 conformance!(zookeeper_tls, ZooKeeperHarness<ZooKeeperOverTls>);
-conformance!(one_permit zookeeper_permit, ZooKeeperHarness<OwnZooKeeper>);
+conformance!(one_permit zookeeper_permit, ZooKeeperHarness<Standalone>);
 
 __for_each_mutant!(__mutant_tests);

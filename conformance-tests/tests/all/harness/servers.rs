@@ -9,11 +9,11 @@ use tokio::sync::OnceCell;
 /// The server for one case, started by `start` unless the shared one serves.
 ///
 /// `POLYLOCK_OFFLINE=1` asks for none: then the tests are skipped.
-pub(crate) async fn server_for<F: Future<Output = Result<Server, Error>>>(
+pub(crate) async fn server_for<S: Started, F: Future<Output = Result<S, Error>>>(
     wanted: ServerUse,
-    shared: &'static OnceCell<Server>,
+    shared: &'static OnceCell<S>,
     start: impl FnOnce() -> F,
-) -> Result<Server, NoServer> {
+) -> Result<S, NoServer> {
     if testbed::is_offline() {
         return Err(NoServer::Offline("POLYLOCK_OFFLINE asks for no server".to_owned()));
     }
@@ -25,27 +25,47 @@ pub(crate) async fn server_for<F: Future<Output = Result<Server, Error>>>(
         Error::LeftOut { .. } => NoServer::Offline(error.to_string()),
         _ => NoServer::Missing(error.to_string()),
     })?;
-    if wanted == ServerUse::Own && server.is_external() {
-        return Err(NoServer::Offline(format!(
-            "the server at {} is not ours to restart",
-            server.address()
-        )));
+    match server.external() {
+        Some(address) if wanted == ServerUse::Own => Err(NoServer::Offline(format!(
+            "the server at {address} is not ours to restart"
+        ))),
+        _ => Ok(server),
     }
-    Ok(server)
 }
 
-/// The server's URL by this route.
+/// A server, or several that are one to their clients.
+pub(crate) trait Started: Clone {
+    /// Where it is, if it ran already.
+    fn external(&self) -> Option<&str>;
+}
+
+impl Started for Server {
+    fn external(&self) -> Option<&str> {
+        self.is_external().then(|| self.address())
+    }
+}
+
+/// The URL by this route.
 pub(crate) async fn url_by(route: &Route, url: &str) -> String {
-    let address = address_of(url);
-    let routed = route.resolve(address).await;
-    url.replacen(&address.to_string(), &routed.to_string(), 1)
+    let mut routed = Vec::new();
+    for address in addresses_of(url) {
+        routed.push(route.resolve(address).await.to_string());
+    }
+    url.replacen(hosts(url), &routed.join(","), 1)
 }
 
-/// Where a URL with a numeric host leads.
-pub(crate) fn address_of(url: &str) -> SocketAddr {
+/// Where a URL with numeric hosts leads.
+fn addresses_of(url: &str) -> Vec<SocketAddr> {
+    let address = |host: &str| {
+        host.parse()
+            .unwrap_or_else(|error| panic!("the server's address {host:?}: {error}"))
+    };
+    hosts(url).split(',').map(address).collect()
+}
+
+/// The hosts of a URL with their ports.
+pub(crate) fn hosts(url: &str) -> &str {
     let rest = url.split_once("://").expect("a URL has a scheme").1;
     let authority = rest.split(['/', '?']).next().expect("a split has a first part");
-    let host = authority.rsplit('@').next().expect("a split has a first part");
-    host.parse()
-        .unwrap_or_else(|error| panic!("the server's address {host:?}: {error}"))
+    authority.rsplit('@').next().expect("a split has a first part")
 }

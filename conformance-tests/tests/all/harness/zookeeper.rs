@@ -1,4 +1,5 @@
-//! The suite on a ZooKeeper: open to everybody, for a user who may do what is documented and no more, and over TLS.
+//! The suite on ZooKeeper: the distribution's own, a newer one, and an ensemble; for a user who may do what is documented and no
+//! more, and over TLS.
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -9,36 +10,39 @@ use async_trait::async_trait;
 use conformance_tests::{BackendHarness, Data, Harness, LockerSubject, NoServer, Route, ServerUse, Subject, Timing};
 use lock_core::backend::DistributedLock;
 use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
-use testbed::{Certificates, Server, ZooKeeper};
+use testbed::{Certificates, Edition, Ensemble, Error, Server, ZooKeeper};
 use tokio::sync::OnceCell;
 use zookeeper_client::{Acl, Acls, AuthId, Client, CreateMode, Permission};
 
-/// What the sessions ask for: four ticks of testbed's server.
-const SESSION: Duration = Duration::from_secs(3);
-const TICK: Duration = Duration::from_millis(500);
+use super::servers::Started;
 
-/// Which server, and who one is to it.
+/// Which servers, and who one is to them.
+#[async_trait]
 pub(crate) trait Which: Debug + Send + Sync + 'static {
-    fn server() -> ZooKeeper {
-        ZooKeeper::new().tick(TICK)
-    }
-
-    /// The one that cases share.
-    fn shared() -> &'static OnceCell<Server>;
-
-    /// Its URL for clients.
-    fn url(server: &Server) -> Result<String, NoServer> {
-        Ok(server.url())
-    }
+    /// The longest round trip over which a hold is kept. An ensemble keeps it up to 25 percent, where no time is left for a
+    /// busy machine.
+    const ROUND_TRIP_PERCENT: u32 = 40;
 
     /// Whether somebody else makes the root paths.
     const HAS_ADMINISTRATOR: bool = false;
+
+    async fn start() -> Result<Servers, Error> {
+        ZooKeeper::new().tick(TICK).start().await.map(Servers::One)
+    }
+
+    /// Those that cases share.
+    fn shared() -> &'static OnceCell<Servers>;
+
+    /// Their URL for clients.
+    fn url(servers: &Servers) -> Result<String, NoServer> {
+        Ok(servers.url())
+    }
 }
 
 macro_rules! shared {
     () => {
-        fn shared() -> &'static OnceCell<Server> {
-            static SHARED: OnceCell<Server> = OnceCell::const_new();
+        fn shared() -> &'static OnceCell<Servers> {
+            static SHARED: OnceCell<Servers> = OnceCell::const_new();
             &SHARED
         }
     };
@@ -46,9 +50,38 @@ macro_rules! shared {
 
 /// Open to everybody.
 #[derive(Debug)]
-pub(crate) struct OwnZooKeeper;
+pub(crate) struct Standalone;
 
-impl Which for OwnZooKeeper {
+#[async_trait]
+impl Which for Standalone {
+    shared!();
+}
+
+#[derive(Debug)]
+pub(crate) struct Standalone39;
+
+#[async_trait]
+impl Which for Standalone39 {
+    async fn start() -> Result<Servers, Error> {
+        let newer = ZooKeeper::new().edition(Edition::ZooKeeper39);
+        newer.tick(TICK).start().await.map(Servers::One)
+    }
+
+    shared!();
+}
+
+#[derive(Debug)]
+pub(crate) struct Three;
+
+#[async_trait]
+impl Which for Three {
+    const ROUND_TRIP_PERCENT: u32 = 20;
+
+    async fn start() -> Result<Servers, Error> {
+        let ensemble = ZooKeeper::new().tick(TICK).start_ensemble();
+        ensemble.await.map(Servers::Ensemble)
+    }
+
     shared!();
 }
 
@@ -56,36 +89,37 @@ impl Which for OwnZooKeeper {
 #[derive(Debug)]
 pub(crate) struct LeastAcl;
 
+#[async_trait]
 impl Which for LeastAcl {
+    const HAS_ADMINISTRATOR: bool = true;
+
     shared!();
 
-    fn url(server: &Server) -> Result<String, NoServer> {
-        Ok(format!("zookeeper://{USER}@{}", server.address()))
+    fn url(servers: &Servers) -> Result<String, NoServer> {
+        Ok(format!("zookeeper://{USER}@{}", super::servers::hosts(&servers.url())))
     }
-
-    const HAS_ADMINISTRATOR: bool = true;
 }
 
 /// A user with a certificate, both of which are identities.
 #[derive(Debug)]
 pub(crate) struct OverTls;
 
+#[async_trait]
 impl Which for OverTls {
-    fn server() -> ZooKeeper {
+    async fn start() -> Result<Servers, Error> {
         // Gone with the server.
-        let certificates = Certificates::new().expect("certificates");
-        let zookeeper = ZooKeeper::new().tick(TICK);
-        zookeeper.tls(&certificates).expect("a free port")
+        let certificates = Certificates::new()?;
+        let server = ZooKeeper::new().tick(TICK).tls(&certificates)?.start();
+        server.await.map(Servers::One)
     }
 
     shared!();
 
-    fn url(server: &Server) -> Result<String, NoServer> {
-        match server.is_external() {
-            false => Ok(server.url().replacen("://", &format!("://{USER}@"), 1)),
-            true => Err(NoServer::Offline(format!(
-                "nobody knows whether the server at {} has TLS",
-                server.address()
+    fn url(servers: &Servers) -> Result<String, NoServer> {
+        match servers.external() {
+            None => Ok(servers.url().replacen("://", &format!("://{USER}@"), 1)),
+            Some(address) => Err(NoServer::Offline(format!(
+                "nobody knows whether the server at {address} has TLS"
             ))),
         }
     }
@@ -95,28 +129,60 @@ impl Which for OverTls {
 const USER: &str = "app:sesame";
 const USER_IN_ACL: &str = "app:+QUexaXHpYDk3DhLi0Ks1Ds9OMw=";
 
+/// What clients connect to.
+#[derive(Clone, Debug)]
+pub(crate) enum Servers {
+    One(Server),
+    Ensemble(Ensemble),
+}
+
+impl Servers {
+    fn url(&self) -> String {
+        match self {
+            Self::One(server) => server.url(),
+            Self::Ensemble(ensemble) => ensemble.url(),
+        }
+    }
+}
+
+impl Started for Servers {
+    fn external(&self) -> Option<&str> {
+        match self {
+            Self::One(server) => server.external(),
+            Self::Ensemble(_) => None,
+        }
+    }
+}
+
+/// What the sessions ask for: four ticks of testbed's server.
+const SESSION: Duration = Duration::from_secs(3);
+const TICK: Duration = Duration::from_millis(500);
+
 #[derive(Debug)]
 pub(crate) struct ZooKeeperHarness<W> {
     url: String,
     /// `None` in a child process.
-    server: Option<Server>,
+    servers: Option<Servers>,
     which: PhantomData<W>,
 }
 
 impl<W: Which> ZooKeeperHarness<W> {
     /// Another client, who may access the same nodes.
     async fn observer(&self) -> Client {
-        let plain = self.server.as_ref().and_then(Server::plain_address);
-        let address = plain.unwrap_or_else(|| super::servers::address_of(&self.url).to_string());
+        let plain = match &self.servers {
+            Some(Servers::One(server)) => server.plain_address(),
+            _ => None,
+        };
+        let hosts = plain.unwrap_or_else(|| super::servers::hosts(&self.url).to_owned());
         let connector = Client::connector().with_auth("digest", USER.as_bytes());
-        connector.connect(&address).await.expect("connect to ZooKeeper")
+        connector.connect(&hosts).await.expect("connect to ZooKeeper")
     }
 
     /// Makes the root path as an administrator.
     async fn make_root(&self, root: &str) {
-        let address = super::servers::address_of(&self.url).to_string();
+        let hosts = super::servers::hosts(&self.url);
         let connector = Client::connector().with_auth("digest", b"administrator:x");
-        let administrator = connector.connect(&address).await.expect("connect to ZooKeeper");
+        let administrator = connector.connect(hosts).await.expect("connect to ZooKeeper");
         let user = AuthId::new("digest", USER_IN_ACL);
         let acls = [
             Acl::new(Permission::READ, user.clone()),
@@ -134,10 +200,10 @@ impl<W: Which> ZooKeeperHarness<W> {
 #[async_trait]
 impl<W: Which> Harness for ZooKeeperHarness<W> {
     async fn start(server: ServerUse) -> Result<Self, NoServer> {
-        let server = super::servers::server_for(server, W::shared(), || W::server().start()).await?;
+        let servers = super::servers::server_for(server, W::shared(), W::start).await?;
         Ok(Self {
-            url: W::url(&server)?,
-            server: Some(server),
+            url: W::url(&servers)?,
+            servers: Some(servers),
             which: PhantomData,
         })
     }
@@ -145,7 +211,7 @@ impl<W: Which> Harness for ZooKeeperHarness<W> {
     fn attach(address: &str) -> Self {
         Self {
             url: address.to_owned(),
-            server: None,
+            servers: None,
             which: PhantomData,
         }
     }
@@ -155,7 +221,10 @@ impl<W: Which> Harness for ZooKeeperHarness<W> {
     }
 
     fn timing(&self) -> Timing {
-        Timing::default().with_ttl(SESSION).with_tick(TICK)
+        Timing::default()
+            .with_ttl(SESSION)
+            .with_tick(TICK)
+            .with_round_trip_percent(W::ROUND_TRIP_PERCENT)
     }
 
     async fn subject(&self, namespace: &str, route: &Route) -> Arc<dyn Subject> {
@@ -165,6 +234,8 @@ impl<W: Which> Harness for ZooKeeperHarness<W> {
     async fn take_away(&self, namespace: &str, name: &str) {
         let client = self.observer().await;
         let directory = format!("/{namespace}/{name}");
+        // A follower may be late.
+        client.sync(&directory).await.expect("ask the leader");
         let places = client
             .list_children(&directory)
             .await
@@ -180,10 +251,12 @@ impl<W: Which> Harness for ZooKeeperHarness<W> {
     }
 
     async fn restart(&self, data: Data) {
-        let server = self.server.as_ref().expect("the parent restarts");
-        let restarted = match data {
-            Data::Kept => server.restart().await,
-            Data::Lost => server.restart_without_data().await,
+        let servers = self.servers.as_ref().expect("the parent restarts");
+        let restarted = match (servers, data) {
+            (Servers::One(server), Data::Kept) => server.restart().await,
+            (Servers::One(server), Data::Lost) => server.restart_without_data().await,
+            (Servers::Ensemble(ensemble), Data::Kept) => ensemble.restart().await,
+            (Servers::Ensemble(ensemble), Data::Lost) => ensemble.restart_without_data().await,
         };
         restarted.expect("restart ZooKeeper");
     }
