@@ -130,8 +130,8 @@ impl MySqlConfig {
         Self::from_options((*pool.connect_options()).clone())
     }
 
-    /// Connects over TLS alone, and verifies the server's certificate. The driver also trusts the authorities of the operating
-    /// system, if [`Tls::with_ca`] names another. Defaults to TLS without verification if the server has it, which protects
+    /// Connects over TLS alone, and verifies the server's certificate. The driver also trusts the public authorities of
+    /// Mozilla's list, if [`Tls::with_ca`] names another. Defaults to TLS without verification if the server has it, which protects
     /// from no attacker who can change what is sent.
     ///
     /// ```
@@ -152,6 +152,12 @@ impl MySqlConfig {
             self.options = self.options.ssl_client_cert(certificate).ssl_client_key(key);
         }
         self.tls = Some(tls);
+        self
+    }
+
+    /// The same with the trusted authorities in PEM.
+    pub(crate) fn with_roots(mut self, roots: String) -> Self {
+        self.options = self.options.ssl_ca_from_pem(roots.into_bytes());
         self
     }
 

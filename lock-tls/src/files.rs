@@ -70,7 +70,6 @@ fn roots(tls: &Tls) -> Result<RootCertStore> {
     let mut store = RootCertStore::empty();
     match tls.ca() {
         None => {
-            // A certificate that rustls does not understand is of no use, and no reason to refuse the others.
             store.add_parsable_certificates(native_roots()?.iter().cloned());
         }
         Some(file) => {
@@ -101,7 +100,9 @@ fn native_roots() -> Result<&'static [CertificateDer<'static>]> {
             None => error,
         });
     }
-    Ok(ROOTS.get_or_init(|| found.certs))
+    // One that cannot be parsed is of no use, and no reason to refuse the others.
+    let is_usable = |root: &CertificateDer<'static>| RootCertStore::empty().add(root.clone()).is_ok();
+    Ok(ROOTS.get_or_init(|| found.certs.into_iter().filter(is_usable).collect()))
 }
 
 fn certificates(parameter: &str, file: &Path) -> Result<Vec<CertificateDer<'static>>> {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use lock_core::backend::{AcquireRequest, Wait};
 use lock_core::{Error, ErrorKind, Result};
 use lock_identify::wrong_server;
+use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout};
 
 use super::greeting;
@@ -22,6 +23,8 @@ use crate::protocol::Autocommit;
 #[derive(Debug)]
 pub(crate) struct Dialer {
     config: MySqlConfig,
+    /// The same with the roots of the operating system, once they were read.
+    with_roots: OnceCell<MySqlConfig>,
     /// Whether the server ever was reached: before, connecting is patient; after, failing fast lets the caller decide.
     reached: AtomicBool,
     limiter: DialLimiter,
@@ -32,6 +35,7 @@ impl Dialer {
     pub(crate) fn new(config: MySqlConfig, last_answer: Arc<LastAnswer>) -> Self {
         Self {
             config,
+            with_roots: OnceCell::new(),
             reached: AtomicBool::new(false),
             limiter: DialLimiter::parallel(),
             last_answer,
@@ -136,9 +140,7 @@ impl Dialer {
     }
 
     async fn open_once(&self, autocommit: Autocommit, limit: Duration) -> Result<Arc<Session>, SqlError> {
-        if let Some(tls) = self.config.tls() {
-            tls.check().await.map_err(SqlError::Tls)?;
-        }
+        let config = self.config_with_roots().await.map_err(SqlError::Tls)?;
         let options = self.config.options();
         let tcp = options.get_socket().is_none() && !self.has_reached();
         let non_mysql = async {
@@ -148,7 +150,7 @@ impl Dialer {
             }
         };
         let opened = tokio::select! {
-            opened = Session::open(&self.config, autocommit, limit, &self.last_answer) => opened,
+            opened = Session::open(config, autocommit, limit, &self.last_answer) => opened,
             answer = non_mysql => Err(SqlError::NotMySql(answer)),
         };
         match opened {
@@ -159,6 +161,23 @@ impl Dialer {
             }
             opened => opened,
         }
+    }
+
+    /// The driver reads the roots of the operating system anew for each connection, and blocks its thread meanwhile. So it
+    /// gets them from us.
+    async fn config_with_roots(&self) -> Result<&MySqlConfig> {
+        let Some(tls) = self.config.tls() else {
+            return Ok(&self.config);
+        };
+        // The driver's errors do not say which file cannot be used.
+        if !self.has_reached() {
+            tls.check().await?;
+        }
+        if tls.ca().is_some() {
+            return Ok(&self.config);
+        }
+        let roots = async || Ok(self.config.clone().with_roots(tls.ca_pem().await?));
+        self.with_roots.get_or_try_init(roots).await
     }
 
     /// Which certificate is wrong, if one is.
