@@ -16,7 +16,7 @@ use crate::peers::Peers;
 use crate::subjects::counted::{Counted, Work};
 use crate::subjects::held::{Held, HeldBare};
 use crate::subjects::polylock::{Polylock, Raw, WithoutPasses};
-use crate::subjects::{core, costs, memory, mysql, parts, redis, waiters, zookeeper};
+use crate::subjects::{core, costs, memory, mysql, parts, redis, tls, waiters, zookeeper};
 use crate::workload::Workload;
 
 pub(crate) struct Benchmark {
@@ -79,7 +79,17 @@ impl Benchmark {
         if (workload, self.backend) == (Workload::Held, Backend::Mysql) {
             return vec![no_holders()];
         }
-        let mut entries = match workload {
+        if let Workload::Tls(tasks) = workload {
+            return match tls::participants(self.backend, tasks).await {
+                Ok(participants) => entries_of(participants),
+                Err(error) => vec![Entry {
+                    subject: "tls".into(),
+                    participant: Err(error.to_string()),
+                    is_optional: false,
+                }],
+            };
+        }
+        let mut entries = entries_of(match workload {
             Workload::Load(workload) if workload.is_exclusive() => self.players(workload),
             Workload::Load(workload) => self.sharers(workload),
             Workload::Core if self.backend == Backend::Memory => core::participants(),
@@ -89,14 +99,9 @@ impl Benchmark {
             Workload::Parts(_) => Vec::new(),
             Workload::Held => self.holders(),
             Workload::Waiters => waiters::participants(&self.make, self.backend == Backend::Memory),
-        }
-        .into_iter()
-        .map(|(subject, participant)| Entry {
-            subject: subject.into(),
-            participant: Ok(participant),
-            is_optional: false,
-        })
-        .collect::<Vec<_>>();
+            // Above.
+            Workload::Tls(_) => Vec::new(),
+        });
         if let Workload::Load(workload) = workload
             && !entries.is_empty()
         {
@@ -236,6 +241,15 @@ fn counts_commands(workload: Workload) -> bool {
         background: false,
     };
     matches!(workload, Workload::Load(workload) if workload == alone || matches!(workload, Beside { .. }))
+}
+
+fn entries_of(participants: Vec<(&'static str, Box<dyn Participant>)>) -> Vec<Entry> {
+    let entry = |(subject, participant): (&str, _)| Entry {
+        subject: subject.into(),
+        participant: Ok(participant),
+        is_optional: false,
+    };
+    participants.into_iter().map(entry).collect()
 }
 
 /// Of `held-10000` on row locks.

@@ -97,6 +97,13 @@ const REDIS: &[Aim] = &[
         AtLeast(0.85),
     ),
     aim(
+        "tls-64 by the same without TLS",
+        "tls-64",
+        Unit::PairsPerSecond,
+        By::Subjects("tls", "polylock"),
+        AtLeast(0.75),
+    ),
+    aim(
         "own-16 by raw-trait",
         "own-16",
         Unit::PairsPerSecond,
@@ -226,6 +233,13 @@ const MYSQL: &[Aim] = &[
         AtLeast(0.85),
     ),
     aim(
+        "tls-64 by the same without TLS",
+        "tls-64",
+        Unit::PairsPerSecond,
+        By::Subjects("tls", "polylock"),
+        AtLeast(0.75),
+    ),
+    aim(
         "leases, own-1 by two updates",
         "own-1",
         Unit::PairsPerSecond,
@@ -255,12 +269,21 @@ const MYSQL: &[Aim] = &[
     ),
 ];
 
+const ZOOKEEPER: &[Aim] = &[aim(
+    "tls-64 by the same without TLS",
+    "tls-64",
+    Unit::PairsPerSecond,
+    By::Subjects("tls", "polylock"),
+    AtLeast(0.75),
+)];
+
 /// Those aims that the results say something about.
 pub(crate) fn goals(results: &Results) -> Vec<Goal> {
     let aims = match results.backend.as_str() {
         "memory" => MEMORY,
         "redis" => REDIS,
         "mysql" => MYSQL,
+        "zookeeper" => ZOOKEEPER,
         _ => &[],
     };
     aims.iter().filter_map(|aim| judge(aim, results)).collect()

@@ -9,6 +9,7 @@ pub(crate) mod mysql;
 pub(crate) mod parts;
 pub(crate) mod polylock;
 pub(crate) mod redis;
+pub(crate) mod tls;
 pub(crate) mod waiters;
 pub(crate) mod weigh;
 pub(crate) mod zookeeper;

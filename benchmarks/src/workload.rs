@@ -17,6 +17,8 @@ pub(crate) enum Workload {
     Core,
     /// So many tasks, each with a name of its own: what a pair costs client and server.
     Costs(usize),
+    /// So many tasks, each with a name of its own, over TLS and without.
+    Tls(usize),
     /// What single operations of the runtime and of the system cost where so many tasks do them.
     Parts(usize),
 }
@@ -38,6 +40,7 @@ pub(crate) fn all() -> Vec<Workload> {
     let mut all = vec![Workload::Core, Workload::Parts(16)];
     all.extend([own(1), own(16), own(64), background(1), background(64)].map(Workload::Load));
     all.extend([16, 64].map(Workload::Costs));
+    all.push(Workload::Tls(64));
     all.extend([One { tasks: 16 }, Two { tasks: 16 }].map(Workload::Load));
     let modes = [Read { tasks: 16 }, ReadWrite { percent: 90 }, Permits { tasks: 64 }];
     all.extend(modes.map(Workload::Load));
@@ -63,7 +66,7 @@ impl Workload {
         match self {
             // Whoever waits for the lock at the end has it once more, after some switches of tasks on a busy machine.
             Self::Load(load::Workload::HandOff { clients }) => Duration::from_secs(10 + clients as u64 / 4),
-            Self::Load(_) | Self::Core | Self::Costs(_) | Self::Parts(_) => Duration::from_secs(10),
+            Self::Load(_) | Self::Core | Self::Costs(_) | Self::Tls(_) | Self::Parts(_) => Duration::from_secs(10),
             // Ten thousand are taken and given back.
             Self::Held | Self::Waiters => Duration::from_secs(120),
         }
@@ -116,6 +119,7 @@ impl Workload {
             Self::Waiters => format!("{MANY} tasks of one client that wait for one name"),
             Self::Core => "one name, one task, on a runtime of one thread, by that thread's CPU".into(),
             Self::Costs(tasks) => format!("{}, and what a pair costs", own_names(tasks)),
+            Self::Tls(tasks) => format!("{}, over TLS and without, on one server", own_names(tasks)),
             Self::Parts(tasks) => format!("{tasks} tasks on this runtime that do one operation again and again"),
         }
     }
@@ -136,6 +140,7 @@ impl fmt::Display for Workload {
             Self::Waiters => write!(f, "waiters-{MANY}"),
             Self::Core => f.write_str("core-1"),
             Self::Costs(tasks) => write!(f, "costs-{tasks}"),
+            Self::Tls(tasks) => write!(f, "tls-{tasks}"),
             Self::Parts(tasks) => write!(f, "parts-{tasks}"),
         }
     }

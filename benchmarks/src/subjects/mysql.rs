@@ -4,7 +4,7 @@ use benchmarks_load::{Client, Lock, Result, Subject};
 use futures_util::TryStreamExt;
 use lock_mysql::sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlQueryResult};
 use lock_mysql::sqlx::{self, AssertSqlSafe, ConnectOptions, Either, Row};
-use testbed::MariaDb;
+use testbed::{MariaDb, Server};
 use tokio::time::sleep;
 
 use super::POLL;
@@ -28,6 +28,14 @@ pub(crate) fn server() -> MariaDb {
         "--innodb-flush-log-at-trx-commit=1",
     ];
     options.into_iter().fold(MariaDb::new(), MariaDb::option)
+}
+
+/// The URL of a user of this server who needs no TLS.
+pub(crate) async fn without_tls(server: &Server) -> Result<String> {
+    let mut connection = connect(&server.url(), Autocommit::On).await?;
+    let create = "CREATE USER IF NOT EXISTS 'plain'@'%' IDENTIFIED BY 'secret'; GRANT ALL ON *.* TO 'plain'@'%'";
+    sqlx::raw_sql(create).execute(&mut connection).await?;
+    Ok(format!("mysql://plain:secret@{}/app?tls=false", server.address()))
 }
 
 /// `bare`. A hold is a connection: each lock makes its own.
