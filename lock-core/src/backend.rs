@@ -95,6 +95,20 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// May be dropped at any point.
     async fn connect(&self) -> Result<()>;
 
+    /// Closes the connections and sessions that carry no hold and no queue entry, and waits until the server has answered
+    /// that. [`Locker::shutdown`](crate::Locker::shutdown) calls it when all its work is done. Others may share the backend:
+    /// what they hold stays, and a later request connects again. Defaults to `Ok`: a server that sees a connection's end is
+    /// told nothing new.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] if the server has not answered; the sessions then end with their timeout.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point. The sessions are closed in the background.
+    async fn close(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Checks a TTL by what the server granted when the backend connected. Does no I/O. Core checks it by the
     /// [capabilities](Self::capabilities) before, and calls this after [`connect`](Self::connect), so that a default TTL
     /// that cannot work shows at start-up. Defaults to `Ok`: the capabilities are all there is to check.

@@ -235,12 +235,14 @@ impl Locker {
     }
 
     /// Refuses new acquires, ends waiting ones, and waits until all background work is done: the releases of dropped
-    /// guards and the clean-up of cancelled acquires. Guards that are still held are renewed as before.
+    /// guards and the clean-up of cancelled acquires. Guards that are still held are renewed as before. Then closes the
+    /// backend's sessions that carry nothing, and waits for the server's answer.
     ///
     /// Call it at the end of `main`: a runtime that ends stops the background work.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if not all work was done within 10 s. The rest goes on, and you may call it again.
+    /// [`ErrorKind::Unavailable`] if not all work was done within 10 s, or if a session could not be closed within another
+    /// 10 s. The rest goes on, and you may call it again.
     /// [`ErrorKind::Misconfigured`] outside a Tokio runtime.
     ///
     /// # Cancel safety
@@ -267,6 +269,12 @@ impl Locker {
                 let message =
                     format!("{pending} locks were not given back within {SHUTDOWN_TIMEOUT:?}; they end with their ttl");
                 Error::new(ErrorKind::Unavailable, message)
+            })?;
+        timeout(SHUTDOWN_TIMEOUT, self.shared.backend.lock.close())
+            .await
+            .unwrap_or_else(|_| {
+                let message = format!("the server did not answer within {SHUTDOWN_TIMEOUT:?} that a session is closed");
+                Err(Error::new(ErrorKind::Unavailable, message))
             })
     }
 

@@ -118,3 +118,58 @@ fn a_guard_keeps_its_backend_which_may_lose_its_leases_when_it_is_dropped() {
         .recv_timeout(seconds(10))
         .expect("the keeper drops the backend under its own lock");
 }
+
+/// Notes at each close whether the name `a` is free.
+#[derive(Debug)]
+struct Closes {
+    server: MemoryBackend,
+    closes: Arc<Mutex<Vec<bool>>>,
+}
+
+#[async_trait]
+impl DistributedLock for Closes {
+    fn capabilities(&self) -> Capabilities {
+        self.server.capabilities()
+    }
+    async fn connect(&self) -> Result<()> {
+        Ok(())
+    }
+    async fn close(&self) -> Result<()> {
+        let is_free = self.server.status(&LockName::new("a")?).await?.holders.is_empty();
+        let count = {
+            let mut closes = self.closes.lock().unwrap();
+            closes.push(is_free);
+            closes.len()
+        };
+        match count {
+            1 => Ok(()),
+            2 => Err(Error::new(ErrorKind::Unavailable, "no answer")),
+            _ => std::future::pending().await,
+        }
+    }
+    async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
+        self.server.acquire(request).await
+    }
+    async fn abandon(&self, request: &AcquireRequest) -> Result<()> {
+        self.server.abandon(request).await
+    }
+    async fn status(&self, name: &LockName) -> Result<LockStatus> {
+        self.server.status(name).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_closes_the_backend_when_all_is_done() {
+    let closes = Arc::default();
+    let locks = Locker::new(Closes {
+        server: MemoryBackend::new(),
+        closes: Arc::clone(&closes),
+    });
+    drop(locks.lock("a").acquire().await.unwrap());
+    locks.shutdown().await.unwrap();
+    assert_eq!(*closes.lock().unwrap(), [true]);
+    assert_eq!(locks.shutdown().await.unwrap_err().to_string(), "no answer");
+    let error = locks.shutdown().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("10s"), "{error}");
+}
