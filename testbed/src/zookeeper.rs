@@ -22,6 +22,7 @@ pub struct ZooKeeper {
     sessions: (Duration, Duration),
     sync_limit: u32,
     tls: Option<(Certificates, Arc<Port>)>,
+    snapshot_every: Option<u32>,
 }
 
 impl ZooKeeper {
@@ -33,6 +34,7 @@ impl ZooKeeper {
             sessions: (Duration::from_millis(500), Duration::from_secs(60)),
             sync_limit: 10,
             tls: None,
+            snapshot_every: None,
         }
     }
 
@@ -80,6 +82,13 @@ impl ZooKeeper {
         Ok(self)
     }
 
+    /// `snapCount`: takes a snapshot after at most this many transactions, while it serves on. Default: the server's own.
+    #[must_use]
+    pub fn snapshot_every(mut self, transactions: u32) -> Self {
+        self.snapshot_every = Some(transactions);
+        self
+    }
+
     /// Starts one server, which is its own leader.
     ///
     /// # Errors
@@ -116,6 +125,9 @@ impl ZooKeeper {
             self.sessions.0.as_millis(),
             self.sessions.1.as_millis(),
         );
+        if let Some(transactions) = self.snapshot_every {
+            config += &format!("snapCount={transactions}\n");
+        }
         if let Some((certificates, _)) = &self.tls {
             config += &format!(
                 "secureClientPort={port}\nsecureClientPortAddress=127.0.0.1\n\
