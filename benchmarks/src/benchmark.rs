@@ -15,7 +15,7 @@ use crate::participant::{Participant, local};
 use crate::peers::Peers;
 use crate::subjects::counted::{Counted, Work};
 use crate::subjects::held::{Held, HeldBare};
-use crate::subjects::polylock::{Polylock, Raw, WithoutPasses};
+use crate::subjects::polylock::{Polylock, Raw, WithoutHandOvers, WithoutPasses};
 use crate::subjects::{core, costs, memory, mysql, parts, redis, tls, waiters, zookeeper};
 use crate::workload::Workload;
 
@@ -98,6 +98,13 @@ impl Benchmark {
             Workload::Parts(tasks) if self.backend == Backend::Memory => parts::participants(tasks),
             Workload::Parts(_) => Vec::new(),
             Workload::Held => self.holders(),
+            Workload::Idle if self.backend == Backend::Mysql => {
+                vec![(
+                    "polylock",
+                    Box::new(mysql::Idle::new(&self.url())) as Box<dyn Participant>,
+                )]
+            }
+            Workload::Idle => Vec::new(),
             Workload::Waiters => waiters::participants(&self.make, self.backend == Backend::Memory),
             // Above.
             Workload::Tls(_) => Vec::new(),
@@ -144,6 +151,9 @@ impl Benchmark {
         let contended = matches!(workload, load::Workload::One { .. } | load::Workload::Two { .. });
         if contended && self.capabilities.pass {
             players.push(("hand-overs", local(WithoutPasses(self.make.clone()), workload)));
+        }
+        if contended && self.backend == Backend::Mysql {
+            players.push(("releases", local(WithoutHandOvers(self.make.clone()), workload)));
         }
         let url = self.url();
         match self.backend {

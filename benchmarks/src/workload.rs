@@ -11,6 +11,8 @@ pub(crate) enum Workload {
     Load(load::Workload),
     /// So many locks that are kept.
     Held,
+    /// On MySQL: so many row locks that are kept, each by a connection of its own.
+    Idle,
     /// So many tasks that wait for one lock.
     Waiters,
     /// On memory: what core adds to the backend's trait.
@@ -25,6 +27,8 @@ pub(crate) enum Workload {
 
 /// How many are held, and how many wait.
 pub(crate) const MANY: usize = 10_000;
+/// How many are held where each takes a connection.
+pub(crate) const MANY_CONNECTIONS: usize = 1000;
 
 /// In the order of the tables.
 pub(crate) fn all() -> Vec<Workload> {
@@ -45,7 +49,7 @@ pub(crate) fn all() -> Vec<Workload> {
     let modes = [Read { tasks: 16 }, ReadWrite { percent: 90 }, Permits { tasks: 64 }];
     all.extend(modes.map(Workload::Load));
     all.extend([1, 10, 100].map(|readers| Workload::Load(Beside { readers })));
-    all.extend([Workload::Held, Workload::Waiters]);
+    all.extend([Workload::Held, Workload::Idle, Workload::Waiters]);
     // Last, since a MariaDB takes long to recover from them.
     all.extend([2, 16, 128].map(|clients| Workload::Load(HandOff { clients })));
     all
@@ -68,7 +72,7 @@ impl Workload {
             Self::Load(load::Workload::HandOff { clients }) => Duration::from_secs(10 + clients as u64 / 4),
             Self::Load(_) | Self::Core | Self::Costs(_) | Self::Tls(_) | Self::Parts(_) => Duration::from_secs(10),
             // Ten thousand are taken and given back.
-            Self::Held | Self::Waiters => Duration::from_secs(120),
+            Self::Held | Self::Idle | Self::Waiters => Duration::from_secs(120),
         }
     }
 
@@ -116,6 +120,9 @@ impl Workload {
             Self::Held => format!(
                 "{MANY} names held, with a ttl of 6 s and so renewed every 2 s; by ZooKeeper's sessions for 10 s"
             ),
+            Self::Idle => {
+                format!("{MANY_CONNECTIONS} names held as row locks, with a ttl of 30 s and so renewed every 10 s")
+            }
             Self::Waiters => format!("{MANY} tasks of one client that wait for one name"),
             Self::Core => "one name, one task, on a runtime of one thread, by that thread's CPU".into(),
             Self::Costs(tasks) => format!("{}, and what a pair costs", own_names(tasks)),
@@ -137,6 +144,7 @@ impl fmt::Display for Workload {
         match self {
             Self::Load(workload) => workload.fmt(f),
             Self::Held => write!(f, "held-{MANY}"),
+            Self::Idle => write!(f, "idle-{MANY_CONNECTIONS}"),
             Self::Waiters => write!(f, "waiters-{MANY}"),
             Self::Core => f.write_str("core-1"),
             Self::Costs(tasks) => write!(f, "costs-{tasks}"),

@@ -42,6 +42,10 @@ pub enum Unit {
     CommandsPerLockMinute,
     /// Milliseconds of this process's CPU to keep one lock for a minute.
     CpuPerLockMinute,
+    /// Hundredths of a core that this process uses.
+    CpuPercent,
+    /// Hundredths of a core that the server uses.
+    ServerCpuPercent,
     /// Nanoseconds of this process's CPU for one operation.
     NanosPerOperation,
     /// Microseconds of this process's CPU for an acquire with its release.
@@ -54,7 +58,7 @@ pub enum Unit {
     SwitchesPerPair,
 }
 
-const NAMES: [(Unit, &str); 19] = [
+const NAMES: [(Unit, &str); 21] = [
     (Unit::PairsPerSecond, "pairs/s"),
     (Unit::MicrosMedian, "us-p50"),
     (Unit::Micros99, "us-p99"),
@@ -69,6 +73,8 @@ const NAMES: [(Unit, &str); 19] = [
     (Unit::BytesPerLock, "B/lock"),
     (Unit::CommandsPerLockMinute, "commands/lock-min"),
     (Unit::CpuPerLockMinute, "cpu-ms/lock-min"),
+    (Unit::CpuPercent, "cpu-%"),
+    (Unit::ServerCpuPercent, "server-cpu-%"),
     (Unit::NanosPerOperation, "cpu-ns"),
     (Unit::CpuPerPair, "cpu-us/pair"),
     (Unit::ServerCpuPerPair, "server-cpu-us/pair"),

@@ -11,9 +11,11 @@ use super::POLL;
 
 use self::bare::BareLock;
 
+pub(crate) use self::idle::Idle;
 pub(crate) use self::updates::TwoUpdates;
 
 mod bare;
+mod idle;
 mod updates;
 
 /// As a server for locks would be set up.
