@@ -178,14 +178,6 @@ impl LeaseStatements {
         }
     }
 
-    /// The engine of a table; no row: there is no such table.
-    pub(crate) fn engine(table: &str) -> String {
-        format!(
-            "SELECT CAST(ENGINE AS BINARY) FROM information_schema.TABLES \
-             WHERE TABLE_SCHEMA=DATABASE() AND TABLE_NAME='{table}'"
-        )
-    }
-
     /// Do nothing, but need every permission that a lock needs. No lock has an empty name.
     pub(crate) fn check_permissions(&self) -> [String; 4] {
         let (leases, holders) = (&self.leases, &self.holders);
