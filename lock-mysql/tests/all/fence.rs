@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 
 use crate::support::*;
 
+mod deadlocks;
 mod isolation;
 mod shared;
 
@@ -253,8 +254,10 @@ async fn many_that_enter_a_new_resource_at_once_cause_no_deadlock(server: Server
             });
         }
         while let Some(entered) = tasks.join_next().await {
-            if let Err(error) = entered.unwrap() {
-                stale(&error);
+            match entered.unwrap() {
+                Err(error) if error.kind() == ErrorKind::Lost => _ = stale(&error),
+                Err(error) => panic!("{error:?}\n{}", deadlocks::innodb_status(&stock).await),
+                Ok(()) => {}
             }
         }
     }
