@@ -6,6 +6,7 @@ mod clock;
 mod connections;
 mod contention;
 mod late;
+mod read_only;
 mod restart;
 mod settings;
 mod sharing;

@@ -1,0 +1,48 @@
+//! A server that takes no writes for a while.
+
+use lock_core::ErrorKind;
+use lock_core::backend::{DistributedLock, ReleaseOptions, ReleaseOutcome, Renewal, Wait};
+use lock_mysql::{LeaseTableBackend, MySqlConfig, Strategy};
+
+use super::support::*;
+use crate::support::*;
+
+/// Nothing is renewed or ended meanwhile, and nothing is lost before its time.
+#[testbed::test]
+async fn a_read_only_server_refuses_what_writes_and_loses_no_hold() {
+    let fixture = Fixture::own().await;
+    let mut observer = fixture.observer().await;
+    // Those who may do everything may write all the same.
+    observer
+        .run(
+            "CREATE USER 'plain'@'%' IDENTIFIED BY 's3cret';\
+             GRANT SELECT, INSERT, UPDATE, CREATE ON app.* TO 'plain'@'%'",
+        )
+        .await;
+    let url = format!("mysql://plain:s3cret@{}/app", fixture.server.address());
+    let config = MySqlConfig::from_url(&url).unwrap().with_strategy(Strategy::Lease);
+    let plain = LeaseTableBackend::new(config.with_table(&fixture.table)).unwrap();
+    let held = grant(&plain, "a", secs(60)).await;
+    observer.run("SET GLOBAL read_only=1").await;
+    let (request, _control) = options("b", secs(60)).wait(Wait::No).start();
+    let renewing = soon("refused", held.hold.renew(secs(60))).await.unwrap_err();
+    let acquiring = soon("refused", plain.acquire(&request)).await.unwrap_err();
+    let releasing = soon("refused", held.hold.release(ReleaseOptions::default())).await;
+    let releasing = releasing.unwrap_err();
+    assert!(acquiring.is_not_executed() && releasing.is_not_executed());
+    for error in [renewing, acquiring, releasing] {
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+        assert!(error.is_retryable(), "{error:?}");
+        assert!(error.to_string().contains("read-only"), "{error}");
+    }
+    assert_eq!(held.state(), lock_core::HoldState::Held);
+    assert!(is_held(&mut observer, &fixture, "a").await);
+    observer.run("SET GLOBAL read_only=0").await;
+    plain.abandon(&request).await.unwrap();
+    assert!(!is_held(&mut observer, &fixture, "b").await);
+    assert!(matches!(held.hold.renew(secs(60)).await.unwrap(), Renewal::Renewed(_)));
+    assert!(try_once(&backend(&fixture), "a").await.is_err());
+    assert_eq!(held.release().await, ReleaseOutcome::Released);
+    let next = grant(&backend(&fixture), "a", secs(60)).await;
+    assert!(next.token() > held.token());
+}
