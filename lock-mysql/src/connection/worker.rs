@@ -317,12 +317,8 @@ impl Worker {
     /// Whether the connection still serves. If it does not, what it carries has ended.
     fn continue_after<T>(&mut self, answer: &Result<T, SqlError>) -> ControlFlow<Exit> {
         match answer {
-            // Perhaps with the row's lock.
-            Err(error) if self.phase.is_holding() && error.may_end_transaction() => {
-                self.phase = Phase::InUse;
-                Break(Exit::Finished)
-            }
-            Err(error) if !error.is_refusal() => {
+            // With the transaction, the row's lock is gone.
+            Err(error) if !error.is_refusal() || self.phase.is_holding() && error.may_end_transaction() => {
                 self.phase = Phase::InUse;
                 Break(Exit::Disconnected)
             }
