@@ -84,7 +84,7 @@ impl ZooKeeperConfig {
                 _ if tls.read(key, &decode("value of a parameter", value)?)? => config,
                 _ => {
                     return Err(misconfigured(format!(
-                        "the URL has an unknown parameter: allowed are session_timeout, connect_timeout, heartbeat, sessions, acl, tls, ca, cert, key; {ENCODE}"
+                        "the URL has an unknown parameter: allowed are session_timeout, connect_timeout, heartbeat, acl, sessions, tls, ca, cert, key; {ENCODE}"
                     )));
                 }
             };
