@@ -11,6 +11,7 @@ use crate::acquire;
 use crate::client::Client;
 use crate::config::ZooKeeperConfig;
 use crate::error;
+use crate::state::{ConnectionState, StateWatch};
 use crate::status;
 
 /// Locks in ZooKeeper: ephemeral sequential nodes of a few sessions.
@@ -62,6 +63,37 @@ impl ZooKeeperBackend {
     }
 }
 
+impl ZooKeeperBackend {
+    /// Whether the sessions are connected, at this moment. Does no I/O.
+    pub fn state(&self) -> ConnectionState {
+        self.client.sessions.states().state()
+    }
+
+    /// Watches whether the sessions are connected. A program does not need it: a guard knows by itself when it is lost.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// use lock_zookeeper::ConnectionState;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// let zookeeper = lock_zookeeper::ZooKeeperBackend::from_url("zookeeper://zk1,zk2,zk3?acl=open")?;
+    /// let mut watch = zookeeper.watch_state();
+    /// tokio::spawn(async move {
+    ///     while let Some(state) = watch.changed().await {
+    ///         match state {
+    ///             ConnectionState::Connected => println!("connected"),
+    ///             ConnectionState::Suspended => println!("no answer: holds may be lost soon"),
+    ///             ConnectionState::Lost => println!("a session has ended, and its holds are lost"),
+    ///             _ => {}
+    ///         }
+    ///     }
+    /// });
+    /// # Ok(()) }
+    /// ```
+    pub fn watch_state(&self) -> StateWatch {
+        self.client.sessions.states().watch()
+    }
+}
+
 #[async_trait]
 impl DistributedLock for ZooKeeperBackend {
     fn capabilities(&self) -> Capabilities {
@@ -79,6 +111,10 @@ impl DistributedLock for ZooKeeperBackend {
                 session.sync(&connection).await.map_err(error::lock_error)
             })
             .await
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.client.sessions.close().await
     }
 
     fn check_ttl(&self, ttl: Duration) -> Result<()> {

@@ -11,6 +11,7 @@ mod backoff;
 mod budget;
 mod driver;
 mod establish;
+mod granted;
 mod heartbeat;
 mod keep_alive;
 mod room;

@@ -137,6 +137,12 @@ pub(crate) fn unreachable(servers: &[String], after: Duration, cause: Option<Err
     caused(Error::new(ErrorKind::Unavailable, message), cause)
 }
 
+/// A session could not be closed in time.
+pub(crate) fn not_closed(after: Duration) -> Error {
+    let message = format!("a ZooKeeper session was not closed within {after:?}; it ends with its timeout");
+    Error::new(ErrorKind::Unavailable, message)
+}
+
 /// No session has room for another node.
 pub(crate) fn sessions_full(sessions: usize) -> Error {
     let message = format!(

@@ -64,6 +64,10 @@
 //! reconnect, and at once after that. A guard that was lost while the session recovered stays lost, and its node is
 //! deleted.
 //!
+//! [`watch_state`](ZooKeeperBackend::watch_state) reports whether the sessions are connected, suspended or lost.
+//! [`Locker::shutdown`](lock_core::Locker::shutdown) closes the sessions that carry nothing. A process that exits without it
+//! leaves them to their timeout.
+//!
 //! # Fencing
 //! A token is `zxid * 16 + k + offset`:
 //! - `zxid` is the id of a transaction: of the last change of the lock's queue before the grant, or of a write of the holder's
@@ -120,7 +124,8 @@
 //! - `session_timeout` at least `syncLimit` times `tickTime` (10 s by default): a follower that is cut off from its
 //!   leader goes on answering for that long.
 //! - `minSessionTimeout` (two ticks by default) not above the ttls in use, and not below two ticks; `maxSessionTimeout` not
-//!   below `session_timeout`.
+//!   below `session_timeout`. If the server grants another timeout than `session_timeout`, polylock logs it once, by
+//!   `tracing` at level `WARN` under the target `polylock`. A ttl must then be at least the granted one.
 //! - `maxClientCnxns` (60 for each address by default) above the number of sessions of one machine: one, four or up to
 //!   `sessions` for each process, see the limits. Each has one connection, and for a moment a second one, to ask what
 //!   kind of server there is.
@@ -144,6 +149,7 @@ pub use fence::{Fence, Fenced};
 #[cfg(feature = "tls")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tls")))]
 pub use lock_tls::Tls;
+pub use state::{ConnectionState, StateWatch};
 pub use zookeeper_client;
 
 mod acquire;
@@ -158,4 +164,5 @@ mod hold;
 mod names;
 mod probe;
 mod protocol;
+mod state;
 mod status;

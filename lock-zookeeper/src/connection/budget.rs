@@ -30,6 +30,8 @@ pub(crate) struct Budget {
     kept: usize,
     leaving: usize,
     directories: HashMap<String, Nodes>,
+    /// The session is about to end, and takes no more nodes.
+    closed: bool,
 }
 
 /// The nodes in one directory.
@@ -47,7 +49,7 @@ impl Budget {
         // another session and overtake the release.
         let follows_another = || self.directories.get(directory).is_some_and(|nodes| nodes.leaving > 0);
         let fits = self.kept + bytes <= MAX_PATH_BYTES || follows_another();
-        fits && self.kept + self.leaving + bytes <= MAX_WITH_LEAVING
+        fits && !self.closed && self.kept + self.leaving + bytes <= MAX_WITH_LEAVING
     }
 
     /// Counts a node, which must be [given back](Self::give_back). False if it does not fit.
@@ -90,6 +92,16 @@ impl Budget {
         if nodes.kept + nodes.leaving == 0 {
             self.directories.remove(directory);
         }
+    }
+
+    /// Closes it if there are no nodes. False if there are.
+    pub(crate) fn close(&mut self) -> bool {
+        self.closed |= self.directories.is_empty();
+        self.closed
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
     }
 
     /// In how many directories there are nodes.
@@ -142,6 +154,16 @@ mod tests {
         assert!(!budget.carries("/a"));
         budget.give_back("/b", false);
         assert_eq!((budget.kept, budget.leaving), (0, 0));
+    }
+
+    #[test]
+    fn only_an_empty_session_is_closed() {
+        let mut budget = Budget::default();
+        assert!(budget.reserve("/a"));
+        assert!(!budget.close() && !budget.is_closed());
+        budget.give_back("/a", false);
+        assert!(budget.close() && budget.is_closed());
+        assert!(!budget.reserve("/a"));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::config::ZooKeeperConfig;
 use crate::error;
 use crate::probe::diagnose;
 use crate::protocol::create_options;
+use crate::state::StateReporter;
 
 /// How long the driver may take to connect before we probe the servers.
 const PROBE_AFTER: Duration = Duration::from_millis(300);
@@ -24,6 +25,7 @@ const PROBE_AFTER: Duration = Duration::from_millis(300);
 pub(super) async fn connect(
     config: &ZooKeeperConfig,
     runtime_check: &Arc<RuntimeCheck>,
+    reporter: &StateReporter,
     report: impl Fn(Error),
 ) -> Result<Session> {
     #[cfg(feature = "tls")]
@@ -58,7 +60,13 @@ pub(super) async fn connect(
         }
     };
     ensure_root(&connection.client, config).await?;
-    Ok(Session::new(connection, beat, config, runtime_check.clone()))
+    Ok(Session::new(
+        connection,
+        beat,
+        config,
+        runtime_check.clone(),
+        reporter.clone(),
+    ))
 }
 
 /// Closes a session whose runtime has gone, so that its nodes go before it expires.
@@ -67,10 +75,7 @@ pub(super) async fn close(config: &ZooKeeperConfig, session: SessionInfo) {
     loop {
         match Connection::dial(config, Some(&session)).await {
             Ok(connection) => {
-                let mut states = connection.client.state_watcher();
-                // The driver closes the session.
-                drop(connection);
-                let closed = async { while !states.changed().await.is_terminated() {} };
+                let closed = closed(Arc::new(connection));
                 if timeout(config.session_timeout(), closed).await.is_ok() {
                     return;
                 }
@@ -80,6 +85,13 @@ pub(super) async fn close(config: &ZooKeeperConfig, session: SessionInfo) {
         }
         sleep(delays.next().unwrap_or(backoff::MAX_DELAY)).await;
     }
+}
+
+/// Gives up the last use of a connection, so that its driver closes the session. Waits for the server's answer.
+pub(super) async fn closed(connection: Arc<Connection>) {
+    let mut states = connection.client.state_watcher();
+    drop(connection);
+    while !states.changed().await.is_terminated() {}
 }
 
 /// Creates the root path unless it exists, and checks that we may read it.

@@ -151,12 +151,4 @@ impl Session {
             self.suspect();
         }
     }
-
-    fn set_outage(&self, why: Option<Error>) {
-        self.outage.send_if_modified(|outage| {
-            let is_news = outage.is_some() || why.is_some();
-            *outage = why;
-            is_news
-        });
-    }
 }

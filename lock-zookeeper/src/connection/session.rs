@@ -24,6 +24,7 @@ use crate::config::{HeartbeatKind, ZooKeeperConfig};
 use crate::error;
 use crate::names;
 use crate::probe::ServerMode;
+use crate::state::{SessionState, StateReporter};
 
 /// The answer to a request that was sent already.
 type Answer<'a> = Pin<Box<dyn Future<Output = Result<(), DriverError>> + Send + 'a>>;
@@ -45,6 +46,7 @@ pub(crate) struct Session {
     liveness: Mutex<Liveness>,
     /// What it carries.
     budget: Mutex<Budget>,
+    reporter: StateReporter,
     /// `None` during an outage, and after the session's end.
     pub(super) connection: watch::Sender<Option<Arc<Connection>>>,
     ended: watch::Sender<bool>,
@@ -52,7 +54,7 @@ pub(crate) struct Session {
     /// The largest token offset of the root path that was read or written.
     token_offset: AtomicI64,
     /// Why the server is unreachable at the moment, if so.
-    pub(super) outage: watch::Sender<Option<Error>>,
+    outage: watch::Sender<Option<Error>>,
 }
 
 struct Liveness {
@@ -72,7 +74,9 @@ impl Session {
         connect: Heartbeat,
         config: &ZooKeeperConfig,
         runtime_check: Arc<RuntimeCheck>,
+        reporter: StateReporter,
     ) -> Self {
+        reporter.set(SessionState::Connected);
         let timeout = connection.client.session_timeout();
         Self {
             info: connection.client.session().clone(),
@@ -87,6 +91,7 @@ impl Session {
                 ended: false,
             }),
             budget: Mutex::default(),
+            reporter,
             connection: watch::Sender::new(Some(Arc::new(connection))),
             ended: watch::Sender::new(false),
             renewals: watch::Sender::new(()),
@@ -109,6 +114,16 @@ impl Session {
     pub(super) fn reserve(self: &Arc<Self>, directory: &str) -> Option<Room> {
         let reserved = !self.has_ended() && self.budget().reserve(directory);
         reserved.then(|| Room::new(self.clone(), directory.to_owned()))
+    }
+
+    /// Closes it for further nodes. False if it carries any.
+    pub(super) fn close(&self) -> bool {
+        self.budget().close()
+    }
+
+    /// Whether it takes no more nodes, since it has ended or is about to.
+    pub(super) fn is_closed(&self) -> bool {
+        self.has_ended() || self.budget().is_closed()
     }
 
     /// Of how many names it has nodes.
@@ -275,11 +290,19 @@ impl Session {
     /// Ends the session for this process: its leases are lost.
     pub(crate) fn end(&self) {
         let mut liveness = self.liveness();
-        liveness.ended = true;
+        let is_first = !std::mem::replace(&mut liveness.ended, true);
         for (_, lease) in liveness.leases.drain() {
             lease.lose(LostCause::Disconnected);
         }
         drop(liveness);
+        if is_first {
+            let lost = if self.budget().is_closed() {
+                SessionState::Absent
+            } else {
+                SessionState::Ended
+            };
+            self.reporter.set(lost);
+        }
         self.ended.send_replace(true);
         self.connection.send_replace(None);
     }
@@ -304,6 +327,22 @@ impl Session {
         }
         drop(liveness);
         self.renewals.send_replace(());
+    }
+
+    /// Publishes why the server is unreachable, or that it answers.
+    pub(super) fn set_outage(&self, why: Option<Error>) {
+        if self.has_ended() {
+            return;
+        }
+        let state = why
+            .as_ref()
+            .map_or(SessionState::Connected, |_| SessionState::Suspended);
+        self.outage.send_if_modified(|outage| {
+            let is_news = outage.is_some() || why.is_some();
+            *outage = why;
+            is_news
+        });
+        self.reporter.set(state);
     }
 
     pub(super) fn suspect(&self) {

@@ -4,14 +4,17 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use lock_core::{Error, LockName, Result};
 use tokio::task::yield_now;
 
+use super::granted::GrantedTimeout;
 use super::room::Room;
 use super::session::Session;
 use super::supervisor::Supervisor;
 use crate::config::ZooKeeperConfig;
 use crate::error;
+use crate::state::{StateReporter, States};
 
 /// How many names at a time are in the first session before others are spread.
 const IN_FIRST: usize = 8;
@@ -22,13 +25,20 @@ const SPREAD: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Sessions {
     supervisors: Vec<Supervisor>,
+    states: Arc<States>,
 }
 
 impl Sessions {
     pub(crate) fn new(config: &Arc<ZooKeeperConfig>) -> Self {
-        let supervisors = (0..config.sessions()).map(|_| Supervisor::new(config.clone()));
+        let states = Arc::new(States::new(config.sessions()));
+        let granted = Arc::new(GrantedTimeout::default());
+        let supervisors = (0..config.sessions()).map(|index| {
+            let reporter = StateReporter::new(&states, index);
+            Supervisor::new(config.clone(), granted.clone(), reporter)
+        });
         Self {
             supervisors: supervisors.collect(),
+            states,
         }
     }
 
@@ -38,7 +48,7 @@ impl Sessions {
     /// Nothing was sent.
     pub(crate) async fn reserve(&self, name: &LockName, directory: &str) -> Result<Room> {
         loop {
-            let mut has_ended = false;
+            let mut has_closed = false;
             for supervisor in self.candidates(name, directory) {
                 if supervisor.current().is_some_and(|session| !session.has_room(directory)) {
                     continue;
@@ -46,10 +56,10 @@ impl Sessions {
                 let session = supervisor.session().await?;
                 match session.reserve(directory) {
                     Some(room) => return Ok(room),
-                    None => has_ended |= session.has_ended(),
+                    None => has_closed |= session.is_closed(),
                 }
             }
-            if !has_ended {
+            if !has_closed {
                 return Err(error::sessions_full(self.supervisors.len()));
             }
             yield_now().await;
@@ -70,6 +80,17 @@ impl Sessions {
     /// Why there is no session to send requests for this name over, where that is known.
     pub(crate) fn outage(&self, name: &LockName) -> Option<Error> {
         self.supervisors[self.first(name)].outage()
+    }
+
+    /// Whether they are connected.
+    pub(crate) fn states(&self) -> &States {
+        &self.states
+    }
+
+    /// Closes the sessions that carry nothing, and waits for the server's answers. The next request makes new ones.
+    pub(crate) async fn close(&self) -> Result<()> {
+        let closing = self.supervisors.iter().map(Supervisor::close);
+        join_all(closing).await.into_iter().collect()
     }
 
     /// The session timeout that the server granted, if there is a session.

@@ -11,17 +11,22 @@ use tokio::time::{Instant, timeout};
 use zookeeper_client::SessionInfo;
 
 use super::backoff::{self, Backoff, MAX_DELAY, MIN_DELAY};
-use super::establish::{close, connect};
+use super::driver::Connection;
+use super::establish::{close, closed, connect};
+use super::granted::GrantedTimeout;
 use super::runtime_check::RuntimeCheck;
 use super::session::Session;
 use crate::config::ZooKeeperConfig;
 use crate::error::{self, catch_panic};
+use crate::state::StateReporter;
 
 /// Hands out the session, and starts the task that keeps it: at the first use, some time after it failed, and when its
 /// runtime has ended or is not driven.
 #[derive(Debug)]
 pub(crate) struct Supervisor {
     config: Arc<ZooKeeperConfig>,
+    granted: Arc<GrantedTimeout>,
+    reporter: StateReporter,
     state: Mutex<State>,
 }
 
@@ -65,9 +70,11 @@ enum Lookup {
 }
 
 impl Supervisor {
-    pub(crate) fn new(config: Arc<ZooKeeperConfig>) -> Self {
+    pub(super) fn new(config: Arc<ZooKeeperConfig>, granted: Arc<GrantedTimeout>, reporter: StateReporter) -> Self {
         Self {
             config,
+            granted,
+            reporter,
             state: Mutex::default(),
         }
     }
@@ -160,7 +167,12 @@ impl Supervisor {
         state.task = Some(task.clone());
         let orphans = std::mem::take(&mut state.orphans);
         // A runtime that is shutting down drops it at once.
-        tokio::spawn(supervise(self.config.clone(), ReportEnd(task.clone()), orphans));
+        let keeper = Keeper {
+            config: self.config.clone(),
+            granted: self.granted.clone(),
+            reporter: self.reporter.clone(),
+        };
+        tokio::spawn(keeper.supervise(ReportEnd(task.clone()), orphans));
         Ok((task, true))
     }
 
@@ -175,6 +187,45 @@ impl Supervisor {
                 state.orphans.push(session.info.clone());
             }
         }
+    }
+
+    /// Closes the session if it carries nothing, and others of this supervisor whose runtime has gone. Waits until the
+    /// server has answered, for at most the connect timeout.
+    pub(super) async fn close(&self) -> Result<()> {
+        let (connection, orphans) = self.take_idle();
+        let closing = async {
+            if let Some(connection) = connection {
+                closed(connection).await;
+            }
+            join_all(orphans.into_iter().map(|session| close(&self.config, session))).await;
+        };
+        let limit = self.config.connect_timeout();
+        timeout(limit, closing).await.map_err(|_| error::not_closed(limit))
+    }
+
+    /// Ends the task whose session carries nothing, and returns that session's connection; and sessions without one.
+    fn take_idle(&self) -> (Option<Arc<Connection>>, Vec<SessionInfo>) {
+        let mut state = self.state();
+        let mut orphans = std::mem::take(&mut state.orphans);
+        let Some(task) = state.task.clone() else {
+            return (None, orphans);
+        };
+        let status = task.status.borrow().clone();
+        let mut connection = None;
+        match status {
+            Status::Connected(session) if session.close() => {
+                connection = session.connection.borrow().clone();
+                if connection.is_none() {
+                    orphans.push(session.info.clone());
+                }
+                session.end();
+            }
+            Status::Gone(session) => orphans.extend(session),
+            Status::Connected(_) | Status::Connecting(_) | Status::Failed(..) => return (None, orphans),
+        }
+        state.task = None;
+        task.stop.notify_one();
+        (connection, orphans)
     }
 
     /// Every critical section leaves its data whole.
@@ -252,45 +303,55 @@ impl Drop for EndOnDrop {
     }
 }
 
-async fn supervise(config: Arc<ZooKeeperConfig>, end: ReportEnd, orphans: Vec<SessionInfo>) {
-    let task = &end.0;
-    let closing = async {
-        join_all(orphans.into_iter().map(|session| close(&config, session))).await;
-        std::future::pending::<()>().await;
-    };
-    tokio::select! {
-        biased;
-        () = task.stop.notified() => {}
-        error = catch_panic(keep_sessions(&config, task)) => {
-            let error = error.unwrap_or_else(|panic| panic);
-            task.publish(Status::Failed(error, Instant::now()));
-        }
-        never = task.runtime_check.respond() => match never {},
-        () = closing => {}
-    }
+/// Keeps the sessions of one supervisor.
+struct Keeper {
+    config: Arc<ZooKeeperConfig>,
+    granted: Arc<GrantedTimeout>,
+    reporter: StateReporter,
 }
 
-/// Keeps one session after the other, until an error that retrying does not mend.
-async fn keep_sessions(config: &ZooKeeperConfig, task: &SessionTask) -> Error {
-    let mut delays = backoff::delays(MAX_DELAY);
-    loop {
-        let began = Instant::now();
-        let report = |why| task.publish(Status::Connecting(Some(why)));
-        let error = match connect(config, &task.runtime_check, report).await {
-            Ok(session) => {
-                let keep = EndOnDrop(Arc::new(session));
-                task.had_session.store(true, Ordering::SeqCst);
-                task.publish(Status::Connected(keep.0.clone()));
-                delays = backoff::delays(MAX_DELAY);
-                error::lock_error(keep.0.keep_alive(config, &task.backoff).await)
-            }
-            Err(error) => error,
+impl Keeper {
+    async fn supervise(self, end: ReportEnd, orphans: Vec<SessionInfo>) {
+        let task = &end.0;
+        let closing = async {
+            join_all(orphans.into_iter().map(|session| close(&self.config, session))).await;
+            std::future::pending::<()>().await;
         };
-        if error.kind() != ErrorKind::Unavailable {
-            return error;
+        tokio::select! {
+            biased;
+            () = task.stop.notified() => {}
+            error = catch_panic(self.keep_sessions(task)) => {
+                let error = error.unwrap_or_else(|panic| panic);
+                task.publish(Status::Failed(error, Instant::now()));
+            }
+            never = task.runtime_check.respond() => match never {},
+            () = closing => {}
         }
-        task.publish(Status::Connecting(Some(error)));
-        task.backoff.wait(began, delays.next().unwrap_or(MAX_DELAY)).await;
+    }
+
+    /// Keeps one session after the other, until an error that retrying does not mend.
+    async fn keep_sessions(&self, task: &SessionTask) -> Error {
+        let mut delays = backoff::delays(MAX_DELAY);
+        loop {
+            let began = Instant::now();
+            let report = |why| task.publish(Status::Connecting(Some(why)));
+            let error = match connect(&self.config, &task.runtime_check, &self.reporter, report).await {
+                Ok(session) => {
+                    self.granted.note(self.config.session_timeout(), session.timeout);
+                    let keep = EndOnDrop(Arc::new(session));
+                    task.had_session.store(true, Ordering::SeqCst);
+                    task.publish(Status::Connected(keep.0.clone()));
+                    delays = backoff::delays(MAX_DELAY);
+                    error::lock_error(keep.0.keep_alive(&self.config, &task.backoff).await)
+                }
+                Err(error) => error,
+            };
+            if error.kind() != ErrorKind::Unavailable {
+                return error;
+            }
+            task.publish(Status::Connecting(Some(error)));
+            task.backoff.wait(began, delays.next().unwrap_or(MAX_DELAY)).await;
+        }
     }
 }
 

@@ -14,6 +14,8 @@ mod panics;
 mod queue;
 mod runtimes;
 mod sessions;
+mod shutdown;
+mod states;
 mod support;
 #[cfg(feature = "tls")]
 mod tls;

@@ -1,0 +1,70 @@
+//! The session timeout that the server grants, where it is not the configured one.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Logs each timeout once.
+#[derive(Debug, Default)]
+pub(super) struct GrantedTimeout(Mutex<Option<Duration>>);
+
+impl GrantedTimeout {
+    /// A session was granted this timeout.
+    pub(super) fn note(&self, asked: Duration, granted: Duration) {
+        if !self.is_news(granted) {
+            return;
+        }
+        if let Some(finding) = finding(asked, granted) {
+            tracing::warn!(target: "polylock", "{finding}");
+        }
+    }
+
+    fn is_news(&self, granted: Duration) -> bool {
+        // Every critical section leaves it whole.
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.replace(granted) != Some(granted)
+    }
+}
+
+fn finding(asked: Duration, granted: Duration) -> Option<String> {
+    let advice = if granted > asked {
+        "its minSessionTimeout is longer. A dead client's holds survive that long, and shorter ttls are refused: raise \
+         session_timeout, or lower minSessionTimeout"
+    } else if granted < asked {
+        "its maxSessionTimeout is shorter. Holds survive only shorter outages: lower session_timeout, or raise \
+         maxSessionTimeout"
+    } else {
+        return None;
+    };
+    Some(format!(
+        "ZooKeeper grants a session timeout of {granted:?} instead of session_timeout={asked:?}, since {advice}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ASKED: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn another_timeout_names_both_settings() {
+        assert_eq!(finding(ASKED, ASKED), None);
+        let longer = finding(ASKED, 2 * ASKED).unwrap();
+        assert!(
+            longer.contains("20s instead of session_timeout=10s, since its minSessionTimeout"),
+            "{longer}"
+        );
+        let shorter = finding(ASKED, ASKED / 2).unwrap();
+        assert!(
+            shorter.contains("5s instead of session_timeout=10s, since its maxSessionTimeout"),
+            "{shorter}"
+        );
+    }
+
+    #[test]
+    fn each_timeout_is_news_once() {
+        let granted = GrantedTimeout::default();
+        assert!(granted.is_news(ASKED) && !granted.is_news(ASKED));
+        assert!(granted.is_news(2 * ASKED) && !granted.is_news(2 * ASKED));
+    }
+}

@@ -1,0 +1,139 @@
+//! What a program learns of its sessions.
+
+use std::fmt::{Debug, Write};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lock_core::backend::{DistributedLock, RequestOptions, Terms};
+use lock_core::{ErrorKind, Locker};
+use lock_zookeeper::ConnectionState;
+use testbed::ZooKeeper;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+use crate::support::line::Line;
+use crate::support::*;
+
+#[testbed::test]
+async fn connected_suspended_and_lost() {
+    let line = Line::to(shared_server().await.address());
+    let backend = backend_with(config(&line.address, &fresh_root()));
+    let mut watch = backend.watch_state();
+    assert_eq!(watch.state(), ConnectionState::Unconnected);
+    let (_hold, request, _control) = hold(&backend, "a").await;
+    assert_eq!(within(watch.changed()).await, Some(ConnectionState::Connected));
+    line.cut();
+    assert_eq!(within(watch.changed()).await, Some(ConnectionState::Suspended));
+    // The server has ended the session by then: the client learns of it with its next connection.
+    within(request.lease().ended()).await;
+    tokio::time::sleep(SESSION / 2).await;
+    assert_eq!(backend.state(), ConnectionState::Suspended);
+    line.heal();
+    assert_eq!(within(watch.changed()).await, Some(ConnectionState::Lost));
+    assert_eq!(within(watch.changed()).await, Some(ConnectionState::Connected));
+    drop((_hold, backend));
+    while within(watch.changed()).await.is_some() {}
+}
+
+/// The server stands still, and its connections stay open.
+#[testbed::test]
+async fn a_silent_server_is_suspended() {
+    let server = own_server().await;
+    let backend = backend_with(config(server.address(), "/locks").with_session_timeout(LONG / 5));
+    backend.connect().await.unwrap();
+    let mut watch = backend.watch_state();
+    assert_eq!(watch.state(), ConnectionState::Connected);
+    server.pause().unwrap();
+    assert_eq!(within(watch.changed()).await, Some(ConnectionState::Suspended));
+    server.resume().unwrap();
+    assert_eq!(within(watch.changed()).await, Some(ConnectionState::Connected));
+}
+
+/// Keeps what polylock logs.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+struct Message(String);
+
+impl Visit for Message {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if field.name() == "message" {
+            let _ = write!(self.0, "{value:?}");
+        }
+    }
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "polylock" && *metadata.level() == tracing::Level::WARN
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut message = Message(String::new());
+        event.record(&mut message);
+        self.0.lock().unwrap().push(message.0);
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+#[testbed::test]
+async fn a_session_timeout_that_the_server_changes_is_logged_once() {
+    let (shortest, longest) = (Duration::from_secs(6), Duration::from_secs(8));
+    let server = ZooKeeper::new()
+        .session_timeouts(shortest, longest)
+        .start()
+        .await
+        .unwrap();
+    let log = Log::default();
+    // The sessions' tasks run on this thread.
+    let _logging = tracing::subscriber::set_default(log.clone());
+    let lines = || std::mem::take(&mut *log.0.lock().unwrap());
+
+    let backend = backend_with(config(server.address(), "/locks"));
+    let locks = Locker::new(backend.clone()).with_ttl(2 * LONG);
+    let mut guards = Vec::new();
+    // Of several sessions.
+    for number in 0..20 {
+        guards.push(locks.lock(format!("{number}")).acquire().await.unwrap());
+    }
+    let found = lines();
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(
+        found[0].contains("6s instead of session_timeout=4s, since its minSessionTimeout"),
+        "{found:?}"
+    );
+    // What was granted is the shortest ttl.
+    assert_eq!(backend.session_timeout(), Some(shortest));
+    assert_eq!(backend.check_ttl(SESSION).unwrap_err().kind(), ErrorKind::Misconfigured);
+    backend.check_ttl(shortest).unwrap();
+    let terms = Terms::new(Duration::from_secs(5));
+    let (request, _control) = RequestOptions::new(name("short"), terms).start();
+    let error = within(backend.acquire(&request)).await.unwrap_err();
+    assert!(error.to_string().contains("6s that the server granted"), "{error}");
+    drop(guards);
+    within(locks.shutdown()).await.unwrap();
+
+    let longer = backend_with(config(server.address(), "/locks").with_session_timeout(LONG));
+    longer.connect().await.unwrap();
+    let found = lines();
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(
+        found[0].contains("8s instead of session_timeout=50s, since its maxSessionTimeout"),
+        "{found:?}"
+    );
+    let same = backend_with(config(server.address(), "/locks").with_session_timeout(longest));
+    same.connect().await.unwrap();
+    assert_eq!(lines(), [""; 0]);
+}
