@@ -23,8 +23,10 @@
 //! | 3. what `cargo xtask servers --install` put into `target/servers` | `redis-server` | `mariadbd` | ZooKeeper and a JRE |
 //!
 //! [`Edition`]s other than the distribution's own servers have variables of their own: `POLYLOCK_REDIS8_URL`,
-//! `POLYLOCK_VALKEY9_SERVER`, `POLYLOCK_MYSQL9_DIR`, `POLYLOCK_ZOOKEEPER39_DIR`. Without them tests are skipped, visibly, unless `CI` is set; so they are without
-//! redis-py, for which `POLYLOCK_PYTHON` may name a Python that has it.
+//! `POLYLOCK_VALKEY9_SERVER`, `POLYLOCK_MYSQL9_DIR`, `POLYLOCK_ZOOKEEPER39_DIR`. Without them tests are skipped, visibly,
+//! unless `CI` is set. So they are without the other clients: `POLYLOCK_PYTHON` may name a Python that has redis-py and
+//! kazoo, and `POLYLOCK_CURATOR_DIR` a folder with `classes/` and `lib/`, as `mvn` makes it of the files in
+//! `lock-zookeeper/tests/all/interop/curator`.
 //!
 //! The first that is there counts. A server that already runs is given out as it is: options do not change it, and
 //! whatever would stop it answers [`Error::NotOurs`].
@@ -59,7 +61,9 @@ pub use disk::Disk;
 pub use edition::Edition;
 pub use ensemble::Ensemble;
 pub use error::Error;
-pub use locate::{Found, REDIS_PY, find, find_extra, installed_dir, is_ci, redis_py, stand_in};
+pub use locate::{
+    CURATOR, Found, KAZOO, REDIS_PY, curator, find, find_extra, installed_dir, is_ci, kazoo, redis_py, stand_in,
+};
 pub use mariadb::MariaDb;
 pub use mariadb::template::forget_templates;
 pub use offline::{is_offline, skip_left_out, skip_offline};

@@ -109,18 +109,55 @@ fn extra(server: &'static str, variables: &'static [&'static str], is_ci: bool) 
 /// # Errors
 /// [`Error::Missing`] or [`Error::LeftOut`] where there is none.
 pub fn redis_py() -> Result<Command, Error> {
+    python_with(REDIS_PY)
+}
+
+/// A Python that has kazoo, the usual ZooKeeper client of that language.
+///
+/// # Errors
+/// [`Error::Missing`] or [`Error::LeftOut`] where there is none.
+pub fn kazoo() -> Result<Command, Error> {
+    python_with(KAZOO)
+}
+
+fn python_with(client: &'static str) -> Result<Command, Error> {
     if let Some(python) = variable("POLYLOCK_PYTHON") {
         return Ok(Command::new(python));
     }
-    let packages = installed(REDIS_PY).ok_or_else(|| extra("redis-py", &["POLYLOCK_PYTHON"], is_ci()))?;
+    let packages = installed(client).ok_or_else(|| extra(client, &["POLYLOCK_PYTHON"], is_ci()))?;
     let mut python = Command::new("python3");
     // What lies in the user's own directories is not what was pinned.
     python.env("PYTHONPATH", packages).args(["-s", "-B"]);
     Ok(python)
 }
 
-/// Where `cargo xtask servers --install` puts it.
+/// A Java whose class path has Curator, and lock-zookeeper's programs that use it. Name one of them as its first argument.
+///
+/// # Errors
+/// [`Error::Missing`] or [`Error::LeftOut`] where there is none.
+pub fn curator() -> Result<Command, Error> {
+    let named = variable("POLYLOCK_CURATOR_DIR").map(PathBuf::from);
+    // The stamp comes last.
+    let dir = named.or_else(|| installed(CURATOR).filter(|dir| dir.join("stamp").exists()));
+    let dir = dir.ok_or_else(|| extra(CURATOR, &["POLYLOCK_CURATOR_DIR"], is_ci()))?;
+    let mut java = Command::new(java());
+    let class_path = format!("{}:{}", dir.join("classes").display(), dir.join("lib/*").display());
+    java.args([
+        "-Xmx64m",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        "-cp",
+        &class_path,
+    ]);
+    Ok(java)
+}
+
+/// Where `cargo xtask servers --install` puts this client, and its name.
 pub const REDIS_PY: &str = "redis-py";
+/// The same.
+pub const KAZOO: &str = "kazoo";
+/// The same.
+pub const CURATOR: &str = "curator";
 
 /// Whether the variable `CI` says that nothing may be left out.
 pub fn is_ci() -> bool {
@@ -219,10 +256,13 @@ pub(crate) fn zookeeper(edition: Edition) -> Result<ZooKeeper, Error> {
             problem: "there is no such directory".into(),
         });
     }
+    Ok(ZooKeeper { java: java(), jars })
+}
+
+fn java() -> PathBuf {
     let named = variable("POLYLOCK_JAVA").map(PathBuf::from);
     let java = named.or_else(|| installed("unpacked/bin/java"));
-    let java = java.unwrap_or_else(|| "java".into());
-    Ok(ZooKeeper { java, jars })
+    java.unwrap_or_else(|| "java".into())
 }
 
 fn installed(path: &str) -> Option<PathBuf> {

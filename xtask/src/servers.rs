@@ -10,8 +10,9 @@ use unpack::Wanted;
 use crate::Result;
 
 mod apt;
+mod curator;
 mod extra;
-mod redis_py;
+mod python;
 mod sources;
 mod unpack;
 
@@ -69,12 +70,19 @@ pub(crate) fn run(install: bool) -> Result<ExitCode> {
             }
         }
     }
-    match testbed::redis_py() {
-        Ok(python) => println!("redis-py      {}", redis_py::describe(&python)),
-        Err(testbed::Error::LeftOut { server, .. }) => println!("{server:13} left out"),
-        Err(error) => {
-            println!("{error}");
-            code = ExitCode::FAILURE;
+    let clients = python::CLIENTS.iter().map(|client| {
+        let python = client.find();
+        python.map(|python| (client.title, client.describe(&python)))
+    });
+    let curator = testbed::curator().map(|_| (testbed::CURATOR, "built".to_owned()));
+    for found in clients.chain([curator]) {
+        match found {
+            Ok((title, what)) => println!("{title:13} {what}"),
+            Err(testbed::Error::LeftOut { server, .. }) => println!("{server:13} left out"),
+            Err(error) => {
+                println!("{error}");
+                code = ExitCode::FAILURE;
+            }
         }
     }
     for why in left_out {
@@ -91,7 +99,7 @@ pub(crate) fn missing() -> Vec<String> {
         .into_iter()
         .map(|found| found.map(drop))
         .chain(extra)
-        .chain([testbed::redis_py().map(drop)])
+        .chain([testbed::redis_py(), testbed::kazoo(), testbed::curator()].map(|found| found.map(drop)))
         .filter_map(|found| found.err())
         .filter(|error| !matches!(error, testbed::Error::LeftOut { .. }))
         .map(|error| error.to_string())

@@ -1,4 +1,4 @@
-//! Servers of other versions than the distribution's own, out of its later releases. And a client.
+//! Servers of other versions than the distribution's own, out of its later releases. And clients.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use testbed::Edition;
 
 use super::sources::System;
 use super::unpack::{self, Wanted};
-use super::{LAYOUT, apt, redis_py};
+use super::{LAYOUT, apt, curator, python};
 use crate::Result;
 
 struct Extra {
@@ -83,8 +83,15 @@ pub(super) fn install(dir: &Path) -> Result<Vec<String>> {
             left_out.extend(or_left_out(installed, testbed::is_ci())?);
         }
     }
-    if std::env::var_os("POLYLOCK_PYTHON").is_none_or(|python| python.is_empty()) {
-        let installed = redis_py::install(&dir.join(testbed::REDIS_PY));
+    let is_named = |variable| std::env::var_os(variable).is_some_and(|value| !value.is_empty());
+    if !is_named("POLYLOCK_PYTHON") {
+        for client in &python::CLIENTS {
+            let installed = python::install(client, &dir.join(client.title));
+            left_out.extend(or_left_out(installed, testbed::is_ci())?);
+        }
+    }
+    if !is_named("POLYLOCK_CURATOR_DIR") {
+        let installed = curator::install(&dir.join(testbed::CURATOR));
         left_out.extend(or_left_out(installed, testbed::is_ci())?);
     }
     Ok(left_out)
