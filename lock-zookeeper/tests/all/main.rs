@@ -6,6 +6,7 @@ mod faults;
 mod fence;
 mod heartbeats;
 mod holds;
+mod interop;
 mod late;
 mod many_holds;
 mod modes;
