@@ -105,6 +105,7 @@
 //! - `appendonly yes` and `appendfsync always`, or a crash may lose locks. With `everysec`, start a crashed server only
 //!   after the longest TTL has passed.
 //! - Keep its clock by slewing, never by steps.
+//! - For TLS, `tls-port`. By default (`tls-auth-clients yes`) it wants a certificate of each client.
 //!
 //! # Permissions needed
 //! The whole conformance suite runs as this user. The rules are those of the default prefix;

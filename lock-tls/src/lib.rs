@@ -9,7 +9,6 @@
 
 use std::fmt::Display;
 use std::io;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -168,7 +167,7 @@ impl Tls {
     }
 }
 
-/// Makes sure that a certificate can be for this host.
+/// Makes sure that a certificate can be for this host: a name or an IP address, without a scope.
 ///
 /// # Errors
 /// [`ErrorKind::Misconfigured`].
@@ -177,13 +176,25 @@ pub fn check_host(host: &str) -> Result<()> {
 }
 
 fn server_name(host: &str) -> Result<ServerName<'static>> {
-    // A scope is no part of an address that a certificate has.
-    let address = host.split_once('%').map_or(host, |(address, _scope)| address);
-    if let Ok(address) = address.parse::<IpAddr>() {
-        return Ok(ServerName::IpAddress(address.into()));
-    }
     ServerName::try_from(host.to_owned()).map_err(|error| {
         let message = "no certificate can be for this host: TLS needs a host name or an IP address";
         Error::new(ErrorKind::Misconfigured, message).with_source(error)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_can_be_for_names_and_addresses() {
+        for host in ["cache", "cache.example.com", "my_cache", "127.0.0.1", "::1"] {
+            check_host(host).unwrap();
+        }
+        // A driver would panic.
+        for host in ["", "a..b", "fe80::1%eth0", "[::1]", "cache:6379", "ü"] {
+            let error = check_host(host).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Misconfigured, "{host}: {error}");
+        }
+    }
 }

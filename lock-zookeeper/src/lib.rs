@@ -133,6 +133,8 @@
 //!   (`znode.container.checkIntervalMs`).
 //! - `srvr` among the commands of `4lw.commands.whitelist`, as it is by default. Without it, a standalone server counts as
 //!   a member of an ensemble.
+//! - For TLS, `secureClientPort` and `serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory`. A client certificate is an
+//!   identity by the provider `x509`, which is the default of `ssl.authProvider`.
 //!
 //! # Permissions needed
 //! `READ` and `CREATE` on the root path, also for a token floor. If the root path does not exist: `CREATE` on its parent.

@@ -217,6 +217,7 @@ fn tls_in_a_url() {
         ("zookeeper://me:pw@zk?ca=c.pem", "add tls=true"),
         ("zookeeper+tls://me:pw@zk?cert=c", "set both"),
         ("zookeeper+tls://me:pw@zk..x", "host"),
+        ("zookeeper+tls://me:pw@[fe80::1%eth0]", "host"),
     ] {
         let error = ZooKeeperConfig::from_url(url).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{url}");

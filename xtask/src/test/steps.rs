@@ -29,11 +29,18 @@ pub(crate) enum Kind {
 
 /// All crates, the facade with every feature. Cargo unifies features over the packages that a command selects: with this
 /// selection all commands share what they build.
-const ALL: &str =
-    "--workspace --features polylock/redis,polylock/mysql,polylock/zookeeper,polylock/serde,polylock/metrics";
+const ALL: &str = "--workspace --features polylock/redis,polylock/mysql,polylock/zookeeper,polylock/tls,polylock/zookeeper-tls,polylock/serde,polylock/metrics";
 
 /// The features of the facade, each of which must do without the others.
-const FEATURES: [&str; 5] = ["redis", "mysql", "zookeeper", "serde", "metrics"];
+const FEATURES: [&str; 7] = [
+    "redis",
+    "mysql",
+    "zookeeper",
+    "tls",
+    "zookeeper-tls",
+    "serde",
+    "metrics",
+];
 
 /// The crates that users depend on by name must build without what the others switch on.
 const ALONE: [&str; 7] = [
