@@ -31,6 +31,8 @@ pub(crate) async fn all_or_none(cx: &Cx) -> Verdict {
     let (client, other) = (client(cx).await?, cx.subject().await);
     let asks = asks(cx, ["a", "b", "c"]).await;
     let taken = cx.hold(&other, &asks[1]).await?;
+    // Connects it: on a busy machine a handshake alone may take longer than the limit.
+    cx.ensure_busy(&client, &asks[1]).await?;
     let limit = WaitLimit::Within(Duration::from_millis(200));
     match cx
         .soon("an acquire of several to time out", client.acquire_all(&asks, limit))
