@@ -2,7 +2,7 @@
 //!
 //! Every request of an exclusive hold is one statement on the name's row, which the primary key locks. Holds that share a
 //! name are rows of a second table, and their requests are transactions that lock the name's row first. Holds are rows and not connections, so
-//! two lanes of connections serve them all: one for acquires and questions, one for what keeps or ends holds, which never
+//! two groups of connections serve them all: one for acquires and questions, one for what keeps or ends holds, which never
 //! waits behind an acquire.
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use self::sleeper::Sleeper;
 use self::waits::Waits;
 use crate::clean_up::Schedule;
 use crate::config::MySqlConfig;
-use crate::connection::{Dialer, Lane, LastAnswer, Member};
+use crate::connection::{ConnectionGroup, Dialer, LastAnswer, Member};
 use crate::error::{RequestError, SqlError};
 use crate::protocol::lease_table::LeaseStatements;
 use crate::protocol::{Job, JobDone};
@@ -38,10 +38,10 @@ mod waits;
 /// What the backend and all its holds share.
 struct Shared {
     config: MySqlConfig,
-    /// The lane of acquires.
-    asking: Lane,
-    /// The lane of renewals, releases and hand-overs.
-    keeping: Lane,
+    /// The group of acquires.
+    asking: ConnectionGroup,
+    /// The group of renewals, releases and hand-overs.
+    keeping: ConnectionGroup,
     statements: Arc<LeaseStatements>,
     claims: Claims,
     waits: Waits,
@@ -57,8 +57,8 @@ impl Shared {
     fn new(config: MySqlConfig) -> Self {
         let dialer = Arc::new(Dialer::new(config.clone(), Arc::new(LastAnswer::new())));
         Self {
-            asking: Lane::new(dialer.clone(), 1, 1),
-            keeping: Lane::new(dialer.clone(), 2, 2),
+            asking: ConnectionGroup::new(dialer.clone(), 1, 1),
+            keeping: ConnectionGroup::new(dialer.clone(), 2, 2),
             statements: Arc::new(LeaseStatements::new(config.table())),
             claims: Claims::default(),
             waits: Waits::default(),
@@ -104,20 +104,20 @@ impl Shared {
         self.run_job(&self.keeping, member, job, limit).await
     }
 
-    /// Runs a statement on this connection of a lane.
-    async fn run(&self, lane: &Lane, member: &Member, sql: String) -> Result<JobDone, SqlError> {
+    /// Runs a statement on this connection of a group.
+    async fn run(&self, group: &ConnectionGroup, member: &Member, sql: String) -> Result<JobDone, SqlError> {
         let limit = Some(self.config.response_timeout());
-        self.run_job(lane, member, Job::Statement(sql), limit).await
+        self.run_job(group, member, Job::Statement(sql), limit).await
     }
 
     async fn run_job(
         &self,
-        lane: &Lane,
+        group: &ConnectionGroup,
         member: &Member,
         job: Job,
         limit: Option<Duration>,
     ) -> Result<JobDone, SqlError> {
-        let done = lane.run(member, job, limit).await;
+        let done = group.run(member, job, limit).await;
         if done.as_ref().is_err_and(SqlError::is_disconnect) {
             // Perhaps with all others.
             self.asking.check();

@@ -4,7 +4,7 @@
 use lock_core::{Error, ErrorKind, Result};
 
 use super::Shared;
-use crate::connection::{Lane, Member};
+use crate::connection::{ConnectionGroup, Member};
 use crate::error::{RequestError, SqlError};
 use crate::probe;
 use crate::protocol::column;
@@ -34,8 +34,8 @@ impl Shared {
     /// # Errors
     /// [`ErrorKind::Denied`], with the statements for an administrator, if one is missing and may not be made;
     /// [`ErrorKind::Misconfigured`] if one is of an engine without row locks, or if `SYSDATE` is not the present.
-    pub(super) async fn prepare(&self, lane: &Lane, member: &Member) -> Result<()> {
-        self.check_clock(lane, member).await?;
+    pub(super) async fn prepare(&self, group: &ConnectionGroup, member: &Member) -> Result<()> {
+        self.check_clock(group, member).await?;
         let tables = schema::lease_tables(self.config.table());
         let prepared = probe::prepare_tables(&tables, member.session(), self.config.response_timeout()).await;
         prepared.map_err(RequestError::into_lock_error)?;
@@ -44,8 +44,8 @@ impl Shared {
     }
 
     /// With another meaning of `SYSDATE`, a statement that has waited for its row would cut a hold that began meanwhile.
-    async fn check_clock(&self, lane: &Lane, member: &Member) -> Result<()> {
-        let answer = self.run(lane, member, PASSING_TIME.to_owned()).await;
+    async fn check_clock(&self, group: &ConnectionGroup, member: &Member) -> Result<()> {
+        let answer = self.run(group, member, PASSING_TIME.to_owned()).await;
         let answer = answer.map_err(SqlError::into_lock_error)?;
         let missing = || SqlError::UnexpectedAnswer("clock").into_lock_error();
         let row = answer.result.rows.first().ok_or_else(missing)?;

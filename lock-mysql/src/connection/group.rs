@@ -28,7 +28,7 @@ const FRESH: Duration = Duration::from_secs(20);
 const SLOW_AFTER: Duration = Duration::from_millis(500);
 
 #[derive(Clone)]
-pub(crate) struct Lane(Arc<Shared>);
+pub(crate) struct ConnectionGroup(Arc<Shared>);
 
 struct Shared {
     dialer: Arc<Dialer>,
@@ -42,7 +42,7 @@ struct Shared {
     is_dialling: AtomicBool,
 }
 
-/// A connection of a lane.
+/// A connection of a group.
 #[derive(Debug)]
 pub(crate) struct Member {
     session: Arc<Session>,
@@ -59,7 +59,7 @@ struct Waiting {
     answered: Option<Instant>,
 }
 
-impl Lane {
+impl ConnectionGroup {
     /// One of so many connections at most. So many of them are made before they are needed.
     pub(crate) fn new(dialer: Arc<Dialer>, most: usize, ahead: usize) -> Self {
         Self(Arc::new(Shared {
@@ -154,7 +154,7 @@ impl Lane {
         Some(Dialling(self.0.clone()))
     }
 
-    /// Runs a job on a connection of this lane. If the connection answers nothing for `limit`, it is ended.
+    /// Runs a job on a connection of this group. If the connection answers nothing for `limit`, it is ended.
     ///
     /// # Cancel safety
     /// If it is dropped, the job may be sent or not.
@@ -180,7 +180,7 @@ impl Lane {
     }
 }
 
-impl Lane {
+impl ConnectionGroup {
     /// Asks the server over each connection of which nothing is heard, in the background: others have broken. One that has
     /// broken as well serves no job any more. Outside a runtime it does nothing.
     pub(crate) fn check(&self) {
@@ -189,11 +189,11 @@ impl Lane {
         };
         let members = self.0.lock().clone();
         for member in members.into_iter().filter(|member| member.silent_for().is_zero()) {
-            let (lane, limit) = (self.clone(), self.0.dialer.config().response_timeout());
+            let (group, limit) = (self.clone(), self.0.dialer.config().response_timeout());
             runtime.spawn(async move {
                 let ping = Job::Statement("DO 0".to_owned());
-                // If it fails, the lane forgets the connection.
-                drop(lane.run(&member, ping, Some(limit)).await);
+                // If it fails, the group forgets the connection.
+                drop(group.run(&member, ping, Some(limit)).await);
             });
         }
     }
@@ -372,9 +372,9 @@ impl Drop for WaitingJob<'_> {
     }
 }
 
-impl fmt::Debug for Lane {
+impl fmt::Debug for ConnectionGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lane")
+        f.debug_struct("ConnectionGroup")
             .field("members", &self.0.lock().len())
             .finish_non_exhaustive()
     }
