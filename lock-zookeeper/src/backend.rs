@@ -97,7 +97,13 @@ impl ZooKeeperBackend {
 #[async_trait]
 impl DistributedLock for ZooKeeperBackend {
     fn capabilities(&self) -> Capabilities {
-        let capabilities = Capabilities::default().fixed_lease().fifo().ordered().session_renewal();
+        let capabilities = Capabilities::default()
+            .fixed_lease()
+            .fifo()
+            .hand_over()
+            .pass()
+            .ordered()
+            .session_renewal();
         let capabilities = capabilities.shared().downgrade().permits(u32::MAX);
         let longest = capabilities.longest_ttl;
         capabilities.ttl_between(self.client.config.session_timeout(), longest)

@@ -5,17 +5,19 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
-use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lock_core::backend::{AcquireRequest, Busy, HolderId};
-use lock_core::{Error, FencingToken};
-use tokio::sync::{mpsc, watch};
+use lock_core::Error;
+use lock_core::backend::{AcquireRequest, Busy, HolderId, Lease, LostCause};
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use crate::connection::{Delete, Room, Session};
+pub(crate) use self::grant::{Grant, HoldRequest, SuccessorRequest, Token};
+use crate::connection::{Room, Session};
+
+mod grant;
 
 /// How many ids of ended acquisitions are remembered, so that none begins again.
 const RETIRED: usize = 1024;
@@ -48,55 +50,10 @@ pub(crate) enum Outcome {
     SessionEnded,
     /// The hold was released.
     Released,
+    /// The hold was handed over to another claim, and so was the node.
+    HandedOver,
     /// The hold ended otherwise.
     NotOurs,
-}
-
-/// A node that is the first in its directory, and its token.
-pub(crate) struct Grant {
-    pub(crate) session: Arc<Session>,
-    pub(crate) path: String,
-    pub(crate) token: FencingToken,
-    releases: mpsc::UnboundedSender<Delete>,
-    releasing: AtomicBool,
-    reported: AtomicBool,
-}
-
-impl Grant {
-    pub(crate) fn new(
-        session: Arc<Session>,
-        path: String,
-        token: FencingToken,
-        releases: mpsc::UnboundedSender<Delete>,
-    ) -> Self {
-        Self {
-            session,
-            path,
-            token,
-            releases,
-            releasing: AtomicBool::new(false),
-            reported: AtomicBool::new(false),
-        }
-    }
-
-    /// True for the first caller that learns how the release ended.
-    pub(crate) fn report_release(&self) -> bool {
-        !self.reported.swap(true, Ordering::SeqCst)
-    }
-
-    /// Whether a delete was sent, or is about to be.
-    pub(crate) fn is_releasing(&self) -> bool {
-        self.releasing.load(Ordering::SeqCst)
-    }
-
-    /// Sends the delete at once, so that it precedes whatever this process sends afterwards.
-    pub(crate) fn begin_release(&self) {
-        if !self.releasing.swap(true, Ordering::SeqCst) {
-            let delete = self.session.delete(&self.path);
-            // If nobody receives it, the hold has ended already.
-            let _ = self.releases.send(delete);
-        }
-    }
 }
 
 /// One acquisition.
@@ -104,6 +61,10 @@ impl Grant {
 pub(crate) struct Claim {
     pub(crate) request: AcquireRequest,
     pub(crate) directory: String,
+    /// The name of its node, without the sequence: by its own holder id, or by that of the first hold that was handed over.
+    pub(crate) prefix: String,
+    /// The lease of the guard of the moment: passes within the process change it.
+    pub(crate) lease: watch::Sender<Lease>,
     progress: watch::Sender<Progress>,
     /// Set when the caller abandons the acquisition.
     pub(crate) undo: watch::Sender<bool>,
@@ -131,10 +92,12 @@ impl Progress {
 }
 
 impl Claim {
-    fn new(request: AcquireRequest, directory: String) -> Self {
+    fn new(request: AcquireRequest, directory: String, prefix: String) -> Self {
         Self {
+            lease: watch::Sender::new(request.lease().clone()),
             request,
             directory,
+            prefix,
             progress: watch::Sender::new(Progress {
                 task: 0,
                 session: None,
@@ -153,6 +116,27 @@ impl Claim {
 
     pub(crate) fn stage(&self) -> Stage {
         self.progress.borrow().stage.clone()
+    }
+
+    /// Waits until the lease of the guard of the moment has ended.
+    pub(crate) async fn lease_ended(&self) {
+        let mut latest = self.lease.subscribe();
+        loop {
+            let lease = latest.borrow_and_update().clone();
+            tokio::select! {
+                // The sender lives as long as `self`.
+                _ = latest.changed() => {}
+                // A lease that was passed on ends as well.
+                _ = lease.ended() => if !latest.has_changed().unwrap_or(false) {
+                    return;
+                },
+            }
+        }
+    }
+
+    /// The hold is gone: the guard of the moment learns of it.
+    pub(crate) fn lose_hold(&self) {
+        self.lease.borrow().lose(LostCause::NotHeld);
     }
 
     /// Whether a node of it may be at the server.
@@ -213,6 +197,20 @@ impl Claim {
             },
             _ => None,
         }
+    }
+
+    /// Its node is the next claim's, and so is its room.
+    pub(crate) fn give_room(&self, next: &Self) {
+        let mut room = None;
+        self.progress.send_if_modified(|progress| {
+            room = progress.room.take();
+            // Nobody waits for it.
+            false
+        });
+        next.progress.send_if_modified(|progress| {
+            progress.room = room.take();
+            false
+        });
     }
 
     /// Its node is about to go: another one may take its room.
@@ -295,15 +293,20 @@ impl Claims {
         self.registry().retired.contains(&holder)
     }
 
-    /// The claim of this request, a new one if there is none; `None` if its id is retired.
-    pub(crate) fn open(&self, request: &AcquireRequest, directory: impl FnOnce() -> String) -> Option<Arc<Claim>> {
+    /// The claim of this request; if there is none, a new one with this directory and prefix. `None` if its id is retired.
+    pub(crate) fn open(&self, request: &AcquireRequest, new: impl FnOnce() -> (String, String)) -> Option<Arc<Claim>> {
         let mut registry = self.registry();
         if registry.retired.contains(&request.holder()) {
             return None;
         }
         Some(match registry.open.entry(request.holder()) {
             Entry::Occupied(entry) => entry.get().clone(),
-            Entry::Vacant(entry) => entry.insert(Arc::new(Claim::new(request.clone(), directory()))).clone(),
+            Entry::Vacant(entry) => {
+                let (directory, prefix) = new();
+                entry
+                    .insert(Arc::new(Claim::new(request.clone(), directory, prefix)))
+                    .clone()
+            }
         })
     }
 
@@ -337,13 +340,5 @@ impl Claims {
     /// Every critical section leaves its data whole.
     fn registry(&self) -> MutexGuard<'_, Registry> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl fmt::Debug for Grant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Grant")
-            .field("token", &self.token)
-            .finish_non_exhaustive()
     }
 }

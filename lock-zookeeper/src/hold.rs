@@ -4,15 +4,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use lock_core::backend::{Armed, Hold, LostCause, ReleaseOptions, ReleaseOutcome, Renewal};
+use lock_core::backend::{AcquireRequest, Armed, HandOver, Hold, Lease, ReleaseOptions, ReleaseOutcome, Renewal};
 use lock_core::{Error, FencingToken, Result};
 use tokio::time::sleep;
 use zookeeper_client::Error as DriverError;
 
+use crate::acquire;
 use crate::claims::{Claim, Grant, Outcome, Stage};
 use crate::client::Client;
 use crate::error::{self, Failure};
-use crate::protocol::NodeData;
+use crate::protocol::{self, NodeData};
 
 pub(crate) mod end;
 
@@ -23,24 +24,50 @@ pub(crate) struct ZooKeeperHold {
     client: Arc<Client>,
     claim: Arc<Claim>,
     grant: Arc<Grant>,
+    /// The grant's token, or a later one if the hold was passed on.
+    token: FencingToken,
+    /// How many tokens are left, its own included.
+    reserved: u32,
+    lease: Lease,
 }
 
 impl ZooKeeperHold {
     pub(crate) fn new(client: Arc<Client>, claim: Arc<Claim>, grant: Arc<Grant>) -> Self {
+        let (token, lease) = (grant.token.number, claim.request.lease().clone());
+        let reserved = protocol::reserved(claim.request.reserve());
+        Self::with_token(client, claim, grant, (token, reserved), lease)
+    }
+
+    fn with_token(
+        client: Arc<Client>,
+        claim: Arc<Claim>,
+        grant: Arc<Grant>,
+        (token, reserved): (FencingToken, u32),
+        lease: Lease,
+    ) -> Self {
         claim.add_handle();
-        Self { client, claim, grant }
+        Self {
+            client,
+            claim,
+            grant,
+            token,
+            reserved,
+            lease,
+        }
     }
 
     /// Arms the lease by what the session's heartbeats have proven.
     pub(crate) fn arm(&self) -> Result<Armed> {
-        let request = &self.claim.request;
-        self.grant.session.bind_lease(request.holder(), request.lease(), None)
+        self.grant.session.arm_lease(&self.lease)
     }
 
     /// Asks the server whether the hold is still ours, and arms the lease by a later heartbeat. `None` if it is not.
     pub(crate) async fn confirm(&self) -> Result<Option<Armed>> {
         let session = &self.grant.session;
         let ask = async {
+            if self.grant.is_handed_over() {
+                return Ok(None);
+            }
             let Ok(connection) = session.connected().await else {
                 return Ok(None);
             };
@@ -51,12 +78,14 @@ impl ZooKeeperHold {
                 (Err(error), _) => Err(error),
             };
             match found {
+                // Handed over meanwhile.
+                Ok(_) if self.grant.is_handed_over() => Ok(None),
                 Ok((_, stat)) if session.owns(&stat) => {
                     session.next_heartbeat().await?;
                     self.arm().map(Some)
                 }
                 Ok(_) | Err(DriverError::NoNode) => {
-                    self.claim.request.lease().lose(LostCause::NotHeld);
+                    self.claim.lose_hold();
                     Ok(None)
                 }
                 Err(error) if error::classify(&error) == Failure::SessionEnded => Ok(None),
@@ -77,7 +106,7 @@ impl ZooKeeperHold {
         let (session, request) = (&self.grant.session, &self.claim.request);
         let data = NodeData {
             is_downgraded: true,
-            token: Some(self.grant.token.as_u64()),
+            token: Some(self.grant.token.number.as_u64()),
             ..NodeData::labelled(request.label())
         };
         let ask = async {
@@ -87,7 +116,7 @@ impl ZooKeeperHold {
             match connection.client.set_data(&self.grant.path, &data.encode(), None).await {
                 Ok(_) => self.arm().map(Renewal::Renewed),
                 Err(DriverError::NoNode) => {
-                    request.lease().lose(LostCause::NotHeld);
+                    self.claim.lose_hold();
                     Ok(Renewal::Lost)
                 }
                 Err(error) if error::classify(&error) == Failure::SessionEnded => Ok(Renewal::Lost),
@@ -111,7 +140,7 @@ impl ZooKeeperHold {
 #[async_trait]
 impl Hold for ZooKeeperHold {
     fn token(&self) -> FencingToken {
-        self.grant.token
+        self.token
     }
 
     /// Asks the server whether the hold is still ours. The session renews it; a ttl beyond its timeout has no effect.
@@ -141,6 +170,23 @@ impl Hold for ZooKeeperHold {
             Err(error) => Err(self.named(error)),
         }
     }
+
+    fn pass(&self, next: &Lease) -> Option<Arc<dyn Hold>> {
+        let reserved = self.reserved.checked_sub(1).filter(|left| *left > 0)?;
+        let token = FencingToken::new(self.token.as_u64() + 1)?;
+        if !self.grant.is_held() || !self.grant.session.replace_lease(self.claim.holder(), next) {
+            return None;
+        }
+        self.claim.lease.send_replace(next.clone());
+        let (client, claim, grant) = (self.client.clone(), self.claim.clone(), self.grant.clone());
+        let passed = Self::with_token(client, claim, grant, (token, reserved), next.clone());
+        Some(Arc::new(passed))
+    }
+
+    async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
+        let handed_over = acquire::hand_over(&self.client, &self.claim, &self.grant, next).await;
+        handed_over.map_err(|error| self.named(error))
+    }
 }
 
 impl Drop for ZooKeeperHold {
@@ -162,7 +208,7 @@ impl fmt::Debug for ZooKeeperHold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ZooKeeperHold")
             .field("name", self.claim.request.name())
-            .field("token", &self.grant.token)
+            .field("token", &self.token)
             .finish_non_exhaustive()
     }
 }

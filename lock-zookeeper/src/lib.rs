@@ -21,7 +21,9 @@
 //!   its own heartbeat was sent. A leader that is cut off from its quorum answers a `sync` until it steps down; during
 //!   that time, only the fencing token protects. With `heartbeat=write` it answers no heartbeat, see [`HeartbeatKind`].
 //! - **First come, first served.** Waiters queue at the server. Each watches the one before it, so that a release wakes
-//!   one. A waiter keeps its place over a reconnect, but not over the end of its session.
+//!   one. A waiter keeps its place over a reconnect, but not over the end of its session. Before the first waiter of another
+//!   process, the waiters of the holder's process get the lock a bounded number of times: by a hand-over, which is one write of
+//!   the holder's node, or by a pass, which takes no request. Neither wakes anybody.
 //! - **One round trip** to acquire a free lock, and one to release it. A waiter that is woken takes one more, to make sure
 //!   that its turn has come and that its session lives.
 //! - **Retries are safe.** A node carries its request's id, and counts only while the asking session owns it. If an answer

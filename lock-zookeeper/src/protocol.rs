@@ -69,6 +69,11 @@ pub(crate) fn offset_data(offset: i64) -> Vec<u8> {
     }
 }
 
+/// How many tokens there are for a grant that asks for so many, its own included.
+pub(crate) fn reserved(asked: u32) -> u32 {
+    asked.clamp(1, TOKENS_PER_ZXID as u32)
+}
+
 /// Options to create a node with the access that the configuration asks for.
 pub(crate) fn create_options(config: &ZooKeeperConfig, mode: CreateMode) -> CreateOptions<'static> {
     let acls = match config.has_open_acl() {
@@ -128,6 +133,11 @@ mod tests {
         assert_eq!((known(30, 20), known(30, 35)), (Some(30), Some(30)));
         let known = |mzxid, pzxid| known_base(Mode::Shared, 20, mzxid, pzxid);
         assert_eq!((known(20, 20), known(30, 20)), (None, Some(30)));
+    }
+
+    #[test]
+    fn a_grant_reserves_no_more_tokens_than_there_are() {
+        assert_eq!((reserved(0), reserved(1), reserved(16), reserved(17)), (1, 1, 16, 16));
     }
 
     #[test]

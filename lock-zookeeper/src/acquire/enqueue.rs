@@ -69,7 +69,7 @@ impl ClaimTask {
         let client = &connection.client;
         let directory = &self.claim.directory;
         let data = NodeData::labelled(self.claim.request.label());
-        let path = format!("{directory}/{}", self.prefix);
+        let path = format!("{directory}/{}", self.claim.prefix);
         let options = create_options(&self.config, CreateMode::EphemeralSequential);
         let container = create_options(&self.config, CreateMode::Container);
         let known_offset = self.session.token_offset();
@@ -90,7 +90,7 @@ impl ClaimTask {
         match created {
             Ok((stat, sequence)) => {
                 self.node = Some(Node {
-                    name: format!("{}{sequence}", self.prefix),
+                    name: format!("{}{sequence}", self.claim.prefix),
                     path: format!("{path}{sequence}"),
                     czxid: stat.czxid,
                     created_over: Arc::downgrade(&connection),
@@ -195,7 +195,7 @@ impl ClaimTask {
         let fixed = request.is_fixed().then(|| (listing.sent, request.ttl()));
         match self.session.bind_lease(request.holder(), request.lease(), fixed) {
             Ok(_) => {
-                let grant = Grant::new(self.session.clone(), node.path.clone(), token, self.release.clone());
+                let grant = Grant::new(self.session.clone(), node.path.clone(), token, self.requests.clone());
                 Ok(Some(Arc::new(grant)))
             }
             // The answers took longer than the lease.

@@ -6,32 +6,40 @@
 use std::sync::{Arc, Weak};
 
 use lock_core::Error;
-use lock_core::backend::{Busy, LostCause};
+use lock_core::backend::Busy;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 use zookeeper_client::Error as DriverError;
 
-use crate::claims::{Claim, Claims, Grant, Outcome, Stage, TaskNumber};
+use super::hand_over::{HandedOver, Successor};
+use crate::claims::{Claim, Claims, Grant, HoldRequest, Outcome, Stage, TaskNumber};
 use crate::config::ZooKeeperConfig;
-use crate::connection::{Connection, Delete, Room, Session, SessionEnded};
+use crate::connection::{Connection, Room, Session, SessionEnded};
 use crate::error::{self, Failure, RETRY_DELAY, catch_panic};
 use crate::hold::end::{EndRequests, HoldEnd, end_of_hold, finish_release};
-use crate::protocol::{self, NodeData};
+use crate::protocol::NodeData;
 
 pub(super) struct ClaimTask {
     pub(super) claim: Arc<Claim>,
     pub(super) number: TaskNumber,
     pub(super) session: Arc<Session>,
     pub(super) config: Arc<ZooKeeperConfig>,
-    /// The part of our node's name before the sequence.
-    pub(super) prefix: String,
     /// The node of which we know that its hold was downgraded.
     pub(super) downgraded: Option<String>,
     pub(super) node: Option<Node>,
     pub(super) directory_missing: bool,
-    /// The hold sends the delete that releases it through this.
-    pub(super) release: mpsc::UnboundedSender<Delete>,
+    /// Its grant, once there is one.
+    pub(super) granted: Option<Arc<Grant>>,
+    /// The handles to the hold send their requests through this.
+    pub(super) requests: mpsc::UnboundedSender<HoldRequest>,
     pub(super) end_requests: EndRequests,
+}
+
+/// How a task ends.
+pub(super) enum TaskResult {
+    Ended(Outcome),
+    /// The node is this claim's, and its task works on from here.
+    HandedOver(Box<Successor>),
 }
 
 /// Our node.
@@ -71,27 +79,34 @@ pub(super) fn start(
         return;
     };
     let task = ClaimTask::new(claim, number, session, config);
-    let mut end = TaskEnd {
-        claims: claims.clone(),
-        claim: claim.clone(),
-        number,
-        outcome: Outcome::SessionEnded,
-        session: session.clone(),
-        config: config.clone(),
-    };
+    let end = TaskEnd::new(claims, &task);
     // A runtime that is shutting down drops it at once.
-    session.runtime.spawn(async move {
-        let outcome = match catch_panic(task.run()).await {
-            Ok(outcome) => outcome,
-            Err(panic) => end.clean_up(panic).await,
-        };
-        end.note(outcome);
-    });
+    session.runtime.spawn(run(task, end));
+}
+
+/// Works on a claim, and on those that its hold is handed over to.
+async fn run(task: ClaimTask, end: TaskEnd) {
+    let mut next = Some((task, end));
+    while let Some((task, mut end)) = next.take() {
+        match catch_panic(task.run()).await {
+            Ok(TaskResult::Ended(outcome)) => end.note(outcome),
+            Ok(TaskResult::HandedOver(successor)) => {
+                end.note(Outcome::HandedOver);
+                // Before the next holder learns of it: whatever the giver asks then, it has nothing.
+                drop(end);
+                next = Some(successor.take_over());
+            }
+            Err(panic) => {
+                let outcome = end.clean_up(panic).await;
+                end.note(outcome);
+            }
+        }
+    }
 }
 
 /// Publishes how the task ended, also when its runtime drops it.
-struct TaskEnd {
-    claims: Arc<Claims>,
+pub(super) struct TaskEnd {
+    pub(super) claims: Arc<Claims>,
     claim: Arc<Claim>,
     number: TaskNumber,
     outcome: Outcome,
@@ -100,14 +115,25 @@ struct TaskEnd {
 }
 
 impl TaskEnd {
-    fn note(&mut self, outcome: Outcome) {
+    pub(super) fn new(claims: &Arc<Claims>, task: &ClaimTask) -> Self {
+        Self {
+            claims: claims.clone(),
+            claim: task.claim.clone(),
+            number: task.number,
+            outcome: Outcome::SessionEnded,
+            session: task.session.clone(),
+            config: task.config.clone(),
+        }
+    }
+
+    pub(super) fn note(&mut self, outcome: Outcome) {
         self.outcome = outcome;
     }
 
     /// After a panic: deletes the node, which no task would delete any more.
     async fn clean_up(&self, panic: Error) -> Outcome {
         self.session.unbind_lease(self.claim.holder());
-        self.claim.request.lease().lose(LostCause::NotHeld);
+        self.claim.lose_hold();
         let mut task = ClaimTask::new(&self.claim, self.number, &self.session, &self.config);
         // If that panics as well, the node goes with the session.
         let _ = catch_panic(task.delete_node()).await;
@@ -124,7 +150,7 @@ impl Drop for TaskEnd {
             return;
         }
         match self.outcome {
-            Outcome::Undone | Outcome::Released | Outcome::NotOurs => self.claims.retire(holder),
+            Outcome::Undone | Outcome::Released | Outcome::HandedOver | Outcome::NotOurs => self.claims.retire(holder),
             // Its node goes with the session.
             _ if was_granted && !self.claim.has_handles() => self.claims.close(holder),
             _ if !self.claim.has_leftover() => self.claims.close(holder),
@@ -135,34 +161,43 @@ impl Drop for TaskEnd {
 }
 
 impl ClaimTask {
-    fn new(claim: &Arc<Claim>, number: TaskNumber, session: &Arc<Session>, config: &Arc<ZooKeeperConfig>) -> Self {
-        let (release, releases) = mpsc::unbounded_channel();
+    pub(super) fn new(
+        claim: &Arc<Claim>,
+        number: TaskNumber,
+        session: &Arc<Session>,
+        config: &Arc<ZooKeeperConfig>,
+    ) -> Self {
+        let (requests, received) = mpsc::unbounded_channel();
         Self {
             claim: claim.clone(),
             number,
             session: session.clone(),
             config: config.clone(),
-            prefix: protocol::prefix(claim.holder(), claim.request.mode()),
             downgraded: None,
             node: None,
             directory_missing: false,
-            release,
+            granted: None,
+            requests,
             end_requests: EndRequests {
-                releases,
+                requests: received,
                 undo: claim.undo.subscribe(),
             },
         }
     }
 
-    async fn run(mut self) -> Outcome {
-        let stop = match self.wait_for_grant().await {
+    async fn run(mut self) -> TaskResult {
+        let grant = match self.granted.take() {
+            Some(grant) => Ok(grant),
+            None => self.wait_for_grant().await,
+        };
+        let stop = match grant {
             Ok(grant) => return self.until_hold_ends(grant).await,
             Err(stop) => stop,
         };
-        match self.delete_node().await {
+        TaskResult::Ended(match self.delete_node().await {
             Ok(()) => stop.into(),
             Err(stop) => stop.into(),
-        }
+        })
     }
 
     /// Queues until the grant, and notes meanwhile when the server is unreachable.
@@ -184,34 +219,55 @@ impl ClaimTask {
         }
     }
 
-    /// Waits until the hold ends, and deletes its node.
-    async fn until_hold_ends(mut self, grant: Arc<Grant>) -> Outcome {
-        let claim = self.claim.clone();
-        let end = end_of_hold(&claim, &grant, &mut self.end_requests).await;
-        self.session.unbind_lease(claim.holder());
+    /// Waits until the hold ends, and deletes its node or hands it over.
+    async fn until_hold_ends(mut self, grant: Arc<Grant>) -> TaskResult {
+        let end = loop {
+            match end_of_hold(&self.claim, &grant, &mut self.end_requests).await {
+                HoldEnd::HandOver(request) => match self.hand_over(&grant, request).await {
+                    HandedOver::To(successor) => {
+                        self.forget_node();
+                        return TaskResult::HandedOver(successor);
+                    }
+                    HandedOver::Nothing => {}
+                    HandedOver::Ended(end) => break end,
+                },
+                end => break end,
+            }
+        };
+        self.session.unbind_lease(self.claim.holder());
+        TaskResult::Ended(self.end_hold(&grant, end).await)
+    }
+
+    async fn end_hold(&mut self, grant: &Grant, end: HoldEnd) -> Outcome {
         match end {
             HoldEnd::Release(delete) => {
                 let outcome = finish_release(&self.session, &grant.path, delete).await;
-                if !matches!(outcome, Outcome::Failed(_)) {
-                    self.forget_node();
-                }
-                outcome
+                self.released(outcome)
             }
+            HoldEnd::Released(outcome) => self.released(outcome),
             HoldEnd::Undo => self
                 .delete_node()
                 .await
                 .map_or_else(Outcome::from, |()| Outcome::Undone),
-            HoldEnd::LeaseEnded => self
+            // A hand-over is done before the hold ends.
+            HoldEnd::LeaseEnded | HoldEnd::HandOver(_) => self
                 .delete_node()
                 .await
                 .map_or_else(Outcome::from, |()| Outcome::NotOurs),
             HoldEnd::TakenAway => {
-                claim.request.lease().lose(LostCause::NotHeld);
+                self.claim.lose_hold();
                 self.forget_node();
                 Outcome::NotOurs
             }
             HoldEnd::SessionEnded => Outcome::SessionEnded,
         }
+    }
+
+    fn released(&mut self, outcome: Outcome) -> Outcome {
+        if !matches!(outcome, Outcome::Failed(_)) {
+            self.forget_node();
+        }
+        outcome
     }
 
     /// Deletes our node, until it is known to be gone.
@@ -249,7 +305,10 @@ impl ClaimTask {
                 }
             };
             self.node = None;
-            for name in children.into_iter().filter(|child| child.starts_with(&self.prefix)) {
+            for name in children
+                .into_iter()
+                .filter(|child| child.starts_with(&self.claim.prefix))
+            {
                 let path = format!("{}/{name}", self.claim.directory);
                 let done = match client.get_data(&path).await {
                     Ok((data, stat)) if self.session.owns(&stat) && self.node.is_none() => {
@@ -296,7 +355,7 @@ impl ClaimTask {
         self.claim.set_leftover(self.number, leftover);
     }
 
-    fn forget_node(&mut self) {
+    pub(super) fn forget_node(&mut self) {
         self.node = None;
         self.set_leftover(false);
     }

@@ -44,6 +44,7 @@ use lock_core::{Error, ErrorKind, FencingToken};
 use zookeeper_client::{Client, CreateMode, Error as DriverError};
 
 use super::task::{ClaimTask, Step, Stop};
+use crate::claims::Token;
 use crate::connection::Connection;
 use crate::names;
 use crate::protocol::{self, NodeData, create_options, offset_data, parse_offset};
@@ -108,7 +109,7 @@ impl ClaimTask {
     }
 
     /// The token of a grant by this listing. `None` when the directory must be listed again.
-    pub(super) async fn token(&mut self, listing: &Listing, beside_downgraded: bool) -> Step<Option<FencingToken>> {
+    pub(super) async fn token(&mut self, listing: &Listing, beside_downgraded: bool) -> Step<Option<Token>> {
         let Some(base) = self.base(listing, beside_downgraded).await? else {
             return Ok(None);
         };
@@ -128,8 +129,35 @@ impl ClaimTask {
             self.write_directory(offset).await?;
             return Ok(None);
         }
-        let token = protocol::token(base, offset);
-        token.map(Some).ok_or_else(|| Stop::Failed(exhausted()))
+        let number = protocol::token(base, offset).ok_or_else(|| Stop::Failed(exhausted()))?;
+        Ok(Some(Token { number, base, offset }))
+    }
+
+    /// A token offset for a hand-over, with which its token is above the floor: the giver's, or one that was raised before.
+    pub(super) async fn offset_for_hand_over(&self, giver: Token, floor: i64) -> Step<i64> {
+        // The next transaction id is larger than all earlier ones.
+        let needed = protocol::offset_above(floor, giver.base.saturating_add(1));
+        if needed <= giver.offset {
+            return Ok(giver.offset);
+        }
+        loop {
+            let connection = self.session.connected().await?;
+            let offsets = match self.read_offsets(&connection.client, 0).await {
+                Ok(offsets) => offsets,
+                Err(error) => {
+                    self.wait_out(error).await?;
+                    continue;
+                }
+            };
+            let offset = offsets.root.ok_or_else(|| Stop::Failed(self.other_data()))?;
+            let wanted = needed.max(giver.offset).max(self.session.token_offset());
+            if wanted <= offset {
+                self.session.learn_token_offset(offset);
+                self.write_directory(offset).await?;
+                return Ok(offset);
+            }
+            self.raise_offset(wanted, offsets.version).await?;
+        }
     }
 
     /// The transaction id of a grant by this listing, which shows our node as admitted. Writes our node if the request's label
@@ -221,7 +249,7 @@ impl ClaimTask {
     }
 }
 
-fn exhausted() -> Error {
+pub(super) fn exhausted() -> Error {
     let message = "ZooKeeper has no larger fencing token left under this root path: a token floor was set far too high";
     Error::new(ErrorKind::Misconfigured, message)
 }

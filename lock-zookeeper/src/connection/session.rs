@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lock_core::backend::{Armed, HolderId, Lease, LostCause, SentAt};
-use lock_core::{Error, Result};
+use lock_core::{Error, HoldState, Result};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -145,6 +145,30 @@ impl Session {
         fixed: Option<(SentAt, Duration)>,
     ) -> Result<Armed> {
         let mut liveness = self.liveness();
+        let armed = self.arm(&liveness, lease, fixed)?;
+        liveness.leases.insert(holder, lease.clone());
+        Ok(armed)
+    }
+
+    /// Arms a lease by what the heartbeats have proven.
+    pub(crate) fn arm_lease(&self, lease: &Lease) -> Result<Armed> {
+        self.arm(&self.liveness(), lease, None)
+    }
+
+    /// From here on the heartbeats renew `next` in place of the lease of this holder id. False if they renew none.
+    pub(crate) fn replace_lease(&self, holder: HolderId, next: &Lease) -> bool {
+        let mut liveness = self.liveness();
+        let Some(lease) = liveness.leases.get_mut(&holder) else {
+            return false;
+        };
+        *lease = next.clone();
+        if self.connection.borrow().is_none() {
+            next.suspect();
+        }
+        true
+    }
+
+    fn arm(&self, liveness: &Liveness, lease: &Lease, fixed: Option<(SentAt, Duration)>) -> Result<Armed> {
         if liveness.ended {
             return Err(error::session_ended(None));
         }
@@ -155,7 +179,6 @@ impl Session {
         if self.connection.borrow().is_none() {
             lease.suspect();
         }
-        liveness.leases.insert(holder, lease.clone());
         Ok(armed)
     }
 
@@ -320,7 +343,9 @@ impl Session {
             return;
         }
         let base = liveness.heartbeats.base();
-        for lease in liveness.leases.values() {
+        // One that was passed on and that nothing has armed yet is left to its holder.
+        let is_live = |lease: &&Lease| matches!(lease.state(), HoldState::Held | HoldState::Suspect);
+        for lease in liveness.leases.values().filter(is_live) {
             lease.bind_to_session(base.sent, self.timeout);
             // A lease that has ended stays ended: its task deletes the node.
             let _ = lease.arm(base.sent, self.timeout);

@@ -3,18 +3,20 @@
 use std::future::pending;
 use std::sync::Arc;
 
-use lock_core::backend::Lease;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 use zookeeper_client::{Error as DriverError, EventType};
 
-use crate::claims::{Claim, Grant, Outcome};
+use crate::claims::{Claim, Grant, HoldRequest, Outcome, SuccessorRequest};
 use crate::connection::{Delete, Session};
 use crate::error::{self, Failure, RETRY_DELAY};
 
-/// What ends a hold.
+/// What ends a hold, or gives it to another claim.
 pub(crate) enum HoldEnd {
     Release(Delete),
+    /// It was released already.
+    Released(Outcome),
+    HandOver(SuccessorRequest),
     Undo,
     LeaseEnded,
     TakenAway,
@@ -24,42 +26,75 @@ pub(crate) enum HoldEnd {
 /// What the callers ask of a hold's task.
 #[derive(Debug)]
 pub(crate) struct EndRequests {
-    pub(crate) releases: mpsc::UnboundedReceiver<Delete>,
+    pub(crate) requests: mpsc::UnboundedReceiver<HoldRequest>,
     pub(crate) undo: watch::Receiver<bool>,
+}
+
+impl EndRequests {
+    /// The next one.
+    pub(crate) async fn next(&mut self) -> HoldEnd {
+        tokio::select! {
+            biased;
+            Some(request) = self.requests.recv() => match request {
+                HoldRequest::Release(delete) => HoldEnd::Release(delete),
+                HoldRequest::HandOver(request) => HoldEnd::HandOver(request),
+            },
+            // The sender lives as long as the claim.
+            _ = self.undo.wait_for(|undo| *undo) => HoldEnd::Undo,
+        }
+    }
+
+    /// The next one that ends the hold. A hand-over that comes before it gets nothing.
+    pub(crate) async fn end(&mut self) -> HoldEnd {
+        loop {
+            match self.next().await {
+                HoldEnd::HandOver(_) => {}
+                end => return end,
+            }
+        }
+    }
+
+    /// The delete of the release that has begun.
+    pub(crate) async fn release(&mut self) -> Delete {
+        loop {
+            match self.requests.recv().await {
+                Some(HoldRequest::Release(delete)) => return delete,
+                // It came too late.
+                Some(HoldRequest::HandOver(_)) => {}
+                // The task has a sender of its own.
+                None => pending().await,
+            }
+        }
+    }
 }
 
 /// Waits until the hold ends.
 pub(crate) async fn end_of_hold(claim: &Claim, grant: &Grant, end_requests: &mut EndRequests) -> HoldEnd {
-    let (request, granted) = (&claim.request, Instant::now());
+    let (request, granted) = (&claim.request, grant.at);
     let ttl = request.ttl();
-    let mut end = next_end(request.lease(), grant, None, end_requests).await;
+    let mut end = next_end(claim, grant, None, end_requests).await;
     if matches!(end, HoldEnd::LeaseEnded) && request.is_fixed() && granted.elapsed() > ttl * 4 / 5 {
         // A fixed lease that ended at its time keeps the node for the whole ttl. One that ended earlier was lost.
-        end = next_end(request.lease(), grant, Some(granted + ttl), end_requests).await;
+        end = next_end(claim, grant, Some(granted + ttl), end_requests).await;
     }
-    if matches!(end, HoldEnd::TakenAway)
-        && grant.is_releasing()
-        && let Some(delete) = end_requests.releases.recv().await
-    {
+    if matches!(end, HoldEnd::TakenAway) && grant.is_releasing() {
         // Our own delete took the node away: a release sends it before it passes it on.
-        end = HoldEnd::Release(delete);
+        end = HoldEnd::Release(end_requests.release().await);
     }
     end
 }
 
 /// What ends the hold. With `until`, the lease has ended already.
-async fn next_end(lease: &Lease, grant: &Grant, until: Option<Instant>, end_requests: &mut EndRequests) -> HoldEnd {
+async fn next_end(claim: &Claim, grant: &Grant, until: Option<Instant>, end_requests: &mut EndRequests) -> HoldEnd {
     let lease_ended = async {
         match until {
             Some(until) => sleep_until(until).await,
-            None => drop(lease.ended().await),
+            None => claim.lease_ended().await,
         }
     };
     tokio::select! {
         biased;
-        Some(delete) = end_requests.releases.recv() => HoldEnd::Release(delete),
-        // The sender lives as long as the claim.
-        _ = async { end_requests.undo.wait_for(|undo| *undo).await.map(drop) } => HoldEnd::Undo,
+        end = end_requests.next() => end,
         () = grant.session.ended() => HoldEnd::SessionEnded,
         () = taken_away(&grant.session, &grant.path) => HoldEnd::TakenAway,
         () = lease_ended => HoldEnd::LeaseEnded,
@@ -97,7 +132,8 @@ async fn taken_away(session: &Arc<Session>, path: &str) {
         let Ok(connection) = session.connected().await else {
             return pending().await;
         };
-        let watch = match connection.client.get_and_watch_data(path).await {
+        // It fires at the node's end, and at no write of it.
+        let watch = match connection.client.get_and_watch_children(path).await {
             Err(DriverError::NoNode) => return,
             Ok((_, stat, _)) if !session.owns(&stat) => return,
             Ok((_, _, watch)) => watch,

@@ -23,7 +23,7 @@ async fn acquires_and_releases() {
         "{children:?}"
     );
     let (_, stat) = client.get_data(&format!("{root}/a/{}", children[0])).await.unwrap();
-    assert_eq!(hold.token(), FencingToken::new(stat.czxid as u64).unwrap());
+    assert_eq!(hold.token(), FencingToken::new(stat.czxid as u64 * 16).unwrap());
     assert_eq!(
         hold.release(ReleaseOptions::default()).await.unwrap(),
         ReleaseOutcome::Released

@@ -4,6 +4,7 @@ mod errors;
 mod exclusion;
 mod faults;
 mod fence;
+mod hand_over;
 mod heartbeats;
 mod holds;
 mod interop;
@@ -20,5 +21,6 @@ mod states;
 mod support;
 #[cfg(feature = "tls")]
 mod tls;
+mod token_bases;
 mod tokens;
 mod write_heartbeats;

@@ -14,6 +14,7 @@ use testbed::{Server, ZooKeeper};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use zookeeper_client::Client;
 
@@ -167,4 +168,27 @@ pub(crate) async fn children_until(client: &Client, path: &str, check: impl Fn(&
         }
     })
     .await
+}
+
+/// Starts to wait, and returns when the server has so many nodes for the lock.
+pub(crate) async fn start_waiting(
+    backend: &ZooKeeperBackend,
+    (client, path): (&Client, &str),
+    nodes: usize,
+    (request, control): (AcquireRequest, RequestControl),
+) -> JoinHandle<(Arc<dyn Hold>, RequestControl)> {
+    let backend = backend.clone();
+    let waiting = tokio::spawn(async move { (granted(backend.acquire(&request).await), control) });
+    children_until(client, path, |children| children.len() == nodes).await;
+    waiting
+}
+
+/// One number of the server's `mntr`.
+pub(crate) async fn counter(server: &Server, name: &str) -> u64 {
+    let answer = ask(server, "mntr").await;
+    let value = answer
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix('\t'));
+    let value = value.unwrap_or_else(|| panic!("{name} is not in {answer}"));
+    value.parse().unwrap()
 }
