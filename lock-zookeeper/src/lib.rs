@@ -25,7 +25,7 @@
 //!   process, the waiters of the holder's process get the lock a bounded number of times: by a hand-over, which is one write of
 //!   the holder's node, or by a pass, which takes no request. Neither wakes anybody.
 //! - **One round trip** to acquire a free lock, and one to release it. A waiter that is woken takes one more, to make sure
-//!   that its turn has come and that its session lives.
+//!   that its turn has come. A hand-over takes one as well, and a pass none.
 //! - **Retries are safe.** A node carries its request's id, and counts only while the asking session owns it. If an answer
 //!   got lost, the node is found by that id after a `sync`, and adopted or deleted. A delete is repeated until it is
 //!   answered or the session has ended.

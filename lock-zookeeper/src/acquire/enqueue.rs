@@ -126,20 +126,28 @@ impl ClaimTask {
             .await
     }
 
-    /// Lists the directory as the leader has it, which also confirms that the session lives.
+    /// Lists the directory, after a `sync` if that is needed.
+    ///
+    /// Over the connection over which our node was created it is not: a server answers a session's reads after its writes, so the
+    /// list has our node, and is not older than it. Nodes before ours are never added, they only go. So a server that lags behind
+    /// its leader shows more of them than there are, and never fewer. It showed us the end of the node before ours, and the list
+    /// is not older than that. That our session lives is proven by its heartbeats, without which there is no grant.
     async fn list_again(&mut self) -> Step<Option<Listing>> {
         let connection = self.session.connected().await?;
         let known_offset = self.session.token_offset();
         let sent = self.claim.request.sending();
-        let sync = self.session.sync(&connection);
+        let over = Arc::downgrade(&connection);
+        let is_known = self.node.as_ref().is_some_and(|node| node.created_over.ptr_eq(&over));
+        // Sent before the list.
+        let sync = (!is_known).then(|| self.session.sync(&connection));
         let list = connection.client.get_children(&self.claim.directory);
         let offsets = self.read_offsets(&connection.client, known_offset);
-        match tokio::join!(sync, list, offsets) {
-            (Ok(()), listed, offsets) => {
+        match tokio::join!(OptionFuture::from(sync), list, offsets) {
+            (None | Some(Ok(())), listed, offsets) => {
                 self.read_listing(&connection, sent, known_offset, listed, offsets)
                     .await
             }
-            (Err(error), ..) => {
+            (Some(Err(error)), ..) => {
                 self.wait_out(error).await?;
                 Ok(None)
             }
