@@ -40,7 +40,7 @@ impl Backend {
         }
     }
 
-    /// Whether a hold can be extended by hand, and handed over or passed on within a process.
+    /// Whether a hold can be extended by hand.
     pub(crate) fn extends(self) -> bool {
         self != Self::Zookeeper
     }
