@@ -1,9 +1,10 @@
 //! The lease table: a row of each name says who holds it until when, by the server's clock.
 //!
-//! Every request of an exclusive hold is one statement on the name's row, which the primary key locks. Holds that share a
-//! name are rows of a second table, and their requests are transactions that lock the name's row first. Holds are rows and not connections, so
-//! two groups of connections serve them all: one for acquires and questions, one for what keeps or ends holds, which never
-//! waits behind an acquire.
+//! Every request of an exclusive hold is one statement on the name's row, which the primary key locks; an acquire that this
+//! refuses sends a second one, which decides. Holds that share a name are rows of a second table, and their requests are
+//! transactions that lock the name's row first. Holds are rows and not connections, so two groups of connections serve them
+//! all: one for acquires and questions, one for what keeps or ends holds, which never waits behind an acquire. A release goes
+//! over the first one if that has nothing to do.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
