@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use benchmarks_load::{self as load, PERMITS, RW_TASKS};
+use benchmarks_load::{self as load, BACKGROUND_NAMES, PERMITS, RW_TASKS};
 
 /// A workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +89,14 @@ impl Workload {
                 tasks,
                 background: true,
             }) => {
-                format!("{}, released in the background; times are of a pair", own_names(tasks))
+                let tasks = match tasks {
+                    1 => "one task".into(),
+                    _ => format!("{tasks} tasks of one client"),
+                };
+                format!(
+                    "{tasks} with {BACKGROUND_NAMES} names of its own each, taken in turn and released in the background: nobody \
+                     wants a name whose release is under way; times are of a pair"
+                )
             }
             Self::Load(load::Workload::One { tasks }) => {
                 format!("one name, {tasks} tasks of one client; times are of waiting")

@@ -11,7 +11,7 @@ use std::future::Future;
 pub use self::figures::{Figures, Unit};
 pub use self::serve::{Offer, Subjects, offer, serve};
 pub use self::stage::Stage;
-pub use self::workload::{PERMITS, RW_TASKS, Workload};
+pub use self::workload::{BACKGROUND_NAMES, PERMITS, RW_TASKS, Workload};
 
 mod clocked;
 mod figures;

@@ -27,6 +27,7 @@ async fn pairs<L: Lock>(mut part: Part<Seat<L>>, background: bool, deadline: Ins
         let held = part.seat.lock.acquire().await?;
         if background {
             part.seat.lock.release_in_background(held)?;
+            part.seat.take_next_name();
         } else {
             part.seat.lock.release(held).await?;
         }

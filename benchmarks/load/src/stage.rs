@@ -1,10 +1,11 @@
 //! One workload on a subject.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::workload::{PERMITS, RW_TASKS};
+use crate::workload::{BACKGROUND_NAMES, PERMITS, RW_TASKS};
 use crate::{Client, Figures, Lock, Mode, Result, Subject, Workload, hand_off, one, own};
 
 /// A workload on a subject: clients that are connected and locks that are ready.
@@ -27,6 +28,8 @@ pub(crate) struct Seat<L> {
     /// Of which client.
     pub(crate) client: usize,
     pub(crate) lock: L,
+    /// Other names of its own, which follow in turn.
+    pub(crate) others: VecDeque<L>,
     pub(crate) mode: Mode,
     /// The write side, and how many of a hundred acquires read.
     pub(crate) write: Option<(L, usize)>,
@@ -37,6 +40,7 @@ impl<L> Seat<L> {
         Self {
             client,
             lock,
+            others: VecDeque::new(),
             mode: Mode::Exclusive,
             write: None,
         }
@@ -46,6 +50,14 @@ impl<L> Seat<L> {
         Self {
             mode,
             ..Self::exclusive(client, lock)
+        }
+    }
+
+    /// Goes on with the name after this one.
+    pub(crate) fn take_next_name(&mut self) {
+        if let Some(next) = self.others.pop_front() {
+            let last = std::mem::replace(&mut self.lock, next);
+            self.others.push_back(last);
         }
     }
 }
@@ -62,10 +74,15 @@ impl<L: Lock> Stage<L> {
     {
         let (mut seats, mut beside) = (Vec::new(), Vec::new());
         match workload {
-            Workload::Own { tasks, .. } => {
+            Workload::Own { tasks, background } => {
                 let client = subject.connect().await?;
                 for task in 0..tasks {
-                    seats.push(Seat::exclusive(0, client.lock(&format!("own/{task}")).await?));
+                    let mut seat = Seat::exclusive(0, client.lock(&format!("own/{task}")).await?);
+                    for other in 1..if background { BACKGROUND_NAMES } else { 1 } {
+                        seat.others
+                            .push_back(client.lock(&format!("own/{task}/{other}")).await?);
+                    }
+                    seats.push(seat);
                 }
             }
             Workload::One { tasks } => {

@@ -9,11 +9,12 @@ use crate::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Workload {
-    /// Tasks of one client, each with a name of its own, which acquire and release.
+    /// Tasks of one client, each with names of its own, which acquire and release.
     Own {
         /// How many.
         tasks: usize,
-        /// Whether the release goes on in the background, and is not waited for.
+        /// Whether the release goes on in the background, and is not waited for. Then each task takes [`BACKGROUND_NAMES`] in
+        /// turn.
         background: bool,
     },
     /// Tasks of one client that acquire and release the same name.
@@ -53,6 +54,9 @@ pub enum Workload {
     },
 }
 
+/// How many names a task takes in turn where nobody waits for the release. With a single one, the task itself would be the
+/// next to want it, and a library that passes a lock on within the process would not ask the server at all.
+pub const BACKGROUND_NAMES: usize = 16;
 /// How many tasks of a client read and write.
 pub const RW_TASKS: usize = 8;
 /// How many may be inside at a time.
