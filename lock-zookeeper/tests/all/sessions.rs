@@ -8,7 +8,7 @@ use futures_util::stream::{self, StreamExt};
 use lock_core::ErrorKind;
 use lock_core::backend::{DistributedLock, ReleaseOptions, ReleaseOutcome};
 use testbed::Server;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::support::line::Line;
 use crate::support::*;
@@ -35,23 +35,26 @@ async fn owners(server: &Server, root: &str) -> Vec<usize> {
     owners
 }
 
-/// How many watches there are.
+/// How many watches there are, of data and of children: `wchs` counts the first kind alone.
 async fn watches(server: &Server) -> usize {
-    let answer = ask(server, "wchs").await;
-    let total = answer
+    let answer = ask(server, "mntr").await;
+    let count = answer
         .lines()
-        .find_map(|line| line.strip_prefix("Total watches:"))
+        .find_map(|line| line.strip_prefix("zk_watch_count"))
         .unwrap();
-    total.trim().parse().unwrap()
+    count.trim().parse().unwrap()
 }
 
 async fn watches_until(server: &Server, enough: usize) {
-    within(async {
-        while watches(server).await < enough {
+    let mut found = 0;
+    let waited = timeout(GENEROUS, async {
+        while found < enough {
             sleep(Duration::from_millis(50)).await;
+            found = watches(server).await;
         }
-    })
-    .await;
+    });
+    let waited = waited.await;
+    assert!(waited.is_ok(), "{found} watches instead of {enough}");
 }
 
 #[testbed::test]
