@@ -222,8 +222,8 @@ async fn requests_shorten_the_rest_between_attempts_but_not_below_50_ms() {
     let line = Line::to(shared_address().await);
     line.cut();
     let backend = backend_at(&line.address, &fresh_root());
-    // Each attempt connects once, and once more to find out why it failed.
-    let attempts = || line.dials().len() / 2;
+    // Each attempt connects once, and twice more to find out why it failed: the server might speak TLS.
+    let attempts = || line.dials().len() / 3;
     // One that waits.
     let (request, _control) = long("a", Wait::Forever);
     let before = attempts();
