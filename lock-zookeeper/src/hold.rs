@@ -106,13 +106,17 @@ impl ZooKeeperHold {
         let (session, request) = (&self.grant.session, &self.claim.request);
         let data = NodeData {
             is_downgraded: true,
-            token: Some(self.grant.token.number.as_u64()),
+            token: Some(self.token.as_u64()),
             ..NodeData::labelled(request.label())
         };
         let ask = async {
             let Ok(connection) = session.connected().await else {
                 return Ok(Renewal::Lost);
             };
+            // The node is another holder's by now.
+            if self.grant.is_handed_over() {
+                return Ok(Renewal::Lost);
+            }
             match connection.client.set_data(&self.grant.path, &data.encode(), None).await {
                 Ok(_) => self.arm().map(Renewal::Renewed),
                 Err(DriverError::NoNode) => {

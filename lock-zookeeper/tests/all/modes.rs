@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use lock_core::ErrorKind;
 use lock_core::backend::{
-    AcquireRequest, DistributedLock, Hold, Mode, Permits, ReleaseOptions, Renewal, RequestControl, RequestOptions,
-    Terms, Wait,
+    AcquireRequest, DistributedLock, HandOver, Hold, Lease, Mode, Permits, ReleaseOptions, Renewal, RequestControl,
+    RequestOptions, Terms, Wait,
 };
 use lock_zookeeper::ZooKeeperBackend;
 use tokio::task::JoinHandle;
@@ -268,4 +268,43 @@ async fn the_status_shows_all_holders() {
     };
     assert_eq!(shown(0), (Some("writer"), Some(Mode::Shared), Some(writer.token())));
     assert_eq!(shown(1), (None, Some(Mode::Shared), Some(reader.token())));
+}
+
+/// After a hand-over the node is the next holder's, and no downgrade of the giver's changes that.
+#[testbed::test]
+async fn a_giver_downgrades_nothing() {
+    let (server, root) = (shared_server().await, fresh_root());
+    let (one, two) = (backend(server, &root), backend(server, &root));
+    let (giver, _control) = hold_in(&one, Mode::Exclusive).await;
+    let (request, _next) = request(Mode::Exclusive);
+    let handed_over = within(giver.hand_over(&request)).await.unwrap();
+    let HandOver::Granted(next, _armed) = handed_over else {
+        panic!("{handed_over:?}");
+    };
+    let renewed = within(giver.downgrade(TTL)).await.unwrap();
+    assert!(matches!(renewed, Renewal::Lost), "{renewed:?}");
+    is_refused(&two, Mode::Shared).await;
+    downgrade(&*next).await;
+    let (reader, _control) = hold_in(&two, Mode::Shared).await;
+    assert!(reader.token() > next.token());
+    let status = two.status(&name("a")).await.unwrap();
+    let tokens: Vec<_> = status.holders.iter().map(|holder| holder.token).collect();
+    assert_eq!(tokens, [Some(next.token()), Some(reader.token())]);
+}
+
+/// The status shows the token of the guard of that moment.
+#[testbed::test]
+async fn a_hold_that_was_passed_on_keeps_its_token_in_a_downgrade() {
+    let (server, root) = (shared_server().await, fresh_root());
+    let one = backend(server, &root);
+    let (request, _control) = options("a").reserve(4).start();
+    let first = granted(within(one.acquire(&request)).await);
+    let passed = first.pass(&Lease::new(name("a"))).unwrap();
+    assert!(passed.token() > first.token());
+    drop(first);
+    downgrade(&*passed).await;
+    let status = one.status(&name("a")).await.unwrap();
+    assert_eq!(status.holders[0].token, Some(passed.token()));
+    let (reader, _control) = hold_in(&one, Mode::Shared).await;
+    assert!(reader.token() > passed.token());
 }
