@@ -125,6 +125,13 @@ fn mysql_lease() {
 #[testbed::test]
 fn zookeeper() {
     kept_under(&["--backend", "zookeeper", "--nemesis", "stop,kill,hole"]);
+    kept_under(&[
+        "--backend",
+        "zookeeper",
+        "--modes",
+        "--nemesis",
+        "kill,reset,reply-loss",
+    ]);
 }
 
 /// The fence alone protects those who do not look at their guard.
