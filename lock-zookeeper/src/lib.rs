@@ -102,8 +102,8 @@
 //! - Two other clients can share a queue with this crate, if they lock the directory of the name. Curator's
 //!   `InterProcessMutex` needs nothing more. kazoo's `Lock` must be made with `extra_lock_patterns=["-lock-"]`: without it,
 //!   kazoo does not count our nodes, and both hold the lock. After 2^31 requests for one lock the server's counter becomes
-//!   negative, and both order negative numbers as text, so that two may hold the lock: delete its directory before that,
-//!   while nobody uses it.
+//!   negative or stands still, and both go on by the order of the text, so that two may hold the lock. This crate grants
+//!   nothing to a node that has the sequence of another. Delete the lock's directory before that, while nobody uses it.
 //! - A token floor is at most 2^63 - 2^56, so that 2^20 elections to come have room. When an offset was raised, the next
 //!   acquire of each client takes one or two more round trips.
 //! - The [status](lock_core::Locker::status) shows a holder's token only if the server knows it: if the holder has written its node

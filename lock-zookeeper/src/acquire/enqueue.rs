@@ -41,6 +41,7 @@ impl ClaimTask {
                     self.find_node().await?;
                     self.check_name()?;
                 }
+                Position::Tied => return Err(Stop::Failed(self.tied())),
                 Position::Admitted { beside_downgraded } => {
                     if let Some(grant) = self.grant(&listing, beside_downgraded).await? {
                         self.advance(Stage::Granted(grant.clone()))?;
@@ -230,6 +231,15 @@ impl ClaimTask {
             }
             _ => Ok(()),
         }
+    }
+
+    fn tied(&self) -> Error {
+        let message = format!(
+            "two nodes under {} have the same sequence: if the server's counter has reached 2147483647, delete this directory \
+             while nobody uses the lock",
+            self.claim.directory
+        );
+        Error::new(ErrorKind::Misconfigured, message)
     }
 
     fn check_ttl(&self) -> Step<()> {

@@ -23,6 +23,8 @@ pub(crate) enum Position<'a> {
     Behind { watch: Watch<'a>, holder: &'a str },
     /// Its node is not there.
     Missing,
+    /// Another entry has the same sequence: nobody knows which of both came first.
+    Tied,
 }
 
 /// What a waiter watches: when it has happened, the queue must be listed again.
@@ -63,6 +65,14 @@ pub(crate) fn position<'a>(children: &'a [String], own: &str, downgraded: Option
     let Some(index) = queue.iter().position(|place| place.name == own) else {
         return Position::Missing;
     };
+    // Equal sequences stand side by side. The server's counter does not go on after 2147483647.
+    let neighbors = [index.checked_sub(1), Some(index + 1)].into_iter().flatten();
+    if neighbors
+        .filter_map(|at| queue.get(at))
+        .any(|other| other.is_tied_with(&queue[index]))
+    {
+        return Position::Tied;
+    }
     let admitted = admitted(&queue, downgraded);
     let Some(first) = queue.first().filter(|_| admitted <= index) else {
         return Position::Admitted {
@@ -184,8 +194,21 @@ mod tests {
                     Watch::Directory => ('*', 0),
                 })
             }
-            Position::Missing => panic!("it is there"),
+            other => panic!("it is there, alone with its sequence: {other:?}"),
         }
+    }
+
+    /// It could precede a holder that was alone with that sequence before.
+    #[test]
+    fn an_entry_with_the_sequence_of_another_is_not_admitted() {
+        let mut children = queue(&["x", "x", "x"]);
+        let tied = "lock-0000000001".to_owned();
+        children.push(tied.clone());
+        let position_of = |name: &str| position(&children, name, None);
+        assert_eq!(position_of(&tied), Position::Tied);
+        assert_eq!(position_of(&children[1]), Position::Tied);
+        assert!(matches!(position_of(&children[2]), Position::Admitted { .. }));
+        assert!(matches!(position_of(&children[0]), Position::Behind { .. }));
     }
 
     #[test]

@@ -26,6 +26,13 @@ pub(crate) struct Place<'a> {
     sequence: i32,
 }
 
+impl Place<'_> {
+    /// Whether nobody knows which of both came first.
+    pub(crate) fn is_tied_with(&self, other: &Place<'_>) -> bool {
+        self.sequence == other.sequence
+    }
+}
+
 /// Whether there are queue entries in this mode.
 pub(crate) fn is_known(mode: Mode) -> bool {
     matches!(mode, Mode::Exclusive | Mode::Shared | Mode::Permits(_))

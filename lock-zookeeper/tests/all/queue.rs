@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lock_core::ErrorKind;
 use lock_core::backend::{DistributedLock, ReleaseOptions, RequestOptions, Terms, Wait};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -138,6 +139,27 @@ async fn a_stranger_in_the_queue_is_waited_for() {
         Some("10.0.0.1")
     );
     client.delete(&format!("{path}{sequence}"), None).await.unwrap();
+    let (request, _control) = trying("a");
+    granted(backend.acquire(&request).await);
+}
+
+/// As all nodes have after the server's counter has reached its end. Which of both came first, nobody knows.
+#[testbed::test]
+async fn a_node_with_the_sequence_of_another_is_not_granted_and_says_what_to_do() {
+    let (server, root) = (shared_server().await, fresh_root());
+    let (backend, client) = (backend(server, &root), observer(server).await);
+    let directory = format!("{root}/a");
+    let persistent = CreateMode::Persistent.with_acls(Acls::anyone_all());
+    client.mkdir(&directory, &persistent).await.unwrap();
+    // It counts as well, so that the next has the sequence 1.
+    let stranger = format!("{directory}/lock-0000000001");
+    client.create(&stranger, b"", &persistent).await.unwrap();
+    let (request, _control) = trying("a");
+    let error = backend.acquire(&request).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+    assert!(error.to_string().contains(&directory), "{error}");
+    assert_eq!(client.list_children(&directory).await.unwrap(), ["lock-0000000001"]);
+    client.delete(&stranger, None).await.unwrap();
     let (request, _control) = trying("a");
     granted(backend.acquire(&request).await);
 }
