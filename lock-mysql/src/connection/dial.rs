@@ -195,7 +195,7 @@ impl Dialer {
             SqlError::Driver(sqlx::Error::Io(error)) => self
                 .tls_fault(&error)
                 .unwrap_or_else(|| SqlError::Driver(sqlx::Error::Io(error)).into_connect_lock_error()),
-            SqlError::Tls(error) => error,
+            SqlError::Tls(error) => error.not_executed(),
             SqlError::NotMySql(answer) => wrong_server("MySQL or MariaDB", &self.config.address(), &answer),
             error => error.into_connect_lock_error(),
         };

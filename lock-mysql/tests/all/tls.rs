@@ -32,7 +32,7 @@ fn at(server: &Server, tls: Option<Tls>) -> RowLockBackend {
 
 async fn fault(backend: &RowLockBackend) -> Error {
     let error = soon("refused", backend.connect()).await.unwrap_err();
-    assert!(!error.is_retryable(), "{error}");
+    assert!(!error.is_retryable() && error.is_not_executed(), "{error}");
     error
 }
 
@@ -100,6 +100,20 @@ async fn a_fault_of_the_clients_certificate_is_final_and_says_so() {
     let error = fault(&at(&server, Some(client_of(&stranger).with_ca(good.ca())))).await;
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
     assert!(error.to_string().contains("rejects our client certificate"), "{error}");
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_used_is_named_before_a_server_is_dialled() {
+    let config = MySqlConfig::new("127.0.0.1", 1)
+        .with_database("app")
+        .with_connect_timeout(secs(3600));
+    let backend = RowLockBackend::new(config.with_tls(Tls::new().with_ca("/nowhere/ca.pem"))).unwrap();
+    let error = fault(&backend).await;
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    assert!(
+        error.to_string().contains("ca=/nowhere/ca.pem cannot be read"),
+        "{error}"
+    );
 }
 
 #[testbed::test]
