@@ -201,7 +201,8 @@ async fn a_downgrade_between_a_readers_list_and_its_watch_is_noticed() {
         async move { granted(far.acquire(&request).await) }
     });
     children_until(&client, &format!("{root}/a"), |children| children.len() == 3).await;
-    // Its list was answered at the same time, and its watch is at least a round trip away.
+    // Its list, which followed at once, was answered by now, and its watch is nearly a round trip away.
+    sleep(ROUND_TRIP / 6).await;
     release(&*first).await;
     let writer = within(writing).await.unwrap();
     downgrade(&*writer).await;
