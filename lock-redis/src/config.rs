@@ -402,7 +402,7 @@ fn without_feature() -> Error {
 /// Stands for the parameters of TLS where that is not compiled in: refuses all that ask for it.
 #[cfg(not(feature = "tls"))]
 #[derive(Default)]
-struct TlsParameters;
+struct TlsParameters {}
 
 #[cfg(not(feature = "tls"))]
 impl TlsParameters {

@@ -5,7 +5,7 @@ use lock_core::{Error, Result};
 use super::misconfigured;
 
 #[derive(Default)]
-pub(super) struct TlsParameters;
+pub(super) struct TlsParameters {}
 
 impl TlsParameters {
     pub(super) fn want(&mut self) -> Result<()> {
