@@ -18,8 +18,11 @@
 //!   leader can answer. A follower reports its clients to its leader only every half tick. So an answered heartbeat renews
 //!   the leases from before an *earlier* one was sent: one that was answered at least a quarter of the session timeout
 //!   before this one was sent, which is half a tick or more. On a standalone server, an answer renews them from before
-//!   its own heartbeat was sent. A leader that is cut off from its quorum answers a `sync` until it steps down; during
-//!   that time, only the fencing token protects. With `heartbeat=write` it answers no heartbeat, see [`HeartbeatKind`].
+//!   its own heartbeat was sent. A leader that is cut off from its quorum answers a `sync` until it steps down. Then two
+//!   clients may believe in their holds for up to `syncLimit` ticks, and only the fencing token protects. This takes
+//!   followers that elect another leader sooner than that, for example because both were restarted: measured 8 s, with
+//!   `syncLimit` times `tickTime` at 10 s. With `heartbeat=write` such a leader answers no heartbeat, and the first hold was
+//!   lost 2 s before the next grant, see [`HeartbeatKind`].
 //! - **First come, first served.** Waiters queue at the server. Each watches the one before it, so that a release wakes
 //!   one. A waiter keeps its place over a reconnect, but not over the end of its session. Before the first waiter of another
 //!   process, the waiters of the holder's process get the lock a bounded number of times: by a hand-over, which is one write of

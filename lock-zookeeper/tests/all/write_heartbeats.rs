@@ -1,10 +1,8 @@
-//! Heartbeats that need a quorum.
-
-use std::time::Duration;
+//! Heartbeats that need a quorum. What that is for: [`crate::ensemble`].
 
 use lock_core::backend::ReleaseOptions;
 use lock_zookeeper::HeartbeatKind;
-use testbed::{Server, ZooKeeper};
+use testbed::Server;
 use tokio::time::sleep;
 
 use crate::support::*;
@@ -44,28 +42,4 @@ async fn each_one_is_a_transaction_that_changes_nothing() {
     let observer = observer(&server).await;
     // The lock's container stays until the server reaps it.
     assert_eq!(children_until(&observer, "/locks", |_| true).await, ["a"]);
-}
-
-/// A leader that is cut off from its quorum answers a `sync` until it steps down.
-#[testbed::test]
-async fn a_leader_without_a_quorum_renews_no_hold() {
-    // It steps down after 20 s.
-    let ensemble = ZooKeeper::new().sync_limit(40).start_ensemble().await.unwrap();
-    let leader = ensemble.ready().await.unwrap();
-    let address = ensemble[leader].address();
-
-    let syncing = backend_with(config(address, "/locks"));
-    let (_hold, request, _control) = hold(&syncing, "a").await;
-    ensemble.isolate(leader);
-    sleep(SESSION + Duration::from_secs(1)).await;
-    assert!(is_live(request.lease()), "{:?}", request.lease().state());
-    ensemble.heal();
-
-    let writing = backend_with(config(address, "/locks").with_heartbeat(HeartbeatKind::Write));
-    let (_hold, request, _control) = hold(&writing, "b").await;
-    ensemble.isolate(leader);
-    within(request.lease().ended()).await;
-    // It has not noticed yet.
-    assert!(ask(&ensemble[leader], "srvr").await.contains("Mode: leader"));
-    ensemble.heal();
 }

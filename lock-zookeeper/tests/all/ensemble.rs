@@ -1,0 +1,242 @@
+//! Faults of an ensemble that no single server has: its servers are cut off from each other, or end one after the other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::backend::{
+    AcquireRequest, DistributedLock, Hold, Lease, ReleaseOptions, ReleaseOutcome, RequestControl,
+};
+use lock_core::{ErrorKind, HoldState};
+use lock_zookeeper::{HeartbeatKind, ZooKeeperBackend, ZooKeeperConfig};
+use testbed::{Ensemble, Server, ZooKeeper};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::support::*;
+
+/// More ticks than a session lasts: a server that is cut off goes on answering for 10 s.
+const LATE_TO_NOTICE: u32 = 20;
+const TICK: Duration = Duration::from_millis(500);
+
+async fn ensemble(sync_limit: u32) -> (Ensemble, usize) {
+    let zookeeper = ZooKeeper::new().tick(TICK).sync_limit(sync_limit);
+    let ensemble = zookeeper.start_ensemble().await.unwrap();
+    let leader = ensemble.ready().await.unwrap();
+    (ensemble, leader)
+}
+
+fn followers(leader: usize) -> [usize; 2] {
+    [(leader + 1) % 3, (leader + 2) % 3]
+}
+
+fn at(server: &Server) -> ZooKeeperConfig {
+    config(server.address(), "/test")
+}
+
+/// A client of all servers, whose session outlasts an election and the restart of a server.
+fn of_all(ensemble: &Ensemble) -> ZooKeeperBackend {
+    let config = ZooKeeperConfig::new(ensemble.addresses()).with_open_acl();
+    let config = config.with_root("/test").with_session_timeout(LONG);
+    backend_with(config.with_connect_timeout(GENEROUS))
+}
+
+async fn hold_long(backend: &ZooKeeperBackend, lock: &str) -> (Arc<dyn Hold>, AcquireRequest, RequestControl) {
+    let (request, control) = long(lock);
+    (acquire(backend, &request).await, request, control)
+}
+
+/// Follows a lease to its end, and returns until when it was believed in: by its own clock, however late anybody looks.
+fn believed_until(lease: &Lease) -> JoinHandle<Instant> {
+    let lease = lease.clone();
+    tokio::spawn(async move {
+        let mut until = Instant::now();
+        while is_live(&lease) {
+            until = until.max(Instant::now() + lease.valid_for());
+            sleep(Duration::from_millis(5)).await;
+        }
+        until.min(Instant::now())
+    })
+}
+
+/// Starts to wait for the lock, and returns when its place is there.
+async fn wait_at(server: &Server, lock: &'static str) -> JoinHandle<(Instant, Arc<dyn Hold>)> {
+    let backend = backend_with(at(server).with_connect_timeout(GENEROUS));
+    let client = observer(server).await;
+    let waiting = tokio::spawn(async move {
+        let (request, _control) = waiting(lock);
+        let hold = loop {
+            // Elections end connections, and may outlast sessions.
+            match backend.acquire(&request).await {
+                Err(error) if error.is_retryable() => sleep(Duration::from_millis(20)).await,
+                attempt => break granted(attempt),
+            }
+        };
+        (Instant::now(), hold)
+    });
+    children_until(&client, &format!("/test/{lock}"), |children| children.len() == 2).await;
+    waiting
+}
+
+/// For what takes an election and the end of a session.
+async fn in_time<T>(waiting: JoinHandle<T>) -> T {
+    timeout(4 * GENEROUS, waiting)
+        .await
+        .expect("it takes too long")
+        .unwrap()
+}
+
+async fn released(hold: &Arc<dyn Hold>) -> ReleaseOutcome {
+    within(hold.release(ReleaseOptions::default())).await.unwrap()
+}
+
+#[testbed::test]
+async fn a_hold_at_a_follower_without_its_leader_is_lost_before_the_next_grant() {
+    let (ensemble, leader) = ensemble(LATE_TO_NOTICE).await;
+    let [follower, _] = followers(leader);
+    let backend = backend_with(at(&ensemble[follower]));
+    let (first, request, _control) = hold(&backend, "a").await;
+    let next = wait_at(&ensemble[leader], "a").await;
+    let believed = believed_until(request.lease());
+    let cut = Instant::now();
+    ensemble.cut(follower, leader);
+    let (granted, second) = in_time(next).await;
+    // It has not noticed yet, and answers its clients.
+    assert!(ask(&ensemble[follower], "srvr").await.contains("Mode: follower"));
+    let believed = in_time(believed).await;
+    println!("believed for {:?}, granted after {:?}", believed - cut, granted - cut);
+    assert!(believed < granted, "two believed for {:?}", believed - granted);
+    assert!(second.token() > first.token());
+    // The session was ended by the servers: what was lost stays lost.
+    ensemble.heal();
+    let (again, _control) = waiting("b");
+    acquire(&backend, &again).await;
+    assert!(matches!(request.lease().state(), HoldState::Lost(_)));
+}
+
+#[testbed::test]
+async fn a_hold_and_a_place_survive_the_end_of_the_leader() {
+    let (ensemble, leader) = ensemble(10).await;
+    let (one, two) = (of_all(&ensemble), of_all(&ensemble));
+    let (hold, request, _control) = hold_long(&one, "a").await;
+    let (early, ..) = hold_long(&one, "b").await;
+    let (client, path) = (observer(&ensemble[followers(leader)[0]]).await, "/test/a");
+    let waiting = start_waiting(&two, (&client, path), 2, long("a")).await;
+    let before = children_until(&client, path, |_| true).await.len();
+    ensemble[leader].kill().unwrap();
+    let killed = Instant::now();
+    ensemble.leader_after(leader).await.unwrap();
+    // Its first request was lost, or waits for a connection.
+    assert_eq!(released(&early).await, ReleaseOutcome::Released);
+    println!("served again after {:?}", killed.elapsed());
+    assert!(is_live(request.lease()) && !waiting.is_finished());
+    let (late, ..) = hold_long(&one, "b").await;
+    assert!(late.token() > early.token());
+    assert_eq!(children_until(&client, path, |_| true).await.len(), before);
+    assert_eq!(released(&hold).await, ReleaseOutcome::Released);
+    let (next, _control) = within(waiting).await.unwrap();
+    assert!(next.token() > hold.token() && next.token() > early.token());
+}
+
+#[testbed::test]
+async fn a_release_while_nobody_leads_frees_the_lock() {
+    let (ensemble, leader) = ensemble(10).await;
+    let [one, other] = followers(leader);
+    let (backend, second) = (of_all(&ensemble), of_all(&ensemble));
+    let (hold, ..) = hold_long(&backend, "a").await;
+    let client = observer(&ensemble[one]).await;
+    let waiting = start_waiting(&second, (&client, "/test/a"), 2, long("a")).await;
+    // One server alone serves nobody.
+    ensemble[leader].kill().unwrap();
+    ensemble[other].kill().unwrap();
+    within(async {
+        while ask(&ensemble[one], "srvr").await.contains("Mode:") {
+            sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    let releasing = tokio::spawn({
+        let hold = hold.clone();
+        async move { hold.release(ReleaseOptions::default()).await }
+    });
+    sleep(TICK).await;
+    assert!(!releasing.is_finished() && !waiting.is_finished());
+    tokio::try_join!(ensemble[leader].restart(), ensemble[other].restart()).unwrap();
+    let (next, _control) = in_time(waiting).await;
+    assert!(next.token() > hold.token());
+    assert_eq!(in_time(releasing).await.unwrap(), ReleaseOutcome::Released);
+}
+
+#[testbed::test]
+async fn a_hold_and_a_place_survive_the_restart_of_every_server_in_turn() {
+    let (ensemble, _) = ensemble(10).await;
+    let (one, two) = (of_all(&ensemble), of_all(&ensemble));
+    let (hold, request, _control) = hold_long(&one, "a").await;
+    let client = observer(&ensemble[0]).await;
+    let waiting = start_waiting(&two, (&client, "/test/a"), 2, long("a")).await;
+    let mut last = hold.token();
+    for server in ensemble.servers() {
+        let started = Instant::now();
+        server.restart().await.unwrap();
+        ensemble.ready().await.unwrap();
+        println!("restarted within {:?}", started.elapsed());
+        let (other, ..) = hold_long(&one, "b").await;
+        assert!(other.token() > last);
+        last = other.token();
+        assert_eq!(released(&other).await, ReleaseOutcome::Released);
+        assert!(is_live(request.lease()) && !waiting.is_finished());
+    }
+    assert_eq!(released(&hold).await, ReleaseOutcome::Released);
+    let (next, _control) = within(waiting).await.unwrap();
+    assert!(next.token() > last);
+}
+
+/// Until when a hold at a leader that was cut off from its quorum was believed in, and when the others granted its name to
+/// somebody else. Both are counted from the cut.
+struct Divided {
+    believed: Duration,
+    granted: Duration,
+}
+
+/// The two others are started again, so that they need not wait for the leader as long as it waits for them. The holder
+/// writes nothing meanwhile: the heartbeats of its session would wait for the answer to that.
+async fn divide(heartbeat: HeartbeatKind) -> Divided {
+    let (ensemble, leader) = ensemble(LATE_TO_NOTICE).await;
+    let [one, other] = followers(leader);
+    let backend = backend_with(at(&ensemble[leader]).with_heartbeat(heartbeat));
+    let (first, request, _control) = hold(&backend, "a").await;
+    let believed = believed_until(request.lease());
+    let cut = Instant::now();
+    ensemble.isolate(leader);
+    tokio::try_join!(ensemble[one].restart(), ensemble[other].restart()).unwrap();
+    let (second, granted) = {
+        let (request, _control) = waiting("a");
+        let backend = backend_with(at(&ensemble[one]).with_connect_timeout(GENEROUS));
+        (acquire(&backend, &request).await, cut.elapsed())
+    };
+    assert!(second.token() > first.token());
+    let believed = in_time(believed).await - cut;
+    println!("{heartbeat:?}: believed for {believed:?}, granted after {granted:?}");
+    // Nobody is granted anything on its side, whether it has noticed or not.
+    let (refused, _control) = trying("b");
+    let error = within(backend.acquire(&refused)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    ensemble.heal();
+    Divided { believed, granted }
+}
+
+#[testbed::test]
+async fn with_heartbeats_that_write_a_leader_without_a_quorum_renews_no_hold() {
+    let Divided { believed, granted } = divide(HeartbeatKind::Write).await;
+    assert!(believed < granted, "two believed for {:?}", believed - granted);
+    assert!(believed < SESSION, "renewed by a leader without a quorum");
+}
+
+/// As the documentation says.
+#[testbed::test]
+async fn with_other_heartbeats_a_leader_without_a_quorum_renews_holds_until_it_steps_down() {
+    let Divided { believed, granted } = divide(HeartbeatKind::Sync).await;
+    assert!(granted < believed, "nothing is shown: granted only after {granted:?}");
+    // It looks for its followers once in a tick; some time is for a busy machine.
+    let longest = TICK * (LATE_TO_NOTICE + 2) + SESSION + Duration::from_secs(5);
+    assert!(believed < longest, "{believed:?}");
+}
