@@ -95,8 +95,8 @@ impl Supervisor {
             match task.session().await {
                 Lookup::Session(session) => return Ok(session),
                 Lookup::Failed(error) => return Err(error),
-                // The caller's own runtime is about to end: another task would fare no better.
-                Lookup::Gone if is_new => return Err(error::runtime_ends()),
+                // The caller's own runtime is about to end, if nobody else ended the task: another one would fare no better.
+                Lookup::Gone if is_new && self.has(&task) => return Err(error::runtime_ends()),
                 Lookup::Gone => {}
                 Lookup::Undriven => self.stop_task(&task),
             }
@@ -130,6 +130,11 @@ impl Supervisor {
         if let Some(task) = task.filter(|task| Arc::ptr_eq(&task.runtime_check, &session.runtime_check)) {
             self.stop_task(&task);
         }
+    }
+
+    /// Whether this is its task still: not one that was [closed](Self::close) or stopped, nor one that has a successor.
+    fn has(&self, task: &Arc<SessionTask>) -> bool {
+        self.state().task.as_ref().is_some_and(|own| Arc::ptr_eq(own, task))
     }
 
     /// The task that runs, or a new one on the caller's runtime; and whether it is a new one.

@@ -5,6 +5,7 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
+use lock_core::backend::DistributedLock;
 use lock_core::{ErrorKind, Locker};
 use lock_zookeeper::{ConnectionState, ZooKeeperBackend};
 use testbed::Server;
@@ -180,4 +181,28 @@ async fn every_failed_try_says_why() {
             "{number}: {error}"
         );
     }
+}
+
+/// A backend that closes its idle sessions serves on: whoever was about to use one gets another one.
+#[testbed::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_are_closed_beside_requests_that_need_them() {
+    const REQUESTS: usize = 1000;
+    let (server, root) = (shared_server().await, fresh_root());
+    let backend = backend_with(config(server.address(), &root).with_sessions(1));
+    let closing = tokio::spawn({
+        let backend = backend.clone();
+        async move {
+            loop {
+                within(backend.close()).await.unwrap();
+                yield_now().await;
+            }
+        }
+    });
+    for _ in 0..REQUESTS {
+        let (request, _control) = trying("a");
+        let hold = granted(within(backend.acquire(&request)).await);
+        within(hold.release(Default::default())).await.unwrap();
+    }
+    assert!(!closing.is_finished());
+    closing.abort();
 }
