@@ -50,7 +50,7 @@ impl Successor {
 /// What became of the write.
 enum Written {
     Done(Successful),
-    /// Somebody waits at the server, and comes first.
+    /// Somebody waits at the server, and comes first. Or readers may be beside a hold that was downgraded.
     Yields,
     /// The giver's hold has ended, or is to end.
     Ended(HoldEnd),
@@ -164,21 +164,23 @@ impl ClaimTask {
                 sent,
                 ttl,
             }),
-            Err(end) => Written::Ended(end),
+            Err(other) => other,
         })
     }
 
-    /// Repeats the write of our node until its outcome is known, or until the hold is to end.
-    async fn write_until_answered(&mut self, data: &[u8]) -> Step<Result<Stat, HoldEnd>> {
+    /// Repeats the write of our node until its outcome is known, or until the hold is to end. Does not write over the mark of a
+    /// downgrade.
+    async fn write_until_answered(&mut self, data: &[u8]) -> Step<Result<Stat, Written>> {
+        let ended = |end| Ok(Err(Written::Ended(end)));
         let mut is_unsure = false;
         loop {
             let connection = tokio::select! {
                 biased;
                 connection = self.session.connected() => connection?,
-                end = self.end_requests.end() => return Ok(Err(end)),
+                end = self.end_requests.end() => return ended(end),
             };
             let Some(node) = &self.node else {
-                return Ok(Err(HoldEnd::TakenAway));
+                return ended(HoldEnd::TakenAway);
             };
             let path = node.path.clone();
             let error = match connection.client.set_data(&path, data, Some(node.version)).await {
@@ -186,7 +188,7 @@ impl ClaimTask {
                 Err(error) => error,
             };
             match (error::classify(&error), error) {
-                (_, DriverError::NoNode) => return Ok(Err(HoldEnd::TakenAway)),
+                (_, DriverError::NoNode) => return ended(HoldEnd::TakenAway),
                 (_, DriverError::BadVersion) => {}
                 (Failure::Rejected, error) if !is_unsure => return Err(Stop::Failed(error::rejected(error))),
                 (_, error) => {
@@ -199,12 +201,13 @@ impl ClaimTask {
             let read = connection.client.get_data(&path);
             match tokio::join!(sync, read) {
                 (Ok(()), Ok((found, stat))) if found == data => return Ok(Ok(stat)),
+                (Ok(()), Ok((found, _))) if NodeData::parse(&found).is_downgraded => return Ok(Err(Written::Yields)),
                 (Ok(()), Ok((_, stat))) => {
                     if let Some(node) = &mut self.node {
                         node.version = stat.version;
                     }
                 }
-                (Ok(()), Err(DriverError::NoNode)) => return Ok(Err(HoldEnd::TakenAway)),
+                (Ok(()), Err(DriverError::NoNode)) => return ended(HoldEnd::TakenAway),
                 // The connection has ended: the version tells after the next write.
                 _ => {}
             }

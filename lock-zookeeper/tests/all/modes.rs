@@ -309,3 +309,19 @@ async fn a_hold_that_was_passed_on_keeps_its_token_in_a_downgrade() {
     let (reader, _control) = hold_in(&one, Mode::Shared).await;
     assert!(reader.token() > passed.token());
 }
+
+/// Readers are beside a hold that was downgraded, so nobody gets it as an exclusive one.
+#[testbed::test]
+async fn a_downgraded_hold_is_handed_over_to_no_writer() {
+    let (server, root) = (shared_server().await, fresh_root());
+    let (one, two) = (backend(server, &root), backend(server, &root));
+    let (writer, _control) = hold_in(&one, Mode::Exclusive).await;
+    downgrade(&*writer).await;
+    let (reader, _reads) = hold_in(&two, Mode::Shared).await;
+    let (request, _next) = request(Mode::Exclusive);
+    let handed_over = within(writer.hand_over(&request)).await.unwrap();
+    assert!(matches!(handed_over, HandOver::Yielded), "{handed_over:?}");
+    is_refused(&one, Mode::Exclusive).await;
+    release(&*reader).await;
+    release(&*hold_in(&one, Mode::Exclusive).await.0).await;
+}
