@@ -128,9 +128,9 @@ fn read(parameter: &str, file: &Path) -> Result<Vec<u8>> {
     })
 }
 
+/// The sections of a PEM file are ASCII. What stands between them means nothing, and may have another encoding.
 fn read_text(parameter: &str, file: &Path) -> Result<String> {
-    String::from_utf8(read(parameter, file)?)
-        .map_err(|error| misconfigured(format!("{parameter}={} is no PEM file", file.display())).with_source(error))
+    read(parameter, file).map(|text| String::from_utf8_lossy(&text).into_owned())
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {

@@ -137,3 +137,18 @@ async fn a_server_that_never_answers_a_handshake_is_unavailable_after_the_connec
     let error = within(backend.connect()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
 }
+
+/// As a comment of another encoding makes them: PEM ends no text that is not its own.
+#[testbed::test]
+async fn a_file_need_not_be_utf_8_outside_its_sections() {
+    let certificates = Certificates::new().unwrap();
+    let server = server(&certificates).await;
+    let (certificate, key) = certificates.client();
+    for file in [certificates.ca(), certificate, key] {
+        let mut text = b"Schl\xFCssel\n".to_vec();
+        text.extend(std::fs::read(&file).unwrap());
+        std::fs::write(&file, text).unwrap();
+    }
+    let backend = with_tls(server.address(), client_of(&certificates));
+    within(backend.connect()).await.unwrap();
+}
