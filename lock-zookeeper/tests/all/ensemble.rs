@@ -12,6 +12,7 @@ use testbed::{Ensemble, Server, ZooKeeper};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::support::line::Line;
 use crate::support::*;
 
 /// More ticks than a session lasts: a server that is cut off goes on answering for 10 s.
@@ -188,6 +189,90 @@ async fn a_hold_and_a_place_survive_the_restart_of_every_server_in_turn() {
     assert_eq!(released(&hold).await, ReleaseOutcome::Released);
     let (next, _control) = within(waiting).await.unwrap();
     assert!(next.token() > last);
+}
+
+/// A client of one server, which later is led to another one.
+struct Led {
+    backend: ZooKeeperBackend,
+    first: Line,
+    second: Line,
+}
+
+impl Led {
+    async fn new(first: &Server, second: &Server) -> Self {
+        let (first, second) = (Line::to(first.address()), Line::to(second.address()));
+        second.cut();
+        let config = ZooKeeperConfig::new([&first.address, &second.address]).with_open_acl();
+        let config = config.with_root("/test").with_session_timeout(LONG);
+        let backend = backend_with(config.with_connect_timeout(GENEROUS));
+        // Makes the lock's directory, for which a slow line takes long.
+        let (hold, ..) = hold_long(&backend, "a").await;
+        assert_eq!(released(&hold).await, ReleaseOutcome::Released);
+        Self { backend, first, second }
+    }
+
+    fn lead_on(&self) {
+        self.first.cut();
+        self.second.heal();
+    }
+
+    fn start(&self) -> JoinHandle<(Arc<dyn Hold>, RequestControl)> {
+        let backend = self.backend.clone();
+        let (request, control) = long("a");
+        tokio::spawn(async move { (acquire(&backend, &request).await, control) })
+    }
+}
+
+/// A server creates the node, and its answer is lost with the connection to it.
+#[testbed::test]
+async fn a_place_whose_answer_is_lost_is_found_at_another_server() {
+    let (ensemble, leader) = ensemble(10).await;
+    let [one, other] = followers(leader);
+    let (led, client) = (
+        Led::new(&ensemble[one], &ensemble[other]).await,
+        observer(&ensemble[leader]).await,
+    );
+    led.first.set_round_trip(TICK * 4);
+    let acquiring = led.start();
+    let created = children_until(&client, "/test/a", |children| children.len() == 1).await;
+    assert!(!acquiring.is_finished(), "the answer was not late");
+    led.lead_on();
+    let (hold, _control) = in_time(acquiring).await;
+    assert_eq!(children_until(&client, "/test/a", |_| true).await, created);
+    assert_eq!(released(&hold).await, ReleaseOutcome::Released);
+    children_until(&client, "/test/a", <[String]>::is_empty).await;
+}
+
+/// The server is cut off from its leader when it gets the request, which its leader gets after the client has moved on.
+#[testbed::test]
+async fn a_place_that_was_asked_for_at_a_follower_without_its_leader_is_made_once() {
+    let (ensemble, leader) = ensemble(LATE_TO_NOTICE).await;
+    let [one, other] = followers(leader);
+    let (led, client) = (
+        Led::new(&ensemble[one], &ensemble[other]).await,
+        observer(&ensemble[leader]).await,
+    );
+    ensemble.cut(one, leader);
+    let acquiring = led.start();
+    within(async {
+        while counter(&ensemble[one], "zk_outstanding_requests").await == 0 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    assert!(!acquiring.is_finished());
+    led.lead_on();
+    let (hold, _control) = in_time(acquiring).await;
+    let created = children_until(&client, "/test/a", |children| !children.is_empty()).await;
+    assert_eq!(created.len(), 1, "{created:?}");
+    ensemble.heal();
+    ensemble.ready().await.unwrap();
+    // It has passed on what it had: it answers what is asked after that.
+    let late = observer(&ensemble[one]).await;
+    within(late.sync("/test/a")).await.unwrap();
+    assert_eq!(late.list_children("/test/a").await.unwrap(), created);
+    assert_eq!(released(&hold).await, ReleaseOutcome::Released);
+    children_until(&client, "/test/a", <[String]>::is_empty).await;
 }
 
 /// Until when a hold at a leader that was cut off from its quorum was believed in, and when the others granted its name to
