@@ -16,10 +16,18 @@ pub(crate) enum Backend {
     MysqlRow,
     MysqlLease,
     Zookeeper,
+    /// Three servers.
+    ZookeeperEnsemble,
 }
 
 impl Backend {
-    pub(crate) const ALL: [Self; 4] = [Self::Redis, Self::MysqlRow, Self::MysqlLease, Self::Zookeeper];
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Redis,
+        Self::MysqlRow,
+        Self::MysqlLease,
+        Self::Zookeeper,
+        Self::ZookeeperEnsemble,
+    ];
 
     /// The ttl of a run that names none. A row lock counts whole seconds, ZooKeeper's sessions several ticks.
     pub(crate) fn default_ttl(self) -> Duration {
@@ -27,7 +35,7 @@ impl Backend {
             Self::Redis => Duration::from_millis(500),
             // Each renewal is a write.
             Self::MysqlLease => Duration::from_secs(1),
-            Self::MysqlRow | Self::Zookeeper => Duration::from_secs(2),
+            Self::MysqlRow | Self::Zookeeper | Self::ZookeeperEnsemble => Duration::from_secs(2),
         }
     }
 
@@ -36,13 +44,17 @@ impl Backend {
         match self {
             Self::Redis | Self::MysqlLease => Duration::from_millis(100),
             Self::MysqlRow => Duration::from_secs(1),
-            Self::Zookeeper => Duration::from_millis(500),
+            Self::Zookeeper | Self::ZookeeperEnsemble => Duration::from_millis(500),
         }
     }
 
     /// Whether a hold can be extended by hand.
     pub(crate) fn extends(self) -> bool {
-        self != Self::Zookeeper
+        !self.is_zookeeper()
+    }
+
+    pub(crate) fn is_zookeeper(self) -> bool {
+        matches!(self, Self::Zookeeper | Self::ZookeeperEnsemble)
     }
 
     pub(crate) fn is_mysql(self) -> bool {

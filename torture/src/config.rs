@@ -79,7 +79,7 @@ impl RunConfig {
         if !self.has(Effect::LosesData) {
             return None;
         }
-        if self.backend == Backend::Zookeeper {
+        if self.backend.is_zookeeper() {
             return Some("the server lost its data, and ZooKeeper declares no durable tokens");
         }
         let is_behind = self.has(Effect::ClockBehind);

@@ -48,6 +48,8 @@ pub(crate) enum Effect {
     /// The server's clock is behind for good.
     ClockBehindForGood,
     ClockFaster,
+    /// A leader may have lost its quorum without noticing it.
+    PartsLeader,
 }
 
 /// Makes the enum and its table of facts.
@@ -82,6 +84,17 @@ const EVERYWHERE: Facts = Facts {
     needs: None,
     effects: &[],
 };
+const ENSEMBLE: Facts = Facts {
+    only: Some((&[Backend::ZookeeperEnsemble], "only an ensemble has several servers")),
+    effects: &[CutsConnections],
+    ..EVERYWHERE
+};
+const BUT_ENSEMBLE: &[Backend] = &[
+    Backend::Redis,
+    Backend::MysqlRow,
+    Backend::MysqlLease,
+    Backend::Zookeeper,
+];
 const BUT_ZOOKEEPER: &[Backend] = &[Backend::Redis, Backend::MysqlRow, Backend::MysqlLease];
 const CLOCK: Facts = Facts {
     only: Some((
@@ -110,12 +123,17 @@ faults! {
     Reset: Facts { effects: &[CutsConnections], outside_model_of: ROW, ..EVERYWHERE };
     /// One reply is lost with its connection, after its request took effect.
     ReplyLoss: Facts { effects: &[CutsConnections], outside_model_of: ROW, ..EVERYWHERE };
-    /// The server is killed with SIGKILL, and started again with its data.
+    /// The server, or any one of an ensemble, is killed with SIGKILL, and started again with its data.
     ServerKill: Facts { effects: &[CutsConnections], outside_model_of: ROW, ..EVERYWHERE };
-    /// The server is stopped with SIGSTOP.
+    /// The server, or any one of an ensemble, is stopped with SIGSTOP.
     ServerStop: EVERYWHERE;
     /// The server is killed, and started again without its data.
-    ServerLose: Facts { effects: &[CutsConnections, LosesData], outside_model_of: &Backend::ALL, ..EVERYWHERE };
+    ServerLose: Facts {
+        only: Some((BUT_ENSEMBLE, "an ensemble keeps its data as long as a majority of its servers does")),
+        effects: &[CutsConnections, LosesData],
+        outside_model_of: &Backend::ALL,
+        ..EVERYWHERE
+    };
     /// The server's wall clock jumps forward, and back later.
     Clock: Facts { effects: &[ClockAhead], outside_model_of: LEASES, ..CLOCK };
     /// The server's wall clock goes back for a while.
@@ -160,6 +178,17 @@ faults! {
         outside_model_of: REDIS,
         effects: &[CutsConnections],
     };
+    /// The leader of an ensemble is killed with SIGKILL, and started again when another one leads.
+    LeaderKill: ENSEMBLE;
+    /// The leader of an ensemble is stopped with SIGSTOP.
+    LeaderStop: ENSEMBLE;
+    /// A follower and its leader are cut off from each other; clients reach both.
+    FollowerCut: ENSEMBLE;
+    /// The leader of an ensemble is cut off from its followers; clients reach all.
+    // Such a leader would renew holds, unless its clients prove by writes that their sessions live: here they do.
+    LeaderCut: Facts { effects: &[CutsConnections, PartsLeader], ..ENSEMBLE };
+    /// The servers of an ensemble are started again, one after the other.
+    RollingRestart: ENSEMBLE;
 }
 
 impl Fault {

@@ -21,6 +21,7 @@ use self::injection::Injection;
 pub(crate) use self::context::Targets;
 
 mod context;
+mod ensemble;
 mod injection;
 mod link;
 mod mysql;

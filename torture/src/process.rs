@@ -28,7 +28,8 @@ pub(crate) struct WorkerProcess {
     job: Job,
     spawner: Spawner,
     incarnation: Mutex<Option<Incarnation>>,
-    _proxy: FaultProxy,
+    /// One on the way to each server.
+    _proxies: Vec<FaultProxy>,
 }
 
 #[derive(Debug)]
@@ -58,13 +59,17 @@ impl WorkerProcess {
         spawner: Spawner,
     ) -> Result<Self> {
         let link = Link::new();
-        let proxy = FaultProxy::start(server.address(), link.clone()).await?;
+        let mut proxies = Vec::new();
+        for address in server.addresses() {
+            proxies.push(FaultProxy::start(address, link.clone()).await?);
+        }
+        let addresses: Vec<_> = proxies.iter().map(FaultProxy::address).collect();
         let job = Job {
             config: config.clone(),
             process: index,
             incarnation: 0,
-            url: server.server.url_at(&proxy.address().to_string()),
-            address: proxy.address(),
+            url: server.url_at(&addresses),
+            address: addresses[0],
             resource,
             dir,
             parent: std::process::id(),
@@ -77,7 +82,7 @@ impl WorkerProcess {
             job,
             spawner,
             incarnation: Mutex::new(None),
-            _proxy: proxy,
+            _proxies: proxies,
         })
     }
 

@@ -43,7 +43,7 @@ pub(crate) async fn run(config: RunConfig, dir: &Path) -> Result<()> {
         );
         processes.push(process.await?);
     }
-    let locker = Locker::from_backend(servers::backend(&config, &server.server.url())?);
+    let locker = Locker::from_backend(servers::backend(&config, &server.url())?);
     locker.connect().await?;
     let before = server.connections().await?;
     let targets = Arc::new(Targets {

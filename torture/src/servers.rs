@@ -9,25 +9,30 @@ use lock_core::backend::DistributedLock;
 use lock_mysql::sqlx::{self, AssertSqlSafe, Connection, Row};
 use lock_mysql::{MySqlConfig, Strategy};
 use lock_redis::{RedisBackend, RedisConfig, redis};
-use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
-use testbed::{Clock, Disk, MariaDb, Redis, Server, ZooKeeper};
+use lock_zookeeper::{HeartbeatKind, ZooKeeperBackend, ZooKeeperConfig};
+use testbed::{Clock, Disk, Ensemble, MariaDb, Redis, Server, ZooKeeper};
 
 use tokio::time::{Instant, sleep};
 
 use crate::backend::Backend;
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
-use crate::fault::Needs;
+use crate::fault::{Effect, Needs};
 
 /// Before all names of a run.
 pub(crate) const REDIS_PREFIX: &str = "torture:";
 /// The table of a run on a MySQL.
 const TABLE: &str = "torture";
 
+/// After so many ticks, more than a session has, the servers of an ensemble notice that one of them is silent.
+const SYNC_LIMIT: u32 = 6;
+
 /// The server of a run.
 #[derive(Debug)]
 pub(crate) struct LockServer {
+    /// Of an ensemble, the first one.
     pub(crate) server: Server,
+    ensemble: Option<Ensemble>,
     backend: Backend,
     clock: Option<Clock>,
     disk: Option<Disk>,
@@ -39,6 +44,7 @@ impl LockServer {
         let needs = |needs| config.nemesis.iter().any(|fault| fault.needs() == Some(needs));
         let clock = needs(Needs::Clock).then(Clock::new).transpose()?;
         let disk = needs(Needs::Disk).then(Disk::new).transpose()?;
+        let mut ensemble = None;
         let server = match config.backend {
             Backend::Redis => {
                 let mut redis = replicating();
@@ -61,6 +67,12 @@ impl LockServer {
                 mysql.start().await?
             }
             Backend::Zookeeper => ZooKeeper::new().tick(config.backend.tick()).start().await?,
+            Backend::ZookeeperEnsemble => {
+                let zookeeper = ZooKeeper::new().tick(config.backend.tick()).sync_limit(SYNC_LIMIT);
+                let started = ensemble.insert(zookeeper.start_ensemble().await?);
+                started.ready().await?;
+                started[0].clone()
+            }
         };
         if server.is_external() {
             return Err(Error::new(format!(
@@ -74,6 +86,7 @@ impl LockServer {
         };
         Ok(Self {
             server,
+            ensemble,
             backend: config.backend,
             clock,
             disk,
@@ -81,9 +94,47 @@ impl LockServer {
         })
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
-        let address = self.server.address();
-        address.parse().expect("the testbed's servers have numeric addresses")
+    /// Of all its servers.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        let numeric = |server: &Server| {
+            let address = server.address().parse();
+            address.expect("the testbed's servers have numeric addresses")
+        };
+        (0..self.count()).map(|index| numeric(self.any(index))).collect()
+    }
+
+    /// The URL for clients.
+    pub(crate) fn url(&self) -> String {
+        self.url_at(&self.addresses())
+    }
+
+    /// The same by way of proxies.
+    pub(crate) fn url_at(&self, addresses: &[SocketAddr]) -> String {
+        let addresses: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+        self.server.url_at(&addresses.join(","))
+    }
+
+    /// How many servers there are.
+    pub(crate) fn count(&self) -> usize {
+        self.ensemble.as_ref().map_or(1, |ensemble| ensemble.servers().len())
+    }
+
+    /// One of the servers, by its index.
+    pub(crate) fn any(&self, index: usize) -> &Server {
+        self.ensemble.as_ref().map_or(&self.server, |ensemble| &ensemble[index])
+    }
+
+    pub(crate) fn ensemble(&self) -> Result<&Ensemble> {
+        let ensemble = self.ensemble.as_ref();
+        ensemble.ok_or_else(|| Error::new("this server is no ensemble"))
+    }
+
+    /// Waits until all its servers serve, if it is an ensemble.
+    pub(crate) async fn ready(&self) -> Result<()> {
+        if let Some(ensemble) = &self.ensemble {
+            ensemble.ready().await?;
+        }
+        Ok(())
     }
 
     /// The wall clock that the server runs on.
@@ -145,7 +196,7 @@ impl LockServer {
                 left.extend(self.leases().await?);
                 left
             }
-            Backend::Zookeeper => match self.zookeeper("zk_ephemerals_count")? {
+            Backend::Zookeeper | Backend::ZookeeperEnsemble => match self.zookeeper(0, "zk_ephemerals_count")? {
                 0 => Vec::new(),
                 count => vec![format!("{count} ephemeral nodes")],
             },
@@ -168,7 +219,10 @@ impl LockServer {
                 let row = sqlx::query(ask).fetch_one(&mut connection).await?;
                 usize::try_from(row.try_get::<i64, _>(0)?).unwrap_or(0)
             }
-            Backend::Zookeeper => self.zookeeper("zk_num_alive_connections")?,
+            Backend::Zookeeper | Backend::ZookeeperEnsemble => {
+                let each = (0..self.count()).map(|index| self.zookeeper(index, "zk_num_alive_connections"));
+                each.sum::<Result<usize>>()?
+            }
         })
     }
 
@@ -188,8 +242,8 @@ impl LockServer {
                 let row = sqlx::query("SELECT VERSION()").fetch_one(&mut connection).await?;
                 row.try_get(0)?
             }
-            Backend::Zookeeper => {
-                let answer = self.zookeeper_says()?;
+            Backend::Zookeeper | Backend::ZookeeperEnsemble => {
+                let answer = self.zookeeper_says(0)?;
                 let version = answer.lines().find_map(|line| line.strip_prefix("zk_version"));
                 let version = version.and_then(|version| version.split('-').next()).unwrap_or("");
                 format!("ZooKeeper {}", version.trim())
@@ -239,17 +293,17 @@ impl LockServer {
         connect(&self.server).await
     }
 
-    /// One number of `mntr`.
-    fn zookeeper(&self, what: &str) -> Result<usize> {
-        let answer = self.zookeeper_says()?;
+    /// One number of a server's `mntr`.
+    fn zookeeper(&self, index: usize, what: &str) -> Result<usize> {
+        let answer = self.zookeeper_says(index)?;
         let value = answer
             .lines()
             .find_map(|line| line.strip_prefix(what)?.trim().parse().ok());
         value.ok_or_else(|| Error::new(format!("ZooKeeper's mntr says nothing of {what}")))
     }
 
-    fn zookeeper_says(&self) -> Result<String> {
-        let mut stream = TcpStream::connect(self.address())?;
+    fn zookeeper_says(&self, index: usize) -> Result<String> {
+        let mut stream = TcpStream::connect(self.any(index).address())?;
         stream.set_read_timeout(Some(Duration::from_secs(5)))?;
         stream.write_all(b"mntr")?;
         let mut answer = String::new();
@@ -313,8 +367,11 @@ pub(crate) fn backend(config: &RunConfig, url: &str) -> lock_core::Result<Arc<dy
             let leases = MySqlConfig::from_url(url)?.with_strategy(Strategy::Lease);
             lock_mysql::backend(leases.with_table(TABLE))?
         }
-        Backend::Zookeeper => {
-            let zookeeper = ZooKeeperConfig::from_url(url)?.with_root("/torture");
+        Backend::Zookeeper | Backend::ZookeeperEnsemble => {
+            let mut zookeeper = ZooKeeperConfig::from_url(url)?.with_root("/torture");
+            if config.has(Effect::PartsLeader) {
+                zookeeper = zookeeper.with_heartbeat(HeartbeatKind::Write);
+            }
             Arc::new(ZooKeeperBackend::new(zookeeper.with_session_timeout(config.ttl))?)
         }
     })

@@ -93,7 +93,7 @@ fn modes(backend: Backend) -> &'static [&'static [Fault]] {
         Backend::Redis | Backend::MysqlLease => MODES,
         Backend::MysqlRow => &MODES[..4],
         // The server's clock decides nothing there.
-        Backend::Zookeeper => &MODES[..6],
+        Backend::Zookeeper | Backend::ZookeeperEnsemble => &MODES[..6],
     }
 }
 

@@ -11,7 +11,7 @@ use crate::process::WorkerProcess;
 use crate::servers::LockServer;
 
 use super::context::{Context, Struck};
-use super::{link, mysql, process, redis, server};
+use super::{ensemble, link, mysql, process, redis, server};
 
 /// Injects a fault into such a target, lets it last, and heals it.
 pub(super) enum Injection {
@@ -52,6 +52,13 @@ impl Injection {
             Fault::MemoryFull => Self::Server(|context, target| Box::pin(redis::memory_full(context, target))),
             Fault::DiskFull => Self::Server(|context, target| Box::pin(disk_full(context, target))),
             Fault::Failover => Self::Server(|context, target| Box::pin(redis::failover(context, target))),
+            Fault::LeaderKill => Self::Server(|context, target| Box::pin(ensemble::leader_kill(context, target))),
+            Fault::LeaderStop => Self::Server(|context, target| Box::pin(ensemble::leader_stop(context, target))),
+            Fault::FollowerCut => Self::Server(|context, target| Box::pin(ensemble::follower_cut(context, target))),
+            Fault::LeaderCut => Self::Server(|context, target| Box::pin(ensemble::leader_cut(context, target))),
+            Fault::RollingRestart => {
+                Self::Server(|context, target| Box::pin(ensemble::rolling_restart(context, target)))
+            }
         }
     }
 

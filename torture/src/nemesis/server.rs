@@ -8,9 +8,11 @@ use crate::servers::LockServer;
 use super::context::{Context, Struck};
 
 pub(super) async fn kill(context: &mut Context, server: &LockServer) -> Result<Struck> {
-    server.server.kill()?;
+    let one = server.any(context.index(server.count()));
+    one.kill()?;
     context.last(0.0..1.0).await;
-    server.server.restart().await?;
+    one.restart().await?;
+    server.ready().await?;
     Ok(Struck::AtOnce)
 }
 
@@ -22,9 +24,11 @@ pub(super) async fn lose(context: &mut Context, server: &LockServer) -> Result<S
 }
 
 pub(super) async fn stop(context: &mut Context, server: &LockServer) -> Result<Struck> {
-    server.server.pause()?;
+    let one = server.any(context.index(server.count()));
+    one.pause()?;
     context.last(0.3..1.5).await;
-    server.server.resume()?;
+    one.resume()?;
+    server.ready().await?;
     Ok(Struck::AtOnce)
 }
 

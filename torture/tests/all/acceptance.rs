@@ -29,7 +29,7 @@ const ACCEPTANCE: &str = "
 12 redis_kill9_volatile ci redis/server-lose lock-redis::each_run_of_a_server_is_warned_of_once
 13 redis_failover_stale long redis/failover
 14 mysqld_kill9 ci mysql-row/server-kill mysql-lease/server-kill lock-mysql::a_killed_server_is_noticed_and_a_restarted_one_used
-15 zk_leader_kill open zookeeper/server-kill - waits for an ensemble in the testbed
+15 zk_leader_kill ci zookeeper-ensemble/leader-kill lock-zookeeper::a_hold_and_a_place_survive_the_end_of_the_leader
 16 zk_session_expiry ci zookeeper/hole lock-zookeeper::an_expired_session_is_replaced
 17 server_clock_fwd ci redis/clock mysql-lease/clock \
    lock-mysql::no_hold_ends_early_or_late_when_the_time_zone_changes_its_offset

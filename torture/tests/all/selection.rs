@@ -134,6 +134,11 @@ fn zookeeper() {
     ]);
 }
 
+#[testbed::test]
+fn zookeeper_ensemble() {
+    kept("zookeeper-ensemble/leader-kill");
+}
+
 /// The fence alone protects those who do not look at their guard.
 #[testbed::test]
 fn without_checks_only_the_fence_protects() {
@@ -193,6 +198,7 @@ fn whatever_shows_nothing_exits_with_2() {
         &["run", "--procs", "4", "--stopped", "4"],
         &["run", "--mutant", "connection-leak", "--backend", "zookeeper"],
         &["run", "--backend", "zookeeper", "--nemesis", "clock"],
+        &["run", "--backend", "zookeeper", "--nemesis", "leader-kill"],
         &["check", "/no/such/directory"],
         &["walk"],
     ] {
