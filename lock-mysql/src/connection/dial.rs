@@ -140,6 +140,10 @@ impl Dialer {
     }
 
     async fn open_once(&self, autocommit: Autocommit, limit: Duration) -> Result<Arc<Session>, SqlError> {
+        // Before the server was reached, even if it is not there.
+        if !self.has_reached() {
+            self.check_files().await?;
+        }
         let config = self.config_with_roots().await.map_err(SqlError::Tls)?;
         let options = self.config.options();
         let tcp = options.get_socket().is_none() && !self.has_reached();
@@ -159,7 +163,21 @@ impl Dialer {
                 let answer = greeting::non_mysql_answer(options.get_host(), options.get_port()).await;
                 Err(answer.map_or(error, SqlError::NotMySql))
             }
+            // Not an answer of the server's.
+            Err(error @ SqlError::Driver(_)) if error.code().is_none() => {
+                self.check_files().await?;
+                Err(error)
+            }
             opened => opened,
+        }
+    }
+
+    /// The driver's errors do not say which file of a certificate cannot be used: one that is missing looks like a server
+    /// that is not there.
+    async fn check_files(&self) -> Result<(), SqlError> {
+        match self.config.tls() {
+            Some(tls) => tls.check().await.map_err(SqlError::Tls),
+            None => Ok(()),
         }
     }
 
@@ -169,10 +187,6 @@ impl Dialer {
         let Some(tls) = self.config.tls() else {
             return Ok(&self.config);
         };
-        // The driver's errors do not say which file cannot be used.
-        if !self.has_reached() {
-            tls.check().await?;
-        }
         if tls.ca().is_some() {
             return Ok(&self.config);
         }

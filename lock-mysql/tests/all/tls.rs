@@ -138,3 +138,23 @@ async fn a_server_without_tls_and_one_that_demands_it_are_named() {
     let error = fault(&RowLockBackend::from_url(&url).unwrap()).await;
     assert!(error.to_string().contains("tls=true"), "{error}");
 }
+
+/// After the server was reached too, when requests go on through an outage.
+#[testbed::test]
+async fn a_file_that_has_gone_is_named() {
+    let certificates = Certificates::new().unwrap();
+    let server = server(&certificates).await;
+    let backend = at(&server, Some(client_of(&certificates)));
+    grant(&backend, "a", secs(10)).await.release().await;
+    let (_, key) = certificates.client();
+    let moved = key.with_extension("moved");
+    std::fs::rename(&key, &moved).unwrap();
+    server.restart().await.unwrap();
+    let (request, _control) = options("a", secs(10)).start();
+    let error = soon("refused", backend.acquire(&request)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+    let named = format!("key={} cannot be read", key.display());
+    assert!(error.to_string().contains(&named), "{error}");
+    std::fs::rename(&moved, &key).unwrap();
+    grant(&backend, "a", secs(10)).await.release().await;
+}
