@@ -114,6 +114,36 @@ async fn a_hold_at_a_follower_without_its_leader_is_lost_before_the_next_grant()
     assert!(matches!(request.lease().state(), HoldState::Lost(_)));
 }
 
+/// The shortest sessions that a server grants, cut off at several phases of the leader's pings.
+#[testbed::test]
+async fn a_session_of_two_ticks_is_believed_in_no_longer_than_its_leader_keeps_it() {
+    let (ensemble, leader) = ensemble(LATE_TO_NOTICE).await;
+    let [follower, _] = followers(leader);
+    for phase in 0..5 {
+        let short = |server| backend_with(at(server).with_session_timeout(TICK * 2));
+        let (backend, second) = (short(&ensemble[follower]), short(&ensemble[leader]));
+        let lock = format!("a{phase}");
+        let (request, _control) = waiting(&lock);
+        let _hold = acquire(&backend, &request).await;
+        let (next, _next_control) = waiting(&lock);
+        let next = tokio::spawn(async move {
+            let hold = acquire(&second, &next).await;
+            (Instant::now(), hold)
+        });
+        sleep(TICK * 2 + TICK / 10 * phase).await;
+        let believed = believed_until(request.lease());
+        let cut = Instant::now();
+        ensemble.cut(follower, leader);
+        let (granted, hold) = in_time(next).await;
+        let believed = in_time(believed).await;
+        println!("believed for {:?}, granted after {:?}", believed - cut, granted - cut);
+        assert!(believed < granted, "two believed for {:?}", believed - granted);
+        ensemble.heal();
+        released(&hold).await;
+        ensemble.ready().await.unwrap();
+    }
+}
+
 #[testbed::test]
 async fn a_hold_and_a_place_survive_the_end_of_the_leader() {
     let (ensemble, leader) = ensemble(10).await;
