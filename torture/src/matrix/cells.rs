@@ -43,7 +43,15 @@ pub(crate) fn cells(long: bool) -> Vec<Cell> {
                 .into_iter()
                 .filter(|fault| !fault.is_outside_model_of(backend))
                 .collect();
-            add("all", breaking(&inside));
+            let all = RunConfig {
+                secs: match backend {
+                    // The most kinds at the longest ttl: in the usual time, not every one would strike somebody.
+                    Backend::ZookeeperEnsemble => 2 * secs,
+                    _ => secs,
+                },
+                ..breaking(&inside)
+            };
+            add("all", all);
             let one_name = RunConfig {
                 locks: 1,
                 tasks: 2 * TASKS,
