@@ -20,7 +20,7 @@
 //!   before this one was sent, which is half a tick or more. On a standalone server, an answer renews them from before
 //!   its own heartbeat was sent. A leader that is cut off from its quorum answers a `sync` until it steps down. Then two
 //!   clients may believe in their holds for up to `syncLimit` ticks, and only the fencing token protects. This takes
-//!   followers that elect another leader sooner than that, for example because both were restarted: measured 8 s, with
+//!   followers that elect another leader sooner than that, for example because both were restarted: measured up to 8 s, with
 //!   `syncLimit` times `tickTime` at 10 s. With `heartbeat=write` such a leader answers no heartbeat, and the first hold was
 //!   lost 2 s before the next grant, see [`HeartbeatKind`].
 //! - **First come, first served.** Waiters queue at the server. Each watches the one before it, so that a release wakes

@@ -349,9 +349,8 @@ async fn with_heartbeats_that_write_a_leader_without_a_quorum_renews_no_hold() {
 /// As the documentation says.
 #[testbed::test]
 async fn with_other_heartbeats_a_leader_without_a_quorum_renews_holds_until_it_steps_down() {
-    let Divided { believed, granted } = divide(HeartbeatKind::Sync).await;
-    assert!(granted < believed, "nothing is shown: granted only after {granted:?}");
-    // It looks for its followers once in a tick; some time is for a busy machine.
-    let longest = TICK * (LATE_TO_NOTICE + 2) + SESSION + Duration::from_secs(5);
-    assert!(believed < longest, "{believed:?}");
+    let Divided { believed, .. } = divide(HeartbeatKind::Sync).await;
+    // Longer than a session that nothing renews, whenever the others have granted it: how soon they can is not ours to say.
+    assert!(believed > SESSION, "{believed:?}");
+    assert!(believed < GENEROUS, "{believed:?}");
 }
