@@ -162,7 +162,10 @@ async fn every_failed_try_says_why() {
     let config = config(&line.address, "/locks").with_session_timeout(LONG);
     let backend = backend_with(config.with_connect_timeout(Duration::from_secs(1)));
     let locks = locker(backend.clone());
-    locks.connect().await.unwrap();
+    // A busy machine may need several tries of a second.
+    while let Err(error) = locks.connect().await {
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    }
     let mut watch = backend.watch_state();
     line.cut();
     assert_eq!(within(watch.changed()).await, Some(ConnectionState::Suspended));

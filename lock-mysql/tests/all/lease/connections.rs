@@ -16,7 +16,7 @@ const MOST: u64 = 4;
 async fn ten_thousand_holds_are_kept_over_four_connections() {
     const HOLDS: usize = 10_000;
     let fixture = Fixture::own().await;
-    let (backend, mut observer) = (backend(&fixture), fixture.observer().await);
+    let (backend, mut observer) = (patient(&fixture), fixture.observer().await);
     let mut acquiring = JoinSet::new();
     for number in 0..HOLDS {
         let backend = backend.clone();
