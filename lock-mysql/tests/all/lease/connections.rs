@@ -118,7 +118,7 @@ async fn a_locked_row_keeps_no_other_hold_from_being_renewed() {
 async fn a_thousand_names_are_waited_for_without_a_storm() {
     const NAMES: usize = 1000;
     let fixture = Fixture::own().await;
-    let (holder, waiter, mut observer) = (backend(&fixture), locker(&fixture), fixture.observer().await);
+    let (holder, waiter, mut observer) = (patient(&fixture), locker(&fixture), fixture.observer().await);
     let mut acquiring = JoinSet::new();
     for number in 0..NAMES {
         let holder = holder.clone();
