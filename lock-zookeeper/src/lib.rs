@@ -127,7 +127,8 @@
 //!
 //! # Server settings
 //! - `session_timeout` at least `syncLimit` times `tickTime` (10 s by default): a follower that is cut off from its
-//!   leader goes on answering for that long.
+//!   leader goes on answering for that long. And at least four ticks: with two, a follower on an overloaded machine reported a session
+//!   too late once, and two guards counted as held.
 //! - `minSessionTimeout` (two ticks by default) not above the ttls in use, and not below two ticks; `maxSessionTimeout` not
 //!   below `session_timeout`. If the server grants another timeout than `session_timeout`, polylock logs it once, by
 //!   `tracing` at level `WARN` under the target `polylock`. A ttl must then be at least the granted one.
