@@ -21,7 +21,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let minimum = Duration::from_secs(minimum);
     let locks = polylock::connect(&url).await?;
 
-    // Redis and memory keep the name after the release, even if this process ends.
+    // All but row locks in MySQL keep the name after the release, even if this process ends.
     let server_keeps_it = locks.capabilities().minimum_hold;
     let mut lock = locks.lock("jobs/nightly-report");
     if server_keeps_it {
@@ -36,8 +36,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     guard.run(job()).await?;
     println!("this host ran the job");
     if !server_keeps_it {
-        // MySQL and ZooKeeper end a hold with its release: this process keeps it for the minimum time. If the process
-        // dies before that, a host whose clock is behind runs the job again.
+        // A row lock ends with its release: this process keeps it for the minimum time. If the process dies before that,
+        // a host whose clock is behind runs the job again.
         guard.run(sleep_until(started + minimum)).await?;
     }
     guard.release().await?;

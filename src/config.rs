@@ -3,18 +3,29 @@
 use std::fmt;
 use std::time::Duration;
 
-use lock_core::{FencingToken, Locker, Result};
+use lock_core::{Error, ErrorKind, FencingToken, Locker, Result};
 
-use crate::connect::Scheme;
+use crate::connect::{self, Scheme};
+
+pub use self::quorum::QuorumOptions;
 
 #[cfg(feature = "serde")]
 mod duration;
+#[cfg(feature = "serde")]
+mod file;
+mod quorum;
 
 /// The lock server and the defaults of all locks, as a part of an application's configuration. Change the URL, and the
 /// same code uses another server.
 ///
 /// With the feature `serde`, it can be read from a configuration file. Durations have a unit there: `10s` or `500ms`.
-/// Unknown fields are errors.
+/// Unknown fields are errors. The file has either `url`, or `urls` for a quorum of several servers:
+///
+/// ```toml
+/// urls = ["redis://a", "redis://b", "redis://c"]
+/// quorum = { restart_delay = "60s" }
+/// ttl = "20s"
+/// ```
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), polylock::Error> {
@@ -23,28 +34,28 @@ mod duration;
 /// # drop(locks); Ok(()) }
 /// ```
 #[derive(Clone, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(deny_unknown_fields))]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize), serde(try_from = "file::File"))]
 #[non_exhaustive]
 pub struct Config {
-    /// The server's URL: see [`connect`](crate::connect).
+    /// The server's URL: see [`connect`](crate::connect). Empty if there are [`urls`](Self::urls).
     pub url: String,
+    /// The URLs of several independent servers, of which a majority has to agree. Needs the feature `quorum`. Empty if there is a
+    /// [`url`](Self::url).
+    pub urls: Vec<String>,
+    /// The settings of the quorum of these [`urls`](Self::urls).
+    pub quorum: Option<QuorumOptions>,
     /// How long a lock stays taken after its process died. Defaults to 30 s: see [`Locker::with_ttl`].
-    #[cfg_attr(feature = "serde", serde(default, deserialize_with = "duration::deserialize"))]
     pub ttl: Option<Duration>,
     /// A label, shown to anyone who asks who holds a lock. Empty: no label is stored. Defaults to `host:pid`: see
     /// [`Locker::with_label`].
-    #[cfg_attr(feature = "serde", serde(default))]
     pub label: Option<String>,
     /// How many times in a row a lock may pass from one waiter of this process to the next. Defaults to 16: see
     /// [`Locker::with_hand_overs`].
-    #[cfg_attr(feature = "serde", serde(default))]
     pub hand_overs: Option<u32>,
     /// How long an operation that does not wait for the lock waits for a server that does not answer. Defaults to 5 s: see
     /// [`Locker::with_operation_timeout`]. How long connecting may take is the parameter `connect_timeout` of the URL.
-    #[cfg_attr(feature = "serde", serde(default, deserialize_with = "duration::deserialize"))]
     pub operation_timeout: Option<Duration>,
     /// Every grant's fencing token is larger than this one. Defaults to no floor: see [`Locker::with_token_floor`].
-    #[cfg_attr(feature = "serde", serde(default))]
     pub token_floor: Option<FencingToken>,
 }
 
@@ -53,12 +64,29 @@ impl Config {
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
+            urls: Vec::new(),
+            quorum: None,
             ttl: None,
             label: None,
             hand_overs: None,
             operation_timeout: None,
             token_floor: None,
         }
+    }
+
+    /// The default settings for a quorum of the servers with these URLs.
+    pub fn of_quorum(urls: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self {
+            urls: urls.into_iter().map(Into::into).collect(),
+            ..Self::new("")
+        }
+    }
+
+    /// Sets the settings of a quorum.
+    #[must_use]
+    pub fn with_quorum(mut self, quorum: QuorumOptions) -> Self {
+        self.quorum = Some(quorum);
+        self
     }
 
     /// Sets how long a lock stays taken after its process died. Defaults to 30 s: see [`Locker::with_ttl`].
@@ -108,7 +136,7 @@ impl Config {
     /// Connects to the server: see [`connect`](crate::connect).
     ///
     /// # Errors
-    /// Those of [`connect`](crate::connect).
+    /// Those of [`connect`](crate::connect); [`ErrorKind::Misconfigured`] without a URL, and with both `url` and `urls`.
     ///
     /// # Cancel safety
     /// May be dropped at any point.
@@ -121,17 +149,22 @@ impl Config {
     /// Makes a locker without I/O: see [`connect_lazy`](crate::connect_lazy).
     ///
     /// # Errors
-    /// Those of [`connect_lazy`](crate::connect_lazy).
+    /// Those of [`connect_lazy`](crate::connect_lazy); [`ErrorKind::Misconfigured`] without a URL, and with both `url` and `urls`.
     pub fn connect_lazy(&self) -> Result<Locker> {
+        let mut locker = match self.servers()? {
+            Servers::One(url) => connect::connect_lazy(url)?,
+            Servers::Quorum(urls, options) => connect::quorum_lazy(urls, options)?,
+        };
         let Self {
-            url,
+            url: _,
+            urls: _,
+            quorum: _,
             ttl,
             label,
             hand_overs,
             operation_timeout,
             token_floor,
         } = self;
-        let mut locker = crate::connect_lazy(url)?;
         if let Some(ttl) = *ttl {
             locker = locker.with_ttl(ttl);
         }
@@ -151,22 +184,53 @@ impl Config {
         }
         Ok(locker)
     }
+
+    /// The servers that it names, in one way.
+    fn servers(&self) -> Result<Servers<'_>> {
+        let refused = |message| Err(Error::new(ErrorKind::Misconfigured, message));
+        match (self.url.as_str(), self.urls.as_slice(), &self.quorum) {
+            ("", [], None) => refused("no lock server is named: write its `url`, or `urls` for a quorum of several"),
+            ("", [], Some(_)) => refused("a quorum needs the URLs of its servers: write `urls`"),
+            ("", urls, _) if urls.iter().any(|url| url.trim().is_empty()) => {
+                refused("one of the `urls` is empty: write the URL of each server")
+            }
+            ("", urls, options) => Ok(Servers::Quorum(urls, options.as_ref())),
+            (url, [], None) => Ok(Servers::One(url)),
+            (_, [], Some(_)) => refused(
+                "the settings of a quorum need `urls`: write these in place of `url`, or the settings into \
+                 the URL, as in `quorum:?restart_delay=60s|redis://a|redis://b|redis://c`",
+            ),
+            (_, [_, ..], _) => refused("both `url` and `urls` name lock servers: write one of them"),
+        }
+    }
 }
 
-/// Of the URL only a known scheme: any other part may be a password in the wrong place.
+enum Servers<'a> {
+    One(&'a str),
+    Quorum(&'a [String], Option<&'a QuorumOptions>),
+}
+
+/// Of each URL only a known scheme: any other part may be a password in the wrong place.
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             url,
+            urls,
+            quorum,
             ttl,
             label,
             hand_overs,
             operation_timeout,
             token_floor,
         } = self;
-        let scheme = Scheme::split(url).map_or("", |_| url.split(':').next().unwrap_or_default());
+        let shown = |url: &String| {
+            let scheme = Scheme::split(url).map_or("", |_| url.split(':').next().unwrap_or_default());
+            format!("{scheme}:..")
+        };
         f.debug_struct("Config")
-            .field("url", &format_args!("{scheme}:.."))
+            .field("url", &format_args!("{}", shown(url)))
+            .field("urls", &urls.iter().map(shown).collect::<Vec<_>>())
+            .field("quorum", quorum)
             .field("ttl", ttl)
             .field("label", label)
             .field("hand_overs", hand_overs)
@@ -191,6 +255,85 @@ mod tests {
         for url in ["secret@host:6379", "user:secret@host", "secret", "secret://host"] {
             let shown = format!("{:?}", config(url));
             assert!(!shown.contains("secret") && !shown.contains("user"), "{shown}");
+        }
+    }
+
+    #[test]
+    fn never_shows_the_passwords_of_a_quorum() {
+        let shown = format!("{:?}", Config::of_quorum(["redis://user:secret@host", "secret"]));
+        assert!(!shown.contains("secret") && !shown.contains("user"), "{shown}");
+        assert!(shown.contains(r#"urls: ["redis:..", ":.."]"#), "{shown}");
+    }
+
+    fn refusal(config: &Config) -> String {
+        let error = config.connect_lazy().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+        error.to_string()
+    }
+
+    #[test]
+    fn servers_are_named_in_one_way() {
+        let both = Config {
+            urls: vec!["memory:secret".to_owned()],
+            ..Config::new("memory:secret")
+        };
+        for (config, advice) in [
+            (Config::new(""), "write its `url`, or `urls`"),
+            (Config::of_quorum([""; 0]), "write its `url`, or `urls`"),
+            (Config::new("").with_quorum(QuorumOptions::new()), "write `urls`"),
+            (Config::of_quorum(["memory:secret", " "]), "one of the `urls` is empty"),
+            (
+                Config::new("memory:secret").with_quorum(QuorumOptions::new()),
+                "need `urls`",
+            ),
+            (both, "both `url` and `urls`"),
+        ] {
+            let refused = refusal(&config);
+            assert!(refused.contains(advice) && !refused.contains("secret"), "{refused}");
+        }
+    }
+
+    #[test]
+    #[cfg(not(feature = "quorum"))]
+    fn a_quorum_needs_its_feature() {
+        assert!(refusal(&Config::of_quorum(["memory:a"])).contains("--features quorum"));
+    }
+
+    #[tokio::test]
+    #[cfg(feature = "quorum")]
+    async fn a_quorum_is_of_the_servers_that_are_listed() {
+        let urls = ["memory:c1", "memory:c2", "memory:c3"];
+        let settings = QuorumOptions::new()
+            .with_patience(Duration::from_secs(1))
+            .with_restart_delay(Duration::from_secs(60));
+        let listed = Config::of_quorum(urls).with_quorum(settings).connect().await.unwrap();
+        let in_a_url = Config::new("quorum:memory:c1|memory:c2|memory:c3")
+            .connect()
+            .await
+            .unwrap();
+        let guard = listed.lock("a").acquire().await.unwrap();
+        assert!(in_a_url.lock("a").try_acquire().await.unwrap().is_none());
+        guard.release().await.unwrap();
+        let minutes = listed
+            .lock("a")
+            .ttl(Duration::from_secs(61))
+            .try_acquire()
+            .await
+            .unwrap_err();
+        assert_eq!(minutes.kind(), ErrorKind::Misconfigured, "{minutes}");
+    }
+
+    #[test]
+    #[cfg(feature = "quorum")]
+    fn settings_of_a_quorum_that_cannot_work_are_refused() {
+        let hasty = QuorumOptions::new().with_patience(Duration::from_millis(1));
+        for (config, advice) in [
+            (Config::of_quorum(["memory:"]).with_quorum(hasty), "choose 10ms to 60s"),
+            (Config::of_quorum(["memory:", "secret://a"]), "node 2 of the quorum"),
+            (Config::of_quorum(["quorum:memory:"]), "list all servers in one quorum"),
+        ] {
+            let refused = refusal(&config);
+            assert!(refused.contains(advice) && !refused.contains("secret"), "{refused}");
         }
     }
 
@@ -231,6 +374,38 @@ mod tests {
             Config::new("memory:")
         );
         assert!(read(r#"{"url": "memory:", "tll": "1s"}"#).is_err());
+    }
+
+    #[test]
+    #[cfg(feature = "serde")]
+    fn a_quorum_is_read_from_a_file() {
+        let urls = ["redis://a", "redis://b", "zookeeper://c"];
+        let text = |quorum| format!(r#"{{"urls": ["redis://a", "redis://b", "zookeeper://c"]{quorum}}}"#);
+        assert_eq!(read(&text("")).unwrap(), Config::of_quorum(urls));
+        let settings = QuorumOptions::new()
+            .with_patience(Duration::from_millis(300))
+            .with_restart_delay(Duration::from_secs(30));
+        assert_eq!(
+            read(&text(r#", "quorum": {"restart_delay": "30s", "patience": "300ms"}"#)).unwrap(),
+            Config::of_quorum(urls).with_quorum(settings)
+        );
+        for (json, message) in [
+            ("{}", "write its `url`, or `urls`"),
+            (r#"{"url": "memory:", "urls": ["memory:"]}"#, "both `url` and `urls`"),
+            (r#"{"url": "memory:", "quorum": {}}"#, "need `urls`"),
+            (r#"{"urls": "memory:"}"#, "expected a sequence"),
+            (
+                r#"{"urls": ["memory:"], "quorum": {"delay": "1s"}}"#,
+                "unknown field `delay`",
+            ),
+            (
+                r#"{"urls": ["memory:"], "quorum": {"restart_delay": 30}}"#,
+                "write 3s or 500ms",
+            ),
+        ] {
+            let error = read(json).unwrap_err().to_string();
+            assert!(error.contains(message), "{json}: {error}");
+        }
     }
 
     #[test]

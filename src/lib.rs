@@ -4,7 +4,7 @@
 #![deny(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-pub use config::Config;
+pub use config::{Config, QuorumOptions};
 pub use connect::{connect, connect_lazy};
 pub use lock_core::backend::{Mode, Permits};
 pub use lock_core::{
@@ -28,6 +28,15 @@ mod connect;
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub mod redis {
     pub use lock_redis::{Checks, Fence, Fenced, Finding, RedisBackend, RedisConfig};
+}
+
+/// One lock over several independent servers, of which a majority has to agree. Needs the feature `quorum`.
+///
+/// When to use it, what it guarantees, and what it does not survive: [`lock_quorum`].
+#[cfg(feature = "quorum")]
+#[cfg_attr(docsrs, doc(cfg(feature = "quorum")))]
+pub mod quorum {
+    pub use lock_quorum::{NodeErrors, QuorumBackend, QuorumConfig};
 }
 
 /// Row locks or leases in MySQL or MariaDB, and fenced data there. Needs the feature `mysql`.

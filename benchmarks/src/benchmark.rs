@@ -16,6 +16,7 @@ use crate::peers::Peers;
 use crate::subjects::counted::{Counted, Work};
 use crate::subjects::held::{Held, HeldBare};
 use crate::subjects::polylock::{Polylock, Raw, WithoutHandOvers, WithoutPasses};
+use crate::subjects::quorum::Nodes;
 use crate::subjects::{core, costs, memory, mysql, parts, redis, tls, waiters, zookeeper};
 use crate::workload::Workload;
 
@@ -26,22 +27,33 @@ pub(crate) struct Benchmark {
     peers: Peers,
     /// Dropped last.
     server: Option<Server>,
+    nodes: Option<Nodes>,
 }
 
 impl Benchmark {
     /// Starts a server of its own and the peers.
     pub(crate) async fn start(backend: Backend) -> Result<Self> {
         let server = match backend {
-            Backend::Memory => None,
+            Backend::Memory | Backend::Quorum => None,
             Backend::Redis => Some(Redis::new().start().await?),
             Backend::Mysql => Some(mysql::server().start().await?),
             Backend::Zookeeper => Some(ZooKeeper::new().start().await?),
         };
-        let url = server.as_ref().map(Server::url).unwrap_or_default();
+        let nodes = match backend {
+            Backend::Quorum => Some(Nodes::start().await?),
+            _ => None,
+        };
+        let url = match &nodes {
+            Some(nodes) => nodes.urls(),
+            None => server.as_ref().map(Server::url).unwrap_or_default(),
+        };
         if backend == Backend::Redis {
             redis::without_persistence(&url).await?;
         }
-        let make = maker(backend, &url);
+        let make = match &nodes {
+            Some(nodes) => nodes.maker(),
+            None => maker(backend, &url),
+        };
         // Makes what the backend needs at the server: the bare client uses the same.
         let locker = Locker::from_backend(make()?).without_label();
         locker.lock("first").acquire().await?.release().await.map(drop)?;
@@ -54,6 +66,7 @@ impl Benchmark {
             capabilities,
             peers,
             server,
+            nodes,
         })
     }
 
@@ -69,6 +82,10 @@ impl Benchmark {
             Backend::Redis => Some(redis::version(&url).await?),
             Backend::Mysql => Some(mysql::version(&url).await?),
             Backend::Zookeeper => Some(zookeeper::version(self.address())?),
+            Backend::Quorum => match &self.nodes {
+                Some(nodes) => Some(nodes.version().await?),
+                None => None,
+            },
         };
         let server = server.map(|version| ("server".to_owned(), version));
         Ok(server.into_iter().chain(self.peers.versions()).collect())
@@ -78,6 +95,13 @@ impl Benchmark {
     pub(crate) async fn entries(&self, workload: Workload) -> Vec<Entry> {
         if (workload, self.backend) == (Workload::Held, Backend::Mysql) {
             return vec![no_holders()];
+        }
+        if let Some(nodes) = &self.nodes {
+            let mut entries = entries_of(nodes.participants(workload));
+            if let Workload::Load(crowd @ load::Workload::Crowd { .. }) = workload {
+                entries.extend(self.peers.entries(crowd));
+            }
+            return entries;
         }
         if let Workload::Tls(tasks) = workload {
             return match tls::participants(self.backend, tasks).await {
@@ -90,6 +114,7 @@ impl Benchmark {
             };
         }
         let mut entries = entries_of(match workload {
+            Workload::Load(load::Workload::Crowd { .. }) | Workload::Down(_) => Vec::new(),
             Workload::Load(workload) if workload.is_exclusive() => self.players(workload),
             Workload::Load(workload) => self.sharers(workload),
             Workload::Core if self.backend == Backend::Memory => core::participants(),
@@ -197,7 +222,14 @@ impl Benchmark {
                     plain_or_poll(alone),
                     local(zookeeper::Plain::new(self.address()), workload),
                 ));
+                if matches!(workload, load::Workload::Own { tasks: 64, .. }) {
+                    let url = format!("{}&sessions=1", self.url());
+                    let one: MakeBackend = Arc::new(move || Ok(Arc::new(ZooKeeperBackend::from_url(&url)?)));
+                    players.push(("one-session", local(Polylock(one), workload)));
+                }
             }
+            // Its participants are others.
+            Backend::Quorum => {}
         }
         players
     }
@@ -225,11 +257,12 @@ impl Benchmark {
                 let address = address.clone();
                 Box::pin(async move { zookeeper::packets(&address) })
             }),
-            Backend::Memory | Backend::Mysql => Box::new(|| Box::pin(async { Ok(0) })),
+            Backend::Memory | Backend::Mysql | Backend::Quorum => Box::new(|| Box::pin(async { Ok(0) })),
         };
-        holders.push(("polylock", Box::new(Held::new(self.make.clone(), commands))));
+        let redis = (self.backend == Backend::Redis).then(|| self.url());
+        holders.push(("polylock", Box::new(Held::new(self.make.clone(), commands, redis))));
         if self.backend == Backend::Redis {
-            holders.push(("bare", Box::new(HeldBare::new(redis::Bare::new(&self.url())))));
+            holders.push(("bare", Box::new(HeldBare::new(self.url()))));
         }
         holders
     }
@@ -280,7 +313,8 @@ fn plain_or_poll(alone: bool) -> &'static str {
 fn maker(backend: Backend, url: &str) -> MakeBackend {
     let url = url.to_owned();
     match backend {
-        Backend::Memory => {
+        // A quorum's servers make its own.
+        Backend::Memory | Backend::Quorum => {
             let server = MemoryBackend::new();
             Arc::new(move || Ok(Arc::new(server.clone())))
         }

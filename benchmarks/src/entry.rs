@@ -14,6 +14,8 @@ pub(crate) enum Backend {
     Redis,
     Mysql,
     Zookeeper,
+    /// Three Redis
+    Quorum,
 }
 
 impl Backend {
@@ -23,6 +25,7 @@ impl Backend {
             Self::Redis => "redis",
             Self::Mysql => "mysql",
             Self::Zookeeper => "zookeeper",
+            Self::Quorum => "quorum",
         }
     }
 }

@@ -37,7 +37,7 @@ const fn peer(name: &'static str, backend: Backend, family: Family) -> Peer {
     }
 }
 
-const PEERS: [Peer; 7] = [
+const PEERS: [Peer; 10] = [
     peer("rslock", Backend::Redis, Family::Rust),
     peer("distributed-lock-redis", Backend::Redis, Family::Rust),
     peer("rueidislock", Backend::Redis, Family::Go),
@@ -46,11 +46,14 @@ const PEERS: [Peer; 7] = [
         modes: true,
         ..peer("redisson", Backend::Redis, Family::Java)
     },
+    peer("redsync", Backend::Quorum, Family::Go),
+    peer("redisson", Backend::Quorum, Family::Java),
     peer("distributed-lock-mysql", Backend::Mysql, Family::Rust),
     Peer {
         awaited: false,
         ..peer("zookeeper-client", Backend::Zookeeper, Family::Rust)
     },
+    peer("curator", Backend::Zookeeper, Family::Java),
 ];
 
 /// Whether it is another library.

@@ -8,6 +8,7 @@ pub(crate) mod memory;
 pub(crate) mod mysql;
 pub(crate) mod parts;
 pub(crate) mod polylock;
+pub(crate) mod quorum;
 pub(crate) mod redis;
 pub(crate) mod tls;
 pub(crate) mod waiters;

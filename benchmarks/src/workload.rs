@@ -13,6 +13,8 @@ pub(crate) enum Workload {
     Held,
     /// On MySQL: so many row locks that are kept, each by a connection of its own.
     Idle,
+    /// On a quorum: so many clients that acquire and release one name while a server is dead.
+    Down(usize),
     /// So many tasks that wait for one lock.
     Waiters,
     /// On memory: what core adds to the backend's trait.
@@ -32,7 +34,7 @@ pub(crate) const MANY_CONNECTIONS: usize = 1000;
 
 /// In the order of the tables.
 pub(crate) fn all() -> Vec<Workload> {
-    use load::Workload::{Beside, HandOff, One, Own, Permits, Read, ReadWrite, Two};
+    use load::Workload::{Beside, Crowd, HandOff, One, Own, Permits, Read, ReadWrite, Two};
     let own = |tasks| Own {
         tasks,
         background: false,
@@ -46,6 +48,8 @@ pub(crate) fn all() -> Vec<Workload> {
     all.extend([16, 64].map(Workload::Costs));
     all.push(Workload::Tls(64));
     all.extend([One { tasks: 16 }, Two { tasks: 16 }].map(Workload::Load));
+    all.extend([3, 100].map(|clients| Workload::Load(Crowd { clients })));
+    all.push(Workload::Down(100));
     let modes = [Read { tasks: 16 }, ReadWrite { percent: 90 }, Permits { tasks: 64 }];
     all.extend(modes.map(Workload::Load));
     all.extend([1, 10, 100].map(|readers| Workload::Load(Beside { readers })));
@@ -61,6 +65,8 @@ impl Workload {
         match self {
             // Some hundred hand-offs a second, not ten thousands.
             Self::Load(load::Workload::HandOff { .. }) => 2 * plain,
+            // A share is of as many pairs as a client has in a round.
+            Self::Load(load::Workload::Crowd { .. }) | Self::Down(_) => 6 * plain,
             _ => plain,
         }
     }
@@ -70,6 +76,7 @@ impl Workload {
         match self {
             // Whoever waits for the lock at the end has it once more, after some switches of tasks on a busy machine.
             Self::Load(load::Workload::HandOff { clients }) => Duration::from_secs(10 + clients as u64 / 4),
+            Self::Down(_) => Duration::from_secs(30),
             Self::Load(_) | Self::Core | Self::Costs(_) | Self::Tls(_) | Self::Parts(_) => Duration::from_secs(10),
             // Ten thousand are taken and given back.
             Self::Held | Self::Idle | Self::Waiters => Duration::from_secs(120),
@@ -103,6 +110,11 @@ impl Workload {
             }
             Self::Load(load::Workload::Two { tasks }) => format!(
                 "one name, 2 clients with a connection and {tasks} tasks each; times are of waiting, shares of clients"
+            ),
+            Self::Load(load::Workload::Crowd { clients }) => explain_crowd(clients),
+            Self::Down(clients) => format!(
+                "{}; the server that they would all ask first is dead",
+                explain_crowd(clients)
             ),
             Self::Load(load::Workload::Read { tasks }) => {
                 format!("one name that {tasks} tasks of one client read; times are of waiting")
@@ -139,6 +151,10 @@ impl Workload {
     }
 }
 
+fn explain_crowd(clients: usize) -> String {
+    format!("one name, {clients} clients with connections of their own; times are of waiting, shares of clients")
+}
+
 fn own_names(tasks: usize) -> String {
     match tasks {
         1 => "one task with a name of its own".into(),
@@ -152,6 +168,7 @@ impl fmt::Display for Workload {
             Self::Load(workload) => workload.fmt(f),
             Self::Held => write!(f, "held-{MANY}"),
             Self::Idle => write!(f, "idle-{MANY_CONNECTIONS}"),
+            Self::Down(clients) => write!(f, "crowd-{clients}-down"),
             Self::Waiters => write!(f, "waiters-{MANY}"),
             Self::Core => f.write_str("core-1"),
             Self::Costs(tasks) => write!(f, "costs-{tasks}"),

@@ -4,6 +4,8 @@ use crate::case::{Body, Case};
 use crate::harness::ServerUse;
 
 mod abandon;
+mod adopted_tokens;
+mod any_floor;
 mod cancel;
 mod changing;
 mod contention;
@@ -124,6 +126,17 @@ macro_rules! __for_each_case {
             Raw Shared tokens::a_token_is_of_the_grant;
             Subject Shared tokens::tokens_grow_under_contention;
             Raw Shared tokens::a_token_is_above_what_was_asked;
+            Raw Shared adopted_tokens::a_token_is_adopted;
+            Raw Shared adopted_tokens::a_raised_token_is_remembered;
+            Raw Shared adopted_tokens::a_lost_hold_raises_nothing;
+            Raw Shared any_floor::a_floor_far_ahead_is_honoured;
+            Raw Shared any_floor::a_larger_token_is_adopted_as_it_is;
+            Raw Shared any_floor::a_token_that_was_reached_is_not_adopted;
+            Raw Shared any_floor::a_raised_token_is_remembered_by_a_hand_over;
+            Raw Shared any_floor::a_raise_leaves_the_hold_as_it_is;
+            Raw Shared any_floor::a_former_holder_raises_nothing;
+            Modes Shared any_floor::a_raised_readers_token_is_remembered;
+            Raw Shared any_floor::without_it_a_raise_is_unsupported;
             Subject Own tokens::tokens_grow_over_a_restart;
             Subject Own tokens::tokens_grow_over_a_loss_of_data;
             Subject Shared cancel::an_acquire_is_dropped_after_every_poll;

@@ -232,6 +232,11 @@ impl Hold for LinkedHold {
         round_trip(&self.link, async move { hold.downgrade(ttl).await }).await
     }
 
+    async fn raise_token(&self, token: FencingToken) -> Result<()> {
+        let hold = self.hold.clone();
+        round_trip(&self.link, async move { hold.raise_token(token).await }).await
+    }
+
     fn pass(&self, next: &Lease) -> Option<Arc<dyn Hold>> {
         let (hold, link) = (self.hold.pass(next)?, self.link.clone());
         Some(Arc::new(Self { hold, link }))

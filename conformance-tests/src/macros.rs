@@ -8,6 +8,9 @@
 ///
 /// `conformance!(one_permit redis_permit, RedisHarness);` runs the raw cases of exclusive locks again, where the lock is a
 /// semaphore of one permit. Cases of hand-overs and minimum holds are skipped there.
+///
+/// `conformance!(only [a_release_wakes_a_waiter tokens_grow_over_a_release] redis_slow, RedisHarness);` is for these cases alone,
+/// where the others would show nothing more.
 #[macro_export]
 macro_rules! conformance {
     (subject $module:ident, $harness:ty) => {
@@ -20,6 +23,17 @@ macro_rules! conformance {
         mod $module {
             use super::*;
             $crate::__for_each_case!(__one_permit_tests[$harness]);
+        }
+    };
+    (only [$($case:ident)+] $module:ident, $harness:ty) => {
+        mod $module {
+            use super::*;
+            $(
+                #[test]
+                fn $case() {
+                    $crate::test::<$harness>(module_path!(), stringify!($case));
+                }
+            )+
         }
     };
     ($module:ident, $harness:ty) => {

@@ -87,6 +87,27 @@ macro_rules! __for_each_mutant {
             /// A release is answered when it is sent, and repeated behind its caller's back if it has to be.
             mutant_release_is_not_awaited ReleaseIsNotAwaited a_try_follows_a_release_that_is_sent_again;
 
+            /// A request that adopts a token gets the next of the name.
+            mutant_adopted_token_ignored AdoptedTokenIgnored a_token_is_adopted;
+            /// A raised token is answered and not kept.
+            mutant_raised_token_forgotten RaisedTokenForgotten a_raised_token_is_remembered;
+            /// A token to adopt is taken for a floor: the grant's token is above it.
+            mutant_adoption_is_a_floor AdoptionIsAFloor a_larger_token_is_adopted_as_it_is;
+            /// A token to adopt is granted as it is, though the name had larger ones.
+            mutant_adoption_goes_back AdoptionGoesBack a_token_that_was_reached_is_not_adopted;
+            /// A token that is adopted is at least the server's clock.
+            mutant_adoption_heeds_the_clock AdoptionHeedsTheClock a_token_that_was_reached_is_not_adopted;
+            /// A raise sets the counter, even to a smaller token.
+            mutant_raise_lowers RaiseLowers a_raised_token_is_remembered;
+            /// A hand-over goes on from the giver's own token, and not from what it was raised to.
+            mutant_raise_forgotten_by_hand_overs RaiseForgottenByHandOvers a_raised_token_is_remembered_by_a_hand_over;
+            /// A raise ends the hold, as one that writes its record anew without an expiry may.
+            mutant_raise_ends_the_hold RaiseEndsTheHold a_raise_leaves_the_hold_as_it_is;
+            /// A raise of a lost hold is an error, and has raised the token all the same.
+            mutant_refused_raise_takes_effect RefusedRaiseTakesEffect a_former_holder_raises_nothing;
+            /// The token of a name is raised by anybody who held it once.
+            mutant_lost_hold_raises LostHoldRaises a_lost_hold_raises_nothing;
+
             /// A hand-over that nobody declared: core would give up a hold that it takes for released.
             mutant_hand_over_undeclared HandOverUndeclared a_hand_over_passes_the_hold_on;
             /// A hand-over changes the holder's id alone, so that both have the same token.

@@ -65,13 +65,15 @@ pub enum Capability {
     Ordered,
     /// [`Capabilities::durable_tokens`].
     DurableTokens,
+    /// [`Capabilities::any_floor`].
+    AnyFloor,
     /// [`Capabilities::shared`].
     Shared,
     /// [`Capabilities::upgradable`].
     Upgradable,
     /// [`Capabilities::downgrade`].
     Downgrade,
-    /// [`Capabilities::permits`].
+    /// [`Capabilities::permits`] of more than one: a semaphore of one permit is an exclusive lock.
     Permits,
 }
 
@@ -87,10 +89,11 @@ impl Capability {
             Self::MinimumHold => capabilities.minimum_hold,
             Self::Ordered => capabilities.ordered,
             Self::DurableTokens => capabilities.durable_tokens,
+            Self::AnyFloor => capabilities.any_floor,
             Self::Shared => capabilities.shared,
             Self::Upgradable => capabilities.upgradable,
             Self::Downgrade => capabilities.downgrade,
-            Self::Permits => capabilities.permits > 0,
+            Self::Permits => capabilities.permits > 1,
         }
     }
 

@@ -78,6 +78,10 @@ impl Hold for YieldingHold {
         giving_way(self.0.downgrade(ttl)).await
     }
 
+    async fn raise_token(&self, token: FencingToken) -> Result<()> {
+        giving_way(self.0.raise_token(token)).await
+    }
+
     fn pass(&self, next: &Lease) -> Option<Arc<dyn Hold>> {
         Some(Arc::new(Self(self.0.pass(next)?)))
     }

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use polylock::{FencingToken, Locker};
+use polylock::{Config, FencingToken, Locker};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -19,7 +19,7 @@ pub(crate) async fn run(
     buyers: Range<u32>,
     mut tell: impl FnMut(Event),
 ) -> Result<(), Box<dyn Error + Send + Sync>> {
-    let locks = polylock::connect(&options.backend).await?.with_ttl(options.ttl);
+    let locks = Config::new(&options.backend).with_ttl(options.ttl).connect().await?;
     let (sender, mut events) = mpsc::unbounded_channel();
     let mut tasks = JoinSet::new();
     for number in buyers {

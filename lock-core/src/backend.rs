@@ -207,6 +207,22 @@ pub trait Hold: Debug + Send + Sync + 'static {
         Err(Error::new(ErrorKind::Unsupported, message))
     }
 
+    /// Has the server count this hold's token as at least `token`: every later grant of the name gets a larger one, also by a
+    /// hand-over. A [pass](Self::pass) goes on from the hold's own token. Other holds
+    /// of a shared name, and what [`token`](Self::token) returns, stay as they are. Idempotent; one request. A backend that can
+    /// do this declares [`Capabilities::any_floor`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] by default. [`ErrorKind::Lost`] if the hold has ended: then nothing was raised. Otherwise if the
+    /// outcome is unknown.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point: the token is then raised or not.
+    async fn raise_token(&self, token: FencingToken) -> Result<()> {
+        let _ = token;
+        Err(Error::new(ErrorKind::Unsupported, "this backend cannot raise a token"))
+    }
+
     /// Passes the hold on to the next waiter of this process without asking the server: the same holder id there, the next
     /// token of those that the grant [reserved](AcquireRequest::reserve), and `next`, which inherits what is left of this
     /// hold's lease. From here on all losses that the backend learns of go to `next`. `None` if no token is left, or if the

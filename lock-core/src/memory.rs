@@ -116,6 +116,7 @@ impl DistributedLock for MemoryBackend {
             .pass()
             .minimum_hold()
             .ordered()
+            .any_floor()
             .shared()
             .upgradable()
             .downgrade()
@@ -234,6 +235,10 @@ impl Hold for MemoryHold {
             true => Renewal::Renewed(self.lease.arm(sent, ttl)?),
             false => Renewal::Lost,
         })
+    }
+
+    async fn raise_token(&self, token: FencingToken) -> Result<()> {
+        self.server.raise(&self.name, self.holder, token)
     }
 
     async fn downgrade(&self, ttl: Duration) -> Result<Renewal> {

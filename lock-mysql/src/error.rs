@@ -7,6 +7,10 @@ use std::time::Duration;
 use lock_core::{Error, ErrorKind};
 use sqlx::mysql::MySqlDatabaseError;
 
+pub(crate) use self::rule::table_whose_rule_refused;
+
+mod rule;
+
 /// Why statements failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SqlError {
@@ -43,6 +47,9 @@ pub(crate) enum SqlError {
     /// The server refused a statement that served others as well.
     #[error("{message}")]
     Refused { code: u16, message: String },
+    /// A trigger or a constraint of this table refused a statement.
+    #[error("{message}")]
+    RefusedByRule { table: String, message: String },
     /// The files for TLS cannot be used.
     #[error(transparent)]
     Tls(Error),
@@ -59,18 +66,24 @@ impl SqlError {
                 Some(error.try_downcast_ref::<MySqlDatabaseError>()?.number())
             }
             Self::Refused { code, .. } => Some(*code),
+            // Whatever the trigger met: none of the numbers that mean something for a lock.
+            Self::RefusedByRule { .. } => Some(SIGNALLED),
             _ => None,
         }
     }
 
     /// The same for another caller whom the statement served: the driver's errors cannot be cloned.
     pub(crate) fn for_another(&self) -> Self {
-        match self.code() {
-            Some(code) => Self::Refused {
-                code,
-                message: self.to_string(),
+        let message = self.to_string();
+        match self {
+            Self::RefusedByRule { table, .. } => Self::RefusedByRule {
+                table: table.clone(),
+                message,
             },
-            None => Self::Disconnected,
+            _ => match self.code() {
+                Some(code) => Self::Refused { code, message },
+                None => Self::Disconnected,
+            },
         }
     }
 
@@ -164,6 +177,11 @@ impl SqlError {
             Self::Driver(sqlx::Error::Database(_)) | Self::Refused { .. } => {
                 meaning_of(self.code().unwrap_or_default())
             }
+            Self::RefusedByRule { table, .. } => (
+                Misconfigured,
+                format!("a trigger or a constraint of table `{table}` refuses what a lock writes: drop or correct it")
+                    .into(),
+            ),
             // This is how rustls reports a certificate that it does not accept.
             Self::Driver(sqlx::Error::Io(error)) if connecting && error.kind() == io::ErrorKind::InvalidData => {
                 (Misconfigured, TLS_FAILS.into())
@@ -261,6 +279,9 @@ pub(crate) fn unknown_outcome(step: Error) -> Error {
         .retryable(step.is_retryable())
         .with_source(step)
 }
+
+/// The number of an error that `SIGNAL` raises.
+const SIGNALLED: u16 = 1644;
 
 const NOT_MYSQL: &str = "what answers there does not speak MySQL's protocol: check host and port";
 

@@ -14,6 +14,7 @@ use lock_core::Error;
 
 use self::claims::Claims;
 use self::downgrade::Downgrades;
+use self::locked_rows::LockedRows;
 use self::sleeper::Sleeper;
 use self::waits::Waits;
 use crate::clean_up::Schedule;
@@ -32,6 +33,8 @@ mod clean_up;
 mod downgrade;
 mod end;
 mod hold;
+mod locked_rows;
+mod queue;
 mod sleeper;
 mod tables;
 mod waits;
@@ -46,6 +49,7 @@ struct Shared {
     statements: Arc<LeaseStatements>,
     claims: Claims,
     waits: Waits,
+    locked_rows: LockedRows,
     dialer: Arc<Dialer>,
     sleeper: Sleeper,
     downgrades: Downgrades,
@@ -63,6 +67,7 @@ impl Shared {
             statements: Arc::new(LeaseStatements::new(config.table())),
             claims: Claims::default(),
             waits: Waits::default(),
+            locked_rows: LockedRows::default(),
             sleeper: Sleeper::default(),
             downgrades: Downgrades::default(),
             clean_ups: Schedule::new(),

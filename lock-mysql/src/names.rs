@@ -13,8 +13,26 @@ pub(crate) fn name_literal(name: &LockName) -> String {
 
 /// A label as a literal: its first [`LABEL_BYTES`] bytes, cut between two characters, or `x''` for none.
 pub(crate) fn label_literal(label: Option<&str>) -> String {
+    hex(kept(label))
+}
+
+fn kept(label: Option<&str>) -> &[u8] {
     let label = label.unwrap_or_default();
-    hex(&label.as_bytes()[..label.floor_char_boundary(LABEL_BYTES)])
+    &label.as_bytes()[..label.floor_char_boundary(LABEL_BYTES)]
+}
+
+/// The same, filled up with zeros so that labels of about the same length have the same.
+pub(crate) fn padded_label_literal(label: Option<&str>) -> String {
+    const STEP: usize = 64;
+    let mut bytes = kept(label).to_vec();
+    bytes.resize(bytes.len().max(1).next_multiple_of(STEP).min(LABEL_BYTES), 0);
+    hex(&bytes)
+}
+
+/// A label without what fills it up.
+pub(crate) fn unpadded(label: &[u8]) -> &[u8] {
+    let end = label.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    &label[..end]
 }
 
 /// Whether this is a name of a table or column that needs no escape between backticks: 1 to `longest` letters, digits, `_`
@@ -59,5 +77,13 @@ mod tests {
         assert_eq!(label_literal(Some("ok")), "x'6f6b'");
         let long = format!("{}ö", "a".repeat(254));
         assert_eq!(label_literal(Some(&long)), hex("a".repeat(254).as_bytes()));
+        let padded = |label| padded_label_literal(label).len() / 2 - 1;
+        assert_eq!([None, Some(""), Some("ok")].map(padded), [64; 3]);
+        assert_eq!(
+            [&long[..64], &long[..65], &long].map(|label| padded(Some(label))),
+            [64, 128, 255]
+        );
+        assert_eq!(unpadded(b"o\0k\0\0"), b"o\0k");
+        assert_eq!((unpadded(b""), unpadded(b"\0")), (&b""[..], &b""[..]));
     }
 }

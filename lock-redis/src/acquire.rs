@@ -15,8 +15,10 @@ use crate::error::Failure;
 use crate::hold::RedisHold;
 use crate::names::Keys;
 use crate::protocol::{
-    self, Acquired, Holder, RequestTerms, Taken, base_ended, millis, mode, retired_holder, unexpected_reply,
+    self, AcquireArguments, Acquired, Holder, RequestTerms, Taken, base_ended, millis, mode, retired_holder,
+    unexpected_reply,
 };
+use crate::servers::Route;
 
 /// Asks until the name is granted or the request is given up. In between it waits: until the server wakes it, or until it
 /// has to ask by itself.
@@ -25,16 +27,28 @@ pub(crate) async fn acquire(client: &Arc<Client>, request: &AcquireRequest) -> R
     let mut may_have_entry = client.claims.contain(request.holder());
     let mut entry: Option<QueueEntry<'_>> = None;
     loop {
-        let session = client.connection.session(request.given_up()).await?;
+        let mut route = client.servers.route(&keys, request.given_up()).await?;
         request.note_connected();
         if request.is_given_up() {
-            return given_up(&session, entry.as_ref()).map_err(Error::not_executed);
+            return given_up(&route, entry.as_ref()).map_err(Error::not_executed);
+        }
+        // One that reinstates had the name when the server forgot it, so nobody else has been granted it since.
+        if let Some(why) = route.delay_error().filter(|_| !request.reinstates()) {
+            if request.wait() == Wait::No {
+                return Err(why.not_executed());
+            }
+            request.note_unreachable(why);
+            tokio::select! {
+                () = route.fresh() => {}
+                () = request.given_up() => {}
+            }
+            continue;
         }
         if let Some(entry) = &entry {
             entry.waiter.clear();
         }
         let ttl = request.ttl();
-        let taken = match ask(client, request, ttl, &keys, &session, may_have_entry).await? {
+        let taken = match ask(client, request, ttl, &keys, &mut route, may_have_entry).await? {
             Outcome::Granted(attempt) => {
                 if let Some(entry) = &mut entry {
                     entry.is_confirmed = true;
@@ -42,16 +56,19 @@ pub(crate) async fn acquire(client: &Arc<Client>, request: &AcquireRequest) -> R
                 return Ok(attempt);
             }
             Outcome::Taken(taken) => taken,
-            Outcome::GivenUp => return given_up(&session, entry.as_ref()),
+            Outcome::GivenUp => return given_up(&route, entry.as_ref()),
         };
         let Some(ahead) = taken.ahead else {
             return Ok(Attempt::Busy(taken.busy()));
         };
         may_have_entry = true;
-        let entry = entry.get_or_insert_with(|| QueueEntry::new(client, request));
-        let pause = entry.pause(&taken, ttl, ahead);
-        if !entry.wait(&session, taken.busy(), pause).await {
-            return given_up(&session, Some(entry));
+        let entry = entry.get_or_insert_with(|| QueueEntry::new(client, request, &keys));
+        let pause = match client.servers.hears(&route, &keys) {
+            true => entry.pause(&taken, ttl, ahead),
+            false => UNHEARD,
+        };
+        if !entry.wait(&route, taken.busy(), pause).await {
+            return given_up(&route, Some(entry));
         }
     }
 }
@@ -68,44 +85,49 @@ async fn ask(
     request: &AcquireRequest,
     ttl: Duration,
     keys: &Keys,
-    session: &Session,
+    route: &mut Route,
     may_have_entry: bool,
 ) -> Result<Outcome> {
     let (holder, terms) = (request.holder().to_string(), RequestTerms::new(request, ttl));
     let (mode, lifetime) = (mode::of(request)?, millis(entry_lifetime(ttl, client.grace)));
-    let arguments = [
-        &*holder,
-        &*terms.ttl,
-        &*terms.label,
-        &*terms.floor,
-        &*mode,
-        &*client.grace_ms,
-        client.inbox.channel(),
-        &*lifetime,
-        if may_have_entry { "1" } else { "" },
-    ];
-    let (script, arguments) = match request.wait() {
-        Wait::No => (&protocol::ACQUIRE, &arguments[..6]),
-        _ if may_have_entry => (&protocol::CONFIRM, &arguments[..]),
-        _ => (&protocol::ACQUIRE, &arguments[..]),
+    let inbox = client.servers.inbox(keys);
+    let arguments = AcquireArguments {
+        waits: request.wait() != Wait::No,
+        may_have_entry,
+        is_fresh: !request.reinstates(),
+        all: [
+            &holder,
+            &terms.ttl,
+            &terms.label,
+            &terms.floor,
+            &mode,
+            &client.grace_ms,
+            &inbox,
+            &lifetime,
+            if may_have_entry { "1" } else { "" },
+        ],
     };
 
-    let keys_of_lock = keys.all();
-    let in_flight = client.claims.sending(request.holder(), session.generation());
+    let mut in_flight = client.claims.sending(request.holder(), route.generation());
     let sent = request.sending();
     let reply = tokio::select! {
         biased;
-        reply = client.connection.run(session, script, &keys_of_lock, arguments) => reply,
+        reply = client.servers.ask(route, keys, &arguments, &mut in_flight) => reply,
         () = request.given_up() => return Ok(Outcome::GivenUp),
     };
     if reply.as_ref().err().is_none_or(Failure::is_reply) {
         in_flight.answered();
     }
-    let reply = reply.map_err(|failure| client.connection.lock_error(failure))?;
+    let reply = reply.map_err(|failure| route.lock_error(failure))?;
     match protocol::acquired(&reply).ok_or_else(unexpected_reply)? {
         Acquired::Granted(token) => {
+            tokio::select! {
+                biased;
+                acknowledged = client.servers.acknowledge(route, keys, ttl) => acknowledged?,
+                () = request.given_up() => return Ok(Outcome::GivenUp),
+            }
             let armed = request.lease().arm(sent, ttl)?;
-            let hold = RedisHold::new(client, keys, request, token, session);
+            let hold = RedisHold::new(client, keys, request, token, route);
             Ok(Outcome::Granted(Attempt::Granted(Arc::new(hold), armed)))
         }
         Acquired::Taken(taken) => Ok(Outcome::Taken(taken)),
@@ -127,11 +149,11 @@ struct QueueEntry<'a> {
 }
 
 impl<'a> QueueEntry<'a> {
-    fn new(client: &'a Client, request: &'a AcquireRequest) -> Self {
+    fn new(client: &'a Client, request: &'a AcquireRequest, keys: &Keys) -> Self {
         Self {
             client,
             request,
-            waiter: client.inbox.register(request.holder()),
+            waiter: client.servers.register(keys, request.holder()),
             busy: None,
             pauses: None,
             is_confirmed: false,
@@ -152,16 +174,16 @@ impl<'a> QueueEntry<'a> {
     }
 
     /// Waits until it is time to ask again. Returns false if the request was given up.
-    async fn wait(&mut self, session: &Session, busy: Busy, longest: Duration) -> bool {
+    async fn wait(&mut self, route: &Route, busy: Busy, longest: Duration) -> bool {
         let ask_again = tokio::select! {
             // First, so that core always learns that the name is taken.
             biased;
-            () = report(session, self.request, &busy) => true,
+            () = report(route, self.request, &busy) => true,
             () = self.waiter.wait(Instant::now() + longest) => true,
             () = self.request.given_up() => false,
-            never = self.client.connection.watch_supervisor() => match never {},
+            never = self.client.servers.watch(route) => match never {},
         };
-        self.busy = (!session.has_ended()).then_some(busy);
+        self.busy = (!route.has_ended()).then_some(busy);
         ask_again
     }
 }
@@ -198,6 +220,9 @@ fn given_up(session: &Session, entry: Option<&QueueEntry<'_>>) -> Result<Attempt
         (None, None) => Err(error()),
     }
 }
+
+/// When a waiter asks again whose channel has ended before it was registered, so that its end woke nobody.
+const UNHEARD: Duration = Duration::from_millis(20);
 
 /// The longest that a queue entry lasts without a refresh. The scripts have the same constant.
 const LONGEST_ENTRY: Duration = Duration::from_secs(15);

@@ -52,7 +52,7 @@ impl RedisBackend {
     /// # Ok(()) }
     /// ```
     pub fn findings(&self) -> Vec<Finding> {
-        self.0.connection.findings()
+        self.0.servers.findings()
     }
 }
 
@@ -71,16 +71,18 @@ impl DistributedLock for RedisBackend {
             .minimum_hold()
             .ordered()
             .durable_tokens()
+            .any_floor()
             .shared()
             .upgradable()
             .downgrade()
             // The server adds them up without loss.
             .permits(u32::MAX)
-            .ttl_between(SHORTEST, LONGEST)
+            // A hold that lasts longer than the delay could be forgotten, and live on.
+            .ttl_between(SHORTEST, self.0.restart_delay.unwrap_or(LONGEST))
     }
 
     async fn connect(&self) -> Result<()> {
-        self.0.connection.check().await
+        self.0.servers.check().await
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
@@ -90,7 +92,7 @@ impl DistributedLock for RedisBackend {
 
     async fn abandon(&self, request: &AcquireRequest) -> Result<()> {
         // Nothing was ever sent, so there is nothing to undo. Nothing will be sent, since the request was given up.
-        if self.0.connection.is_unused() {
+        if self.0.servers.is_unused() {
             return Ok(());
         }
         let keys = Keys::new(&self.0.prefix, request.name());
@@ -113,7 +115,7 @@ impl DistributedLock for RedisBackend {
 impl fmt::Debug for RedisBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisBackend")
-            .field("connection", &self.0.connection)
+            .field("servers", &self.0.servers)
             .field("prefix", &self.0.prefix)
             .finish_non_exhaustive()
     }

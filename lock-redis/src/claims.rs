@@ -120,6 +120,11 @@ impl Recent {
 }
 
 impl InFlight<'_> {
+    /// It is sent once more over this connection: the server of the earlier one has refused it.
+    pub(crate) fn moves_to(&mut self, generation: u64) {
+        self.generation = generation;
+    }
+
     /// The server has answered it, so it is in flight no longer.
     pub(crate) fn answered(self) {
         std::mem::forget(self);

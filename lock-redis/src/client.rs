@@ -1,7 +1,6 @@
 //! The state that the backend and all its holds share, and how it ends whatever a holder id has.
 
 use std::future::pending;
-use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::backend::{HolderId, LockStatus};
@@ -9,18 +8,19 @@ use lock_core::{LockName, Result};
 
 use crate::claims::Claims;
 use crate::config::RedisConfig;
-use crate::connection::inbox::Inbox;
-use crate::connection::{Connection, Session};
 use crate::names::Keys;
 use crate::protocol::mode::EXCLUSIVE;
 use crate::protocol::{self, millis, unexpected_reply};
+use crate::renewals::Renewals;
+use crate::servers::{Route, Servers};
 
 #[derive(Debug)]
 pub(crate) struct Client {
-    pub(crate) connection: Connection,
+    pub(crate) servers: Servers,
     pub(crate) prefix: String,
-    pub(crate) inbox: Arc<Inbox>,
     pub(crate) claims: Claims,
+    pub(crate) restart_delay: Option<Duration>,
+    pub(crate) renewals: Renewals,
     pub(crate) grace: Duration,
     /// The same as the scripts take it.
     pub(crate) grace_ms: String,
@@ -38,12 +38,12 @@ pub(crate) enum End<'a> {
 impl Client {
     /// Does no I/O.
     pub(crate) fn new(config: &RedisConfig) -> Result<Self> {
-        let inbox = Arc::new(Inbox::new(config.prefix()));
         Ok(Self {
-            connection: Connection::new(config, inbox.clone())?,
+            servers: Servers::new(config)?,
             prefix: config.prefix().into(),
-            inbox,
             claims: Claims::default(),
+            restart_delay: config.restart_delay(),
+            renewals: Renewals::default(),
             grace: config.grace(),
             grace_ms: millis(config.grace()),
         })
@@ -52,19 +52,17 @@ impl Client {
     /// Who has the lock, and how many wait for it.
     pub(crate) async fn status(&self, name: &LockName) -> Result<LockStatus> {
         let keys = Keys::new(&self.prefix, name);
-        let session = self.connection.session(pending()).await?;
+        let mut route = self.servers.route(&keys, pending()).await?;
         let [lock, _fence, queue, ends, terms] = keys.all();
-        let reply = self
-            .connection
-            .run(&session, &protocol::STATUS, &[lock, queue, ends, terms], &[])
-            .await;
-        let reply = reply.map_err(|failure| self.connection.lock_error(failure))?;
+        let keys = [lock, queue, ends, terms];
+        let reply = self.servers.run(&mut route, &protocol::STATUS, &keys, &[]).await;
+        let reply = reply.map_err(|failure| route.lock_error(failure))?;
         protocol::status(&reply).ok_or_else(unexpected_reply)
     }
 
     /// Ends whatever this holder id has or may still get. Returns whether it had the lock.
     pub(crate) async fn end(&self, keys: &Keys, holder: HolderId, how: End<'_>) -> Result<bool> {
-        let session = self.connection.session(pending()).await?;
+        let mut route = self.servers.route(keys, pending()).await?;
         let id = holder.to_string();
         let keep_for = match how {
             End::Release(Some(rest)) => millis(rest),
@@ -72,36 +70,32 @@ impl Client {
         };
         let (mode, inbox) = match how {
             // Its grant has removed the entry, and a hold is found in any mode.
-            End::Release(_) => (EXCLUSIVE, ""),
-            End::Abandon(mode) => (mode, self.inbox.channel()),
+            End::Release(_) => (EXCLUSIVE, "".into()),
+            End::Abandon(mode) => (mode, self.servers.inbox(keys)),
         };
-        let tombstone = match self.claims.may_overtake(holder, session.generation()) {
+        let tombstone = match self.claims.may_overtake(holder, route.generation()) {
             true => "1",
             false => "",
         };
-        let arguments = [&*id, &*self.grace_ms, mode, inbox, &*keep_for, tombstone];
-        let reply = self
-            .connection
-            .run(&session, &protocol::END, &keys.all(), &arguments)
-            .await;
-        let reply = reply.map_err(|failure| self.connection.lock_error(failure))?;
+        let arguments = [&*id, &*self.grace_ms, mode, &*inbox, &*keep_for, tombstone];
+        let end = &protocol::END;
+        let reply = self.servers.run(&mut route, end, &keys.all(), &arguments).await;
+        let reply = reply.map_err(|failure| route.lock_error(failure))?;
         let ended = protocol::ended(&reply).ok_or_else(unexpected_reply)?;
         self.claims.remove(holder);
         if ended.more {
-            self.wake_next(&session, keys, &id).await;
+            self.wake_next(&mut route, keys, &id).await;
         }
         Ok(ended.was_held)
     }
 
     /// Has the server search on for a waiter that is connected, behind many that are not. If that fails, the waiters find
     /// out by themselves when they refresh their entries.
-    async fn wake_next(&self, session: &Session, keys: &Keys, id: &str) {
+    async fn wake_next(&self, route: &mut Route, keys: &Keys, id: &str) {
         let arguments = [id, &*self.grace_ms, EXCLUSIVE, "", "", "", "more"];
         loop {
-            let reply = self
-                .connection
-                .run(session, &protocol::END, &keys.all(), &arguments)
-                .await;
+            let end = &protocol::END;
+            let reply = self.servers.run(route, end, &keys.all(), &arguments).await;
             let ended = reply.ok().and_then(|reply| protocol::ended(&reply));
             if ended.is_none_or(|ended| !ended.more) {
                 return;

@@ -2,15 +2,27 @@
 
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, Result};
-#[cfg(feature = "tls")]
-use lock_tls::TlsParameters;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
 use crate::probe::Checks;
 use crate::probe::permissions::acl_rules;
+
+use self::hosts::Address;
+pub(crate) use self::sentinels::Sentinels;
+
+mod durability;
+pub(crate) mod hosts;
+#[cfg(not(feature = "tls"))]
+mod no_tls;
+mod sentinels;
+#[cfg(test)]
+mod tests;
+mod topology;
+mod url;
 
 /// The longest grace: a queue entry outlives several.
 pub(crate) const LONGEST_GRACE: Duration = Duration::from_secs(5);
@@ -41,9 +53,19 @@ pub struct RedisConfig {
     response_timeout: Duration,
     grace: Duration,
     checks: Checks,
+    /// Of a Redis Cluster: some of its nodes.
+    nodes: Option<Vec<Address>>,
+    node_addresses: Option<AddressMap>,
+    /// Which say where the server is.
+    sentinels: Option<Sentinels>,
+    replicas: u32,
+    restart_delay: Duration,
     #[cfg(feature = "tls")]
     tls: Option<lock_tls::Tls>,
 }
+
+/// Where a node is, by where it says that it is.
+type AddressMap = Arc<dyn Fn(&str, u16) -> (String, u16) + Send + Sync>;
 
 impl RedisConfig {
     /// Default of [`with_prefix`](Self::with_prefix).
@@ -79,78 +101,6 @@ impl RedisConfig {
             }
             _ => Self::with_info(info),
         }
-    }
-
-    /// Parses a URL: `redis://[[user]:password@]host[:port][/database]`, or
-    /// `redis+unix:///path[?db=N&user=U&pass=P]`; `valkey` may stand for `redis`, and `unix` for `redis+unix`. `rediss` or
-    /// `valkeys` asks for TLS, as `tls=true` does; then `ca`, `cert` and `key` name PEM files: see `with_tls`, which needs the
-    /// feature `tls`.
-    ///
-    /// Parameters of both: `prefix` ([default](Self::DEFAULT_PREFIX) `polylock:`), `connect_timeout` and
-    /// `response_timeout` (default `5s` each), `grace` (default `100ms`), `checks` ([`warn`](Checks::Warn), which is the
-    /// default, `refuse` or `off`).
-    ///
-    /// Percent-encode special characters of user and password: `/` as `%2F`, `?` as `%3F`, `#` as `%23`, `@` as `%40`.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Misconfigured`] for anything else, and for TLS without the feature `tls`. No error shows any part of the URL: it may be a part of the password.
-    pub fn from_url(url: &str) -> Result<Self> {
-        let (scheme, rest) = url.split_once("://").unwrap_or_default();
-        let (is_unix, is_secured) = match scheme.to_ascii_lowercase().as_str() {
-            "redis" | "valkey" => (false, false),
-            "rediss" | "valkeys" => (false, true),
-            "redis+unix" | "valkey+unix" | "unix" => (true, false),
-            _ => {
-                return Err(misconfigured(
-                    "the URL of a Redis begins with redis:// or redis+unix://",
-                ));
-            }
-        };
-        let behind_host = rest.find(['/', '?', '#']).map_or("", |at| &rest[at..]);
-        if !is_unix && behind_host.contains('@') {
-            return Err(misconfigured(format!(
-                "a special character in the URL is not percent-encoded: {ENCODE}"
-            )));
-        }
-        // The driver's own TLS is not used.
-        let plain;
-        let url = match is_secured {
-            true => {
-                plain = format!("redis://{rest}");
-                &plain
-            }
-            false => url,
-        };
-        let parsed = redis::parse_redis_url(url).ok_or_else(|| misconfigured(format!("this is no URL: {WRITE}")))?;
-        if parsed.fragment().is_some() {
-            return Err(misconfigured(format!("a '#' in the URL has no meaning: {ENCODE}")));
-        }
-        let mut config = Self::new("", 0);
-        let mut tls = TlsParameters::default();
-        if is_secured {
-            tls.want()?;
-        }
-        for (name, value) in parsed.query_pairs() {
-            match (&*name, is_unix) {
-                ("prefix", _) => config.prefix = value.into_owned(),
-                ("connect_timeout", _) => config.connect_timeout = duration("connect_timeout", &value)?,
-                ("response_timeout", _) => config.response_timeout = duration("response_timeout", &value)?,
-                ("grace", _) => config.grace = duration("grace", &value)?,
-                ("checks", _) => config.checks = checks(&value)?,
-                ("db" | "user" | "pass", true) => {}
-                (_, false) if tls.read(&name, &value)? => {}
-                (_, true) => return Err(unknown_parameter("db, user, pass, ")),
-                (_, false) => return Err(unknown_parameter("")),
-            }
-        }
-        config.info = (parsed.into_connection_info())
-            .map_err(|error| misconfigured(format!("the URL names no Redis server: {WRITE}")).with_source(error))?;
-        #[cfg(feature = "tls")]
-        {
-            config.tls = tls.finish()?;
-        }
-        config.check()?;
-        Ok(config)
     }
 
     /// Connects over TLS, and verifies the server's certificate. Defaults to a connection without TLS.
@@ -203,7 +153,8 @@ impl RedisConfig {
         self
     }
 
-    /// Sets how long the first connection may take: until then the backend keeps trying a server that refuses. From 1 ms to 1 h.
+    /// Sets how long the first connection may take: until then the backend keeps trying a server that refuses. In a Redis Cluster,
+    /// it is also how long a request waits for a hash slot that is being moved or has no master. From 1 ms to 1 h.
     /// Defaults to [`DEFAULT_CONNECT_TIMEOUT`](Self::DEFAULT_CONNECT_TIMEOUT).
     #[must_use]
     pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
@@ -247,7 +198,22 @@ impl RedisConfig {
     /// # Ok(()) }
     /// ```
     pub fn acl_rules(&self) -> Vec<String> {
-        acl_rules(&self.prefix, self.info.redis_settings().db())
+        let mut more = Vec::new();
+        if self.info.redis_settings().db() != 0 {
+            // Without a database the driver does not select one.
+            more.push("select");
+        }
+        if self.replicas > 0 {
+            more.push("wait");
+        }
+        if self.replicas > 0 || !self.restart_delay.is_zero() {
+            more.push("info");
+        }
+        let mut rules = acl_rules(&self.prefix, &more, self.nodes.is_some());
+        if self.sentinels.is_some() {
+            rules.push("+role".into());
+        }
+        rules
     }
 
     fn at(address: ConnectionAddr) -> Self {
@@ -263,6 +229,11 @@ impl RedisConfig {
             response_timeout: Self::DEFAULT_RESPONSE_TIMEOUT,
             grace: Self::DEFAULT_GRACE,
             checks: Checks::default(),
+            nodes: None,
+            node_addresses: None,
+            sentinels: None,
+            replicas: 0,
+            restart_delay: Duration::ZERO,
             #[cfg(feature = "tls")]
             tls: None,
         }
@@ -289,6 +260,28 @@ impl RedisConfig {
                 self.grace, LONGEST_GRACE
             )));
         }
+        if let Some(nodes) = &self.nodes {
+            if nodes.iter().any(|(host, port)| host.is_empty() || *port == 0) || nodes.is_empty() {
+                return Err(misconfigured(
+                    "a node of the Redis Cluster lacks its host or port: write redis+cluster://host:port,host:port",
+                ));
+            }
+            if self.info.redis_settings().db() != 0 {
+                return Err(misconfigured(
+                    "a Redis Cluster has no database but 0: give no other number",
+                ));
+            }
+        }
+        if let Some(sentinels) = &self.sentinels {
+            sentinels.check()?;
+            #[cfg(feature = "tls")]
+            if self.tls.is_some() {
+                for (host, _) in &sentinels.servers {
+                    lock_tls::check_host(host)?;
+                }
+            }
+        }
+        self.check_durability()?;
         if self.info.redis_settings().db() < 0 {
             return Err(misconfigured("the database number is negative: give one from 0"));
         }
@@ -350,6 +343,8 @@ impl fmt::Debug for RedisConfig {
         shown.field("tls", &self.tls);
         shown
             .field("server", &format_args!("{}", self.info.addr()))
+            .field("nodes", &self.nodes)
+            .field("sentinels", &self.sentinels)
             .field("user", &settings.username())
             .field("database", &settings.db())
             .field("prefix", &self.prefix)
@@ -357,37 +352,10 @@ impl fmt::Debug for RedisConfig {
             .field("response_timeout", &self.response_timeout)
             .field("grace", &self.grace)
             .field("checks", &self.checks)
+            .field("replicas", &self.replicas)
+            .field("restart_delay", &self.restart_delay)
             .finish_non_exhaustive()
     }
-}
-
-/// What to do about a URL that does not parse, or has a special character in its password.
-const WRITE: &str = "write redis://user:password@host:port/database; \
-     in user and password, write / as %2F, ? as %3F, # as %23, @ as %40 and % as %25";
-const ENCODE: &str = "in user and password, write / as %2F, ? as %3F, # as %23, @ as %40 and % as %25";
-
-fn checks(value: &str) -> Result<Checks> {
-    match value {
-        "warn" => Ok(Checks::Warn),
-        "refuse" => Ok(Checks::Refuse),
-        "off" => Ok(Checks::Off),
-        _ => Err(misconfigured(format!(
-            "the value of checks in the URL is none of warn, refuse, off; {ENCODE}"
-        ))),
-    }
-}
-
-fn duration(name: &'static str, value: &str) -> Result<Duration> {
-    // Its error would show the value.
-    humantime::parse_duration(value)
-        .map_err(|_| misconfigured(format!("{name} in the URL is no duration: write 3s or 500ms; {ENCODE}")))
-}
-
-fn unknown_parameter(more: &str) -> Error {
-    misconfigured(format!(
-        "the URL of a Redis has an unknown parameter: allowed are {more}prefix, connect_timeout, response_timeout, \
-         grace, checks, tls, ca, cert, key; {ENCODE}"
-    ))
 }
 
 fn misconfigured(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
@@ -398,26 +366,3 @@ fn misconfigured(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
 fn without_feature() -> Error {
     misconfigured("TLS to Redis is not compiled in: enable the feature `tls`, as in `--features tls`")
 }
-
-/// Stands for the parameters of TLS where that is not compiled in: refuses all that ask for it.
-#[cfg(not(feature = "tls"))]
-#[derive(Default)]
-struct TlsParameters {}
-
-#[cfg(not(feature = "tls"))]
-impl TlsParameters {
-    fn want(&mut self) -> Result<()> {
-        Err(without_feature())
-    }
-
-    fn read(&mut self, name: &str, value: &str) -> Result<bool> {
-        match (name, value) {
-            ("tls", "false") => Ok(true),
-            ("tls" | "ca" | "cert" | "key", _) => Err(without_feature()),
-            _ => Ok(false),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests;

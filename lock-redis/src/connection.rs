@@ -4,31 +4,45 @@
 //! caller. If that runtime has ended, the next call starts another supervisor in its own runtime. If nobody drives that
 //! runtime, a call on another one does so after half a second.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
+use futures_util::future::{join, join_all};
 use lock_core::backend::{HolderId, Lease};
-use lock_core::{Error, Result};
-use redis::{Cmd, ServerErrorKind, Value, cmd};
+use lock_core::{Error, ErrorKind, Result};
+use redis::{Cmd, RedisResult, ServerErrorKind, Value, cmd};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::config::RedisConfig;
-use crate::error::{Failure, is_read_only, is_reply};
+use crate::error::{Failure, is_promoted, is_read_only, is_reply};
+use crate::names::Keys;
 use crate::probe::Finding;
-use crate::protocol::Script;
-use dial::{Dial, Dialer};
+use crate::protocol::{Script, ScriptForm};
+use acknowledger::Unacknowledged;
+use dial::Dial;
+use identity::Identity;
 use inbox::Inbox;
-use state::{Leases, Phase, Shared, State};
+use sentinel::SentinelDialer;
+use state::{Phase, Shared, State};
 
+pub(crate) use dial::{Dialer, Role};
 pub(crate) use session::{Health, Session};
-pub(crate) use state::LeaseRegistration;
+pub(crate) use state::{LeaseRegistration, Leases};
 
+mod acknowledger;
+mod channels;
 mod dial;
 mod heartbeat;
+mod identity;
 pub(crate) mod inbox;
+mod member;
+mod sentinel;
 mod session;
 mod signals;
 mod state;
@@ -38,6 +52,7 @@ mod takeover;
 mod tests;
 #[cfg(feature = "tls")]
 mod tls;
+mod unloaded;
 
 /// The connection to the server, for as long as this lives.
 pub(crate) struct Connection(Arc<Shared>);
@@ -48,18 +63,52 @@ pub(crate) type Reply = Result<Value, Failure>;
 impl Connection {
     /// Does no I/O.
     pub(crate) fn new(config: &RedisConfig, inbox: Arc<Inbox>) -> Result<Self> {
-        let dialer = Box::new(Dialer::new(config, inbox.clone())?);
-        Ok(Self::with_dialer(dialer, config, inbox))
+        match config.sentinels() {
+            Some(sentinels) => {
+                let dialer = Box::new(SentinelDialer::new(config, sentinels, inbox.clone())?);
+                let (generations, leases) = (Arc::default(), Leases::default());
+                Ok(Self::with_dialer(
+                    dialer,
+                    config,
+                    inbox,
+                    generations,
+                    leases,
+                    Role::Alone,
+                ))
+            }
+            None => Self::of_role(Role::Alone, config, inbox, Arc::default(), Leases::default()),
+        }
     }
 
-    fn with_dialer(dialer: Box<dyn Dial>, config: &RedisConfig, inbox: Arc<Inbox>) -> Self {
+    /// One of several of a backend, which share what is given.
+    pub(crate) fn of_role(
+        role: Role,
+        config: &RedisConfig,
+        inbox: Arc<Inbox>,
+        generations: Arc<AtomicU64>,
+        leases: Leases,
+    ) -> Result<Self> {
+        let dialer = Box::new(Dialer::new(config, inbox.clone(), role)?);
+        Ok(Self::with_dialer(dialer, config, inbox, generations, leases, role))
+    }
+
+    fn with_dialer(
+        dialer: Box<dyn Dial>,
+        config: &RedisConfig,
+        inbox: Arc<Inbox>,
+        generations: Arc<AtomicU64>,
+        leases: Leases,
+        role: Role,
+    ) -> Self {
         Self(Arc::new(Shared {
             dialer,
             connect_timeout: config.connect_timeout(),
             response_timeout: config.response_timeout(),
             state: watch::Sender::new(State::new()),
-            leases: Leases::default(),
+            leases,
             inbox,
+            generations,
+            wakes: role.wakes(),
         }))
     }
 
@@ -134,6 +183,10 @@ impl Connection {
     /// # Cancel safety
     /// If dropped, the server may still execute the script, in the order in which it was sent.
     pub(crate) async fn run(&self, on: &Session, script: &Script, keys: &[&str], args: &[&str]) -> Reply {
+        let (script, args) = &self.form(on, script, args);
+        if on.take_unloaded(script.hash()) {
+            return self.send(on, &script.run_with_text(keys, args)).await;
+        }
         match self.send(on, &script.run(keys, args)).await {
             Err(Failure::Rejected(error)) if error.kind() == ServerErrorKind::NoScript.into() => {
                 self.send(on, &script.run_with_text(keys, args)).await
@@ -142,17 +195,117 @@ impl Connection {
         }
     }
 
+    /// The same on a master that takes over the hash slot, which serves it only to those who ask so.
+    pub(crate) async fn run_asking(&self, on: &Session, script: &Script, keys: &[&str], args: &[&str]) -> Reply {
+        let (script, args) = &self.form(on, script, args);
+        let asking = |command: Cmd| {
+            let mut commands = redis::pipe();
+            commands.add_command(cmd("ASKING")).add_command(command);
+            commands
+        };
+        match self.reply(on, on.send_last(&asking(script.run(keys, args)))).await {
+            Err(Failure::Rejected(error)) if error.kind() == ServerErrorKind::NoScript.into() => {
+                self.reply(on, on.send_last(&asking(script.run_with_text(keys, args))))
+                    .await
+            }
+            reply => reply,
+        }
+    }
+
+    /// A script as it is run on this session, and its arguments.
+    fn form<'a>(
+        &self,
+        on: &'a Session,
+        script: &'a Script,
+        args: &'a [&'a str],
+    ) -> (&'a ScriptForm, Cow<'a, [&'a str]>) {
+        match (on.data(), script.checked()) {
+            (Some(data), Some(checked)) => (checked.form(self.0.wakes), [args, &[data]].concat().into()),
+            _ => (script.form(self.0.wakes), args.into()),
+        }
+    }
+
+    /// Makes sure that the server has not been promoted since the connection was made, where a grant depends on that. If it
+    /// has, the connection ends: the next one knows since when.
+    ///
+    /// # Errors
+    /// That it has been promoted, or cannot be asked.
+    pub(crate) async fn check_data(&self, on: &Session) -> Result<()> {
+        let Some(data) = on.data() else { return Ok(()) };
+        let reply = self.send(on, cmd("INFO").arg("replication")).await;
+        let reply = reply.map_err(|failure| self.lock_error(failure))?;
+        if Identity::has_data(&reply, data) {
+            return Ok(());
+        }
+        let why = Error::new(
+            ErrorKind::Unavailable,
+            format!("Redis at {} was promoted since the connection was made", self.0.dialer),
+        );
+        self.0.end(on, &why);
+        Err(why)
+    }
+
+    /// Whether it is subscribed to a channel in a hash slot of the server.
+    pub(crate) fn is_listening(&self, channel: &str) -> bool {
+        self.current()
+            .is_some_and(|session| session.channels().use_now(channel))
+    }
+
+    /// Subscribes to a channel in a hash slot of the server, if it is not yet, and ends subscriptions of which nobody has made
+    /// use for long.
+    ///
+    /// # Errors
+    /// Also as not executed, if there is no connection.
+    ///
+    /// # Cancel safety
+    /// If dropped, it may be subscribed to, which does no harm.
+    pub(crate) async fn listen(&self, channel: &str) -> Result<(), Failure> {
+        /// How long to wait for the server's word after its reply: the driver may have taken another one's for it.
+        const CONFUSED: Duration = Duration::from_millis(500);
+        let session = self.session(std::future::pending()).await;
+        let session = session.map_err(Failure::NotExecuted)?;
+        while !session.channels().use_now(channel) {
+            let command = |name: &str, channel: &str| {
+                let mut command = cmd(name);
+                command.arg(channel);
+                command
+            };
+            let idle = session.channels().idle();
+            let unsubscribe: Vec<Cmd> = idle.iter().map(|idle| command("SUNSUBSCRIBE", idle)).collect();
+            let subscribe = command("SSUBSCRIBE", channel);
+            let unsubscribing = join_all(unsubscribe.iter().map(|command| self.send(&session, command)));
+            let (reply, _) = join(self.send(&session, &subscribe), unsubscribing).await;
+            reply?;
+            let _ = timeout(CONFUSED, session.channels().subscribed_to(channel)).await;
+        }
+        Ok(())
+    }
+
+    /// Nothing more is to be sent over this connection; what was sent has an unknown outcome.
+    pub(crate) fn end(&self, session: &Session, why: &Error) {
+        self.0.end(session, why);
+    }
+
+    /// The connection, if there is one.
+    pub(crate) fn current(&self) -> Option<Session> {
+        self.0.state.borrow().session().cloned()
+    }
+
     /// Sends a command and waits for its reply for as long as the connection lasts.
-    async fn send(&self, on: &Session, command: &Cmd) -> Reply {
+    pub(crate) async fn send(&self, on: &Session, command: &Cmd) -> Reply {
+        self.reply(on, on.send(command)).await
+    }
+
+    async fn reply(&self, on: &Session, sending: impl Future<Output = Result<RedisResult<Value>>>) -> Reply {
         let reply = tokio::select! {
             biased;
-            reply = on.send(command) => reply.map_err(Failure::NoReply)?,
+            reply = sending => reply.map_err(Failure::NoReply)?,
             never = takeover::watch_supervisor(&self.0) => match never {},
         };
         reply.map_err(|error| match is_reply(&error) {
             true => {
-                // Another connection may lead to the primary.
-                if is_read_only(&error) {
+                // Another connection may lead to the primary, or knows since when this server is it.
+                if is_read_only(&error) || is_promoted(&error) {
                     self.0.end(on, &self.0.lock_error(error.clone()));
                 }
                 Failure::Rejected(error)
@@ -165,10 +318,52 @@ impl Connection {
         })
     }
 
+    /// Waits until enough replicas have all that the server answered on this session before, for a hold of this TTL and these
+    /// keys. Returns at once if none is needed.
+    ///
+    /// # Errors
+    /// Unavailable, if too few have it in time, or the connection ended. Some may have it, or get it later.
+    pub(crate) async fn acknowledge(&self, on: &Session, keys: &Keys, ttl: Duration) -> Result<()> {
+        let Some(acknowledger) = on.acknowledger() else {
+            return Ok(());
+        };
+        let acknowledged = tokio::select! {
+            biased;
+            acknowledged = acknowledger.acknowledged(keys, ttl) => acknowledged,
+            why = on.ended() => return Err(self.lock_error(Failure::NoReply(why))),
+            never = takeover::watch_supervisor(&self.0) => match never {},
+        };
+        acknowledged.map_err(|error| match error {
+            Unacknowledged::Short(count) => acknowledger.short(count, &self.0.dialer),
+            Unacknowledged::Unknown => {
+                let what = format!("the second connection to Redis at {} has ended", self.0.dialer);
+                let why = Error::new(ErrorKind::Unavailable, what);
+                self.0.end(on, &why);
+                self.lock_error(Failure::NoReply(why))
+            }
+        })
+    }
+
+    /// Why a session gives no fresh grant for so long.
+    pub(crate) fn delay_error(&self, rest: Duration) -> Error {
+        let what = format!(
+            "Redis at {} was restarted or promoted, so it may have forgotten locks: it gives no new ones for another {rest:?} \
+             (restart_delay)",
+            self.0.dialer
+        );
+        Error::new(ErrorKind::Unavailable, what)
+    }
+
     /// Makes a lease suspect whenever a connection ends, for as long as the registration lives; and now, if the connection
     /// of its grant has ended already.
-    pub(crate) fn register_lease(&self, holder: HolderId, lease: &Lease, granted_on: &Session) -> LeaseRegistration {
-        let registration = self.0.leases.register(holder, lease);
+    pub(crate) fn register_lease(
+        &self,
+        slot: u16,
+        holder: HolderId,
+        lease: &Lease,
+        granted_on: &Session,
+    ) -> LeaseRegistration {
+        let registration = self.0.leases.register(slot, holder, lease);
         if granted_on.has_ended() {
             lease.suspect();
         }
@@ -176,8 +371,8 @@ impl Connection {
     }
 
     /// The same for the lease of whoever the hold was passed on to, which is told from here on in place of the earlier one.
-    pub(crate) fn pass_lease(&self, holder: HolderId, next: &Lease) -> LeaseRegistration {
-        self.0.leases.pass(holder, next)
+    pub(crate) fn pass_lease(&self, slot: u16, holder: HolderId, next: &Lease) -> LeaseRegistration {
+        self.0.leases.pass(slot, holder, next)
     }
 
     /// The lock's error for a failed request.

@@ -13,12 +13,14 @@ pub(crate) enum Failure {
     Rejected(RedisError),
     /// The connection ended before the reply came: why.
     NoReply(Error),
+    /// No server executed it: the whole error.
+    NotExecuted(Error),
 }
 
 impl Failure {
     /// Whether the server replied: then the request is in flight no longer.
     pub(crate) fn is_reply(&self) -> bool {
-        matches!(self, Self::Rejected(_))
+        matches!(self, Self::Rejected(_) | Self::NotExecuted(_))
     }
 
     /// Whether a key is of another type than ours: another program's.
@@ -35,6 +37,7 @@ impl Failure {
                 let what = format!("Redis at {server} did not answer, so that the outcome is unknown");
                 Error::new(ErrorKind::Unavailable, what).with_source(why)
             }
+            Self::NotExecuted(error) => error.not_executed(),
         }
     }
 }
@@ -64,6 +67,11 @@ pub(crate) fn is_read_only(error: &RedisError) -> bool {
     code(error) == "READONLY"
 }
 
+/// Whether this server was promoted since the connection was made: our own scripts say so, where a grant depends on it.
+pub(crate) fn is_promoted(error: &RedisError) -> bool {
+    code(error) == "PROMOTED"
+}
+
 /// Whether the server certainly did nothing for a request to which it replied this.
 ///
 /// A server rejects a script as a whole, or the first command of it that writes: it checks its memory, its disk, its
@@ -74,7 +82,7 @@ fn is_not_executed(error: &RedisError) -> bool {
         "OOM" | "MISCONF" | "NOREPLICAS" | "READONLY" => true,
         "LOADING" | "MASTERDOWN" | "BUSY" | "NOSCRIPT" | "NOAUTH" | "DENIED" => true,
         "MOVED" | "ASK" | "CROSSSLOT" | "TRYAGAIN" | "CLUSTERDOWN" => true,
-        "EXHAUSTED" => true,
+        "EXHAUSTED" | "PROMOTED" => true,
         "NOPERM" => !is_within_script(error.detail().unwrap_or_default()),
         _ => false,
     }
@@ -157,6 +165,11 @@ fn classify_by_code(code: &str, detail: &str) -> (ErrorKind, &'static str) {
             Unavailable,
             "is a read-only replica: it may be failing over, else put the primary's address into the URL",
         ),
+        "PROMOTED" => (
+            Unavailable,
+            "was promoted since the connection was made, so it may have forgotten locks: it gives no new ones until the \
+             restart_delay is over",
+        ),
         "LOADING" => (Unavailable, "is still loading its data"),
         "MASTERDOWN" => (
             Unavailable,
@@ -175,7 +188,7 @@ fn classify_by_code(code: &str, detail: &str) -> (ErrorKind, &'static str) {
         "TRYAGAIN" | "CLUSTERDOWN" => (Unavailable, "is part of a cluster that cannot serve at the moment"),
         "MOVED" | "ASK" | "CROSSSLOT" => (
             Misconfigured,
-            "is one node of a Redis Cluster, which this backend does not support: use a server of its own",
+            "is one node of a Redis Cluster: begin the URL with redis+cluster://",
         ),
         "NOPROTO" => (Misconfigured, "is too old: version 7.0 or newer is needed"),
         "WRONGTYPE" => (
@@ -191,6 +204,14 @@ fn classify_by_code(code: &str, detail: &str) -> (ErrorKind, &'static str) {
         }
         "ERR" if detail.contains("DB index") || detail.contains("switch database") => {
             (Misconfigured, "has no database of that number")
+        }
+        "ERR" if detail.contains("cluster support disabled") => (
+            Misconfigured,
+            "is no node of a Redis Cluster: begin the URL with redis://",
+        ),
+        // Its slot moved on while a script ran.
+        "ERR" if detail.contains("non local key") || detail.contains("while the cluster is down") => {
+            (Unavailable, "is part of a cluster that cannot serve at the moment")
         }
         "ERR" if detail.contains("unknown command") => (
             Misconfigured,
@@ -323,6 +344,7 @@ mod tests {
             "NOPERM User app has no permissions to run the 'evalsha' command",
             "NOPERM No permissions to access a key",
             "EXHAUSTED no token is larger than the last",
+            "PROMOTED this server may have other data than when the connection was made",
         ] {
             assert!(is_not_executed(line), "{line}");
         }

@@ -8,7 +8,7 @@ use redis::aio::ConnectionLike;
 use redis::{Arg, Cmd, FromRedisValue, RedisError, RedisResult, ServerErrorKind, ToSingleRedisArg, Value, cmd};
 
 use crate::error::{code, lock_error_with};
-use crate::protocol::Script;
+use crate::protocol::{PubSub, Script};
 
 use self::keys::FenceKeys;
 
@@ -228,6 +228,7 @@ impl<C: ConnectionLike + Clone> Fenced<C> {
     }
 
     async fn invoke(&self, script: &Script, keys: &[&str], arguments: &[Vec<u8>]) -> Result<Value> {
+        let script = script.form(PubSub::Plain);
         let mut connection = self.connection.clone();
         let reply = send(&mut connection, &script.run(keys, arguments)).await;
         let reply = match reply {

@@ -3,19 +3,26 @@
 use std::fmt;
 use std::future::pending;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future;
 use lock_core::backend::{
-    AcquireRequest, HandOver, Hold, HolderId, Lease, ReleaseOptions, ReleaseOutcome, Renewal, SentAt,
+    AcquireRequest, HandOver, Hold, HolderId, Lease, Mode, ReleaseOptions, ReleaseOutcome, Renewal, SentAt,
 };
-use lock_core::{FencingToken, LockName, Result};
+use lock_core::{Error, ErrorKind, FencingToken, HoldState, LockName, Result};
 
 use crate::client::{Client, End};
-use crate::connection::{LeaseRegistration, Session};
+use crate::connection::{LeaseRegistration, Reply};
+use crate::error::Failure;
 use crate::names::Keys;
-use crate::protocol::{self, HandedOver, RequestTerms, Script, millis, retired_holder, unexpected_reply};
+use crate::protocol::{self, HandedOver, RequestTerms, millis, retired_holder, unexpected_reply};
+use crate::renewals::{Gathered, Renewals};
+use crate::servers::Route;
+use grant::Grant;
+
+mod grant;
 
 pub(crate) struct RedisHold {
     client: Arc<Client>,
@@ -25,10 +32,20 @@ pub(crate) struct RedisHold {
     token: FencingToken,
     /// How many tokens are left, its own included.
     reserved: u32,
+    grant: Grant,
     /// The holder id of the hold that it replaced, if it was an upgrade.
     replaced: Option<HolderId>,
+    /// Whether nobody shares the name: then it is renewed together with others.
+    has_it_alone: AtomicBool,
     lease: Lease,
     _registration: LeaseRegistration,
+}
+
+/// How a hold goes on.
+#[derive(Clone, Copy, Debug)]
+enum Keep {
+    Renewed,
+    Downgraded,
 }
 
 #[async_trait]
@@ -38,9 +55,14 @@ impl Hold for RedisHold {
     }
 
     async fn renew(&self, ttl: Duration) -> Result<Renewal> {
-        let arguments = [&*self.holder.to_string(), &*millis(ttl)];
-        let renewed = self.keep(&protocol::RENEW, &arguments, ttl).await;
-        renewed.map_err(|error| error.with_name(&self.name))
+        let renewal = self.try_renew(ttl).await;
+        let renewal = match (self.grant.raised_to(), renewal) {
+            (Some(token), Ok(Renewal::Renewed(armed))) => {
+                self.raise_again(token).await.map(|()| Renewal::Renewed(armed))
+            }
+            (_, renewal) => renewal,
+        };
+        renewal.map_err(|error| error.with_name(&self.name))
     }
 
     async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
@@ -48,9 +70,18 @@ impl Hold for RedisHold {
     }
 
     async fn downgrade(&self, ttl: Duration) -> Result<Renewal> {
-        let arguments = [&*self.holder.to_string(), &*millis(ttl), &*self.client.grace_ms];
-        let downgraded = self.keep(&protocol::DOWNGRADE, &arguments, ttl).await;
+        // From the first attempt on, since its outcome may stay unknown.
+        self.has_it_alone.store(false, Ordering::Relaxed);
+        let downgraded = self.keep(Keep::Downgraded, ttl).await;
         downgraded.map_err(|error| error.with_name(&self.name))
+    }
+
+    async fn raise_token(&self, token: FencingToken) -> Result<()> {
+        let raised = async {
+            let route = self.client.servers.route(&self.keys, pending()).await?;
+            self.raise(route, token).await
+        };
+        raised.await.map_err(|error| error.with_name(&self.name))
     }
 
     fn pass(&self, next: &Lease) -> Option<Arc<dyn Hold>> {
@@ -63,8 +94,10 @@ impl Hold for RedisHold {
             holder: self.holder,
             token,
             reserved,
+            grant: self.grant.clone(),
             replaced: self.replaced,
-            _registration: self.client.connection.pass_lease(self.holder, next),
+            has_it_alone: AtomicBool::new(self.has_it_alone.load(Ordering::Relaxed)),
+            _registration: self.client.servers.pass_lease(&self.keys, self.holder, next),
             lease: next.clone(),
         }))
     }
@@ -82,7 +115,7 @@ impl RedisHold {
         keys: &Keys,
         request: &AcquireRequest,
         token: FencingToken,
-        granted_on: &Session,
+        granted_on: &Route,
     ) -> Self {
         let (holder, lease) = (request.holder(), request.lease().clone());
         Self {
@@ -92,18 +125,48 @@ impl RedisHold {
             holder,
             token,
             reserved: protocol::reserved(token, request.reserve()),
+            grant: Grant::new(request, token),
             replaced: request.replaces(),
-            _registration: client.connection.register_lease(holder, &lease, granted_on),
+            has_it_alone: AtomicBool::new(request.mode() == Mode::Exclusive),
+            _registration: client.servers.register_lease(keys, holder, &lease, granted_on),
             lease,
         }
+    }
+
+    async fn try_renew(&self, ttl: Duration) -> Result<Renewal> {
+        if self.has_it_alone.load(Ordering::Relaxed)
+            && let Some(renewal) = self.renew_together(ttl).await?
+        {
+            return Ok(renewal);
+        }
+        self.keep(Keep::Renewed, ttl).await
+    }
+
+    /// Renews it with all others that are due now. `None`: it has to be renewed alone.
+    async fn renew_together(&self, ttl: Duration) -> Result<Option<Renewal>> {
+        let servers = &self.client.servers;
+        let route = servers.route(&self.keys, pending()).await?;
+        let generation = route.generation();
+        let gathered = Renewals::renew(&self.client, route, &self.keys, self.holder, ttl).await?;
+        let route = servers.route(&self.keys, pending()).await?;
+        // Replicas acknowledge what this connection sent, and only it says whether its server may have forgotten the hold.
+        let is_same = route.generation() == generation;
+        Ok(match gathered {
+            Gathered::Renewed(sent) if is_same => {
+                servers.acknowledge(&route, &self.keys, ttl).await?;
+                Some(Renewal::Renewed(self.lease.arm(sent, ttl)?))
+            }
+            Gathered::Lost if is_same && !self.may_be_forgotten() => Some(Renewal::Lost),
+            _ => None,
+        })
     }
 
     async fn try_release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
         let client = &self.client;
         if let Some(replaced) = self.replaced {
             // A late acquire of the upgraded hold has to find a tombstone.
-            let session = client.connection.session(pending()).await?;
-            if client.claims.may_overtake(replaced, session.generation()) {
+            let route = client.servers.route(&self.keys, pending()).await?;
+            if client.claims.may_overtake(replaced, route.generation()) {
                 client.end(&self.keys, replaced, End::Release(None)).await?;
             }
         }
@@ -115,28 +178,131 @@ impl RedisHold {
         )
     }
 
-    /// Runs a script that keeps the hold for at least the TTL, or finds it lost.
-    async fn keep(&self, script: &'static Script, arguments: &[&str], ttl: Duration) -> Result<Renewal> {
-        let connection = &self.client.connection;
-        let session = connection.session(pending()).await?;
+    /// Keeps the hold for at least the TTL, or finds it lost.
+    async fn keep(&self, how: Keep, ttl: Duration) -> Result<Renewal> {
+        let servers = &self.client.servers;
+        let mut route = servers.route(&self.keys, pending()).await?;
+        let how = match self.grant.is_to_be_downgraded_over(route.generation()) {
+            true => Keep::Downgraded,
+            false => how,
+        };
         let sent = SentAt::now();
-        match connection.run(&session, script, &self.keys.all(), arguments).await {
-            Ok(reply) => match protocol::renewed(&reply) {
-                Some(true) => Ok(Renewal::Renewed(self.lease.arm(sent, ttl)?)),
-                Some(false) => Ok(Renewal::Lost),
-                None => Err(unexpected_reply()),
-            },
-            Err(failure) if failure.is_wrong_type() => Ok(Renewal::Lost),
-            Err(failure) => Err(connection.lock_error(failure)),
+        let mut is_kept = self.run(&mut route, how, ttl).await?;
+        if !is_kept && self.may_be_forgotten() {
+            if route.delayed_until().is_none() {
+                servers.check_data(&route).await?;
+            } else if self.reinstate(&mut route, ttl).await? {
+                is_kept = self.run(&mut route, how, ttl).await?;
+            }
+        }
+        if !is_kept {
+            return Ok(Renewal::Lost);
+        }
+        if let Keep::Downgraded = how {
+            self.grant.downgraded_over(route.generation());
+        }
+        servers.acknowledge(&route, &self.keys, ttl).await?;
+        Ok(Renewal::Renewed(self.lease.arm(sent, ttl)?))
+    }
+
+    /// Returns whether the server has the hold.
+    async fn run(&self, route: &mut Route, how: Keep, ttl: Duration) -> Result<bool> {
+        let arguments = [&*self.holder.to_string(), &*millis(ttl), &*self.client.grace_ms];
+        let reply = match how {
+            Keep::Renewed => self.run_renewal(route, &arguments[..2]).await,
+            Keep::Downgraded => {
+                let (servers, keys) = (&self.client.servers, self.keys.all());
+                servers.run(route, &protocol::DOWNGRADE, &keys, &arguments).await
+            }
+        };
+        match reply {
+            Ok(reply) => protocol::renewed(&reply).ok_or_else(unexpected_reply),
+            Err(failure) if failure.is_wrong_type() => Ok(false),
+            Err(failure) => Err(route.lock_error(failure)),
         }
     }
 
+    /// With no key that may be missing: as long as its slot is being moved, a server refuses a script with several keys if it
+    /// does not have all of them, and a hold may not live so long.
+    async fn run_renewal(&self, route: &mut Route, arguments: &[&str]) -> Reply {
+        let servers = &self.client.servers;
+        if self.has_it_alone.load(Ordering::Relaxed) {
+            let reply = servers.run(route, &protocol::RENEW, &self.keys.lock(), arguments).await;
+            if !reply.as_ref().is_ok_and(protocol::is_of_shared) {
+                return reply;
+            }
+        }
+        servers
+            .run(route, &protocol::RENEW, &self.keys.of_shared(), arguments)
+            .await
+    }
+
+    /// Raises the token again if another connection has taken the place of that over which it was: its server may know the hold
+    /// and have forgotten this.
+    async fn raise_again(&self, token: FencingToken) -> Result<()> {
+        let route = self.client.servers.route(&self.keys, pending()).await?;
+        match self.grant.is_to_be_raised_over(route.generation()) {
+            true => self.raise(route, token).await,
+            false => Ok(()),
+        }
+    }
+
+    async fn raise(&self, mut route: Route, token: FencingToken) -> Result<()> {
+        let servers = &self.client.servers;
+        let arguments = [&*self.holder.to_string(), &*token.to_string()];
+        let reply = servers
+            .run(&mut route, &protocol::RAISE, &self.keys.all(), &arguments)
+            .await;
+        match protocol::renewed(&reply.map_err(|failure| route.lock_error(failure))?) {
+            Some(true) => {
+                self.grant.raised(token);
+                servers.acknowledge(&route, &self.keys, self.lease.valid_for()).await?;
+                self.grant.raised_over(route.generation());
+                Ok(())
+            }
+            Some(false) => Err(Error::new(
+                ErrorKind::Lost,
+                "the hold has ended, so its token was not raised",
+            )),
+            None => Err(unexpected_reply()),
+        }
+    }
+
+    /// Whether the hold lives, so that a server that does not know it may have forgotten it. If the delay of that server is not
+    /// over, nobody else was granted the name meanwhile: it is longer than the TTL.
+    fn may_be_forgotten(&self) -> bool {
+        self.client.restart_delay.is_some() && matches!(self.lease.state(), HoldState::Held | HoldState::Suspect)
+    }
+
+    /// Has the server remember the hold. Returns false if somebody else has the name.
+    async fn reinstate(&self, route: &mut Route, ttl: Duration) -> Result<bool> {
+        let arguments = [
+            &*self.holder.to_string(),
+            &*millis(ttl),
+            self.grant.label(),
+            &*self.grant.stored_token(self.token).to_string(),
+            self.grant.mode(),
+            &*self.grant.last_token().to_string(),
+        ];
+        // One that comes late must not bring a released hold back.
+        let in_flight = self.client.claims.sending(self.holder, route.generation());
+        let servers = &self.client.servers;
+        let reply = servers
+            .run(route, &protocol::REINSTATE, &self.keys.all(), &arguments)
+            .await;
+        if reply.as_ref().err().is_none_or(Failure::is_reply) {
+            in_flight.answered();
+        }
+        let reply = reply.map_err(|failure| route.lock_error(failure))?;
+        protocol::renewed(&reply).ok_or_else(unexpected_reply)
+    }
+
     async fn try_hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
-        let (client, connection) = (&self.client, &self.client.connection);
-        let session = connection.session(pending()).await?;
+        let (client, servers) = (&self.client, &self.client.servers);
+        let mut route = servers.route(&self.keys, pending()).await?;
         // A late acquire of the giver has to find a tombstone, which a release leaves. If there was nothing to release, an
         // earlier hand-over may have succeeded: it is repeated.
-        if client.claims.may_overtake(self.holder, session.generation())
+        if client.claims.may_overtake(self.holder, route.generation())
             && client.end(&self.keys, self.holder, End::Release(None)).await?
         {
             return Ok(HandOver::Yielded);
@@ -147,8 +313,11 @@ impl RedisHold {
             self.holder.to_string(),
             RequestTerms::new(next, ttl),
         );
-        let may_have_entry = client.claims.contain(next.holder()) || client.inbox.has_waiter(next.holder());
-        let inbox = if may_have_entry { client.inbox.channel() } else { "" };
+        let may_have_entry = client.claims.contain(next.holder()) || servers.has_waiter(next.holder());
+        let inbox = match may_have_entry {
+            true => servers.inbox(&self.keys),
+            false => "".into(),
+        };
         let yields = if next.yields() { "1" } else { "" };
         let arguments = [
             &*holder,
@@ -156,19 +325,19 @@ impl RedisHold {
             &*terms.label,
             &*terms.floor,
             &*giver,
-            inbox,
+            &*inbox,
             yields,
         ];
         // If it arrives late, the giver's hold is gone: so it needs no tombstone.
         let sent = next.sending();
         let keys = self.keys.all();
-        let handing_over = connection.run(&session, &protocol::HAND_OVER, &keys[..3], &arguments);
+        let handing_over = servers.run(&mut route, &protocol::HAND_OVER, &keys[..3], &arguments);
         let (reply, released) = future::join(handing_over, self.release_unless_given(next.yields())).await;
         // The hand-over yielded. Or it came too late, because the server had to be given the script.
         if let Ok(true) = released {
             return Ok(HandOver::Yielded);
         }
-        let reply = match reply.map_err(|failure| connection.lock_error(failure)) {
+        let reply = match reply.map_err(|failure| route.lock_error(failure)) {
             // It was not executed, but the release may have been.
             Err(error) if error.is_not_executed() => return Err(released.err().unwrap_or(error)),
             reply => reply?,
@@ -179,8 +348,9 @@ impl RedisHold {
         }
         match handed_over {
             HandedOver::Granted(token) => {
+                servers.acknowledge(&route, &self.keys, ttl).await?;
                 let armed = next.lease().arm(sent, ttl)?;
-                let hold = Self::new(client, &self.keys, next, token, &session);
+                let hold = Self::new(client, &self.keys, next, token, &route);
                 Ok(HandOver::Granted(Arc::new(hold), armed))
             }
             HandedOver::NextRetired => Err(retired_holder()),

@@ -1,4 +1,5 @@
-//! polylock's Redis backend: locks in one Redis (7.0 or newer) or Valkey. Tested on Redis 7.0, Redis 8 and Valkey 9.
+//! polylock's Redis backend: locks in one Redis (7.0 or newer) or Valkey, also behind Sentinels, or in a cluster of them. Tested on Redis 7.0, Redis 8
+//! and Valkey 9.
 //!
 //! ```no_run
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
@@ -16,7 +17,9 @@
 //! - **Exclusion**, as long as the server keeps what it acknowledged, its clock is not stepped, and nobody else ends the
 //!   hold. Redis counts a TTL by its wall clock: a step forward ends holds early, and then two guards may report themselves
 //!   as held. A primary that fails over to a replica forgets what it had not replicated yet. In these cases only fencing
-//!   protects.
+//!   protects. With [`replicas=N`](RedisConfig::with_replicas) a grant counts only when so many replicas have it. With
+//!   [`restart_delay`](RedisConfig::with_restart_delay) a server that was restarted or promoted gives no new locks until all
+//!   holds that it may have forgotten have expired, and those that live are put back.
 //! - **Shared with other clients.** A lock is a plain string key, taken with `SET key value NX PX ttl` inside a script.
 //!   Clients of other languages that lock this way and release by comparing the value exclude us, and we exclude them, if
 //!   they use prefix and name as the key: `lock("orders/42")` here is `redis.lock("polylock:orders/42", timeout=10)` with
@@ -53,10 +56,60 @@
 //! - **Full memory.** A server at its `maxmemory` refuses new locks and new waiters. Waiters in the queue are still granted
 //!   the lock, and holds are renewed, handed over and released.
 //!
+//! # Redis Cluster
+//! `redis+cluster://host:port,host:port` or [`RedisConfig::cluster`] names some nodes of a cluster; they say where the others
+//! are. All keys of a lock are in one hash slot, so each master has the locks of its slots, and all of the guarantees above
+//! hold there, with these differences:
+//!
+//! - There are two connections to a master: one for requests, and one for the wake-ups of waiters, which is made when somebody
+//!   first waits. Each name that is waited for has a channel of its own, `{TAG}:PREFIXinbox:ID`, in its slot. To subscribe to it
+//!   costs two more round trips; the subscription lasts for 20 s after its last use.
+//! - **Slots that move** keep their holds and their queues. While the keys of a slot are on their way, the server refuses to run
+//!   a script on several keys: all requests but renewals are repeated every 2 to 100 ms for up to the
+//!   [connect timeout](RedisConfig::with_connect_timeout), and then fail as not executed. Holds are renewed meanwhile, shared
+//!   ones as long as the keys of their name are in one place. A waiter that has not yet heard of a move can be overtaken.
+//! - **A master that fails** is replaced by its replica after `cluster-node-timeout`. Until then, requests for its slots fail or
+//!   wait like those to a single server that is away. As the replica lacks what was not replicated yet, a hold may be
+//!   forgotten: its guard learns of it by its next renewal, and only fencing protects meanwhile, unless there is a
+//!   [`restart_delay`](RedisConfig::with_restart_delay) or [`replicas=N`](RedisConfig::with_replicas). A master that was cut off goes
+//!   on granting to clients that reach it, for up to `cluster-node-timeout`; set `min-replicas-to-write 1`, too.
+//! - If a master is away and none of its replicas takes over, all masters refuse requests, unless
+//!   `cluster-require-full-coverage no` is set.
+//! - There is no database but 0. [`RedisConfig::with_node_addresses`] translates what the nodes say of themselves.
+//!
+//! # Redis Sentinel
+//! `redis+sentinel://s1:26379,s2,s3/mymaster` or [`RedisConfig::sentinel`] names all Sentinels and the master that they watch. All
+//! of the guarantees above hold between failovers.
+//!
+//! - **Finding the master.** The backend asks all Sentinels at the same time. The answer of the latest failover wins, and among
+//!   several of the same the one that most give. One Sentinel that answers is enough. The server must call itself a master (`ROLE`).
+//! - **Leaving it.** The backend keeps a connection to each Sentinel, on which it hears of failovers (`+switch-master`). It leaves
+//!   a master as soon as a Sentinel names another one, and when the server replies that it is a replica, disconnects, or is
+//!   silent for the [response timeout](RedisConfig::with_response_timeout). It ignores that the other Sentinels announce the same
+//!   failover later.
+//! - **A failover** takes `down-after-milliseconds` and some tenths of a second. Requests fail or wait meanwhile, as in any outage;
+//!   the next grant comes a few round trips after the first announcement.
+//! - **What a failover may cost.** Replication is asynchronous: the new master lacks what the old one had not sent to it. Then it
+//!   grants a lock that is still held; the first holder learns of it by its next renewal. A replica that has just begun to follow
+//!   gets nothing for up to a second. [`restart_delay`](RedisConfig::with_restart_delay) and
+//!   [`replicas=N`](RedisConfig::with_replicas) prevent that.
+//! - **Split brain.** A master that is cut off from the Sentinels goes on granting to clients that still reach it, while the new
+//!   one grants the same locks to others, for as long as the cut lasts. Set `min-replicas-to-write 1` and
+//!   `min-replicas-max-lag 1` on all servers: then a master that is cut off from its replicas refuses requests after about two
+//!   seconds. A master with replicas and without this setting is a [`Finding`].
+//! - In both cases two guards may report themselves as held. Only [fencing](#fencing) protects what they write to; tokens keep
+//!   growing across a failover, as long as the servers' clocks differ by less than it takes.
+//! - The Sentinels have users and passwords of their own ([`RedisConfig::with_sentinel_password`]). A user needs
+//!   `+sentinel|get-master-addr-by-name +sentinel|master +subscribe &+switch-master` there, and on the Redis `+role` besides the
+//!   rules below. With `rediss+sentinel`, the Sentinels are reached over TLS, too; if certificates have host names, set
+//!   `resolve-hostnames` and `announce-hostnames` in the Sentinels.
+//!   [`RedisConfig::with_node_addresses`] translates the addresses that the Sentinels say.
+//!
 //! # What ends a hold
 //! Its release; its TTL, if it is not renewed in time; whoever deletes or overwrites the key; eviction; a server that loses
-//! data. Losing the connection ends nothing: the hold lasts until its TTL, and is suspect meanwhile. The guard learns of an
-//! end by its next renewal, a third of the TTL later at most. A fixed lease is never renewed: its guard counts as held for
+//! data (unless there is a [`restart_delay`](RedisConfig::with_restart_delay)). Losing the connection ends nothing: the hold
+//! lasts until its TTL, and is suspect meanwhile. The guard learns of an end by its next renewal, a third of the TTL later at
+//! most. A fixed lease is never renewed: its guard counts as held for
 //! nine tenths of its TTL, unless it is released before.
 //!
 //! # Fencing
@@ -80,8 +133,7 @@
 //!   hangs while it waits, that lasts until its queue entry expires (15 s at most).
 //! - If an operator deletes the key of a shared lock, all its holders lose it.
 //! - Redisson's `RReadWriteLock` has another format: it is a key of another type, and an acquire reports it as an error.
-//! - No Redis Cluster and no Sentinel; TLS only if the driver was compiled with it. All keys of a lock lie in one hash slot
-//!   already.
+//! - TLS only with the feature `tls`.
 //! - A lock's key is prefix and name as they are, its fence is `{KEY}:fence` and its queue `{KEY}:queue`. While it is shared, it
 //!   also has `{KEY}:ends` and `{KEY}:terms`. Only a name with a `}` but without a hash tag (and, without a prefix, one that
 //!   begins with `{`) is encoded: `a}b` as `{a%7Db}:lock`. The fence of a name with a hash tag is `{TAG}:fence:KEY`. Each backend subscribes to the channel `PREFIXinbox:ID`.
@@ -97,13 +149,15 @@
 //! # Server settings
 //! They are checked whenever a connection is made, as far as the user may read them (`INFO`, `CONFIG GET`): [`Checks`] sets
 //! what to do about settings that can lose locks, and [`RedisBackend::findings`] returns them. A server that cannot keep
-//! locks at all is rejected: one before version 7.0, a node of a Redis Cluster, a Sentinel, a replica. (A replica is tried
+//! locks at all is rejected: one before version 7.0, a Sentinel in place of a server, a replica, a
+//! node of a Redis Cluster where a single server is configured, and the other way round. (A replica is tried
 //! again until the connect timeout ends, as it may be promoted. If a primary becomes a replica, the backend reconnects and
 //! looks its address up again.)
 //!
 //! - `maxmemory-policy noeviction`: any other may evict locks that are held.
-//! - `appendonly yes` and `appendfsync always`, or a crash may lose locks. With `everysec`, start a crashed server only
-//!   after the longest TTL has passed.
+//! - `appendonly yes` and `appendfsync always`, or a crash may lose locks. With anything else, set
+//!   [`restart_delay`](RedisConfig::with_restart_delay) in all processes, to the longest TTL or more.
+//! - With replicas, `min-replicas-to-write 1` and `min-replicas-max-lag 1`: see [Redis Sentinel](#redis-sentinel).
 //! - Keep its clock by slewing, never by steps.
 //! - For TLS, `tls-port`. By default (`tls-auth-clients yes`) it wants a certificate of each client.
 //!
@@ -119,6 +173,9 @@
 //!     +ping +pttl +publish +pubsub|numsub +set +subscribe +time +zadd +zcard +zcount +zrange
 //!     +zrangebyscore +zrem +zrevrange +zrevrangebyscore +zscore
 //! ```
+//!
+//! In a cluster the rules are others: `&{*}:polylock:*` for the channels, `+ssubscribe +sunsubscribe +spublish
+//! +pubsub|shardnumsub` in place of the commands without `s`, and also `+asking +cluster|slots`.
 //!
 //! Also useful: `+script|load`, or the first request of each kind takes two round trips; `+info` and `+config|get`, or the
 //! settings cannot be checked; `+client|setinfo`, or `CLIENT LIST` does not show the library. They are tried once for each
@@ -148,3 +205,5 @@ mod hold;
 mod names;
 mod probe;
 mod protocol;
+mod renewals;
+mod servers;

@@ -6,6 +6,9 @@
 use lock_core::LockName;
 use lock_core::backend::HolderId;
 
+/// How many hash slots a Redis Cluster has.
+pub(crate) const SLOTS: u16 = 16384;
+
 /// The keys of one lock, in one text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Keys {
@@ -46,6 +49,18 @@ impl Keys {
         Self { text, starts }
     }
 
+    /// A key in the same hash slot, which is none of the lock's: who waits for replicas writes it.
+    pub(crate) fn acknowledged(&self) -> String {
+        let [_, fence, queue, ..] = self.all();
+        // Both begin with the hash tag, and end alike.
+        let purpose = fence
+            .bytes()
+            .zip(queue.bytes())
+            .take_while(|(one, other)| one == other)
+            .count();
+        format!("{}acknowledged{}", &fence[..purpose], &fence[purpose + "fence".len()..])
+    }
+
     /// In the order in which the scripts expect them.
     ///
     /// - The lock: who holds it. A plain string key, as for every client that locks with `SET key … NX PX ttl`.
@@ -65,9 +80,42 @@ impl Keys {
     }
 }
 
+impl Keys {
+    /// The lock alone.
+    pub(crate) fn lock(&self) -> [&str; 1] {
+        [self.all()[0]]
+    }
+
+    /// Those that there are as long as the name is shared, each where a script expects it.
+    pub(crate) fn of_shared(&self) -> [&str; 5] {
+        let [lock, _fence, _queue, ends, terms] = self.all();
+        [lock, lock, lock, ends, terms]
+    }
+
+    /// The hash slot of all of them.
+    pub(crate) fn slot(&self) -> u16 {
+        slot(self.all()[0])
+    }
+
+    /// The channel in their hash slot that belongs to the inbox of this name.
+    pub(crate) fn channel(&self, inbox: &str) -> String {
+        let lock = self.all()[0];
+        format!("{{{}}}:{inbox}", hash_tag(lock).unwrap_or(lock))
+    }
+}
+
 /// The channel on which the server wakes a backend's waiters.
 pub(crate) fn inbox(prefix: &str) -> String {
     format!("{prefix}inbox:{}", HolderId::random())
+}
+
+/// A key of the server itself and not of a lock: a key of a lock has no `}` without a hash tag. In a cluster, each master has
+/// one of those with numbers.
+pub(crate) fn mark(prefix: &str, number: u32) -> String {
+    match number {
+        0 => format!("{prefix}}}member"),
+        number => format!("{prefix}}}member:{number}"),
+    }
 }
 
 /// The part of a key that alone decides on its slot, by the rule of Redis Cluster: what stands between the first `{`
@@ -76,6 +124,17 @@ pub(crate) fn hash_tag(key: &str) -> Option<&str> {
     let (_, after) = key.split_once('{')?;
     let (tag, _) = after.split_once('}')?;
     (!tag.is_empty()).then_some(tag)
+}
+
+/// The hash slot of a key, by the rule of Redis Cluster: CRC16 (XMODEM) of its tag, or else of the whole key.
+pub(crate) fn slot(key: &str) -> u16 {
+    let crc = hash_tag(key).unwrap_or(key).bytes().fold(0_u16, |crc, byte| {
+        (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| match crc & 0x8000 {
+            0 => crc << 1,
+            _ => (crc << 1) ^ 0x1021,
+        })
+    });
+    crc % SLOTS
 }
 
 fn escape(plain: &str) -> String {
@@ -92,15 +151,18 @@ mod tests {
         Keys::new(prefix, &LockName::new(name).expect("a valid name"))
     }
 
-    /// Of Redis Cluster: CRC16 (XMODEM) of the tag or the key, of 16384 slots.
-    fn slot(key: &str) -> u16 {
-        let crc = hash_tag(key).unwrap_or(key).bytes().fold(0_u16, |crc, byte| {
-            (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| match crc & 0x8000 {
-                0 => crc << 1,
-                _ => (crc << 1) ^ 0x1021,
-            })
-        });
-        crc % 16384
+    #[test]
+    fn what_replicas_acknowledge_is_no_locks_key_and_in_its_slot() {
+        for (prefix, name, key) in [
+            ("polylock:", "a", "{polylock:a}:acknowledged"),
+            ("polylock:", "a:fence", "{polylock:a:fence}:acknowledged"),
+            ("polylock:", "a{b}c", "{b}:acknowledged:polylock:a{b}c"),
+            ("", "a}b", "{a%7Db}:lock:acknowledged"),
+        ] {
+            let keys = keys(prefix, name);
+            assert_eq!(keys.acknowledged(), key);
+            assert_eq!(slot(&keys.acknowledged()), slot(keys.all()[0]));
+        }
     }
 
     #[test]
@@ -156,8 +218,10 @@ mod tests {
             names.extend(last.iter().cloned());
         }
         names.remove(0);
-        for like in ["a", "{a}", "a{a}", "a}", "%7Ba", "{a", "a%7D"] {
+        for like in ["", "a", "{a}", "a{a}", "a}", "%7Ba", "{a", "a%7D"] {
             for suffix in [
+                "}member",
+                "}member:7",
                 ":fence",
                 ":queue",
                 ":ends",
@@ -183,8 +247,10 @@ mod tests {
             let mut owner = HashMap::new();
             for name in hostile() {
                 let keys = keys(prefix, &name);
+                assert_eq!(slot(&keys.channel("a:inbox:1")), keys.slot(), "{name:?}");
                 for key in keys.all() {
-                    assert_eq!(slot(key), slot(keys.all()[0]), "{name:?}");
+                    assert!(key != mark(prefix, 0) && key != mark(prefix, 7), "{name:?}");
+                    assert_eq!(slot(key), keys.slot(), "{name:?}");
                     let other = owner.insert(key.to_owned(), name.clone());
                     assert_eq!(other, None, "{key:?} belongs to {name:?} too");
                 }

@@ -35,12 +35,20 @@ pub enum Finding {
         /// The policy.
         policy: String,
     },
-    /// `appendonly no`: a restart loses all locks.
+    /// `appendonly no`: a restart loses all locks. Not reported with a
+    /// [`restart_delay`](crate::RedisConfig::with_restart_delay), which makes up for it.
     NotPersistent,
-    /// `appendfsync` allows a reply before its write is on disk.
+    /// `appendfsync` allows a reply before its write is on disk. Not reported with a
+    /// [`restart_delay`](crate::RedisConfig::with_restart_delay), which makes up for it.
     DelayedFsync {
         /// The setting: `everysec` or `no`.
         appendfsync: String,
+    },
+    /// `min-replicas-to-write 0` on a master with replicas: if it is cut off from them and one is promoted, both grant the same
+    /// locks.
+    GrantsAlone {
+        /// How many replicas it has.
+        replicas: u32,
     },
 }
 
@@ -48,6 +56,9 @@ pub enum Finding {
 #[derive(Debug)]
 pub(crate) struct Probe {
     checks: Checks,
+    of_cluster: bool,
+    /// Whether `restart_delay` makes up for what a restart forgets.
+    is_delayed: bool,
     last: Mutex<Option<Reported>>,
 }
 
@@ -58,10 +69,20 @@ struct Reported {
 }
 
 impl Probe {
-    pub(crate) fn new(checks: Checks) -> Self {
+    pub(crate) fn new(checks: Checks, is_delayed: bool) -> Self {
         Self {
             checks,
+            of_cluster: false,
+            is_delayed,
             last: Mutex::new(None),
+        }
+    }
+
+    /// The same for a master of a Redis Cluster.
+    pub(crate) fn of_cluster(checks: Checks, is_delayed: bool) -> Self {
+        Self {
+            of_cluster: true,
+            ..Self::new(checks, is_delayed)
         }
     }
 
@@ -88,10 +109,14 @@ impl Probe {
             }
             return Ok(());
         }
-        if let Some(unsuitable) = unsuitable(&facts) {
+        let unsuitable = match self.of_cluster {
+            true => unsuitable_node(&facts),
+            false => unsuitable(&facts),
+        };
+        if let Some(unsuitable) = unsuitable {
             return Err(unsuitable.into_lock_error(server));
         }
-        let findings = findings(&facts);
+        let findings = findings(&facts, self.is_delayed);
         if self.checks == Checks::Refuse && !findings.is_empty() {
             let reasons: Vec<String> = findings.iter().map(Finding::to_string).collect();
             let what = format!("Redis at {server} can lose locks: {}", reasons.join("; "));
@@ -140,6 +165,9 @@ struct Facts {
     policy: Option<String>,
     appendonly: Option<bool>,
     appendfsync: Option<String>,
+    replicas: Option<u32>,
+    /// Whether it needs some of them to take a write.
+    needs_replicas: bool,
 }
 
 /// Why a server cannot keep locks.
@@ -147,6 +175,7 @@ struct Facts {
 enum Unsuitable {
     Old(String),
     Cluster,
+    NoCluster,
     Sentinel,
     Replica,
 }
@@ -164,6 +193,9 @@ impl Facts {
             role: get("role"),
             policy: get("maxmemory_policy"),
             appendonly: get("aof_enabled").map(|enabled| enabled == "1"),
+            replicas: get("connected_slaves").and_then(|count| count.parse().ok()),
+            // It says so only if it needs some.
+            needs_replicas: get("min_slaves_good_slaves").is_some(),
             appendfsync: settings.and_then(|mut settings| settings.remove("appendfsync")),
         }
     }
@@ -183,6 +215,20 @@ fn unsuitable(facts: &Facts) -> Option<Unsuitable> {
         Some("sentinel") => return Some(Unsuitable::Sentinel),
         _ => {}
     }
+    unfit(facts)
+}
+
+/// The same for a master of a cluster.
+fn unsuitable_node(facts: &Facts) -> Option<Unsuitable> {
+    match facts.mode.as_deref() {
+        Some("standalone") => Some(Unsuitable::NoCluster),
+        Some("sentinel") => Some(Unsuitable::Sentinel),
+        _ => unfit(facts),
+    }
+}
+
+/// By its version or its role.
+fn unfit(facts: &Facts) -> Option<Unsuitable> {
     if let Some(version) = &facts.version
         && is_old(version)
     {
@@ -199,7 +245,8 @@ fn is_old(version: &str) -> bool {
     major.is_some_and(|major| major < 7)
 }
 
-fn findings(facts: &Facts) -> Vec<Finding> {
+/// `is_delayed`: a restart that forgets holds is waited out.
+fn findings(facts: &Facts, is_delayed: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(policy) = &facts.policy
         && policy != "noeviction"
@@ -207,11 +254,17 @@ fn findings(facts: &Facts) -> Vec<Finding> {
         findings.push(Finding::Evicts { policy: policy.clone() });
     }
     match (facts.appendonly, &facts.appendfsync) {
+        _ if is_delayed => {}
         (Some(false), _) => findings.push(Finding::NotPersistent),
         (Some(true), Some(appendfsync)) if appendfsync != "always" => findings.push(Finding::DelayedFsync {
             appendfsync: appendfsync.clone(),
         }),
         _ => {}
+    }
+    if let Some(replicas) = facts.replicas.filter(|replicas| *replicas > 0)
+        && !facts.needs_replicas
+    {
+        findings.push(Finding::GrantsAlone { replicas });
     }
     findings
 }
@@ -225,11 +278,15 @@ impl Unsuitable {
             ),
             Self::Cluster => (
                 ErrorKind::Misconfigured,
-                "is one node of a Redis Cluster, which this backend does not support: use a server of its own".into(),
+                "is one node of a Redis Cluster: begin the URL with redis+cluster://".into(),
+            ),
+            Self::NoCluster => (
+                ErrorKind::Misconfigured,
+                "is no node of a Redis Cluster: begin the URL with redis://".into(),
             ),
             Self::Sentinel => (
                 ErrorKind::Misconfigured,
-                "is a Sentinel, which this backend does not support: put the primary's address into the URL".into(),
+                "is a Sentinel: begin the URL with redis+sentinel://, and add the name of the master".into(),
             ),
             // It may be a primary the next time that we ask, or its name may lead to another server.
             Self::Replica => (
@@ -250,12 +307,17 @@ impl fmt::Display for Finding {
             ),
             Self::NotPersistent => f.write_str(
                 "with appendonly no it forgets locks that are held when it restarts: set appendonly yes and \
-                 appendfsync always",
+                 appendfsync always, or give restart_delay=60s (the longest ttl, or more) in all processes",
             ),
             Self::DelayedFsync { appendfsync } => write!(
                 f,
                 "with appendfsync {appendfsync} it may forget the last locks in a crash: set appendfsync always, or \
-                 start a crashed server only after the longest ttl"
+                 give restart_delay=60s (the longest ttl, or more) in all processes"
+            ),
+            Self::GrantsAlone { replicas } => write!(
+                f,
+                "with min-replicas-to-write 0 and {replicas} replicas it goes on granting locks when it is cut off and a \
+                 replica is promoted: set min-replicas-to-write 1 and min-replicas-max-lag 1"
             ),
         }
     }

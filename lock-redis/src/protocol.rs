@@ -1,20 +1,44 @@
 //! What goes over the wire: the scripts, each of which the server runs in one step, their arguments and replies, and the value
 //! of a lock's key.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::time::Duration;
 
-use lock_core::backend::{AcquireRequest, Busy, HolderId, HolderStatus, LockStatus, Mode};
+use lock_core::backend::AcquireRequest;
 use lock_core::{Error, ErrorKind, FencingToken};
-use redis::{Cmd, Value, cmd};
+use redis::{Cmd, cmd};
+
+pub(crate) use self::replies::{
+    Acquired, HandedOver, Holder, RenewedOne, Taken, acquired, ended, handed_over, is_of_shared, renewed,
+    renewed_together, status,
+};
 
 pub(crate) mod mode;
+mod replies;
 
-/// A Lua script and the hash that the server knows it by.
+/// A Lua script, in a form for each way to wake waiters.
 #[derive(Debug)]
 pub(crate) struct Script {
+    plain: ScriptForm,
+    sharded: ScriptForm,
+    /// The same, but first it checks that the server has not been promoted.
+    checked: Option<&'static LazyLock<Script>>,
+}
+
+/// The text of a script and the hash that the server knows it by.
+#[derive(Debug)]
+pub(crate) struct ScriptForm {
     text: String,
     hash: String,
+}
+
+/// How a server wakes waiters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PubSub {
+    /// By `PUBLISH`, on a channel for all names.
+    Plain,
+    /// By `SPUBLISH`, on a channel in the hash slot of the name: in a cluster, only this one reaches its master's scripts.
+    Sharded,
 }
 
 macro_rules! file {
@@ -24,24 +48,42 @@ macro_rules! file {
 }
 
 /// Grants, repeats a grant, or replies who has the lock and adds a queue entry.
-pub(crate) static ACQUIRE: LazyLock<Script> = LazyLock::new(|| Script::new(file!("acquire")));
+pub(crate) static ACQUIRE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(file!("acquire")).checked_by(&CHECKED_ACQUIRE));
 /// The same for a waiter that has a queue entry. It works however full the memory is: what it writes replaces the entry or
 /// the offer, so that nothing of it piles up.
-pub(crate) static CONFIRM: LazyLock<Script> =
-    LazyLock::new(|| Script::new(concat!("#!lua flags=allow-oom\n", file!("acquire"))));
+pub(crate) static CONFIRM: LazyLock<Script> = LazyLock::new(|| {
+    let text = concat!("#!lua flags=allow-oom\n", file!("acquire"));
+    Script::new(text).checked_by(&CHECKED_CONFIRM)
+});
+static CHECKED_ACQUIRE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(concat!("-- include same_data.lua\n", file!("acquire"))));
+static CHECKED_CONFIRM: LazyLock<Script> = LazyLock::new(|| {
+    let text = concat!("#!lua flags=allow-oom\n-- include same_data.lua\n", file!("acquire"));
+    Script::new(text)
+});
 /// Moves the end of a hold forward.
 pub(crate) static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(file!("renew")));
+/// The same for many names that only one holder may have.
+pub(crate) static RENEW_TOGETHER: LazyLock<Script> = LazyLock::new(|| Script::new(file!("renew_together")));
 /// Releases or abandons, and offers the name to the next waiter.
 pub(crate) static END: LazyLock<Script> = LazyLock::new(|| Script::new(file!("end")));
 /// Hands an exclusive hold over within the process.
 pub(crate) static HAND_OVER: LazyLock<Script> = LazyLock::new(|| Script::new(file!("hand_over")));
 /// Makes an exclusive hold a shared one.
 pub(crate) static DOWNGRADE: LazyLock<Script> = LazyLock::new(|| Script::new(file!("downgrade")));
+/// Has the fence count a hold's token as at least another one.
+pub(crate) static RAISE: LazyLock<Script> = LazyLock::new(|| Script::new(file!("raise")));
+/// Puts a hold back that the server has forgotten.
+pub(crate) static REINSTATE: LazyLock<Script> = LazyLock::new(|| Script::new(file!("reinstate")));
+/// Finds out since when the server has its data.
+pub(crate) static MARK: LazyLock<Script> = LazyLock::new(|| Script::new(file!("mark")));
 /// Replies who has the lock.
 pub(crate) static STATUS: LazyLock<Script> = LazyLock::new(|| Script::new(file!("status")));
 
 /// What several scripts include. An earlier fragment may include a later one.
-const FRAGMENTS: [(&str, &str); 6] = [
+const FRAGMENTS: [(&str, &str); 7] = [
+    ("same_data", file!("same_data")),
     ("next_token", file!("next_token")),
     ("fence", file!("fence")),
     ("extend", file!("extend")),
@@ -50,18 +92,69 @@ const FRAGMENTS: [(&str, &str); 6] = [
     ("admit", file!("admit")),
 ];
 
-/// All scripts, to be loaded when a connection is made.
-pub(crate) fn all() -> [&'static Script; 7] {
-    [&ACQUIRE, &CONFIRM, &RENEW, &END, &HAND_OVER, &DOWNGRADE, &STATUS]
+/// All scripts that are often run, to be loaded when a connection is made.
+pub(crate) fn all(are_checked: bool) -> [&'static Script; 9] {
+    let all: [&'static Script; 9] = [
+        &ACQUIRE,
+        &CONFIRM,
+        &RENEW,
+        &RENEW_TOGETHER,
+        &END,
+        &HAND_OVER,
+        &DOWNGRADE,
+        &RAISE,
+        &STATUS,
+    ];
+    match are_checked {
+        true => all.map(|script| script.checked().unwrap_or(script)),
+        false => all,
+    }
 }
 
 impl Script {
     pub(crate) fn new(text: &str) -> Self {
         let include =
             |text: String, (name, fragment): &(&str, &str)| text.replace(&format!("-- include {name}.lua\n"), fragment);
-        let text = FRAGMENTS.iter().fold(text.to_owned(), include);
+        let plain = FRAGMENTS.iter().fold(text.to_owned(), include);
+        let sharded = plain
+            .replace("redis.call('PUBLISH',", "redis.call('SPUBLISH',")
+            .replace("redis.call('PUBSUB', 'NUMSUB',", "redis.call('PUBSUB', 'SHARDNUMSUB',");
+        Self {
+            plain: ScriptForm::new(plain),
+            sharded: ScriptForm::new(sharded),
+            checked: None,
+        }
+    }
+
+    fn checked_by(self, checked: &'static LazyLock<Script>) -> Self {
+        Self {
+            checked: Some(checked),
+            ..self
+        }
+    }
+
+    /// The same that first checks that the server has not been promoted: of a script that grants. It takes `master_replid` as
+    /// one argument more.
+    pub(crate) fn checked(&self) -> Option<&'static Script> {
+        self.checked.map(|script| &**script)
+    }
+
+    pub(crate) fn form(&self, wakes: PubSub) -> &ScriptForm {
+        match wakes {
+            PubSub::Plain => &self.plain,
+            PubSub::Sharded => &self.sharded,
+        }
+    }
+}
+
+impl ScriptForm {
+    fn new(text: String) -> Self {
         let hash = redis::Script::new(&text).get_hash().to_owned();
         Self { text, hash }
+    }
+
+    pub(crate) fn hash(&self) -> &str {
+        &self.hash
     }
 
     /// Loads the script without running it.
@@ -97,6 +190,42 @@ fn invocation(name: &str, script: &str, keys: &[&str], arguments: &[impl AsRef<[
     command
 }
 
+/// What the scripts [`ACQUIRE`] and [`CONFIRM`] take.
+pub(crate) struct AcquireArguments<'a> {
+    /// Whether the asker enters the queue if the name is taken.
+    pub(crate) waits: bool,
+    pub(crate) may_have_entry: bool,
+    /// Whether it asks for a grant that it did not have before.
+    pub(crate) is_fresh: bool,
+    pub(crate) all: [&'a str; 9],
+}
+
+impl AcquireArguments<'_> {
+    pub(crate) fn script(&self) -> &'static Script {
+        match self.waits && self.may_have_entry {
+            true => &CONFIRM,
+            false => &ACQUIRE,
+        }
+    }
+
+    /// The channel on which the asker is woken.
+    pub(crate) fn inbox(&self) -> &str {
+        self.all[6]
+    }
+
+    pub(crate) fn all(&self) -> &[&str] {
+        match self.waits {
+            true => &self.all,
+            false => self.without_queue(),
+        }
+    }
+
+    /// Those of a request that does not enter the queue.
+    pub(crate) fn without_queue(&self) -> &[&str] {
+        &self.all[..6]
+    }
+}
+
 /// The terms of a request at one moment, as the scripts take them.
 pub(crate) struct RequestTerms {
     pub(crate) ttl: String,
@@ -109,8 +238,17 @@ impl RequestTerms {
         Self {
             ttl: millis(ttl),
             label: request.label().map_or_else(String::new, |label| format!(" {label}")),
-            floor: request.token_floor().map_or(0, u64::from).to_string(),
+            floor: floor(request.token_floor(), request.token_at_least()),
         }
+    }
+}
+
+/// The token that a grant has to exceed; or, after `=`, the one that it has to reach without the server's clock.
+fn floor(above: Option<FencingToken>, at_least: Option<FencingToken>) -> String {
+    let above = above.map_or(0, FencingToken::as_u64);
+    match at_least {
+        Some(token) => format!("={}", token.as_u64().max(above.saturating_add(1))),
+        None => above.to_string(),
     }
 }
 
@@ -133,235 +271,28 @@ pub(crate) fn base_ended() -> Error {
     Error::new(ErrorKind::Lost, what)
 }
 
-/// The reply to an acquire.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Acquired {
-    Granted(FencingToken),
-    Taken(Taken),
-    /// The holder id was abandoned or released before.
-    Retired,
-    /// The hold that an upgrade replaces has ended.
-    BaseEnded,
-}
+/// How many tokens the script `next_token.lua` reserves behind that of an exclusive grant.
+const RESERVED: u32 = 16;
 
-/// The reply to a hand-over.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum HandedOver {
-    Granted(FencingToken),
-    /// The giver does not have the hold.
-    NotHeld,
-    /// The next holder id was abandoned or released before.
-    NextRetired,
-    /// Somebody waits at the server, and the giver still has the hold.
-    Yields,
-}
-
-/// How many tokens an exclusive grant comes with, its own included, if `asked` were asked for: at most as many as the script
-/// `next_token.lua` reserves.
+/// How many tokens an exclusive grant comes with, its own included, if `asked` were asked for.
 pub(crate) fn reserved(token: FencingToken, asked: u32) -> u32 {
-    const RESERVED: u32 = 16;
-    const EXACT: u64 = 9_007_199_254_740_000;
-    match token.as_u64() < EXACT {
+    match reserves(token) {
         true => asked.min(1 + RESERVED),
         false => 1,
     }
 }
 
-/// The reply to a release or an abandon.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Ended {
-    /// Whether the holder id had the hold.
-    pub(crate) was_held: bool,
-    /// Whether a connected waiter may stand behind the queue entries that were searched.
-    pub(crate) more: bool,
-}
-
-/// Who has a name.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Taken {
-    pub(crate) holder: Holder,
-    /// `None`: the hold has no end.
-    pub(crate) expires_in: Option<Duration>,
-    /// How many queue entries come before the asker's; `None`: it has none.
-    pub(crate) ahead: Option<u32>,
-}
-
-/// What the value of a lock's key says: `ID TOKEN TERM[ LABEL]`, where the token is 0 as long as the name is only offered
-/// to that id, and the id of a name that is kept for a minimum time is `kept` and the moment when that is over. Of a name
-/// that is shared it says `shared TOKEN EXPIRES CLEARED[ LABEL]` or the same with `permits`, with the token and the label of
-/// the last grant. A value of another client's making is not parsed, since it may be a secret.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Holder {
-    Ours {
-        token: Option<FencingToken>,
-        label: Option<Arc<str>>,
-    },
-    /// Several; the label is that of the last one.
-    Several {
-        label: Option<Arc<str>>,
-    },
-    Foreign,
-}
-
-/// `None`: no reply of our script.
-pub(crate) fn acquired(reply: &Value) -> Option<Acquired> {
-    match reply {
-        Value::Array(parts) => Some(Acquired::Taken(taken(parts)?)),
-        Value::Int(0) => Some(Acquired::Retired),
-        Value::Int(-1) => Some(Acquired::BaseEnded),
-        reply => Some(Acquired::Granted(granted(reply)?)),
+/// The last token that a grant in this mode leaves in the fence.
+pub(crate) fn last_token(token: FencingToken, mode: &str) -> u64 {
+    match mode == mode::EXCLUSIVE && reserves(token) {
+        true => token.as_u64() + u64::from(RESERVED),
+        false => token.as_u64(),
     }
 }
 
-/// `None`: no reply of our script.
-pub(crate) fn status(reply: &Value) -> Option<LockStatus> {
-    let Value::Array(parts) = reply else { return None };
-    let [value, Value::Int(left), Value::Int(waiting), Value::Array(sharers)] = &parts[..] else {
-        return None;
-    };
-    let status = match value {
-        Value::Nil => LockStatus::free(),
-        Value::BulkString(value) => match Holder::parse(value) {
-            Holder::Several { .. } => LockStatus::held_by(sharers_of(sharers)?),
-            holder => LockStatus::held(holder.status(remaining(*left))),
-        },
-        _ => return None,
-    };
-    Some(status.with_waiting(usize::try_from(*waiting).ok()?))
-}
-
-/// Those who share a name, by the terms and the ms left of each: in the order of their grants, and then offers.
-fn sharers_of(parts: &[Value]) -> Option<Vec<HolderStatus>> {
-    let of = |pair: &[Value]| match pair {
-        [Value::BulkString(terms), Value::Int(left)] => {
-            let mut status = sharer(&String::from_utf8_lossy(terms))?;
-            status.expires_in = remaining(*left);
-            Some(status)
-        }
-        _ => None,
-    };
-    let mut sharers = parts.chunks(2).map(of).collect::<Option<Vec<_>>>()?;
-    sharers.sort_by_key(|sharer| (sharer.token.is_none(), sharer.token));
-    Some(sharers)
-}
-
-/// One who shares a name, by its terms: `TOKEN TERM MODE[ LABEL]`. The token is 0 as long as the name is only offered to it.
-fn sharer(terms: &str) -> Option<HolderStatus> {
-    let mut parts = terms.splitn(4, ' ');
-    let (token, _term, mode) = (parts.next()?, parts.next()?, parts.next()?);
-    let mut status = HolderStatus::new().with_mode(mode::parse(mode)?);
-    status.token = token_or_offer(token)?;
-    status.label = parts.next().map(Into::into);
-    Some(status)
-}
-
-/// `None`: no reply of our script.
-pub(crate) fn handed_over(reply: &Value) -> Option<HandedOver> {
-    Some(match reply {
-        Value::Nil => HandedOver::NotHeld,
-        Value::Int(0) => HandedOver::NextRetired,
-        Value::Int(-1) => HandedOver::Yields,
-        reply => HandedOver::Granted(granted(reply)?),
-    })
-}
-
-/// `None`: no reply of our script.
-pub(crate) fn ended(reply: &Value) -> Option<Ended> {
-    let Value::Int(bits @ 0..=3) = *reply else { return None };
-    Some(Ended {
-        was_held: bits & 1 != 0,
-        more: bits & 2 != 0,
-    })
-}
-
-fn taken(parts: &[Value]) -> Option<Taken> {
-    let [Value::BulkString(value), Value::Int(left), Value::Int(ahead)] = parts else {
-        return None;
-    };
-    Some(Taken {
-        holder: Holder::parse(value),
-        expires_in: remaining(*left),
-        ahead: u32::try_from(*ahead).ok(),
-    })
-}
-
-fn granted(reply: &Value) -> Option<FencingToken> {
-    let Value::BulkString(token) = reply else { return None };
-    token_of(std::str::from_utf8(token).ok()?)
-}
-
-fn remaining(left: i64) -> Option<Duration> {
-    u64::try_from(left).ok().map(Duration::from_millis)
-}
-
-/// Whether the hold was renewed; `None`: no reply of our script.
-pub(crate) fn renewed(reply: &Value) -> Option<bool> {
-    match reply {
-        Value::Int(1) => Some(true),
-        Value::Int(0) => Some(false),
-        _ => None,
-    }
-}
-
-impl Holder {
-    fn parse(value: &[u8]) -> Self {
-        Self::parse_ours(&String::from_utf8_lossy(value)).unwrap_or(Self::Foreign)
-    }
-
-    fn parse_ours(value: &str) -> Option<Self> {
-        let mut parts = value.splitn(4, ' ');
-        let (id, token, term) = (parts.next()?, parts.next()?, parts.next()?);
-        let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-        if matches!(id, "shared" | "permits") {
-            let (_token, _expires) = (token.parse::<u64>().ok()?, term.parse::<u64>().ok()?);
-            let mut rest = parts.next()?.splitn(2, ' ');
-            rest.next()?.parse::<u64>().ok()?;
-            let label = rest.next().map(Into::into);
-            return Some(Self::Several { label });
-        }
-        if id.len() != HolderId::HEX_DIGITS || !id.strip_prefix("kept").unwrap_or(id).bytes().all(is_hex) {
-            return None;
-        }
-        term.parse::<u64>().ok()?;
-        let token = token_or_offer(token)?;
-        let label = parts.next().map(Into::into);
-        Some(Self::Ours { token, label })
-    }
-
-    /// As the status of the one that has the name alone.
-    fn status(self, expires_in: Option<Duration>) -> HolderStatus {
-        let mut status = HolderStatus::new();
-        status.expires_in = expires_in;
-        if let Self::Ours { token, label } = self {
-            status = status.with_mode(Mode::Exclusive);
-            status.token = token;
-            status.label = label;
-        }
-        status
-    }
-}
-
-impl Taken {
-    pub(crate) fn busy(&self) -> Busy {
-        match &self.holder {
-            Holder::Ours { label: Some(label), .. } | Holder::Several { label: Some(label) } => {
-                Busy::new().with_holder(label.clone())
-            }
-            _ => Busy::new(),
-        }
-    }
-}
-
-/// Of an offer: none. `None`: no token of ours.
-fn token_or_offer(digits: &str) -> Option<Option<FencingToken>> {
-    match digits {
-        "0" => Some(None),
-        digits => Some(Some(token_of(digits)?)),
-    }
-}
-
-fn token_of(digits: &str) -> Option<FencingToken> {
-    FencingToken::new(digits.parse().ok()?)
+fn reserves(token: FencingToken) -> bool {
+    const EXACT: u64 = 9_007_199_254_740_000;
+    token.as_u64() < EXACT
 }
 
 #[cfg(test)]

@@ -26,9 +26,6 @@ pub struct TlsParameters {
 }
 
 impl TlsParameters {
-    /// What they are, for an error that lists the parameters that there are.
-    pub const NAMES: &'static str = "tls, ca, cert, key";
-
     /// The URL's scheme asks for TLS.
     ///
     /// # Errors

@@ -15,9 +15,13 @@ use crate::hold::ZooKeeperHold;
 use crate::names;
 use crate::protocol;
 
+pub(crate) use self::token::{MAX_OFFSET, exhausted, other_data};
+
 mod enqueue;
 mod hand_over;
+mod minimum;
 mod task;
+mod task_end;
 mod token;
 mod wait;
 
@@ -146,6 +150,10 @@ pub(crate) async fn hand_over(
     given: &Grant,
     request: &AcquireRequest,
 ) -> Result<HandOver> {
+    if given.is_kept() || request.minimum().is_some() {
+        // A kept node has its own node's sequence, and would have to change with it.
+        return yield_hold(client, giver, given).await;
+    }
     let new = || (giver.directory.clone(), giver.prefix.clone());
     let next = client.claims.open(request, new).ok_or_else(retired)?;
     if next.prefix != giver.prefix {
@@ -197,7 +205,7 @@ pub(crate) async fn hand_over(
 
 /// Releases a hold in place of a hand-over.
 async fn yield_hold(client: &Client, giver: &Claim, given: &Grant) -> Result<HandOver> {
-    given.begin_release();
+    given.begin_release(None);
     match client.outcome(giver).await? {
         Outcome::Released if given.report_release() => Ok(HandOver::Yielded),
         Outcome::Failed(error) => Err(error),

@@ -102,7 +102,9 @@ impl DistributedLock for ZooKeeperBackend {
             .fifo()
             .hand_over()
             .pass()
+            .minimum_hold()
             .ordered()
+            .any_floor()
             .session_renewal();
         let capabilities = capabilities.shared().downgrade().permits(u32::MAX);
         let longest = capabilities.longest_ttl;

@@ -5,7 +5,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -70,6 +70,8 @@ pub(crate) struct Claim {
     pub(crate) undo: watch::Sender<bool>,
     /// How many handles to its hold are alive.
     handles: AtomicUsize,
+    /// Whether its caller was told of the grant.
+    was_received: AtomicBool,
 }
 
 /// Only the last task changes it: an earlier one may wake up on a runtime that nobody drove for a while.
@@ -107,6 +109,7 @@ impl Claim {
             }),
             undo: watch::Sender::new(false),
             handles: AtomicUsize::new(0),
+            was_received: AtomicBool::new(false),
         }
     }
 
@@ -151,6 +154,15 @@ impl Claim {
 
     pub(crate) fn has_handles(&self) -> bool {
         self.handles.load(Ordering::SeqCst) > 0
+    }
+
+    /// Its caller is told of the grant.
+    pub(crate) fn note_received(&self) {
+        self.was_received.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn was_received(&self) -> bool {
+        self.was_received.load(Ordering::SeqCst)
     }
 
     pub(crate) fn add_handle(&self) {

@@ -8,6 +8,7 @@ use lock_core::{Error, ErrorKind, Result};
 
 #[cfg(not(feature = "tls"))]
 mod no_tls;
+mod sasl;
 #[cfg(test)]
 mod tests;
 mod url;
@@ -62,6 +63,7 @@ pub struct ZooKeeperConfig {
     sessions: usize,
     user: Option<String>,
     password: Option<String>,
+    has_sasl: bool,
     has_open_acl: bool,
     #[cfg(feature = "tls")]
     tls: Option<lock_tls::Tls>,
@@ -94,6 +96,7 @@ impl ZooKeeperConfig {
             sessions: Self::DEFAULT_SESSIONS,
             user: None,
             password: None,
+            has_sasl: false,
             has_open_acl: false,
             #[cfg(feature = "tls")]
             tls: None,
@@ -153,8 +156,8 @@ impl ZooKeeperConfig {
         self
     }
 
-    /// Authenticates as this user with the scheme `digest`, and makes all nodes accessible to this user alone. Needs a
-    /// [password](Self::with_password). Must not be empty nor contain a colon. Defaults to none, which needs an
+    /// Authenticates as this user, with the scheme `digest` unless another way is set, and makes all nodes accessible to this user
+    /// alone. Needs a [password](Self::with_password). Must not be empty nor contain a colon. Defaults to none, which needs an
     /// [open ACL](Self::with_open_acl).
     #[must_use]
     pub fn with_user(mut self, user: impl Into<String>) -> Self {
@@ -236,6 +239,7 @@ impl ZooKeeperConfig {
             )),
             (Some(_), None) => Err(misconfigured("the user has no password: set both user and password")),
             (None, Some(_)) => Err(misconfigured("the password has no user: set both user and password")),
+            (None, None) if self.has_sasl => Err(misconfigured(sasl::NO_USER)),
             (None, None) if !self.has_open_acl && !self.has_certificate() => Err(misconfigured(NO_ACL)),
             _ => Ok(()),
         }
@@ -281,10 +285,9 @@ impl ZooKeeperConfig {
         false
     }
 
-    /// `user:password`.
-    pub(crate) fn credentials(&self) -> Option<String> {
-        let (user, password) = (self.user.as_ref()?, self.password.as_ref()?);
-        Some(format!("{user}:{password}"))
+    /// User and password.
+    pub(crate) fn credentials(&self) -> Option<(&str, &str)> {
+        self.user.as_deref().zip(self.password.as_deref())
     }
 }
 
@@ -299,6 +302,7 @@ impl fmt::Debug for ZooKeeperConfig {
             sessions,
             user,
             password: _,
+            has_sasl,
             has_open_acl,
             #[cfg(feature = "tls")]
             tls,
@@ -317,6 +321,7 @@ impl fmt::Debug for ZooKeeperConfig {
             .field("heartbeat", heartbeat)
             .field("sessions", sessions)
             .field("user", &user)
+            .field("has_sasl", has_sasl)
             .field("has_open_acl", has_open_acl)
             .finish_non_exhaustive()
     }

@@ -55,7 +55,8 @@ pub(crate) fn lock_error(error: DriverError) -> Error {
         ),
         DriverError::AuthFailed => (
             ErrorKind::Denied,
-            "ZooKeeper refuses the credentials: check user, password and the server's authentication providers",
+            "ZooKeeper refuses the credentials: check user, password and the server's authentication providers, for SASL its \
+             section Server of the JAAS configuration as well",
         ),
         DriverError::QuotaExceeded => (
             ErrorKind::Misconfigured,
@@ -67,7 +68,7 @@ pub(crate) fn lock_error(error: DriverError) -> Error {
         ),
         DriverError::InvalidAcl => (
             ErrorKind::Misconfigured,
-            "ZooKeeper does not know the scheme digest: enable its digest authentication provider",
+            "ZooKeeper does not authenticate by this scheme: enable its provider for digest, or for SASL with a JAAS configuration",
         ),
         DriverError::Unimplemented => (
             ErrorKind::Misconfigured,

@@ -16,6 +16,9 @@ use crate::error::{self, Failure};
 use crate::protocol::{self, NodeData};
 
 pub(crate) mod end;
+pub(crate) mod keep;
+mod raise;
+pub(crate) mod release;
 
 /// One handle to a hold. When the last one is dropped without a release, the session stops renewing the lease. The node
 /// is deleted when the lease ends.
@@ -56,9 +59,11 @@ impl ZooKeeperHold {
         }
     }
 
-    /// Arms the lease by what the session's heartbeats have proven.
+    /// Arms the lease by what the session's heartbeats have proven. From here on the hold counts as its caller's.
     pub(crate) fn arm(&self) -> Result<Armed> {
-        self.grant.session.arm_lease(&self.lease)
+        let armed = self.grant.session.arm_lease(&self.lease)?;
+        self.claim.note_received();
+        Ok(armed)
     }
 
     /// Asks the server whether the hold is still ours, and arms the lease by a later heartbeat. `None` if it is not.
@@ -161,9 +166,14 @@ impl Hold for ZooKeeperHold {
         self.try_downgrade().await.map_err(|error| self.named(error))
     }
 
-    async fn release(&self, _how: ReleaseOptions) -> Result<ReleaseOutcome> {
+    /// A read and a transaction. The raise counts for all locks of the root path.
+    async fn raise_token(&self, token: FencingToken) -> Result<()> {
+        self.try_raise(token).await.map_err(|error| self.named(error))
+    }
+
+    async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
         self.claim.leave();
-        self.grant.begin_release();
+        self.grant.begin_release(how.keep_for);
         match self.client.outcome(&self.claim).await {
             Ok(Outcome::Released) if self.grant.report_release() => Ok(ReleaseOutcome::Released),
             // A node whose delete was rejected is still there.
@@ -201,7 +211,9 @@ impl Drop for ZooKeeperHold {
             if !self.claim.request.is_fixed() {
                 self.grant.session.unbind_lease(holder);
             }
-            if matches!(self.claim.stage(), Stage::Ended(_)) {
+            // A kept node outlasts the session: if nobody was told of the grant, it is abandoned.
+            let is_done = self.claim.was_received() || !self.grant.is_kept();
+            if is_done && matches!(self.claim.stage(), Stage::Ended(_)) {
                 self.client.claims.close(holder);
             }
         }

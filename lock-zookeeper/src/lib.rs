@@ -73,6 +73,26 @@
 //! [`Locker::shutdown`](lock_core::Locker::shutdown) closes the sessions that carry nothing. A process that exits without it
 //! leaves them to their timeout.
 //!
+//! # Minimum hold
+//! A [minimum hold](lock_core::Lock::hold_at_least) has a second node, the kept node: it is persistent, and outlasts session and process.
+//! Its name is `_c_<uuid>-keep-lock-<sequence>`, with the sequence of the holder's node, whose place in the queue it takes. It is made
+//! just before the grant is reported, which takes one more round trip. A release within the minimum writes the rest of its time into
+//! it, and deletes the holder's node in the same transaction. A release after the minimum deletes both.
+//! - A kept node is over when its time has passed since its last write, by the clock of ZooKeeper's leader. The holder's process
+//!   deletes it then. If that has ended, the next acquire of the name does, or who waits next. Until then, the
+//!   [status](lock_core::Locker::status) shows the name as held.
+//! - A name is granted too early only if the leader's clock is set forward. A waiter that was there before the kept node was written
+//!   counts by its own clock, and adds a twentieth of the time.
+//! - The clocks of two leaders are not compared. So if a name is asked for after an election, the time of its kept node begins
+//!   anew: the name is free up to one minimum too late. The same goes for a clock that was set back.
+//! - If the holder's process dies, the minimum counts from just before the grant was reported.
+//! - Curator, kazoo and older versions of this crate wait for a kept node like for a holder before them, but do not delete it. If the
+//!   holder's process has ended and one of them is the next in the queue, all behind it wait until another request of this version
+//!   comes.
+//! - If a session ends after a grant that nobody received, its kept node is deleted by the abandoned request's process. If that has ended
+//!   too, the name stays taken for the minimum.
+//! - A hold that has or wants a minimum is not handed over within the process: it is released, and the next waiter asks the server.
+//!
 //! # Fencing
 //! A token is `zxid * 16 + k + offset`:
 //! - `zxid` is the id of a transaction: of the last change of the lock's queue before the grant, or of a write of the holder's
@@ -91,16 +111,21 @@
 //! root path. If somebody deletes this node, tokens may become smaller: then set the floor again. If it has other data,
 //! every acquire fails as [`Misconfigured`](lock_core::ErrorKind::Misconfigured), and the data stays as it is.
 //!
+//! A quorum can have this backend as one of its servers. If tokens have not reached the token that a request of the quorum asks for,
+//! the offset is raised for it, and when the quorum raises a hold's token as well. Beside servers whose tokens follow a clock, that
+//! is at almost every grant, which takes up to four more round trips then. So give a quorum a root path of its own.
+//!
 //! All clients of a root path must read the offset, once it is not 0. Clients of a version without token floors do not.
 //!
 //! # Limits
-//! - A ttl is at least the session timeout, 10 s by default. One hold cannot be extended alone, and there is no minimum
-//!   hold.
+//! - A ttl is at least the session timeout, 10 s by default. One hold cannot be extended alone.
 //! - A hold survives a round trip of 0.4 session timeouts at a standalone server (measured: up to 0.48), and of 0.25 in an
 //!   ensemble (simulated: up to 0.27), where the proof takes two round trips. A standalone server is recognised by its
 //!   answer to `srvr`, if it is the only one in the configuration. If the server grants another session timeout than the
 //!   configured one, both limits are lower.
-//! - Authentication by `digest` and by client certificates (`x509`) alone. TLS needs the feature `tls`. No read-only servers.
+//! - Authentication by the scheme `digest`, by SASL with the mechanism `DIGEST-MD5`, and by client certificates (`x509`) alone. SASL
+//!   needs the feature `sasl`; Kerberos (`GSSAPI`) is not supported, and user and password are tested in ASCII alone. TLS needs the
+//!   feature `tls`. No read-only servers.
 //! - In a node's path, all characters of a name but letters, digits and ``-_~:@=+,.`` are written as `%XX`.
 //! - Two other clients can share a queue with this crate, if they lock the directory of the name. Curator's
 //!   `InterProcessMutex` needs nothing more. kazoo's `Lock` must be made with `extra_lock_patterns=["-lock-"]`: without it,

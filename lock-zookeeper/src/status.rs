@@ -74,6 +74,8 @@ impl Directory {
         let mut holder = HolderStatus::new().with_mode(mode);
         let token = match data.token {
             Some(token) => FencingToken::new(token),
+            // Its node keeps a minimum hold, and had no grant.
+            None if data.keep.is_some() => None,
             None => self.token(mode, node),
         };
         if let Some(label) = data.label {

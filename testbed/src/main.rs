@@ -1,4 +1,4 @@
-//! Starts test servers by hand: `cargo run -p testbed -- redis mariadb zookeeper ensemble`.
+//! Starts test servers by hand: `cargo run -p testbed -- redis mariadb zookeeper ensemble cluster`.
 //!
 //! Prints their URLs, then obeys lines on its standard input: `kill`, `pause`, `resume`, `restart`,
 //! `restart-without-data`, each for all of them. Ends them when the input ends.
@@ -8,7 +8,7 @@
 use std::io::BufRead;
 use std::process::ExitCode;
 
-use testbed::{Edition, Error, Server, ZooKeeper};
+use testbed::{Edition, Error, Redis, Server, ZooKeeper};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -26,7 +26,9 @@ async fn main() -> ExitCode {
                 return ExitCode::FAILURE;
             }
             None => {
-                eprintln!("error: {kind:?} is none of redis, redis8, valkey9, mariadb, mysql9, zookeeper, ensemble");
+                eprintln!(
+                    "error: {kind:?} is none of redis, redis8, valkey9, mariadb, mysql9, zookeeper, ensemble, cluster"
+                );
                 return ExitCode::FAILURE;
             }
         }
@@ -52,6 +54,10 @@ async fn start(kind: &str) -> Option<Result<Vec<Server>, Error>> {
     if kind == "ensemble" {
         let ensemble = ZooKeeper::new().start_ensemble().await;
         return Some(ensemble.map(|ensemble| ensemble.servers().to_vec()));
+    }
+    if kind == "cluster" {
+        let cluster = Redis::new().start_cluster(true).await;
+        return Some(cluster.map(|cluster| cluster.nodes().to_vec()));
     }
     let edition = Edition::ALL.into_iter().find(|edition| edition.name() == kind)?;
     Some(edition.start().await.map(|server| vec![server]))

@@ -11,7 +11,13 @@ use crate::port::Port;
 use crate::recipe::{Recipe, Run};
 use crate::server::Server;
 use crate::url::Url;
-use crate::{Certificates, Clock, Disk, Edition, Error, locate, preload};
+use crate::{Certificates, Clock, Cluster, Disk, Edition, Error, Replicated, Watched, locate, preload};
+
+pub(crate) mod cluster;
+mod command;
+pub(crate) mod replica;
+pub(crate) mod sentinel;
+mod tls;
 
 /// A Redis to start. Every write is on disk (`appendfsync always`) before it is acknowledged.
 #[derive(Debug, Clone)]
@@ -99,6 +105,64 @@ impl Redis {
     pub async fn start(self) -> Result<Server, Error> {
         Server::start(self).await
     }
+
+    /// Starts three of them as the masters of a cluster, and three as their replicas if `replicas` says so. A server that runs
+    /// already is never a part of it, and a password is not possible.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] or [`Error::LeftOut`] where there is none to start, [`Error::Start`], [`Error::Io`].
+    ///
+    /// # Cancel safety
+    /// If this future is dropped, the servers are ended in the background.
+    pub async fn start_cluster(self, replicas: bool) -> Result<Cluster, Error> {
+        Cluster::start(self, replicas).await
+    }
+
+    /// Starts a master and so many replicas of it, which have its data when this returns. A server that runs already is never
+    /// one of them, and a password is not possible.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] or [`Error::LeftOut`] where there is none to start, [`Error::Start`], [`Error::Io`].
+    ///
+    /// # Cancel safety
+    /// If this future is dropped, the servers are ended in the background.
+    pub async fn start_replicated(self, replicas: usize) -> Result<Replicated, Error> {
+        Replicated::start(self, replicas).await
+    }
+
+    /// Starts a master and so many replicas of it, and three Sentinels that watch them and know each other when this returns. They
+    /// call the master `mymaster`. With TLS, the Sentinels serve it, too. A server that runs already is never taken.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] or [`Error::LeftOut`] where there is none, [`Error::Start`], [`Error::Io`].
+    ///
+    /// # Cancel safety
+    /// If this future is dropped, the servers are ended in the background.
+    pub async fn start_watched(self, replicas: usize) -> Result<Watched, Error> {
+        Watched::start(self, replicas, None).await
+    }
+
+    /// The same with Sentinels that ask for this password.
+    ///
+    /// # Errors
+    /// Those of [`start_watched`](Self::start_watched).
+    ///
+    /// # Cancel safety
+    /// If this future is dropped, the servers are ended in the background.
+    pub async fn start_watched_with_password(self, replicas: usize, password: &str) -> Result<Watched, Error> {
+        Watched::start(self, replicas, Some(password)).await
+    }
+}
+
+impl Redis {
+    /// The same for another server beside this one.
+    fn another(&self) -> Result<Self, Error> {
+        match &self.tls {
+            // With a plain port of its own.
+            Some((certificates, _)) => self.clone().tls(certificates),
+            None => Ok(self.clone()),
+        }
+    }
 }
 
 impl Default for Redis {
@@ -146,10 +210,9 @@ impl Recipe for Redis {
             .arg("--dir")
             .arg(data);
         if let Some((certificates, _)) = &self.tls {
-            let (certificate, key) = certificates.server();
-            command.args(["--tls-port", &port.to_string(), "--tls-cert-file"]);
-            command.arg(certificate).arg("--tls-key-file").arg(key);
-            command.arg("--tls-ca-cert-file").arg(certificates.ca());
+            for (directive, argument) in tls::settings(certificates, port) {
+                command.arg(format!("--{directive}")).arg(argument);
+            }
         }
         command.args([
             "--appendonly",

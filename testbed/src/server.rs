@@ -52,6 +52,11 @@ impl Server {
         Some(format!("127.0.0.1:{port}"))
     }
 
+    /// The port on which it listens without TLS.
+    pub(crate) fn control_port(&self) -> u16 {
+        self.inner.recipe.plain_port().unwrap_or(self.inner.port)
+    }
+
     /// Whether it ran already, so that it cannot be controlled and others may use it too.
     pub fn is_external(&self) -> bool {
         self.inner.own.is_none()

@@ -14,6 +14,9 @@ use crate::server::Server;
 use crate::url::Url;
 use crate::{Certificates, Edition, Ensemble, Error, locate};
 
+/// The file of who may log in.
+const LOGINS: &str = "jaas.conf";
+
 /// A ZooKeeper to start: one server, or an ensemble of three.
 #[derive(Debug, Clone)]
 pub struct ZooKeeper {
@@ -22,6 +25,7 @@ pub struct ZooKeeper {
     sessions: (Duration, Duration),
     sync_limit: u32,
     tls: Option<(Certificates, Arc<Port>)>,
+    sasl: Option<(String, String)>,
     snapshot_every: Option<u32>,
 }
 
@@ -34,6 +38,7 @@ impl ZooKeeper {
             sessions: (Duration::from_millis(500), Duration::from_secs(60)),
             sync_limit: 10,
             tls: None,
+            sasl: None,
             snapshot_every: None,
         }
     }
@@ -82,6 +87,13 @@ impl ZooKeeper {
         Ok(self)
     }
 
+    /// Authenticates this user by SASL with `DIGEST-MD5`; both are of letters and digits. For a single server.
+    #[must_use]
+    pub fn sasl(mut self, user: &str, password: &str) -> Self {
+        self.sasl = Some((user.into(), password.into()));
+        self
+    }
+
     /// `snapCount`: takes a snapshot after at most this many transactions, while it serves on. Default: the server's own.
     #[must_use]
     pub fn snapshot_every(mut self, transactions: u32) -> Self {
@@ -128,6 +140,9 @@ impl ZooKeeper {
         if let Some(transactions) = self.snapshot_every {
             config += &format!("snapCount={transactions}\n");
         }
+        if self.sasl.is_some() {
+            config += "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider\n";
+        }
         if let Some((certificates, _)) = &self.tls {
             config += &format!(
                 "secureClientPort={port}\nsecureClientPortAddress=127.0.0.1\n\
@@ -157,6 +172,10 @@ impl ZooKeeper {
             "-Xshare:auto",
             "-XX:-UsePerfData",
         ]);
+        if self.sasl.is_some() {
+            let logins = data.join(LOGINS);
+            command.arg(format!("-Djava.security.auth.login.config={}", logins.display()));
+        }
         command
             .arg("-Dzookeeper.admin.enableServer=false")
             .arg("-cp")
@@ -202,6 +221,11 @@ impl Recipe for ZooKeeper {
     }
 
     fn fill(&self, data: &Path, port: u16) -> Result<(), Error> {
+        if let Some((user, password)) = &self.sasl {
+            let module = "org.apache.zookeeper.server.auth.DigestLoginModule";
+            let logins = format!("Server {{\n{module} required\nuser_{user}=\"{password}\";\n}};\n");
+            fs::write(data.join(LOGINS), logins).map_err(Error::io("writing the JAAS configuration"))?;
+        }
         fs::write(data.join("zoo.cfg"), self.config(data, port)).map_err(Error::io("writing zoo.cfg"))
     }
 

@@ -42,7 +42,7 @@ async fn a_label_that_is_too_long() {
 async fn a_minimum_hold_where_there_is_none() {
     for (url, _) in URLS {
         let locks = Config::new(url).connect_lazy().unwrap();
-        let is_named = url.starts_with("redis:");
+        let is_named = url.starts_with("redis:") || url.starts_with("zookeeper:");
         assert_eq!(locks.capabilities().minimum_hold, is_named, "{url}");
         if !is_named {
             let lock = locks.lock("nightly report").hold_at_least(Duration::from_secs(60));

@@ -18,6 +18,7 @@ fn pages() -> Vec<PathBuf> {
         "lock-redis",
         "lock-mysql",
         "lock-zookeeper",
+        "lock-quorum",
         "conformance-tests",
     ];
     let entries = folders.map(|folder| fs::read_dir(root().join(folder)).expect("a folder"));
@@ -65,6 +66,23 @@ fn links_into_the_repository_lead_to_files() {
             );
         }
     }
+}
+
+/// An answer is worth as much as the test that shows it.
+#[test]
+fn the_tests_that_the_page_of_the_quorum_names_exist() {
+    let page = include_str!("../../docs/quorum.md");
+    let mut named = 0;
+    for cited in page.split("[`").skip(1) {
+        let Some((test, rest)) = cited.split_once("`](") else {
+            continue;
+        };
+        let (file, _) = rest.split_once(')').expect("a link has an end");
+        let source = fs::read_to_string(root().join("docs").join(file)).expect("UTF-8");
+        assert!(source.contains(&format!("fn {test}(")), "{file} has no test {test}");
+        named += 1;
+    }
+    assert!(named > 20, "{named}");
 }
 
 /// The events and metrics have two readers: users of polylock, and authors of a backend.

@@ -69,7 +69,7 @@ fn what_cannot_work_says_what_to_do() {
         ("--processes 2", "use --processes 1, or a lock server with --backend"),
         (
             "--backend etcd://host",
-            "use memory:, redis://, mysql:// or zookeeper://",
+            "use memory:, redis://, mysql://, zookeeper:// or quorum:",
         ),
         ("--ttl 0s --buyers 1", "choose a longer one"),
         ("--processes 0", "0 is not in 1..=256"),
@@ -117,4 +117,87 @@ async fn without_the_lock_updates_are_lost_in_a_mariadb_too() {
 #[testbed::test]
 async fn four_processes_on_a_zookeeper() {
     four_processes_on(testbed::ZooKeeper::new().start().await);
+}
+
+/// The test takes the lock in between, so that the sale goes on when a server has been broken and the lock has survived it.
+#[cfg(all(feature = "redis", feature = "quorum"))]
+#[testbed::test]
+async fn four_processes_on_three_redis_of_which_one_forgets_and_one_is_killed() {
+    let mut servers = Vec::new();
+    for _ in 0..3 {
+        servers.push(testbed::Redis::new().start().await.expect("a server"));
+    }
+    if servers.iter().any(testbed::Server::is_external) {
+        return; // It is one server, and not ours to break.
+    }
+    let urls: Vec<String> = servers.iter().map(testbed::Server::url).collect();
+    let url = format!("quorum:?restart_delay=3s|{}", urls.join("|"));
+    let connect = async |url: &str| {
+        let config = polylock::Config::new(url).with_ttl(DELAY).with_label("the test");
+        config.connect().await.expect("it is there")
+    };
+    let locks = connect(&url).await;
+    // Whoever comes first to a new server waits, too.
+    let guard = locks.lock("productA").acquire().await.expect("a grant");
+    let sale = tokio::task::spawn_blocking(move || {
+        sell(&format!(
+            "--processes 4 --buyers 60 --think-ms 40 --ttl 3s --backend {url}"
+        ))
+    });
+    until(async || {
+        let status = locks.status("productA").await;
+        status.is_ok_and(|status| status.waiting >= Some(4))
+    })
+    .await;
+
+    servers[1].restart_without_data().await.expect("it starts again");
+    until_it_votes(&urls[1]).await;
+    guard
+        .release()
+        .await
+        .expect("two servers kept it, and the third got it back");
+
+    let guard = locks.lock("productA").acquire().await.expect("a grant");
+    let delayed = connect(&format!("{}?restart_delay=3s", urls[1])).await;
+    let fresh = delayed.lock("another").acquire().await.expect("it is trusted again");
+    fresh.release().await.expect("an answer");
+    until_it_votes(&urls[1]).await;
+    assert!(!sale.is_finished(), "buyers wait for the test's own hold");
+    servers[0].kill().expect("it is ours");
+    guard.release().await.expect("two servers kept it");
+
+    let (result, errors, code) = sale.await.expect("the sale ended");
+    assert_eq!(
+        (result.as_str(), code),
+        ("RESULT sold=60 left=440 lost=0", 0),
+        "{errors}"
+    );
+}
+
+#[cfg(all(feature = "redis", feature = "quorum"))]
+const DELAY: std::time::Duration = std::time::Duration::from_secs(3);
+
+/// Waits until the server with this URL has voted for the test's own hold, and not for a buyer who asks in vain.
+#[cfg(all(feature = "redis", feature = "quorum"))]
+async fn until_it_votes(url: &str) {
+    let observer = polylock::connect_lazy(url).expect("a valid URL");
+    until(async || {
+        let Ok(status) = observer.status("productA").await else {
+            return false;
+        };
+        let label = status.holders.first().and_then(|holder| holder.label.as_deref());
+        label.is_some_and(|label| label.starts_with("the test"))
+    })
+    .await;
+}
+
+#[cfg(all(feature = "redis", feature = "quorum"))]
+async fn until(is_so: impl AsyncFn() -> bool) {
+    let waiting = async {
+        while !is_so().await {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    };
+    let limit = std::time::Duration::from_secs(60);
+    tokio::time::timeout(limit, waiting).await.expect("it comes to that");
 }

@@ -10,5 +10,7 @@ mod flash_sale;
 #[cfg(all(feature = "redis", feature = "mysql", feature = "zookeeper"))]
 mod moving;
 mod names;
+#[cfg(all(feature = "redis", feature = "quorum"))]
+mod quorum;
 #[cfg(all(feature = "redis", feature = "mysql", feature = "zookeeper"))]
 mod wrong_server;

@@ -9,6 +9,9 @@ use crate::backend::Backend;
 use crate::fault::{Effect, Fault};
 use crate::mutant::Mutant;
 
+/// A master that is cut off may need half of this to stop: then holds with this ttl outlast it.
+pub(crate) const LONG_SPLIT_TTL: Duration = Duration::from_secs(6);
+
 /// So many holds of a process show something.
 pub(crate) const ENOUGH_HOLDS: usize = 10;
 
@@ -34,6 +37,15 @@ pub(crate) struct RunConfig {
     /// Whether names are also held by readers and by permits.
     #[serde(default)]
     pub(crate) modes: bool,
+    /// For how long a Redis that may have forgotten holds gives no fresh grant. Then it is no fault that it forgets.
+    #[serde(default)]
+    pub(crate) restart_delay: Option<Duration>,
+    /// How many replicas must have a grant before it counts.
+    #[serde(default)]
+    pub(crate) replicas: u32,
+    /// Whether there are two replicas, and a master that neither follows refuses writes (`min-replicas-to-write 1`).
+    #[serde(default)]
+    pub(crate) min_replicas: bool,
     /// The program of another version, which every other process runs.
     #[serde(default)]
     pub(crate) beside: Option<PathBuf>,
@@ -70,8 +82,42 @@ impl RunConfig {
 
     /// Whether believed intervals may never overlap. Otherwise they are reported, and the fence alone protects.
     pub(crate) fn promises_exclusion(&self) -> bool {
-        let is_outside = |fault: &Fault| fault.is_outside_model_of(self.backend);
+        let is_outside = |fault: &Fault| fault.is_outside_model_of(self.backend) && !self.makes_up_for(*fault);
         !self.nemesis.iter().any(is_outside)
+    }
+
+    /// Whether what the configuration asks for keeps locks that the fault loses otherwise.
+    fn makes_up_for(&self, fault: Fault) -> bool {
+        let is_delayed = self.restart_delay.is_some();
+        let is_acknowledged = self.replicas >= self.replicas_each();
+        match fault {
+            Fault::ServerLose | Fault::Failover => is_delayed,
+            // It must stop before the others have waited for long enough.
+            Fault::SplitBrain => is_acknowledged || (is_delayed && self.min_replicas && self.ttl >= LONG_SPLIT_TTL),
+            // Slots may move to a master that is trusted, from one that has forgotten their locks.
+            _ if self.nemesis.contains(&Fault::Reshard) => is_acknowledged,
+            _ => self.backend.is_replicated() && (is_acknowledged || is_delayed),
+        }
+    }
+
+    /// How many replicas follow each master, if any do.
+    pub(crate) fn replicas_each(&self) -> u32 {
+        if self.min_replicas { 2 } else { 1 }
+    }
+
+    /// Why nothing can be run like this, if it cannot.
+    pub(crate) fn refused(&self) -> Option<String> {
+        let fault = self.nemesis.iter().find_map(|fault| {
+            let why = fault.refused_by(self.backend)?;
+            Some(format!("no {fault} on {}: {why}", self.backend))
+        });
+        if self.replicas > 0 && !self.backend.is_replicated() {
+            return Some(format!("no replica follows {}", self.backend));
+        }
+        if self.min_replicas && self.backend != Backend::RedisSentinel {
+            return Some(format!("no replicas are asked for by {}", self.backend));
+        }
+        fault
     }
 
     /// Why tokens may fail to grow, and the fence with them, if they may.
@@ -126,10 +172,57 @@ impl RunConfig {
         if self.beside.is_some() {
             limit += REFRESH;
         }
+        limit += self.restart_delay.unwrap_or_default();
         if self.has(Effect::ClockAhead) {
             // A hold taken while the clock was ahead lasts until the clock has caught up.
             limit += self.clock_step();
         }
         limit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::matrix;
+
+    #[test]
+    fn what_makes_up_for_a_fault_decides_on_overlaps() {
+        let cells = matrix::cells(false);
+        let promises = |name: &str| {
+            let cell = cells.iter().find(|cell| cell.name == name);
+            cell.expect("there is such a cell").config.promises_exclusion()
+        };
+        for (kept, names) in [
+            (
+                true,
+                &[
+                    "redis-sentinel/stop",
+                    "redis-sentinel/all",
+                    "redis-sentinel/master-kill-acknowledged",
+                    "redis-sentinel/master-stop-delayed",
+                    "redis-sentinel/split-brain-acknowledged",
+                    "redis-sentinel/split-brain-min-replicas-delayed",
+                    "redis-cluster/planned-failover",
+                    "redis-cluster/stale-replica-delayed",
+                    "redis/failover-delayed",
+                ][..],
+            ),
+            (
+                false,
+                &[
+                    "redis-sentinel/master-kill",
+                    "redis-sentinel/planned-failover",
+                    "redis-sentinel/split-brain",
+                    "redis-sentinel/split-brain-min-replicas",
+                    "redis-cluster/stale-replica",
+                    "redis/failover",
+                    "mysql-row/server-kill",
+                ],
+            ),
+        ] {
+            for name in names {
+                assert_eq!(promises(name), kept, "{name}");
+            }
+        }
     }
 }

@@ -48,6 +48,8 @@ pub(crate) enum Effect {
     /// The server's clock is behind for good.
     ClockBehindForGood,
     ClockFaster,
+    /// A replica takes the master's place.
+    ReplacesMaster,
     /// A leader may have lost its quorum without noticing it.
     PartsLeader,
 }
@@ -74,6 +76,11 @@ macro_rules! faults {
 
 const REDIS: &[Backend] = &[Backend::Redis];
 const ROW: &[Backend] = &[Backend::MysqlRow];
+const CLUSTER: &[Backend] = &[Backend::RedisCluster];
+const SENTINEL: &[Backend] = &[Backend::RedisSentinel];
+/// A replica that takes over lacks what was not replicated yet.
+const REPLICATED: &[Backend] = &[Backend::RedisSentinel, Backend::RedisCluster];
+const ROW_AND_REPLICATED: &[Backend] = &[Backend::MysqlRow, Backend::RedisSentinel, Backend::RedisCluster];
 const MYSQL: &[Backend] = &[Backend::MysqlRow, Backend::MysqlLease];
 /// Those whose holds are rows or keys that expire by the server's wall clock.
 const LEASES: &[Backend] = &[Backend::Redis, Backend::MysqlLease];
@@ -89,13 +96,38 @@ const ENSEMBLE: Facts = Facts {
     effects: &[CutsConnections],
     ..EVERYWHERE
 };
+const QUORUM: Facts = Facts {
+    only: Some((QUORUMS, "only a quorum has several independent servers")),
+    ..EVERYWHERE
+};
+const QUORUMS: &[Backend] = &[Backend::Quorum3, Backend::Quorum5];
+const OF_CLUSTER: Facts = Facts {
+    only: Some((CLUSTER, "only a Redis Cluster has hash slots")),
+    effects: &[CutsConnections],
+    ..EVERYWHERE
+};
+const OF_REPLICATED: Facts = Facts {
+    only: Some((REPLICATED, "only Sentinels and a Redis Cluster replace a master")),
+    outside_model_of: REPLICATED,
+    effects: &[CutsConnections, ReplacesMaster],
+    ..EVERYWHERE
+};
 const BUT_ENSEMBLE: &[Backend] = &[
     Backend::Redis,
     Backend::MysqlRow,
     Backend::MysqlLease,
     Backend::Zookeeper,
+    Backend::Quorum3,
+    Backend::Quorum5,
 ];
-const BUT_ZOOKEEPER: &[Backend] = &[Backend::Redis, Backend::MysqlRow, Backend::MysqlLease];
+const BUT_ZOOKEEPER: &[Backend] = &[
+    Backend::Redis,
+    Backend::MysqlRow,
+    Backend::MysqlLease,
+    Backend::Quorum3,
+    Backend::Quorum5,
+];
+const ON_DISK: &[Backend] = &[Backend::Redis, Backend::MysqlRow, Backend::MysqlLease];
 const CLOCK: Facts = Facts {
     only: Some((
         BUT_ZOOKEEPER,
@@ -123,18 +155,19 @@ faults! {
     Reset: Facts { effects: &[CutsConnections], outside_model_of: ROW, ..EVERYWHERE };
     /// One reply is lost with its connection, after its request took effect.
     ReplyLoss: Facts { effects: &[CutsConnections], outside_model_of: ROW, ..EVERYWHERE };
-    /// The server, or any one of an ensemble, is killed with SIGKILL, and started again with its data.
-    ServerKill: Facts { effects: &[CutsConnections], outside_model_of: ROW, ..EVERYWHERE };
-    /// The server, or any one of an ensemble, is stopped with SIGSTOP.
-    ServerStop: EVERYWHERE;
-    /// The server is killed, and started again without its data.
+    /// The server, or any one of several, is killed with SIGKILL, and started again with its data.
+    ServerKill: Facts { effects: &[CutsConnections], outside_model_of: ROW_AND_REPLICATED, ..EVERYWHERE };
+    /// The server, or any one of several, is stopped with SIGSTOP.
+    ServerStop: Facts { outside_model_of: REPLICATED, ..EVERYWHERE };
+    /// The server, or any one of a quorum, is killed, and started again without its data.
+    // A node that forgot may vote for another one while its old vote still counts.
     ServerLose: Facts {
         only: Some((BUT_ENSEMBLE, "an ensemble keeps its data as long as a majority of its servers does")),
         effects: &[CutsConnections, LosesData],
         outside_model_of: &Backend::ALL,
         ..EVERYWHERE
     };
-    /// The server's wall clock jumps forward, and back later.
+    /// The server's wall clock, or that of one node of a quorum, jumps forward, and back later.
     Clock: Facts { effects: &[ClockAhead], outside_model_of: LEASES, ..CLOCK };
     /// The server's wall clock goes back for a while.
     ClockBack: Facts { effects: &[ClockBehind], outside_model_of: LEASES, ..CLOCK };
@@ -166,7 +199,7 @@ faults! {
     MemoryFull: Facts { only: Some((REDIS, "only Redis has a command for it")), ..EVERYWHERE };
     /// There is no room on the server's disk: no file can become larger. The server refuses writes, or ends.
     DiskFull: Facts {
-        only: Some((BUT_ZOOKEEPER, "the testbed's ZooKeeper does not write to a disk that can be filled")),
+        only: Some((ON_DISK, "its servers do not write to a disk that can be filled")),
         needs: Some(Needs::Disk),
         effects: &[CutsConnections],
         ..EVERYWHERE
@@ -177,6 +210,24 @@ faults! {
         needs: Some(Needs::Replica),
         outside_model_of: REDIS,
         effects: &[CutsConnections],
+    };
+    /// The hash slots of the locks move from master to master, again and again.
+    Reshard: Facts { effects: &[], ..OF_CLUSTER };
+    /// A master is killed with SIGKILL, and started again when its replica has taken over.
+    MasterKill: OF_REPLICATED;
+    /// A master is stopped with SIGSTOP, and goes on when its replica has taken over.
+    MasterStop: OF_REPLICATED;
+    /// A replica that had fallen behind takes over.
+    StaleReplica: Facts { effects: &[CutsConnections, ReplacesMaster, LosesData], ..OF_REPLICATED };
+    /// A replica takes over because an operator says so, as before an upgrade.
+    // A cluster's master stops before, and its replica waits until it has all of its data. One that Sentinels replace goes on.
+    PlannedFailover: Facts { outside_model_of: SENTINEL, ..OF_REPLICATED };
+    /// A master and half of the processes are cut off from the Sentinels, its replicas and the other processes.
+    SplitBrain: Facts {
+        only: Some((SENTINEL, "only its Sentinels can be cut off from a master")),
+        outside_model_of: SENTINEL,
+        effects: &[CutsConnections, ReplacesMaster],
+        ..EVERYWHERE
     };
     /// The leader of an ensemble is killed with SIGKILL, and started again when another one leads.
     LeaderKill: ENSEMBLE;
@@ -189,6 +240,14 @@ faults! {
     LeaderCut: Facts { effects: &[CutsConnections, PartsLeader], ..ENSEMBLE };
     /// The servers of an ensemble are started again, one after the other.
     RollingRestart: ENSEMBLE;
+    /// As many nodes of a quorum are killed as it can do without, and started again with their data.
+    MinorityKill: Facts { effects: &[CutsConnections], ..QUORUM };
+    /// One node more is killed. They are started again with their data.
+    MajorityKill: Facts { effects: &[CutsConnections], ..QUORUM };
+    /// Nothing passes between a process and one node, which is another one for each process; connections stay open.
+    NodeCut: Facts { effects: &[CutsConnections], ..QUORUM };
+    /// Every message between a process and one node takes longer than a lease.
+    NodeDelay: Facts { effects: &[CutsConnections], ..QUORUM };
 }
 
 impl Fault {

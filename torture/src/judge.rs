@@ -11,9 +11,11 @@ use crate::verdict::{Breach, Verdict};
 
 use self::holds::{Hold, Operation, Stretch};
 
+pub(crate) use self::gaps::Gaps;
 pub(crate) use self::order::overlaps;
 pub(crate) use self::sharing::Used;
 
+mod gaps;
 pub(crate) mod holds;
 mod loss;
 mod order;
@@ -99,6 +101,7 @@ impl History {
             excluded,
             problems,
             recovery,
+            gaps: Gaps::of(&self.strikes, &holds, &overlaps),
         }
     }
 

@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::fault::Fault;
 use crate::mutant::Mutant;
 use crate::names::name_of;
+use crate::quorum::Quorum;
 
 mod backend;
 mod check;
@@ -30,6 +31,7 @@ mod names;
 mod nemesis;
 mod observed;
 mod process;
+mod quorum;
 mod record;
 mod resource;
 mod run;
@@ -60,6 +62,8 @@ enum Command {
     Mutants,
     /// Runs every backend with every fault, and the mutants, and writes a report
     Matrix(Matrix),
+    /// Simulates the quorum's protocol and its mutants
+    Quorum(Quorum),
     /// What `run` starts
     #[command(hide = true)]
     Worker { job: String },
@@ -104,6 +108,15 @@ struct Run {
     /// Lets the processes hold names together, too: as readers, and by permits
     #[arg(long)]
     modes: bool,
+    /// For how long a Redis that may have forgotten holds gives no fresh grant, from four ttls [default: it does at once]
+    #[arg(long, value_parser = humantime::parse_duration)]
+    restart_delay: Option<Duration>,
+    /// How many replicas must have a grant before it counts
+    #[arg(long, default_value_t = 0)]
+    replicas: u32,
+    /// Gives a master that Sentinels watch two replicas, and lets it refuse writes while it has none
+    #[arg(long)]
+    min_replicas: bool,
     /// Lets every other process run another version of this program, on the same names
     #[arg(long, value_name = "PROGRAM")]
     beside: Option<PathBuf>,
@@ -177,6 +190,9 @@ impl Run {
             mutant: self.mutant,
             tasks: self.tasks.into(),
             measured: self.stopped.map(usize::from),
+            restart_delay: self.restart_delay,
+            replicas: self.replicas,
+            min_replicas: self.min_replicas,
             beside: self.beside.clone(),
             modes: self.modes || self.mutant.is_some_and(Mutant::needs_modes),
         })
@@ -211,6 +227,7 @@ fn execute(command: Command) -> Result<u8> {
             Ok(0)
         }
         Command::Matrix(matrix) => run_matrix(matrix),
+        Command::Quorum(quorum) => quorum::execute(&quorum),
         Command::Worker { job } => worker::main(&job).map(|()| 0),
     }
 }

@@ -15,6 +15,11 @@
 //! | [`tokens`] | tokens in a row that may be rolled back | time |
 //! | [`token_offset`] | ZooKeeper's tokens by zxid and above a floor, hand-overs, passes, restarts, while nodes and directories are deleted | time, unanswered writes |
 //! | [`zookeeper_modes`] | ZooKeeper's queue of readers, writers and permits: old lists, watches that tell once, downgrades, sessions that end, lost answers; tokens by zxid | time, token floors, restarts |
+//! | [`zookeeper_minimum`] | ZooKeeper's minimum holds: elections that bring another clock, a clock that is set back, old reads, holders that die, those who come and leave | the lease, clocks that run at different rates |
+//! | [`quorum`] | several servers that vote, each with its own clock, and forget; late, lost and stuck messages, pauses, cuts | more than one name, modes |
+//!
+//! All but the quorum search every order of events. The quorum has too many: it is simulated, in histories that are decided by
+//! their seeds, and its own mutants have to be caught by some of them.
 //!
 //! The lease, the queue and the hand-over share one [`server`]; what holds is named in [`properties`]. A model that shows
 //! nothing is caught in two ways: every one must reach two holds that were done (the session: belief past its first
@@ -61,6 +66,7 @@ pub mod mutant;
 pub mod passes;
 pub mod properties;
 pub mod queue;
+pub mod quorum;
 pub mod request;
 pub mod resource;
 pub mod server;
@@ -68,4 +74,5 @@ pub mod session;
 pub mod time;
 pub mod token_offset;
 pub mod tokens;
+pub mod zookeeper_minimum;
 pub mod zookeeper_modes;

@@ -20,13 +20,16 @@ use self::injection::Injection;
 
 pub(crate) use self::context::Targets;
 
+mod cluster;
 mod context;
 mod ensemble;
 mod injection;
 mod link;
 mod mysql;
 mod process;
+mod quorum;
 mod redis;
+mod sentinel;
 mod server;
 
 /// Breaks and heals until then; all is healed when it returns.
@@ -82,7 +85,9 @@ async fn repeat(fault: Fault, mut context: Context) -> Result<()> {
     let is_on_server = Injection::of(fault).is_on_server();
     loop {
         let pause = context.time(if is_on_server { 0.5..2.0 } else { 0.1..0.6 });
-        sleep(pause).await;
+        // A server that is not trusted yet has nothing to lose.
+        let trusted_after = context.targets.config.restart_delay.unwrap_or_default();
+        sleep(trusted_after + pause).await;
         if Instant::now() >= context.until {
             return Ok(());
         }

@@ -113,6 +113,10 @@ impl Hold for ObservedHold {
         self.hold.renew(ttl).await
     }
 
+    async fn raise_token(&self, token: FencingToken) -> Result<()> {
+        self.hold.raise_token(token).await
+    }
+
     async fn downgrade(&self, ttl: Duration) -> Result<Renewal> {
         let _recorded = OnDrop(self);
         self.hold.downgrade(ttl).await

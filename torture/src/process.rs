@@ -22,13 +22,15 @@ use crate::worker::job::{DRAINED, Job, Order, READY, RECOVERED};
 pub(crate) struct WorkerProcess {
     pub(crate) index: usize,
     pub(crate) link: Link,
+    /// The ways to the nodes of a quorum, or to the servers and then the Sentinels, each by itself.
+    pub(crate) node_links: Vec<Link>,
     /// Taken while a fault uses the process, or the link.
     pub(crate) in_use: tokio::sync::Mutex<()>,
     pub(crate) link_in_use: tokio::sync::Mutex<()>,
     job: Job,
     spawner: Spawner,
     incarnation: Mutex<Option<Incarnation>>,
-    /// One on the way to each server.
+    /// One on the way to each server, and one more where there are node links.
     _proxies: Vec<FaultProxy>,
 }
 
@@ -59,17 +61,28 @@ impl WorkerProcess {
         spawner: Spawner,
     ) -> Result<Self> {
         let link = Link::new();
-        let mut proxies = Vec::new();
-        for address in server.addresses() {
-            proxies.push(FaultProxy::start(address, link.clone()).await?);
+        let (mut proxies, mut node_links, mut addresses) = (Vec::new(), Vec::new(), Vec::new());
+        for mut address in server.addresses() {
+            if config.backend.has_node_links() {
+                let node_link = Link::new();
+                let proxy = FaultProxy::start(address, node_link.clone()).await?;
+                address = proxy.address();
+                node_links.push(node_link);
+                proxies.push(proxy);
+            }
+            let proxy = FaultProxy::start(address, link.clone()).await?;
+            addresses.push(proxy.address());
+            proxies.push(proxy);
         }
-        let addresses: Vec<_> = proxies.iter().map(FaultProxy::address).collect();
+        let ports = server.addresses().into_iter().map(|address| address.port());
+        let ways = ports.zip(addresses.iter().copied()).collect();
         let job = Job {
             config: config.clone(),
             process: index,
             incarnation: 0,
             url: server.url_at(&addresses),
             address: addresses[0],
+            ways,
             resource,
             dir,
             parent: std::process::id(),
@@ -77,6 +90,7 @@ impl WorkerProcess {
         Ok(Self {
             index,
             link,
+            node_links,
             in_use: tokio::sync::Mutex::default(),
             link_in_use: tokio::sync::Mutex::default(),
             job,

@@ -23,10 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Runs it and leaves its history in `dir`, an empty directory.
 pub(crate) async fn run(config: RunConfig, dir: &Path) -> Result<()> {
-    for fault in &config.nemesis {
-        if let Some(why) = fault.refused_by(config.backend) {
-            return Err(Error::new(format!("no {fault} on {}: {why}", config.backend)));
-        }
+    if let Some(why) = config.refused() {
+        return Err(Error::new(why));
     }
     let server = LockServer::start(&config).await?;
     let resource = Resource::start(config.locks, Writer::create(&dir.join(RESOURCE))?).await?;
@@ -43,7 +41,7 @@ pub(crate) async fn run(config: RunConfig, dir: &Path) -> Result<()> {
         );
         processes.push(process.await?);
     }
-    let locker = Locker::from_backend(servers::backend(&config, &server.url())?);
+    let locker = Locker::from_backend(servers::backend(&config, &server.url(), &[])?).with_ttl(config.ttl);
     locker.connect().await?;
     let before = server.connections().await?;
     let targets = Arc::new(Targets {

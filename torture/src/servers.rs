@@ -2,22 +2,23 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::backend::DistributedLock;
 use lock_mysql::sqlx::{self, AssertSqlSafe, Connection, Row};
-use lock_mysql::{MySqlConfig, Strategy};
-use lock_redis::{RedisBackend, RedisConfig, redis};
-use lock_zookeeper::{HeartbeatKind, ZooKeeperBackend, ZooKeeperConfig};
-use testbed::{Clock, Disk, Ensemble, MariaDb, Redis, Server, ZooKeeper};
-
-use tokio::time::{Instant, sleep};
+use lock_redis::redis;
+use testbed::{Clock, Cluster, Disk, Ensemble, MariaDb, Server, Watched, ZooKeeper};
 
 use crate::backend::Backend;
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
-use crate::fault::{Effect, Needs};
+use crate::fault::Needs;
+
+use self::redis_server::{connect, follow, replicating, tell, until_info};
+
+pub(crate) use self::client::backend;
+
+mod client;
+mod redis_server;
 
 /// Before all names of a run.
 pub(crate) const REDIS_PREFIX: &str = "torture:";
@@ -30,9 +31,13 @@ const SYNC_LIMIT: u32 = 6;
 /// The server of a run.
 #[derive(Debug)]
 pub(crate) struct LockServer {
-    /// Of an ensemble, the first one.
+    /// Of several, the first one.
     pub(crate) server: Server,
     ensemble: Option<Ensemble>,
+    /// Of a quorum, all but the first.
+    others: Vec<Server>,
+    cluster: Option<Cluster>,
+    watched: Option<Watched>,
     backend: Backend,
     clock: Option<Clock>,
     disk: Option<Disk>,
@@ -44,9 +49,14 @@ impl LockServer {
         let needs = |needs| config.nemesis.iter().any(|fault| fault.needs() == Some(needs));
         let clock = needs(Needs::Clock).then(Clock::new).transpose()?;
         let disk = needs(Needs::Disk).then(Disk::new).transpose()?;
-        let mut ensemble = None;
+        let (mut ensemble, mut cluster, mut watched) = (None, None, None);
+        let mut others = Vec::new();
+        for _ in 1..config.backend.nodes().unwrap_or(1) {
+            others.push(replicating().start().await?);
+        }
         let server = match config.backend {
-            Backend::Redis => {
+            // The clock that is set is that of one node.
+            Backend::Redis | Backend::Quorum3 | Backend::Quorum5 => {
                 let mut redis = replicating();
                 if let Some(clock) = &clock {
                     redis = redis.clock(clock);
@@ -56,6 +66,17 @@ impl LockServer {
                 }
                 redis.start().await?
             }
+            Backend::RedisSentinel => {
+                let mut redis = replicating();
+                if config.min_replicas {
+                    redis = redis.setting("min-replicas-to-write", ["1"]);
+                    redis = redis.setting("min-replicas-max-lag", ["1"]);
+                }
+                let replicas = config.replicas_each() as usize;
+                let watched = watched.insert(redis.start_watched(replicas).await?);
+                watched.redis()[0].clone()
+            }
+            Backend::RedisCluster => cluster.insert(replicating().start_cluster(true).await?)[0].clone(),
             Backend::MysqlRow | Backend::MysqlLease => {
                 let mut mysql = MariaDb::new();
                 if let Some(clock) = &clock {
@@ -87,6 +108,9 @@ impl LockServer {
         Ok(Self {
             server,
             ensemble,
+            others,
+            cluster,
+            watched,
             backend: config.backend,
             clock,
             disk,
@@ -94,7 +118,7 @@ impl LockServer {
         })
     }
 
-    /// Of all its servers.
+    /// Of all its servers, and then of its Sentinels.
     pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
         let numeric = |server: &Server| {
             let address = server.address().parse();
@@ -111,17 +135,40 @@ impl LockServer {
     /// The same by way of proxies.
     pub(crate) fn url_at(&self, addresses: &[SocketAddr]) -> String {
         let addresses: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
-        self.server.url_at(&addresses.join(","))
+        if self.backend.is_quorum() {
+            let urls: Vec<String> = addresses.iter().map(|address| self.server.url_at(address)).collect();
+            return format!("quorum:{}", urls.join("|"));
+        }
+        match &self.watched {
+            Some(watched) => watched.sentinels()[0].url_at(&addresses[watched.redis().servers().len()..].join(",")),
+            None => self.server.url_at(&addresses.join(",")),
+        }
     }
 
-    /// How many servers there are.
+    /// How many servers there are, Sentinels among them.
     pub(crate) fn count(&self) -> usize {
-        self.ensemble.as_ref().map_or(1, |ensemble| ensemble.servers().len())
+        match (&self.ensemble, &self.cluster, &self.watched) {
+            (Some(ensemble), ..) => ensemble.servers().len(),
+            (None, Some(cluster), _) => cluster.nodes().len(),
+            (None, None, Some(watched)) => watched.redis().servers().len() + watched.sentinels().len(),
+            (None, None, None) => 1 + self.others.len(),
+        }
     }
 
     /// One of the servers, by its index.
     pub(crate) fn any(&self, index: usize) -> &Server {
-        self.ensemble.as_ref().map_or(&self.server, |ensemble| &ensemble[index])
+        match (&self.ensemble, &self.cluster, &self.watched) {
+            (Some(ensemble), ..) => &ensemble[index],
+            (None, Some(cluster), _) => &cluster[index],
+            (None, None, Some(watched)) => {
+                let redis = watched.redis().servers();
+                redis
+                    .get(index)
+                    .unwrap_or_else(|| &watched.sentinels()[index - redis.len()])
+            }
+            (None, None, None) if index == 0 => &self.server,
+            (None, None, None) => &self.others[index - 1],
+        }
     }
 
     pub(crate) fn ensemble(&self) -> Result<&Ensemble> {
@@ -129,10 +176,26 @@ impl LockServer {
         ensemble.ok_or_else(|| Error::new("this server is no ensemble"))
     }
 
-    /// Waits until all its servers serve, if it is an ensemble.
+    pub(crate) fn cluster(&self) -> Result<&Cluster> {
+        let cluster = self.cluster.as_ref();
+        cluster.ok_or_else(|| Error::new("this server is no cluster"))
+    }
+
+    pub(crate) fn watched(&self) -> Result<&Watched> {
+        let watched = self.watched.as_ref();
+        watched.ok_or_else(|| Error::new("no Sentinel watches this server"))
+    }
+
+    /// Waits until all its servers serve, if there are several.
     pub(crate) async fn ready(&self) -> Result<()> {
         if let Some(ensemble) = &self.ensemble {
             ensemble.ready().await?;
+        }
+        if let Some(cluster) = &self.cluster {
+            cluster.until_it_serves().await?;
+        }
+        if let Some(watched) = &self.watched {
+            watched.settled().await?;
         }
         Ok(())
     }
@@ -169,9 +232,12 @@ impl LockServer {
         tell(self.replica()?, "REPLICAOF NO ONE").await
     }
 
-    /// What the replica has is what this server has, as if clients were led to it. Until then it is read-only.
+    /// What the replica has is what this server has, as if clients were led to it: they have to connect again. Until then it is
+    /// read-only.
     pub(crate) async fn fail_over(&self) -> Result<()> {
         follow(&self.server, self.replica()?).await?;
+        self.tell("CLIENT KILL TYPE normal").await?;
+        self.tell("CLIENT KILL TYPE pubsub").await?;
         self.tell("REPLICAOF NO ONE").await
     }
 
@@ -183,12 +249,32 @@ impl LockServer {
     /// What is there that nobody should have left, fence state aside.
     pub(crate) async fn leftovers(&self) -> Result<Vec<String>> {
         Ok(match self.backend {
-            Backend::Redis => {
-                let keys: Vec<String> = redis::cmd("KEYS")
-                    .arg("*")
-                    .query_async(&mut self.redis().await?)
-                    .await?;
-                keys.into_iter().filter(|key| !key.ends_with(":fence")).collect()
+            Backend::Redis | Backend::Quorum3 | Backend::Quorum5 => {
+                let mut left = Vec::new();
+                for index in 0..self.count() {
+                    let keys: Vec<String> = redis::cmd("KEYS")
+                        .arg("*")
+                        .query_async(&mut connect(self.any(index)).await?)
+                        .await?;
+                    left.extend(keys.into_iter().filter(|key| !is_state(key)));
+                }
+                left
+            }
+            Backend::RedisSentinel => {
+                let watched = self.watched()?;
+                let keys = watched.redis().call(watched.settled().await?, &["KEYS", "*"]).await?;
+                keys.lines().map(String::from).filter(|key| !is_state(key)).collect()
+            }
+            Backend::RedisCluster => {
+                let mut keys = std::collections::BTreeSet::new();
+                for index in 0..self.count() {
+                    // A replica's expire when its master says so.
+                    if self.cluster()?.call(index, &["ROLE"]).await?.starts_with("master") {
+                        let here = self.cluster()?.call(index, &["KEYS", "*"]).await?;
+                        keys.extend(here.lines().map(String::from));
+                    }
+                }
+                keys.into_iter().filter(|key| !is_state(key)).collect()
             }
             Backend::MysqlRow => self.transactions().await?,
             Backend::MysqlLease => {
@@ -206,12 +292,27 @@ impl LockServer {
     /// How many clients the server has.
     pub(crate) async fn connections(&self) -> Result<usize> {
         Ok(match self.backend {
-            Backend::Redis => {
-                let list: String = redis::cmd("CLIENT")
-                    .arg("LIST")
-                    .query_async(&mut self.redis().await?)
-                    .await?;
-                list.lines().count()
+            Backend::Redis | Backend::Quorum3 | Backend::Quorum5 => {
+                let mut count = 0;
+                for index in 0..self.count() {
+                    let list: String = redis::cmd("CLIENT")
+                        .arg("LIST")
+                        .query_async(&mut connect(self.any(index)).await?)
+                        .await?;
+                    count += list.lines().count();
+                }
+                count
+            }
+            Backend::RedisSentinel | Backend::RedisCluster => {
+                let mut count = 0;
+                for index in 0..self.count() {
+                    let list = self.clients(index).await?;
+                    // Not those between the servers, nor this one's own.
+                    let between = [" flags=S", " flags=M", " name=sentinel-"];
+                    let is_client = |line: &&str| !between.iter().any(|sign| line.contains(sign));
+                    count += list.lines().filter(is_client).count() - 1;
+                }
+                count
             }
             Backend::MysqlRow | Backend::MysqlLease => {
                 let mut connection = self.mysql().await?;
@@ -226,13 +327,26 @@ impl LockServer {
         })
     }
 
+    /// The connections to one of several servers of which some are Sentinels.
+    async fn clients(&self, index: usize) -> Result<String> {
+        const LIST: &[&str] = &["CLIENT", "LIST"];
+        let Some(watched) = &self.watched else {
+            return Ok(self.cluster()?.call(index, LIST).await?);
+        };
+        let count = watched.redis().servers().len();
+        Ok(match index.checked_sub(count) {
+            None => watched.redis().call(index, LIST).await?,
+            Some(sentinel) => watched.ask(sentinel, LIST).await?,
+        })
+    }
+
     /// What the server says it is.
     pub(crate) async fn version(&self) -> Result<String> {
         Ok(match self.backend {
-            Backend::Redis => {
+            Backend::Redis | Backend::RedisSentinel | Backend::RedisCluster | Backend::Quorum3 | Backend::Quorum5 => {
                 let info: String = redis::cmd("INFO")
                     .arg("server")
-                    .query_async(&mut self.redis().await?)
+                    .query_async(&mut connect(&self.server).await?)
                     .await?;
                 let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
                 format!("Redis {}", version.unwrap_or("of an unknown version"))
@@ -289,10 +403,6 @@ impl LockServer {
         rows.iter().map(text).collect()
     }
 
-    async fn redis(&self) -> Result<redis::aio::MultiplexedConnection> {
-        connect(&self.server).await
-    }
-
     /// One number of a server's `mntr`.
     fn zookeeper(&self, index: usize, what: &str) -> Result<usize> {
         let answer = self.zookeeper_says(index)?;
@@ -312,67 +422,7 @@ impl LockServer {
     }
 }
 
-/// A Redis that synchronizes a replica at once.
-fn replicating() -> Redis {
-    Redis::new().setting("repl-diskless-sync-delay", ["0"])
-}
-
-async fn connect(server: &Server) -> Result<redis::aio::MultiplexedConnection> {
-    // The driver's defaults, a second to connect and half a second for an answer, are what a busy machine may take.
-    let patience = Some(Duration::from_secs(60));
-    let patient = redis::AsyncConnectionConfig::new()
-        .set_connection_timeout(patience)
-        .set_response_timeout(patience);
-    let client = redis::Client::open(server.url())?;
-    Ok(client.get_multiplexed_async_connection_with_config(&patient).await?)
-}
-
-async fn tell(server: &Server, command: &str) -> Result<()> {
-    let mut words = command.split(' ');
-    let mut parts = redis::cmd(words.next().unwrap_or_default());
-    words.for_each(|word| _ = parts.arg(word));
-    parts.query_async::<redis::Value>(&mut connect(server).await?).await?;
-    Ok(())
-}
-
-async fn follow(server: &Server, other: &Server) -> Result<()> {
-    tell(server, &format!("REPLICAOF 127.0.0.1 {}", other.port())).await?;
-    until_info(server, "replication", "master_link_status:up").await
-}
-
-async fn until_info(server: &Server, section: &str, line: &str) -> Result<()> {
-    const LONG: Duration = Duration::from_secs(20);
-    let start = Instant::now();
-    let mut connection = connect(server).await?;
-    loop {
-        let info: String = redis::cmd("INFO").arg(section).query_async(&mut connection).await?;
-        if info.lines().any(|said| said == line) {
-            return Ok(());
-        }
-        if start.elapsed() > LONG {
-            return Err(Error::new(format!("the server does not say {line} within {LONG:?}")));
-        }
-        sleep(Duration::from_millis(5)).await;
-    }
-}
-
-/// The backend under test, reaching its server by this URL.
-pub(crate) fn backend(config: &RunConfig, url: &str) -> lock_core::Result<Arc<dyn DistributedLock>> {
-    Ok(match config.backend {
-        Backend::Redis => Arc::new(RedisBackend::new(
-            RedisConfig::from_url(url)?.with_prefix(REDIS_PREFIX),
-        )?),
-        Backend::MysqlRow => lock_mysql::backend(MySqlConfig::from_url(url)?.with_table(TABLE))?,
-        Backend::MysqlLease => {
-            let leases = MySqlConfig::from_url(url)?.with_strategy(Strategy::Lease);
-            lock_mysql::backend(leases.with_table(TABLE))?
-        }
-        Backend::Zookeeper | Backend::ZookeeperEnsemble => {
-            let mut zookeeper = ZooKeeperConfig::from_url(url)?.with_root("/torture");
-            if config.has(Effect::PartsLeader) {
-                zookeeper = zookeeper.with_heartbeat(HeartbeatKind::Write);
-            }
-            Arc::new(ZooKeeperBackend::new(zookeeper.with_session_timeout(config.ttl))?)
-        }
-    })
+/// Whether a Redis keeps this key for later: fences, and marks of the server.
+fn is_state(key: &str) -> bool {
+    key.ends_with(":fence") || key.contains("}member")
 }

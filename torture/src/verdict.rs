@@ -5,7 +5,7 @@ use std::fmt;
 use crate::check::Check;
 use crate::clock;
 use crate::fault::Fault;
-use crate::judge::Used;
+use crate::judge::{Gaps, Used};
 
 /// One thing that is not as it should be.
 #[derive(Debug)]
@@ -38,6 +38,7 @@ pub(crate) struct Verdict {
     pub(crate) problems: Vec<String>,
     /// How long the last one took to acquire after the faults were healed, in nanoseconds.
     pub(crate) recovery: Option<u64>,
+    pub(crate) gaps: Gaps,
 }
 
 impl Breach {
@@ -89,6 +90,19 @@ impl fmt::Display for Verdict {
                 "everyone had acquired {:.0} ms after the last fault",
                 clock::millis(recovery)
             )?;
+        }
+        if let Some(median) = self.gaps.median() {
+            let longest = self.gaps.pauses.last().copied().unwrap_or_default();
+            writeln!(
+                f,
+                "nobody was granted a lock for {:.0} ms around a fault of the server (median), {:.0} ms at most",
+                clock::millis(median),
+                clock::millis(longest)
+            )?;
+        }
+        if self.gaps.overlap > 0 {
+            let overlap = clock::millis(self.gaps.overlap);
+            writeln!(f, "two believed at once for {overlap:.0} ms at most")?;
         }
         write!(f, "FAULTS")?;
         for (fault, sent, struck) in &self.faults {

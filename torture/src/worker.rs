@@ -52,7 +52,7 @@ pub(crate) fn main(job: &str) -> Result<()> {
 
 async fn work(job: Job, history: Writer) -> Result<()> {
     let backend = with_mutant(
-        servers::backend(&job.config, &job.url)?,
+        servers::backend(&job.config, &job.url, &job.ways)?,
         job.config.mutant,
         &job.url,
         job.address,

@@ -28,6 +28,8 @@ pub enum Unit {
     Pairs,
     /// Commands that the server ran for an acquire with its release, those within scripts included.
     CommandsPerPair,
+    /// Requests of a client to all servers together for an acquire with its release.
+    RequestsPerPair,
     /// Microseconds of the server for an acquire with its release.
     ServerMicrosPerPair,
     /// Nanoseconds for an acquire with its release.
@@ -42,6 +44,8 @@ pub enum Unit {
     CommandsPerLockMinute,
     /// Milliseconds of this process's CPU to keep one lock for a minute.
     CpuPerLockMinute,
+    /// Milliseconds of the server's CPU to keep one lock for a minute.
+    ServerCpuPerLockMinute,
     /// Hundredths of a core that this process uses.
     CpuPercent,
     /// Hundredths of a core that the server uses.
@@ -58,7 +62,7 @@ pub enum Unit {
     SwitchesPerPair,
 }
 
-const NAMES: [(Unit, &str); 21] = [
+const NAMES: [(Unit, &str); 23] = [
     (Unit::PairsPerSecond, "pairs/s"),
     (Unit::MicrosMedian, "us-p50"),
     (Unit::Micros99, "us-p99"),
@@ -66,6 +70,7 @@ const NAMES: [(Unit, &str); 21] = [
     (Unit::MicrosLongestWrite, "us-write-max"),
     (Unit::Pairs, "pairs"),
     (Unit::CommandsPerPair, "commands/pair"),
+    (Unit::RequestsPerPair, "requests/pair"),
     (Unit::ServerMicrosPerPair, "server-us/pair"),
     (Unit::NanosPerPair, "ns/pair"),
     (Unit::AllocationsPerPair, "allocs/pair"),
@@ -73,6 +78,7 @@ const NAMES: [(Unit, &str); 21] = [
     (Unit::BytesPerLock, "B/lock"),
     (Unit::CommandsPerLockMinute, "commands/lock-min"),
     (Unit::CpuPerLockMinute, "cpu-ms/lock-min"),
+    (Unit::ServerCpuPerLockMinute, "server-cpu-ms/lock-min"),
     (Unit::CpuPercent, "cpu-%"),
     (Unit::ServerCpuPercent, "server-cpu-%"),
     (Unit::NanosPerOperation, "cpu-ns"),

@@ -99,6 +99,11 @@ impl<L: Lock> Stage<L> {
                     }
                 }
             }
+            Workload::Crowd { clients } => {
+                for number in 0..clients {
+                    seats.push(Seat::exclusive(number, subject.connect().await?.lock("crowd").await?));
+                }
+            }
             Workload::Read { tasks } => {
                 let client = subject.connect().await?;
                 for _ in 0..tasks {

@@ -27,6 +27,11 @@ pub enum Workload {
         /// How many each.
         tasks: usize,
     },
+    /// Clients, each with connections of its own, that acquire and release the same name.
+    Crowd {
+        /// How many.
+        clients: usize,
+    },
     /// Tasks of one client that read the same name.
     Read {
         /// How many.
@@ -67,12 +72,12 @@ impl Workload {
     pub fn is_exclusive(self) -> bool {
         matches!(
             self,
-            Self::Own { .. } | Self::One { .. } | Self::Two { .. } | Self::HandOff { .. }
+            Self::Own { .. } | Self::One { .. } | Self::Two { .. } | Self::Crowd { .. } | Self::HandOff { .. }
         )
     }
 }
 
-/// `own-16`, `own-1-background`, `one-16`, `two-16`, `read-16`, `rw-90`, `permits-64`, `beside-10`, `handoff-128`.
+/// `own-16`, `own-1-background`, `one-16`, `two-16`, `crowd-100`, `read-16`, `rw-90`, `permits-64`, `beside-10`, `handoff-128`.
 impl fmt::Display for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -81,6 +86,7 @@ impl fmt::Display for Workload {
             }
             Self::One { tasks } => write!(f, "one-{tasks}"),
             Self::Two { tasks } => write!(f, "two-{tasks}"),
+            Self::Crowd { clients } => write!(f, "crowd-{clients}"),
             Self::Read { tasks } => write!(f, "read-{tasks}"),
             Self::ReadWrite { percent } => write!(f, "rw-{percent}"),
             Self::Permits { tasks } => write!(f, "permits-{tasks}"),
@@ -108,6 +114,7 @@ impl FromStr for Workload {
             }),
             "one" => Ok(Self::One { tasks: number }),
             "two" => Ok(Self::Two { tasks: number }),
+            "crowd" => Ok(Self::Crowd { clients: number }),
             "read" => Ok(Self::Read { tasks: number }),
             "rw" if number < 100 => Ok(Self::ReadWrite { percent: number }),
             "permits" => Ok(Self::Permits { tasks: number }),
@@ -129,6 +136,7 @@ mod tests {
             "own-64-background",
             "one-16",
             "two-16",
+            "crowd-100",
             "read-16",
             "rw-90",
             "permits-64",

@@ -1,4 +1,5 @@
-// Go's lock libraries, played by order: see benchmarks/load/src/serve.rs. The first argument is the server's URL.
+// Go's lock libraries, played by order: see benchmarks/load/src/serve.rs. The first argument is the server's URL, or those of
+// several servers with commas between them.
 package main
 
 import (
@@ -36,14 +37,18 @@ type player struct {
 }
 
 func main() {
-	server, err := url.Parse(os.Args[1])
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(2)
+	var hosts []string
+	for text := range strings.SplitSeq(os.Args[1], ",") {
+		server, err := url.Parse(text)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
+		}
+		hosts = append(hosts, server.Host)
 	}
 	players := map[string]*player{
-		"rueidislock": {subject: rueidisSubject{server.Host}},
-		"redsync":     {subject: redsyncSubject{server.Host}},
+		"rueidislock": {subject: rueidisSubject{hosts[0]}},
+		"redsync":     {subject: redsyncSubject{hosts}},
 	}
 	say(map[string]any{"subjects": map[string]string{
 		"rueidislock": version("github.com/redis/rueidis"),

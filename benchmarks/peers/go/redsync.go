@@ -5,22 +5,29 @@ import (
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
+	pool "github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
 )
 
-type redsyncSubject struct{ address string }
+type redsyncSubject struct{ addresses []string }
 
 type redsyncClient struct {
-	client  *redis.Client
+	clients []*redis.Client
 	redsync *redsync.Redsync
 }
 
 type redsyncLock struct{ mutex *redsync.Mutex }
 
 func (subject redsyncSubject) Connect() (Client, error) {
-	client := redis.NewClient(&redis.Options{Addr: subject.address})
-	return redsyncClient{client, redsync.New(goredis.NewPool(client))}, nil
+	var clients []*redis.Client
+	var pools []pool.Pool
+	for _, address := range subject.addresses {
+		client := redis.NewClient(&redis.Options{Addr: address})
+		clients = append(clients, client)
+		pools = append(pools, goredis.NewPool(client))
+	}
+	return redsyncClient{clients, redsync.New(pools...)}, nil
 }
 
 func (client redsyncClient) Lock(name string) Lock {
@@ -31,7 +38,11 @@ func (client redsyncClient) Lock(name string) Lock {
 	return redsyncLock{mutex}
 }
 
-func (client redsyncClient) Close() { client.client.Close() }
+func (client redsyncClient) Close() {
+	for _, client := range client.clients {
+		client.Close()
+	}
+}
 
 func (lock redsyncLock) Acquire() error { return lock.mutex.Lock() }
 

@@ -28,7 +28,7 @@ type Stage struct {
 func Enter(subject Subject, workload string) (*Stage, error) {
 	kind, rest, _ := strings.Cut(workload, "-")
 	many, err := strconv.Atoi(rest)
-	if err != nil || !slices.Contains([]string{"own", "one", "two", "handoff"}, kind) {
+	if err != nil || !slices.Contains([]string{"own", "one", "two", "crowd", "handoff"}, kind) {
 		return nil, fmt.Errorf("there is no workload %q here", workload)
 	}
 	stage := &Stage{kind: kind}
@@ -37,7 +37,7 @@ func Enter(subject Subject, workload string) (*Stage, error) {
 		tasks = 2 * many
 	}
 	for number := range tasks {
-		if number == 0 || kind == "handoff" || kind == "two" && number == many {
+		if number == 0 || kind == "crowd" || kind == "handoff" || kind == "two" && number == many {
 			client, err := subject.Connect()
 			if err != nil {
 				stage.Leave()
@@ -79,6 +79,7 @@ type last struct {
 func (stage *Stage) Round(length time.Duration) (map[string]any, error) {
 	parts := make([]part, len(stage.locks))
 	var released atomic.Pointer[last]
+	var inside atomic.Int32
 	var done sync.WaitGroup
 	started := time.Now()
 	deadline := started.Add(length)
@@ -90,8 +91,8 @@ func (stage *Stage) Round(length time.Duration) (map[string]any, error) {
 			switch stage.kind {
 			case "own":
 				part.err = own(lock, part, deadline)
-			case "one", "two":
-				part.err = one(lock, part, deadline)
+			case "one", "two", "crowd":
+				part.err = one(lock, part, deadline, &inside)
 			default:
 				part.err = handOff(lock, part, deadline, number, &released)
 			}
@@ -117,7 +118,7 @@ func own(lock Lock, part *part, deadline time.Time) error {
 	return nil
 }
 
-func one(lock Lock, part *part, deadline time.Time) error {
+func one(lock Lock, part *part, deadline time.Time, inside *atomic.Int32) error {
 	for {
 		begun := time.Now()
 		if !begun.Before(deadline) {
@@ -127,6 +128,10 @@ func one(lock Lock, part *part, deadline time.Time) error {
 			return err
 		}
 		acquired := time.Now()
+		if others := inside.Add(1) - 1; others > 0 {
+			return fmt.Errorf("it was granted beside %d others", others)
+		}
+		inside.Add(-1)
 		if err := lock.Release(); err != nil {
 			return err
 		}
@@ -200,7 +205,7 @@ func (stage *Stage) figures(parts []part, started time.Time) (map[string]any, er
 		figures["pairs/s"] = float64(sum) / ended.Sub(started).Seconds()
 		figures["pairs"] = sum
 	}
-	if (stage.kind == "one" || stage.kind == "two") && sum > 0 {
+	if slices.Contains([]string{"one", "two", "crowd"}, stage.kind) && sum > 0 {
 		figures["share-min/max"] = float64(slices.Min(pairs)) / float64(slices.Max(pairs))
 	}
 	return figures, nil

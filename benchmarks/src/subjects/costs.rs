@@ -44,7 +44,8 @@ impl Used {
     }
 }
 
-async fn server_cpu(redis: Option<&str>) -> Result<Option<Duration>> {
+/// What a Redis has used, if there is one.
+pub(super) async fn server_cpu(redis: Option<&str>) -> Result<Option<Duration>> {
     Ok(match redis {
         Some(url) => Some(redis::cpu(url).await?),
         None => None,

@@ -12,6 +12,7 @@ use lock_core::{Guard, Locker};
 use rustix::time::ClockId;
 use tokio::time::{sleep, sleep_until};
 
+use super::costs::server_cpu;
 use super::redis::Bare;
 use super::weigh::{apart, bytes_each, cpu, one_thread};
 use crate::entry::MakeBackend;
@@ -32,11 +33,13 @@ pub(crate) type Commands = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<u6
 pub(crate) struct Held {
     make: MakeBackend,
     commands: Commands,
+    /// The URL of the server, if that is a Redis: what it costs is a figure, too.
+    redis: Option<String>,
 }
 
 impl Held {
-    pub(crate) fn new(make: MakeBackend, commands: Commands) -> Self {
-        Self { make, commands }
+    pub(crate) fn new(make: MakeBackend, commands: Commands, redis: Option<String>) -> Self {
+        Self { make, commands, redis }
     }
 }
 
@@ -47,9 +50,11 @@ impl Participant for Held {
         locker.connect().await?;
         let guards = take(&locker).await?;
         let before = (self.commands)().await?;
+        let server = server_cpu(self.redis.as_deref()).await?;
         let start = cpu(ClockId::ProcessCPUTime);
         sleep(RENEWED).await;
         let cpu = cpu_since(start);
+        let server = server.zip(server_cpu(self.redis.as_deref()).await?);
         let commands = (self.commands)().await? - before;
         for guard in &guards {
             guard.check()?;
@@ -72,6 +77,9 @@ impl Participant for Held {
             Ok(bytes)
         });
         let mut figures = vec![(Unit::CpuPerLockMinute, cpu), (Unit::BytesPerLock, bytes.await?)];
+        if let Some((before, after)) = server {
+            figures.push((Unit::ServerCpuPerLockMinute, in_lock_minutes(after - before)));
+        }
         if commands > 0 {
             figures.push((Unit::CommandsPerLockMinute, per_lock_minute(commands as f64)));
         }
@@ -95,13 +103,15 @@ async fn give_back(guards: Vec<Guard>) -> lock_core::Result<()> {
 /// The bare client's, which renews in order and at an even pace.
 pub(crate) struct HeldBare {
     subject: Bare,
+    redis: String,
     held: Vec<(<<Bare as Subject>::Client as Client>::Lock, String)>,
 }
 
 impl HeldBare {
-    pub(crate) fn new(subject: Bare) -> Self {
+    pub(crate) fn new(redis: String) -> Self {
         Self {
-            subject,
+            subject: Bare::new(&redis),
+            redis,
             held: Vec::new(),
         }
     }
@@ -121,6 +131,7 @@ impl Participant for HeldBare {
 
     async fn round(&mut self, _time: Duration) -> Result<Figures> {
         const TOGETHER: usize = 50;
+        let server = server_cpu(Some(&self.redis)).await?;
         let (start, started) = (cpu(ClockId::ProcessCPUTime), Instant::now());
         let pace = RENEWED / u32::try_from(MANY / TOGETHER)?;
         let batches = self.held.chunks_mut(TOGETHER);
@@ -130,7 +141,11 @@ impl Participant for HeldBare {
             futures_util::future::try_join_all(renewals).await?;
         }
         sleep_until((started + RENEWED).into()).await;
-        Ok(vec![(Unit::CpuPerLockMinute, cpu_since(start))])
+        let mut figures = vec![(Unit::CpuPerLockMinute, cpu_since(start))];
+        if let Some((before, after)) = server.zip(server_cpu(Some(&self.redis)).await?) {
+            figures.push((Unit::ServerCpuPerLockMinute, in_lock_minutes(after - before)));
+        }
+        Ok(figures)
     }
 
     async fn leave(&mut self) {
@@ -142,7 +157,11 @@ impl Participant for HeldBare {
 }
 
 fn cpu_since(before: Duration) -> f64 {
-    per_lock_minute((cpu(ClockId::ProcessCPUTime) - before).as_secs_f64() * 1000.0)
+    in_lock_minutes(cpu(ClockId::ProcessCPUTime) - before)
+}
+
+fn in_lock_minutes(cpu: Duration) -> f64 {
+    per_lock_minute(cpu.as_secs_f64() * 1000.0)
 }
 
 fn per_lock_minute(in_a_round: f64) -> f64 {

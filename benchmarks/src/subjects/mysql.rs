@@ -119,6 +119,8 @@ impl Lock for PlainLock {
     }
 }
 
+const NOW_MICROS: &str = "CAST(TIMESTAMPDIFF(MICROSECOND,'1970-01-01',SYSDATE(6)) AS UNSIGNED)";
+
 #[derive(Clone, Copy)]
 enum Autocommit {
     Off = 0,
@@ -140,9 +142,12 @@ async fn connect(url: &str, autocommit: Autocommit) -> Result<MySqlConnection> {
     Ok(connection)
 }
 
-/// polylock has made the table.
+/// polylock has made the table, and would clean up a row without a token.
 async fn make_row(connection: &mut MySqlConnection, name: &str) -> Result<()> {
-    let insert = format!("INSERT IGNORE INTO `polylock` (`name`) VALUES ({});COMMIT", hex(name));
+    let insert = format!(
+        "INSERT IGNORE INTO `polylock` (`name`,`token`) VALUES ({},{NOW_MICROS});COMMIT",
+        hex(name)
+    );
     execute(connection, insert).await?;
     Ok(())
 }

@@ -241,6 +241,13 @@ pub(crate) async fn commands(url: String) -> Result<u64> {
     Ok(requests.map(|(_, calls, _)| calls).sum())
 }
 
+/// How many scripts the server was asked to run.
+pub(crate) async fn scripts_called(url: &str) -> Result<u64> {
+    let info = info(url, "commandstats").await?;
+    let scripts = statistics(&info).filter(|(command, ..)| command.starts_with("eval"));
+    Ok(scripts.map(|(_, calls, _)| calls).sum())
+}
+
 /// What the server did for locks: the commands, those within scripts included and the calls of scripts not, and the time that
 /// scripts took, in microseconds.
 pub(crate) async fn work(url: String) -> Result<(u64, u64)> {

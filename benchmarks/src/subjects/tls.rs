@@ -17,7 +17,7 @@ use crate::subjects::{mysql, redis};
 pub(crate) async fn participants(backend: Backend, tasks: usize) -> Result<Vec<(&'static str, Box<dyn Participant>)>> {
     let certificates = Certificates::new()?;
     let server = match backend {
-        Backend::Memory => return Ok(Vec::new()),
+        Backend::Memory | Backend::Quorum => return Ok(Vec::new()),
         Backend::Redis => Redis::new().tls(&certificates)?.start().await?,
         Backend::Mysql => mysql::server().tls(&certificates).start().await?,
         Backend::Zookeeper => ZooKeeper::new().tls(&certificates)?.start().await?,

@@ -33,7 +33,7 @@ pub(crate) async fn all_or_none(cx: &Cx) -> Verdict {
     let taken = cx.hold(&other, &asks[1]).await?;
     // Connects it: on a busy machine a handshake alone may take longer than the limit.
     cx.ensure_busy(&client, &asks[1]).await?;
-    let limit = WaitLimit::Within(Duration::from_millis(200));
+    let limit = WaitLimit::Within(Duration::from_secs(1));
     match cx
         .soon("an acquire of several to time out", client.acquire_all(&asks, limit))
         .await?

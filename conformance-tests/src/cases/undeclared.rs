@@ -24,7 +24,7 @@ pub(crate) async fn undeclared_modes_are_refused(cx: &RawCx) -> Verdict {
         if !Capability::Shared.is_in(capabilities) {
             refused.push(locks.rw_lock("a").read());
         }
-        if !Capability::Permits.is_in(capabilities) {
+        if capabilities.permits == 0 {
             refused.push(semaphore(1));
         }
         refused.extend(capabilities.permits.checked_add(1).map(semaphore));

@@ -118,6 +118,7 @@ impl ReferenceBackend {
                     request.label()
                 },
                 floor: request.token_floor(),
+                at_least: request.token_at_least(),
                 waits: request.wait() != Wait::No,
                 yields: false,
             };
@@ -181,6 +182,7 @@ impl DistributedLock for ReferenceBackend {
             .minimum_hold()
             .ordered()
             .durable_tokens()
+            .any_floor()
             .shared()
             .upgradable()
             .downgrade()
@@ -248,6 +250,7 @@ impl ReferenceHold {
             floor: request
                 .token_floor()
                 .filter(|_| !self.client.has(Mutant::HandOverIgnoresTheFloor)),
+            at_least: request.token_at_least(),
             waits: false,
             yields: request.yields(),
         }
@@ -314,6 +317,14 @@ impl Hold for ReferenceHold {
             true => Renewal::Renewed(self.lease.arm(sent, ttl)?),
             false => Renewal::Lost,
         })
+    }
+
+    async fn raise_token(&self, token: FencingToken) -> Result<()> {
+        let ask = self.ask.clone();
+        match self.client.put(move |server| server.raise(&ask, token)).await? {
+            true => Ok(()),
+            false => Err(Error::new(ErrorKind::Lost, "the hold has ended")),
+        }
     }
 
     async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {

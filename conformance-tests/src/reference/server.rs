@@ -162,6 +162,29 @@ impl ReferenceServer {
         Ok(true)
     }
 
+    /// Whether the hold was there, so that all later tokens are larger.
+    pub(super) fn raise(&self, request: &Request, token: FencingToken) -> Result<bool> {
+        let now = Instant::now();
+        let mut state = self.up()?;
+        let entry = state.names.entry(self.key(&request.name)).or_default();
+        entry.forget_what_ended(self.mutant, now);
+        let is_there = entry.hold_of(request.holder).is_some();
+        let raised = token.as_u64();
+        match self.mutant {
+            Some(Mutant::RaisedTokenForgotten) => {}
+            Some(Mutant::RaiseLowers) if is_there => entry.last_token = raised,
+            Some(Mutant::LostHoldRaises | Mutant::RefusedRaiseTakesEffect) => {
+                entry.last_token = entry.last_token.max(raised);
+            }
+            _ if is_there => entry.last_token = entry.last_token.max(raised),
+            _ => {}
+        }
+        if self.has(Mutant::RaiseEndsTheHold) {
+            entry.holds.retain(|hold| hold.holder != request.holder);
+        }
+        Ok(is_there || self.has(Mutant::LostHoldRaises))
+    }
+
     /// Ends a hold that its holder is about to come back to, for the mutant that downgrades in two steps.
     pub(super) fn let_go(&self, name: &str, holder: HolderId) -> Result<()> {
         let mut state = self.up()?;
@@ -240,6 +263,9 @@ impl ReferenceServer {
             state.dead.insert(giver);
             self.freed.notify_waiters();
             return Ok(HandedOver::Yielded);
+        }
+        if let Some(former) = former_token.filter(|_| self.has(Mutant::RaiseForgottenByHandOvers)) {
+            entry.last_token = former.as_u64();
         }
         let mut token = entry.grant(self.mutant, next, self.clock(now), now)?;
         if let Some(hold) = entry.hold_of(next.holder) {

@@ -61,6 +61,8 @@ pub(super) struct Request {
     pub(super) ttl: Duration,
     pub(super) label: Option<Arc<str>>,
     pub(super) floor: Option<FencingToken>,
+    /// The token that its grant is to have, without the clock.
+    pub(super) at_least: Option<FencingToken>,
     pub(super) waits: bool,
     /// Whether a hand-over to it yields to those who wait.
     pub(super) yields: bool,
@@ -172,6 +174,9 @@ impl Entry {
         now: Instant,
     ) -> Result<FencingToken> {
         let floor = request.floor.map_or(0, FencingToken::as_u64);
+        let at_least = request.at_least.filter(|_| mutant != Some(Mutant::AdoptedTokenIgnored));
+        let servers_clock = clock;
+        let clock = at_least.map_or(clock, FencingToken::as_u64);
         let reader_inside = self.holds.iter().find(|hold| hold.mode == Mode::Shared);
         let token = match (mutant, reader_inside) {
             (Some(Mutant::TokenOfTheFirstAsking), _) => {
@@ -181,6 +186,11 @@ impl Entry {
             (Some(Mutant::CounterDeletedWithTheHold), _) => 1.max(floor + 1),
             (Some(Mutant::FloorIgnored), _) => (self.last_token + 1).max(clock),
             (Some(Mutant::ReadersShareAToken), Some(reader)) => reader.token.as_u64(),
+            (Some(Mutant::AdoptionIsAFloor), _) if at_least.is_some() => (self.last_token + 1).max(clock + 1),
+            (Some(Mutant::AdoptionGoesBack), _) if at_least.is_some() => clock,
+            (Some(Mutant::AdoptionHeedsTheClock), _) => {
+                (self.last_token + 1).max(servers_clock).max(clock).max(floor + 1)
+            }
             _ => (self.last_token + 1).max(clock).max(floor + 1),
         };
         let token =

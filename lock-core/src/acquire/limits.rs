@@ -88,7 +88,7 @@ impl Limits {
         if !self.capabilities.minimum_hold {
             return Err(Error::new(
                 ErrorKind::Unsupported,
-                "this backend has no minimum hold: use Redis, Valkey or the memory backend, or leave out `hold_at_least`",
+                "this backend has no minimum hold: use Redis, Valkey, ZooKeeper, the lease table of MySQL or memory, or leave out `hold_at_least`",
             ));
         }
         if let Some(ttl) = fixed_ttl.filter(|ttl| *ttl < minimum) {

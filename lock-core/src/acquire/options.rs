@@ -98,7 +98,10 @@ impl AcquireOptions {
 
     /// The terms of this plan; `deadline` is that of whoever waits longest.
     pub(crate) fn terms(&self, deadline: Option<Instant>) -> Terms {
-        let terms = Terms::new(self.term()).until(deadline);
+        let mut terms = Terms::new(self.term()).until(deadline);
+        if let Some(minimum) = self.minimum {
+            terms = terms.minimum(minimum);
+        }
         match &self.label {
             Some(label) => terms.label(label.clone()),
             None => terms,

@@ -37,6 +37,9 @@ pub struct Capabilities {
     pub ordered: bool,
     /// Tokens keep growing after the server has lost its data.
     pub durable_tokens: bool,
+    /// A grant can have any token that is asked for: above any [floor](super::AcquireRequest::token_floor), however far away, and
+    /// [at least](super::AcquireRequest::token_at_least) any other; and a hold's token can be [raised](super::Hold::raise_token).
+    pub any_floor: bool,
     /// The backend's session renews all holds, and core renews none.
     pub session_renewal: bool,
     /// Readers can hold a name together: [`Mode::Shared`](super::Mode::Shared).
@@ -64,6 +67,7 @@ impl Default for Capabilities {
             minimum_hold: false,
             ordered: false,
             durable_tokens: false,
+            any_floor: false,
             session_renewal: false,
             shared: false,
             upgradable: false,
@@ -105,6 +109,8 @@ declare! {
     ordered,
     /// Declares [`durable_tokens`](#structfield.durable_tokens).
     durable_tokens,
+    /// Declares [`any_floor`](#structfield.any_floor).
+    any_floor,
     /// Declares [`session_renewal`](#structfield.session_renewal).
     session_renewal,
     /// Declares [`shared`](#structfield.shared).

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 pub use self::state::{Ended, HoldState};
 
+use self::suspicion::Suspicion;
+
 use super::rules;
-use super::sent_at::{self, SentAt};
+use super::sent_at::SentAt;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lost::{Lost, LostCause};
 use crate::mutant::{Mutant, is_active};
@@ -57,10 +59,14 @@ struct Record {
     term_end: Option<LeaseInstant>,
     /// When the session ends to which the hold is bound, if it is.
     session_end: Option<LeaseInstant>,
+    /// How long that session lives on without the server's hearing of it.
+    session_term: Option<Duration>,
     /// When the latest request was sent whose answer armed it.
     armed_from: Option<LeaseInstant>,
-    /// The number of the suspicion that no arming has cleared yet.
-    suspected: Option<u64>,
+    /// When the latest request was sent whose answer armed it or bound it to its session.
+    heard_of: Option<SentAt>,
+    /// The suspicion that no arming has cleared yet.
+    suspected: Option<Suspicion>,
     /// What was said of the hold while it was being released: whoever it is passed on to has to know.
     lost_in_release: Option<LostCause>,
     /// Whom to tell of a loss.
@@ -77,8 +83,10 @@ impl Record {
         )
     }
 
-    fn clear_suspicion(&mut self, sent: SentAt) {
-        self.suspected = self.suspected.filter(|suspicion| *suspicion > sent.suspicions);
+    /// The hold was there when an answer to a request came that was sent then.
+    fn trust(&mut self, sent: SentAt) {
+        self.heard_of = Some(self.heard_of.map_or(sent, |known| known.later(sent)));
+        self.suspected = self.suspected.filter(|suspicion| !suspicion.is_cleared_by(sent));
     }
 }
 
@@ -112,7 +120,9 @@ impl Lease {
             phase: Phase::Unarmed,
             term_end: None,
             session_end: None,
+            session_term: None,
             armed_from: None,
+            heard_of: None,
             suspected: None,
             lost_in_release: None,
             watcher: None,
@@ -146,16 +156,14 @@ impl Lease {
                 record.phase = Phase::Live;
                 record.term_end = Some(end);
             }
-            Phase::Live => {
-                record.term_end = Some(end);
-                record.clear_suspicion(sent);
-            }
+            Phase::Live => record.term_end = Some(end),
             Phase::Releasing if is_active(Mutant::AnswerRevives) => record.phase = Phase::Live,
             Phase::Releasing | Phase::Released => {
                 return Err(Error::new(ErrorKind::Lost, "the hold was released meanwhile").with_name(&self.0.name));
             }
             Phase::Lost(cause) => return Err(self.lost(cause).into()),
         }
+        record.trust(sent);
         record.armed_from = record.armed_from.max(Some(sent.at));
         drop(record);
         self.0.changed.notify_waiters();
@@ -170,7 +178,8 @@ impl Lease {
         let mut record = self.lock(LeaseInstant::now());
         if matches!(record.phase, Phase::Unarmed | Phase::Live) {
             record.session_end = Some(rules::lease_ends(record.session_end, sent.at, ttl, false));
-            record.clear_suspicion(sent);
+            record.session_term = Some(ttl);
+            record.trust(sent);
             drop(record);
             self.0.changed.notify_waiters();
         }
@@ -178,20 +187,20 @@ impl Lease {
 
     /// Marks the hold as suspect until an arming that was sent after now.
     pub fn suspect(&self) {
-        self.suspect_by(sent_at::next_suspicion);
+        self.suspect_by(Suspicion::next);
     }
 
     /// Marks the hold as suspect until an arming that was sent then or later.
     pub(crate) fn suspect_since(&self, sent: SentAt) {
-        self.suspect_by(|| sent.suspicions);
+        self.suspect_by(|| Suspicion::since(sent));
     }
 
-    fn suspect_by(&self, number: impl FnOnce() -> u64) {
+    fn suspect_by(&self, suspicion: impl FnOnce() -> Suspicion) {
         let mut record = self.0.record.lock();
         let phase = record.phase;
         if matches!(phase, Phase::Live | Phase::Releasing) {
             let before = record.suspected;
-            record.suspected = before.max(Some(number()));
+            record.suspected = before.max(Some(suspicion()));
             drop(record);
             if before.is_none() && phase == Phase::Live {
                 observe::suspected(&self.0.name);
@@ -304,6 +313,12 @@ impl Lease {
         self.0.record.lock().end()
     }
 
+    /// How long a hold lasts that asked for `ttl`, if nothing renews it: no longer than the session to which it is bound.
+    pub(crate) fn term(&self, ttl: Duration) -> Duration {
+        let session = self.0.record.lock().session_term;
+        session.map_or(ttl, |session| session.min(ttl))
+    }
+
     /// When the lease ends by the runtime's clock, for timers.
     pub(crate) fn end(&self) -> Option<Instant> {
         self.0.record.lock().end().map(LeaseInstant::by_runtime)
@@ -376,6 +391,8 @@ impl fmt::Debug for Lease {
 }
 
 mod inherit;
+mod rest_on;
 mod state;
+mod suspicion;
 #[cfg(test)]
 mod tests;

@@ -37,6 +37,8 @@ struct Shared {
     fixed: bool,
     wait: Wait,
     token_floor: Option<FencingToken>,
+    token_at_least: Option<FencingToken>,
+    reinstates: bool,
     reserve: u32,
     yields: bool,
     lease: Lease,
@@ -52,10 +54,12 @@ struct State {
     terms: Terms,
     /// The longest ttl that it has ever had.
     longest_ttl: Duration,
-    /// How often ttl or label have changed, and at which of these changes each was last read.
+    /// How often ttl, minimum or label have changed, and at which of these changes each was last read.
     changes: u32,
     ttl_read: u32,
     label_read: u32,
+    /// `None` as long as nobody asked for the minimum: then the ttl stands for it.
+    minimum_read: Option<u32>,
     busy: Option<Busy>,
     /// Why the server cannot be asked at the moment, as the backend reported it after the last answer.
     unreachable: Option<Error>,
@@ -105,6 +109,18 @@ impl AcquireRequest {
         self.0.token_floor
     }
 
+    /// The grant's token is to be this one, or the one after the last token of the name if that is larger. The server's clock
+    /// has no part in it. Of backends that declare [`any_floor`](super::Capabilities::any_floor) alone; others ignore it.
+    pub fn token_at_least(&self) -> Option<FencingToken> {
+        self.0.token_at_least
+    }
+
+    /// Whether the request restores a hold that was live, by its own lease, when the server forgot it. Nobody else can have had the
+    /// name there since, so a server that gives no grants for a while because it may have lost data grants this one.
+    pub fn reinstates(&self) -> bool {
+        self.0.reinstates
+    }
+
     /// How many tokens its grant may reserve, its own included: the grant's token and those that follow it. A backend whose holds
     /// can be [passed on](super::Hold::pass) sees to it that all later grants have larger tokens than these; others ignore it.
     pub fn reserve(&self) -> u32 {
@@ -142,6 +158,15 @@ impl AcquireRequest {
         let mut state = self.0.state.lock();
         state.ttl_read = state.changes;
         state.terms.ttl
+    }
+
+    /// For how long the name must stay taken at least, as of now: also if the holder's process ends before that. Core sets it only if
+    /// the backend declares [`Capabilities::minimum_hold`](super::Capabilities::minimum_hold). The ttl is at least as long, so that a
+    /// backend whose holds last for their ttl need not read it.
+    pub fn minimum(&self) -> Option<Duration> {
+        let mut state = self.0.state.lock();
+        state.minimum_read = Some(state.changes);
+        state.terms.minimum
     }
 
     /// The holder's label, as of now.
@@ -221,13 +246,23 @@ impl AcquireRequest {
         self.0.connected.load(Ordering::Relaxed)
     }
 
-    /// Why the server cannot be asked, where the backend reported that after the server's last answer.
-    pub(crate) fn unreachable(&self) -> Option<Error> {
+    /// Completes at the next change of this request from now on: of its terms, of what was reported of the server, or because it
+    /// was given up. For a backend over backends, which waits at one of them.
+    ///
+    /// # Cancel safety
+    /// Dropping it changes nothing.
+    pub fn changed(&self) -> impl Future<Output = ()> + Send + '_ {
+        self.0.changed.notified()
+    }
+
+    /// Why the server cannot be asked, if the backend [reported](Self::note_unreachable) that after the server's last answer.
+    pub fn unreachable(&self) -> Option<Error> {
         self.0.state.lock().unreachable.clone()
     }
 
-    /// Whether it left nothing at the server: its acquire failed like that, and says so, before anything was sent.
-    pub(crate) fn was_certainly_not_sent(&self, why: &Error) -> bool {
+    /// Whether its acquire, which failed with `why`, certainly left nothing at the server: the error
+    /// [says so](crate::Error::not_executed), and nothing was ever [sent](Self::sending).
+    pub fn was_certainly_not_sent(&self, why: &Error) -> bool {
         why.is_not_executed() && !self.0.was_sent.load(Ordering::SeqCst)
     }
 
@@ -236,10 +271,15 @@ impl AcquireRequest {
         self.0.state.lock().longest_ttl
     }
 
-    /// Whether what was last read of ttl and label is what they are now.
+    /// Whether what was last read of ttl, minimum and label is what they are now.
     pub(crate) fn was_read_as_it_stands(&self) -> bool {
         let state = self.0.state.lock();
-        state.ttl_read == state.changes && state.label_read == state.changes
+        let read = [
+            state.ttl_read,
+            state.label_read,
+            state.minimum_read.unwrap_or(state.ttl_read),
+        ];
+        read.iter().all(|read| *read == state.changes)
     }
 
     /// Puts its deadline off until then; `None` for ever.
@@ -277,7 +317,8 @@ impl RequestControl {
     /// Changes the terms of the request.
     pub fn set_terms(&self, terms: Terms) {
         let mut state = self.0.0.state.lock();
-        if (state.terms.ttl, &state.terms.label) != (terms.ttl, &terms.label) {
+        let terms_of_hold = |terms: &Terms| (terms.ttl, terms.minimum, terms.label.clone());
+        if terms_of_hold(&state.terms) != terms_of_hold(&terms) {
             state.changes += 1;
         }
         state.longest_ttl = state.longest_ttl.max(terms.ttl);

@@ -62,6 +62,14 @@ pub fn has_expired<T: Moment>(end: T, now: T) -> bool {
     end <= now
 }
 
+/// When a hold ends that rests on several leases and needs `nth` of them, counted from 1: at the `nth` latest of their ends.
+/// Ends that are over at `now` do not count. `None` if too few are left.
+pub fn nth_latest_end<T: Moment>(ends: impl IntoIterator<Item = T>, nth: usize, now: T) -> Option<T> {
+    let mut live: Vec<T> = ends.into_iter().filter(|end| !has_expired(*end, now)).collect();
+    live.sort_unstable_by(|one, other| other.cmp(one));
+    live.get(nth.checked_sub(1)?).copied()
+}
+
 /// Whether a hold may be passed on within its process, for the `number`th time since it was granted at `granted`. Its lease
 /// ends at `end`, and the next holder inherits it: at least half of a fresh lease must be left. Its token, `number` above
 /// that of the grant, must not run ahead of a server's clock that counts microseconds.
@@ -213,6 +221,22 @@ mod tests {
         assert_eq!(lease_ends(Some(first), at(103), at(2), false), first);
         assert_eq!(lease_ends(Some(first), at(103), at(10), true), first);
         assert_eq!(lease_ends(None, Duration::MAX, at(10), false), Duration::MAX);
+    }
+
+    #[test]
+    fn a_hold_on_several_leases_ends_with_the_nth_latest() {
+        let end = |nth, now| nth_latest_end([at(15), at(20), at(10)], nth, at(now));
+        assert_eq!(
+            (end(1, 0), end(2, 0), end(3, 0)),
+            (Some(at(20)), Some(at(15)), Some(at(10)))
+        );
+        // What is over does not count, and what does not count cannot be needed.
+        assert_eq!(
+            (end(3, 9), end(3, 10), end(2, 14), end(2, 15)),
+            (Some(at(10)), None, Some(at(15)), None)
+        );
+        assert_eq!((end(0, 0), end(4, 0)), (None, None));
+        assert_eq!(nth_latest_end([at(5); 3], 2, at(4)), Some(at(5)));
     }
 
     #[test]

@@ -25,6 +25,19 @@ impl SentAt {
             suspicions: SUSPICIONS.load(Ordering::SeqCst),
         }
     }
+
+    /// The later one.
+    pub(super) fn later(self, other: Self) -> Self {
+        match self.key() < other.key() {
+            true => other,
+            false => self,
+        }
+    }
+
+    /// What tells which of two was earlier.
+    pub(super) fn key(&self) -> (u64, LeaseInstant) {
+        (self.suspicions, self.at)
+    }
 }
 
 /// Counts one more suspicion, and returns its number.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
@@ -17,6 +18,9 @@ pub(crate) trait ScheduledHold: fmt::Debug + Send + Sync {
     /// It is due: renews it if this is called for, and returns when to check it again. `None` when it has ended.
     /// After a `resume` of the machine, timers are late.
     fn check_due(self: Arc<Self>, runner: usize, resumed: bool) -> Option<Checked>;
+
+    /// How much earlier it may be checked if another hold is due then, so that their renewals can go out together.
+    fn may_be_early(&self) -> Duration;
 
     /// Whether a renewal is under way that another runner than this one polls.
     fn is_renewed_elsewhere(&self, runner: usize) -> bool;
@@ -79,10 +83,26 @@ impl Schedule {
         true
     }
 
-    /// Those that are due by then, out of the schedule; all of them without a time.
+    /// Those that are due by then, out of the schedule; all of them without a time. If there is any, also those behind it that
+    /// may be early.
     pub(super) fn take_due(&mut self, by: Option<Instant>) -> Vec<Arc<dyn ScheduledHold>> {
         let later = match by {
-            Some(by) => self.holds.split_off(&(by, u64::MAX)),
+            Some(by) => {
+                let mut later = self.holds.split_off(&(by, u64::MAX));
+                if !self.holds.is_empty() {
+                    let is_early = |(due, _): &(Instant, u64), hold: &Arc<dyn ScheduledHold>| {
+                        due.saturating_duration_since(by) <= hold.may_be_early()
+                    };
+                    let rest = later
+                        .iter()
+                        .find(|(due, hold)| !is_early(due, hold))
+                        .map(|(due, _)| *due);
+                    let rest = rest.map_or_else(BTreeMap::new, |rest| later.split_off(&rest));
+                    self.holds.append(&mut later);
+                    later = rest;
+                }
+                later
+            }
             None => BTreeMap::new(),
         };
         let due: Vec<_> = std::mem::replace(&mut self.holds, later).into_values().collect();

@@ -122,7 +122,7 @@ fn may_pass<W: Successor>(active: &ActiveHold<W>) -> bool {
             LeaseInstant::now(),
             sequence.passed + 1,
             end,
-            options.ttl,
+            active.lease.term(options.ttl),
         )
 }
 

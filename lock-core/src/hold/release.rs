@@ -138,6 +138,10 @@ impl<W: Successor> ScheduledHold for ActiveHold<W> {
         Some(Checked { next, renewal })
     }
 
+    fn may_be_early(&self) -> Duration {
+        self.renewals.may_be_early()
+    }
+
     fn is_renewed_elsewhere(&self, runner: usize) -> bool {
         self.renewals.is_by_another(runner)
     }

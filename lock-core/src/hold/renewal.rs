@@ -23,6 +23,9 @@ use crate::token::FencingToken;
 
 /// A hold is renewed after this part of its ttl: two more renewals fit before the lease ends if the first one fails.
 const RENEW_AFTER: u32 = 3;
+/// With another hold that is due, it may be renewed earlier by this part of the ttl, but no more: they can go out together.
+const EARLY_BY: u32 = 60;
+const EARLY_AT_MOST: Duration = Duration::from_millis(100);
 /// If a renewal is unanswered for this part of the ttl, the hold is suspect and the next renewal is sent.
 const REPEAT_AFTER: u32 = 6;
 /// After a failed renewal, the next one is sent after this part of the ttl: early enough for several.
@@ -143,6 +146,14 @@ impl Renewals {
         match self.by {
             RenewedBy::Core => self.within_lease(asked, RENEW_AFTER),
             RenewedBy::Session | RenewedBy::Nobody => self.end(),
+        }
+    }
+
+    /// How much earlier it may be renewed if another hold is due.
+    pub(super) fn may_be_early(&self) -> Duration {
+        match self.by {
+            RenewedBy::Core => (self.ttl / EARLY_BY).min(EARLY_AT_MOST),
+            RenewedBy::Session | RenewedBy::Nobody => Duration::ZERO,
         }
     }
 

@@ -140,6 +140,18 @@ impl MemoryServer {
         Ok(true)
     }
 
+    pub(super) fn raise(&self, name: &LockName, holder: HolderId, token: FencingToken) -> Result<()> {
+        let mut state = self.0.lock();
+        state.check_available()?;
+        let state = &mut *state;
+        let Some(hold) = state.names.get_mut(name).and_then(|entry| entry.hold_of(holder)) else {
+            return Err(Error::new(ErrorKind::Lost, "the hold has ended").with_name(name));
+        };
+        hold.token = hold.token.max(token);
+        state.last_token = state.last_token.max(token.as_u64());
+        Ok(())
+    }
+
     /// Whether there was a hold of this holder to share from now on.
     pub(super) fn downgrade(&self, name: &LockName, holder: HolderId, ttl: Duration) -> Result<bool> {
         let now = Instant::now();
@@ -300,7 +312,8 @@ impl MemoryServer {
 }
 
 fn next_token(last: u64, request: &AcquireRequest) -> Result<FencingToken> {
-    rules::next_token(last, NO_CLOCK, request.token_floor())
+    let at_least = request.token_at_least().map_or(NO_CLOCK, FencingToken::as_u64);
+    rules::next_token(last, at_least, request.token_floor())
         .ok_or_else(|| Error::new(ErrorKind::Unexpected, "all tokens are used up").with_name(request.name()))
 }
 

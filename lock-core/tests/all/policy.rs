@@ -17,6 +17,7 @@ mod several_callers;
 mod sharing;
 mod silent_server;
 mod slow_line;
+mod together;
 mod token_floor;
 mod tries;
 

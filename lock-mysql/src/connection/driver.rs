@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{FutureExt, TryStreamExt};
@@ -10,7 +11,7 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Either};
 use tokio::sync::oneshot;
 
-use crate::error::SqlError;
+use crate::error::{SqlError, table_whose_rule_refused};
 use crate::protocol::{Autocommit, Identity, StatementResult, column, seconds_up};
 
 /// How long the server keeps an unused connection: somewhat longer than we do, so that it is us who close it.
@@ -80,10 +81,15 @@ pub(super) async fn execute_into(
     mut early: Option<EarlyResult>,
     results: &mut Vec<StatementResult>,
 ) -> Result<(), SqlError> {
+    let sql = Arc::<str>::from(sql);
     without_panic(async {
-        let mut answers = sqlx::raw_sql(AssertSqlSafe(sql)).fetch_many(connection);
+        let mut answers = sqlx::raw_sql(AssertSqlSafe(sql.clone())).fetch_many(connection);
         let mut rows = Vec::new();
-        while let Some(answer) = answers.try_next().await? {
+        while let Some(answer) = answers
+            .try_next()
+            .await
+            .map_err(|error| refused(error, &sql, results.len()))?
+        {
             match answer {
                 Either::Left(result) => {
                     let mut result = StatementResult {
@@ -103,6 +109,18 @@ pub(super) async fn execute_into(
         Ok(())
     })
     .await
+}
+
+/// The error of this statement of a text, counted from 0. No literal of ours has a semicolon.
+fn refused(error: sqlx::Error, sql: &str, statement: usize) -> SqlError {
+    let statement = sql.split(';').nth(statement).unwrap_or_default();
+    match table_whose_rule_refused(&error, statement) {
+        Some(table) => SqlError::RefusedByRule {
+            table,
+            message: error.to_string(),
+        },
+        None => error.into(),
+    }
 }
 
 /// A panic of the driver's, which garbage from a server can cause, is an error like any other that ends a connection.

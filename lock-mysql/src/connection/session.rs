@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::pending;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -31,6 +32,7 @@ pub(crate) struct Session {
     identity: Identity,
     commands: mpsc::UnboundedSender<Command>,
     task: AbortHandle,
+    is_aborted: AtomicBool,
     polls: Arc<PollMonitor>,
     runtime: runtime::Id,
     permit: Arc<PermitSlot>,
@@ -84,6 +86,7 @@ impl Session {
             identity,
             commands,
             task,
+            is_aborted: AtomicBool::new(false),
             polls,
             runtime: runtime.id(),
             permit,
@@ -302,11 +305,14 @@ impl Session {
     /// Ends the connection here, whatever is under way on it. The server may not notice:
     /// `Client::end` ends it there as well.
     pub(crate) fn abort(&self) {
+        self.is_aborted.store(true, Ordering::Release);
         self.task.abort();
     }
 
+    /// Whether it serves no command any more. One that was [aborted](Self::abort) would still take commands, and drop them,
+    /// until its runtime drops the task.
     pub(crate) fn has_ended(&self) -> bool {
-        self.commands.is_closed()
+        self.is_aborted.load(Ordering::Acquire) || self.commands.is_closed()
     }
 
     /// The runtime that its task runs on. Only callers on that runtime know that it is driven.

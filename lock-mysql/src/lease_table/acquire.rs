@@ -4,12 +4,14 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::backend::{AcquireRequest, Attempt, Busy, SentAt, Wait};
+use lock_core::backend::{AcquireRequest, Attempt, Busy, Mode, SentAt, Wait};
 use lock_core::{Error, ErrorKind, LockName, Result};
 use tokio::time::{sleep, timeout};
 
 use super::Shared;
 use super::hold::LeaseHold;
+use super::sleeper::Awaited;
+use super::waits::Wakes;
 use crate::connection::Member;
 use crate::error::SqlError;
 use crate::protocol::lease_table::sharing::{Sharing, shared};
@@ -43,7 +45,7 @@ impl Shared {
         loop {
             let calls = self.waits.calls();
             let sleeper = match request.wait() {
-                Wait::No => None,
+                Wait::No => Awaited::No,
                 _ => self.sleeper(),
             };
             let (taken, label) = match self.ask_and_watch(request, sleeper).await? {
@@ -57,8 +59,19 @@ impl Shared {
             if request.wait() == Wait::No {
                 return Ok(Attempt::Busy(busy));
             }
-            let (pause, woken) = self.waits.refused(request, label, taken, sleeper.is_some());
+            let woken = self.waits.refused(request, label, taken);
             request.note_busy(busy.clone());
+            let wakes = match (sleeper, taken.is_marked) {
+                _ if request.mode() != Mode::Exclusive => Wakes::Nobody,
+                (Awaited::No, _) => Wakes::Nobody,
+                (Awaited::Soon, _) => Wakes::Sleeper,
+                (Awaited::By(_), true) => {
+                    self.give_back_entry(request.name(), request.holder());
+                    Wakes::Release
+                }
+                (Awaited::By(_), false) => self.queue_up(request).await,
+            };
+            let pause = self.waits.pause(request.holder(), taken.rest, wakes);
             let pause = match self.waits.calls() == calls {
                 true => pause,
                 false => Duration::ZERO,
@@ -73,7 +86,7 @@ impl Shared {
     }
 
     /// Asks, and reports it if the server falls silent while the request waits.
-    async fn ask_and_watch(self: &Arc<Self>, request: &AcquireRequest, sleeper: Option<u64>) -> Result<Asked> {
+    async fn ask_and_watch(self: &Arc<Self>, request: &AcquireRequest, sleeper: Awaited) -> Result<Asked> {
         let mut asking = pin!(self.ask_on(request, sleeper));
         if let Ok(asked) = timeout(SILENT_AFTER, &mut asking).await {
             return asked;
@@ -85,7 +98,7 @@ impl Shared {
     }
 
     /// Asks until the server decides.
-    async fn ask_on(self: &Arc<Self>, request: &AcquireRequest, sleeper: Option<u64>) -> Result<Asked> {
+    async fn ask_on(self: &Arc<Self>, request: &AcquireRequest, sleeper: Awaited) -> Result<Asked> {
         let sharing = Sharing::of(request.mode())?;
         for _ in 0..MAX_RETRIES {
             let member = self.asking.member(Some(request)).await?;
@@ -104,10 +117,15 @@ impl Shared {
                 None => self.ask(request, &terms, sleeper, &member).await,
                 Some(sharing) => self.ask_to_share(request, &terms, sharing, &member).await,
             };
+            match &asked {
+                Ok(_) => self.locked_rows.remove(request.name()),
+                Err(error) if error.is_busy() => self.locked_rows.insert(request.name()),
+                Err(_) => {}
+            }
             match asked {
                 Ok(Answered { sent, acquired, label }) => match acquired {
                     Acquired::Granted(token) => {
-                        self.waits.remove(request.holder());
+                        self.stop_waiting(request.name(), request.holder());
                         self.clean_up_if_due();
                         let armed = request.lease().arm(sent, terms.ttl)?;
                         let hold = LeaseHold::new(self, request, &terms, token);
@@ -137,10 +155,11 @@ impl Shared {
         &self,
         request: &AcquireRequest,
         terms: &LeaseTerms,
-        sleeper: Option<u64>,
+        sleeper: Awaited,
         member: &Arc<Member>,
     ) -> Result<Answered, SqlError> {
-        if !self.waits.contains(request.holder()) {
+        let is_locked = self.locked_rows.contains(request.name());
+        if !is_locked && !self.waits.contains(request.holder()) {
             let sql = self.statements.take_free(request.name(), terms);
             let done = self.send(request, member, Job::Statement(sql)).await?;
             if let Some(token) = granted(&done.result)? {
@@ -152,15 +171,23 @@ impl Shared {
             }
         }
         let mark = (request.wait() != Wait::No).then(|| Mark {
-            lasts: self.waits.mark_lasts(sleeper.is_some()),
-            sleeper: sleeper.unwrap_or(0),
+            lasts: self.waits.mark_lasts(match sleeper {
+                Awaited::By(_) => Wakes::Release,
+                Awaited::Soon => Wakes::Sleeper,
+                Awaited::No => Wakes::Nobody,
+            }),
+            sleeper: match sleeper {
+                Awaited::By(number) => number,
+                Awaited::Soon | Awaited::No => 0,
+            },
         });
         let sql = self.statements.acquire(request.name(), terms, mark);
+        let job = match is_locked {
+            true => Job::Transaction(vec![self.statements.lock_row_at_once(request.name()), sql]),
+            false => Job::Statement(sql),
+        };
         // They go out together.
-        let (done, label) = tokio::join!(
-            self.send(request, member, Job::Statement(sql)),
-            self.label_of_holder(request, member)
-        );
+        let (done, label) = tokio::join!(self.send(request, member, job), self.label_of_holder(request, member));
         let done = done?;
         Ok(Answered {
             sent: done.sent,
@@ -177,8 +204,11 @@ impl Shared {
         member: &Arc<Member>,
     ) -> Result<Answered, SqlError> {
         // Nobody wakes those who wait to share it.
-        let mark = (request.wait() != Wait::No).then(|| self.waits.mark_lasts(false));
-        let statements = self.statements.share(request.name(), terms, sharing, mark);
+        let mark = (request.wait() != Wait::No).then(|| self.waits.mark_lasts(Wakes::Nobody));
+        let mut statements = self.statements.share(request.name(), terms, sharing, mark);
+        if self.locked_rows.contains(request.name()) {
+            statements.insert(0, self.statements.lock_row_at_once(request.name()));
+        }
         for _ in 0..MAX_RETRIES {
             let job = Job::Transaction(statements.clone());
             let done = self.send(request, member, job).await?;

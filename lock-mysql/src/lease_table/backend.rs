@@ -27,7 +27,9 @@ use crate::protocol::lease_table::holder;
 ///
 /// Waiters of one process queue there. The first one marks the row, and the release of another process wakes it by `KILL QUERY`,
 /// which all connections of one user may do. The mark keeps the name for it for a moment. Waiters that found the mark of another
-/// process ask again every 25 to 50 ms, and less often if many names are waited for. The order of waiters is not kept.
+/// process have queue entries, which are named locks of their connections. Who was granted the name calls one of them, and that one
+/// leaves the next mark. Besides, a waiter with a mark asks again every 0.5 to 1 s and one without every 250 to 500 ms, and both
+/// less often if many names are waited for. The order of waiters is not kept.
 ///
 /// # Modes
 /// Readers and permits are rows of a second table, each with its own token and its own end. Such a request is a transaction that
@@ -60,13 +62,20 @@ use crate::protocol::lease_table::holder;
 /// the last one that was reserved, also after a release. So tokens grow unless the row was deleted or lost and the clock
 /// is then behind the last token.
 ///
+/// A quorum can have this backend as one of its servers: a row can remember any token. A token that the quorum has counted is
+/// granted without this server's clock. A row with such a token is deleted like any other one, so the server's clock should not
+/// be behind those of the others.
+///
 /// # Limits
 /// - At most four connections for each process, whatever it holds or waits for: two renew and release, one acquires, and
 ///   one sleeps while anybody waits.
 /// - A hold survives any round trip below a fifth of its TTL, and below two fifths if its process has no more than two
 ///   holds to renew at a time: each of two connections carries one text at a time.
+/// - While a stranger keeps a name's row locked, as a forgotten transaction does, acquires of that name fail. The first one fails
+///   after a second, and acquires of other names wait behind it; the next ones fail at once.
 /// - If a proxy hides the connection that sleeps, or its process has another database user, nobody can wake it. Then a
-///   waiter learns of a release when it asks, about once a second.
+///   waiter learns of a release when it asks, one to four times a second.
+/// - If the process that is to call the next waiter ends before it does, that waiter learns of the next release when it asks.
 /// - A row that nobody has used for seven days is deleted in the background, if the user has the permission `DELETE`. See
 ///   [`MySqlConfig::with_retention`] and [`clean_up`](Self::clean_up).
 /// - If a client stops at the very moment when the server has refused a statement in the middle of a reader's or permit's
@@ -151,6 +160,7 @@ impl DistributedLock for LeaseTableBackend {
             .pass()
             .minimum_hold()
             .durable_tokens()
+            .any_floor()
             .shared()
             .downgrade()
             .permits(u32::MAX)

@@ -16,7 +16,7 @@ use crate::protocol::{Job, StatementResult};
 impl Shared {
     /// Retires the request's holder id.
     pub(super) async fn abandon(self: &Arc<Self>, request: &AcquireRequest) -> Result<()> {
-        self.waits.remove(request.holder());
+        let had_mark = self.leave_queue(request.name(), request.holder());
         // Nothing was ever sent, so there is nothing to undo.
         if self.asking.is_unused() && self.keeping.is_unused() {
             return Ok(());
@@ -37,6 +37,9 @@ impl Shared {
                     false => shared_released(&ended).1,
                 };
                 self.wake_waiter(request.name(), sleeper);
+                if had_mark {
+                    self.call_next(request.name());
+                }
             }
         }
         self.claims.remove(holder);

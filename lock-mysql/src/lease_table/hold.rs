@@ -8,11 +8,12 @@ use async_trait::async_trait;
 use lock_core::backend::{
     AcquireRequest, HandOver, Hold, HolderId, Lease, Mode, ReleaseOptions, ReleaseOutcome, Renewal, SentAt,
 };
-use lock_core::{FencingToken, HoldState, LockName, Result};
+use lock_core::{Error, ErrorKind, FencingToken, HoldState, LockName, Result};
 
 use super::{Shared, lock_error};
 use crate::connection::Member;
 use crate::error::{RequestError, SqlError};
+use crate::protocol::lease_table::sharing::raised;
 use crate::protocol::lease_table::{LeaseRenewal, LeaseTerms, granted};
 use crate::protocol::{Job, JobDone};
 
@@ -64,6 +65,10 @@ impl Hold for LeaseHold {
         self.try_downgrade(ttl)
             .await
             .map_err(|error| error.with_name(&self.name))
+    }
+
+    async fn raise_token(&self, token: FencingToken) -> Result<()> {
+        self.try_raise(token).await.map_err(|error| error.with_name(&self.name))
     }
 
     fn pass(&self, next: &Lease) -> Option<Arc<dyn Hold>> {
@@ -169,6 +174,29 @@ impl LeaseHold {
         self.shared.run_job(&self.shared.keeping, member, job, None).await
     }
 
+    async fn try_raise(&self, token: FencingToken) -> Result<()> {
+        let statements = &self.shared.statements;
+        let is_exclusive = self.form() == Form::Exclusive;
+        let job = match is_exclusive {
+            true => Job::Statement(statements.raise(&self.name, self.holder, token)),
+            false => Job::Transaction(statements.raise_shared(&self.name, self.holder, token).into()),
+        };
+        let is_raised = match self.shared.keep_on(job).await {
+            Ok(done) if is_exclusive => done.result.matched > 0,
+            Ok(done) => raised(&done.result),
+            // The hold went with its table.
+            Err(RequestError::Sql(error)) if error.is_missing_table() => false,
+            Err(error) => return Err(lock_error(error)),
+        };
+        match is_raised {
+            true => Ok(()),
+            false => Err(Error::new(
+                ErrorKind::Lost,
+                "the hold has ended, so its token was not raised",
+            )),
+        }
+    }
+
     async fn try_hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
         let shared = &self.shared;
         if self.form() != Form::Exclusive {
@@ -192,6 +220,7 @@ impl LeaseHold {
         Ok(match token {
             Some(token) => {
                 shared.claims.remove(self.holder);
+                shared.stop_waiting(&self.name, next.holder());
                 let armed = next.lease().arm(done.sent, terms.ttl)?;
                 HandOver::Granted(Arc::new(Self::new(shared, next, &terms, token)), armed)
             }

@@ -9,6 +9,7 @@ use lock_core::backend::{AcquireRequest, HolderId};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::queue::QueueEntry;
 use crate::protocol::lease_table::Taken;
 
 /// The requests of this process that were refused and may ask again.
@@ -25,7 +26,7 @@ struct Registry {
 }
 
 #[derive(Debug)]
-struct Waiter {
+pub(super) struct Waiter {
     name: LockName,
     /// How often it was refused.
     refused: u32,
@@ -33,15 +34,33 @@ struct Waiter {
     label: Option<Arc<str>>,
     asked: Instant,
     /// Whether the row has its mark.
-    is_marked: bool,
+    pub(super) is_marked: bool,
+    pub(super) entry: Option<QueueEntry>,
     /// Notified when the name may be free.
     woken: Arc<Notify>,
 }
 
+/// What has a waiter ask before its pause is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wakes {
+    /// The release of the name: the row has this waiter's mark.
+    Release,
+    /// The next grant, which calls one of those who wait without a mark.
+    Turn,
+    Nobody,
+    /// The connection by which it is woken, once that is made.
+    Sleeper,
+    /// It is to ask at once.
+    Now,
+}
+
 /// The shortest and the longest time between two questions of a waiter that nobody wakes, if few names are waited for.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(50));
-/// The longest time between two questions of one that is woken: the call that wakes it may be lost.
+/// The longest time between two questions of one that a release wakes: the call that wakes it may be lost.
 const PAUSE_IF_WOKEN: Duration = Duration::from_secs(1);
+/// The longest time between two questions of one whose turn comes: whoever was to call it may be gone, or have called another
+/// one that is gone.
+const PAUSE_UNTIL_TURN: Duration = Duration::from_millis(500);
 /// Each name that is waited for adds so much to the longest time: a process asks at most a thousand times a second.
 const FOR_EACH_NAME: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -69,43 +88,56 @@ impl Waits {
         self.lock().waiters.get(&waiter)?.label.clone()
     }
 
-    /// Notes a refusal, and returns when to ask again, and what is notified if that is sooner. `is_woken`: whether there is a
-    /// connection that is woken for those whose mark is in the row.
-    pub(super) fn refused(
-        &self,
-        request: &AcquireRequest,
-        label: Option<Arc<str>>,
-        taken: Taken,
-        is_woken: bool,
-    ) -> (Duration, Arc<Notify>) {
+    /// Notes a refusal, and returns what is notified if the name may be free.
+    pub(super) fn refused(&self, request: &AcquireRequest, label: Option<Arc<str>>, taken: Taken) -> Arc<Notify> {
         let now = Instant::now();
         let mut registry = self.lock();
         registry.sweep(now);
-        let names = registry.waiters.len();
         let waiter = registry.waiters.entry(request.holder()).or_insert_with(|| Waiter {
             name: request.name().clone(),
             refused: 0,
             label: None,
             asked: now,
             is_marked: false,
+            entry: None,
             woken: Arc::default(),
         });
         waiter.refused = waiter.refused.saturating_add(1);
         waiter.label = label;
         waiter.asked = now;
         waiter.is_marked = taken.is_marked;
-        let is_woken = is_woken && taken.is_marked;
-        let pause = pause(waiter.refused, names, taken.rest, is_woken, rand::random());
-        (pause, waiter.woken.clone())
+        waiter.woken.clone()
+    }
+
+    /// When to ask again for a name that stays taken for so long.
+    pub(super) fn pause(&self, waiter: HolderId, rest: Duration, wakes: Wakes) -> Duration {
+        let registry = self.lock();
+        let refused = registry.waiters.get(&waiter).map_or(1, |waiter| waiter.refused);
+        pause(refused, registry.waiters.len(), rest, wakes, rand::random())
+    }
+
+    pub(super) fn entry(&self, waiter: HolderId) -> Option<QueueEntry> {
+        self.lock().waiters.get(&waiter)?.entry.clone()
+    }
+
+    pub(super) fn take_entry(&self, waiter: HolderId) -> Option<QueueEntry> {
+        self.lock().waiters.get_mut(&waiter)?.entry.take()
+    }
+
+    /// Returns whether the waiter is there.
+    pub(super) fn set_entry(&self, waiter: HolderId, entry: Option<QueueEntry>) -> bool {
+        let mut registry = self.lock();
+        let waiter = registry.waiters.get_mut(&waiter);
+        waiter.map(|waiter| waiter.entry = entry).is_some()
     }
 
     /// For how long the mark of a waiter stays in the row: until it has asked again.
-    pub(super) fn mark_lasts(&self, is_woken: bool) -> Duration {
-        longest_pause(self.lock().waiters.len(), is_woken) + LATE
+    pub(super) fn mark_lasts(&self, wakes: Wakes) -> Duration {
+        longest_pause(self.lock().waiters.len(), wakes) + LATE
     }
 
-    pub(super) fn remove(&self, waiter: HolderId) {
-        self.lock().waiters.remove(&waiter);
+    pub(super) fn remove(&self, waiter: HolderId) -> Option<Waiter> {
+        self.lock().waiters.remove(&waiter)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -118,19 +150,28 @@ impl Waits {
         self.lock().calls
     }
 
-    /// Counts a call, and returns the names of those whose mark is in a row.
+    /// Counts a call, and returns the names of those who are called: their mark is in a row, or they have a queue entry.
     pub(super) fn called(&self) -> Vec<LockName> {
         let mut registry = self.lock();
         registry.calls += 1;
-        let marked = registry.waiters.values().filter(|waiter| waiter.is_marked);
-        marked.map(|waiter| waiter.name.clone()).collect()
+        let called = registry.waiters.values().filter(|waiter| waiter.is_called());
+        called.map(|waiter| waiter.name.clone()).collect()
     }
 
-    /// Has the marked waiters ask that `may_take` a name.
-    pub(super) fn wake(&self, may_take: impl Fn(HolderId) -> bool) {
+    /// Has all ask.
+    pub(super) fn wake_all(&self) {
+        let mut registry = self.lock();
+        registry.calls += 1;
+        for waiter in registry.waiters.values() {
+            waiter.woken.notify_one();
+        }
+    }
+
+    /// Has those ask who are called, wait for a name, and `may_ask`.
+    pub(super) fn wake(&self, may_ask: impl Fn(&LockName, HolderId) -> bool) {
         let registry = self.lock();
         for (holder, waiter) in &registry.waiters {
-            if waiter.is_marked && may_take(*holder) {
+            if waiter.is_called() && may_ask(&waiter.name, *holder) {
                 waiter.woken.notify_one();
             }
         }
@@ -138,6 +179,12 @@ impl Waits {
 
     fn lock(&self) -> MutexGuard<'_, Registry> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiter {
+    fn is_called(&self) -> bool {
+        self.is_marked || self.entry.is_some()
     }
 }
 
@@ -154,12 +201,13 @@ impl Registry {
 
 /// When to ask again after the `refused`th refusal: less and less often, when the hold ends at the latest, and with so much
 /// jitter that those who wait do not ask at the same time. `random` is from 0 to 1.
-fn pause(refused: u32, names: usize, rest: Duration, is_woken: bool, random: f64) -> Duration {
+fn pause(refused: u32, names: usize, rest: Duration, wakes: Wakes, random: f64) -> Duration {
     let shortest = PAUSES.0;
-    let longest = longest_pause(names, is_woken);
-    let backoff = match is_woken {
-        true => longest,
-        false => shortest
+    let longest = longest_pause(names, wakes);
+    let backoff = match wakes {
+        Wakes::Now => return Duration::ZERO,
+        Wakes::Release | Wakes::Turn | Wakes::Sleeper => longest,
+        Wakes::Nobody => shortest
             .saturating_mul(1 << refused.saturating_sub(1).min(16))
             .min(longest),
     };
@@ -169,9 +217,13 @@ fn pause(refused: u32, names: usize, rest: Duration, is_woken: bool, random: f64
 }
 
 /// The longest time between two questions, if so many names are waited for.
-fn longest_pause(names: usize, is_woken: bool) -> Duration {
+fn longest_pause(names: usize, wakes: Wakes) -> Duration {
     let names = u32::try_from(names).unwrap_or(u32::MAX);
-    let one = if is_woken { PAUSE_IF_WOKEN } else { PAUSES.1 };
+    let one = match wakes {
+        Wakes::Release => PAUSE_IF_WOKEN,
+        Wakes::Turn | Wakes::Sleeper => PAUSE_UNTIL_TURN,
+        Wakes::Nobody | Wakes::Now => PAUSES.1,
+    };
     (one + FOR_EACH_NAME.saturating_mul(names)).min(LONGEST_PAUSE)
 }
 
@@ -187,25 +239,30 @@ mod tests {
 
     #[test]
     fn asks_less_and_less_often_and_when_the_hold_ends() {
-        let pauses = [1, 2, 3, 4, 5, 99].map(|refused| pause(refused, 0, ms(9999), false, 1.0));
+        let pauses = [1, 2, 3, 4, 5, 99].map(|refused| pause(refused, 0, ms(9999), Wakes::Nobody, 1.0));
         assert_eq!(pauses, [ms(5), ms(10), ms(20), ms(40), ms(50), ms(50)]);
-        assert_eq!(pause(99, 0, ms(9999), false, 0.0), ms(25));
-        assert_eq!(pause(99, 0, ms(7), false, 0.0), ms(7));
-        assert_eq!(pause(99, 0, ms(7), false, 1.0), ms(12));
+        assert_eq!(pause(99, 0, ms(9999), Wakes::Nobody, 0.0), ms(25));
+        assert_eq!(pause(99, 0, ms(7), Wakes::Nobody, 0.0), ms(7));
+        assert_eq!(pause(99, 0, ms(7), Wakes::Nobody, 1.0), ms(12));
     }
 
     #[test]
     fn one_that_is_woken_asks_seldom() {
-        assert_eq!(pause(1, 0, ms(9999), true, 1.0), ms(1000));
-        assert_eq!(pause(1, 0, ms(9999), true, 0.0), ms(500));
-        assert_eq!(pause(1, 0, ms(7), true, 1.0), ms(12));
+        assert_eq!(pause(1, 0, ms(9999), Wakes::Release, 1.0), ms(1000));
+        assert_eq!(pause(1, 0, ms(9999), Wakes::Release, 0.0), ms(500));
+        assert_eq!(pause(1, 0, ms(7), Wakes::Release, 1.0), ms(12));
+        assert_eq!(pause(1, 0, ms(9999), Wakes::Turn, 1.0), ms(500));
+        assert_eq!(pause(9, 0, ms(9999), Wakes::Now, 1.0), ms(0));
     }
 
     #[test]
     fn a_thousand_names_ask_a_thousand_times_a_second() {
-        assert_eq!(pause(99, 1000, ms(60_000), false, 1.0), ms(1050));
-        assert_eq!(pause(u32::MAX, usize::MAX, ms(70), false, 1.0), ms(75));
-        assert_eq!(pause(u32::MAX, usize::MAX, ms(99_999), true, 1.0), LONGEST_PAUSE);
+        assert_eq!(pause(99, 1000, ms(60_000), Wakes::Nobody, 1.0), ms(1050));
+        assert_eq!(pause(u32::MAX, usize::MAX, ms(70), Wakes::Nobody, 1.0), ms(75));
+        assert_eq!(
+            pause(u32::MAX, usize::MAX, ms(99_999), Wakes::Release, 1.0),
+            LONGEST_PAUSE
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -218,7 +275,7 @@ mod tests {
                 rest: ms(1),
                 is_marked: false,
             };
-            waits.refused(&request, None, taken, false);
+            waits.refused(&request, None, taken);
         };
         (0..200).for_each(|_| refuse());
         tokio::time::advance(2 * FORGOTTEN).await;

@@ -16,7 +16,8 @@ use std::time::Duration;
 use lock_core::backend::{AcquireRequest, HolderId};
 use lock_core::{FencingToken, LockName};
 
-pub(crate) use self::answers::{acquired, dead_holder, granted, held, holder, released, row_after};
+pub(crate) use self::answers::{acquired, dead_holder, free_for, granted, held, holder, holds, released, row_after};
+pub(crate) use self::queue::sleeper_of;
 use self::sharing::KINDS;
 use crate::names::{label_literal, name_literal};
 
@@ -72,6 +73,15 @@ const REPAIRED: &str = concat!("LEAST(`expires`,", micros_since_1970!("SYSDATE")
 /// was set back.
 const LONGEST_MARK: u64 = 10_000_000;
 
+/// Whether a waiter has its mark in the row.
+const IS_MARKED: &str = concat!(
+    "(`wanted`>",
+    micros_since_1970!("UTC_TIMESTAMP"),
+    " AND `wanted`<=",
+    micros_since_1970!("UTC_TIMESTAMP"),
+    "+10000000)"
+);
+
 /// What a request writes into the row. Read from the request just before it is sent.
 #[derive(Clone, Debug)]
 pub(crate) struct LeaseTerms {
@@ -79,6 +89,7 @@ pub(crate) struct LeaseTerms {
     pub(crate) ttl: Duration,
     label: String,
     floor: u64,
+    at_least: Option<FencingToken>,
     reserve: u32,
 }
 
@@ -135,6 +146,7 @@ impl LeaseTerms {
             ttl: request.ttl(),
             label: label_literal(request.label().as_deref()),
             floor: request.token_floor().map_or(0, FencingToken::as_u64),
+            at_least: request.token_at_least(),
             reserve: request.reserve(),
         }
     }
@@ -149,11 +161,20 @@ impl LeaseTerms {
         self.reserve.saturating_sub(1).min(MOST_RESERVED)
     }
 
-    /// The next token: larger than all before, than the floor, and at least the server's clock.
+    /// The next token: larger than all before and than the floor, and at least the server's clock, or the token that the request
+    /// adopts.
     fn next_token(&self, least: &str) -> String {
+        self.next_token_at(least, NOW)
+    }
+
+    fn next_token_at(&self, least: &str, clock: &str) -> String {
+        let wanted = match self.at_least {
+            Some(token) => token.to_string(),
+            None => clock.to_owned(),
+        };
         match self.floor {
-            0 => format!("GREATEST({least},{NOW})"),
-            floor => format!("GREATEST({least},{},{NOW})", floor.saturating_add(1)),
+            0 => format!("GREATEST({least},{wanted})"),
+            floor => format!("GREATEST({least},{},{wanted})", floor.saturating_add(1)),
         }
     }
 
@@ -242,11 +263,12 @@ impl LeaseStatements {
         )
     }
 
-    /// The waiters among these names that may take them now.
+    /// Who among those who wait for these names has something to do: the waiter with the mark of a free name, and for a name
+    /// without a mark all. [`free_for`] reads a row.
     pub(crate) fn free_for(&self, names: &[LockName]) -> String {
         let names: Vec<String> = names.iter().map(name_literal).collect();
         format!(
-            "SELECT `waiter` FROM `{}` WHERE `name` IN ({}) AND `wanted`>{NOW} AND {FREE}",
+            "SELECT `name`,IF({IS_MARKED},`waiter`,NULL) FROM `{}` WHERE `name` IN ({}) AND ({FREE} OR NOT {IS_MARKED})",
             self.leases,
             names.join(",")
         )
@@ -272,6 +294,16 @@ impl LeaseStatements {
              `wanted`=IF(`waiter`<=>'{holder}',0,`wanted`),\
              `holder`='{holder}' \
              WHERE `name`={} AND `holder` IN ('{giver}','{holder}') AND `expires`>{NOW}{unless}",
+            self.leases,
+            name_literal(name)
+        )
+    }
+
+    /// Has the row of an exclusive hold remember this token, if the hold is still there: then it matches a row.
+    pub(crate) fn raise(&self, name: &LockName, holder: HolderId, token: FencingToken) -> String {
+        format!(
+            "UPDATE `{}` SET `token`=GREATEST(`token`,{token}),`last_token`=GREATEST(`last_token`,{token}) \
+             WHERE `name`={} AND `holder`='{holder}' AND `expires`>{NOW}",
             self.leases,
             name_literal(name)
         )
@@ -314,6 +346,7 @@ fn list(renewals: &[LeaseRenewal], item: impl Fn(&LeaseRenewal) -> String) -> St
 mod acquire;
 mod answers;
 mod clean_up;
+mod queue;
 pub(crate) mod sharing;
 #[cfg(test)]
 mod tests;

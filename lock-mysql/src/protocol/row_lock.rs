@@ -9,7 +9,7 @@ use sqlx::mysql::MySqlRow;
 
 use super::{Answer, SERVER_MICROS, column};
 use crate::error::SqlError;
-use crate::names::{label_literal, name_literal};
+use crate::names::{label_literal, name_literal, padded_label_literal, unpadded};
 
 /// Names of tables, made once.
 #[derive(Debug)]
@@ -106,13 +106,16 @@ impl Statements {
     /// The token is larger than every one before, those that were rolled back included: they lie behind the server's
     /// clock, or in the table of those that do not. The answer itself carries it: a SELECT of what others have not
     /// committed might show us the row that another holder made and took after our UPDATE had missed it.
+    ///
+    /// The row keeps its size, whoever has it with a label of up to 64 bytes, and over a release. When the size changes, InnoDB stores the row anew and
+    /// leaves a lock behind for each transaction that waits for it. With 128 waiters, a release took 0.2 s for that.
     pub(crate) fn acquire_locked_row(&self, name: &LockName, terms: &AcquireTerms<'_>) -> String {
         let Self { locks, tokens } = self;
         let floor = above(terms.floor);
-        let label = label_literal(terms.label);
+        let label = padded_label_literal(terms.label);
         let expires = match terms.fixed {
             true => format!("{SERVER_MICROS}+{}", terms.ttl.as_micros()),
-            false => "NULL".to_owned(),
+            false => "0".to_owned(),
         };
         let name = name_literal(name);
         let next = RESERVED_TOKENS + 1;
@@ -247,8 +250,8 @@ impl Statements {
     pub(crate) fn holders(&self, name: &LockName) -> String {
         let (locks, readers, name) = (&self.locks, readers_prefix(name), name_literal(name));
         format!(
-            "SELECT `token`,`label`,CAST(`expires` AS SIGNED)-CAST({SERVER_MICROS} AS SIGNED),`name`={name} FROM `{locks}` \
-             WHERE `name`={name} AND `connection` IS NOT NULL \
+            "SELECT `token`,`label`,CAST(NULLIF(`expires`,0) AS SIGNED)-CAST({SERVER_MICROS} AS SIGNED),`name`={name} FROM `{locks}` \
+             WHERE `name`={name} AND `connection`<>0 \
              OR `name`>{readers} AND `name`<CONCAT({readers},REPEAT(x'ff',17))"
         )
     }
@@ -260,7 +263,7 @@ impl Statements {
             _ => name_literal(name),
         };
         format!(
-            "SELECT `token` FROM `{}` WHERE `name`={key} AND `connection` IS NOT NULL",
+            "SELECT `token` FROM `{}` WHERE `name`={key} AND `connection`<>0",
             self.locks
         )
     }
@@ -278,10 +281,10 @@ impl Statements {
         }
     }
 
-    /// Lets go of the row, but keeps the token.
+    /// Lets go of the row, but keeps the token, and what was written about the holder: no connection has the number 0.
     fn release(&self, name: &LockName) -> String {
         format!(
-            "UPDATE `{}` SET `connection`=NULL,`label`=NULL,`expires`=NULL WHERE `name`={};COMMIT",
+            "UPDATE `{}` SET `connection`=0 WHERE `name`={};COMMIT",
             self.locks,
             name_literal(name)
         )
@@ -332,7 +335,7 @@ pub(crate) fn reader_token(answer: &Answer) -> Result<FencingToken, SqlError> {
 /// The holder in a row of [`Statements::holders`].
 pub(crate) fn holder(row: &MySqlRow) -> Result<HolderStatus, SqlError> {
     let label: Option<Vec<u8>> = column(row, 1, "label")?;
-    let label = String::from_utf8_lossy(&label.unwrap_or_default()).into_owned();
+    let label = String::from_utf8_lossy(unpadded(&label.unwrap_or_default())).into_owned();
     let rest: Option<i64> = column(row, 2, "rest of the hold")?;
     let is_exclusive: i64 = column(row, 3, "mode")?;
     let mode = if is_exclusive == 1 {

@@ -87,6 +87,9 @@ use crate::protocol::row_lock::holder;
 /// A reader's token is always committed to the second table, and is larger than all tokens there and in the row. The next
 /// writer looks into that table after the last reader has left.
 ///
+/// A quorum cannot have this backend as one of its servers. A hold is a transaction that is open, and a token that is written in it is
+/// undone with it. So the server cannot be told to remember a larger token for a hold. The lease table can.
+///
 /// # Limits
 /// - Each hold, and each name that is waited for, takes a connection: see [`MySqlConfig::with_max_connections`]. If none
 ///   is free, the error says so, and whether the limit is this one or the server's. Waiting takes no more than three

@@ -147,3 +147,36 @@ async fn deadlines_at_any_moment_leave_one_holder_at_a_time_and_nothing_behind()
     assert_eq!(observer.waiters().await, 0);
     assert!(!observer.is_locked("a").await);
 }
+
+/// When a row that is waited for changes its size, InnoDB leaves locks behind for each transaction that waits, and whoever
+/// releases the row looks at them all.
+#[testbed::test]
+async fn waiting_for_many_holders_piles_up_no_locks() {
+    let fixture = Fixture::own().await;
+    let mut observer = fixture.observer().await;
+    let holder = fixture.backend();
+    let mut held = grant(&holder, "a", secs(30)).await.hold;
+    let (done, mut next) = tokio::sync::mpsc::unbounded_channel();
+    for number in 0..10 {
+        let (backend, done) = (fixture.backend(), done.clone());
+        let terms = Terms::new(secs(30)).label("x".repeat(6 * number));
+        tokio::spawn(async move {
+            let (request, _control) = RequestOptions::new(name("a"), terms).wait(Wait::Until).start();
+            let attempt = backend.acquire(&request).await;
+            drop(done.send((attempt, backend)));
+        });
+        until("it waits", async || observer.waiters().await == number + 1).await;
+    }
+    let locks = "SELECT COALESCE(MAX(trx_lock_structs),0) FROM information_schema.INNODB_TRX";
+    for _ in 0..10 {
+        held.release(ReleaseOptions::default()).await.unwrap();
+        let (attempt, _backend) = soon("granted", next.recv()).await.unwrap();
+        match attempt.unwrap() {
+            Attempt::Granted(hold, _) => held = hold,
+            other => panic!("{other:?}"),
+        }
+        let locks = observer.number(locks).await;
+        assert!((1..=4).contains(&locks), "{locks}");
+    }
+    held.release(ReleaseOptions::default()).await.unwrap();
+}

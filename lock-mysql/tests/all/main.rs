@@ -21,6 +21,7 @@ mod outage;
 mod passes;
 mod refused;
 mod rewritten;
+mod rules;
 mod runtimes;
 mod schema;
 mod support;

@@ -166,7 +166,7 @@ async fn turns_within_a_process_are_cheap_and_bounded() {
     let overtaken = waiting.load(Ordering::SeqCst);
     assert!(overtaken <= 2 * TOKENS, "{overtaken} were served before it");
     guard.release().await.unwrap();
-    while let Some(task) = soon("all their turns", tasks.join_next()).await {
+    while let Some(task) = all_soon("all their turns", tasks.join_next()).await {
         task.unwrap();
     }
     let commits = observer.counter("Com_commit").await - before;

@@ -153,7 +153,7 @@ impl Observer {
     pub(crate) async fn holder(&mut self, name: &str) -> Option<u64> {
         self.run("SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")
             .await;
-        let sql = format!("SELECT connection FROM {} WHERE name=?", self.table);
+        let sql = format!("SELECT NULLIF(connection,0) FROM {} WHERE name=?", self.table);
         let row = sqlx::query(AssertSqlSafe(sql))
             .bind(name.as_bytes())
             .fetch_optional(&mut self.connection)
@@ -194,13 +194,6 @@ impl Observer {
             self.table
         ))
         .await
-    }
-
-    /// A counter of the whole server's.
-    pub(crate) async fn status(&mut self, counter: &str) -> u64 {
-        let sql = format!("SHOW GLOBAL STATUS LIKE '{counter}'");
-        let row = sqlx::raw_sql(AssertSqlSafe(sql)).fetch_one(&mut self.connection).await;
-        row.unwrap().get::<String, _>(1).parse().unwrap()
     }
 
     pub(crate) async fn run(&mut self, sql: &str) {
@@ -315,6 +308,13 @@ pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     tokio::time::timeout(PATIENCE, looking)
         .await
         .unwrap_or_else(|_| panic!("never {what}"));
+}
+
+/// The same for many at once, which a loaded machine serves slowly.
+pub(crate) async fn all_soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(4 * PATIENCE, future)
+        .await
+        .unwrap_or_else(|_| panic!("never {what}"))
 }
 
 /// A grant within a time in which anything else would have to have ended.

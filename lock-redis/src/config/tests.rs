@@ -12,7 +12,8 @@ fn refused(url: &str) -> Error {
 #[test]
 fn everything_in_a_url() {
     let config = RedisConfig::from_url(
-        "redis://app:p%40ss%2Fw@cache:6380/2?prefix=shop%3A&connect_timeout=2s&response_timeout=250ms&grace=40ms",
+        "redis://app:p%40ss%2Fw@cache:6380/2?prefix=shop%3A&connect_timeout=2s&response_timeout=250ms&grace=40ms\
+         &replicas=2&restart_delay=90s",
     )
     .expect("a good URL");
     let settings = config.info.redis_settings();
@@ -25,6 +26,8 @@ fn everything_in_a_url() {
     assert_eq!(config.connect_timeout(), Duration::from_secs(2));
     assert_eq!(config.response_timeout(), 250 * MS);
     assert_eq!(config.grace(), 40 * MS);
+    assert_eq!(config.replicas(), 2);
+    assert_eq!(config.restart_delay(), Some(Duration::from_secs(90)));
 }
 
 #[test]
@@ -40,6 +43,7 @@ fn defaults() {
         assert_eq!(config.connect_timeout(), Duration::from_secs(5));
         assert_eq!(config.response_timeout(), Duration::from_secs(5));
         assert_eq!(config.grace(), 100 * MS);
+        assert_eq!((config.replicas(), config.restart_delay()), (0, None));
     }
     let config = RedisConfig::from_url("redis://:pw@[::1]").expect("a good URL");
     assert_eq!(config.info.addr(), &ConnectionAddr::Tcp("::1".into(), 6379));
@@ -65,6 +69,66 @@ fn unix_sockets() {
 }
 
 #[test]
+fn sentinels() {
+    let config = RedisConfig::from_url(
+        "redis+sentinel://app:p%40ss@s1,s2:26380,[::1]/mymaster/2?sentinel_user=watch&sentinel_password=se%2Fsame&prefix=x",
+    )
+    .expect("a good URL");
+    let sentinels = config.sentinels().expect("it has Sentinels");
+    let server = |host: &str, port| (host.to_owned(), port);
+    assert_eq!(
+        sentinels.servers,
+        [server("s1", 26379), server("s2", 26380), server("::1", 26379)]
+    );
+    assert_eq!(sentinels.master, "mymaster");
+    assert_eq!(
+        (sentinels.user.as_deref(), sentinels.password.as_deref()),
+        (Some("watch"), Some("se/same"))
+    );
+    let settings = config.info.redis_settings();
+    assert_eq!((settings.username(), settings.password()), (Some("app"), Some("p@ss")));
+    assert_eq!((settings.db(), config.prefix()), (2, "x"));
+    let at_master = config.at_node(&server("10.0.0.1", 6379));
+    assert_eq!(at_master.info.addr(), &ConnectionAddr::Tcp("10.0.0.1".into(), 6379));
+    assert_eq!(at_master.info.redis_settings().password(), Some("p@ss"));
+    let shown = format!("{config:?}");
+    assert!(!shown.contains("sesame") && !shown.contains("p@ss"), "{shown}");
+    RedisConfig::from_url("valkey+sentinel://s1/my-master.1_a").expect("a good URL");
+}
+
+#[test]
+fn what_is_wrong_with_a_url_of_sentinels() {
+    for (url, hint) in [
+        ("redis+sentinel://s1,s2", "the name of the master is missing"),
+        ("redis+sentinel://s1/", "the name of the master is missing"),
+        ("redis+sentinel://s1/a%20b", "has other characters"),
+        ("redis+sentinel://s1,/m", "a host of the list"),
+        ("redis+sentinel://s1:port/m", "bad port"),
+        ("redis+sentinel://s1/m/db", "names no Redis server"),
+        ("redis+sentinel://s1/m?sentinel_user=a", "set sentinel_password"),
+        (
+            "redis+sentinel://s1/m?wait=5",
+            "allowed are sentinel_user, sentinel_password, prefix",
+        ),
+        ("redis://s1/0?sentinel_password=a", "allowed are prefix"),
+        ("redis+unix+sentinel:///s1/m", "redis+sentinel://"),
+    ] {
+        let error = refused(url);
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{url}: {error}");
+        assert!(error.to_string().contains(hint), "{url}: {error}");
+    }
+    for url in [
+        "redis+sentinel://app:12/sesame@s1/m",
+        "redis+sentinel://app:sesame@s1,s2:x/m",
+        "redis+sentinel://s1/m?sentinel_password=sesame&sentinel_user=a&x=1",
+        "redis+sentinel://s1/m?sentinel_password=12#sesame",
+    ] {
+        let shown = shown(&refused(url));
+        assert!(!shown.contains("sesame"), "{url}: {shown}");
+    }
+}
+
+#[test]
 fn what_is_wrong_with_a_url() {
     let cases = [
         ("mysql://h", "redis://"),
@@ -83,6 +147,11 @@ fn what_is_wrong_with_a_url() {
         ("redis://h?response_timeout=2h", "from 1ms to 1h"),
         ("redis://h?grace=0s", "from 1ms to 5s"),
         ("redis://h?grace=6s", "from 1ms to 5s"),
+        ("redis://h?restart_delay=60", "write 3s or 500ms"),
+        ("redis://h?restart_delay=10ms", "from 1s to 24h"),
+        ("redis://h?restart_delay=25h", "from 1s to 24h"),
+        ("redis://h?replicas=all", "write 1 or 2"),
+        ("redis://h?replicas=-1", "write 1 or 2"),
         ("redis://h?prefix={a}", "prefix"),
         ("redis://h/0#insecure", "'#'"),
     ];

@@ -1,5 +1,6 @@
 //! Making a connection that can serve.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,14 +11,21 @@ use lock_core::{Error, ErrorKind, Result};
 use lock_identify::{first_answer, is_tls, speaks_tls, wants_tls, wrong_server};
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
-use redis::{AsyncConnectionConfig, ConnectionAddr, ProtocolVersion, PushInfo, PushKind, RedisError, Value, cmd};
+use redis::{
+    AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, ProtocolVersion, PushInfo, PushKind, RedisError, Value, cmd,
+};
 use tokio::sync::Notify;
 
+use super::acknowledger::Acknowledger;
+use super::identity::Identity;
+use super::member::Member;
+use super::unloaded::Unloaded;
 use crate::config::RedisConfig;
+use crate::connection::channels::Channels;
 use crate::connection::inbox::Inbox;
 use crate::error::lock_error;
 use crate::probe::{Finding, Probe};
-use crate::protocol::{self, Script};
+use crate::protocol::{self, PubSub, ScriptForm};
 
 /// Makes connections. Shows the server's address.
 #[async_trait]
@@ -28,17 +36,56 @@ pub(super) trait Dial: fmt::Display + Send + Sync + 'static {
 
     /// What is known of the server's settings.
     fn findings(&self) -> Vec<Finding>;
+
+    /// Never returns. To be polled for as long as connections are made.
+    async fn watch(&self) -> Infallible {
+        std::future::pending().await
+    }
+
+    /// Waits until another server than the last one is to be used.
+    async fn moved(&self) {
+        std::future::pending().await
+    }
 }
 
 /// Connects to one Redis.
-pub(super) struct Dialer {
+pub(crate) struct Dialer {
     client: redis::Client,
     #[cfg(feature = "tls")]
     tls: Option<lock_tls::Tls>,
     probe: Probe,
+    /// How many replicas have to acknowledge a grant.
+    replicas: u32,
+    /// For how long a server that may have forgotten holds gives no fresh grant.
+    restart_delay: Option<Duration>,
+    prefix: String,
+    /// How long a connection may be silent after a request.
+    silence: Duration,
     inbox: Arc<Inbox>,
+    role: Role,
     /// Whether a Redis was ever reached.
     reached: AtomicBool,
+}
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// All requests to the only server, and its wake-ups.
+    Alone,
+    /// The requests to a master of a cluster.
+    Master,
+    /// The wake-ups of a master of a cluster. They have a connection of their own: if a hash slot moves away, the server ends
+    /// the subscriptions in it unasked, which the driver takes for the reply to a request.
+    Listener,
+}
+
+impl Role {
+    pub(crate) fn wakes(self) -> PubSub {
+        match self {
+            Self::Alone => PubSub::Plain,
+            Self::Master | Self::Listener => PubSub::Sharded,
+        }
+    }
 }
 
 /// How long a server that did not answer as a Redis may take to show what it is.
@@ -63,39 +110,108 @@ pub(super) struct Dialed {
     pub(super) connection: MultiplexedConnection,
     #[cfg(feature = "tls")]
     pub(super) driver: Option<super::tls::Driver>,
-    /// Notified when the connection ends.
+    /// Over a second connection, if replicas have to acknowledge.
+    pub(super) acknowledger: Option<Acknowledger>,
+    /// Where a server that may have forgotten holds gives no fresh grant.
+    pub(super) member: Option<Member>,
+    pub(super) unloaded: Arc<Unloaded>,
+    /// Notified when a connection ends.
     pub(super) ended: Arc<Notify>,
     /// Set whenever the server sends something unasked.
     pub(super) heard: Arc<AtomicBool>,
+    /// Kept up to date by what the server says.
+    pub(super) channels: Arc<Channels>,
+}
+
+/// One of the connections to a server.
+pub(super) struct Opened {
+    pub(super) connection: MultiplexedConnection,
+    #[cfg(feature = "tls")]
+    pub(super) driver: Option<super::tls::Driver>,
+}
+
+/// A client of the driver for our way of using it.
+pub(super) fn client(info: &ConnectionInfo, response_timeout: Duration) -> Result<redis::Client> {
+    // RESP3, since only there the driver reports when a connection ends.
+    let settings = info
+        .redis_settings()
+        .clone()
+        .set_protocol(ProtocolVersion::RESP3)
+        .set_lib_name("polylock", env!("CARGO_PKG_VERSION"));
+    let keepalive = TcpKeepalive::new()
+        .with_time(response_timeout.max(Duration::from_secs(1)))
+        .with_interval(Duration::from_secs(1));
+    let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
+    #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+    let tcp = tcp.set_user_timeout(2 * response_timeout);
+    redis::Client::open(info.clone().set_redis_settings(settings).set_tcp_settings(tcp)).map_err(|error| {
+        Error::new(ErrorKind::Misconfigured, "the driver refuses these settings of a Redis").with_source(error)
+    })
+}
+
+/// Opens a connection.
+pub(super) async fn open(
+    client: &redis::Client,
+    #[cfg(feature = "tls")] (tls, server): (Option<&lock_tls::Tls>, &(dyn fmt::Display + Sync)),
+    config: AsyncConnectionConfig,
+) -> Result<Opened, DialError> {
+    #[cfg(feature = "tls")]
+    if let Some(tls) = tls {
+        let (connection, driver) = super::tls::connect(tls, server, client.get_connection_info(), config).await?;
+        return Ok(Opened {
+            connection,
+            driver: Some(driver),
+        });
+    }
+    Ok(Opened {
+        connection: client.get_multiplexed_async_connection_with_config(&config).await?,
+        #[cfg(feature = "tls")]
+        driver: None,
+    })
+}
+
+impl Dialed {
+    fn new(opened: Opened, ended: Arc<Notify>, heard: Arc<AtomicBool>, channels: Arc<Channels>) -> Self {
+        Self {
+            connection: opened.connection,
+            #[cfg(feature = "tls")]
+            driver: opened.driver,
+            acknowledger: None,
+            member: None,
+            unloaded: Arc::default(),
+            ended,
+            heard,
+            channels,
+        }
+    }
 }
 
 impl Dialer {
-    pub(super) fn new(config: &RedisConfig, inbox: Arc<Inbox>) -> Result<Self> {
-        // RESP3, since only there the driver reports when a connection ends.
-        let settings = config
-            .info()
-            .redis_settings()
-            .clone()
-            .set_protocol(ProtocolVersion::RESP3)
-            .set_lib_name("polylock", env!("CARGO_PKG_VERSION"));
-        let keepalive = TcpKeepalive::new()
-            .with_time(config.response_timeout().max(Duration::from_secs(1)))
-            .with_interval(Duration::from_secs(1));
-        let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
-        #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
-        let tcp = tcp.set_user_timeout(2 * config.response_timeout());
-        let info = config.info().clone().set_redis_settings(settings).set_tcp_settings(tcp);
-        let client = redis::Client::open(info).map_err(|error| {
-            Error::new(ErrorKind::Misconfigured, "the driver refuses these settings of a Redis").with_source(error)
-        })?;
+    pub(crate) fn new(config: &RedisConfig, inbox: Arc<Inbox>, role: Role) -> Result<Self> {
         Ok(Self {
-            client,
+            client: client(config.info(), config.response_timeout())?,
             #[cfg(feature = "tls")]
             tls: config.tls().cloned(),
-            probe: Probe::new(config.checks()),
+            probe: match role {
+                Role::Alone => Probe::new(config.checks(), config.restart_delay().is_some()),
+                Role::Master | Role::Listener => Probe::of_cluster(config.checks(), config.restart_delay().is_some()),
+            },
+            replicas: config.replicas(),
+            restart_delay: config.restart_delay(),
+            prefix: config.prefix().into(),
+            silence: config.response_timeout(),
             inbox,
+            role,
             reached: AtomicBool::new(false),
         })
+    }
+
+    async fn dial_error(&self, error: DialError) -> Error {
+        match error {
+            DialError::Driver(error) => self.connect_error(error).await,
+            #[cfg(feature = "tls")]
+            DialError::Lock(error) => error,
+        }
     }
 
     /// Why no connection was made: perhaps another kind of server answers there.
@@ -131,7 +247,7 @@ impl Dialer {
     }
 
     /// Hides an error that may quote the password, as a server does that does not know the command for it.
-    fn lock_error(&self, error: RedisError) -> Error {
+    pub(super) fn lock_error(&self, error: RedisError) -> Error {
         let password = self.client.get_connection_info().redis_settings().password();
         let is_quoted = password
             .filter(|password| !password.is_empty())
@@ -149,7 +265,53 @@ impl Dialer {
     /// Returns the replies to the probe's commands, too.
     async fn connect(&self) -> Result<(Dialed, Vec<Value>), DialError> {
         let (ended, heard) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(true)));
-        let (on_end, on_push, inbox) = (ended.clone(), heard.clone(), self.inbox.clone());
+        let channels = Arc::new(Channels::default());
+        let (on_push, inbox, on_change) = (heard.clone(), self.inbox.clone(), channels.clone());
+        let opened = self.open(ended.clone(), move |push| {
+            on_push.store(true, Ordering::Relaxed);
+            on_change.receive(push);
+            inbox.receive(push);
+        });
+        let mut opened = opened.await?;
+        if self.role == Role::Listener {
+            return Ok((Dialed::new(opened, ended, heard, channels), Vec::new()));
+        }
+        let checks = self.probe.commands();
+        let count = checks.len();
+        let mut commands = redis::pipe();
+        let scripts = protocol::all(self.restart_delay.is_some()).map(|script| script.form(self.role.wakes()));
+        for command in checks.into_iter().chain(scripts.map(ScriptForm::load)) {
+            commands.add_command(command);
+        }
+        // Errors are among the replies: where SCRIPT LOAD is not permitted, EVAL loads the script later.
+        let connection = &mut opened.connection;
+        let mut replies = connection.send_packed_commands(&commands, 0, commands.len()).await?;
+        let loaded = replies.drain(count..).zip(scripts);
+        let unloaded = loaded.filter(|(reply, _)| matches!(reply, Value::ServerError(_)));
+        let unloaded = Unloaded::new(unloaded.map(|(_, script)| script.hash().to_owned()));
+        let mut dialed = Dialed::new(opened, ended, heard, channels);
+        dialed.unloaded = Arc::new(unloaded);
+        Ok((dialed, replies))
+    }
+
+    /// The reply to one command, over a connection of its own.
+    pub(crate) async fn ask(&self, command: &redis::Cmd) -> Result<Value> {
+        let (mut dialed, _) = match self.connect().await {
+            Ok(connected) => connected,
+            Err(error) => return Err(self.dial_error(error).await),
+        };
+        let reply = dialed.connection.send_packed_command(command).await;
+        reply
+            .and_then(Value::extract_error)
+            .map_err(|error| self.lock_error(error))
+    }
+
+    /// Makes a connection to a server that serves. What the server sends unasked goes to `on_push`.
+    async fn open(
+        &self,
+        ended: Arc<Notify>,
+        on_push: impl Fn(&PushInfo) + Send + Sync + 'static,
+    ) -> Result<Opened, DialError> {
         // Without timeouts: the supervisor limits a dial, and ends a connection on which nothing comes.
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
@@ -157,48 +319,32 @@ impl Dialer {
             .set_pipeline_buffer_size(1024)
             .set_push_sender(move |push: PushInfo| {
                 match push.kind {
-                    PushKind::Disconnection => on_end.notify_one(),
-                    _ => {
-                        on_push.store(true, Ordering::Relaxed);
-                        inbox.receive(&push);
-                    }
+                    PushKind::Disconnection => ended.notify_one(),
+                    _ => on_push(&push),
                 }
-                Ok::<(), std::convert::Infallible>(())
+                Ok::<(), Infallible>(())
             });
         #[cfg(feature = "tls")]
-        let (mut connection, driver) = match &self.tls {
-            Some(tls) => {
-                let info = self.client.get_connection_info();
-                let (connection, driver) = super::tls::connect(tls, info, config).await?;
-                (connection, Some(driver))
-            }
-            None => (self.connect_plain(&config).await?, None),
-        };
+        let server = format!("Redis at {self}");
+        #[cfg(feature = "tls")]
+        let opened = open(&self.client, (self.tls.as_ref(), &server), config);
         #[cfg(not(feature = "tls"))]
-        let mut connection = self.connect_plain(&config).await?;
-        let pong = connection.send_packed_command(&cmd("PING")).await?;
+        let opened = open(&self.client, config);
+        let mut opened = opened.await?;
+        let pong = opened.connection.send_packed_command(&cmd("PING")).await?;
         is_pong(&pong.extract_error()?)?;
-        let checks = self.probe.commands();
-        let count = checks.len();
-        let mut commands = redis::pipe();
-        for command in checks.into_iter().chain(protocol::all().map(Script::load)) {
-            commands.add_command(command);
-        }
-        // Errors are among the replies: where SCRIPT LOAD is not permitted, EVAL loads the script later.
-        let mut replies = connection.send_packed_commands(&commands, 0, commands.len()).await?;
-        replies.truncate(count);
-        let dialed = Dialed {
-            connection,
-            #[cfg(feature = "tls")]
-            driver,
-            ended,
-            heard,
-        };
-        Ok((dialed, replies))
+        Ok(opened)
     }
 
-    async fn connect_plain(&self, config: &AsyncConnectionConfig) -> Result<MultiplexedConnection, RedisError> {
-        self.client.get_multiplexed_async_connection_with_config(config).await
+    /// Makes the second connection, by which replicas acknowledge. If it ends, the first one is replaced, too.
+    async fn acknowledger(&self, identity: &Identity, ended: &Arc<Notify>) -> Result<Acknowledger, DialError> {
+        let mut opened = self.open(ended.clone(), |_| {}).await?;
+        // The address may lead to another server by now, whose replicas acknowledge something else.
+        if Identity::of(&mut opened.connection).await? != *identity {
+            let error = "two connections lead to two servers: it may be failing over";
+            return Err(RedisError::from(std::io::Error::other(error)).into());
+        }
+        Ok(Acknowledger::start(opened, self.replicas, self.silence))
     }
 }
 
@@ -207,14 +353,30 @@ impl Dial for Dialer {
     async fn dial(&self) -> Result<Dialed> {
         let (mut dialed, replies) = match self.connect().await {
             Ok(connected) => connected,
-            Err(DialError::Driver(error)) => return Err(self.connect_error(error).await),
-            #[cfg(feature = "tls")]
-            Err(DialError::Lock(error)) => return Err(error),
+            Err(error) => return Err(self.dial_error(error).await),
         };
         self.reached.store(true, Ordering::Relaxed);
         self.probe.evaluate(&replies, self)?;
-        let subscribed = dialed.connection.subscribe(self.inbox.channel()).await;
-        subscribed.map_err(|error| self.lock_error(error))?;
+        if self.role == Role::Alone {
+            let subscribed = dialed.connection.subscribe(self.inbox.channel()).await;
+            subscribed.map_err(|error| self.lock_error(error))?;
+        }
+        if self.role == Role::Listener || (self.replicas == 0 && self.restart_delay.is_none()) {
+            return Ok(dialed);
+        }
+        let identity = Identity::of(&mut dialed.connection).await;
+        let identity = identity.map_err(|error| self.lock_error(error))?;
+        if let Some(delay) = self.restart_delay {
+            let of_cluster = self.role != Role::Alone;
+            let member = Member::new(&mut dialed.connection, &self.prefix, &identity, delay, of_cluster).await;
+            dialed.member = Some(member.map_err(|error| self.lock_error(error))?);
+        }
+        if self.replicas > 0 {
+            match self.acknowledger(&identity, &dialed.ended).await {
+                Ok(acknowledger) => dialed.acknowledger = Some(acknowledger),
+                Err(error) => return Err(self.dial_error(error).await),
+            }
+        }
         Ok(dialed)
     }
 
@@ -245,7 +407,7 @@ mod tests {
     fn nothing_waits_to_be_sent_and_silence_ends_a_connection() {
         let config = RedisConfig::new("localhost", 6379).with_response_timeout(Duration::from_secs(3));
         let inbox = Arc::new(Inbox::new(config.prefix()));
-        let dialer = Dialer::new(&config, inbox).expect("a good configuration");
+        let dialer = Dialer::new(&config, inbox, Role::Alone).expect("a good configuration");
         let tcp = dialer.client.get_connection_info().tcp_settings();
         assert!(tcp.nodelay());
         let keepalive = TcpKeepalive::new()

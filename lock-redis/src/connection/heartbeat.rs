@@ -6,6 +6,8 @@ use std::time::Duration;
 const BEATS: u32 = 10;
 /// A waiter has to learn of an outage within two seconds.
 const LONGEST_BEAT: Duration = Duration::from_millis(500);
+/// How often a server is asked of which nobody needs anything: often enough for what stands between to keep the connection.
+const IDLE: Duration = Duration::from_secs(30);
 
 /// Counts the heartbeats at which nothing had come from a server that was asked. It counts them and does not read the clock,
 /// since a process that was paused has received nothing either.
@@ -16,6 +18,23 @@ pub(super) struct Heartbeat {
     quiet: u32,
     silent_after: u32,
     timeout_after: u32,
+    /// How many heartbeats in a row nothing was heard, whether the server was asked or not.
+    unheard: u32,
+    /// How many heartbeats in a row nobody used the connection.
+    unused: u32,
+    idle_after: u32,
+    idle_beats: u32,
+}
+
+/// What happened since the last heartbeat.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Since {
+    /// Something came from the server.
+    pub(super) was_heard: bool,
+    /// A heartbeat's question is not answered yet.
+    pub(super) is_asked: bool,
+    /// A request was sent, or somebody has a hold or waits.
+    pub(super) is_used: bool,
 }
 
 /// The state of the connection after a heartbeat.
@@ -23,6 +42,8 @@ pub(super) struct Heartbeat {
 pub(super) enum Beat {
     /// Something came from the server.
     Heard,
+    /// Nothing came, and nobody needs anything: the server need not be asked.
+    Idle,
     /// Nothing came. The server should be asked, if it is not.
     Quiet,
     /// Waiters should know that the server does not reply.
@@ -42,6 +63,11 @@ impl Heartbeat {
             quiet: 0,
             silent_after: beats(dialing / 2).saturating_add(2),
             timeout_after: beats(longest),
+            unheard: 0,
+            unused: 0,
+            // By then, a request that is under way was answered or has timed out.
+            idle_after: beats(longest).saturating_mul(2),
+            idle_beats: beats(IDLE),
         }
     }
 
@@ -50,15 +76,22 @@ impl Heartbeat {
     }
 
     /// To be called at each heartbeat.
-    pub(super) fn beat(&mut self, was_heard: bool, is_asked: bool) -> Beat {
-        if was_heard {
-            self.quiet = 0;
+    pub(super) fn beat(&mut self, since: Since) -> Beat {
+        self.unused = if since.is_used {
+            0
+        } else {
+            self.unused.saturating_add(1)
+        };
+        if since.was_heard {
+            (self.quiet, self.unheard) = (0, 0);
             return Beat::Heard;
         }
-        self.quiet = if is_asked { self.quiet + 1 } else { 0 };
+        self.unheard = self.unheard.saturating_add(1);
+        self.quiet = if since.is_asked { self.quiet + 1 } else { 0 };
         match self.quiet {
             quiet if quiet >= self.timeout_after => Beat::TimedOut,
             quiet if quiet >= self.silent_after => Beat::Silent,
+            _ if !since.is_asked && self.unused >= self.idle_after && self.unheard < self.idle_beats => Beat::Idle,
             _ => Beat::Quiet,
         }
     }
@@ -77,9 +110,61 @@ mod tests {
         Duration::from_millis(ms)
     }
 
+    fn used(was_heard: bool, is_asked: bool) -> Since {
+        Since {
+            was_heard,
+            is_asked,
+            is_used: true,
+        }
+    }
+
+    fn unused(was_heard: bool, is_asked: bool) -> Since {
+        Since {
+            is_used: false,
+            ..used(was_heard, is_asked)
+        }
+    }
+
     /// What so many heartbeats say in which nothing is heard from a server that was asked.
     fn beats_of(heartbeat: &mut Heartbeat, beats: usize) -> Vec<Beat> {
-        (0..beats).map(|_| heartbeat.beat(false, true)).collect()
+        (0..beats).map(|_| heartbeat.beat(used(false, true))).collect()
+    }
+
+    /// At which of so many heartbeats a server is asked that answers at once and of which nobody needs anything.
+    fn asked_at(heartbeat: &mut Heartbeat, beats: u32) -> Vec<u32> {
+        let mut asked = Vec::new();
+        let mut is_answered = false;
+        for beat in 0..beats {
+            let says = heartbeat.beat(unused(is_answered, false));
+            is_answered = says == Beat::Quiet;
+            if is_answered {
+                asked.push(beat);
+            }
+        }
+        asked
+    }
+
+    #[test]
+    fn a_server_of_which_nobody_needs_anything_is_asked_every_thirty_seconds() {
+        let mut heartbeat = Heartbeat::new(ms(5000), ms(3));
+        heartbeat.beat(used(true, false));
+        let asked = asked_at(&mut heartbeat, 1000);
+        let pauses: Vec<u32> = asked.windows(2).map(|two| two[1] - two[0]).collect();
+        // Every other heartbeat at first, since a request may still be under way; then 30 s and the heartbeat of the answer.
+        let still_used = pauses.iter().filter(|pause| **pause == 2).count();
+        assert_eq!(still_used, 9, "{pauses:?}");
+        assert!(pauses[still_used..].iter().all(|pause| *pause == 61), "{pauses:?}");
+        assert!(pauses.len() > still_used + 10);
+        // The first use has it asked at once.
+        assert_eq!(heartbeat.beat(used(false, false)), Beat::Quiet);
+    }
+
+    #[test]
+    fn a_question_counts_while_nobody_needs_anything() {
+        let mut heartbeat = Heartbeat::new(ms(5000), ms(3));
+        asked_at(&mut heartbeat, 100);
+        let beats: Vec<_> = (0..10).map(|_| heartbeat.beat(unused(false, true))).collect();
+        assert_eq!(beats[9], Beat::TimedOut, "{beats:?}");
     }
 
     #[test]
@@ -97,9 +182,9 @@ mod tests {
     fn only_an_unanswered_question_counts() {
         let mut heartbeat = Heartbeat::new(ms(5000), ms(3));
         for _ in 0..100 {
-            assert_eq!(heartbeat.beat(false, false), Beat::Quiet);
-            assert_eq!(heartbeat.beat(false, true), Beat::Quiet);
-            assert_eq!(heartbeat.beat(true, true), Beat::Heard);
+            assert_eq!(heartbeat.beat(used(false, false)), Beat::Quiet);
+            assert_eq!(heartbeat.beat(used(false, true)), Beat::Quiet);
+            assert_eq!(heartbeat.beat(used(true, true)), Beat::Heard);
         }
         assert_eq!(heartbeat.silence(), ms(0));
     }
@@ -109,7 +194,7 @@ mod tests {
         // Of round trips of 1.5 s.
         let mut heartbeat = Heartbeat::new(ms(10_000), ms(7500));
         assert_eq!(beats_of(&mut heartbeat, 9), [Beat::Quiet; 9]);
-        assert_eq!(heartbeat.beat(false, true), Beat::Silent);
+        assert_eq!(heartbeat.beat(used(false, true)), Beat::Silent);
     }
 
     #[test]

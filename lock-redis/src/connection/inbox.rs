@@ -21,7 +21,8 @@ pub(crate) struct Inbox {
 
 #[derive(Debug, Default)]
 struct Waiters {
-    registered: HashMap<HexId, Arc<Wakeup>>,
+    /// With the hash slots of their names, in a cluster.
+    registered: HashMap<HexId, (u16, Arc<Wakeup>)>,
     /// Wake-ups for those whose acquire the server has executed but whose reply has not been processed yet: they have not
     /// registered.
     early: VecDeque<(HexId, Instant)>,
@@ -57,7 +58,7 @@ impl Inbox {
     }
 
     /// Registers a waiter. A wake-up that came just before counts, too.
-    pub(crate) fn register(&self, holder: HolderId) -> Waiter<'_> {
+    pub(crate) fn register(&self, slot: u16, holder: HolderId) -> Waiter<'_> {
         let id = hex(holder);
         let wakeup = Arc::new(Wakeup::default());
         let mut waiters = lock(&self.waiters);
@@ -66,7 +67,7 @@ impl Inbox {
             wakeup.schedule(*at);
         }
         waiters.early.retain(|(early, _)| *early != id);
-        waiters.registered.insert(id, wakeup.clone());
+        waiters.registered.insert(id, (slot, wakeup.clone()));
         Waiter {
             inbox: self,
             id,
@@ -78,14 +79,24 @@ impl Inbox {
         lock(&self.waiters).registered.contains_key(&hex(holder))
     }
 
+    pub(crate) fn is_awaited(&self) -> bool {
+        !lock(&self.waiters).registered.is_empty()
+    }
+
     /// Takes what the server sent unasked. Never blocks.
     pub(crate) fn receive(&self, push: &PushInfo) {
-        let (PushKind::Message, [Value::BulkString(channel), Value::BulkString(message)]) =
-            (&push.kind, &push.data[..])
-        else {
-            return;
+        let (channel, message) = match (&push.kind, &push.data[..]) {
+            (PushKind::Message | PushKind::SMessage, [Value::BulkString(channel), Value::BulkString(message)]) => {
+                (channel, message)
+            }
+            // The hash slot has another master now, which wakes nobody here.
+            (PushKind::SUnsubscribe, [Value::BulkString(channel), ..]) => {
+                let slot = names::slot(&String::from_utf8_lossy(channel));
+                return self.wake(|of| of == slot);
+            }
+            _ => return,
         };
-        if channel == self.channel.as_bytes()
+        if channel.ends_with(self.channel.as_bytes())
             && let Some((id, after)) = parse(message)
             && let Some(at) = Instant::now().checked_add(after)
         {
@@ -95,16 +106,22 @@ impl Inbox {
 
     /// To be called after a reconnect: wake-ups may have got lost with the old connection.
     pub(crate) fn wake_all(&self) {
+        self.wake(|_| true);
+    }
+
+    fn wake(&self, is_one: impl Fn(u16) -> bool) {
         let now = Instant::now();
-        for wakeup in lock(&self.waiters).registered.values() {
-            wakeup.schedule(now);
+        for (slot, wakeup) in lock(&self.waiters).registered.values() {
+            if is_one(*slot) {
+                wakeup.schedule(now);
+            }
         }
     }
 
     fn schedule(&self, id: HexId, at: Instant) {
         const EARLY: usize = 1024;
         let mut waiters = lock(&self.waiters);
-        if let Some(wakeup) = waiters.registered.get(&id) {
+        if let Some((_, wakeup)) = waiters.registered.get(&id) {
             wakeup.schedule(at);
         } else {
             // Perhaps for a waiter that has gone: then the oldest are dropped.
@@ -157,7 +174,7 @@ impl Drop for Waiter<'_> {
         if waiters
             .registered
             .get(&self.id)
-            .is_some_and(|wakeup| Arc::ptr_eq(wakeup, &self.wakeup))
+            .is_some_and(|(_, wakeup)| Arc::ptr_eq(wakeup, &self.wakeup))
         {
             waiters.registered.remove(&self.id);
         }
@@ -211,7 +228,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_waiter_wakes_at_the_earliest_moment_that_was_published() {
         let (inbox, holder) = (Inbox::new("a:"), HolderId::random());
-        let waiter = inbox.register(holder);
+        let waiter = inbox.register(0, holder);
         assert!(inbox.has_waiter(holder) && !inbox.has_waiter(HolderId::random()));
         assert_eq!(wakes_after(&waiter).await, Duration::from_secs(60));
         publish(&inbox, &format!("{holder} 700"));
@@ -230,7 +247,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_wake_up_counts_that_comes_while_it_waits() {
         let (inbox, holder) = (Inbox::new("a:"), HolderId::random());
-        let waiter = inbox.register(holder);
+        let waiter = inbox.register(0, holder);
         let publishing = async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             publish(&inbox, &format!("{holder} 100"));
@@ -246,7 +263,7 @@ mod tests {
         for _ in 0..1023 {
             publish(&inbox, &format!("{} 0", HolderId::random()));
         }
-        assert_eq!(wakes_after(&inbox.register(holder)).await, Duration::ZERO);
+        assert_eq!(wakes_after(&inbox.register(0, holder)).await, Duration::ZERO);
         for _ in 0..2000 {
             publish(&inbox, &format!("{} 0", HolderId::random()));
         }

@@ -6,10 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use lock_core::Error;
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, RedisResult, Value};
+use redis::{Cmd, Pipeline, RedisError, RedisResult, Value, cmd};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
+use super::acknowledger::Acknowledger;
+use super::channels::Channels;
 use super::dial::Dialed;
+use super::member::Member;
+use super::unloaded::Unloaded;
 use crate::error::is_reply;
 
 /// One established connection. A clone is the same.
@@ -21,8 +26,14 @@ struct Inner {
     connection: MultiplexedConnection,
     #[cfg(feature = "tls")]
     _driver: Option<super::tls::Driver>,
+    acknowledger: Option<Acknowledger>,
+    member: Option<Member>,
+    unloaded: Arc<Unloaded>,
     /// Whether anything came from the server since the last heartbeat.
     heard: Arc<AtomicBool>,
+    /// Whether a request was sent since the last heartbeat.
+    used: AtomicBool,
+    channels: Arc<Channels>,
     health: watch::Sender<Health>,
 }
 
@@ -43,7 +54,12 @@ impl Session {
             connection: dialed.connection.clone(),
             #[cfg(feature = "tls")]
             _driver: dialed.driver.clone(),
+            acknowledger: dialed.acknowledger.clone(),
+            member: dialed.member.clone(),
+            unloaded: dialed.unloaded.clone(),
             heard: dialed.heard.clone(),
+            used: AtomicBool::new(true),
+            channels: dialed.channels.clone(),
             health: watch::Sender::new(Health::Healthy),
         }))
     }
@@ -72,7 +88,7 @@ impl Session {
     }
 
     /// Waits until it has ended, and returns the reason.
-    pub(super) async fn ended(&self) -> Error {
+    pub(crate) async fn ended(&self) -> Error {
         let mut health = self.health();
         loop {
             if let Health::Ended(why) = &*health.borrow_and_update() {
@@ -103,9 +119,47 @@ impl Session {
         })
     }
 
+    /// The channels in hash slots that it is subscribed to.
+    pub(super) fn channels(&self) -> &Channels {
+        &self.0.channels
+    }
+
     /// Whether anything came from the server since the last call.
     pub(super) fn take_heard(&self) -> bool {
         self.0.heard.swap(false, Ordering::Relaxed)
+    }
+
+    /// Until when the server gives no fresh grant, since it may have forgotten holds that live; `None`: it does.
+    pub(crate) fn delayed_until(&self) -> Option<Instant> {
+        let from = self.0.member.as_ref()?.fresh_from;
+        Some(from).filter(|from| *from > Instant::now())
+    }
+
+    /// The id of the data that the server had when the connection was made, where a grant depends on it.
+    pub(super) fn data(&self) -> Option<&str> {
+        self.0.member.as_ref().map(|member| &*member.data)
+    }
+
+    /// Whether the server may not know the script of this hash. It does after the call that is sent now.
+    pub(super) fn take_unloaded(&self, hash: &str) -> bool {
+        self.0.unloaded.take(hash)
+    }
+
+    /// By which replicas acknowledge, if they have to.
+    pub(super) fn acknowledger(&self) -> Option<&Acknowledger> {
+        self.0.acknowledger.as_ref()
+    }
+
+    /// Whether a request was sent since the last call.
+    pub(super) fn take_used(&self) -> bool {
+        self.0.used.swap(false, Ordering::Relaxed)
+    }
+
+    /// Asks whether the server answers. It is no use of the connection.
+    pub(super) async fn ping(&self) -> Result<RedisResult<Value>, Error> {
+        let mut connection = self.0.connection.clone();
+        self.reply(async { connection.send_packed_command(&cmd("PING")).await })
+            .await
     }
 
     /// Sends a command and waits for its reply, however long that takes.
@@ -117,10 +171,29 @@ impl Session {
     /// # Cancel safety
     /// If dropped, the server may still execute the command, in the order in which it was sent.
     pub(super) async fn send(&self, command: &Cmd) -> Result<RedisResult<Value>, Error> {
+        self.0.used.store(true, Ordering::Relaxed);
         let mut connection = self.0.connection.clone();
+        self.reply(async { connection.send_packed_command(command).await })
+            .await
+    }
+
+    /// The same for the last of several commands, between which the server executes none of anybody else's.
+    pub(super) async fn send_last(&self, commands: &Pipeline) -> Result<RedisResult<Value>, Error> {
+        self.0.used.store(true, Ordering::Relaxed);
+        let mut connection = self.0.connection.clone();
+        let before = commands.len() - 1;
+        let no_reply = || RedisError::from((redis::ErrorKind::Parse, "a pipeline was not answered"));
+        self.reply(async {
+            let replies = connection.send_packed_commands(commands, before, 1).await?;
+            replies.into_iter().next().ok_or_else(no_reply)
+        })
+        .await
+    }
+
+    async fn reply(&self, replying: impl Future<Output = RedisResult<Value>>) -> Result<RedisResult<Value>, Error> {
         let reply = tokio::select! {
             biased;
-            reply = connection.send_packed_command(command) => reply.and_then(Value::extract_error),
+            reply = replying => reply.and_then(Value::extract_error),
             why = self.ended() => return Err(why),
         };
         if reply.as_ref().err().is_none_or(is_reply) {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use super::inbox::Inbox;
 use super::session::Session;
 use super::signals::Signals;
 use crate::error::{is_permanent, lock_error};
+use crate::protocol::PubSub;
 
 /// What callers and the supervisor share.
 pub(super) struct Shared {
@@ -27,6 +29,9 @@ pub(super) struct Shared {
     pub(super) state: watch::Sender<State>,
     pub(super) leases: Leases,
     pub(super) inbox: Arc<Inbox>,
+    /// Counts connections: of a whole backend, so that no two have one number.
+    pub(super) generations: Arc<AtomicU64>,
+    pub(super) wakes: PubSub,
 }
 
 impl Shared {
@@ -39,6 +44,11 @@ impl Shared {
             }
             false
         });
+    }
+
+    /// Whether this process has a hold or waits for one, so that it has to notice soon if the server is lost.
+    pub(super) fn is_needed(&self) -> bool {
+        !self.leases.is_empty() || self.inbox.is_awaited()
     }
 
     /// Nothing more is to be sent over this connection.
@@ -70,7 +80,7 @@ pub(super) struct State {
     /// Counts supervisors: only the newest may change the state.
     pub(super) epoch: u64,
     pub(super) supervisor: Option<SupervisorHandle>,
-    /// Counts connections.
+    /// That of the newest connection.
     pub(super) generation: u64,
     /// When the newest connection was made.
     pub(super) connected: Option<Instant>,
@@ -158,10 +168,16 @@ impl State {
 
 /// The leases of the holds: a connection that ends makes them suspect.
 #[derive(Clone, Default)]
-pub(super) struct Leases(Arc<Mutex<HashMap<HolderId, Entry>>>);
+pub(crate) struct Leases {
+    entries: Arc<Mutex<HashMap<HolderId, Entry>>>,
+    /// Whether a connection serves a hash slot. `None`: it serves all.
+    serves: Option<Arc<dyn Fn(u16) -> bool + Send + Sync>>,
+}
 
 struct Entry {
     lease: Lease,
+    /// The hash slot of its name, in a cluster.
+    slot: u16,
     /// How many holds have it: a repeated acquire makes another one.
     holds: usize,
 }
@@ -173,9 +189,18 @@ pub(crate) struct LeaseRegistration {
 }
 
 impl Leases {
-    pub(super) fn register(&self, holder: HolderId, lease: &Lease) -> LeaseRegistration {
+    /// The same leases, seen from a connection that serves some hash slots.
+    pub(crate) fn of_slots(&self, serves: impl Fn(u16) -> bool + Send + Sync + 'static) -> Self {
+        Self {
+            entries: self.entries.clone(),
+            serves: Some(Arc::new(serves)),
+        }
+    }
+
+    pub(crate) fn register(&self, slot: u16, holder: HolderId, lease: &Lease) -> LeaseRegistration {
         let entry = |lease: &Lease| Entry {
             lease: lease.clone(),
+            slot,
             holds: 0,
         };
         self.lock().entry(holder).or_insert_with(|| entry(lease)).holds += 1;
@@ -186,23 +211,34 @@ impl Leases {
     }
 
     /// The same, and from here on `next` is the lease of this holder.
-    pub(super) fn pass(&self, holder: HolderId, next: &Lease) -> LeaseRegistration {
-        let registration = self.register(holder, next);
+    pub(crate) fn pass(&self, slot: u16, holder: HolderId, next: &Lease) -> LeaseRegistration {
+        let registration = self.register(slot, holder, next);
         if let Some(entry) = self.lock().get_mut(&holder) {
             entry.lease = next.clone();
         }
         registration
     }
 
+    fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
     pub(super) fn suspect(&self) {
+        self.suspect_in(|slot| self.serves.as_ref().is_none_or(|serves| serves(slot)));
+    }
+
+    /// Makes those of some hash slots suspect.
+    pub(crate) fn suspect_in(&self, is_one: impl Fn(u16) -> bool) {
         for entry in self.lock().values() {
-            entry.lease.suspect();
+            if is_one(entry.slot) {
+                entry.lease.suspect();
+            }
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<HolderId, Entry>> {
         // Every critical section leaves it whole.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -238,15 +274,17 @@ mod tests {
         let (leases, holder) = (Leases::default(), HolderId::random());
         let lease = Lease::new(LockName::new("a").unwrap());
         lease.arm(SentAt::now(), Duration::from_secs(60)).unwrap();
-        let (first, second) = (leases.register(holder, &lease), leases.register(holder, &lease));
+        let (first, second) = (leases.register(7, holder, &lease), leases.register(7, holder, &lease));
         drop(first);
         leases.suspect();
         assert_eq!(lease.state(), HoldState::Suspect);
         let next = Lease::new(LockName::new("a").unwrap());
         next.arm(SentAt::now(), Duration::from_secs(60)).unwrap();
-        let passed = leases.pass(holder, &next);
+        let passed = leases.pass(7, holder, &next);
         drop(second);
-        leases.suspect();
+        leases.of_slots(|slot| slot != 7).suspect();
+        assert_eq!(next.state(), HoldState::Held);
+        leases.of_slots(|slot| slot == 7).suspect();
         assert_eq!(next.state(), HoldState::Suspect);
         drop(passed);
         assert!(leases.lock().is_empty());

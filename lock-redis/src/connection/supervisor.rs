@@ -10,11 +10,11 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use lock_core::{Error, ErrorKind};
-use redis::{RedisResult, Value, cmd};
+use redis::{RedisResult, Value};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until, timeout};
 
 use super::dial::Dialed;
-use super::heartbeat::{Beat, Heartbeat};
+use super::heartbeat::{Beat, Heartbeat, Since};
 use super::session::Session;
 use super::signals::Signals;
 use super::state::{Phase, Shared, State};
@@ -30,6 +30,7 @@ pub(super) async fn supervise(supervisor: Supervisor) {
     tokio::select! {
         () = supervisor.run() => {}
         never = supervisor.signals.respond() => match never {},
+        never = supervisor.shared.dialer.watch() => match never {},
     }
 }
 
@@ -63,7 +64,7 @@ impl Supervisor {
         }
     }
 
-    /// Waits after failures, until somebody requests a connection, but in any case for the shortest pause between two tries.
+    /// Waits after failures, until somebody requests a connection or the server is another one, but in any case for the shortest pause between two tries.
     async fn pause(&self) {
         let (failures, last_dial) = {
             let state = self.shared.state.borrow();
@@ -72,6 +73,7 @@ impl Supervisor {
         tokio::select! {
             () = sleep(reconnect_pause(failures)) => {}
             () = self.signals.dial_requested() => {}
+            () = self.shared.dialer.moved() => {}
         }
         if let Some(last_dial) = last_dial {
             sleep_until(last_dial + SHORTEST_PAUSE).await;
@@ -111,7 +113,7 @@ impl Supervisor {
     fn begin_session(&self, dialed: &Dialed) -> Option<Session> {
         let mut session = None;
         self.change(|state| {
-            state.generation += 1;
+            state.generation = 1 + self.shared.generations.fetch_add(1, Ordering::Relaxed);
             state.connected = Some(Instant::now());
             state.last_error = None;
             let new = Session::new(state.generation, dialed);
@@ -142,6 +144,10 @@ impl Supervisor {
                     let what = format!("Redis at {server} closed the connection");
                     return Error::new(ErrorKind::Unavailable, what);
                 }
+                () = server.moved() => {
+                    let what = format!("Redis at {server} is to be replaced by another server, its Sentinels say");
+                    return Error::new(ErrorKind::Unavailable, what);
+                }
                 why = session.ended() => return why,
                 reply = pong => {
                     ping = None;
@@ -151,18 +157,27 @@ impl Supervisor {
                         Err(why) => return why,
                     }
                 }
-                _ = beats.tick() => match heartbeat.beat(session.take_heard(), ping.is_some()) {
+                _ = beats.tick() => match heartbeat.beat(self.since(session, ping.is_some())) {
                     Beat::Heard => session.set_silent(None),
                     Beat::Quiet if ping.is_none() => {
-                        ping = Some(Box::pin(async { session.send(&cmd("PING")).await }));
+                        ping = Some(Box::pin(async { session.ping().await }));
                     }
-                    Beat::Quiet => {}
+                    Beat::Quiet | Beat::Idle => {}
                     Beat::Silent => session.set_silent(Some(self.silence_error("does not answer"))),
                     Beat::TimedOut => {
                         return self.silence_error(&format!("has not answered for {:?}", heartbeat.silence()));
                     }
                 }
             }
+        }
+    }
+
+    fn since(&self, session: &Session, is_asked: bool) -> Since {
+        let was_used = session.take_used();
+        Since {
+            was_heard: session.take_heard(),
+            is_asked,
+            is_used: was_used || self.shared.is_needed(),
         }
     }
 

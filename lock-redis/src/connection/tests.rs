@@ -53,7 +53,14 @@ impl Unreachable {
     fn connection(&self) -> Connection {
         let config = RedisConfig::new("cache", 6379);
         let inbox = Arc::new(Inbox::new(config.prefix()));
-        Connection::with_dialer(Box::new(self.clone()), &config, inbox)
+        Connection::with_dialer(
+            Box::new(self.clone()),
+            &config,
+            inbox,
+            Arc::default(),
+            Leases::default(),
+            Role::Alone,
+        )
     }
 
     /// One that was there once.

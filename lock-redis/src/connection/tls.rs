@@ -1,6 +1,7 @@
 //! A connection over TLS. We make it ourselves: the driver would take the crypto provider of the process, and panics if there
 //! is none or if it cannot tell which.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,9 +36,10 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// Connects over TLS, and makes the driver serve the connection.
+/// Connects over TLS, and makes the driver serve the connection. Errors name the `server`.
 pub(super) async fn connect(
     tls: &Tls,
+    server: &(dyn fmt::Display + Sync),
     info: &ConnectionInfo,
     config: AsyncConnectionConfig,
 ) -> Result<(MultiplexedConnection, Driver), DialError> {
@@ -45,7 +47,6 @@ pub(super) async fn connect(
         let message = "TLS needs a host: leave it out for a Unix socket";
         return Err(DialError::Lock(Error::new(ErrorKind::Misconfigured, message)));
     };
-    let server = &format!("Redis at {host}:{port}");
     let dropped = |error: std::io::Error| DialError::Driver(RedisError::from(error));
     let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(dropped)?;
     apply(info.tcp_settings(), &stream).map_err(dropped)?;

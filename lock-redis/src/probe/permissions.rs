@@ -3,6 +3,9 @@
 /// For the connection itself.
 const CONNECTION: [&str; 4] = ["eval", "evalsha", "ping", "subscribe"];
 
+/// For those of a Redis Cluster, beside its connections' own.
+const CLUSTER: [&str; 3] = ["asking", "cluster|slots", "sunsubscribe"];
+
 /// For the scripts: a script may run what its user may. A test reads the scripts.
 const SCRIPTS: [&str; 24] = [
     "del",
@@ -31,8 +34,8 @@ const SCRIPTS: [&str; 24] = [
     "zscore",
 ];
 
-/// Keys, channels and commands for locks with this prefix in this database.
-pub(crate) fn acl_rules(prefix: &str, database: i64) -> Vec<String> {
+/// Keys, channels and commands for locks with this prefix, with these commands more, of one server or of a Redis Cluster.
+pub(crate) fn acl_rules(prefix: &str, more: &[&'static str], is_cluster: bool) -> Vec<String> {
     let prefix = as_pattern(prefix);
     let mut rules: Vec<String> = match &*prefix {
         // Redis accepts no other pattern beside it.
@@ -41,10 +44,26 @@ pub(crate) fn acl_rules(prefix: &str, database: i64) -> Vec<String> {
             .map(|before| format!("~{before}{prefix}*"))
             .into(),
     };
-    rules.push(format!("&{prefix}*"));
-    // Without a database the driver does not select one.
-    let select = (database != 0).then_some("select");
-    let mut commands: Vec<&str> = CONNECTION.into_iter().chain(SCRIPTS).chain(select).collect();
+    rules.push(match is_cluster {
+        true => format!("&{{*}}:{prefix}*"),
+        false => format!("&{prefix}*"),
+    });
+    let mut commands: Vec<&str> = CONNECTION
+        .into_iter()
+        .chain(SCRIPTS)
+        .chain(more.iter().copied())
+        .collect();
+    if is_cluster {
+        commands.extend(CLUSTER);
+        for command in &mut commands {
+            *command = match *command {
+                "subscribe" => "ssubscribe",
+                "publish" => "spublish",
+                "pubsub|numsub" => "pubsub|shardnumsub",
+                other => other,
+            };
+        }
+    }
     commands.sort_unstable();
     rules.extend(commands.iter().map(|command| format!("+{command}")));
     rules
@@ -88,7 +107,9 @@ mod tests {
                 }
             }
         }
-        let listed: BTreeSet<String> = SCRIPTS.map(String::from).into();
+        // Of the one that is run where there is a delay.
+        let mut listed: BTreeSet<String> = SCRIPTS.map(String::from).into();
+        listed.insert("info".into());
         assert_eq!(listed, used, "list what the scripts call, and say it in lib.rs too");
     }
 
@@ -107,6 +128,33 @@ mod tests {
     fn a_database_has_to_be_selected() {
         let config = RedisConfig::new("cache", 6379).with_database(2);
         assert!(config.acl_rules().contains(&"+select".to_owned()));
+    }
+
+    #[test]
+    fn a_cluster_has_channels_in_its_slots() {
+        let rules = RedisConfig::cluster([("cache", 7000)]).acl_rules();
+        for rule in [
+            "&{*}:polylock:*",
+            "+spublish",
+            "+ssubscribe",
+            "+cluster|slots",
+            "+pubsub|shardnumsub",
+        ] {
+            assert!(rules.contains(&rule.to_owned()), "{rules:?}");
+        }
+        for rule in ["+publish", "+subscribe", "+pubsub|numsub", "+select"] {
+            assert!(!rules.contains(&rule.to_owned()), "{rules:?}");
+        }
+    }
+
+    #[test]
+    fn replicas_and_the_delay_need_more() {
+        let needs = |config: RedisConfig, command: &str| config.acl_rules().contains(&format!("+{command}"));
+        let config = || RedisConfig::new("cache", 6379);
+        assert!(!needs(config(), "wait") && !needs(config(), "info"));
+        assert!(needs(config().with_replicas(1), "wait") && needs(config().with_replicas(1), "info"));
+        let delayed = config().with_restart_delay(std::time::Duration::from_secs(60));
+        assert!(needs(delayed.clone(), "info") && !needs(delayed, "wait"));
     }
 
     #[test]

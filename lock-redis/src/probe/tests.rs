@@ -62,9 +62,24 @@ fn settings_that_lose_locks() {
             vec![evicts("volatile-lru"), Finding::NotPersistent],
         ),
         ("redis_version:7.0.15", "everysec", vec![]),
+        ("role:master connected_slaves:0", "always", vec![]),
+        (
+            "role:master connected_slaves:2",
+            "always",
+            vec![Finding::GrantsAlone { replicas: 2 }],
+        ),
+        (
+            "role:master connected_slaves:2 min_slaves_good_slaves:2",
+            "always",
+            vec![],
+        ),
     ];
     for (info, appendfsync, expected) in cases {
-        assert_eq!(findings(&facts(info, appendfsync)), expected, "{info} {appendfsync}");
+        assert_eq!(
+            findings(&facts(info, appendfsync), false),
+            expected,
+            "{info} {appendfsync}"
+        );
     }
 }
 
@@ -108,7 +123,7 @@ fn servers_that_cannot_keep_locks() {
 
 #[test]
 fn unknown_settings_are_no_findings() {
-    let probe = Probe::new(Checks::Warn);
+    let probe = Probe::new(Checks::Warn, false);
     probe
         .evaluate(&[refused(), refused()], &"cache:6379")
         .expect("nothing is known");
@@ -117,21 +132,21 @@ fn unknown_settings_are_no_findings() {
     probe.evaluate(&[info, refused()], &"cache:6379").expect("it is fine");
     assert_eq!(probe.findings(), []);
 
-    let strict = Probe::new(Checks::Refuse);
+    let strict = Probe::new(Checks::Refuse, false);
     let error = strict
         .evaluate(&[refused(), refused()], &"cache:6379")
         .expect_err("it asks");
     assert_eq!(error.kind(), ErrorKind::Denied);
     assert!(error.to_string().contains("+info"), "{error}");
-    assert_eq!(Probe::new(Checks::Off).commands().len(), 0);
-    Probe::new(Checks::Off)
+    assert_eq!(Probe::new(Checks::Off, false).commands().len(), 0);
+    Probe::new(Checks::Off, false)
         .evaluate(&[], &"cache:6379")
         .expect("nothing was asked");
 }
 
 #[test]
 fn a_refusal_names_all_findings() {
-    let probe = Probe::new(Checks::Refuse);
+    let probe = Probe::new(Checks::Refuse, false);
     let answers = answers("aof_enabled:0 maxmemory_policy:allkeys-lru", "always");
     let error = probe.evaluate(&answers, &"cache:6379").expect_err("it is strict");
     assert_eq!(error.kind(), ErrorKind::Misconfigured);
@@ -143,7 +158,7 @@ fn a_refusal_names_all_findings() {
 #[test]
 fn a_replica_may_become_a_primary() {
     let answers = answers("role:slave", "always");
-    let error = Probe::new(Checks::Warn)
+    let error = Probe::new(Checks::Warn, false)
         .evaluate(&answers, &"cache:6379")
         .expect_err("it is one");
     assert!(error.is_retryable(), "{error}");
@@ -151,7 +166,7 @@ fn a_replica_may_become_a_primary() {
 
 #[test]
 fn each_finding_is_reported_once_per_run() {
-    let probe = Probe::new(Checks::Warn);
+    let probe = Probe::new(Checks::Warn, false);
     let run = |run: &str| Some(String::from(run));
     let both = vec![evicts("allkeys-lru"), Finding::NotPersistent];
     assert_eq!(probe.unreported(run("a"), both.clone()), both);

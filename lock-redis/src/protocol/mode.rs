@@ -8,6 +8,9 @@ use lock_core::{Error, ErrorKind, Result};
 /// How the scripts take a hold in which nobody else has the name.
 pub(crate) const EXCLUSIVE: &str = "x";
 
+/// How the scripts take a hold of a reader.
+pub(crate) const SHARED: &str = "s";
+
 /// How the scripts take the mode of this request.
 pub(crate) fn of(request: &AcquireRequest) -> Result<Cow<'static, str>> {
     if let Some(base) = request.replaces() {
@@ -15,7 +18,7 @@ pub(crate) fn of(request: &AcquireRequest) -> Result<Cow<'static, str>> {
     }
     Ok(match request.mode() {
         Mode::Exclusive => EXCLUSIVE.into(),
-        Mode::Shared => "s".into(),
+        Mode::Shared => SHARED.into(),
         Mode::Upgradable => "u".into(),
         Mode::Permits(permits) => format!("p{}/{}", permits.take(), permits.of()).into(),
         other => {
@@ -29,7 +32,7 @@ pub(crate) fn of(request: &AcquireRequest) -> Result<Cow<'static, str>> {
 pub(crate) fn parse(text: &str) -> Option<Mode> {
     match text {
         EXCLUSIVE => Some(Mode::Exclusive),
-        "s" => Some(Mode::Shared),
+        SHARED => Some(Mode::Shared),
         "u" => Some(Mode::Upgradable),
         permits => {
             let (take, of) = permits.strip_prefix('p')?.split_once('/')?;

@@ -1,5 +1,7 @@
-use lock_core::backend::Permits;
+use lock_core::backend::{HolderStatus, LockStatus, Mode, Permits};
+use redis::Value;
 
+use super::replies::*;
 use super::*;
 
 const ID: &str = "00ff00ff00ff00ff00ff00ff00ff00ff";
@@ -156,4 +158,14 @@ fn a_ttl_is_never_shortened() {
     assert_eq!(millis(Duration::from_millis(10)), "10");
     assert_eq!(millis(Duration::from_nanos(10_000_001)), "11");
     assert_eq!(millis(Duration::from_secs(365 * 24 * 3600)), "31536000000");
+}
+
+#[test]
+fn a_floor_says_whether_the_clock_counts() {
+    let token = FencingToken::new;
+    assert_eq!(floor(None, None), "0");
+    assert_eq!(floor(token(7), None), "7");
+    assert_eq!(floor(None, token(7)), "=7");
+    assert_eq!(floor(token(7), token(7)), "=8");
+    assert_eq!(floor(token(7), token(9)), "=9");
 }

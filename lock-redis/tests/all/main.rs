@@ -4,6 +4,7 @@
 //! end its connections or delete its data.
 
 mod clock;
+mod cluster;
 mod contract;
 mod disconnected;
 mod errors;
@@ -12,6 +13,7 @@ mod fencing;
 mod full_memory;
 mod hand_over;
 mod hung;
+mod idle;
 mod interop;
 mod late;
 mod lost_replies;
@@ -26,7 +28,11 @@ mod permissions;
 mod probe;
 mod queue;
 mod queue_faults;
+mod renewals;
+mod replicas;
+mod restart_delay;
 mod runtimes;
+mod sentinel;
 mod simulation;
 mod slow;
 mod support;

@@ -4,6 +4,7 @@ use crate::support::link::Reply;
 use crate::support::scripts::{Asker, GRACE, KEYS, Scripts};
 
 mod changes;
+mod forgotten;
 
 const TTL: i64 = 10_000;
 const INBOX: &str = "inbox";

@@ -1,7 +1,5 @@
 //! What a server is asked when a connection to it is made.
 
-use std::fmt;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lock_core::backend::DistributedLock;
@@ -9,8 +7,6 @@ use lock_core::{Error, ErrorKind};
 use lock_redis::{Checks, Finding, RedisBackend, RedisConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
-use tracing::field::{Field, Visit};
-use tracing::span;
 
 use crate::support::proxy::Proxy;
 use crate::support::{
@@ -32,8 +28,8 @@ async fn careless() -> Option<Fixture> {
 
 #[testbed::test]
 async fn each_run_of_a_server_is_warned_of_once() {
-    let told = Told::default();
-    let _listening = tracing::subscriber::set_default(told.clone());
+    let warnings = testbed::Warnings::default();
+    let _subscribed = testbed::subscribe(warnings.clone());
     let Some(mut fixture) = careless().await else {
         return;
     };
@@ -42,9 +38,9 @@ async fn each_run_of_a_server_is_warned_of_once() {
     backend.connect().await.expect("a warning is no refusal");
     let policy = "allkeys-lru".to_owned();
     assert_eq!(backend.findings(), [Finding::Evicts { policy }, Finding::NotPersistent]);
-    let warnings = told.lines();
-    assert_eq!(warnings.len(), 2, "{warnings:?}");
-    for (warning, parts) in warnings.iter().zip([
+    let found = warnings.take();
+    assert_eq!(found.len(), 2, "{found:?}");
+    for (warning, parts) in found.iter().zip([
         [POLICY, "set maxmemory-policy noeviction"],
         ["appendonly no", "set appendonly yes"],
     ]) {
@@ -60,12 +56,13 @@ async fn each_run_of_a_server_is_warned_of_once() {
     })
     .await;
     assert!(release(&hold).await);
-    assert_eq!(told.lines().len(), 2, "{:?}", told.lines());
+    assert_eq!(warnings.take(), [""; 0]);
 
     fixture.server.restart().await.expect("it starts again");
     fixture.reconnect().await;
     in_the_end(async || backend.connect().await).await;
-    assert_eq!(told.lines().len(), 4, "{:?}", told.lines());
+    let found = warnings.take();
+    assert_eq!(found.len(), 2, "{found:?}");
 }
 
 /// Whether it is connected anew.
@@ -299,47 +296,4 @@ fn answers(told: &str, info: &str) -> String {
         };
     }
     answers
-}
-
-/// What was warned of on this thread.
-#[derive(Clone, Default)]
-struct Told(Arc<Mutex<Vec<String>>>);
-
-impl Told {
-    fn lines(&self) -> Vec<String> {
-        self.0.lock().expect("no panics").clone()
-    }
-}
-
-impl tracing::Subscriber for Told {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        metadata.target() == "polylock" && *metadata.level() == tracing::Level::WARN
-    }
-
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-
-    fn event(&self, event: &tracing::Event<'_>) {
-        let mut line = Line::default();
-        event.record(&mut line);
-        self.0.lock().expect("no panics").push(line.0);
-    }
-
-    fn enter(&self, _: &span::Id) {}
-
-    fn exit(&self, _: &span::Id) {}
-}
-
-#[derive(Default)]
-struct Line(String);
-
-impl Visit for Line {
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.0 += &format!("{field}={value:?} ");
-    }
 }

@@ -1,11 +1,11 @@
 //! Slow lines, and servers that stand still: a late answer is an answer.
 
-use lock_core::backend::{DistributedLock, Renewal};
+use lock_core::backend::{DistributedLock, Mode, Renewal};
 use lock_core::{HoldState, Locker};
 use tokio::time::{Instant, sleep};
 
 use crate::support::slow::{Pace, SlowLine};
-use crate::support::{AT_MOST, Fixture, SECOND, TTL, granted, release, request, take, until, with_config};
+use crate::support::{AT_MOST, Fixture, SECOND, TTL, granted, release, request, request_in, until, with_config};
 
 #[testbed::test]
 async fn requests_wait_for_late_answers_as_long_as_others_come() {
@@ -18,7 +18,8 @@ async fn requests_wait_for_late_answers_as_long_as_others_come() {
         .with_checks(lock_redis::Checks::Off)
         .with_connect_timeout(AT_MOST);
     let backend = with_config(config);
-    let hold = take(&backend, "a").await;
+    // Such ones are renewed one by one.
+    let hold = granted(&backend, &request_in(Mode::Shared, "a").0).await;
     line.trickle();
     let start = Instant::now();
     let renewals: Vec<_> = (0..RENEWALS)

@@ -58,7 +58,11 @@ impl Fixture {
     }
 
     pub(crate) async fn of(redis: testbed::Redis) -> Self {
-        let server = redis.start().await.expect("a Redis");
+        Self::at(redis.start().await.expect("a Redis")).await
+    }
+
+    /// Of a server that runs.
+    pub(crate) async fn at(server: testbed::Server) -> Self {
         let raw = connect(&server.url()).await;
         let prefix = format!("test-{}:", HolderId::random());
         Self { server, prefix, raw }

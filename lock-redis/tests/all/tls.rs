@@ -11,6 +11,8 @@ use tokio::time::timeout;
 
 use crate::support::{AT_MOST, LONG, connect, release, take};
 
+mod topologies;
+
 async fn server(certificates: &Certificates) -> Server {
     let redis = Redis::new().tls(certificates).expect("a free port");
     redis.start().await.expect("a Redis")

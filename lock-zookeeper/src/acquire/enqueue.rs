@@ -5,9 +5,11 @@ use std::sync::Arc;
 use futures_util::future::OptionFuture;
 use lock_core::backend::{SentAt, Wait};
 use lock_core::{Error, ErrorKind};
+use tokio::time::Instant;
 use zookeeper_client::{CreateMode, Error as DriverError, Stat};
 
-use super::task::{ClaimTask, Node, Step, Stop};
+use super::minimum::Kept;
+use super::task::{ClaimTask, Node, Step, Stop, creation};
 use super::token::{Listing, Offsets};
 use crate::claims::{Grant, Stage};
 use crate::connection::{Connection, ensure_root};
@@ -48,14 +50,19 @@ impl ClaimTask {
                         return Ok(grant);
                     }
                 }
-                Position::Behind { watch, holder } if self.claim.request.wait() == Wait::No => {
-                    if !self.was_downgraded(watch).await? {
-                        return Err(self.leave_busy(holder).await);
-                    }
-                }
                 Position::Behind { watch, holder } => {
+                    let kept = self.kept_in_front(&listing.children).await?;
+                    if kept == Kept::Changed {
+                        continue;
+                    }
+                    if self.claim.request.wait() == Wait::No {
+                        if !self.was_downgraded(watch).await? {
+                            return Err(self.leave_busy(holder).await);
+                        }
+                        continue;
+                    }
                     self.advance(Stage::Queued)?;
-                    self.wait(watch, holder, &listing).await?;
+                    self.wait(watch, holder, &listing, kept).await?;
                     self.advance(Stage::Asking)?;
                 }
             }
@@ -94,6 +101,8 @@ impl ClaimTask {
                     name: format!("{}{sequence}", self.claim.prefix),
                     path: format!("{path}{sequence}"),
                     czxid: stat.czxid,
+                    created: creation(&stat),
+                    created_read: Instant::now(),
                     created_over: Arc::downgrade(&connection),
                     written: None,
                     version: stat.version,
@@ -198,6 +207,10 @@ impl ClaimTask {
         let Some(token) = self.token(listing, beside_downgraded).await? else {
             return Ok(None);
         };
+        if !self.keep_minimum().await? {
+            return Ok(None);
+        }
+        let keep = self.keep.clone().or_else(|| self.keep());
         let Some(node) = &self.node else {
             return Ok(None);
         };
@@ -205,7 +218,7 @@ impl ClaimTask {
         match self.session.bind_lease(request.holder(), request.lease(), fixed) {
             Ok(_) => {
                 let grant = Grant::new(self.session.clone(), node.path.clone(), token, self.requests.clone());
-                Ok(Some(Arc::new(grant)))
+                Ok(Some(Arc::new(grant.with_keep(keep))))
             }
             // The answers took longer than the lease.
             Err(error) if error.is_retryable() && !self.session.has_ended() => Ok(None),

@@ -9,15 +9,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::FencingToken;
 use lock_core::backend::SentAt;
 use zookeeper_client::{Error as DriverError, Stat};
 
-use super::task::{ClaimTask, Step, Stop, TaskEnd};
-use super::token::exhausted;
+use super::task::{ClaimTask, Step, Stop};
+use super::task_end::TaskEnd;
+use super::token::{exhausted, floor};
 use crate::claims::{Grant, Outcome, Stage, SuccessorRequest, Token};
 use crate::error::{self, Failure};
-use crate::hold::end::{HoldEnd, finish_release};
+use crate::hold::end::HoldEnd;
 use crate::protocol::{self, NodeData};
 
 /// What became of a hand-over, for the giver's task.
@@ -131,7 +131,8 @@ impl ClaimTask {
         });
         let end = TaskEnd::new(&request.claims, &task);
         request.succeed();
-        let grant = Arc::new(Grant::new(session, path, token, task.requests.clone()));
+        let grant = Grant::new(session, path, token, task.requests.clone());
+        let grant = Arc::new(grant.with_keep(task.keep()));
         HandedOver::To(Box::new(Successor { task, end, grant }))
     }
 
@@ -147,8 +148,7 @@ impl ClaimTask {
         if request.yields() && self.is_awaited().await? {
             return Ok(Written::Yields);
         }
-        let floor = request.token_floor().map_or(0, FencingToken::as_i64);
-        let offset = self.offset_for_hand_over(grant.token, floor).await;
+        let offset = self.offset_for_hand_over(grant.token, floor(request)).await;
         let offset = offset.map_err(not_executed)?;
         let data = NodeData {
             holder: Some(request.holder().to_string().into()),
@@ -233,9 +233,8 @@ impl ClaimTask {
 
     /// Releases the hold. The next holder's caller is the one who learns of it.
     async fn release_now(&mut self, grant: &Grant) -> Outcome {
-        grant.begin_release();
-        let delete = self.end_requests.release().await;
-        let outcome = finish_release(&self.session, &grant.path, delete).await;
+        grant.begin_release(None);
+        let outcome = self.end_requests.release().await.finish().await;
         grant.report_release();
         outcome
     }

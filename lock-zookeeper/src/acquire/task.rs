@@ -8,16 +8,19 @@ use std::sync::{Arc, Weak};
 use lock_core::Error;
 use lock_core::backend::Busy;
 use tokio::sync::mpsc;
-use tokio::time::sleep;
-use zookeeper_client::Error as DriverError;
+use tokio::time::{Instant, sleep};
+use zookeeper_client::{Error as DriverError, Stat};
 
 use super::hand_over::{HandedOver, Successor};
-use crate::claims::{Claim, Claims, Grant, HoldRequest, Outcome, Stage, TaskNumber};
+use super::minimum::Seen;
+use super::task_end::TaskEnd;
+use crate::claims::{Claim, Claims, Grant, HoldRequest, Outcome, TaskNumber};
 use crate::config::ZooKeeperConfig;
 use crate::connection::{Connection, Room, Session, SessionEnded};
 use crate::error::{self, Failure, RETRY_DELAY, catch_panic};
-use crate::hold::end::{EndRequests, HoldEnd, end_of_hold, finish_release};
-use crate::protocol::NodeData;
+use crate::hold::end::{EndRequests, HoldEnd, end_of_hold};
+use crate::hold::keep::Keep;
+use crate::protocol::{NodeData, ServerTime};
 
 pub(super) struct ClaimTask {
     pub(super) claim: Arc<Claim>,
@@ -27,6 +30,12 @@ pub(super) struct ClaimTask {
     /// The node of which we know that its hold was downgraded.
     pub(super) downgraded: Option<String>,
     pub(super) node: Option<Node>,
+    /// The path of our kept node, if there may be one.
+    pub(super) kept: Option<String>,
+    /// Our kept node as it is for our grant, if our request has a minimum.
+    pub(super) keep: Option<Keep>,
+    /// The kept node in front of the queue.
+    pub(super) seen: Option<Seen>,
     pub(super) directory_missing: bool,
     /// Its grant, once there is one.
     pub(super) granted: Option<Arc<Grant>>,
@@ -48,6 +57,10 @@ pub(super) struct Node {
     pub(super) path: String,
     /// The transaction id of its creation.
     pub(super) czxid: i64,
+    /// The same, with the leader's time.
+    pub(super) created: ServerTime,
+    /// When we had received that.
+    pub(super) created_read: Instant,
     /// The connection over which it was created; none if the answer got lost.
     pub(super) created_over: Weak<Connection>,
     /// The transaction id of our last write, if we have written it since it was admitted.
@@ -104,62 +117,6 @@ async fn run(task: ClaimTask, end: TaskEnd) {
     }
 }
 
-/// Publishes how the task ended, also when its runtime drops it.
-pub(super) struct TaskEnd {
-    pub(super) claims: Arc<Claims>,
-    claim: Arc<Claim>,
-    number: TaskNumber,
-    outcome: Outcome,
-    session: Arc<Session>,
-    config: Arc<ZooKeeperConfig>,
-}
-
-impl TaskEnd {
-    pub(super) fn new(claims: &Arc<Claims>, task: &ClaimTask) -> Self {
-        Self {
-            claims: claims.clone(),
-            claim: task.claim.clone(),
-            number: task.number,
-            outcome: Outcome::SessionEnded,
-            session: task.session.clone(),
-            config: task.config.clone(),
-        }
-    }
-
-    pub(super) fn note(&mut self, outcome: Outcome) {
-        self.outcome = outcome;
-    }
-
-    /// After a panic: deletes the node, which no task would delete any more.
-    async fn clean_up(&self, panic: Error) -> Outcome {
-        self.session.unbind_lease(self.claim.holder());
-        self.claim.lose_hold();
-        let mut task = ClaimTask::new(&self.claim, self.number, &self.session, &self.config);
-        // If that panics as well, the node goes with the session.
-        let _ = catch_panic(task.delete_node()).await;
-        Outcome::Failed(panic)
-    }
-}
-
-impl Drop for TaskEnd {
-    fn drop(&mut self) {
-        let holder = self.claim.holder();
-        let was_granted = matches!(self.claim.stage(), Stage::Granted(_));
-        if !self.claim.advance(self.number, Stage::Ended(self.outcome.clone())) {
-            // The claim has another task.
-            return;
-        }
-        match self.outcome {
-            Outcome::Undone | Outcome::Released | Outcome::HandedOver | Outcome::NotOurs => self.claims.retire(holder),
-            // Its node goes with the session.
-            _ if was_granted && !self.claim.has_handles() => self.claims.close(holder),
-            _ if !self.claim.has_leftover() => self.claims.close(holder),
-            // The caller acquires again or abandons.
-            _ => {}
-        }
-    }
-}
-
 impl ClaimTask {
     pub(super) fn new(
         claim: &Arc<Claim>,
@@ -175,6 +132,9 @@ impl ClaimTask {
             config: config.clone(),
             downgraded: None,
             node: None,
+            kept: None,
+            keep: None,
+            seen: None,
             directory_missing: false,
             granted: None,
             requests,
@@ -194,7 +154,7 @@ impl ClaimTask {
             Ok(grant) => return self.until_hold_ends(grant).await,
             Err(stop) => stop,
         };
-        TaskResult::Ended(match self.delete_node().await {
+        TaskResult::Ended(match self.undo_node().await {
             Ok(()) => stop.into(),
             Err(stop) => stop.into(),
         })
@@ -240,27 +200,32 @@ impl ClaimTask {
 
     async fn end_hold(&mut self, grant: &Grant, end: HoldEnd) -> Outcome {
         match end {
-            HoldEnd::Release(delete) => {
-                let outcome = finish_release(&self.session, &grant.path, delete).await;
+            HoldEnd::Release(release) => {
+                let outcome = release.finish().await;
                 self.released(outcome)
             }
             HoldEnd::Released(outcome) => self.released(outcome),
-            HoldEnd::Undo => self
-                .delete_node()
-                .await
-                .map_or_else(Outcome::from, |()| Outcome::Undone),
+            HoldEnd::Undo => self.undo_node().await.map_or_else(Outcome::from, |()| Outcome::Undone),
             // A hand-over is done before the hold ends.
-            HoldEnd::LeaseEnded | HoldEnd::HandOver(_) => self
-                .delete_node()
-                .await
-                .map_or_else(Outcome::from, |()| Outcome::NotOurs),
+            HoldEnd::LeaseEnded | HoldEnd::HandOver(_) => self.lost(grant).await,
             HoldEnd::TakenAway => {
                 self.claim.lose_hold();
-                self.forget_node();
-                Outcome::NotOurs
+                self.lost(grant).await
             }
             HoldEnd::SessionEnded => Outcome::SessionEnded,
         }
+    }
+
+    /// The hold has ended without a release. The minimum is kept if its caller was told of the grant.
+    async fn lost(&mut self, grant: &Grant) -> Outcome {
+        let gone = match self.claim.was_received() {
+            true => {
+                grant.keep_minimum();
+                self.delete_node().await
+            }
+            false => self.undo_node().await,
+        };
+        gone.map_or_else(Outcome::from, |()| Outcome::NotOurs)
     }
 
     fn released(&mut self, outcome: Outcome) -> Outcome {
@@ -305,6 +270,7 @@ impl ClaimTask {
                 }
             };
             self.node = None;
+            let kept = self.our_kept(&children);
             for name in children
                 .into_iter()
                 .filter(|child| child.starts_with(&self.claim.prefix))
@@ -316,6 +282,8 @@ impl ClaimTask {
                             name,
                             path,
                             czxid: stat.czxid,
+                            created: creation(&stat),
+                            created_read: Instant::now(),
                             created_over: Weak::new(),
                             written: None,
                             version: stat.version,
@@ -333,6 +301,10 @@ impl ClaimTask {
                         continue 'again;
                     }
                 }
+            }
+            if let Err(error) = self.find_kept(client, kept).await {
+                self.wait_out(error).await?;
+                continue;
             }
             self.set_leftover(self.node.is_some());
             return Ok(());
@@ -358,6 +330,14 @@ impl ClaimTask {
     pub(super) fn forget_node(&mut self) {
         self.node = None;
         self.set_leftover(false);
+    }
+}
+
+/// When a node was created.
+pub(super) fn creation(stat: &Stat) -> ServerTime {
+    ServerTime {
+        zxid: stat.czxid,
+        at: stat.ctime,
     }
 }
 

@@ -5,7 +5,8 @@
 //! the transaction id of that write. The fifteen numbers after each token are those of the passes within a process.
 //!
 //! The offset is 0 until a request has a token floor that tokens have not reached. It is only ever raised, by
-//! compare-and-set, and counts for all locks and clients of the root path. It has a node of its own under the root, since
+//! compare-and-set, and counts for all locks and clients of the root path. A request that adopts a token raises it so that the token
+//! is that one, if tokens have not reached it. The raise of a hold's token raises it as well. It has a node of its own under the root, since
 //! the server deletes the directories of unused locks.
 //!
 //! # Why tokens grow
@@ -39,7 +40,7 @@ use std::future::Future;
 use std::sync::Weak;
 
 use futures_util::future::OptionFuture;
-use lock_core::backend::{Mode, SentAt};
+use lock_core::backend::{AcquireRequest, Mode, SentAt};
 use lock_core::{Error, ErrorKind, FencingToken};
 use zookeeper_client::{Client, CreateMode, Error as DriverError};
 
@@ -50,7 +51,7 @@ use crate::names;
 use crate::protocol::{self, NodeData, create_options, offset_data, parse_offset};
 
 /// The largest token offset. Beyond the transaction ids that it leaves room for, all locks of the root path would fail.
-const MAX_OFFSET: i64 = i64::MAX - (1 << 56);
+pub(crate) const MAX_OFFSET: i64 = i64::MAX - (1 << 56);
 
 /// A list of the lock's directory.
 pub(super) struct Listing {
@@ -113,8 +114,11 @@ impl ClaimTask {
         let Some(base) = self.base(listing, beside_downgraded).await? else {
             return Ok(None);
         };
-        let offset = listing.offsets.root.ok_or_else(|| Stop::Failed(self.other_data()))?;
-        let floor = self.claim.request.token_floor().map_or(0, FencingToken::as_i64);
+        let offset = listing
+            .offsets
+            .root
+            .ok_or_else(|| Stop::Failed(other_data(self.config.root())))?;
+        let floor = floor(&self.claim.request);
         // If the stored offset is smaller than the known one, somebody has deleted it.
         let wanted = protocol::offset_above(floor, base).max(listing.known_offset);
         if wanted > offset {
@@ -133,11 +137,12 @@ impl ClaimTask {
         Ok(Some(Token { number, base, offset }))
     }
 
-    /// A token offset for a hand-over, with which its token is above the floor: the giver's, or one that was raised before.
+    /// A token offset for a hand-over, with which its token is above the floor, and above what the giver's was raised to: the
+    /// giver's offset, or one that was raised before.
     pub(super) async fn offset_for_hand_over(&self, giver: Token, floor: i64) -> Step<i64> {
         // The next transaction id is larger than all earlier ones.
         let needed = protocol::offset_above(floor, giver.base.saturating_add(1));
-        if needed <= giver.offset {
+        if needed.max(self.session.token_offset()) <= giver.offset {
             return Ok(giver.offset);
         }
         loop {
@@ -149,7 +154,9 @@ impl ClaimTask {
                     continue;
                 }
             };
-            let offset = offsets.root.ok_or_else(|| Stop::Failed(self.other_data()))?;
+            let offset = offsets
+                .root
+                .ok_or_else(|| Stop::Failed(other_data(self.config.root())))?;
             let wanted = needed.max(giver.offset).max(self.session.token_offset());
             if wanted <= offset {
                 self.session.learn_token_offset(offset);
@@ -239,17 +246,24 @@ impl ClaimTask {
         }
         Ok(())
     }
-
-    fn other_data(&self) -> Error {
-        let path = names::token_offset(self.config.root());
-        let message = format!(
-            "the data of the node {path} is no token offset: write the largest token of all locks under this root path into it"
-        );
-        Error::new(ErrorKind::Misconfigured, message)
-    }
 }
 
-pub(super) fn exhausted() -> Error {
+/// The number that the token of a grant must exceed. It is the next one if no smaller offset gives a larger token.
+pub(super) fn floor(request: &AcquireRequest) -> i64 {
+    let above = request.token_floor().map_or(0, FencingToken::as_i64);
+    let adopted = request.token_at_least().map_or(0, FencingToken::as_i64);
+    above.max(adopted - 1)
+}
+
+pub(crate) fn other_data(root: &str) -> Error {
+    let path = names::token_offset(root);
+    let message = format!(
+        "the data of the node {path} is no token offset: write the largest token of all locks under this root path into it"
+    );
+    Error::new(ErrorKind::Misconfigured, message)
+}
+
+pub(crate) fn exhausted() -> Error {
     let message = "ZooKeeper has no larger fencing token left under this root path: a token floor was set far too high";
     Error::new(ErrorKind::Misconfigured, message)
 }

@@ -7,6 +7,7 @@ use lock_core::backend::Busy;
 use tokio::time::sleep;
 use zookeeper_client::{Error as DriverError, EventType};
 
+use super::minimum::Kept;
 use super::task::{ClaimTask, Step, Stop};
 use super::token::Listing;
 use crate::connection::Connection;
@@ -18,9 +19,16 @@ const ASK_BEFORE_THE_END: Duration = Duration::from_millis(500);
 
 impl ClaimTask {
     /// Waits until the queue must be listed again.
-    pub(super) async fn wait(&mut self, watch: Watch<'_>, holder: &str, listing: &Listing) -> Step<()> {
+    pub(super) async fn wait(&mut self, watch: Watch<'_>, holder: &str, listing: &Listing, kept: Kept) -> Step<()> {
+        let minimum_over = async {
+            match kept {
+                Kept::For(left) => sleep(left).await,
+                Kept::Nothing | Kept::Changed => std::future::pending().await,
+            }
+        };
         let happened = tokio::select! {
             happened = self.happened(watch, holder, listing) => happened?,
+            () = minimum_over => Happened::Other,
             () = self.claim.request.given_up() => return Err(self.given_up()),
             // The sender lives as long as the claim.
             _ = async { self.end_requests.undo.clone().wait_for(|undo| *undo).await.map(drop) } => return Err(Stop::Undo),
@@ -179,7 +187,7 @@ impl ClaimTask {
         Some(NodeData::parse(&data).busy())
     }
 
-    fn path(&self, entry: &str) -> String {
+    pub(super) fn path(&self, entry: &str) -> String {
         format!("{}/{entry}", self.claim.directory)
     }
 

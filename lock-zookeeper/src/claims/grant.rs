@@ -3,19 +3,24 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::time::Duration;
 
 use lock_core::FencingToken;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::{Claim, Claims, Outcome, Stage, TaskNumber};
-use crate::connection::{Delete, Session};
+use crate::connection::Session;
+use crate::hold::keep::Keep;
+use crate::hold::release::{How, Release};
 
 /// A node that is the first in its directory, and its token.
 pub(crate) struct Grant {
     pub(crate) session: Arc<Session>,
     pub(crate) path: String,
     pub(crate) token: Token,
+    /// Its kept node. `None` if it is not exclusive.
+    keep: Option<Keep>,
     /// When it was granted or handed over.
     pub(crate) at: Instant,
     requests: mpsc::UnboundedSender<HoldRequest>,
@@ -35,8 +40,8 @@ pub(crate) struct Token {
 
 /// What a handle asks of the hold's task.
 pub(crate) enum HoldRequest {
-    /// This delete was sent.
-    Release(Delete),
+    /// This release was sent.
+    Release(Release),
     HandOver(SuccessorRequest),
 }
 
@@ -101,10 +106,28 @@ impl Grant {
             session,
             path,
             token,
+            keep: None,
             at: Instant::now(),
             requests,
             state: AtomicU8::new(HELD),
             reported: AtomicBool::new(false),
+        }
+    }
+
+    /// The same, with the kept node that it has or may get.
+    pub(crate) fn with_keep(self, keep: Option<Keep>) -> Self {
+        Self { keep, ..self }
+    }
+
+    /// Whether it has a kept node, since its request had a minimum.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.keep.as_ref().is_some_and(Keep::is_there)
+    }
+
+    /// The hold has ended without a release: its kept node goes when the minimum is over.
+    pub(crate) fn keep_minimum(&self) {
+        if let Some(keep) = &self.keep {
+            keep.delete_after_minimum(&self.session, self.at);
         }
     }
 
@@ -122,13 +145,13 @@ impl Grant {
         self.state.load(Ordering::SeqCst) == HANDED_OVER
     }
 
-    /// Sends the delete at once, so that it precedes whatever this process sends afterwards. Not if the node is another
-    /// claim's.
-    pub(crate) fn begin_release(&self) {
+    /// Sends the release at once, so that it precedes whatever this process sends afterwards. Not if the node is another
+    /// claim's. With `keep_for`, the name stays taken for so long.
+    pub(crate) fn begin_release(&self, keep_for: Option<Duration>) {
         if self.leave(RELEASING) {
-            let delete = self.session.delete(&self.path);
+            let release = Release::send(&self.session, &self.path, How::new(self.keep.as_ref(), keep_for));
             // If nobody receives it, the hold has ended already.
-            let _ = self.requests.send(HoldRequest::Release(delete));
+            let _ = self.requests.send(HoldRequest::Release(release));
         }
     }
 

@@ -18,7 +18,7 @@ fn reads_every_part_of_a_url() {
     assert_eq!(config.connect_timeout(), Duration::from_millis(300));
     assert_eq!(config.heartbeat(), HeartbeatKind::Write);
     assert_eq!(config.sessions(), 3);
-    assert_eq!(config.credentials().as_deref(), Some("me:p@ss"));
+    assert_eq!(config.credentials(), Some(("me", "p@ss")));
     assert!(!config.has_open_acl());
 }
 
@@ -54,12 +54,13 @@ fn says_what_is_wrong_and_what_is_right() {
         ("zookeeper://zk/%ff", "UTF-8"),
         (
             "zookeeper://zk?ttl=3s",
-            "session_timeout, connect_timeout, heartbeat, acl, sessions, tls, ca, cert, key",
+            "session_timeout, connect_timeout, heartbeat, auth, acl, sessions, tls, ca, cert, key",
         ),
         ("zookeeper://zk?session_timeout=3", "write 3s or 500ms"),
         ("zookeeper://zk?session_timeout=1ms", "100ms to 1h"),
         ("zookeeper://zk?connect_timeout=0s", "connect_timeout is zero"),
         ("zookeeper://zk?acl=world", "none of creator, open"),
+        ("zookeeper://me:pw@zk?auth=x509", "neither digest nor sasl"),
         ("zookeeper://zk?heartbeat=ping", "neither sync nor write"),
         ("zookeeper://zk?sessions=all", "sessions in the URL is no number"),
         ("zookeeper://zk?sessions=65", "sessions is 65: it may be 1 to 64"),
@@ -137,7 +138,7 @@ fn the_password_is_never_shown() {
 fn a_password_that_has_to_be_encoded_is_hinted_at() {
     let all = "/?#@%:";
     let encoded = ZooKeeperConfig::from_url("zookeeper://me:%2F%3F%23%40%25:@zk").unwrap();
-    assert_eq!(encoded.credentials(), Some(format!("me:{all}")));
+    assert_eq!(encoded.credentials(), Some(("me", all)));
     let built = ZooKeeperConfig::new(["zk"]).with_user("me").with_password(all);
     assert_eq!(encoded, built);
     for character in ["/", "?", "#"] {
@@ -148,7 +149,7 @@ fn a_password_that_has_to_be_encoded_is_hinted_at() {
     }
     // The last one ends it.
     let config = ZooKeeperConfig::from_url("zookeeper://me:12@3@zk").unwrap();
-    assert_eq!(config.credentials().as_deref(), Some("me:12@3"));
+    assert_eq!(config.credentials(), Some(("me", "12@3")));
 }
 
 /// Nodes that anybody may delete protect nothing from anybody: that has to be asked for.
@@ -223,4 +224,22 @@ fn tls_in_a_url() {
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{url}");
         assert!(error.to_string().contains(hint), "{url}: {error}");
     }
+}
+
+#[test]
+#[cfg(feature = "sasl")]
+fn sasl_needs_a_user() {
+    let error = ZooKeeperConfig::from_url("zookeeper://zk?auth=sasl&acl=open").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    assert!(error.to_string().contains("auth=sasl needs a user"), "{error}");
+    let digest = ZooKeeperConfig::from_url("zookeeper://me:pw@zk?auth=digest").unwrap();
+    assert_eq!(digest, ZooKeeperConfig::new(["zk"]).with_user("me").with_password("pw"));
+    assert_ne!(digest, digest.clone().with_sasl());
+}
+
+#[test]
+#[cfg(not(feature = "sasl"))]
+fn sasl_needs_its_feature() {
+    let error = ZooKeeperConfig::from_url("zookeeper://me:pw@zk?auth=sasl").unwrap_err();
+    assert!(error.to_string().contains("--features zookeeper-sasl"), "{error}");
 }

@@ -19,6 +19,7 @@ impl ZooKeeperConfig {
     /// - `session_timeout` and `connect_timeout`: numbers with a unit, such as `10s` or `1500ms`;
     /// - `heartbeat`: `sync` or `write`, see [`HeartbeatKind`];
     /// - `sessions`: a number, see [`with_sessions`](Self::with_sessions);
+    /// - `auth`: `digest` (default), or `sasl`, see `with_sasl`, which needs the feature `sasl`;
     /// - `acl`: `creator` (default) or [`open`](Self::with_open_acl).
     ///
     /// `zookeeper+tls` or `tls=true` asks for TLS; then `ca`, `cert` and `key` name PEM files: see `with_tls`, which needs the
@@ -75,6 +76,7 @@ impl ZooKeeperConfig {
                 "connect_timeout" => config.with_connect_timeout(parse_duration(key, value)?),
                 "sessions" => config.with_sessions(parse_number(key, value)?),
                 "heartbeat" => config.with_heartbeat(parse_heartbeat(value)?),
+                "auth" => config.with_auth(value)?,
                 "acl" if value == "open" => config.with_open_acl(),
                 "acl" if value == "creator" => config,
                 "acl" => {
@@ -84,7 +86,7 @@ impl ZooKeeperConfig {
                 _ if tls.read(key, &decode("value of a parameter", value)?)? => config,
                 _ => {
                     return Err(misconfigured(format!(
-                        "the URL has an unknown parameter: allowed are session_timeout, connect_timeout, heartbeat, acl, sessions, tls, ca, cert, key; {ENCODE}"
+                        "the URL has an unknown parameter: allowed are session_timeout, connect_timeout, heartbeat, auth, acl, sessions, tls, ca, cert, key; {ENCODE}"
                     )));
                 }
             };

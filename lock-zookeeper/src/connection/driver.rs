@@ -13,6 +13,8 @@ use asyncs::task::{Spawn, Task, enter};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::task::coop::unconstrained;
+#[cfg(feature = "sasl")]
+use zookeeper_client::SaslOptions;
 use zookeeper_client::{Client, Connector, Error, OneshotWatcher, SessionInfo, SessionState, WatchedEvent};
 
 use super::heartbeat;
@@ -104,7 +106,11 @@ async fn connector(config: &ZooKeeperConfig) -> Result<Connector, Error> {
         .with_connection_timeout(heartbeat::read_timeout(timeout))
         .with_fail_eagerly();
     let connector = match config.credentials() {
-        Some(credentials) => connector.with_auth("digest", credentials.as_bytes()),
+        #[cfg(feature = "sasl")]
+        Some((user, password)) if config.has_sasl() => {
+            connector.with_sasl(SaslOptions::digest_md5(user.to_owned(), password.to_owned()))
+        }
+        Some((user, password)) => connector.with_auth("digest", format!("{user}:{password}").as_bytes()),
         None => connector,
     };
     #[cfg(feature = "tls")]

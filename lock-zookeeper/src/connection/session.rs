@@ -281,6 +281,11 @@ impl Session {
         }
     }
 
+    /// The connection, if there is one at the moment.
+    pub(crate) fn connection(&self) -> Option<Arc<Connection>> {
+        self.connection.borrow().clone()
+    }
+
     /// Deletes a node. If there is a connection, the delete is sent at once, so that it precedes later requests.
     pub(crate) fn delete(self: &Arc<Self>, path: &str) -> Delete {
         if let Some(connection) = &*self.connection.borrow() {

@@ -7,13 +7,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 use zookeeper_client::{Error as DriverError, EventType};
 
+use super::release::Release;
 use crate::claims::{Claim, Grant, HoldRequest, Outcome, SuccessorRequest};
-use crate::connection::{Delete, Session};
-use crate::error::{self, Failure, RETRY_DELAY};
+use crate::connection::Session;
 
 /// What ends a hold, or gives it to another claim.
 pub(crate) enum HoldEnd {
-    Release(Delete),
+    Release(Release),
     /// It was released already.
     Released(Outcome),
     HandOver(SuccessorRequest),
@@ -36,7 +36,7 @@ impl EndRequests {
         tokio::select! {
             biased;
             Some(request) = self.requests.recv() => match request {
-                HoldRequest::Release(delete) => HoldEnd::Release(delete),
+                HoldRequest::Release(release) => HoldEnd::Release(release),
                 HoldRequest::HandOver(request) => HoldEnd::HandOver(request),
             },
             // The sender lives as long as the claim.
@@ -54,11 +54,11 @@ impl EndRequests {
         }
     }
 
-    /// The delete of the release that has begun.
-    pub(crate) async fn release(&mut self) -> Delete {
+    /// The release that has begun.
+    pub(crate) async fn release(&mut self) -> Release {
         loop {
             match self.requests.recv().await {
-                Some(HoldRequest::Release(delete)) => return delete,
+                Some(HoldRequest::Release(release)) => return release,
                 // It came too late.
                 Some(HoldRequest::HandOver(_)) => {}
                 // The task has a sender of its own.
@@ -98,30 +98,6 @@ async fn next_end(claim: &Claim, grant: &Grant, until: Option<Instant>, end_requ
         () = grant.session.ended() => HoldEnd::SessionEnded,
         () = taken_away(&grant.session, &grant.path) => HoldEnd::TakenAway,
         () = lease_ended => HoldEnd::LeaseEnded,
-    }
-}
-
-/// Repeats a release's delete until its outcome is known. Unless that is a failure, the node is gone.
-pub(crate) async fn finish_release(session: &Arc<Session>, path: &str, mut delete: Delete) -> Outcome {
-    let mut unsure = false;
-    loop {
-        let error = match delete.await {
-            Ok(()) => return Outcome::Released,
-            Err(DriverError::NoNode) if unsure => return Outcome::Released,
-            Err(DriverError::NoNode) => return Outcome::NotOurs,
-            Err(error) => error,
-        };
-        match error::classify(&error) {
-            Failure::Rejected if unsure => return Outcome::Failed(error::lock_error(error)),
-            Failure::Rejected => return Outcome::Failed(error::rejected(error)),
-            // The delete may have released it: only another try may report it as lost.
-            Failure::SessionEnded => return Outcome::Failed(error::session_ended(session.outage())),
-            Failure::Ambiguous => {
-                unsure = true;
-                sleep(RETRY_DELAY).await;
-            }
-        }
-        delete = session.delete(path);
     }
 }
 

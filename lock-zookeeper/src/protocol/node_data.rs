@@ -14,6 +14,7 @@ const DOWNGRADED: &str = "shared";
 const ENTERED: &str = "entered";
 const HOLDER: &str = "holder=";
 const TOKEN: &str = "token=";
+const KEEP: &str = "keep=";
 
 /// The data of a queue entry's node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub(crate) struct NodeData {
     pub(crate) holder: Option<Arc<str>>,
     /// The hold's token, where the data was written after its grant.
     pub(crate) token: Option<u64>,
+    /// For how many milliseconds from its last write the node keeps the name taken: that of a minimum hold.
+    pub(crate) keep: Option<u64>,
 }
 
 impl NodeData {
@@ -58,6 +61,8 @@ impl NodeData {
                 self.holder.as_ref()?;
             } else if let Some(token) = word.strip_prefix(TOKEN) {
                 self.token = Some(token.parse().ok()?);
+            } else if let Some(keep) = word.strip_prefix(KEEP) {
+                self.keep = Some(keep.parse().ok()?);
             } else {
                 match word {
                     DOWNGRADED => self.is_downgraded = true,
@@ -77,6 +82,7 @@ impl NodeData {
         marks.extend(self.has_entered.then(|| ENTERED.to_owned()));
         marks.extend(self.holder.as_ref().map(|holder| format!("{HOLDER}{holder}")));
         marks.extend(self.token.map(|token| format!("{TOKEN}{token}")));
+        marks.extend(self.keep.map(|keep| format!("{KEEP}{keep}")));
         if !marks.is_empty() {
             data.push(SEPARATOR);
             data.extend(marks.join(" ").into_bytes());
@@ -127,8 +133,13 @@ mod tests {
             holder: Some(holder),
             ..labelled("é")
         };
+        let kept = NodeData {
+            keep: Some(1500),
+            ..labelled("host:7")
+        };
         for (data, encoded) in [
-            (NodeData::default(), &b""[..]),
+            (kept, &b"host:7\xFFkeep=1500"[..]),
+            (NodeData::default(), b""),
             (labelled("host:7"), b"host:7"),
             (downgraded, b"a b\xFFshared token=4711"),
             (entered, b"\xFFentered"),

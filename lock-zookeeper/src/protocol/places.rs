@@ -52,9 +52,39 @@ pub(crate) fn prefix(holder: HolderId, mode: Mode) -> String {
     format!("_c_{a}-{b}-{c}-{d}-{e}-{how}{MARK}")
 }
 
-/// The queue entries among a directory's children, in the order of the queue. Other children do not count.
+/// What stands in the names of kept nodes, behind their holder's id.
+const KEPT: &str = "-keep";
+
+/// The name of the node that keeps the name taken for the minimum hold of this entry. It has the entry's sequence, so that it takes
+/// that place in the queue when the entry is gone. `None` unless the entry is an exclusive one of ours.
+pub(crate) fn kept_name(entry: &str) -> Option<String> {
+    let (protection, rest) = entry.split_at_checked(PROTECTED)?;
+    let is_ours = rest.strip_prefix('-')?.starts_with(MARK);
+    is_ours.then(|| format!("{protection}{KEPT}{rest}"))
+}
+
+/// The entry whose minimum hold this node keeps.
+fn kept_entry(name: &str) -> Option<String> {
+    let (protection, rest) = name.split_at_checked(PROTECTED)?;
+    let rest = rest.strip_prefix(KEPT)?;
+    rest.starts_with('-').then(|| format!("{protection}{rest}"))
+}
+
+/// The kept node that stands in front of the queue, and how many stand between it and the entry `own`. None as long as its entry is
+/// there.
+pub(crate) fn kept_in_front<'a>(children: &'a [String], own: &str) -> Option<(&'a str, usize)> {
+    let queue = places(children);
+    let first = queue.first().filter(|first| kept_entry(first.name).is_some())?;
+    let index = queue.iter().position(|place| place.name == own)?;
+    Some((first.name, index.checked_sub(1)?))
+}
+
+/// The queue entries among a directory's children, in the order of the queue. Other children do not count, nor does a kept node whose
+/// entry is there.
 pub(crate) fn places(children: &[String]) -> Vec<Place<'_>> {
-    let mut places: Vec<_> = children.iter().filter_map(|child| place(child)).collect();
+    let is_needless = |name: &str| kept_entry(name).is_some_and(|entry| children.contains(&entry));
+    let counted = children.iter().filter(|child| !is_needless(child));
+    let mut places: Vec<_> = counted.filter_map(|child| place(child)).collect();
     places.sort_by(|a, b| order(a.sequence, b.sequence).then_with(|| a.name.cmp(b.name)));
     places
 }
@@ -145,6 +175,41 @@ mod tests {
             assert_eq!(place(&name).map(|place| (place.mode, place.sequence)), Some((mode, 12)));
         }
         assert!(!is_known(Mode::Upgradable));
+    }
+
+    /// A kept node is nobody's while its entry is there, and stands in its place after that.
+    #[test]
+    fn a_kept_node_takes_the_place_of_its_entry() {
+        let [first, second, third] = ["1", "2", "3"].map(|number| format!("{UUID}-lock-000000000{number}"));
+        let kept = kept_name(&first).expect("an entry of ours");
+        assert_eq!(kept, format!("{UUID}-keep-lock-0000000001"));
+        assert_eq!(kept_name(&format!("{UUID}-lock-")), Some(format!("{UUID}-keep-lock-")));
+        let names = |children: &[String]| -> Vec<String> {
+            let places = places(children);
+            assert!(places.iter().all(|place| place.mode == Mode::Exclusive));
+            places.iter().map(|place| place.name.to_owned()).collect()
+        };
+        let held = [second.clone(), kept.clone(), first.clone(), third.clone()];
+        assert_eq!(names(&held), [first, second.clone(), third.clone()]);
+        assert_eq!(kept_in_front(&held, &second), None);
+        let left = [second.clone(), kept.clone(), third.clone()];
+        assert_eq!(names(&left), [kept.clone(), second.clone(), third.clone()]);
+        assert_eq!(kept_in_front(&left, &second), Some((kept.as_str(), 0)));
+        assert_eq!(kept_in_front(&left, &third), Some((kept.as_str(), 1)));
+        assert_eq!(kept_in_front(&left[..1], &second), None);
+    }
+
+    #[test]
+    fn only_exclusive_entries_of_ours_have_a_kept_node() {
+        for other in [
+            format!("{UUID}-read-lock-0000000001"),
+            format!("{UUID}-p1.2-lock-0000000001"),
+            format!("{UUID}-keep-lock-0000000001"),
+            format!("{}__lock__0000000001", "9d1f0a62e4f14a1b8b4f2a0c5d6e7f80"),
+            "lock-0000000001".to_owned(),
+        ] {
+            assert_eq!(kept_name(&other), None, "{other}");
+        }
     }
 
     #[test]

@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::backend::{
-    AcquireRequest, DistributedLock, Hold, Lease, ReleaseOptions, ReleaseOutcome, RequestControl,
+    AcquireRequest, DistributedLock, Hold, Lease, ReleaseOptions, ReleaseOutcome, RequestControl, RequestOptions,
+    Terms, Wait,
 };
 use lock_core::{ErrorKind, HoldState};
 use lock_zookeeper::{HeartbeatKind, ZooKeeperBackend, ZooKeeperConfig};
 use testbed::{Ensemble, Server, ZooKeeper};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
+use zookeeper_client::{Acls, CreateMode, Error as DriverError};
 
 use crate::support::line::Line;
 use crate::support::*;
@@ -220,6 +222,52 @@ async fn a_hold_and_a_place_survive_the_restart_of_every_server_in_turn() {
     assert_eq!(released(&hold).await, ReleaseOutcome::Released);
     let (next, _control) = within(waiting).await.unwrap();
     assert!(next.token() > last);
+}
+
+/// Another leader has another clock: so the time of a kept node begins anew when somebody comes, and not before that.
+#[testbed::test]
+async fn the_time_of_a_minimum_hold_is_not_judged_by_the_clocks_of_two_leaders() {
+    const MINIMUM: Duration = Duration::from_millis(2500);
+    let (ensemble, leader) = ensemble(10).await;
+    let backend = of_all(&ensemble);
+    let (hold, ..) = hold_long(&backend, "a").await;
+    released(&hold).await;
+    let client = observer(&ensemble[followers(leader)[0]]).await;
+    // By one that has ended.
+    let kept = "/test/a/_c_5a1f0000-0000-0000-0000-000000000000-keep-lock-0000000000";
+    let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
+    client.create(kept, b"\xFFkeep=2500", &options).await.unwrap();
+    let made = Instant::now();
+    ensemble[leader].kill().unwrap();
+    ensemble.leader_after(leader).await.unwrap();
+    // It is over by any clock, which the next leader cannot know.
+    sleep(MINIMUM.saturating_sub(made.elapsed()) + TICK).await;
+    let came = Instant::now();
+    let next = RequestOptions::new(name("a"), Terms::new(2 * LONG));
+    let (trying, _trying) = next.clone().wait(Wait::No).start();
+    within(async {
+        loop {
+            match backend.acquire(&trying).await {
+                Err(error) if error.is_retryable() => sleep(Duration::from_millis(20)).await,
+                attempt => break busy(attempt),
+            }
+        }
+    })
+    .await;
+    let (_, stat) = within(async {
+        loop {
+            match client.get_data(kept).await {
+                Err(DriverError::ConnectionLoss) => sleep(Duration::from_millis(20)).await,
+                found => break found.unwrap(),
+            }
+        }
+    })
+    .await;
+    assert!(stat.mzxid >> 32 > stat.czxid >> 32, "{stat:?}");
+    let (request, _control) = next.start();
+    acquire(&backend, &request).await;
+    assert!(came.elapsed() >= MINIMUM, "granted after {:?}", came.elapsed());
+    assert_eq!(client.check_stat(kept).await.unwrap(), None);
 }
 
 /// A client of one server, which later is led to another one.

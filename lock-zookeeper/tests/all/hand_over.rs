@@ -1,12 +1,14 @@
 //! Hand-overs, and passes within the process.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use lock_core::FencingToken;
 use lock_core::backend::{
     AcquireRequest, DistributedLock, HandOver, Hold, Lease, ReleaseOptions, ReleaseOutcome, RequestControl,
 };
-use lock_core::{HoldState, LostCause};
+use lock_core::{HoldState, Locker, LostCause};
+use tokio::time::{sleep, timeout};
 
 use crate::support::*;
 
@@ -15,6 +17,27 @@ async fn hand_over(hold: &dyn Hold, request: &AcquireRequest) -> Arc<dyn Hold> {
         HandOver::Granted(hold, _armed) => hold,
         other => panic!("not handed over: {other:?}"),
     }
+}
+
+/// The session's term limits the lease, and so it is what a pass inherits.
+#[testbed::test]
+async fn a_hold_passes_on_under_a_ttl_far_beyond_the_session() {
+    let (server, root) = (shared_server().await, fresh_root());
+    let locks = Locker::new(backend(server, &root)).with_ttl(SESSION * 10);
+    let lock = locks.lock("a");
+    let mut tokens = Vec::new();
+    let mut guard = within(lock.acquire()).await.unwrap();
+    for _ in 0..4 {
+        let lock = lock.clone();
+        let mut next = tokio::spawn(async move { lock.acquire().await });
+        // It is in the local queue before the release.
+        assert!(timeout(Duration::from_millis(50), &mut next).await.is_err());
+        tokens.push(guard.token().as_i64());
+        guard.release().await.unwrap();
+        guard = within(next).await.unwrap().unwrap();
+    }
+    assert_eq!(guard.token().as_i64(), tokens[0] + 4, "{tokens:?}");
+    guard.release().await.unwrap();
 }
 
 /// It writes the node once, and changes nothing else.
@@ -76,7 +99,7 @@ async fn hand_overs_do_not_wake_who_waits_elsewhere() {
 
 async fn request_is_busy(request: &AcquireRequest) {
     while request.last_busy().is_none() {
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        sleep(Duration::from_millis(5)).await;
     }
 }
 

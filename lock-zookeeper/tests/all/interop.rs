@@ -6,7 +6,7 @@ use std::time::Duration;
 use lock_core::backend::{DistributedLock, ReleaseOptions, RequestOptions, Terms, Wait};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use zookeeper_client::{Acls, CreateMode};
 
 use crate::support::*;
@@ -163,6 +163,40 @@ async fn no_update_is_lost(kind: Kind) {
     }
     assert_eq!(peer.answer().await, "done");
     assert_eq!(value().await, 2 * TIMES);
+}
+
+/// A kept node is an entry before theirs, which the process that made it deletes when its time is over.
+async fn a_minimum_hold_is_waited_for(kind: Kind) {
+    const MINIMUM: Duration = Duration::from_millis(1500);
+    let (server, root) = (shared_server().await, fresh_root());
+    let path = format!("{root}/a");
+    let Some(mut peer) = Peer::start(kind, server.address()) else {
+        return;
+    };
+    let (backend, client) = (patient(server.address(), &root), observer(server).await);
+    let terms = Terms::new(2 * LONG).minimum(2 * LONG);
+    let (request, _control) = RequestOptions::new(name("a"), terms).start();
+    let hold = granted(within(backend.acquire(&request)).await);
+    // It connects before the time begins.
+    assert_eq!(peer.ask(&format!("try {path}")).await, "false");
+    children_until(&client, &path, |children| children.len() == 2).await;
+    let released = Instant::now();
+    let release = hold.release(ReleaseOptions::default().keep_for(MINIMUM));
+    within(release).await.unwrap();
+    assert_eq!(peer.ask(&format!("wait {path}")).await, "true");
+    assert!(released.elapsed() >= MINIMUM, "granted after {:?}", released.elapsed());
+    assert_eq!(client.list_children(&path).await.unwrap().len(), 1);
+    assert_eq!(peer.ask(&format!("drop {path}")).await, "released");
+}
+
+#[testbed::test]
+async fn curator_waits_for_a_minimum_hold() {
+    a_minimum_hold_is_waited_for(Kind::Curator).await;
+}
+
+#[testbed::test]
+async fn kazoo_waits_for_a_minimum_hold() {
+    a_minimum_hold_is_waited_for(Kind::Kazoo).await;
 }
 
 #[testbed::test]

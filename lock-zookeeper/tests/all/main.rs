@@ -11,11 +11,14 @@ mod holds;
 mod interop;
 mod late;
 mod many_holds;
+mod minimum;
 mod modes;
 mod outage;
 mod panics;
 mod queue;
 mod runtimes;
+#[cfg(feature = "sasl")]
+mod sasl;
 mod sessions;
 mod shutdown;
 mod states;

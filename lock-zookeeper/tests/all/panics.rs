@@ -42,7 +42,7 @@ impl Subscriber for Bomb {
 async fn a_panic_is_an_error_with_its_text_and_not_repeated_without_a_rest() {
     const TIME: Duration = Duration::from_secs(3);
     // The session's tasks run on this thread.
-    let _bomb = tracing::subscriber::set_default(Bomb);
+    let _subscribed = testbed::subscribe(Bomb);
     let backend = ZooKeeperBackend::from_url("zookeeper://127.0.0.1:1?acl=open").unwrap();
     let started = Instant::now();
     while started.elapsed() < TIME {

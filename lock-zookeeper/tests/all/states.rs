@@ -1,16 +1,11 @@
 //! What a program learns of its sessions.
 
-use std::fmt::{Debug, Write};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lock_core::backend::{DistributedLock, RequestOptions, Terms};
 use lock_core::{ErrorKind, Locker};
 use lock_zookeeper::ConnectionState;
 use testbed::ZooKeeper;
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
 
 use crate::support::line::Line;
 use crate::support::*;
@@ -50,44 +45,6 @@ async fn a_silent_server_is_suspended() {
     assert_eq!(within(watch.changed()).await, Some(ConnectionState::Connected));
 }
 
-/// Keeps what polylock logs.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
-
-struct Message(String);
-
-impl Visit for Message {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        if field.name() == "message" {
-            let _ = write!(self.0, "{value:?}");
-        }
-    }
-}
-
-impl Subscriber for Log {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "polylock" && *metadata.level() == tracing::Level::WARN
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        let mut message = Message(String::new());
-        event.record(&mut message);
-        self.0.lock().unwrap().push(message.0);
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
-
 #[testbed::test]
 async fn a_session_timeout_that_the_server_changes_is_logged_once() {
     let (shortest, longest) = (Duration::from_secs(6), Duration::from_secs(8));
@@ -96,10 +53,9 @@ async fn a_session_timeout_that_the_server_changes_is_logged_once() {
         .start()
         .await
         .unwrap();
-    let log = Log::default();
+    let warnings = testbed::Warnings::default();
     // The sessions' tasks run on this thread.
-    let _logging = tracing::subscriber::set_default(log.clone());
-    let lines = || std::mem::take(&mut *log.0.lock().unwrap());
+    let _subscribed = testbed::subscribe(warnings.clone());
 
     let backend = backend_with(config(server.address(), "/locks"));
     let locks = Locker::new(backend.clone()).with_ttl(2 * LONG);
@@ -108,7 +64,7 @@ async fn a_session_timeout_that_the_server_changes_is_logged_once() {
     for number in 0..20 {
         guards.push(locks.lock(format!("{number}")).acquire().await.unwrap());
     }
-    let found = lines();
+    let found = warnings.take();
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(
         found[0].contains("6s instead of session_timeout=4s, since its minSessionTimeout"),
@@ -127,7 +83,7 @@ async fn a_session_timeout_that_the_server_changes_is_logged_once() {
 
     let longer = backend_with(config(server.address(), "/locks").with_session_timeout(LONG));
     longer.connect().await.unwrap();
-    let found = lines();
+    let found = warnings.take();
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(
         found[0].contains("8s instead of session_timeout=50s, since its maxSessionTimeout"),
@@ -135,5 +91,5 @@ async fn a_session_timeout_that_the_server_changes_is_logged_once() {
     );
     let same = backend_with(config(server.address(), "/locks").with_session_timeout(longest));
     same.connect().await.unwrap();
-    assert_eq!(lines(), [""; 0]);
+    assert_eq!(warnings.take(), [""; 0]);
 }

@@ -124,6 +124,104 @@ async fn a_waiter_gets_a_token_above_one_that_was_raised_before_it() {
     );
 }
 
+/// As another server has counted it. One that was reached gives the next one.
+#[testbed::test]
+async fn a_token_is_adopted_as_it_is() {
+    let (server, root) = (shared_server().await, fresh_root());
+    let (one, two) = (backend(server, &root), backend(server, &root));
+    let adopt = async |backend: &ZooKeeperBackend, wanted: u64| {
+        let (request, _control) = options("a").token_at_least(FencingToken::new(wanted).unwrap()).start();
+        let hold = granted(within(backend.acquire(&request)).await);
+        assert_eq!(shown(backend, "a").await, Some(hold.token()));
+        release(&*hold).await;
+        hold.token().as_u64()
+    };
+    assert_eq!(adopt(&one, FAR).await, FAR);
+    assert_eq!(adopt(&two, 2 * FAR).await, 2 * FAR);
+    for wanted in [2 * FAR, 7] {
+        let next = adopt(&one, wanted).await;
+        assert!(next > 2 * FAR && next < 2 * FAR + (1 << 30), "{next}");
+    }
+}
+
+/// Also by the grant of a waiter that was there before, and by a session that has not heard of it.
+#[testbed::test]
+async fn a_raised_token_is_below_all_later_ones() {
+    let (server, root) = (shared_server().await, fresh_root());
+    let (one, two, client) = (backend(server, &root), backend(server, &root), observer(server).await);
+    let directory = format!("{root}/a");
+    let (first, _request, _control) = hold(&one, "a").await;
+    let second = start_waiting(&two, (&client, &directory), 2, waiting("a")).await;
+    first.raise_token(FencingToken::new(FAR).unwrap()).await.unwrap();
+    release(&*first).await;
+    let (second, _control) = within(second).await.unwrap();
+    assert!(second.token().as_u64() > FAR);
+    second.raise_token(FencingToken::new(2 * FAR).unwrap()).await.unwrap();
+    // Reached already: nothing is written.
+    let stored = client.get_data(&format!("{root}/%token-offset")).await.unwrap();
+    second.raise_token(FencingToken::new(FAR).unwrap()).await.unwrap();
+    let unchanged = client.get_data(&format!("{root}/%token-offset")).await.unwrap();
+    assert_eq!(unchanged.1.version, stored.1.version);
+    release(&*second).await;
+    client.delete(&directory, None).await.unwrap();
+    assert!(token(&backend(server, &root), "a").await > 2 * FAR);
+}
+
+/// Nothing is written in the place of a node that is gone.
+#[testbed::test]
+async fn a_hold_that_is_gone_raises_nothing() {
+    let (server, root) = (shared_server().await, fresh_root());
+    let (one, client) = (backend(server, &root), observer(server).await);
+    let directory = format!("{root}/a");
+    let (robbed, _request, _control) = hold(&one, "a").await;
+    let [node] = &*client.list_children(&directory).await.unwrap() else {
+        panic!("one holds it")
+    };
+    client.delete(&format!("{directory}/{node}"), None).await.unwrap();
+    let (released, _request, _control) = hold(&one, "a").await;
+    release(&*released).await;
+    for gone in [robbed, released] {
+        let error = gone.raise_token(FencingToken::new(FAR).unwrap()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
+    }
+    let offset = client.get_data(&format!("{root}/%token-offset")).await;
+    assert!(offset.is_err(), "{offset:?}");
+}
+
+/// Eight holders at once, of locks that share one offset.
+#[testbed::test]
+async fn raises_of_several_holds_do_not_undo_each_other() {
+    let (server, root) = (shared_server().await, fresh_root());
+    let mut holders = JoinSet::new();
+    for number in 1..=8_u64 {
+        let backend = backend(server, &root);
+        holders.spawn(async move {
+            let lock = format!("a{number}");
+            let (hold, _request, _control) = hold(&backend, &lock).await;
+            let raised = FencingToken::new(number * FAR).unwrap();
+            hold.raise_token(raised).await.unwrap();
+            release(&*hold).await;
+            assert!(token(&backend, &lock).await > raised.as_u64());
+        });
+    }
+    within(holders.join_all()).await;
+    assert!(token(&backend(server, &root), "b").await > 8 * FAR);
+}
+
+#[testbed::test]
+async fn a_raise_that_leaves_no_tokens_is_refused() {
+    let (server, root) = (shared_server().await, fresh_root());
+    let one = backend(server, &root);
+    let (hold, _request, _control) = hold(&one, "a").await;
+    let error = hold
+        .raise_token(FencingToken::new((1 << 63) - 1).unwrap())
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+    release(&*hold).await;
+    assert!(token(&one, "a").await < FAR, "nothing was raised");
+}
+
 #[testbed::test]
 async fn tokens_grow_while_everybody_raises_the_floor() {
     let (server, root) = (shared_server().await, fresh_root());

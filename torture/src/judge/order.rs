@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use lock_core::backend::rules;
 
-use super::holds::{Hold, Stretch};
+use super::holds::{Came, Hold, Stretch};
 use crate::check::Check;
 use crate::history::History;
 use crate::verdict::Breach;
@@ -41,17 +41,29 @@ pub(super) fn tokens(history: &History, holds: &[&Hold]) -> Vec<Breach> {
         let what = format!("one token twice:{}", tell(a, b));
         Breach::new(Check::Tokens, what)
     }));
-    breaches.extend(smaller_later(&grants).iter().map(|(earlier, later)| {
-        let what = format!("a later token is smaller:{}", tell(earlier, later));
-        Breach::new(Check::Tokens, what)
-    }));
-    if history.outcome.config.promises_exclusion() {
+    let is_exclusive = history.outcome.config.promises_exclusion();
+    let smaller = smaller_later(&grants).into_iter();
+    breaches.extend(
+        smaller
+            .filter(|(_, later)| is_exclusive || !has_reserved(later))
+            .map(|(earlier, later)| {
+                let what = format!("a later token is smaller:{}", tell(earlier, later));
+                Breach::new(Check::Tokens, what)
+            }),
+    );
+    if is_exclusive {
         breaches.extend(out_of_order(holds).iter().map(|(earlier, later)| {
             let what = format!("believed in later, and smaller:{}", tell(earlier.hold, later.hold));
             Breach::new(Check::Tokens, what)
         }));
     }
     breaches
+}
+
+/// Whether the token was reserved with the grant before, in the same process. If somebody else was granted the name meanwhile, that
+/// one's is larger.
+fn has_reserved(hold: &Hold) -> bool {
+    hold.came == Came::Passed
 }
 
 /// A token that was granted: after it was asked for, before it was held.
@@ -153,7 +165,7 @@ fn go_together(a: Stretch<'_>, b: Stretch<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::holds::{Came, Change};
+    use super::super::holds::Change;
     use super::*;
     use crate::mode::Held;
 

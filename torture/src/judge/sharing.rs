@@ -52,7 +52,10 @@ impl Used {
         // Where they are not there, core does without.
         let (backend, many) = (config.backend, config.tasks > 1);
         let alone = [
-            (self.handed + self.passed == 0 && many, "handed over"),
+            (
+                self.handed + self.passed == 0 && many && !backend.is_quorum(),
+                "handed over",
+            ),
             (self.kept == 0 && backend.is_lease(), "kept for a minimum time"),
             (self.shared == 0, "shared by a re-entry"),
         ];

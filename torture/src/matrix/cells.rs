@@ -1,10 +1,12 @@
 //! Which runs there are.
 
+use std::time::Duration;
+
 use clap::ValueEnum;
 
 use crate::backend::Backend;
-use crate::config::RunConfig;
-use crate::fault::Fault;
+use crate::config::{LONG_SPLIT_TTL, RunConfig};
+use crate::fault::{Effect, Fault};
 use crate::mutant::Mutant;
 use crate::names::name_of;
 
@@ -31,16 +33,31 @@ pub(crate) fn cells(long: bool) -> Vec<Cell> {
                 nemesis: nemesis.to_vec(),
                 ..usual(backend, secs, seed)
             };
+            let delayed = |nemesis: &[Fault]| RunConfig {
+                // Between two faults the server has to be trusted again.
+                secs: 3 * secs,
+                restart_delay: Some(4 * backend.default_ttl()),
+                ..breaking(nemesis)
+            };
+            if backend == Backend::Quorum5 {
+                add("minority-kill", breaking(&[Fault::MinorityKill]));
+                add("stop", breaking(&[Fault::Stop]));
+                let restarts = [Fault::ServerKill, Fault::ServerLose];
+                add("killed-and-emptied", breaking(&restarts));
+                add("killed-and-emptied-delayed", delayed(&restarts));
+                continue;
+            }
             let possible: Vec<Fault> = Fault::value_variants()
                 .iter()
                 .copied()
                 .filter(|fault| fault.refused_by(backend).is_none())
                 .collect();
             for fault in &possible {
-                add(&name_of(fault), breaking(&[*fault]));
+                add(&name_of(fault), outlasting(breaking(&[*fault])));
             }
             let inside: Vec<Fault> = possible
-                .into_iter()
+                .iter()
+                .copied()
                 .filter(|fault| !fault.is_outside_model_of(backend))
                 .collect();
             let all = RunConfig {
@@ -76,12 +93,25 @@ pub(crate) fn cells(long: bool) -> Vec<Cell> {
                 };
                 add("stopped-3-of-8", stopped);
             }
+            if backend.is_replicated() {
+                for (name, durable) in durable(breaking(&possible)) {
+                    add(&name, durable);
+                }
+            }
+            if backend == Backend::Quorum3 {
+                add("server-lose-delayed", delayed(&[Fault::ServerLose]));
+                let beside = [Fault::ServerLose, Fault::Stop, Fault::NodeCut];
+                add("server-lose-stop-node-cut-delayed", delayed(&beside));
+            }
             if backend == Backend::Redis {
                 let unchecked = RunConfig {
                     deadline_checks: false,
                     ..breaking(&[Fault::Stop])
                 };
                 add("unchecked", unchecked);
+                for fault in [Fault::ServerLose, Fault::Failover] {
+                    add(&format!("{}-delayed", name_of(&fault)), delayed(&[fault]));
+                }
                 add("late-and-killed", breaking(&[Fault::Kill, Fault::ClockBackForGood]));
                 add("forgetful-and-late", breaking(&[Fault::ServerLose, Fault::ClockBack]));
             }
@@ -95,13 +125,82 @@ pub(crate) fn cells(long: bool) -> Vec<Cell> {
     cells
 }
 
+/// The same with holds that outlast the time until a master is replaced: others cannot be granted twice. On more names, so that
+/// some are free when a replica falls behind.
+fn outlasting(config: RunConfig) -> RunConfig {
+    const OUTLASTS: Duration = Duration::from_secs(4);
+    if !config.has(Effect::ReplacesMaster) {
+        return config;
+    }
+    RunConfig {
+        secs: 2 * config.secs,
+        ttl: OUTLASTS,
+        locks: 8,
+        ..config
+    }
+}
+
+/// What replaces a master, or moves its locks, where no lock may be lost by it: because the only replica has each of them, or
+/// because the next master waits.
+fn durable(all: RunConfig) -> Vec<(String, RunConfig)> {
+    const FAULTS: [Fault; 7] = [
+        Fault::ServerKill,
+        Fault::MasterKill,
+        Fault::MasterStop,
+        Fault::StaleReplica,
+        Fault::PlannedFailover,
+        Fault::SplitBrain,
+        Fault::Reshard,
+    ];
+    let mut cells = Vec::new();
+    for fault in FAULTS.into_iter().filter(|fault| all.nemesis.contains(fault)) {
+        let name = name_of(&fault);
+        let breaking = outlasting(RunConfig {
+            nemesis: vec![fault],
+            ..all.clone()
+        });
+        let acknowledged = RunConfig {
+            replicas: 1,
+            ..breaking.clone()
+        };
+        cells.push((format!("{name}-acknowledged"), acknowledged));
+        let delayed = RunConfig {
+            // Between two faults the server has to be trusted again.
+            secs: 6 * all.secs,
+            restart_delay: Some(4 * breaking.ttl),
+            ..breaking.clone()
+        };
+        if fault != Fault::SplitBrain {
+            cells.push((format!("{name}-delayed"), delayed));
+            continue;
+        }
+        let minimum = RunConfig {
+            min_replicas: true,
+            ..breaking
+        };
+        cells.push((format!("{name}-min-replicas"), minimum.clone()));
+        let delayed = RunConfig {
+            secs: 9 * all.secs,
+            ttl: LONG_SPLIT_TTL,
+            restart_delay: Some(4 * LONG_SPLIT_TTL),
+            ..minimum
+        };
+        cells.push((format!("{name}-min-replicas-delayed"), delayed));
+    }
+    cells
+}
+
 /// What breaks while names are also held by readers and by permits.
 fn modes(backend: Backend) -> &'static [&'static [Fault]] {
     match backend {
         Backend::Redis | Backend::MysqlLease => MODES,
+        // A server that is killed may be replaced by one that lacks something.
+        Backend::RedisSentinel | Backend::RedisCluster => &MODES[..5],
         Backend::MysqlRow => &MODES[..4],
         // The server's clock decides nothing there.
         Backend::Zookeeper | Backend::ZookeeperEnsemble => &MODES[..6],
+        // There are neither permits nor upgrades.
+        Backend::Quorum3 | Backend::Quorum5 => &[],
     }
 }
 
@@ -139,6 +238,9 @@ fn usual(backend: Backend, secs: u64, seed: u64) -> RunConfig {
         tasks: TASKS,
         measured: None,
         modes: false,
+        restart_delay: None,
+        replicas: 0,
+        min_replicas: false,
         beside: None,
     }
 }
@@ -166,5 +268,23 @@ fn waiters(stopped: usize, secs: u64, round: u64) -> Cell {
             measured: Some(stopped),
             ..usual(Backend::Redis, secs, round)
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The page says which cell shows what.
+    #[test]
+    fn the_cells_that_the_page_of_the_quorum_names_exist() {
+        let page = include_str!("../../../docs/quorum.md");
+        let cells: Vec<String> = cells(false).into_iter().map(|cell| cell.name).collect();
+        let is_cell = |word: &&str| word.starts_with("quorum3/") || word.starts_with("quorum5/");
+        let named: Vec<&str> = page.split('`').filter(is_cell).collect();
+        assert!(named.len() > 10, "{named:?}");
+        for cell in named {
+            assert!(cells.iter().any(|known| known == cell), "there is no cell {cell}");
+        }
     }
 }

@@ -122,6 +122,10 @@ mutants! {
     KnownOffsetIsEnough breaks TOKENS_INCREASE,
     /// ZooKeeper: a client adds an offset that it first sees after the listing that makes it the holder.
     OffsetNotKnownBefore breaks TOKENS_INCREASE,
+    /// ZooKeeper: a hand-over takes the giver's offset, though the giver's token was raised since.
+    HandOverForgetsTheRaise breaks TOKENS_INCREASE,
+    /// ZooKeeper: a raise does not check in its transaction that the hold is still there.
+    RaiseWithoutACheck breaks TOKENS_INCREASE,
     /// ZooKeeper: a grant does not write the offset into the lock's directory.
     OffsetNotInTheDirectory breaks STATUS_SHOWS_THE_TOKEN,
     /// Row lock: a token ahead of the server's clock is rolled back with its holder's transaction.
@@ -145,6 +149,15 @@ mutants! {
     EntersUnnoticed breaks NOBODY_SLEEPS,
     /// A request for permits enters that fits with all who have entered, although one before it waits.
     PassesLargePermits breaks HOLDERS_FIT,
+    // Of ZooKeeper's minimum holds.
+    /// The times of two leaders are compared.
+    ComparesTwoClocks breaks KEPT_IN_TIME,
+    /// A release deletes the holder's node, and after that writes how long the name is still kept.
+    ReleasesBeforeKeeping breaks KEPT_IN_TIME,
+    /// A kept node that is over is deleted, although it was written since it was read.
+    DeletesAnyKept breaks KEPT_IN_TIME,
+    /// A kept node whose time nobody can tell is left as it is.
+    KeptWithoutAClock breaks NOBODY_SLEEPS,
     // Of modes.
     /// The first reader that leaves frees the name for all.
     FirstReaderFrees breaks HOLDERS_FIT,

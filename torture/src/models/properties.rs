@@ -35,6 +35,9 @@ pub const FIRST_IS_TOLD: &str = "the first that fit are told";
 /// While one waits who may enter, somebody is awake who will find out.
 pub const NOBODY_SLEEPS: &str = "nobody sleeps who may enter";
 
+/// Everybody who asks for the name is granted it once nothing goes wrong any more.
+pub const EVERYBODY_IS_SERVED: &str = "everybody is served after the faults";
+
 /// Nobody waits for somebody that waits for it, or so on.
 pub const NO_CIRCLE: &str = "nobody waits in a circle";
 /// Unless all are done, somebody can go on without giving up.

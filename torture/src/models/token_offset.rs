@@ -2,7 +2,7 @@
 //!
 //! A client lists a lock's directory, then reads the offset of the root path and the one in the directory, and decides by
 //! both. Between any two of these steps the others go on: a holder hands its hold over, passes it on or releases it, another lock
-//! raises the offset, and somebody deletes a node. A server that restarts may have forgotten the last change of the
+//! or a holder raises the offset, and somebody deletes a node. A server that restarts may have forgotten the last change of the
 //! directory's children, and ends all connections. The grant counts from its listing: the token must be larger than those of
 //! all grants of earlier listings.
 
@@ -31,6 +31,8 @@ pub struct TokenOffsetModel {
     pub deletions: u8,
     /// How often another lock raises the offset.
     pub raises: u8,
+    /// How often the token of a hold is raised.
+    pub raised_holds: u8,
     /// How often the server restarts.
     pub restarts: u8,
     /// What is wrong.
@@ -54,6 +56,7 @@ pub struct State {
     passes: u8,
     deletions: u8,
     raises: u8,
+    raised_holds: u8,
     restarts: u8,
 }
 
@@ -112,6 +115,8 @@ struct Held {
     offset: u64,
     /// How often it was passed on since its grant or hand-over.
     passed: u64,
+    /// Whether its token was raised: then it is not passed on.
+    is_raised: bool,
 }
 
 /// What happens next.
@@ -137,6 +142,8 @@ pub enum Action {
     DeleteDirectory,
     /// Another lock raises the offset.
     Raise,
+    /// The holder has its token raised: checks its node and writes the offset in one transaction.
+    RaiseHold(usize),
     /// The server restarts, and knows of no change of the directory's children.
     Restart,
 }
@@ -167,7 +174,11 @@ impl Model for TokenOffsetModel {
                     if state.hand_overs < self.hand_overs && !is_missing() {
                         actions.push(Action::HandOver(index));
                     }
-                    if state.passes < self.hand_overs && held.passed + 1 < TOKENS_PER_ZXID {
+                    let may_raise = !is_missing() || self.has(Mutant::RaiseWithoutACheck);
+                    if state.raised_holds < self.raised_holds && may_raise && !held.is_raised {
+                        actions.push(Action::RaiseHold(index));
+                    }
+                    if state.passes < self.hand_overs && held.passed + 1 < TOKENS_PER_ZXID && !held.is_raised {
                         actions.push(Action::Pass(index));
                     }
                 }
@@ -224,12 +235,17 @@ impl Model for TokenOffsetModel {
                 let Step::Holds(held) = state.clients[index].step else {
                     return None;
                 };
+                let offset = match state.clients[index].known > held.offset {
+                    true if !self.has(Mutant::HandOverForgetsTheRaise) => state.take_offset(index),
+                    _ => held.offset,
+                };
                 let (number, base) = (state.next_number(), state.write_node(index)?);
                 let held = Held {
                     number,
                     base,
+                    offset,
                     passed: 0,
-                    ..held
+                    is_raised: false,
                 };
                 self.granted(&mut state, index, held);
                 state.hand_overs += 1;
@@ -260,6 +276,24 @@ impl Model for TokenOffsetModel {
                 state.offset += RAISE;
                 state.write();
                 state.raises += 1;
+            }
+            Action::RaiseHold(index) => {
+                let Step::Holds(held) = state.clients[index].step else {
+                    return None;
+                };
+                let raised = self.token(held.base, held.offset, held.passed) + RAISE;
+                let needed = (raised + 1).saturating_sub(self.token(held.base + 1, 0, 0));
+                let client = &mut state.clients[index];
+                state.offset = state.offset.max(needed).max(client.known);
+                client.known = state.offset;
+                client.step = Step::Holds(Held {
+                    is_raised: true,
+                    ..held
+                });
+                state.write();
+                // As if it had been granted with that token.
+                state.grants.push((held.number, raised));
+                state.raised_holds += 1;
             }
             Action::Restart => {
                 state.directory.as_mut()?.pzxid = 0;
@@ -301,6 +335,7 @@ impl Model for TokenOffsetModel {
             Action::DeleteNode => "somebody deletes the first node".into(),
             Action::DeleteDirectory => "the server deletes the directory".into(),
             Action::Raise => "another lock raises the offset".into(),
+            Action::RaiseHold(client) => format!("{} has its token raised", letter(*client)),
             Action::Restart => {
                 "the server restarts, with a snapshot that lacks the last changes of the directory".into()
             }
@@ -385,6 +420,7 @@ impl TokenOffsetModel {
                 base,
                 offset,
                 passed,
+                is_raised: false,
             };
             self.granted(state, index, held);
             return Some(());
@@ -463,6 +499,17 @@ impl State {
         });
         let granted = self.grants.iter().map(|(number, _)| *number);
         open.chain(granted).max().unwrap_or_default() + 1
+    }
+
+    /// Reads the offset for a hand-over, and writes it into the directory.
+    fn take_offset(&mut self, client: usize) -> u64 {
+        let offset = self.offset.max(self.clients[client].known);
+        self.clients[client].known = offset;
+        if let Some(directory) = &mut self.directory {
+            directory.offset = offset;
+            self.zxid += 1;
+        }
+        offset
     }
 
     fn is_first(&self, client: usize) -> bool {

@@ -11,7 +11,7 @@ use crate::process::WorkerProcess;
 use crate::servers::LockServer;
 
 use super::context::{Context, Struck};
-use super::{ensemble, link, mysql, process, redis, server};
+use super::{cluster, ensemble, link, mysql, process, quorum, redis, sentinel, server};
 
 /// Injects a fault into such a target, lets it last, and heals it.
 pub(super) enum Injection {
@@ -52,6 +52,12 @@ impl Injection {
             Fault::MemoryFull => Self::Server(|context, target| Box::pin(redis::memory_full(context, target))),
             Fault::DiskFull => Self::Server(|context, target| Box::pin(disk_full(context, target))),
             Fault::Failover => Self::Server(|context, target| Box::pin(redis::failover(context, target))),
+            Fault::Reshard => Self::Server(|context, target| Box::pin(cluster::reshard(context, target))),
+            Fault::MasterKill => Self::Server(|context, target| Box::pin(master_kill(context, target))),
+            Fault::MasterStop => Self::Server(|context, target| Box::pin(master_stop(context, target))),
+            Fault::StaleReplica => Self::Server(|context, target| Box::pin(stale_replica(context, target))),
+            Fault::PlannedFailover => Self::Server(|context, target| Box::pin(planned_failover(context, target))),
+            Fault::SplitBrain => Self::Server(|context, target| Box::pin(sentinel::split_brain(context, target))),
             Fault::LeaderKill => Self::Server(|context, target| Box::pin(ensemble::leader_kill(context, target))),
             Fault::LeaderStop => Self::Server(|context, target| Box::pin(ensemble::leader_stop(context, target))),
             Fault::FollowerCut => Self::Server(|context, target| Box::pin(ensemble::follower_cut(context, target))),
@@ -59,6 +65,10 @@ impl Injection {
             Fault::RollingRestart => {
                 Self::Server(|context, target| Box::pin(ensemble::rolling_restart(context, target)))
             }
+            Fault::MinorityKill => Self::Server(|context, target| Box::pin(quorum::minority_kill(context, target))),
+            Fault::MajorityKill => Self::Server(|context, target| Box::pin(quorum::majority_kill(context, target))),
+            Fault::NodeCut => Self::Process(|context, target| Box::pin(quorum::node_cut(context, target))),
+            Fault::NodeDelay => Self::Process(|context, target| Box::pin(quorum::node_delay(context, target))),
         }
     }
 
@@ -79,5 +89,33 @@ async fn client_kill(context: &mut Context, server: &LockServer) -> Result<Struc
     match context.targets.config.backend {
         Backend::MysqlRow | Backend::MysqlLease => mysql::client_kill(context, server).await,
         _ => redis::client_kill(context, server).await,
+    }
+}
+
+async fn master_kill(context: &mut Context, server: &LockServer) -> Result<Struck> {
+    match context.targets.config.backend {
+        Backend::RedisCluster => cluster::master_kill(context, server).await,
+        _ => sentinel::master_kill(context, server).await,
+    }
+}
+
+async fn master_stop(context: &mut Context, server: &LockServer) -> Result<Struck> {
+    match context.targets.config.backend {
+        Backend::RedisCluster => cluster::master_stop(context, server).await,
+        _ => sentinel::master_stop(context, server).await,
+    }
+}
+
+async fn stale_replica(context: &mut Context, server: &LockServer) -> Result<Struck> {
+    match context.targets.config.backend {
+        Backend::RedisCluster => cluster::stale_replica(context, server).await,
+        _ => sentinel::stale_replica(context, server).await,
+    }
+}
+
+async fn planned_failover(context: &mut Context, server: &LockServer) -> Result<Struck> {
+    match context.targets.config.backend {
+        Backend::RedisCluster => cluster::planned_failover(context, server).await,
+        _ => sentinel::planned_failover(context, server).await,
     }
 }

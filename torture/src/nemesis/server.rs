@@ -17,9 +17,10 @@ pub(super) async fn kill(context: &mut Context, server: &LockServer) -> Result<S
 }
 
 pub(super) async fn lose(context: &mut Context, server: &LockServer) -> Result<Struck> {
-    server.server.kill()?;
+    let one = server.any(context.index(server.count()));
+    one.kill()?;
     context.last(0.0..1.0).await;
-    server.server.restart_without_data().await?;
+    one.restart_without_data().await?;
     Ok(Struck::AtOnce)
 }
 

@@ -17,6 +17,9 @@ pub(crate) struct Job {
     /// The lock server, by way of the process's proxy.
     pub(crate) url: String,
     pub(crate) address: SocketAddr,
+    /// The ports of all servers, and the process's proxies for them.
+    #[serde(default)]
+    pub(crate) ways: Vec<(u16, SocketAddr)>,
     pub(crate) resource: SocketAddr,
     pub(crate) dir: PathBuf,
     pub(crate) parent: u32,

@@ -163,6 +163,10 @@ impl Hold for MutantHold {
         Ok(renewal)
     }
 
+    async fn raise_token(&self, token: FencingToken) -> Result<()> {
+        self.hold.raise_token(token).await
+    }
+
     async fn downgrade(&self, ttl: Duration) -> Result<Renewal> {
         self.hold.downgrade(ttl).await
     }

@@ -144,7 +144,11 @@ impl Stay {
             reentered: false,
         };
         // So many of a hundred. Where the ttl is long, there would be few holds otherwise.
-        let share = if backend.is_lease() { 5 } else { 3 };
+        let share = if backend.is_lease() || backend.is_quorum() {
+            5
+        } else {
+            3
+        };
         let drawn = rng.random_range(0..100);
         if shared.is_calm() || shared.job.config.measured.is_some() {
             return short;

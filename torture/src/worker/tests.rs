@@ -27,6 +27,7 @@ async fn run(config: RunConfig, dir: &Path) -> Verdict {
             config: config.clone(),
             process,
             incarnation: 0,
+            ways: Vec::new(),
             url: String::new(),
             address: resource.address(),
             resource: resource.address(),

@@ -27,7 +27,8 @@ const ACCEPTANCE: &str = "
    lock-mysql::cut_off_in_silence_the_hold_is_lost_by_the_clock_and_free_at_the_server
 11 redis_kill9_aof long redis/server-kill
 12 redis_kill9_volatile ci redis/server-lose lock-redis::each_run_of_a_server_is_warned_of_once
-13 redis_failover_stale long redis/failover
+13 redis_failover_stale ci redis/failover redis-sentinel/stale-replica-acknowledged redis-cluster/stale-replica-delayed \
+   lock-redis::a_promoted_replica_waits_and_has_live_holds_put_back
 14 mysqld_kill9 ci mysql-row/server-kill mysql-lease/server-kill lock-mysql::a_killed_server_is_noticed_and_a_restarted_one_used
 15 zk_leader_kill ci zookeeper-ensemble/leader-kill lock-zookeeper::a_hold_and_a_place_survive_the_end_of_the_leader
 16 zk_session_expiry ci zookeeper/hole lock-zookeeper::an_expired_session_is_replaced

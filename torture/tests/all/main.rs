@@ -3,4 +3,5 @@
 mod acceptance;
 mod differential;
 mod models;
+mod quorum;
 mod selection;

@@ -17,6 +17,7 @@ use torture::models::queue::QueueModel;
 use torture::models::session::SessionModel;
 use torture::models::token_offset::TokenOffsetModel;
 use torture::models::tokens::TokenModel;
+use torture::models::zookeeper_minimum::ZookeeperMinimumModel;
 use torture::models::zookeeper_modes::ZookeeperModesModel;
 
 const TRACES: &str = include_str!("../../src/models/traces.md");
@@ -82,6 +83,7 @@ const ZOOKEEPER_TOKENS: TokenOffsetModel = TokenOffsetModel {
     hand_overs: 1,
     deletions: 1,
     raises: 0,
+    raised_holds: 0,
     restarts: 1,
     mutant: None,
 };
@@ -117,6 +119,17 @@ const ZOOKEEPER_MODES: ZookeeperModesModel = ZookeeperModesModel {
     deletions: 1,
     losses: 1,
     downgrades: true,
+    mutant: None,
+};
+
+/// A minimum hold, two who come after it, an election, a clock that is set back, and an old read.
+const ZOOKEEPER_MINIMUM: ZookeeperMinimumModel = ZookeeperMinimumModel {
+    minimum: 2,
+    until: 6,
+    comes: 2,
+    elections: 1,
+    set_backs: 1,
+    old_reads: 1,
     mutant: None,
 };
 
@@ -255,6 +268,9 @@ models! {
     model_zookeeper_token_offset: TokenOffsetModel {
         floors: &[0, 200], hand_overs: 0, raises: 1, restarts: 0, ..ZOOKEEPER_TOKENS
     }, broken by [OffsetForFloorsOnly, KnownOffsetIsEnough, OffsetNotKnownBefore, OffsetNotInTheDirectory];
+    model_zookeeper_raised_holds: TokenOffsetModel {
+        floors: &[0, 0], holds: 3, hand_overs: 1, raises: 0, raised_holds: 1, restarts: 0, ..ZOOKEEPER_TOKENS
+    }, broken by [HandOverForgetsTheRaise, RaiseWithoutACheck];
     model_zookeeper_modes: ZOOKEEPER_MODES, broken by [DowngradeOfTheFirstOnly];
     model_zookeeper_readers: ZookeeperModesModel {
         kinds: &[Kind::Exclusive, Kind::Shared, Kind::Shared],
@@ -286,6 +302,8 @@ models! {
         kinds: &[Kind::Permits(1, 2), Kind::Permits(3, 3), Kind::Permits(1, 3)],
         ..ZOOKEEPER_MODES
     }, broken by [PassesLargePermits];
+    model_zookeeper_minimum: ZOOKEEPER_MINIMUM,
+        broken by [ComparesTwoClocks, ReleasesBeforeKeeping, DeletesAnyKept, KeptWithoutAClock];
     model_row_lock_tokens: TokenModel { holds: 6, mutant: None }, broken by [RolledBackToken];
 }
 

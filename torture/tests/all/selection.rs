@@ -34,9 +34,13 @@ fn kept_under(options: &[&str]) -> String {
 }
 
 fn kept_with(seed: &str, options: &[&str]) -> String {
+    kept_for("6", seed, options)
+}
+
+fn kept_for(secs: &str, seed: &str, options: &[&str]) -> String {
     let mut tries = 0;
     loop {
-        let (printed, code) = torture(&[&["run", "--secs", "6", "--seed", seed], options].concat());
+        let (printed, code) = torture(&[&["run", "--secs", secs, "--seed", seed], options].concat());
         tries += 1;
         // On a busy machine a run may come to nothing.
         if code != 2 || tries == 3 {
@@ -88,6 +92,34 @@ fn redis_modes() {
     }
 }
 
+/// A replica that takes over has whatever counted, and its former master grants nothing meanwhile.
+#[testbed::test]
+fn redis_sentinel() {
+    kept_under(&[
+        "--backend",
+        "redis-sentinel",
+        "--nemesis",
+        "planned-failover,split-brain",
+        "--replicas",
+        "1",
+    ]);
+}
+
+#[testbed::test]
+fn redis_cluster() {
+    kept_under(&[
+        "--backend",
+        "redis-cluster",
+        "--nemesis",
+        "stale-replica",
+        "--replicas",
+        "1",
+        // Many holds outlast the replacement of a master.
+        "--ttl",
+        "2s",
+    ]);
+}
+
 #[testbed::test]
 fn mysql_row() {
     kept_under(&["--backend", "mysql-row", "--nemesis", "stop,kill,hole"]);
@@ -137,6 +169,16 @@ fn zookeeper() {
 #[testbed::test]
 fn zookeeper_ensemble() {
     kept("zookeeper-ensemble/leader-kill");
+}
+
+#[testbed::test]
+fn quorum() {
+    kept_under(&["--backend", "quorum3", "--nemesis", "stop,kill,node-cut"]);
+    // One node after the other loses its data, and gives fresh votes when the delay is over.
+    let nemesis = ["--nemesis", "server-lose", "--restart-delay", "2s"];
+    let printed = kept_for("10", SEEDS[0], &[&["--backend", "quorum3"], &nemesis[..]].concat());
+    assert_eq!(counted(&printed, "overlaps"), 0, "{printed}");
+    assert_eq!(counted(&printed, "refused"), 0, "{printed}");
 }
 
 /// The fence alone protects those who do not look at their guard.
@@ -199,6 +241,9 @@ fn whatever_shows_nothing_exits_with_2() {
         &["run", "--mutant", "connection-leak", "--backend", "zookeeper"],
         &["run", "--backend", "zookeeper", "--nemesis", "clock"],
         &["run", "--backend", "zookeeper", "--nemesis", "leader-kill"],
+        &["run", "--backend", "redis", "--nemesis", "split-brain"],
+        &["run", "--backend", "redis", "--replicas", "1"],
+        &["run", "--backend", "redis-cluster", "--min-replicas"],
         &["check", "/no/such/directory"],
         &["walk"],
     ] {

@@ -1,24 +1,79 @@
+import java.util.List;
 import java.util.concurrent.TimeUnit;
+import org.redisson.RedissonMultiLock;
 import org.redisson.api.RLock;
 import org.redisson.api.RPermitExpirableSemaphore;
 import org.redisson.api.RReadWriteLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
-/** Redisson's RLock and RReadWriteLock, with their watchdog, and its RPermitExpirableSemaphore. A lock belongs to a thread. */
-final class Redisson {
+/**
+ * Redisson's RLock and RReadWriteLock, with their watchdog, and its RPermitExpirableSemaphore; on several servers its
+ * RedissonMultiLock. A lock belongs to a thread.
+ */
+final class Redisson implements Library {
     private static final long LEASE_SECONDS = 30;
 
-    private final String address;
+    private final List<String> addresses;
 
-    Redisson(String address) {
-        this.address = address;
+    Redisson(List<String> addresses) {
+        this.addresses = addresses;
+    }
+
+    @Override
+    public String version() {
+        return org.redisson.Version.class.getPackage().getImplementationVersion();
     }
 
     /** Its defaults, where a client is one of few; of a hundred, each has threads and connections for one lock. */
-    RedissonClient connect(boolean small) {
+    @Override
+    public Client connect(boolean small) {
+        List<RedissonClient> clients = addresses.stream().map(address -> connect(address, small)).toList();
+        RedissonClient client = clients.get(0);
+        return new Client() {
+            @Override
+            public Lock lock(String name) {
+                RLock[] locks = clients.stream().map(each -> each.getLock("redisson:" + name)).toArray(RLock[]::new);
+                return of(locks.length == 1 ? locks[0] : new RedissonMultiLock(locks));
+            }
+
+            @Override
+            public Lock read(String name) {
+                return of(readWrite(name).readLock());
+            }
+
+            @Override
+            public Lock write(String name) {
+                return of(readWrite(name).writeLock());
+            }
+
+            @Override
+            public Lock permit(String name, int permits) {
+                return Redisson.permit(client, name, permits);
+            }
+
+            @Override
+            public Runnable stay(String name, long reader) throws Exception {
+                RLock lock = readWrite(name).readLock();
+                // To the server, a thread of one client is as much a reader as a client is.
+                lock.lockAsync(reader).get();
+                return () -> lock.unlockAsync(reader).toCompletableFuture().join();
+            }
+
+            private RReadWriteLock readWrite(String name) {
+                return client.getReadWriteLock("redisson:" + name);
+            }
+
+            @Override
+            public void close() {
+                clients.forEach(RedissonClient::shutdown);
+            }
+        };
+    }
+
+    private static RedissonClient connect(String address, boolean small) {
         Config config = new Config();
-        var server = config.useSingleServer().setAddress(address);
+        var server = config.useSingleServer().setAddress("redis://" + address);
         if (small) {
             config.setThreads(2).setNettyThreads(2);
             server.setConnectionPoolSize(2).setConnectionMinimumIdleSize(1);
@@ -29,22 +84,7 @@ final class Redisson {
         return org.redisson.Redisson.create(config);
     }
 
-    /** One thread's way to one name. */
-    interface Lock {
-        void acquire() throws InterruptedException;
-
-        void release();
-    }
-
-    static Lock lock(RedissonClient client, String name) {
-        return of(client.getLock("redisson:" + name));
-    }
-
-    static RReadWriteLock readWrite(RedissonClient client, String name) {
-        return client.getReadWriteLock("redisson:" + name);
-    }
-
-    static Lock of(RLock lock) {
+    private static Lock of(RLock lock) {
         return new Lock() {
             @Override
             public void acquire() {
@@ -58,7 +98,7 @@ final class Redisson {
         };
     }
 
-    static Lock permit(RedissonClient client, String name, int permits) {
+    private static Lock permit(RedissonClient client, String name, int permits) {
         RPermitExpirableSemaphore semaphore = client.getPermitExpirableSemaphore("redisson:" + name);
         semaphore.trySetPermits(permits);
         return new Lock() {

@@ -8,8 +8,6 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.atomic.AtomicReference;
-import org.redisson.api.RLock;
-import org.redisson.api.RedissonClient;
 
 /** A workload on a subject: the same as in benchmarks/load. */
 final class Stage {
@@ -19,25 +17,25 @@ final class Stage {
     private static final int PERMITS = 16;
     private static final int STAYS = 7;
     private static final List<String> KINDS =
-            List.of("own", "one", "two", "read", "rw", "permits", "beside", "handoff");
+            List.of("own", "one", "two", "crowd", "read", "rw", "permits", "beside", "handoff");
 
     /** One thread's place: the write side is null where it does not write. */
-    private record Seat(int client, Redisson.Lock lock, Inside.Mode mode, Redisson.Lock write) {
-        Seat(int client, Redisson.Lock lock) {
+    private record Seat(int client, Library.Lock lock, Inside.Mode mode, Library.Lock write) {
+        Seat(int client, Library.Lock lock) {
             this(client, lock, Inside.Mode.EXCLUSIVE, null);
         }
     }
 
     private final String kind;
     private final int number;
-    private final Redisson subject;
-    private final List<RedissonClient> clients = new ArrayList<>();
+    private final Library subject;
+    private final List<Library.Client> clients = new ArrayList<>();
     private final List<Seat> seats = new ArrayList<>();
     /** Gives back the readers that stay. */
     private final List<Runnable> beside = new ArrayList<>();
     private final ExecutorService threads;
 
-    Stage(Redisson subject, String workload) throws InterruptedException, ExecutionException {
+    Stage(Library subject, String workload) throws Exception {
         String[] words = workload.split("-");
         kind = words[0];
         number = Integer.parseInt(words[1]);
@@ -48,47 +46,48 @@ final class Stage {
         switch (kind) {
             case "two" -> {
                 for (int client = 0; client < 2; client++) {
-                    seats(number, new Seat(client, Redisson.lock(connect(), kind)));
+                    seats(number, new Seat(client, connect().lock(kind)));
                 }
             }
-            case "read" -> seats(number, reader(0, Redisson.readWrite(connect(), kind).readLock()));
+            case "read" -> seats(number, reader(0, connect().read(kind)));
             case "rw" -> {
                 for (int client = 0; client < 2; client++) {
-                    var lock = Redisson.readWrite(connect(), kind);
-                    var write = Redisson.of(lock.writeLock());
-                    seats(RW_TASKS, new Seat(client, Redisson.of(lock.readLock()), Inside.Mode.SHARED, write));
+                    Library.Client connected = connect();
+                    Library.Lock write = connected.write(kind);
+                    seats(RW_TASKS, new Seat(client, connected.read(kind), Inside.Mode.SHARED, write));
                 }
             }
             case "permits" -> {
-                RedissonClient client = connect();
+                Library.Client client = connect();
                 var mode = new Inside.Mode(false, PERMITS);
                 for (int task = 0; task < number; task++) {
-                    seats.add(new Seat(0, Redisson.permit(client, kind, PERMITS), mode, null));
+                    seats.add(new Seat(0, client.permit(kind, PERMITS), mode, null));
                 }
             }
             case "beside" -> {
-                RLock lock = Redisson.readWrite(connect(), workload).readLock();
+                Library.Client client = connect();
                 for (int reader = 0; reader < number; reader++) {
-                    // To the server, a thread of one client is as much a reader as a client is.
-                    long thread = 1_000_000 + reader;
-                    lock.lockAsync(thread).get();
-                    beside.add(() -> lock.unlockAsync(thread).toCompletableFuture().join());
+                    beside.add(client.stay(workload, 1_000_000 + reader));
                 }
-                seats.add(reader(0, lock));
+                seats.add(reader(0, client.read(workload)));
             }
             default -> exclusive();
         }
         threads = Executors.newFixedThreadPool(seats.size());
     }
 
-    private void exclusive() {
+    private void exclusive() throws Exception {
         for (int task = 0; task < number; task++) {
-            if (task == 0 || kind.equals("handoff")) {
+            if (task == 0 || isOfManyClients()) {
                 connect();
             }
             String name = kind.equals("own") ? "own/" + task : kind;
-            seats.add(new Seat(clients.size() - 1, Redisson.lock(clients.get(clients.size() - 1), name)));
+            seats.add(new Seat(clients.size() - 1, clients.get(clients.size() - 1).lock(name)));
         }
+    }
+
+    private boolean isOfManyClients() {
+        return kind.equals("crowd") || kind.equals("handoff");
     }
 
     private void seats(int many, Seat seat) {
@@ -97,12 +96,12 @@ final class Stage {
         }
     }
 
-    private static Seat reader(int client, RLock lock) {
-        return new Seat(client, Redisson.of(lock), Inside.Mode.SHARED, null);
+    private static Seat reader(int client, Library.Lock lock) {
+        return new Seat(client, lock, Inside.Mode.SHARED, null);
     }
 
-    private RedissonClient connect() {
-        RedissonClient client = subject.connect(number > 2 && kind.equals("handoff"));
+    private Library.Client connect() throws Exception {
+        Library.Client client = subject.connect(number > 2 && isOfManyClients());
         clients.add(client);
         return client;
     }
@@ -110,7 +109,7 @@ final class Stage {
     void close() {
         threads.shutdown();
         beside.forEach(Runnable::run);
-        clients.forEach(RedissonClient::shutdown);
+        clients.forEach(Library.Client::close);
     }
 
     /** Who released last. */
@@ -161,7 +160,7 @@ final class Stage {
         return Figures.of(kind, parts, started);
     }
 
-    private static Part own(Seat seat, long deadline) throws InterruptedException {
+    private static Part own(Seat seat, long deadline) throws Exception {
         Part part = new Part(seat);
         long begun = System.nanoTime();
         while (begun < deadline) {
@@ -174,12 +173,12 @@ final class Stage {
         return part;
     }
 
-    private Part one(Seat seat, int task, Inside inside, long deadline) throws InterruptedException {
+    private Part one(Seat seat, int task, Inside inside, long deadline) throws Exception {
         Part part = new Part(seat);
         int turn = task * 7;
         for (long begun = System.nanoTime(); begun < deadline; begun = System.nanoTime()) {
             boolean writes = seat.write != null && writes(turn, number);
-            Redisson.Lock lock = writes ? seat.write : seat.lock;
+            Library.Lock lock = writes ? seat.write : seat.lock;
             Inside.Mode mode = writes ? Inside.Mode.EXCLUSIVE : seat.mode;
             lock.acquire();
             long acquired = System.nanoTime();
@@ -206,7 +205,7 @@ final class Stage {
     }
 
     private static Part handOff(Seat seat, Inside inside, long deadline, AtomicReference<Last> released)
-            throws InterruptedException {
+            throws Exception {
         Part part = new Part(seat);
         for (long begun = System.nanoTime(); begun < deadline; begun = System.nanoTime()) {
             seat.lock.acquire();

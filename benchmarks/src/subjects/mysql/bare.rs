@@ -3,7 +3,7 @@
 use benchmarks_load::{Lock, Result};
 use lock_mysql::sqlx::mysql::MySqlConnection;
 
-use super::{Autocommit, connect, execute, hex, is_busy, make_row};
+use super::{Autocommit, NOW_MICROS, connect, execute, hex, is_busy, make_row};
 
 pub(crate) struct BareLock {
     connection: MySqlConnection,
@@ -17,22 +17,21 @@ impl BareLock {
         let mut connection = connect(url, Autocommit::Off).await?;
         make_row(&mut connection, name).await?;
         let name = hex(name);
-        let now = "CAST(TIMESTAMPDIFF(MICROSECOND,'1970-01-01',SYSDATE(6)) AS UNSIGNED)";
+        let now = NOW_MICROS;
         let lock = format!("SELECT 1 FROM `polylock` WHERE `name`={name} FOR UPDATE");
         // Its own token, and as many as it may pass the lock on within the process.
         let take = format!(
             "UPDATE `polylock` SET `token`=GREATEST(`token`+17,1,{now},\
              COALESCE((SELECT t.`token`+1 FROM `polylock_tokens` t WHERE t.`name`={name}),0)),\
              `connection`=CONNECTION_ID()+0*LAST_INSERT_ID(`token`|(`token`>{now})<<63),\
-             `label`=x'',`expires`=NULL WHERE `name`={name}"
+             `label`=x'{}',`expires`=0 WHERE `name`={name}",
+            "00".repeat(64)
         );
         Ok(Self {
             connection,
             wait: format!("ROLLBACK;{lock};{take}"),
             take: format!("{lock} NOWAIT;{take}"),
-            release: format!(
-                "UPDATE `polylock` SET `connection`=NULL,`label`=NULL,`expires`=NULL WHERE `name`={name};COMMIT"
-            ),
+            release: format!("UPDATE `polylock` SET `connection`=0 WHERE `name`={name};COMMIT"),
         })
     }
 }

@@ -42,7 +42,7 @@ impl BareClient {
 
     pub(crate) async fn renew(&mut self, keys: &Keys, holder: &str) -> Result<()> {
         let arguments = [holder, &TTL.as_millis().to_string()];
-        is_ours(run(&mut self.connection, &self.scripts.renew, keys, &arguments).await?)
+        is_ours(run(&mut self.connection, &self.scripts.renew, &keys[..1], &arguments).await?)
     }
 
     pub(crate) async fn release(&mut self, keys: &Keys, holder: &str) -> Result<()> {

@@ -135,7 +135,7 @@ impl<W: Which> Harness for RowLockHarness<W> {
             .expect("read what is not committed");
         // Readers have rows of their own.
         let find = format!(
-            "SELECT connection FROM {namespace} WHERE connection IS NOT NULL \
+            "SELECT connection FROM {namespace} WHERE connection<>0 \
              AND (name=? OR LEFT(name,33)=CONCAT(x'ff',UNHEX(SHA2(?,256))))"
         );
         let mut holders = async || {

@@ -46,6 +46,30 @@ impl Which for Own {
     shared!();
 }
 
+/// Another one, beside [`Own`].
+#[derive(Debug)]
+pub(crate) struct Second;
+
+impl Which for Second {
+    fn server() -> Redis {
+        Redis::new()
+    }
+
+    shared!();
+}
+
+/// And a third.
+#[derive(Debug)]
+pub(crate) struct Third;
+
+impl Which for Third {
+    fn server() -> Redis {
+        Redis::new()
+    }
+
+    shared!();
+}
+
 /// With a certificate of the client's.
 #[derive(Debug)]
 pub(crate) struct OverTls;
@@ -114,10 +138,10 @@ impl Which for LeastPrivilege {
 }
 
 /// What all names begin with.
-const PREFIX: &str = "suite:";
+pub(super) const PREFIX: &str = "suite:";
 
 /// Longer than a busy machine keeps a waiter from confirming: the order of the queue is to be seen.
-const GRACE: Duration = Duration::from_secs(3);
+pub(super) const GRACE: Duration = Duration::from_secs(3);
 
 #[derive(Debug)]
 pub(crate) struct RedisHarness<W> {
@@ -127,8 +151,21 @@ pub(crate) struct RedisHarness<W> {
     which: PhantomData<W>,
 }
 
-fn prefix(namespace: &str) -> String {
+pub(super) fn prefix(namespace: &str) -> String {
     format!("{PREFIX}{namespace}:")
+}
+
+/// Names that look like keys of a lock.
+pub(super) fn like_keys(namespace: &str, name: &str) -> Vec<String> {
+    const PURPOSES: [&str; 6] = ["", ":fence", ":queue", ":lock", ":lock:fence", ":lock:queue"];
+    let plain = format!("{}{name}", prefix(namespace));
+    let like_keys = [name, &plain].into_iter().flat_map(|name| {
+        let forms = [name.to_owned(), format!("{{{name}}}"), format!("%7B{name}%7D")];
+        forms
+            .into_iter()
+            .flat_map(|form| PURPOSES.map(|purpose| format!("{form}{purpose}")))
+    });
+    like_keys.filter(|like| like != name).collect()
 }
 
 #[async_trait]
@@ -194,15 +231,7 @@ impl<W: Which> Harness for RedisHarness<W> {
     }
 
     fn auxiliary_names(&self, namespace: &str, name: &str) -> Vec<String> {
-        const PURPOSES: [&str; 6] = ["", ":fence", ":queue", ":lock", ":lock:fence", ":lock:queue"];
-        let plain = format!("{}{name}", prefix(namespace));
-        let like_keys = [name, &plain].into_iter().flat_map(|name| {
-            let forms = [name.to_owned(), format!("{{{name}}}"), format!("%7B{name}%7D")];
-            forms
-                .into_iter()
-                .flat_map(|form| PURPOSES.map(|purpose| format!("{form}{purpose}")))
-        });
-        like_keys.filter(|like| like != name).collect()
+        like_keys(namespace, name)
     }
 }
 

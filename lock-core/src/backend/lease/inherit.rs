@@ -8,12 +8,16 @@ impl Lease {
     /// this one before.
     pub(crate) fn inherit(&self, giver: &Self) -> bool {
         let now = LeaseInstant::now();
-        let (term_end, session_end, armed_from) = {
+        let (term_end, (session_end, session_term), armed_from) = {
             let giver = giver.lock(now);
             if giver.phase != Phase::Releasing || giver.suspected.is_some() || giver.lost_in_release.is_some() {
                 return false;
             }
-            (giver.term_end, giver.session_end, giver.armed_from)
+            (
+                giver.term_end,
+                (giver.session_end, giver.session_term),
+                giver.armed_from,
+            )
         };
         let mut record = self.lock(now);
         if record.phase != Phase::Unarmed {
@@ -22,6 +26,7 @@ impl Lease {
         record.phase = Phase::Live;
         record.term_end = term_end;
         record.session_end = session_end;
+        record.session_term = session_term;
         record.armed_from = armed_from;
         true
     }

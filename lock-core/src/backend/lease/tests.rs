@@ -181,6 +181,19 @@ async fn an_heir_goes_on_where_a_release_began() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_hold_lasts_no_longer_than_its_session_and_so_does_its_heir() {
+    let (giver, heir) = (lease(), lease());
+    assert_eq!(giver.term(TTL), TTL);
+    giver.bind_to_session(SentAt::now(), TTL / 3);
+    giver.arm(SentAt::now(), TTL).unwrap();
+    assert!(giver.begin_release() && heir.inherit(&giver));
+    for lease in [giver, heir] {
+        assert_eq!(lease.term(TTL), TTL / 3);
+        assert_eq!(lease.term(TTL / 6), TTL / 6);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_said_during_a_pass_counts_for_the_heir() {
     for lost in [false, true] {
         let (giver, heir, late) = (lease(), lease(), lease());
@@ -200,4 +213,101 @@ async fn what_is_said_during_a_pass_counts_for_the_heir() {
         assert!(!late.inherit(&giver));
         assert_eq!(giver.state(), HoldState::Released);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_on_several_others_ends_with_the_last_that_it_needs() {
+    let children = [20, 15, 10].map(|secs| {
+        let child = lease();
+        child.arm(SentAt::now(), Duration::from_secs(secs)).unwrap();
+        child
+    });
+    let parent = lease();
+    assert_eq!(parent.arm_by(&children, 4).unwrap_err().kind(), ErrorKind::Unavailable);
+    drop(parent.arm_by(&children, 2).unwrap());
+    assert_eq!(parent.valid_for(), Duration::from_millis(13_500));
+    pass(2).await;
+    // A longer end of the one that was not needed moves nothing, one of those that are does.
+    drop(children[0].arm(SentAt::now(), Duration::from_secs(30)).unwrap());
+    drop(parent.arm_by(&children, 2).unwrap());
+    assert_eq!(parent.valid_for(), Duration::from_millis(11_500));
+    drop(children[2].arm(SentAt::now(), Duration::from_secs(20)).unwrap());
+    drop(parent.arm_by(&children, 2).unwrap());
+    assert_eq!(parent.valid_for(), Duration::from_secs(18));
+    children[0].lose(LostCause::Disconnected);
+    children[1].lose(LostCause::Disconnected);
+    assert_eq!(parent.arm_by(&children, 2).unwrap_err().kind(), ErrorKind::Unavailable);
+    assert_eq!(parent.state(), HoldState::Held, "until its own end");
+    pass(18).await;
+    assert!(is_expired(&parent));
+    let fresh = lease();
+    drop(fresh.arm(SentAt::now(), TTL).unwrap());
+    assert_eq!(parent.arm_by(&[fresh], 1).unwrap_err().kind(), ErrorKind::Lost);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fixed_lease_on_several_others_ends_with_their_terms_and_follows_their_sessions() {
+    let session = TTL / 3;
+    let fixed = |secs| {
+        let child = Lease::fixed(LockName::new("a").unwrap());
+        child.bind_to_session(SentAt::now(), session);
+        drop(child.arm(SentAt::now(), Duration::from_secs(secs)).unwrap());
+        child
+    };
+    let children = [10, 30, 20].map(fixed);
+    let parent = Lease::fixed(LockName::new("a").unwrap());
+    drop(parent.arm_by(&children, 2).unwrap());
+    assert_eq!(
+        parent.valid_for(),
+        rules::lease_time(session),
+        "so long the sessions live"
+    );
+    for _ in 0..8 {
+        pass(2).await;
+        for child in &children {
+            child.bind_to_session(SentAt::now(), session);
+        }
+        // Nothing moves the end of its term.
+        let late = fixed(100);
+        drop(
+            parent
+                .arm_by(&[children[1].clone(), children[2].clone(), late], 2)
+                .unwrap(),
+        );
+    }
+    assert_eq!(parent.valid_for(), Duration::from_secs(2), "the second latest term");
+    pass(2).await;
+    assert!(is_expired(&parent));
+}
+
+#[tokio::test(start_paused = true)]
+async fn enough_others_that_are_trusted_clear_a_suspicion() {
+    let children = [lease(), lease(), lease()];
+    let arm = |child: usize| drop(children[child].arm(SentAt::now(), TTL).unwrap());
+    let parent = lease();
+    let state_after = || {
+        drop(parent.arm_by(&children, 2).unwrap());
+        parent.state()
+    };
+    (0..3).for_each(arm);
+    assert_eq!(state_after(), HoldState::Held);
+    parent.suspect();
+    assert_eq!(state_after(), HoldState::Suspect, "nothing was heard since");
+    arm(0);
+    assert_eq!(state_after(), HoldState::Suspect, "one was, and two are needed");
+    arm(1);
+    children[1].suspect();
+    assert_eq!(state_after(), HoldState::Suspect, "of these one is suspect itself");
+    arm(2);
+    assert_eq!(state_after(), HoldState::Held);
+    pass(1).await;
+    parent.suspect_since(SentAt::now());
+    assert_eq!(
+        state_after(),
+        HoldState::Suspect,
+        "all that was heard is older than the request"
+    );
+    arm(0);
+    arm(1);
+    assert_eq!(state_after(), HoldState::Held);
 }

@@ -18,6 +18,8 @@ pub struct RequestOptions {
     wait: Wait,
     fixed: bool,
     token_floor: Option<FencingToken>,
+    token_at_least: Option<FencingToken>,
+    reinstates: bool,
     reserve: u32,
     yields: bool,
     replaces: Option<AcquireRequest>,
@@ -33,6 +35,8 @@ impl RequestOptions {
             wait: Wait::default(),
             fixed: false,
             token_floor: None,
+            token_at_least: None,
+            reinstates: false,
             reserve: 1,
             yields: false,
             replaces: None,
@@ -76,6 +80,22 @@ impl RequestOptions {
         self
     }
 
+    /// Asks for this token, or for the next of the name if that is larger, whatever the server's clock says. For a backend
+    /// over several backends, whose holds have one token everywhere. The backend must declare
+    /// [`any_floor`](super::super::Capabilities::any_floor).
+    #[must_use]
+    pub fn token_at_least(mut self, token: FencingToken) -> Self {
+        self.token_at_least = Some(token);
+        self
+    }
+
+    /// Makes it a request that [restores](AcquireRequest::reinstates) a live hold which the server has forgotten.
+    #[must_use]
+    pub fn reinstates(mut self) -> Self {
+        self.reinstates = true;
+        self
+    }
+
     /// Asks for so many tokens at once, its own included. Defaults to 1.
     #[must_use]
     pub fn reserve(mut self, tokens: u32) -> Self {
@@ -105,6 +125,8 @@ impl RequestOptions {
             fixed: self.fixed,
             wait: self.wait,
             token_floor: self.token_floor,
+            token_at_least: self.token_at_least,
+            reinstates: self.reinstates,
             reserve: self.reserve,
             yields: self.yields,
             lease,
@@ -115,6 +137,7 @@ impl RequestOptions {
                 changes: 0,
                 ttl_read: 0,
                 label_read: 0,
+                minimum_read: None,
                 busy: None,
                 unreachable: None,
                 given_up: false,

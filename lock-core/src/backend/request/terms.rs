@@ -1,4 +1,4 @@
-//! The terms of a request: TTL, label and deadline.
+//! The terms of a request: TTL, minimum hold, label and deadline.
 
 use std::time::Duration;
 
@@ -23,18 +23,27 @@ pub enum Wait {
 #[non_exhaustive]
 pub struct Terms {
     pub(super) ttl: Duration,
+    pub(super) minimum: Option<Duration>,
     pub(super) label: Option<Arc<str>>,
     pub(super) deadline: Option<Instant>,
 }
 
 impl Terms {
-    /// Terms with this ttl, no label and no deadline.
+    /// Terms with this ttl, no minimum hold, no label and no deadline.
     pub fn new(ttl: Duration) -> Self {
         Self {
             ttl,
+            minimum: None,
             label: None,
             deadline: None,
         }
+    }
+
+    /// Sets the [minimum hold](crate::backend::AcquireRequest::minimum). The ttl should be at least as long.
+    #[must_use]
+    pub fn minimum(mut self, minimum: Duration) -> Self {
+        self.minimum = Some(minimum);
+        self
     }
 
     /// Sets the holder's label.

@@ -33,6 +33,15 @@ impl LeaseStatements {
         )
     }
 
+    /// Locks the row of a name for a transaction, if there is one. Fails at once if it is locked.
+    pub(crate) fn lock_row_at_once(&self, name: &LockName) -> String {
+        format!(
+            "SELECT 1 FROM `{}` WHERE `name`={} FOR UPDATE NOWAIT",
+            self.leases,
+            name_literal(name)
+        )
+    }
+
     /// Takes the name if nobody has it, and if it is not kept for a waiter; [`acquired`](super::acquired) reads the answer. If
     /// it is refused and waits, it marks the row for so long as the waiter, unless another one has.
     ///

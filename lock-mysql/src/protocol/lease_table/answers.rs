@@ -79,7 +79,19 @@ fn mode(permits: Option<i64>, of: Option<i64>) -> Result<Mode, SqlError> {
     Ok(Mode::Permits(permits))
 }
 
-/// The holder ids in the rows of [`super::LeaseStatements::held`] or [`super::LeaseStatements::free_for`].
+/// Whether what was asked for in one number is so.
+pub(crate) fn holds(result: &StatementResult) -> Result<bool, SqlError> {
+    const WHAT: &str = "truth value";
+    let row = result.rows.first().ok_or(SqlError::UnexpectedAnswer(WHAT))?;
+    Ok(column::<i64>(row, 0, WHAT)? != 0)
+}
+
+/// A row of [`super::LeaseStatements::free_for`]: the name, and its waiter if it is one alone.
+pub(crate) fn free_for(row: &MySqlRow) -> Result<(Vec<u8>, Option<Vec<u8>>), SqlError> {
+    Ok((column(row, 0, "name")?, column(row, 1, "waiter")?))
+}
+
+/// The holder ids in the rows of [`super::LeaseStatements::held`].
 pub(crate) fn held(result: &StatementResult) -> Result<Vec<Vec<u8>>, SqlError> {
     result.rows.iter().map(|row| column(row, 0, "holder")).collect()
 }

@@ -125,12 +125,13 @@ impl LeaseStatements {
     ) -> Vec<String> {
         let (marked, leaves_mark) = sharing.mark(terms.holder);
         let others_wait = format!("(@wanted>@now AND @wanted<=@now+{LONGEST_MARK} AND NOT @waiter<=>{marked})");
-        let (fits, floor, ttl) = (sharing.fits(), terms.floor.saturating_add(1), terms.ttl.as_micros());
+        let (fits, ttl) = (sharing.fits(), terms.ttl.as_micros());
+        let next = terms.next_token_at("@last+1", "@now");
         let decide = format!(
             "SET @granted=CASE WHEN @found=0 THEN 0 WHEN @mine IS NOT NULL THEN 2 WHEN {others_wait} THEN 0 \
              WHEN @holder IS NULL OR @expires<=@now OR ({IS_SHARED} AND @holders=0) THEN 1 \
              WHEN {fits} THEN 1 ELSE 0 END,\
-             @token=COALESCE(@mine,GREATEST(@last+1,{floor},@now)),@until=@now+{ttl},@lasts={ttl}"
+             @token=COALESCE(@mine,{next}),@until=@now+{ttl},@lasts={ttl}"
         );
         let first = match sharing {
             Sharing::Readers => "@ends",
@@ -205,6 +206,27 @@ impl LeaseStatements {
         let [reuse, insert] = self.add_holder(name, holder, "@label", Sharing::Readers);
         let [lock, now, cut, count] = self.look(name, holder);
         vec![lock, now, cut, count, decide, reuse, insert, row]
+    }
+
+    /// A transaction that has the name's row remember this token, if the hold is still there, be it shared or exclusive;
+    /// [`raised`] reads the answer.
+    pub(crate) fn raise_shared(&self, name: &LockName, holder: HolderId, token: FencingToken) -> [String; 4] {
+        let (literal, holders) = (name_literal(name), &self.holders);
+        let [lock, now] = self.lock_row(name);
+        [
+            lock,
+            now,
+            format!(
+                "SELECT COUNT(*)+(@holder<=>'{holder}' AND @expires>@now) INTO @granted FROM `{holders}` \
+                 WHERE `name`={literal} AND `holder`='{holder}' AND `expires`>@now AND {IS_SHARED}"
+            ),
+            format!(
+                "UPDATE `{}` SET `token`=`token`+0*LAST_INSERT_ID(@granted),\
+                 `last_token`=IF(@granted>0,GREATEST(`last_token`,{token}),`last_token`) \
+                 WHERE `name`={literal} AND @found>0",
+                self.leases
+            ),
+        ]
     }
 
     /// A transaction that ends whatever this id has, its mark as a waiter included; [`shared_released`] reads the answer.
@@ -335,6 +357,11 @@ pub(crate) fn shared(result: &StatementResult) -> std::result::Result<Option<Acq
 /// Whether there was a hold to downgrade.
 pub(crate) fn downgraded(result: &StatementResult) -> bool {
     result.matched > 0 && result.last_insert_id > 0
+}
+
+/// Whether there was a hold whose token to raise.
+pub(crate) fn raised(result: &StatementResult) -> bool {
+    downgraded(result)
 }
 
 /// Whether there was a hold to end, and which connection is to be [woken](super::wake) as the name is free; 0 for none.

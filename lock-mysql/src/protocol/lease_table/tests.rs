@@ -142,6 +142,37 @@ fn a_release_ends_or_keeps() {
 }
 
 #[test]
+fn a_token_is_adopted_without_the_clock() {
+    let adopting = |floor: Option<u64>| {
+        let options = RequestOptions::new(name("a"), Terms::new(Duration::from_secs(1)));
+        let options = match floor.and_then(FencingToken::new) {
+            Some(floor) => options.token_above(floor),
+            None => options,
+        };
+        LeaseTerms::new(&options.token_at_least(FencingToken::new(70).unwrap()).start().0)
+    };
+    assert_eq!(
+        adopting(None).next_token("`last_token`+1"),
+        "GREATEST(`last_token`+1,70)"
+    );
+    assert_eq!(
+        adopting(Some(41)).next_token("`last_token`+1"),
+        "GREATEST(`last_token`+1,42,70)"
+    );
+}
+
+#[test]
+fn a_raise_changes_the_row_of_its_holder_alone() {
+    let terms = terms(1, None);
+    let sql = LeaseStatements::new("t").raise(&name("a"), terms.holder, FencingToken::new(70).unwrap());
+    assert_eq!(
+        shown(&sql, &terms),
+        "UPDATE `t_leases` SET `token`=GREATEST(`token`,70),`last_token`=GREATEST(`last_token`,70) \
+         WHERE `name`=x'61' AND `holder`='ME' AND `expires`>NOW"
+    );
+}
+
+#[test]
 fn tokens_are_reserved_up_to_the_last_one() {
     let reserved = |asked, token| terms(asked, None).reserved(FencingToken::new(token).unwrap());
     assert_eq!([reserved(1, 7), reserved(4, 7), reserved(99, 7)], [1, 4, 17]);

@@ -36,7 +36,7 @@ async fn ten_thousand_holds_are_kept_over_four_connections() {
         let granted = granted.clone();
         renewing.spawn(async move { granted.hold.renew(secs(600)).await });
     }
-    for renewed in soon("all renewed", renewing.join_all()).await {
+    for renewed in all_soon("all renewed", renewing.join_all()).await {
         assert!(matches!(renewed, Ok(Renewal::Renewed(_))), "{renewed:?}");
     }
     let statements = counted(&mut observer, "COM_UPDATE").await - before;
@@ -47,7 +47,7 @@ async fn ten_thousand_holds_are_kept_over_four_connections() {
     for granted in holds {
         releasing.spawn(async move { granted.release().await });
     }
-    for released in soon("all released", releasing.join_all()).await {
+    for released in all_soon("all released", releasing.join_all()).await {
         assert_eq!(released, ReleaseOutcome::Released);
     }
     assert!(connections(&mut observer).await <= MOST);
@@ -123,7 +123,7 @@ async fn a_thousand_names_are_waited_for_without_a_storm() {
         let holder = holder.clone();
         acquiring.spawn(async move { grant(&holder, &format!("name {number}"), secs(600)).await });
     }
-    let holds = soon("all granted", acquiring.join_all()).await;
+    let holds = all_soon("all granted", acquiring.join_all()).await;
     let mut waiting = JoinSet::new();
     for number in 0..NAMES {
         let lock = waiter.lock(format!("name {number}"));
@@ -143,7 +143,7 @@ async fn a_thousand_names_are_waited_for_without_a_storm() {
     for granted in holds {
         granted.release().await;
     }
-    for guard in soon("all granted", waiting.join_all()).await {
+    for guard in all_soon("all granted", waiting.join_all()).await {
         guard.unwrap().release().await.unwrap();
     }
 }

@@ -1,17 +1,10 @@
 //! Statements that the server executes after their caller has stopped to wait.
 
-use std::time::Duration;
-
 use lock_core::backend::{DistributedLock, ReleaseOptions, ReleaseOutcome};
-use lock_mysql::LeaseTableBackend;
+use tokio::runtime::{Builder, Runtime};
 
 use super::support::*;
 use crate::support::*;
-
-/// One that does not wait for long.
-fn hasty(fixture: &Fixture) -> LeaseTableBackend {
-    LeaseTableBackend::new(config(fixture).with_response_timeout(Duration::from_millis(200))).unwrap()
-}
 
 /// Locks the row, so that statements on it wait.
 async fn lock_row(observer: &mut Observer, fixture: &Fixture) {
@@ -32,12 +25,19 @@ async fn acquires(observer: &mut Observer, fixture: &Fixture) -> bool {
 #[testbed::test]
 async fn an_abandoned_acquire_that_waits_for_its_row_takes_nothing() {
     let fixture = Fixture::shared().await;
-    let (backend, mut locking, mut observer) = (hasty(&fixture), fixture.observer().await, fixture.observer().await);
+    let (backend, mut locking, mut observer) = (backend(&fixture), fixture.observer().await, fixture.observer().await);
     grant(&backend, "a", secs(60)).await.release().await;
     for _ in 0..5 {
         lock_row(&mut locking, &fixture).await;
         let (request, control) = options("a", secs(60)).start();
-        assert!(!backend.acquire(&request).await.unwrap_err().is_not_executed());
+        let asking = tokio::spawn({
+            let (backend, request) = (backend.clone(), request.clone());
+            async move { backend.acquire(&request).await }
+        });
+        until("asked", async || acquires(&mut observer, &fixture).await).await;
+        // A short response timeout would end it as well, and on a busy machine also the requests that must be answered.
+        asking.abort();
+        drop(asking.await);
         control.give_up();
         // Its own statement waits for the row as well.
         let abandoning = tokio::spawn({
@@ -82,4 +82,37 @@ async fn a_release_ends_an_earlier_acquire_that_was_not_answered() {
         assert!(!is_held(&mut observer, &fixture, "a").await);
         grant(&backend, "a", secs(60)).await.release().await;
     }
+}
+
+/// Its task lives on where nobody drives the runtime, and would take requests that are never sent.
+#[testbed::test]
+fn a_connection_that_was_ended_gets_no_further_request() {
+    let (main, idle) = (
+        Runtime::new().unwrap(),
+        Builder::new_current_thread().enable_all().build().unwrap(),
+    );
+    let (fixture, mut locking, mut observer) = main.block_on(async {
+        let fixture = Fixture::shared().await;
+        let observers = (fixture.observer().await, fixture.observer().await);
+        (fixture, observers.0, observers.1)
+    });
+    let backend = backend(&fixture);
+    idle.block_on(async { grant(&backend, "a", secs(60)).await.release().await });
+    main.block_on(lock_row(&mut locking, &fixture));
+    let (request, control) = options("a", secs(60)).start();
+    let mut asking = Box::pin(backend.acquire(&request));
+    idle.block_on(async {
+        tokio::select! {
+            answer = &mut asking => panic!("{answer:?}"),
+            () = until("asked", async || acquires(&mut observer, &fixture).await) => {}
+        }
+    });
+    drop(asking);
+    control.give_up();
+    main.block_on(async {
+        locking.run("COMMIT").await;
+        // First by the connections that nobody drives.
+        soon("abandoned", async { while backend.abandon(&request).await.is_err() {} }).await;
+        grant(&backend, "a", secs(60)).await.release().await;
+    });
 }

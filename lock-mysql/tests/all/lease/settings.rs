@@ -34,7 +34,7 @@ async fn a_server_that_takes_a_megabyte_at_a_time_serves_long_names() {
             ask(&backend, RequestOptions::new(name, terms)).await.unwrap()
         });
     }
-    for granted in soon("all granted", acquiring.join_all()).await {
+    for granted in all_soon("all granted", acquiring.join_all()).await {
         assert_eq!(granted.release().await, ReleaseOutcome::Released);
     }
 }

@@ -164,7 +164,7 @@ async fn a_release_leaves_the_name_to_those_who_hold_it_for_longest() {
 
 #[testbed::test]
 async fn renewals_of_many_readers_are_few_statements() {
-    const HOLDS: usize = 1000;
+    const HOLDS: usize = 400;
     let fixture = Fixture::own().await;
     let (backend, mut observer) = (patient(&fixture), fixture.observer().await);
     let mut acquiring = JoinSet::new();
@@ -172,7 +172,7 @@ async fn renewals_of_many_readers_are_few_statements() {
         let backend = backend.clone();
         acquiring.spawn(async move { grant_in(&backend, &format!("name {}", number / 2), Shared).await });
     }
-    let holds = soon("all granted", acquiring.join_all()).await;
+    let holds = all_soon("all granted", acquiring.join_all()).await;
     let lost = format!(
         "UPDATE {}_lease_holders SET expires=1 WHERE name='name 7'",
         fixture.table

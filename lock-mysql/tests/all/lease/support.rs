@@ -38,9 +38,20 @@ pub(super) async fn is_held(observer: &mut Observer, fixture: &Fixture, name: &s
     observer.number(&sql).await > 0
 }
 
+/// How many processes have an entry in the queue of a name.
+pub(super) async fn queued(observer: &mut Observer, fixture: &Fixture, name: &str) -> u64 {
+    // The entries' names are those of 16 named locks, with a hash of table and name: FNV-1a.
+    let hashed = format!("{}_leases\0{name}\0", fixture.table);
+    let hash = hashed.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let used = (0..16).map(|entry| format!("(IS_USED_LOCK('polylock:queue:{hash:016x}:{entry}') IS NOT NULL)"));
+    observer.number(&used.collect::<Vec<_>>().join("+")).await
+}
+
 /// A counter of the server.
 pub(super) async fn counted(observer: &mut Observer, variable: &str) -> u64 {
-    observer.status(variable).await
+    observer.counter(variable).await
 }
 
 /// How many deadlocks the server has met.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lock_core::backend::ReleaseOutcome;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::support::*;
@@ -47,6 +48,74 @@ async fn a_waiter_sleeps_at_the_server_until_the_release_wakes_it() {
     assert!(asked <= 8, "{asked} questions in three seconds");
     granted.release().await;
     drop(soon("granted", waiting).await.unwrap().unwrap());
+}
+
+/// The row has one mark. Who has been granted the name wakes one of the others, which leaves the next mark.
+#[testbed::test]
+async fn a_waiter_without_a_mark_is_called_by_the_next_grant() {
+    let fixture = Fixture::own().await;
+    let (first, mut observer) = (backend(&fixture), fixture.observer().await);
+    let granted = grant(&first, "a", secs(600)).await;
+    let wait = || {
+        let lock = locker(&fixture).lock("a").ttl(secs(600));
+        tokio::spawn(async move { lock.acquire().await })
+    };
+    let calls = async |observer: &mut Observer| counted(observer, "Com_kill").await;
+    let marked = async |observer: &mut Observer| in_row(observer, &fixture, "a", "sleeper*(wanted>0)").await > 0;
+    let mut waiting = vec![wait()];
+    until("marked", async || marked(&mut observer).await).await;
+    assert_eq!(queued(&mut observer, &fixture, "a").await, 0);
+    waiting.extend([wait(), wait()]);
+    until("queued", async || queued(&mut observer, &fixture, "a").await == 2).await;
+    let before = calls(&mut observer).await;
+    assert_eq!(granted.release().await, ReleaseOutcome::Released);
+    let next = soon("granted", waiting.remove(0)).await.unwrap().unwrap();
+    // By the release, and by the grant.
+    until("called", async || calls(&mut observer).await >= before + 2).await;
+    until("marked again", async || marked(&mut observer).await).await;
+    until("one left the queue", async || {
+        queued(&mut observer, &fixture, "a").await == 1
+    })
+    .await;
+    next.release().await.unwrap();
+    // Those that leave take their entries along.
+    for waiting in waiting {
+        waiting.abort();
+    }
+    until("without queue entries", async || {
+        queued(&mut observer, &fixture, "a").await == 0
+    })
+    .await;
+}
+
+/// A process that is gone has no entry, so that nobody calls it.
+#[testbed::test]
+async fn a_queue_entry_ends_with_its_connection() {
+    let fixture = Fixture::own().await;
+    let mut observer = fixture.observer().await;
+    let guard = locker(&fixture).lock("a").ttl(secs(600)).acquire().await.unwrap();
+    let mut waiting = JoinSet::new();
+    for _ in 0..3 {
+        let lock = locker(&fixture).lock("a").ttl(secs(600));
+        waiting.spawn(async move { lock.acquire().await });
+    }
+    until("queued", async || queued(&mut observer, &fixture, "a").await == 2).await;
+    let ids = "SELECT COALESCE(MIN(ID),0) FROM information_schema.PROCESSLIST WHERE USER='app' AND ID<>CONNECTION_ID()";
+    for _ in 0..50 {
+        let id = observer.number(ids).await;
+        // It may have ended by itself.
+        observer.try_run(&format!("KILL CONNECTION {id}")).await;
+    }
+    // They come back over new connections.
+    until("queued again", async || queued(&mut observer, &fixture, "a").await == 2).await;
+    guard.release().await.unwrap();
+    while let Some(guard) = soon("granted", waiting.join_next()).await {
+        guard.unwrap().unwrap().release().await.unwrap();
+    }
+    until("without queue entries", async || {
+        queued(&mut observer, &fixture, "a").await == 0
+    })
+    .await;
 }
 
 /// The mark of one that is gone keeps nobody else away for long.

@@ -21,6 +21,7 @@ end
 local value = redis.call('GET', KEYS[1])
 local id, stored, term = string.match(value or '', '^(%w+) (%d+) (%d+)')
 if id == holder and stored ~= '0' then
+  local lock = KEYS[1]
   -- include extend.lua
   -- The repeated request may have been sent before the entry was added.
   if may_have_entry then redis.call('ZREM', KEYS[3], entry, '>' .. entry) end

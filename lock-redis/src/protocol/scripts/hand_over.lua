@@ -14,6 +14,7 @@ if type(value) == 'table' then
 end
 local id, stored = string.match(value, '^(%w+) (%d+) ')
 if id == holder and stored ~= '0' then
+  local lock = KEYS[1]
   -- include extend.lua
   return stored
 end

@@ -16,6 +16,8 @@ pub(crate) struct Proxy {
     to: Arc<Mutex<String>>,
     connections: Arc<Mutex<Vec<Connection>>>,
     swallowed_after: Swallowed,
+    /// The requests that waited.
+    held: Arc<Mutex<Vec<u8>>>,
 }
 
 /// The text in the next request of which the answer, and what follows it on that connection, is held back.
@@ -38,18 +40,20 @@ impl Proxy {
         let address = listener.local_addr().expect("it is bound").to_string();
         let connections = Arc::new(Mutex::new(Vec::new()));
         let to = Arc::new(Mutex::new(to.to_owned()));
-        let swallowed_after = Swallowed::default();
+        let (swallowed_after, held) = (Swallowed::default(), Arc::default());
         tokio::spawn(serve(
             listener,
             to.clone(),
             connections.clone(),
             swallowed_after.clone(),
+            Arc::clone(&held),
         ));
         Self {
             address,
             to,
             connections,
             swallowed_after,
+            held,
         }
     }
 
@@ -65,6 +69,12 @@ impl Proxy {
         });
     }
 
+    /// Whether a request with this text was ever held back.
+    pub(crate) fn has_held(&self, text: &str) -> bool {
+        let held = self.held.lock().expect("no panics");
+        held.windows(text.len()).any(|part| part == text.as_bytes())
+    }
+
     /// Answers on today's connections wait.
     pub(crate) fn hold_answers(&self) {
         self.each(|connection| {
@@ -75,6 +85,18 @@ impl Proxy {
     /// Answers wait on the connection over which the next request with this text goes, from that on.
     pub(crate) fn swallow_after(&self, text: &str) {
         *self.swallowed_after.lock().expect("no panics") = Some(text.to_owned());
+    }
+
+    /// Lets answers go that were held back.
+    pub(crate) fn let_answers_go(&self) {
+        self.each(|connection| {
+            connection.answers.send_replace(false);
+        });
+    }
+
+    /// Closes today's connections towards the client alone: what it has sent gets to the server when it is let go.
+    pub(crate) fn hang_up(&self) {
+        self.each(|connection| connection.pumps[1].abort());
     }
 
     /// Lets go what was held back.
@@ -112,6 +134,7 @@ async fn serve(
     to: Arc<Mutex<String>>,
     connections: Arc<Mutex<Vec<Connection>>>,
     swallowed_after: Swallowed,
+    held: Arc<Mutex<Vec<u8>>>,
 ) {
     while let Ok((client, _)) = listener.accept().await {
         let to = to.lock().expect("no panics").clone();
@@ -133,9 +156,13 @@ async fn serve(
                 }
             }
         };
-        let there = tokio::spawn(pump(from_client, to_server, hold_requests, see));
+        let note = {
+            let held = held.clone();
+            move |request: &[u8]| held.lock().expect("no panics").extend(request)
+        };
+        let there = tokio::spawn(pump(from_client, to_server, hold_requests, note, see));
         let back = tokio::spawn(async move {
-            pump(from_server, to_client, hold_answers, |_| {}).await;
+            pump(from_server, to_client, hold_answers, |_| {}, |_| {}).await;
             end.send_replace(true);
         });
         connections.lock().expect("no panics").push(Connection {
@@ -152,11 +179,15 @@ async fn pump(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     mut is_held: watch::Receiver<bool>,
+    note_held: impl Fn(&[u8]),
     see: impl Fn(&[u8]),
 ) {
     let mut buffer = vec![0; 64 * 1024];
     loop {
         let length = from.read(&mut buffer).await.unwrap_or(0);
+        if *is_held.borrow() {
+            note_held(&buffer[..length]);
+        }
         if is_held.wait_for(|held| !held).await.is_err() {
             return;
         }

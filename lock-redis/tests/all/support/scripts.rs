@@ -17,10 +17,13 @@ macro_rules! file {
 }
 
 /// Earlier ones may include later ones.
-const FILES: [(&str, &str); 16] = [
+const FILES: [(&str, &str); 19] = [
     file!("acquire"),
     file!("end"),
     file!("renew"),
+    file!("renew_together"),
+    file!("raise"),
+    file!("reinstate"),
     file!("downgrade"),
     file!("hand_over"),
     file!("status"),

@@ -155,9 +155,11 @@ impl Subject for MySqlRow {
             .execute(&mut session)
             .await
             .expect("permission");
-        let holder = format!("SELECT `connection` FROM `{}` WHERE `name`=?", self.table);
+        // 0: nobody, after a release.
+        let holder = format!("SELECT NULLIF(`connection`,0) FROM `{}` WHERE `name`=?", self.table);
         let query = sqlx::query_scalar(AssertSqlSafe(holder)).bind(name.as_str().as_bytes());
-        let id: u64 = query.fetch_one(&mut session).await.expect("a holder");
+        let id: Option<u64> = query.fetch_one(&mut session).await.expect("a row");
+        let id = id.expect("a holder");
         let kill = AssertSqlSafe(format!("KILL {id}"));
         sqlx::raw_sql(kill).execute(&mut session).await.expect("permission");
         // Its transaction is rolled back a little later.

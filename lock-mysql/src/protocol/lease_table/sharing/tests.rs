@@ -56,7 +56,7 @@ fn a_reader_locks_the_row_looks_decides_and_enters() {
             "SET @granted=CASE WHEN @found=0 THEN 0 WHEN @mine IS NOT NULL THEN 2 WHEN {others} THEN 0 \
              WHEN @holder IS NULL OR @expires<=@now OR (SHARED AND @holders=0) THEN 1 \
              WHEN @holder='shared' THEN 1 ELSE 0 END,\
-             @token=COALESCE(@mine,GREATEST(@last+1,1,@now)),@until=@now+2500000,@lasts=2500000"
+             @token=COALESCE(@mine,GREATEST(@last+1,@now)),@until=@now+2500000,@lasts=2500000"
         ),
         "UPDATE `t_lease_holders` SET `holder`='ME',`label`=x'6d65',`permits`=0,`of`=0,\
          `expires`=@until,`term`=@lasts,`token`=@token \
@@ -116,6 +116,24 @@ fn permits_fit_within_the_limit_of_the_request() {
     marks(&shared(permits(2, 5), mark)[7], "ME", "1");
     marks(&shared(permits(1, 1), mark)[7], "ME", "1");
     marks(&shared(Sharing::Readers, mark)[7], "shared", "1");
+}
+
+#[test]
+fn a_raise_locks_the_row_first_and_looks_for_its_holder() {
+    let terms = terms();
+    let token = FencingToken::new(70).unwrap();
+    let statements = LeaseStatements::new("t").raise_shared(&name(), terms.holder, token);
+    let statements = shown(&statements, terms.holder);
+    assert_eq!(statements[..2], LOCK);
+    assert_eq!(
+        statements[2..],
+        [
+            "SELECT COUNT(*)+(@holder<=>'ME' AND @expires>@now) INTO @granted FROM `t_lease_holders` \
+             WHERE `name`=x'61' AND `holder`='ME' AND `expires`>@now AND SHARED",
+            "UPDATE `t_leases` SET `token`=`token`+0*LAST_INSERT_ID(@granted),\
+             `last_token`=IF(@granted>0,GREATEST(`last_token`,70),`last_token`) WHERE `name`=x'61' AND @found>0",
+        ]
+    );
 }
 
 #[test]

@@ -1,0 +1,90 @@
+//! A lease that rests on several others: the hold of a quorum.
+
+use std::cmp::Reverse;
+
+use super::{Armed, Lease, Phase};
+use crate::backend::rules;
+use crate::backend::sent_at::SentAt;
+use crate::error::{Error, ErrorKind, Result};
+use crate::time::LeaseInstant;
+
+impl Lease {
+    /// Arms the lease of a hold that rests on several others and needs so many of them: it ends at the `needed`th latest of the
+    /// ends of those `children` that are live. To be called again whenever one of them was armed. As with [`arm`](Self::arm), the
+    /// end only moves forward.
+    ///
+    /// A fixed lease ends at the `needed`th latest of the ends that its first arming found the children's own terms to have. The
+    /// sessions to which children are [bound](Self::bind_to_session) may end it earlier, and keep it as they live on.
+    ///
+    /// Clears a suspicion that is older than the requests that armed so many of the children, or bound them to their sessions.
+    /// Children that are suspect themselves do not count.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`], retryable, if too few children are live. [`ErrorKind::Lost`] when the lease is over.
+    pub fn arm_by(&self, children: &[Self], needed: usize) -> Result<Armed> {
+        let now = LeaseInstant::now();
+        let children: Vec<_> = children.iter().filter_map(Self::live_terms).collect();
+        let nth_latest = |end: fn(&LiveTerms) -> LeaseInstant| {
+            let ends = children.iter().map(end);
+            rules::nth_latest_end(ends, needed, now)
+        };
+        let (Some(end), Some(term_end)) = (nth_latest(|child| child.end), nth_latest(|child| child.term_end)) else {
+            let message = format!("{} of {needed} leases are live", children.len());
+            return Err(Error::new(ErrorKind::Unavailable, message).with_name(&self.0.name));
+        };
+        let armed_from = nth_largest(children.iter().map(|child| child.armed_from), needed, |at| *at).flatten();
+        let heard_of = nth_largest(children.iter().filter_map(|child| child.heard_of), needed, SentAt::key);
+
+        let mut record = self.lock(now);
+        match record.phase {
+            Phase::Unarmed => {
+                record.phase = Phase::Live;
+                record.term_end = Some(term_end);
+            }
+            Phase::Live if !self.0.fixed => record.term_end = record.term_end.max(Some(term_end)),
+            Phase::Live => {}
+            Phase::Releasing | Phase::Released => {
+                return Err(Error::new(ErrorKind::Lost, "the hold was released meanwhile").with_name(&self.0.name));
+            }
+            Phase::Lost(cause) => return Err(self.lost(cause).into()),
+        }
+        record.session_end = record.session_end.max(Some(end));
+        if let Some(sent) = heard_of {
+            record.trust(sent);
+        }
+        record.armed_from = record.armed_from.max(armed_from);
+        drop(record);
+        self.0.changed.notify_waiters();
+        Ok(Armed(self.clone()))
+    }
+
+    /// What another lease that rests on this one needs to know, if it is live.
+    fn live_terms(&self) -> Option<LiveTerms> {
+        let record = self.lock(LeaseInstant::now());
+        (record.phase == Phase::Live).then_some(())?;
+        Some(LiveTerms {
+            term_end: record.term_end?,
+            end: record.end()?,
+            armed_from: record.armed_from,
+            heard_of: record.heard_of.filter(|_| record.suspected.is_none()),
+        })
+    }
+}
+
+/// A live lease, as another one sees it.
+struct LiveTerms {
+    /// When it ends if its session lives on.
+    term_end: LeaseInstant,
+    /// When it ends if its session does not.
+    end: LeaseInstant,
+    armed_from: Option<LeaseInstant>,
+    /// When the latest request was sent that proved it, unless it is suspect.
+    heard_of: Option<SentAt>,
+}
+
+/// The `nth` largest of them, counted from 1.
+fn nth_largest<T, K: Ord>(values: impl Iterator<Item = T>, nth: usize, key: impl Fn(&T) -> K) -> Option<T> {
+    let mut values: Vec<T> = values.collect();
+    values.sort_unstable_by_key(|value| Reverse(key(value)));
+    values.into_iter().nth(nth.checked_sub(1)?)
+}

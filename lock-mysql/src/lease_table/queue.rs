@@ -1,0 +1,127 @@
+//! The queue of those who wait for a name without a mark in its row: each grant calls one of them.
+
+use std::sync::Arc;
+
+use lock_core::LockName;
+use lock_core::backend::{AcquireRequest, HolderId};
+use tokio::runtime::Handle;
+
+use super::Shared;
+use super::waits::Wakes;
+use crate::connection::Session;
+use crate::error::SqlError;
+use crate::protocol::JobDone;
+use crate::protocol::lease_table::holds;
+
+/// A queue entry, or a request for one that may be under way.
+#[derive(Clone, Debug)]
+pub(super) struct QueueEntry {
+    /// Whose named lock it is.
+    session: Arc<Session>,
+}
+
+impl QueueEntry {
+    fn is_alive(&self) -> bool {
+        !self.session.has_ended()
+    }
+}
+
+impl Shared {
+    /// Makes sure that a waiter that has no mark in the row is called once there is none, and returns what wakes it.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point: when the waiter leaves, it gives back the entry.
+    pub(super) async fn queue_up(self: &Arc<Self>, request: &AcquireRequest) -> Wakes {
+        if self.waits.entry(request.holder()).is_some_and(|entry| entry.is_alive()) {
+            return Wakes::Turn;
+        }
+        let Ok(member) = self.asking.member(None).await else {
+            return Wakes::Nobody;
+        };
+        let entry = QueueEntry {
+            session: member.session().clone(),
+        };
+        if !self.waits.set_entry(request.holder(), Some(entry)) {
+            return Wakes::Nobody;
+        }
+        let name = request.name();
+        let enter = self.statements.enter_queue(name, rand::random_range(0..usize::MAX));
+        // Whoever was granted the name before this waiter had its entry has called nobody. They go out together, in this order.
+        let (entered, marked) = tokio::join!(
+            self.run(&self.asking, &member, enter),
+            self.run(&self.asking, &member, self.statements.is_marked(name))
+        );
+        let truth = |done: Result<JobDone, SqlError>| done.and_then(|done| holds(&done.result));
+        match (truth(entered), truth(marked)) {
+            (Ok(_), Ok(false)) => Wakes::Now,
+            (Ok(true), Ok(true)) => Wakes::Turn,
+            // So many others have entries that one of them is always called.
+            (Ok(false), Ok(true)) => {
+                self.waits.set_entry(request.holder(), None);
+                Wakes::Turn
+            }
+            // It may have an entry all the same, which would be called in vain.
+            _ => {
+                self.give_back_entry(name, request.holder());
+                Wakes::Nobody
+            }
+        }
+    }
+
+    /// A waiter has a mark and needs its entry no longer.
+    pub(super) fn give_back_entry(self: &Arc<Self>, name: &LockName, holder: HolderId) {
+        self.leave_and_call(name, self.waits.take_entry(holder), false);
+    }
+
+    /// A waiter was granted the name, and has used up the mark in its row: it calls another one.
+    pub(super) fn stop_waiting(self: &Arc<Self>, name: &LockName, holder: HolderId) {
+        if let Some(waiter) = self.waits.remove(holder) {
+            self.leave_and_call(name, waiter.entry, true);
+        }
+    }
+
+    /// A waiter gives up. Returns whether it had a mark: once that is removed, another one is to be [called](Self::call_next).
+    pub(super) fn leave_queue(self: &Arc<Self>, name: &LockName, holder: HolderId) -> bool {
+        let Some(waiter) = self.waits.remove(holder) else {
+            return false;
+        };
+        self.leave_and_call(name, waiter.entry, false);
+        waiter.is_marked
+    }
+
+    /// Calls one of those who wait without a mark.
+    pub(super) fn call_next(self: &Arc<Self>, name: &LockName) {
+        self.leave_and_call(name, None, true);
+    }
+
+    /// In the background: whoever loses a call asks a little later.
+    fn leave_and_call(self: &Arc<Self>, name: &LockName, entry: Option<QueueEntry>, calls: bool) {
+        let entry = entry.filter(QueueEntry::is_alive);
+        if entry.is_none() && !calls {
+            return;
+        }
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
+        let leave = entry.map(|entry| (entry, self.statements.leave_queue(name)));
+        let call = calls.then(|| self.statements.call_next(name, rand::random_range(0..usize::MAX)));
+        let shared = self.clone();
+        runtime.spawn(async move {
+            let Ok(member) = shared.asking.member(None).await else {
+                return;
+            };
+            // In this order, or it might call itself.
+            let leave = async {
+                if let Some((entry, sql)) = leave.filter(|(entry, _)| Arc::ptr_eq(&entry.session, member.session())) {
+                    drop((shared.run(&shared.asking, &member, sql).await, entry));
+                }
+            };
+            let call = async {
+                if let Some(sql) = call {
+                    drop(shared.run(&shared.asking, &member, sql).await);
+                }
+            };
+            tokio::join!(leave, call);
+        });
+    }
+}

@@ -1,0 +1,128 @@
+//! The queue entries of a name: named locks that say which processes wait for it and have no mark in its row.
+//!
+//! A row has one mark. Whoever was granted the name has used it up, and calls one of those who wait, which then leaves the next
+//! mark. A named lock ends with its connection, so that no entry outlives its process, and costs no commit. A connection may have
+//! any number of them, so that its process waits for any number of names.
+//!
+//! A few entries are enough, as each grant frees one. Rows in a table would take two commits for each wait. A named lock that all
+//! wait for in the server, which wakes them in order, would take a connection for each waiting name.
+
+use lock_core::LockName;
+
+use super::{IS_MARKED, LeaseStatements};
+use crate::names::name_literal;
+
+/// How many processes have an entry at a time.
+const ENTRIES: usize = 16;
+
+impl LeaseStatements {
+    /// Takes a free entry for the connection, looking from the `first` one on. [`holds`](super::holds) reads the answer.
+    pub(crate) fn enter_queue(&self, name: &LockName, first: usize) -> String {
+        let takes = self
+            .entries(name, first)
+            .map(|entry| format!("WHEN GET_LOCK({entry},0) THEN 1"));
+        format!(
+            "SELECT CAST(CASE {} ELSE 0 END AS SIGNED)",
+            takes.collect::<Vec<_>>().join(" ")
+        )
+    }
+
+    /// Gives back all entries that the connection has.
+    pub(crate) fn leave_queue(&self, name: &LockName) -> String {
+        let gives = self.entries(name, 0).map(|entry| format!("RELEASE_LOCK({entry})"));
+        format!("DO {}", gives.collect::<Vec<_>>().join(","))
+    }
+
+    /// Wakes a process that has an entry, looking from the `first` one on. If there is none, the error is
+    /// [`NO_SUCH_CONNECTION`](crate::protocol::NO_SUCH_CONNECTION).
+    pub(crate) fn call_next(&self, name: &LockName, first: usize) -> String {
+        let entries = self.entries(name, first).map(|entry| format!("IS_USED_LOCK({entry})"));
+        let connection = format!("COALESCE({})", entries.collect::<Vec<_>>().join(","));
+        format!("KILL QUERY IS_USED_LOCK(CONCAT('{SLEEPER_OF}',{connection}))")
+    }
+
+    /// Whether a waiter has its mark in the row. [`holds`](super::holds) reads the answer.
+    pub(crate) fn is_marked(&self, name: &LockName) -> String {
+        format!(
+            "SELECT CAST(COALESCE(MAX({IS_MARKED}),0) AS SIGNED) FROM `{}` WHERE `name`={}",
+            self.leases,
+            name_literal(name)
+        )
+    }
+
+    /// The named locks of all entries. Their names take 64 bytes at most, and no letters that differ by their case.
+    fn entries(&self, name: &LockName, first: usize) -> impl Iterator<Item = String> {
+        let of = hash(&[self.leases.as_bytes(), name.as_str().as_bytes()]);
+        (0..ENTRIES).map(move |entry| format!("'polylock:queue:{of:016x}:{}'", first.wrapping_add(entry) % ENTRIES))
+    }
+}
+
+/// The named lock of the connection that sleeps for a process, found by the number of its connection of acquires.
+pub(crate) fn sleeper_of(connection: u64) -> String {
+    format!("'{SLEEPER_OF}{connection}'")
+}
+
+const SLEEPER_OF: &str = "polylock:sleeper:of:";
+
+/// FNV-1a. All processes must come to the same, whatever their version. Two names of the same hash share their entries: then a
+/// process may be called for the other name.
+fn hash(parts: &[&[u8]]) -> u64 {
+    const SEED: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0100_0000_01b3;
+    let bytes = parts.iter().flat_map(|part| part.iter().chain([&0]));
+    bytes.fold(SEED, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name() -> LockName {
+        LockName::new("a").unwrap()
+    }
+
+    /// Other versions of this crate look for the same.
+    #[test]
+    fn entries_stay_as_they_are() {
+        // The test vector of FNV-1a for one zero byte.
+        assert_eq!(hash(&[b""]), 0xaf63_bd4c_8601_b7df);
+        let entries: Vec<_> = LeaseStatements::new("t").entries(&name(), 15).collect();
+        assert_eq!(entries.len(), ENTRIES);
+        let of = hash(&[b"t_leases", b"a"]);
+        assert_eq!(entries[0], format!("'polylock:queue:{of:016x}:15'"));
+        assert_eq!(entries[1], format!("'polylock:queue:{of:016x}:0'"));
+        assert!(entries.iter().all(|entry| entry.len() <= 64));
+        let statements = LeaseStatements::new("t");
+        assert!(
+            statements
+                .leave_queue(&name())
+                .starts_with(&format!("DO RELEASE_LOCK({}),", entries[1]))
+        );
+        let call = statements.call_next(&name(), 15);
+        assert!(
+            call.starts_with(&format!(
+                "KILL QUERY IS_USED_LOCK(CONCAT('polylock:sleeper:of:',COALESCE(IS_USED_LOCK({}),",
+                entries[0]
+            )),
+            "{call}"
+        );
+        assert_eq!(sleeper_of(7), "'polylock:sleeper:of:7'");
+    }
+
+    #[test]
+    fn a_mark_counts_for_as_long_as_for_an_acquire() {
+        assert!(IS_MARKED.ends_with(&format!("+{})", super::super::LONGEST_MARK)));
+    }
+
+    #[test]
+    fn names_and_tables_have_entries_of_their_own() {
+        let entry = |table, name| {
+            LeaseStatements::new(table)
+                .entries(&LockName::new(name).unwrap(), 0)
+                .next()
+        };
+        assert_ne!(entry("t", "a"), entry("t", "b"));
+        assert_ne!(entry("t", "a"), entry("u", "a"));
+        assert_ne!(entry("t", "A"), entry("t", "a"));
+    }
+}

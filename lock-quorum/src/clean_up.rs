@@ -1,0 +1,220 @@
+//! What goes on in the background: it ends votes that nobody wants any more.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lock_core::backend::{Attempt, ReleaseOptions};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::client::Client;
+use crate::node::lock;
+use crate::votes::{Call, Vote, Votes};
+
+/// The tasks of a quorum, and what no runtime drives at the moment.
+pub(crate) struct CleanUp {
+    left_over: Mutex<Vec<Ending>>,
+    running: watch::Sender<usize>,
+}
+
+/// Counts a task for as long as it lives.
+struct Running<'a>(&'a watch::Sender<usize>);
+
+/// A vote that is to be ended at its node.
+struct Ending {
+    votes: Arc<Votes>,
+    vote: Arc<Vote>,
+    /// Its acquire, if that is still under way.
+    call: Option<Call>,
+    /// If it is released instead of abandoned, how.
+    release: Option<ReleaseOptions>,
+}
+
+const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Ends a vote in the background: waits for its acquire, then abandons it until its node answers, or until whatever it left
+/// has expired.
+pub(crate) fn give_back(client: &Arc<Client>, votes: &Arc<Votes>, vote: &Arc<Vote>, call: Option<Call>) {
+    end_in_background(client, votes, vote, call, None);
+}
+
+/// The same by the release of a hold.
+pub(crate) fn release(client: &Arc<Client>, votes: &Arc<Votes>, vote: &Arc<Vote>, how: ReleaseOptions) {
+    end_in_background(client, votes, vote, None, Some(how));
+}
+
+fn end_in_background(
+    client: &Arc<Client>,
+    votes: &Arc<Votes>,
+    vote: &Arc<Vote>,
+    call: Option<Call>,
+    release: Option<ReleaseOptions>,
+) {
+    vote.control.give_up();
+    votes.remove(vote);
+    if vote.begin_clean_up() {
+        let (votes, vote) = (votes.clone(), vote.clone());
+        drive(
+            client,
+            Ending {
+                votes,
+                vote,
+                call,
+                release,
+            },
+        );
+    }
+}
+
+/// Goes on with what was left over by runtimes that have ended.
+pub(crate) fn go_on(client: &Arc<Client>) {
+    let left_over = std::mem::take(&mut *lock(&client.clean_up.left_over));
+    for ending in left_over {
+        drive(client, ending);
+    }
+}
+
+/// Runs this in the background. Outside a runtime it does not run.
+pub(crate) fn spawn(client: &Arc<Client>, task: impl Future<Output = ()> + Send + 'static) {
+    if let Ok(runtime) = Handle::try_current() {
+        let client = client.clone();
+        runtime.spawn(async move {
+            let _running = client.clean_up.begin();
+            task.await;
+        });
+    }
+}
+
+fn drive(client: &Arc<Client>, ending: Ending) {
+    let mut driven = Driven {
+        client: client.clone(),
+        ending: Some(ending),
+    };
+    if Handle::try_current().is_ok() {
+        spawn(client, async move { driven.run().await });
+    }
+}
+
+/// An ending that a task drives. If the task ends before, it is left over.
+struct Driven {
+    client: Arc<Client>,
+    ending: Option<Ending>,
+}
+
+impl Driven {
+    async fn run(&mut self) {
+        let Some(ending) = &mut self.ending else { return };
+        ending.run(&self.client).await;
+        if let Some(ending) = self.ending.take() {
+            ending.votes.forget(&ending.vote);
+            self.client.tidy(&ending.votes);
+        }
+    }
+}
+
+impl Drop for Driven {
+    fn drop(&mut self) {
+        if let Some(mut ending) = self.ending.take() {
+            ending.call = None;
+            lock(&self.client.clean_up.left_over).push(ending);
+        }
+    }
+}
+
+impl Ending {
+    /// Ends the vote, unless it expires before.
+    async fn run(&mut self, client: &Client) {
+        if !self.arrived().await {
+            return;
+        }
+        let last_try = Instant::now().checked_add(2 * self.vote.request.ttl());
+        let expired = async {
+            match last_try {
+                Some(last_try) => sleep_until(last_try).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.end(client) => {}
+            () = expired => tracing::debug!(target: "polylock", name = self.vote.request.name().as_str(),
+                node = self.vote.node + 1, "a vote was not undone; it ends by itself"),
+        }
+    }
+
+    /// Awaits its acquire, which was given up and so ends soon. Dropped half-way, it might still take effect, after the vote was
+    /// ended. Returns whether the node may have anything of it.
+    async fn arrived(&mut self) -> bool {
+        let Some(call) = self.call.take().filter(Call::is_here) else {
+            return true;
+        };
+        match call.future.await {
+            Ok(Attempt::Busy(_)) => self.vote.has_place,
+            Err(error) => !self.vote.request.was_certainly_not_sent(&error),
+            _ => true,
+        }
+    }
+
+    async fn end(&mut self, client: &Client) {
+        let (vote, node) = (&self.vote, &client.nodes[self.vote.node]);
+        let mut pause = SHORTEST_PAUSE;
+        loop {
+            let ended = match (self.release, vote.hold()) {
+                (Some(how), Some(hold)) => hold.release(how).await.map(drop),
+                _ => node.backend.abandon(&vote.request).await,
+            };
+            match ended {
+                Ok(()) => return node.has_answered(),
+                Err(error) if !error.is_retryable() => {
+                    let name = vote.request.name().as_str();
+                    tracing::warn!(target: "polylock", name, node = vote.node + 1, %error,
+                        "a vote was not undone; it ends by itself");
+                    return;
+                }
+                Err(_) => {}
+            }
+            sleep(pause).await;
+            pause = (2 * pause).min(LONGEST_PAUSE);
+        }
+    }
+}
+
+impl CleanUp {
+    fn begin(&self) -> Running<'_> {
+        self.running.send_modify(|running| *running += 1);
+        Running(&self.running)
+    }
+
+    /// Waits until no task runs.
+    pub(crate) async fn finished(&self) {
+        let mut running = self.running.subscribe();
+        // Cannot fail: this has the sender.
+        let _ = running.wait_for(|running| *running == 0).await;
+    }
+}
+
+impl Default for CleanUp {
+    fn default() -> Self {
+        Self {
+            left_over: Mutex::default(),
+            running: watch::Sender::new(0),
+        }
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|running| *running -= 1);
+    }
+}
+
+impl fmt::Debug for CleanUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CleanUp")
+            .field("running", &*self.running.borrow())
+            .finish_non_exhaustive()
+    }
+}

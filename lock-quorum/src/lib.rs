@@ -1,0 +1,92 @@
+//! polylock's quorum backend: one lock over several independent servers, of which a majority has to agree.
+//!
+//! ```
+//! # use std::sync::Arc;
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+//! use lock_core::backend::DistributedLock;
+//! use lock_core::{Locker, MemoryBackend};
+//! use lock_quorum::QuorumBackend;
+//!
+//! // Three servers; in production, three Redis, or any others.
+//! let servers: [MemoryBackend; 3] = std::array::from_fn(|_| MemoryBackend::new());
+//! let nodes = servers.clone().map(|server| Arc::new(server) as Arc<dyn DistributedLock>);
+//! let locks = Locker::new(QuorumBackend::new(nodes)?);
+//!
+//! let guard = locks.lock("orders/42").acquire().await?;
+//! servers[0].set_available(false); // one of them dies
+//! assert!(locks.lock("orders/42").try_acquire().await?.is_none()); // and the lock is held
+//! guard.release().await?;
+//! # Ok(()) }
+//! ```
+//!
+//! # When to use it
+//! One server with [fencing](lock_core#what-no-lock-service-can-promise) is enough for most: it is simpler, faster, and a short
+//! outage only delays whoever wants a lock. Use a quorum if locks must be had while a server is down, and no server is there
+//! that replicates by itself, such as a ZooKeeper ensemble. The nodes must be *independent* servers. A primary and its
+//! replica are one server.
+//!
+//! With `N` nodes a majority of `N / 2 + 1` has to agree: 2 of 3, 3 of 5. An even number of nodes survives no more failures
+//! than one node less.
+//!
+//! # Guarantees
+//! - **Exclusion.** A hold counts as long as a majority of all configured nodes votes for it. Two majorities share a node, and a
+//!   node votes for one holder at a time. Each vote has a lease of its own, counted from before its request was sent. The
+//!   hold's lease ends when the first vote ends without which there is no majority.
+//! - **Tokens grow** with each hold of a name, whichever nodes vote for it, and whatever their clocks say. The token is the one
+//!   that a majority of votes is at most, and a majority is at least. If all nodes of an odd number answer, it is the median
+//!   of their tokens, and needs no further request. Otherwise lower votes are raised first. While a hold lasts, all its votes
+//!   are raised to its token, so that any minority of the nodes may forget it.
+//! - **One of simultaneous tries wins.** The nodes of a name have an order, the same for all processes that list them in the same
+//!   order. The first node that is reached decides, the *anchor*: whoever does not get its vote gives the others back. Waiters
+//!   wait in its queue. So there is no random back-off, and a hundred waiters cost about as many requests per grant as three.
+//! - **A slow or silent node** costs at most the [patience](QuorumConfig::with_patience), once. After that it is asked last for
+//!   half a TTL.
+//! - **Renewal** renews all votes at once, and asks for new votes at nodes that forgot theirs, or never voted. It displaces
+//!   nobody. If more nodes than a minority say that the hold is not theirs any more, it is lost.
+//! - **A release reaches all nodes** that were ever asked, also those that did not answer. What a dropped acquire left is
+//!   undone in the background.
+//! - **A status** shows whoever has the votes of a majority. At a node, the label of a vote ends with a mark of its hold, as in
+//!   `web-3:4711 #1f2e3d4c`. So holders with the same label are told apart.
+//! - **Errors name every node** with its cause: see [`NodeErrors`].
+//!
+//! # What it does not survive
+//! - A node that restarts without its data votes again, although its old vote still counts elsewhere. Have such nodes wait for
+//!   longer than the longest TTL, or give them persistent storage that is written before they answer. A Redis waits if its
+//!   `restart_delay` is set, which a quorum's URL sets for all.
+//! - More than a minority of the nodes have forgotten a hold, or missed it. Then the tokens of later holds are larger only while
+//!   the dates of the nodes differ by less than that delay.
+//! - A process that is paused for longer than its lease may act before it notices. As with any lock service, only the fencing
+//!   token protects then.
+//! - Clocks that run more than 5 % apart end votes earlier or later than believed.
+//! - Processes that list different nodes. Then two majorities need not meet. Lists in a different order are only slower.
+//!
+//! # Limits
+//! Holds are exclusive or [shared](lock_core::RwLock). Semaphores above 1 are refused: each node counts only the permits that it
+//! gave, and two majorities may admit more than the limit. There are no upgradable holds, no hand-overs within a process and no
+//! strict order of waiters: the order ends when the anchor does.
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+pub use backend::QuorumBackend;
+pub use config::QuorumConfig;
+pub use error::NodeErrors;
+
+mod acquire;
+mod backend;
+mod clean_up;
+mod client;
+mod config;
+mod end;
+mod error;
+mod follow;
+mod hold;
+mod label;
+mod late;
+mod node;
+mod probe;
+mod renew;
+mod round;
+pub mod rules;
+mod status;
+mod terms;
+mod votes;

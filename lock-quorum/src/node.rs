@@ -1,0 +1,64 @@
+//! One of the servers.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lock_core::backend::{Capabilities, DistributedLock};
+use tokio::time::Instant;
+
+pub(crate) struct Node {
+    pub(crate) backend: Arc<dyn DistributedLock>,
+    pub(crate) capabilities: Capabilities,
+    /// What sort of backend it is, as its `Debug` begins.
+    kind: String,
+    suspected_until: Mutex<Option<Instant>>,
+}
+
+impl Node {
+    pub(crate) fn new(backend: Arc<dyn DistributedLock>) -> Self {
+        let shown = format!("{backend:?}");
+        let kind: String = shown.chars().take_while(char::is_ascii_alphanumeric).collect();
+        Self {
+            capabilities: backend.capabilities(),
+            kind,
+            backend,
+            suspected_until: Mutex::new(None),
+        }
+    }
+
+    /// The kind of its backend, without its address.
+    pub(crate) fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// Whether it was silent, or could not be asked, a short time ago.
+    pub(crate) fn is_suspected(&self) -> bool {
+        self.suspicion().is_some_and(|until| Instant::now() < until)
+    }
+
+    pub(crate) fn suspect(&self, time: Duration) {
+        let until = Instant::now().checked_add(time);
+        let mut suspected = self.suspicion();
+        *suspected = until.max(*suspected);
+    }
+
+    pub(crate) fn has_answered(&self) {
+        *self.suspicion() = None;
+    }
+
+    fn suspicion(&self) -> MutexGuard<'_, Option<Instant>> {
+        lock(&self.suspected_until)
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.kind)
+    }
+}
+
+/// Every critical section leaves its data whole, so a panic in one poisons nothing.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

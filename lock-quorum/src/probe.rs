@@ -1,0 +1,167 @@
+//! The start: connects to the nodes, and checks that they are different servers. And the end.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
+use lock_core::backend::{AcquireRequest, Attempt, HolderId, RequestControl, RequestOptions, Terms, Wait};
+use lock_core::{Error, ErrorKind, LockName, Result};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::clean_up;
+use crate::client::Client;
+use crate::error::NodeErrors;
+use crate::node::lock;
+use crate::rules;
+use crate::votes::{Call, Vote, Votes};
+
+/// How long to wait for the rest of the nodes when a majority is connected.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Connects to a majority at least. A setting that cannot work is an error wherever it is, since it does not pass.
+pub(crate) async fn connect(client: &Arc<Client>) -> Result<()> {
+    let nodes = client.nodes.len();
+    let mut errors = NodeErrors::default();
+    let mut connected = Vec::new();
+    let mut is_refused = false;
+    let connecting = client.nodes.iter().enumerate();
+    let mut connecting: FuturesUnordered<_> = connecting
+        .map(|(node, own)| async move { (node, own.backend.connect().await) })
+        .collect();
+    let mut patience = pin!(sleep(PATIENCE));
+    loop {
+        let answer = tokio::select! {
+            biased;
+            answer = connecting.next() => answer,
+            // The others may be down for long.
+            () = &mut patience, if connected.len() >= client.needed() => break,
+        };
+        let Some((node, answer)) = answer else { break };
+        match answer {
+            Ok(()) => connected.push(node),
+            Err(error) => {
+                is_refused |= !error.is_retryable();
+                errors.add(node, client.nodes[node].kind(), error);
+            }
+        }
+    }
+    if is_refused || connected.len() < client.needed() {
+        let message = format!("{} of {nodes} nodes cannot be used", errors.iter().count());
+        let error = errors.into_error(message);
+        return Err(if is_refused { error.retryable(false) } else { error });
+    }
+    connected.sort_unstable();
+    check_different(client, &connected).await
+}
+
+/// Takes the same random name at each node. It is taken already only if an earlier node is the same server.
+async fn check_different(client: &Arc<Client>, connected: &[usize]) -> Result<()> {
+    /// Longer than the probe, and short for what a process leaves behind that dies meanwhile.
+    const TTL: Duration = Duration::from_secs(10);
+    let name = LockName::new(format!("quorum-probe-{}", HolderId::random()))?;
+    let start = |node: usize| {
+        let terms = Terms::new(TTL).label(format!("{LABEL}{}", node + 1));
+        RequestOptions::new(name.clone(), terms).wait(Wait::No).start()
+    };
+    let first: (AcquireRequest, RequestControl) = start(0);
+    let votes = Arc::new(Votes::new(&first.0, client.nodes.len()));
+    let mut probes = Vec::new();
+    let mut times = Vec::new();
+    let mut same = None;
+    for node in connected {
+        let vote = Arc::new(Vote::new(*node, start(*node), false));
+        votes.record(&vote);
+        let mut probe = Probe::new(client, &votes, vote);
+        let asked = Instant::now();
+        let attempt = timeout(TTL, probe.ask()).await;
+        times.push(asked.elapsed());
+        if let Ok(Ok(Attempt::Busy(busy))) = attempt {
+            let earlier = busy
+                .holder
+                .as_deref()
+                .and_then(|label| label.strip_prefix(LABEL))
+                .map(str::to_owned);
+            same = Some((earlier.unwrap_or_else(|| "an earlier one".to_owned()), node + 1));
+            break;
+        }
+        probes.push(probe);
+    }
+    drop(probes);
+    *lock(&client.sensible_ttl) = rules::sensible_ttl(times, client.nodes.len());
+    match same {
+        None => Ok(()),
+        Some((earlier, later)) => {
+            let message =
+                format!("nodes {earlier} and {later} are the same server, which has one vote: name each once");
+            Err(Error::new(ErrorKind::Misconfigured, message))
+        }
+    }
+}
+
+/// A TTL that is too short for the way to the nodes is no error: they may be nearer at another time.
+pub(crate) fn warn_of_short_ttl(client: &Client, ttl: Duration) {
+    if let Some(sensible) = lock(&client.sensible_ttl).filter(|sensible| ttl < *sensible) {
+        tracing::warn!(target: "polylock", ?ttl, ?sensible,
+            "the TTL is short for the time in which a majority of the nodes answers: choose a longer one, or nearer nodes");
+    }
+}
+
+const LABEL: &str = "quorum probe of node ";
+
+/// A name that is taken for a short time; given back in the background.
+struct Probe {
+    client: Arc<Client>,
+    votes: Arc<Votes>,
+    vote: Arc<Vote>,
+    call: Option<Call>,
+}
+
+impl Probe {
+    fn new(client: &Arc<Client>, votes: &Arc<Votes>, vote: Arc<Vote>) -> Self {
+        Self {
+            client: client.clone(),
+            votes: votes.clone(),
+            call: Some(Call::new(&client.nodes[vote.node], &vote)),
+            vote,
+        }
+    }
+
+    async fn ask(&mut self) -> Result<Attempt> {
+        let Some(call) = &mut self.call else {
+            return Ok(Attempt::Busy(Default::default()));
+        };
+        let attempt = call.future.as_mut().await;
+        self.call = None;
+        attempt
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        clean_up::give_back(&self.client, &self.votes, &self.vote, self.call.take());
+    }
+}
+
+/// Waits until what goes on in the background is over, as far as the nodes answer; then closes all nodes.
+pub(crate) async fn close(client: &Arc<Client>) -> Result<()> {
+    const PATIENCE: Duration = Duration::from_secs(1);
+    clean_up::go_on(client);
+    // What a silent node may still have expires by itself.
+    let _ = timeout(PATIENCE, client.clean_up.finished()).await;
+    let answers = join_all(client.nodes.iter().map(|node| node.backend.close())).await;
+    let mut errors = NodeErrors::default();
+    let mut closed = 0;
+    for (node, answer) in answers.into_iter().enumerate() {
+        match answer {
+            Ok(()) => closed += 1,
+            Err(error) => errors.add(node, client.nodes[node].kind(), error),
+        }
+    }
+    match closed >= client.needed() {
+        true => Ok(()),
+        false => Err(errors.into_error("too few nodes have answered that their sessions are closed")),
+    }
+}

@@ -1,0 +1,286 @@
+//! A renewal: all votes at once, and new ones for those that are missing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use lock_core::backend::{Renewal, RequestOptions, Wait};
+use lock_core::{Error, ErrorKind, FencingToken, Result};
+use tokio::time::{Instant, sleep_until};
+
+use crate::client::Client;
+use crate::error::NodeErrors;
+use crate::late::{self, Arrived, Awaited};
+use crate::rules;
+use crate::terms::HoldTerms;
+use crate::votes::{Call, Vote, Votes};
+use crate::{clean_up, follow};
+
+/// Keeps the hold if a majority of all nodes does, whoever voted for it before. What is unanswered by then goes on in the
+/// background.
+pub(crate) async fn renew(client: &Arc<Client>, votes: &Arc<Votes>, ttl: Duration) -> Result<Renewal> {
+    clean_up::go_on(client);
+    let Some(token) = votes.token() else {
+        return Ok(Renewal::Lost);
+    };
+    follow::follow(client, votes);
+    let mut round = Round::begin(client, votes, ttl, token);
+    loop {
+        if rules::is_lost(round.gone.len(), client.nodes.len()) {
+            round.lose();
+            return Ok(Renewal::Lost);
+        }
+        if round.kept >= client.needed() {
+            let armed = votes.request.lease().arm_by(&votes.leases(), client.needed())?;
+            return Ok(Renewal::Renewed(armed));
+        }
+        if !round.step().await {
+            let message = format!(
+                "{} of {} nodes keep the hold, and a majority is needed",
+                round.kept,
+                client.nodes.len()
+            );
+            return Err(std::mem::take(&mut round.errors).into_error(message));
+        }
+    }
+}
+
+/// One renewal.
+struct Round {
+    client: Arc<Client>,
+    votes: Arc<Votes>,
+    ttl: Duration,
+    token: FencingToken,
+    calls: FuturesUnordered<BoxFuture<'static, (usize, Answer)>>,
+    /// How many nodes keep the hold since this renewal began.
+    kept: usize,
+    /// The nodes at which the hold is somebody else's, or nobody's.
+    gone: Vec<usize>,
+    missing: Vec<Missing>,
+    /// How many calls renew a vote, and not ask for one.
+    renewing: usize,
+    /// Until when new votes are not asked for, since it may turn out that the hold is lost.
+    patience: Instant,
+    errors: NodeErrors,
+    /// Whether a task in the background drives it.
+    is_rest: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Missing {
+    node: usize,
+    /// Whether the vote there was live when its node did not know it any more.
+    was_live: bool,
+}
+
+enum Answer {
+    Kept,
+    /// The node does not know the vote.
+    Gone(Arc<Vote>),
+    NotRenewed(Error),
+    Arrived(Arrived),
+}
+
+impl Round {
+    fn begin(client: &Arc<Client>, votes: &Arc<Votes>, ttl: Duration, token: FencingToken) -> Self {
+        let mut round = Self {
+            client: client.clone(),
+            votes: votes.clone(),
+            ttl,
+            token,
+            calls: FuturesUnordered::new(),
+            kept: 0,
+            gone: Vec::new(),
+            missing: Vec::new(),
+            renewing: 0,
+            patience: Instant::now() + client.patience(ttl),
+            errors: NodeErrors::default(),
+            is_rest: false,
+        };
+        let mut of_hold = votes.of_hold();
+        for vote in of_hold.extract_if(.., |vote| !vote.is_live()) {
+            if vote.was_lost() {
+                round.forget(&vote, true);
+            } else {
+                // Its node may still have it for a tenth of the TTL: a new vote is asked for when it was given back.
+                clean_up::give_back(client, votes, &vote, None);
+            }
+        }
+        for node in 0..client.nodes.len() {
+            match of_hold.iter().find(|vote| vote.node == node) {
+                Some(vote) => round.renew(vote),
+                None if round.gone.contains(&node) => {}
+                None if !votes.may_be_at(node) => round.missing.push(Missing { node, was_live: false }),
+                None => {}
+            }
+        }
+        round
+    }
+
+    fn renew(&mut self, vote: &Arc<Vote>) {
+        if vote.token() < Some(self.token) {
+            // The renewal does not wait for it.
+            late::raise_in_background(&self.client, &self.votes, vote);
+        }
+        if self.client.nodes[vote.node].capabilities.session_renewal {
+            self.kept += 1;
+            return;
+        }
+        let (vote, ttl) = (vote.clone(), self.ttl);
+        self.renewing += 1;
+        self.calls.push(Box::pin(async move {
+            let Some(hold) = vote.hold() else {
+                return (vote.node, Answer::Gone(vote));
+            };
+            let answer = match hold.renew(ttl).await {
+                Ok(Renewal::Renewed(_)) => Answer::Kept,
+                Ok(_) => Answer::Gone(vote.clone()),
+                Err(error) => Answer::NotRenewed(error),
+            };
+            (vote.node, answer)
+        }));
+    }
+
+    /// Takes the next answer. Returns false if there is nothing to wait for.
+    async fn step(&mut self) -> bool {
+        let may_ask = self.renewing == 0 || Instant::now() >= self.patience;
+        if may_ask && !self.missing.is_empty() {
+            for missing in std::mem::take(&mut self.missing) {
+                self.ask(missing);
+            }
+        }
+        let waits = !self.missing.is_empty();
+        tokio::select! {
+            biased;
+            answer = self.calls.next() => match answer {
+                Some((node, answer)) => self.answered(node, answer),
+                None => return waits,
+            },
+            () = sleep_until(self.patience), if waits => {}
+        }
+        true
+    }
+
+    fn answered(&mut self, node: usize, answer: Answer) {
+        let own = &self.client.nodes[node];
+        match answer {
+            Answer::Kept => {
+                self.renewing -= 1;
+                self.kept += 1;
+                own.has_answered();
+            }
+            Answer::Gone(vote) => {
+                self.renewing -= 1;
+                own.has_answered();
+                let was_live = vote.is_live();
+                self.forget(&vote, was_live);
+            }
+            Answer::NotRenewed(error) => {
+                self.renewing -= 1;
+                self.fails(node, error);
+            }
+            Answer::Arrived(Arrived::Added) => {
+                self.kept += 1;
+                own.has_answered();
+            }
+            Answer::Arrived(Arrived::Taken) => {
+                own.has_answered();
+                if !self.gone.contains(&node) {
+                    self.gone.push(node);
+                }
+                let error = Error::new(ErrorKind::Lost, "somebody else holds the name there");
+                self.errors.add(node, own.kind(), error.retryable(true));
+            }
+            Answer::Arrived(Arrived::TooLate) => {}
+            Answer::Arrived(Arrived::Failed(error)) => self.fails(node, error),
+        }
+    }
+
+    /// The node does not know the vote any more.
+    fn forget(&mut self, vote: &Arc<Vote>, was_live: bool) {
+        let node = vote.node;
+        self.votes.forget(vote);
+        self.gone.push(node);
+        self.missing.push(Missing { node, was_live });
+    }
+
+    fn fails(&mut self, node: usize, error: Error) {
+        let own = &self.client.nodes[node];
+        if error.is_retryable() {
+            own.suspect(rules::suspicion(self.ttl));
+        }
+        self.errors.add(node, own.kind(), error);
+    }
+
+    /// Asks for a new vote, which never displaces anybody.
+    fn ask(&mut self, missing: Missing) {
+        let request = &self.votes.request;
+        let terms = HoldTerms {
+            ttl: self.ttl,
+            ..HoldTerms::of(request)
+        };
+        let mut options = RequestOptions::new(request.name().clone(), terms.terms())
+            .mode(request.mode())
+            .fixed(request.is_fixed())
+            .wait(Wait::No)
+            .token_at_least(self.token);
+        if missing.was_live {
+            options = options.reinstates();
+        }
+        let vote = Arc::new(Vote::new(missing.node, options.start(), false));
+        if self.votes.record(&vote) {
+            let call = Call::new(&self.client.nodes[missing.node], &vote);
+            let mut awaited = Awaited::new(&self.client, &self.votes, vote, call);
+            self.calls.push(Box::pin(
+                async move { (missing.node, Answer::Arrived(awaited.run().await)) },
+            ));
+        }
+    }
+
+    /// The hold is lost. What is left of it is given back.
+    fn lose(&mut self) {
+        self.votes.end();
+        self.missing.clear();
+        for vote in self.votes.of_hold() {
+            clean_up::give_back(&self.client, &self.votes, &vote, None);
+        }
+    }
+
+    /// The rest of a renewal whose outcome is known, or that was dropped.
+    fn rest(&mut self) -> Self {
+        Self {
+            client: self.client.clone(),
+            votes: self.votes.clone(),
+            ttl: self.ttl,
+            token: self.token,
+            calls: std::mem::take(&mut self.calls),
+            kept: self.kept,
+            gone: Vec::new(),
+            missing: std::mem::take(&mut self.missing),
+            renewing: self.renewing,
+            patience: self.patience,
+            errors: NodeErrors::default(),
+            is_rest: true,
+        }
+    }
+}
+
+/// New votes that were asked for are not dropped half-way.
+impl Drop for Round {
+    fn drop(&mut self) {
+        if self.is_rest || self.calls.is_empty() && self.missing.is_empty() {
+            return;
+        }
+        let (votes, mut rest) = (self.votes.clone(), self.rest());
+        clean_up::spawn(&self.client, async move {
+            let going_on = async { while rest.step().await {} };
+            tokio::select! {
+                biased;
+                () = votes.ended() => {}
+                () = going_on => {}
+            }
+        });
+    }
+}

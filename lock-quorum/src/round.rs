@@ -1,0 +1,396 @@
+//! One attempt at a name: which nodes were asked, and what they have said.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use lock_core::backend::{AcquireRequest, Busy, RequestOptions, Wait};
+use lock_core::{Error, FencingToken, Result};
+use tokio::time::Instant;
+
+use crate::acquire::wait_of;
+use crate::clean_up;
+use crate::client::Client;
+use crate::label;
+use crate::rules::{self, Answer};
+use crate::terms::HoldTerms;
+use crate::votes::{Call, Vote, Votes};
+
+mod answers;
+mod majority;
+
+/// How a node is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// Without waiting.
+    Once,
+    /// With an entry in its queue, for so long.
+    Within(Duration),
+    /// With an entry in its queue, for as long as the caller waits.
+    Forever,
+}
+
+pub(crate) struct Round<'a> {
+    pub(crate) client: &'a Arc<Client>,
+    pub(crate) votes: &'a Arc<Votes>,
+    pub(crate) request: AcquireRequest,
+    /// By node. A node that failed has none.
+    asked: Vec<Option<Asked>>,
+    failed: Vec<Option<Error>>,
+    /// Whether only the anchor was asked.
+    only_anchor: bool,
+    /// Until when nodes are waited for that others give back, once the anchor has voted for us.
+    yields_until: Option<Instant>,
+    /// Until when answers are waited for that may spare us to raise tokens.
+    stragglers_until: Option<Instant>,
+    pub(crate) last_busy: Option<Busy>,
+    is_given_up: bool,
+    /// One time for a whole decision: who is silent by the clock, and when to look again, must not miss each other.
+    looked_at: Instant,
+}
+
+struct Asked {
+    vote: Arc<Vote>,
+    call: Option<Call>,
+    at: Instant,
+    answer: Option<Answered>,
+    terms: HoldTerms,
+    /// A change of a vote that was granted, under way.
+    change: Option<BoxFuture<'static, Result<Change>>>,
+}
+
+enum Answered {
+    Granted { took: Duration },
+    Busy { busy: Busy, at: Instant },
+}
+
+enum Change {
+    Raised(FencingToken),
+    Renewed,
+    Lost,
+}
+
+/// When a node is asked again that cannot wake its waiters.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
+
+impl<'a> Round<'a> {
+    pub(crate) fn new(client: &'a Arc<Client>, votes: &'a Arc<Votes>, request: &AcquireRequest) -> Self {
+        let nodes = client.nodes.len();
+        Self {
+            client,
+            votes,
+            request: request.clone(),
+            asked: (0..nodes).map(|_| None).collect(),
+            failed: vec![None; nodes],
+            only_anchor: false,
+            yields_until: None,
+            stragglers_until: None,
+            last_busy: None,
+            is_given_up: false,
+            looked_at: Instant::now(),
+        }
+    }
+
+    pub(crate) fn waits(&self) -> bool {
+        self.request.wait() != Wait::No
+    }
+
+    /// Asks all nodes that are not suspected, or the anchor alone if the name was found taken.
+    pub(crate) fn begin(&mut self) {
+        let known_taken = self.client.take_known_taken(self.request.name());
+        let anchor = self.anchor();
+        let first = match self.waits() {
+            true => Ask::Forever,
+            false => Ask::Once,
+        };
+        self.only_anchor = known_taken && self.waits();
+        self.ask(anchor, first);
+        if !self.only_anchor {
+            for node in self.client.order(self.request.name()) {
+                if node != anchor && !self.client.nodes[node].is_suspected() {
+                    self.ask(node, Ask::Once);
+                }
+            }
+        }
+    }
+
+    /// Asks those that were left out because they are suspected, if the others cannot be a majority. Returns whether any was.
+    pub(crate) fn ask_spare_nodes(&mut self) -> bool {
+        let hopeful = |answer: &Answer| matches!(answer, Answer::Granted | Answer::None);
+        let hopes = self.answers().iter().filter(|answer| hopeful(answer)).count();
+        if self.only_anchor || hopes >= self.client.needed() {
+            return false;
+        }
+        let spare = |node: &usize| self.asked[*node].is_none() && self.failed[*node].is_none();
+        let spare: Vec<usize> = (0..self.asked.len()).filter(spare).collect();
+        for node in &spare {
+            self.ask(*node, Ask::Once);
+        }
+        !spare.is_empty()
+    }
+
+    /// The anchor has voted: from now on the answers of the others count, or that they are suspected.
+    pub(crate) fn go_on_from_anchor(&mut self) {
+        self.only_anchor = false;
+    }
+
+    /// Asks nodes that others give back soon, since the anchor has voted for us.
+    pub(crate) fn ask_others(&mut self, nodes: &[usize]) {
+        let now = Instant::now();
+        let ttl = self.request.ttl();
+        let longest = match self.waits() {
+            true => rules::yield_time(ttl, self.request.time_left()),
+            false => self.client.patience(ttl),
+        };
+        let until = *self.yields_until.get_or_insert(now + longest);
+        self.only_anchor = false;
+        for node in nodes {
+            self.ask(*node, Ask::Within(until.saturating_duration_since(now)));
+        }
+    }
+
+    /// Whether this node was not asked, or was found taken, and may vote for us soon.
+    pub(crate) fn may_yield(&self, node: usize) -> bool {
+        match &self.asked[node] {
+            None => self.failed[node].is_none() && !self.client.nodes[node].is_suspected(),
+            Some(asked) => matches!(asked.answer, Some(Answered::Busy { .. })) && !asked.vote.has_place,
+        }
+    }
+
+    fn ask(&mut self, node: usize, ask: Ask) {
+        let request = &self.request;
+        let now = HoldTerms::of(request);
+        let asked_terms = match ask {
+            Ask::Within(time) => now.terms().time_left(time),
+            Ask::Once | Ask::Forever => now.terms(),
+        };
+        let mut options = RequestOptions::new(request.name().clone(), asked_terms)
+            .mode(request.mode())
+            .fixed(request.is_fixed())
+            .wait(wait_of(ask));
+        if let Some(floor) = request.token_floor() {
+            options = options.token_above(floor);
+        }
+        if let Some(adopted) = self.live().filter_map(|vote| vote.token()).max() {
+            options = options.token_at_least(adopted);
+        }
+        self.take_back(node);
+        let vote = Arc::new(Vote::new(node, options.start(), ask != Ask::Once));
+        if self.votes.record(&vote) {
+            let call = Some(Call::new(&self.client.nodes[node], &vote));
+            self.asked[node] = Some(Asked {
+                vote,
+                call,
+                at: Instant::now(),
+                answer: None,
+                change: None,
+                terms: now,
+            });
+        }
+    }
+
+    /// Whether only the anchor is asked, and this node is the anchor since another one failed.
+    pub(crate) fn has_new_anchor(&self, anchor: usize) -> bool {
+        self.only_anchor && self.asked[anchor].is_none() && self.failed[anchor].is_none()
+    }
+
+    /// Asks a node once more that found the name taken and does not wake us: with an entry in its queue, and when it said. Returns
+    /// when that is, if it is later.
+    pub(crate) fn ask_anchor_again(&mut self, anchor: usize) -> Option<Instant> {
+        if let Some(asked) = self.asked[anchor].as_mut().filter(|asked| asked.vote.has_place) {
+            let Some(Answered::Busy { busy, at }) = &asked.answer else {
+                return None;
+            };
+            let again = *at + busy.ask_again.unwrap_or(ASK_AGAIN);
+            if Instant::now() < again {
+                return Some(again);
+            }
+            asked.call = Some(Call::new(&self.client.nodes[anchor], &asked.vote));
+            (asked.answer, asked.at) = (None, Instant::now());
+            return None;
+        }
+        self.ask(anchor, Ask::Forever);
+        None
+    }
+
+    /// Whether the node has said nothing for too long.
+    fn is_silent(&self, node: usize) -> bool {
+        let Some(asked) = &self.asked[node] else { return false };
+        let waits = asked.vote.has_place && asked.vote.request.last_busy().is_some();
+        asked.answer.is_none() && !waits && self.looked_at >= asked.at + self.patience()
+    }
+
+    fn patience(&self) -> Duration {
+        self.client.patience(self.request.ttl())
+    }
+
+    /// The node that decides.
+    pub(crate) fn anchor(&self) -> usize {
+        let order = self.client.order(self.request.name());
+        // One that failed is not asked again while it is suspected, even if all others are.
+        let order = order.filter(|node| self.failed[*node].is_none());
+        let is_out = |node: usize| {
+            let is_granted = self.asked[node].as_ref().is_some_and(Asked::is_granted);
+            let is_suspected = self.client.nodes[node].is_suspected() && !is_granted;
+            is_suspected || self.is_silent(node)
+        };
+        rules::anchor(order, is_out).unwrap_or_default()
+    }
+
+    /// What each node has said. One that is silent, or was left out because it is suspected, counts as failed.
+    pub(crate) fn answers(&self) -> Vec<Answer> {
+        let anchor = self.anchor();
+        let answer = |node: usize| match &self.asked[node] {
+            None if self.failed[node].is_some() => Answer::Failed,
+            None if self.only_anchor || !self.client.nodes[node].is_suspected() => Answer::None,
+            None => Answer::Failed,
+            Some(asked) => match &asked.answer {
+                Some(Answered::Granted { .. }) => Answer::Granted,
+                Some(Answered::Busy { .. }) => Answer::Busy,
+                None if node == anchor && asked.is_waiting() => Answer::Busy,
+                None if self.is_silent(node) => Answer::Failed,
+                None => Answer::None,
+            },
+        };
+        (0..self.asked.len()).map(answer).collect()
+    }
+
+    /// When to look again although nobody answers.
+    pub(crate) fn next_look(&self) -> Option<Instant> {
+        let patience = self.patience();
+        let open = |asked: &&Asked| asked.answer.is_none() && !asked.is_waiting();
+        let silent_at = self
+            .asked
+            .iter()
+            .flatten()
+            .filter(open)
+            .map(|asked| asked.at + patience);
+        silent_at.filter(|at| self.looked_at < *at).min()
+    }
+
+    /// Whether busy nodes were asked once more.
+    pub(crate) fn asked_again(&self) -> bool {
+        self.yields_until.is_some()
+    }
+
+    pub(crate) fn note_taken(&self) {
+        self.client.note_taken(self.request.name());
+    }
+
+    /// Who has the name: as this node says, or any.
+    pub(crate) fn busy(&mut self, anchor: usize) -> Busy {
+        let said = |node: usize| {
+            let asked = self.asked[node].as_ref()?;
+            match &asked.answer {
+                Some(Answered::Busy { busy, .. }) => Some(busy.clone()),
+                _ => asked.vote.request.last_busy(),
+            }
+        };
+        let mut busy = said(anchor)
+            .or_else(|| (0..self.asked.len()).find_map(said))
+            .unwrap_or_default();
+        busy.ask_again = None;
+        busy.holder = busy.holder.and_then(|holder| label::split(&holder).0);
+        self.last_busy = Some(busy.clone());
+        busy
+    }
+
+    /// Who has the name, if that is the last word: of the anchor, or of so many others that no majority is left.
+    pub(crate) fn last_busy(&self) -> Option<Busy> {
+        let anchor = self.asked[self.anchor()].as_ref();
+        let is_taken = anchor.is_some_and(Asked::is_busy) || self.is_taken();
+        self.last_busy.clone().filter(|_| is_taken)
+    }
+
+    /// Whether somebody else holds the name at so many nodes that no majority is left.
+    pub(crate) fn is_taken(&self) -> bool {
+        let busy = self.asked.iter().flatten().filter(|asked| asked.is_busy()).count();
+        self.waits() && rules::is_lost(busy, self.asked.len())
+    }
+
+    /// The vote that waits at the anchor.
+    pub(crate) fn waiting_request(&self) -> Option<AcquireRequest> {
+        let asked = self.asked[self.anchor()].as_ref()?;
+        (asked.answer.is_none() && asked.vote.has_place).then(|| asked.vote.request.clone())
+    }
+
+    /// Tells the caller who has the name, if that is news: each report wakes whoever waits for a change of the request.
+    pub(crate) fn report_busy(&mut self, anchor: usize) {
+        let known = self.last_busy.take();
+        let busy = self.busy(anchor);
+        if known.as_ref() != Some(&busy) || self.request.last_busy().is_none() {
+            self.request.note_busy(busy);
+        }
+    }
+
+    pub(crate) fn is_waiting_at(&self, node: usize) -> bool {
+        self.asked[node].as_ref().is_some_and(Asked::is_waiting)
+    }
+
+    /// Gives the vote that waits the terms that the caller has now.
+    pub(crate) fn pass_terms_on(&mut self, node: usize) {
+        let now = HoldTerms::of(&self.request);
+        if let Some(asked) = self.asked[node].as_mut().filter(|asked| asked.terms != now) {
+            asked.vote.control.set_terms(now.terms());
+            asked.terms = now;
+        }
+    }
+
+    pub(crate) fn give_back_all_but(&mut self, anchor: usize) {
+        self.only_anchor = true;
+        self.yields_until = None;
+        for node in (0..self.asked.len()).filter(|node| *node != anchor) {
+            self.take_back(node);
+        }
+    }
+
+    /// Has the vote of this node ended, if there is one.
+    fn take_back(&mut self, node: usize) {
+        if let Some(asked) = self.asked[node].take() {
+            let is_over =
+                asked.call.is_none() && matches!(asked.answer, Some(Answered::Busy { .. })) && !asked.vote.has_place;
+            match is_over {
+                true => self.votes.forget(&asked.vote),
+                false => {
+                    // If it is sent after this, the clean-up ends it, and nobody else need to.
+                    if asked.vote.may_be_sent() {
+                        self.votes.note_sent();
+                    }
+                    clean_up::give_back(self.client, self.votes, &asked.vote, asked.call);
+                }
+            }
+        }
+    }
+}
+
+impl Asked {
+    fn is_granted(&self) -> bool {
+        matches!(self.answer, Some(Answered::Granted { .. }))
+    }
+
+    fn took(&self) -> Option<Duration> {
+        match self.answer {
+            Some(Answered::Granted { took }) => Some(took),
+            _ => None,
+        }
+    }
+
+    /// Whether somebody else holds the name, as the node has said.
+    fn is_busy(&self) -> bool {
+        self.is_waiting() || matches!(self.answer, Some(Answered::Busy { .. }))
+    }
+
+    /// Whether it waits in the node's queue, as the node has said.
+    fn is_waiting(&self) -> bool {
+        self.answer.is_none() && self.vote.has_place && self.vote.request.last_busy().is_some()
+    }
+}
+
+/// Whatever was asked and is no part of a hold is undone in the background.
+impl Drop for Round<'_> {
+    fn drop(&mut self) {
+        for node in 0..self.asked.len() {
+            self.take_back(node);
+        }
+    }
+}

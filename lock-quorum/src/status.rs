@@ -1,0 +1,225 @@
+//! Who has a lock, as a majority of the nodes sees it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use lock_core::backend::{HolderStatus, LockStatus};
+use lock_core::{FencingToken, LockName, Result};
+use tokio::time::sleep;
+
+use crate::client::Client;
+use crate::error::NodeErrors;
+use crate::label;
+use crate::rules::{self, Token};
+
+/// How long to wait for the rest of the nodes when a majority has answered.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// For how long one that was not waited for, or could not be asked, is not waited for any more.
+const SUSPICION: Duration = Duration::from_secs(5);
+
+pub(crate) async fn status(client: &Client, name: &LockName) -> Result<LockStatus> {
+    let nodes = client.nodes.len();
+    let mut open: Vec<usize> = (0..nodes).collect();
+    let mut asked: FuturesUnordered<_> = (0..nodes)
+        .map(|node| async move { (node, client.nodes[node].backend.status(name).await) })
+        .collect();
+    let mut answers = Vec::new();
+    let mut errors = NodeErrors::default();
+    let patience = sleep(PATIENCE);
+    tokio::pin!(patience);
+    loop {
+        let is_enough = answers.len() >= client.needed();
+        if is_enough && open.iter().all(|node| client.nodes[*node].is_suspected()) {
+            break;
+        }
+        let answer = tokio::select! {
+            biased;
+            answer = asked.next() => answer,
+            () = &mut patience, if is_enough => {
+                for node in &open {
+                    client.nodes[*node].suspect(SUSPICION);
+                }
+                break;
+            }
+        };
+        let Some((node, answer)) = answer else { break };
+        open.retain(|waiting| *waiting != node);
+        let own = &client.nodes[node];
+        match answer {
+            Ok(status) => {
+                own.has_answered();
+                answers.push(status);
+            }
+            Err(error) => {
+                if error.is_retryable() {
+                    own.suspect(SUSPICION);
+                }
+                errors.add(node, own.kind(), error);
+            }
+        }
+    }
+    if answers.len() < client.needed() {
+        let message = format!(
+            "{} of {nodes} nodes tell who has the lock, and a majority is needed",
+            answers.len()
+        );
+        return Err(errors.into_error(message));
+    }
+    Ok(combined(&answers, nodes))
+}
+
+/// What tells a holder from all others, at all nodes.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Identity<'a> {
+    /// The mark of a quorum's hold.
+    Hold(&'a str),
+    /// No quorum's: the label, and which one it is of those with the same label at its node, by their tokens.
+    Other(Option<&'a str>, usize),
+}
+
+/// What the answers of a majority amount to: whoever a majority of all nodes names holds the lock.
+fn combined(answers: &[LockStatus], nodes: usize) -> LockStatus {
+    let mut at_nodes: BTreeMap<Identity<'_>, Vec<&HolderStatus>> = BTreeMap::new();
+    for status in answers {
+        for (identity, holder) in by_identity(status) {
+            at_nodes.entry(identity).or_default().push(holder);
+        }
+    }
+    let needed = rules::majority(nodes);
+    let mut holders: Vec<HolderStatus> = at_nodes
+        .values()
+        .filter(|votes| votes.len() >= needed)
+        .map(|votes| holder(votes, nodes))
+        .collect();
+    holders.sort_by_key(|holder| holder.token);
+    let status = LockStatus::held_by(holders);
+    // Whoever waits, waits at one node.
+    match answers.iter().filter_map(|status| status.waiting).max() {
+        Some(waiting) => status.with_waiting(waiting),
+        None => status,
+    }
+}
+
+/// Each holder at a node. Of two votes for a hold, one that is given back is the shorter one.
+fn by_identity(status: &LockStatus) -> BTreeMap<Identity<'_>, &HolderStatus> {
+    let mut here: Vec<&HolderStatus> = status.holders.iter().collect();
+    here.sort_by_key(|holder| (holder.token, holder.expires_in));
+    let mut holders = BTreeMap::new();
+    let mut others: BTreeMap<Option<&str>, usize> = BTreeMap::new();
+    for holder in here {
+        let mark = holder.label.as_ref().and_then(|label| label::split(label).1);
+        let identity = match mark {
+            Some(mark) => Identity::Hold(mark),
+            None => {
+                let label = holder.label.as_deref();
+                let place = others.entry(label).or_default();
+                *place += 1;
+                Identity::Other(label, *place)
+            }
+        };
+        holders.insert(identity, holder);
+    }
+    holders
+}
+
+/// The holder that has these votes.
+fn holder(votes: &[&HolderStatus], nodes: usize) -> HolderStatus {
+    let mut holder = HolderStatus::new();
+    let label = votes.iter().find_map(|vote| vote.label.as_ref());
+    if let Some(label) = label.and_then(|label| label::split(label).0) {
+        holder = holder.with_label(label);
+    }
+    let tokens = votes.iter().filter_map(|vote| vote.token);
+    if let Some(token) = token(tokens, nodes) {
+        holder = holder.with_token(token);
+    }
+    let mut ends: Vec<_> = votes.iter().filter_map(|vote| vote.expires_in).collect();
+    ends.sort_unstable_by(|one, other| other.cmp(one));
+    if let Some(end) = ends.get(rules::majority(nodes) - 1) {
+        holder = holder.with_expires_in(*end);
+    }
+    match votes.iter().find_map(|vote| vote.mode) {
+        Some(mode) => holder.with_mode(mode),
+        None => holder,
+    }
+}
+
+/// Of a minority of tokens, or of two that differ, the hold's may be any in between.
+fn token(votes: impl Iterator<Item = FencingToken>, nodes: usize) -> Option<FencingToken> {
+    match rules::token(votes, nodes) {
+        Token::Decided(token) => Some(token),
+        Token::Raise(_) | Token::Undecided => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(label: &str, token: u64, seconds: u64) -> LockStatus {
+        let token = FencingToken::new(token).unwrap();
+        let rest = Duration::from_secs(seconds);
+        let holder = HolderStatus::new()
+            .with_label(label)
+            .with_token(token)
+            .with_expires_in(rest);
+        LockStatus::held(holder).with_waiting(1)
+    }
+
+    #[test]
+    fn a_holder_has_a_majority_the_middle_token_and_the_second_longest_rest() {
+        let status = combined(&[held("a", 7, 20), held("a", 9, 15), held("a", 8, 10)], 3);
+        let [holder] = status.holders.as_slice() else {
+            panic!("{status:?}")
+        };
+        assert_eq!(holder.token, FencingToken::new(8));
+        assert_eq!(holder.expires_in, Some(Duration::from_secs(15)));
+        assert_eq!((holder.label.as_deref(), status.waiting), (Some("a"), Some(1)));
+    }
+
+    /// Not every server shows the token of each holder.
+    #[test]
+    fn a_token_that_cannot_be_told_is_not_shown() {
+        let mut silent = held("a", 8, 10);
+        silent.holders[0].token = None;
+        let token = |votes: &[LockStatus]| combined(votes, 3).holders[0].token;
+        assert_eq!(token(&[held("a", 7, 20), held("a", 9, 15), silent.clone()]), None);
+        assert_eq!(
+            token(&[held("a", 8, 20), held("a", 8, 15), silent.clone()]),
+            FencingToken::new(8)
+        );
+        assert_eq!(token(&[held("a", 8, 20), silent.clone(), silent]), None);
+    }
+
+    #[test]
+    fn a_minority_holds_nothing() {
+        let free = LockStatus::free().with_waiting(0);
+        assert!(!combined(&[held("a", 7, 20), free.clone(), free], 3).is_held());
+        assert!(!combined(&[held("a", 7, 20), held("b", 7, 20)], 3).is_held());
+    }
+
+    /// Each of two readers with the same label has two nodes, and one node has both.
+    #[test]
+    fn holds_with_the_same_label_are_told_apart() {
+        let [one, other] = ["a #00000001", "a #00000002"];
+        let both = LockStatus::held_by([held(one, 1, 9), held(other, 6, 8)].map(|mut status| status.holders.remove(0)));
+        let status = combined(&[held(one, 4, 9), both, held(other, 7, 8)], 3);
+        let shown = |holder: &HolderStatus| (holder.label.as_deref().map(str::to_owned), holder.expires_in);
+        let a = |seconds| (Some("a".to_owned()), Some(Duration::from_secs(seconds)));
+        assert_eq!(status.holders.iter().map(shown).collect::<Vec<_>>(), [a(9), a(8)]);
+        // Neither of them has a majority.
+        assert!(!combined(&[held(one, 4, 9), held(other, 7, 8), LockStatus::free()], 3).is_held());
+        // Nor has one that votes twice at one node.
+        let twice = LockStatus::held_by([1, 2].map(|token| held(one, token, 9).holders.remove(0)));
+        assert!(!combined(&[twice, LockStatus::free(), LockStatus::free()], 3).is_held());
+    }
+
+    #[test]
+    fn each_reader_is_shown() {
+        let reader = |token| held("a", token, 10).holders.remove(0);
+        let both = LockStatus::held_by([reader(1), reader(2)]);
+        assert_eq!(combined(&[both.clone(), both], 3).holders.len(), 2);
+    }
+}

@@ -1,0 +1,303 @@
+//! Votes: what a quorum's request has asked of its nodes.
+//!
+//! Each vote is a request of its own, with its own holder id and lease. It is recorded before it is sent, and stays recorded
+//! until its node has certainly nothing of it.
+
+pub(crate) use self::vote::{Call, Vote};
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use lock_core::backend::{AcquireRequest, Armed, Lease, ReleaseOutcome};
+use lock_core::{Error, ErrorKind, FencingToken, HoldState, Result};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::node::lock;
+
+/// All votes of one request of the quorum.
+pub(crate) struct Votes {
+    /// The quorum's request.
+    pub(crate) request: AcquireRequest,
+    state: Mutex<State>,
+    changed: Notify,
+    /// Whether anything may have reached a node.
+    was_sent: AtomicBool,
+    /// Whether the caller knows how the release ended.
+    release_reported: AtomicBool,
+    /// How many handles to the hold there are.
+    handles: AtomicUsize,
+    /// Whether a task follows the sessions of its votes.
+    is_followed: AtomicBool,
+}
+
+struct State {
+    phase: Phase,
+    /// How many acquires are under way. Between two attempts they have asked no node.
+    acquires: usize,
+    /// All that may have left something at their nodes.
+    asked: Vec<Arc<Vote>>,
+    /// Those that make the hold, by node.
+    of_hold: Vec<Option<Arc<Vote>>>,
+    /// What the nodes answered to the release.
+    released: Vec<Option<ReleaseOutcome>>,
+    ended_at: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Acquiring,
+    Held(FencingToken),
+    /// Released, abandoned or lost.
+    Ended,
+}
+
+impl Votes {
+    pub(crate) fn new(request: &AcquireRequest, nodes: usize) -> Self {
+        let state = State {
+            phase: Phase::Acquiring,
+            acquires: 0,
+            asked: Vec::new(),
+            of_hold: vec![None; nodes],
+            released: vec![None; nodes],
+            ended_at: None,
+        };
+        Self {
+            request: request.clone(),
+            state: Mutex::new(state),
+            changed: Notify::new(),
+            was_sent: AtomicBool::new(false),
+            release_reported: AtomicBool::new(false),
+            handles: AtomicUsize::new(0),
+            is_followed: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn begin_acquire(&self) {
+        lock(&self.state).acquires += 1;
+    }
+
+    pub(crate) fn end_acquire(&self) {
+        lock(&self.state).acquires -= 1;
+    }
+
+    pub(crate) fn note_sent(&self) {
+        self.was_sent.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn was_sent(&self) -> bool {
+        self.was_sent.load(Ordering::SeqCst)
+    }
+
+    /// Records a vote before it is sent. False if the request has ended.
+    pub(crate) fn record(&self, vote: &Arc<Vote>) -> bool {
+        let mut state = lock(&self.state);
+        let may_ask = state.phase != Phase::Ended;
+        if may_ask {
+            state.asked.push(vote.clone());
+        }
+        may_ask
+    }
+
+    /// The node has nothing of it any more.
+    pub(crate) fn forget(&self, vote: &Arc<Vote>) {
+        let mut state = lock(&self.state);
+        state.asked.retain(|known| !Arc::ptr_eq(known, vote));
+        take_if(&mut state.of_hold, vote);
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// The hold begins with these votes, of which it needs so many.
+    ///
+    /// # Errors
+    /// If the request has ended meanwhile: then its lease is not armed. If too few votes are live.
+    pub(crate) fn grant(&self, token: FencingToken, votes: &[Arc<Vote>], needed: usize) -> Result<Armed> {
+        let mut state = lock(&self.state);
+        if state.phase != Phase::Acquiring {
+            return Err(Error::new(ErrorKind::Unexpected, "this request was abandoned"));
+        }
+        let leases: Vec<Lease> = votes.iter().map(|vote| vote.lease().clone()).collect();
+        let armed = self.request.lease().arm_by(&leases, needed)?;
+        state.phase = Phase::Held(token);
+        for vote in votes {
+            state.of_hold[vote.node] = Some(vote.clone());
+        }
+        Ok(armed)
+    }
+
+    /// Adds a vote to the hold. False if the hold has ended, or has one of that node.
+    pub(crate) fn add(&self, vote: &Arc<Vote>) -> bool {
+        let mut state = lock(&self.state);
+        let fits = matches!(state.phase, Phase::Held(_)) && state.of_hold[vote.node].is_none();
+        if fits {
+            state.of_hold[vote.node] = Some(vote.clone());
+        }
+        fits
+    }
+
+    /// The node has answered the release of its vote.
+    pub(crate) fn note_released(&self, vote: &Arc<Vote>, outcome: ReleaseOutcome) {
+        lock(&self.state).released[vote.node] = Some(outcome);
+        self.forget(vote);
+    }
+
+    /// How many nodes have ended our vote, and how many have none of ours as far as is known.
+    pub(crate) fn released(&self) -> (usize, usize) {
+        let state = lock(&self.state);
+        let has_vote = |node: usize| state.asked.iter().any(|vote| vote.node == node);
+        let ended = |node: &usize| state.released[*node] == Some(ReleaseOutcome::Released);
+        let nodes = 0..state.released.len();
+        let foreign = nodes.clone().filter(|node| !ended(node) && !has_vote(*node)).count();
+        (nodes.filter(ended).count(), foreign)
+    }
+
+    pub(crate) fn note_release_reported(&self) {
+        self.release_reported.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn was_release_reported(&self) -> bool {
+        self.release_reported.load(Ordering::SeqCst)
+    }
+
+    /// How many nodes have ended our vote, or may have without our knowing.
+    pub(crate) fn perhaps_released(&self) -> usize {
+        let state = lock(&self.state);
+        let is_unknown = |node: usize| {
+            let mut asked = state.asked.iter().filter(|vote| vote.node == node);
+            asked.any(|vote| vote.may_be_released())
+        };
+        let ended = |node: &usize| state.released[*node] == Some(ReleaseOutcome::Released) || is_unknown(*node);
+        (0..state.released.len()).filter(ended).count()
+    }
+
+    /// The vote makes the hold no more. False if it did not.
+    pub(crate) fn remove(&self, vote: &Arc<Vote>) -> bool {
+        take_if(&mut lock(&self.state).of_hold, vote)
+    }
+
+    /// The hold's token, while it is held.
+    pub(crate) fn token(&self) -> Option<FencingToken> {
+        match lock(&self.state).phase {
+            Phase::Held(token) => Some(token),
+            Phase::Acquiring | Phase::Ended => None,
+        }
+    }
+
+    /// No vote of it counts from now on.
+    pub(crate) fn end(&self) {
+        let mut state = lock(&self.state);
+        state.phase = Phase::Ended;
+        state.ended_at.get_or_insert_with(Instant::now);
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        lock(&self.state).phase == Phase::Ended
+    }
+
+    /// Waits until it has ended.
+    pub(crate) async fn ended(&self) {
+        self.until(|state| state.phase == Phase::Ended).await;
+    }
+
+    /// Waits until nothing of this vote is left at its node.
+    pub(crate) async fn forgotten(&self, vote: &Arc<Vote>) {
+        self.until(|state| !state.asked.iter().any(|known| Arc::ptr_eq(known, vote)))
+            .await;
+    }
+
+    async fn until(&self, is_so: impl Fn(&State) -> bool) {
+        loop {
+            // Hears of each change from here on.
+            let changed = self.changed.notified();
+            if is_so(&lock(&self.state)) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// All that may have left something at their nodes.
+    pub(crate) fn asked(&self) -> Vec<Arc<Vote>> {
+        lock(&self.state).asked.clone()
+    }
+
+    /// How many nodes have nothing of it.
+    pub(crate) fn clean_nodes(&self) -> usize {
+        let state = lock(&self.state);
+        let is_clean = |node: &usize| !state.asked.iter().any(|vote| vote.node == *node);
+        (0..state.of_hold.len()).filter(is_clean).count()
+    }
+
+    /// Whether the node may have anything of it.
+    pub(crate) fn may_be_at(&self, node: usize) -> bool {
+        lock(&self.state).asked.iter().any(|vote| vote.node == node)
+    }
+
+    /// Those that make the hold.
+    pub(crate) fn of_hold(&self) -> Vec<Arc<Vote>> {
+        lock(&self.state).of_hold.iter().flatten().cloned().collect()
+    }
+
+    /// Their leases.
+    pub(crate) fn leases(&self) -> Vec<Lease> {
+        self.of_hold().iter().map(|vote| vote.lease().clone()).collect()
+    }
+
+    pub(crate) fn add_handle(&self) {
+        self.handles.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Whether it was the last one.
+    pub(crate) fn drop_handle(&self) -> bool {
+        self.handles.fetch_sub(1, Ordering::SeqCst) == 1
+    }
+
+    pub(crate) fn has_handle(&self) -> bool {
+        self.handles.load(Ordering::SeqCst) > 0
+    }
+
+    /// A task is about to follow the hold. False if one does.
+    pub(crate) fn begin_following(&self) -> bool {
+        !self.is_followed.swap(true, Ordering::SeqCst)
+    }
+
+    pub(crate) fn end_following(&self) {
+        self.is_followed.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether it is known that nobody needs it any more.
+    pub(crate) fn is_over(&self) -> bool {
+        let state = lock(&self.state);
+        let expired = |ended: Instant| ended.elapsed() > 2 * self.request.ttl();
+        match state.phase {
+            Phase::Acquiring if state.acquires > 0 => false,
+            Phase::Acquiring | Phase::Ended if state.asked.is_empty() => true,
+            // Its clean-up has gone with its runtime: it has expired.
+            Phase::Acquiring | Phase::Ended => state.ended_at.is_some_and(expired),
+            Phase::Held(_) => !matches!(self.request.lease().state(), HoldState::Held | HoldState::Suspect),
+        }
+    }
+}
+
+fn take_if(votes: &mut [Option<Arc<Vote>>], vote: &Arc<Vote>) -> bool {
+    votes[vote.node].take_if(|known| Arc::ptr_eq(known, vote)).is_some()
+}
+
+impl fmt::Debug for Votes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = lock(&self.state);
+        f.debug_struct("Votes")
+            .field("request", &self.request)
+            .field("phase", &state.phase)
+            .field("asked", &state.asked.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;
+mod vote;

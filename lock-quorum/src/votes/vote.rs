@@ -1,0 +1,143 @@
+//! A vote: the request to one node.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use futures_util::future::BoxFuture;
+use lock_core::backend::{AcquireRequest, Attempt, Hold, Lease, RequestControl};
+use lock_core::{Error, ErrorKind, FencingToken, HoldState, LostCause, Result};
+use tokio::runtime::{Handle, Id};
+
+use crate::node::{Node, lock};
+
+/// A request to one node.
+pub(crate) struct Vote {
+    pub(crate) node: usize,
+    pub(crate) request: AcquireRequest,
+    pub(crate) control: RequestControl,
+    /// Whether it may have left an entry in the node's queue.
+    pub(crate) has_place: bool,
+    state: Mutex<VoteState>,
+}
+
+#[derive(Default)]
+struct VoteState {
+    hold: Option<Arc<dyn Hold>>,
+    /// As the node has stored it, perhaps raised.
+    token: Option<FencingToken>,
+    /// Whether its node may have released it without our knowing.
+    may_be_released: bool,
+    /// Whether a task ends it at its node.
+    is_cleaned_up: bool,
+}
+
+impl Vote {
+    pub(crate) fn new(node: usize, (request, control): (AcquireRequest, RequestControl), has_place: bool) -> Self {
+        Self {
+            node,
+            request,
+            control,
+            has_place,
+            state: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn lease(&self) -> &Lease {
+        self.request.lease()
+    }
+
+    /// Whether its node voted for us, and has not forgotten it by the vote's own lease.
+    pub(crate) fn is_live(&self) -> bool {
+        matches!(self.lease().state(), HoldState::Held | HoldState::Suspect)
+    }
+
+    /// Whether its node has said that it does not know it any more.
+    pub(crate) fn was_lost(&self) -> bool {
+        match self.lease().state() {
+            HoldState::Lost(lost) => lost.cause() == LostCause::NotHeld,
+            _ => false,
+        }
+    }
+
+    pub(crate) fn granted(&self, hold: Arc<dyn Hold>) {
+        let mut state = lock(&self.state);
+        state.token = Some(hold.token());
+        state.hold = Some(hold);
+    }
+
+    pub(crate) fn hold(&self) -> Option<Arc<dyn Hold>> {
+        lock(&self.state).hold.clone()
+    }
+
+    pub(crate) fn token(&self) -> Option<FencingToken> {
+        lock(&self.state).token
+    }
+
+    pub(crate) fn raised(&self, token: FencingToken) {
+        let mut state = lock(&self.state);
+        state.token = state.token.max(Some(token));
+    }
+
+    /// Its release is about to be sent. Returns whether an earlier one may have been executed.
+    pub(crate) fn begin_release(&self) -> bool {
+        std::mem::replace(&mut lock(&self.state).may_be_released, true)
+    }
+
+    pub(crate) fn was_not_released(&self) {
+        lock(&self.state).may_be_released = false;
+    }
+
+    pub(crate) fn may_be_released(&self) -> bool {
+        lock(&self.state).may_be_released
+    }
+
+    /// Whether anything of it may have been sent by now.
+    pub(crate) fn may_be_sent(&self) -> bool {
+        let never_executed = Error::new(ErrorKind::Unavailable, "given up").not_executed();
+        !self.request.was_certainly_not_sent(&never_executed)
+    }
+
+    /// A task takes over ending it. False if one has.
+    pub(crate) fn begin_clean_up(&self) -> bool {
+        !std::mem::replace(&mut lock(&self.state).is_cleaned_up, true)
+    }
+
+    pub(crate) fn is_cleaned_up(&self) -> bool {
+        lock(&self.state).is_cleaned_up
+    }
+}
+
+impl fmt::Debug for Vote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Vote")
+            .field("node", &(self.node + 1))
+            .field("request", &self.request)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The acquire of a vote, which must not be dropped half-way.
+pub(crate) struct Call {
+    pub(crate) future: BoxFuture<'static, Result<Attempt>>,
+    /// Where it began: its timers and sockets are that runtime's.
+    runtime: Option<Id>,
+}
+
+impl Call {
+    pub(crate) fn new(node: &Node, vote: &Vote) -> Self {
+        let (backend, request) = (node.backend.clone(), vote.request.clone());
+        Self {
+            future: Box::pin(async move { backend.acquire(&request).await }),
+            runtime: current(),
+        }
+    }
+
+    /// Whether it can go on here.
+    pub(crate) fn is_here(&self) -> bool {
+        self.runtime == current()
+    }
+}
+
+fn current() -> Option<Id> {
+    Handle::try_current().ok().map(|runtime| runtime.id())
+}

@@ -1,0 +1,162 @@
+//! What keeps a hold, and what loses it.
+
+use std::time::Duration;
+
+use lock_core::{ErrorKind, HoldState};
+use tokio::time::{Instant, sleep};
+
+use crate::support::{Servers, TTL};
+
+#[tokio::test(start_paused = true)]
+async fn a_node_after_the_other_may_forget() {
+    let servers = Servers::new(3);
+    let client = servers.client();
+    let guard = client.locks.lock("a").acquire().await.unwrap();
+    for round in 0..9 {
+        servers.servers[round % 3].take_away("a").unwrap();
+        sleep(TTL / 2).await;
+        assert_eq!(guard.state(), HoldState::Held, "round {round}");
+    }
+    for node in 0..3 {
+        assert!(servers.holder(node, "a").await.is_some(), "node {node} votes again");
+    }
+    guard.release().await.unwrap();
+    servers.until_free("a").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_vote_displaces_nobody() {
+    let servers = Servers::new(3);
+    let client = servers.client();
+    let guard = client.locks.lock("a").acquire().await.unwrap();
+    servers.servers[1].hold_elsewhere("a", 4 * TTL).unwrap();
+    sleep(3 * TTL).await;
+    assert_eq!(guard.state(), HoldState::Held);
+    assert_eq!(servers.holder(1, "a").await.as_deref(), Some("elsewhere"));
+    guard.release().await.unwrap();
+    assert_eq!(servers.holder(1, "a").await.as_deref(), Some("elsewhere"));
+}
+
+/// Two readers of the same process, which have the same label. Only one node votes for both.
+#[tokio::test(start_paused = true)]
+async fn a_status_shows_each_of_two_holds_with_the_same_label() {
+    let servers = Servers::new(3);
+    let (one, other) = (servers.client(), servers.client());
+    one.links[2].cut();
+    let first = one.locks.rw_lock("a").read().acquire().await.unwrap();
+    other.links[0].cut();
+    let second = other.locks.rw_lock("a").read().acquire().await.unwrap();
+    let observer = servers.client();
+    let status = observer.locks.status("a").await.unwrap();
+    let tokens: Vec<_> = status.holders.iter().filter_map(|holder| holder.token).collect();
+    assert_eq!(tokens, [first.token(), second.token()], "{status:?}");
+    let labels: Vec<_> = status.holders.iter().map(|holder| holder.label.clone()).collect();
+    assert_eq!(labels[0], labels[1]);
+    // Whoever is refused is told the same label.
+    let error = observer.locks.lock("a").acquire_within(TTL / 30).await.unwrap_err();
+    let label = labels[0].as_deref().unwrap();
+    let line = error.to_string();
+    assert!(line.contains(label) && !line.contains('#'), "{line}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_node_costs_a_status_its_patience_once() {
+    let servers = Servers::new(3);
+    let client = servers.client();
+    client.links[1].stall();
+    let mut took = Vec::new();
+    for _ in 0..3 {
+        let started = Instant::now();
+        client.locks.status("a").await.unwrap();
+        took.push(started.elapsed());
+    }
+    assert!(took[0] <= Duration::from_millis(510), "{took:?}");
+    assert!(
+        took[1..].iter().all(|took| *took <= Duration::from_millis(10)),
+        "{took:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_majority_that_forgets_loses_the_hold() {
+    let servers = Servers::new(3);
+    let client = servers.client();
+    let guard = client.locks.lock("a").acquire().await.unwrap();
+    servers.servers[0].take_away("a").unwrap();
+    servers.servers[2].take_away("a").unwrap();
+    sleep(TTL / 2).await;
+    assert!(guard.check().is_err(), "{:?}", guard.state());
+    servers.until_free("a").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_majority_that_is_cut_off_loses_the_hold_with_its_lease() {
+    let servers = Servers::new(3);
+    let client = servers.client();
+    let guard = client.locks.lock("a").acquire().await.unwrap();
+    sleep(TTL / 6).await;
+    client.links[0].cut();
+    client.links[2].cut();
+    sleep(TTL / 2).await;
+    assert_ne!(guard.state(), HoldState::Held, "suspect at least");
+    sleep(TTL / 2).await;
+    assert!(matches!(guard.state(), HoldState::Lost(_)), "{:?}", guard.state());
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_of_three_may_be_cut_off_one_after_the_other() {
+    let servers = Servers::new(3);
+    let client = servers.client();
+    let guard = client.locks.lock("a").acquire().await.unwrap();
+    for round in 0..6 {
+        client.links[round % 3].cut();
+        sleep(2 * TTL).await;
+        assert!(guard.check().is_ok(), "round {round}: {:?}", guard.state());
+        client.links[round % 3].heal();
+        sleep(TTL).await;
+    }
+    guard.release().await.unwrap();
+    servers.until_free("a").await;
+}
+
+/// Of five nodes three voted, and two of these three answer.
+#[tokio::test(start_paused = true)]
+async fn an_extension_needs_a_majority_of_all_nodes() {
+    let servers = Servers::new(5);
+    let client = servers.client();
+    client.links[3].cut();
+    client.links[4].cut();
+    let guard = client.locks.lock("a").acquire().await.unwrap();
+    client.links[2].cut();
+    let error = guard.extend(2 * TTL).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    client.links[4].heal();
+    guard
+        .extend(2 * TTL)
+        .await
+        .expect("a node that never voted makes up for it");
+    assert!(guard.valid_for() > TTL);
+}
+
+#[tokio::test(start_paused = true)]
+async fn readers_share_a_name_and_a_writer_waits_for_all() {
+    let servers = Servers::new(3);
+    let (one, other) = (servers.client(), servers.client());
+    let first = one.locks.rw_lock("a").read().acquire().await.unwrap();
+    let second = other.locks.rw_lock("a").read().acquire().await.unwrap();
+    assert_eq!(one.locks.status("a").await.unwrap().holders.len(), 2);
+    assert!(other.locks.rw_lock("a").write().try_acquire().await.unwrap().is_none());
+    first.release().await.unwrap();
+    let writer = one.locks.lock("a");
+    let writing = tokio::spawn(async move { writer.acquire_within(Duration::from_secs(20)).await });
+    sleep(Duration::from_secs(1)).await;
+    second.release().await.unwrap();
+    writing
+        .await
+        .unwrap()
+        .expect("the readers have left")
+        .release()
+        .await
+        .unwrap();
+    servers.until_free("a").await;
+}

@@ -1,0 +1,11 @@
+//! The quorum backend over memory backends that fail, fall silent and answer late.
+
+mod acquiring;
+mod contention;
+mod holding;
+mod releasing;
+mod sessions;
+mod slow;
+mod starting;
+mod support;
+mod tokens;

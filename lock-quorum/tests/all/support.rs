@@ -1,0 +1,169 @@
+//! Nodes within the process that a test can cut off, silence and count.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use conformance_tests::{Link, Linked};
+use lock_core::backend::{
+    AcquireRequest, Attempt, Capabilities, DistributedLock, Hold, LockStatus, ReleaseOptions, ReleaseOutcome, Renewal,
+};
+use lock_core::{FencingToken, LockName, Locker, MemoryBackend, Result};
+use lock_quorum::QuorumBackend;
+use tokio::time::{sleep, timeout};
+
+pub(crate) const TTL: Duration = Duration::from_secs(30);
+
+/// The servers, and how many requests they were sent.
+pub(crate) struct Servers {
+    pub(crate) servers: Vec<MemoryBackend>,
+    pub(crate) counts: Arc<Counts>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) acquires: AtomicUsize,
+    pub(crate) raises: AtomicUsize,
+    pub(crate) ends: AtomicUsize,
+}
+
+/// One client of all servers, with a link to each.
+pub(crate) struct Client {
+    pub(crate) backend: QuorumBackend,
+    pub(crate) locks: Locker,
+    pub(crate) links: Vec<Link>,
+}
+
+impl Servers {
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self {
+            servers: (0..nodes).map(|_| MemoryBackend::new()).collect(),
+            counts: Arc::default(),
+        }
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        let links: Vec<Link> = self.servers.iter().map(|_| Link::new()).collect();
+        let nodes = self.servers.iter().zip(&links).map(|(server, link)| {
+            let linked = Linked::new(server.clone(), link.clone());
+            let counts = self.counts.clone();
+            Arc::new(Counted { linked, counts }) as Arc<dyn DistributedLock>
+        });
+        let backend = QuorumBackend::new(nodes).unwrap();
+        let locks = Locker::new(backend.clone()).with_ttl(TTL);
+        Client { backend, locks, links }
+    }
+
+    /// Has the server grant so many tokens.
+    pub(crate) fn use_up_tokens(&self, node: usize, tokens: usize) {
+        for _ in 0..tokens {
+            self.servers[node].hold_elsewhere("another", TTL).unwrap();
+        }
+        self.servers[node].take_away("another").unwrap();
+    }
+
+    /// Who has the name at this server, by its label.
+    pub(crate) async fn holder(&self, node: usize, name: &str) -> Option<Arc<str>> {
+        let status = self.servers[node].status(&LockName::new(name).unwrap()).await.unwrap();
+        let holder = status.holders.first()?;
+        Some(holder.label.clone().unwrap_or_else(|| "unknown".into()))
+    }
+
+    /// Waits until no server has anything of this name: less time than it takes to expire.
+    pub(crate) async fn until_free(&self, name: &str) {
+        self.free_within(TTL / 3, name).await;
+    }
+
+    /// The same, for so long.
+    pub(crate) async fn free_within(&self, time: Duration, name: &str) {
+        let free = async {
+            loop {
+                let mut left = 0;
+                for server in &self.servers {
+                    let status = server.status(&LockName::new(name).unwrap()).await.unwrap();
+                    left += status.holders.len() + status.waiting.unwrap_or(0);
+                }
+                if left == 0 {
+                    return;
+                }
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(time, free).await.expect("nothing is left at any server");
+    }
+}
+
+impl Counts {
+    pub(crate) fn take(&self) -> [usize; 3] {
+        [&self.acquires, &self.raises, &self.ends].map(|count| count.swap(0, Ordering::SeqCst))
+    }
+
+    fn add(count: &AtomicUsize) {
+        count.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[derive(Debug)]
+struct Counted {
+    linked: Linked,
+    counts: Arc<Counts>,
+}
+
+#[derive(Debug)]
+struct CountedHold {
+    hold: Arc<dyn Hold>,
+    counts: Arc<Counts>,
+}
+
+#[async_trait]
+impl DistributedLock for Counted {
+    fn capabilities(&self) -> Capabilities {
+        self.linked.capabilities()
+    }
+
+    async fn connect(&self) -> Result<()> {
+        self.linked.connect().await
+    }
+
+    async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
+        Counts::add(&self.counts.acquires);
+        Ok(match self.linked.acquire(request).await? {
+            Attempt::Granted(hold, armed) => {
+                let counts = self.counts.clone();
+                Attempt::Granted(Arc::new(CountedHold { hold, counts }), armed)
+            }
+            other => other,
+        })
+    }
+
+    async fn abandon(&self, request: &AcquireRequest) -> Result<()> {
+        Counts::add(&self.counts.ends);
+        self.linked.abandon(request).await
+    }
+
+    async fn status(&self, name: &LockName) -> Result<LockStatus> {
+        self.linked.status(name).await
+    }
+}
+
+#[async_trait]
+impl Hold for CountedHold {
+    fn token(&self) -> FencingToken {
+        self.hold.token()
+    }
+
+    async fn renew(&self, ttl: Duration) -> Result<Renewal> {
+        self.hold.renew(ttl).await
+    }
+
+    async fn raise_token(&self, token: FencingToken) -> Result<()> {
+        Counts::add(&self.counts.raises);
+        self.hold.raise_token(token).await
+    }
+
+    async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
+        Counts::add(&self.counts.ends);
+        self.hold.release(how).await
+    }
+}

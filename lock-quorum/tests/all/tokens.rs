@@ -1,0 +1,118 @@
+//! Fencing tokens over majorities that differ.
+
+use std::time::Duration;
+
+use lock_core::FencingToken;
+use tokio::time::sleep;
+
+use crate::support::{Servers, TTL};
+
+/// All servers count for themselves, and far apart.
+fn apart() -> Servers {
+    let servers = Servers::new(3);
+    servers.use_up_tokens(1, 100);
+    servers.use_up_tokens(2, 1000);
+    servers
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_grow_over_different_majorities() {
+    let servers = apart();
+    let client = servers.client();
+    let mut last = None;
+    for down in [2, 0, 1, 0, 2, 1, 1, 0, 2] {
+        client.links[down].cut();
+        let guard = client.locks.lock("a").acquire().await.unwrap();
+        assert!(Some(guard.token()) > last, "{:?} after {last:?}", guard.token());
+        last = Some(guard.token());
+        guard.release().await.unwrap();
+        client.links[down].heal();
+        servers.until_free("a").await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_all_answer_the_token_needs_no_second_round() {
+    let servers = apart();
+    let client = servers.client();
+    for round in 0..3 {
+        client.locks.lock("a").acquire().await.unwrap().release().await.unwrap();
+        assert_eq!(servers.counts.take(), [3, 0, 3], "round {round}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_was_raised_is_remembered_by_its_node() {
+    let servers = apart();
+    let client = servers.client();
+    client.links[2].cut();
+    let first = client.locks.lock("a").acquire().await.unwrap();
+    assert!(first.token().as_u64() > 100, "the larger one of two");
+    let [_, raises, _] = servers.counts.take();
+    assert_eq!(raises, 1, "the lower one");
+    let token = first.token();
+    first.release().await.unwrap();
+    // The node that was raised alone decides whether the next one is larger.
+    let next = next_token_at(&servers, 0).await;
+    assert!(next > token, "{next:?} after {token:?}");
+}
+
+/// The token of the next hold at this server alone.
+async fn next_token_at(servers: &Servers, node: usize) -> FencingToken {
+    let direct = lock_core::Locker::new(servers.servers[node].clone());
+    direct.lock("a").acquire().await.unwrap().token()
+}
+
+/// A token that only two of three nodes store is forgotten with one of them.
+#[tokio::test(start_paused = true)]
+async fn a_vote_that_arrives_after_the_grant_is_raised() {
+    let servers = apart();
+    let client = servers.client();
+    client.links[0].hold_replies_after(0);
+    let guard = client.locks.lock("a").acquire().await.unwrap();
+    let token = guard.token();
+    assert!(token.as_u64() > 1000, "the larger one of two");
+    client.links[0].heal();
+    sleep(Duration::from_secs(1)).await;
+    guard.release().await.unwrap();
+    servers.until_free("a").await;
+    for node in 0..3 {
+        let next = next_token_at(&servers, node).await;
+        assert!(next > token, "node {node}: {next:?} after {token:?}");
+    }
+}
+
+/// The lowest of three tokens is no part of the decision.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_raises_lower_votes() {
+    let servers = apart();
+    let client = servers.client();
+    let guard = client.locks.lock("a").acquire().await.unwrap();
+    let token = guard.token();
+    assert!((100..1000).contains(&token.as_u64()), "the middle one");
+    // The first one fails at that node.
+    client.links[0].cut();
+    sleep(TTL / 2).await;
+    client.links[0].heal();
+    sleep(TTL / 2).await;
+    guard.release().await.unwrap();
+    servers.until_free("a").await;
+    for node in 0..3 {
+        let next = next_token_at(&servers, node).await;
+        assert!(next > token, "node {node}: {next:?} after {token:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_status_shows_the_guards_token() {
+    for down in [None, Some(0), Some(1), Some(2)] {
+        let servers = apart();
+        let client = servers.client();
+        if let Some(down) = down {
+            client.links[down].cut();
+        }
+        let guard = client.locks.lock("a").acquire().await.unwrap();
+        let status = client.locks.status("a").await.unwrap();
+        assert_eq!(status.holders[0].token, Some(guard.token()), "down: {down:?}");
+    }
+}

@@ -1,0 +1,156 @@
+//! A configuration from a URL.
+
+use std::time::Duration;
+
+use lock_core::{Error, Result};
+#[cfg(feature = "tls")]
+use lock_tls::TlsParameters;
+use redis::IntoConnectionInfo;
+
+#[cfg(not(feature = "tls"))]
+use super::no_tls::TlsParameters;
+use super::{RedisConfig, hosts, misconfigured, sentinels};
+use crate::probe::Checks;
+
+/// Where a Sentinel listens if the URL does not say it.
+const SENTINEL_PORT: u16 = 26379;
+
+impl RedisConfig {
+    /// Parses a URL: `redis://[[user]:password@]host[:port][/database]`, for a Redis Cluster
+    /// `redis+cluster://[[user]:password@]host:port,host:port`, where some of the nodes are enough, for Sentinels
+    /// `redis+sentinel://[[user]:password@]host[:port][,host[:port]...]/MASTER[/database]`, or
+    /// `redis+unix:///path[?db=N&user=U&pass=P]`; `valkey` may stand for `redis`, and `unix` for `redis+unix`. `rediss` or
+    /// `valkeys` asks for TLS (`rediss+cluster`, `rediss+sentinel`), as `tls=true` does; then `ca`, `cert` and `key` name PEM files: see `with_tls`, which needs the
+    /// feature `tls`.
+    ///
+    /// Parameters of both: `prefix` ([default](Self::DEFAULT_PREFIX) `polylock:`), `connect_timeout` and
+    /// `response_timeout` (default `5s` each), `grace` (default `100ms`), `checks` ([`warn`](Checks::Warn), which is the
+    /// default, `refuse` or `off`), `replicas` ([default](Self::with_replicas) `0`) and `restart_delay`
+    /// ([default](Self::with_restart_delay) `0s`).
+    ///
+    /// The hosts of `redis+sentinel` are those of all Sentinels, on port 26379 by default, `MASTER` is what they call the Redis
+    /// (`sentinel monitor MASTER ..`), and user and password are those of the Redis. The Sentinels' own are the parameters
+    /// `sentinel_user` and `sentinel_password`. See [`sentinel`](Self::sentinel).
+    ///
+    /// Percent-encode special characters of user and password: `/` as `%2F`, `?` as `%3F`, `#` as `%23`, `@` as `%40`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) for anything else, and for TLS without the feature `tls`. No error shows any part of the URL: it may be a part of the password.
+    pub fn from_url(url: &str) -> Result<Self> {
+        let (scheme, rest) = url.split_once("://").unwrap_or_default();
+        let scheme = scheme.to_ascii_lowercase();
+        let (scheme, topology) = scheme.split_once('+').unwrap_or((&*scheme, ""));
+        let has_sentinels = topology == "sentinel";
+        let (is_unix, is_secured) = match (scheme, topology) {
+            ("redis" | "valkey", "" | "cluster" | "sentinel") => (false, false),
+            ("rediss" | "valkeys", "" | "cluster" | "sentinel") => (false, true),
+            ("redis" | "valkey", "unix") | ("unix", "") => (true, false),
+            _ => {
+                return Err(misconfigured(
+                    "the URL of a Redis begins with redis://, redis+sentinel://, redis+cluster:// or redis+unix://",
+                ));
+            }
+        };
+        let behind_host = rest.find(['/', '?', '#']).map_or("", |at| &rest[at..]);
+        if !is_unix && behind_host.contains('@') {
+            return Err(misconfigured(format!(
+                "a special character in the URL is not percent-encoded: {ENCODE}"
+            )));
+        }
+        // The driver's own TLS is not used.
+        let plain;
+        let mut config = Self::new("", 0);
+        let url = match (topology, is_secured) {
+            ("cluster", _) => {
+                let (nodes, first) = hosts::split(rest, 6379)?;
+                config = Self::cluster(nodes);
+                plain = format!("redis://{first}");
+                &plain
+            }
+            ("sentinel", _) => {
+                let (servers, first) = hosts::split(rest, SENTINEL_PORT)?;
+                let (master, others) = sentinels::split_master(&first);
+                config = Self::sentinel(servers, master);
+                plain = format!("redis://{others}");
+                &plain
+            }
+            (_, true) => {
+                plain = format!("redis://{rest}");
+                &plain
+            }
+            (_, false) => url,
+        };
+        let parsed = redis::parse_redis_url(url).ok_or_else(|| misconfigured(format!("this is no URL: {WRITE}")))?;
+        if parsed.fragment().is_some() {
+            return Err(misconfigured(format!("a '#' in the URL has no meaning: {ENCODE}")));
+        }
+        let mut tls = TlsParameters::default();
+        if is_secured {
+            tls.want()?;
+        }
+        for (name, value) in parsed.query_pairs() {
+            match (&*name, is_unix) {
+                ("prefix", _) => config.prefix = value.into_owned(),
+                ("connect_timeout", _) => config.connect_timeout = duration("connect_timeout", &value)?,
+                ("response_timeout", _) => config.response_timeout = duration("response_timeout", &value)?,
+                ("grace", _) => config.grace = duration("grace", &value)?,
+                ("checks", _) => config.checks = checks(&value)?,
+                ("replicas", _) => config.replicas = replicas(&value)?,
+                ("restart_delay", _) => config.restart_delay = duration("restart_delay", &value)?,
+                ("db" | "user" | "pass", true) => {}
+                ("sentinel_user", _) if has_sentinels => config = config.with_sentinel_user(value),
+                ("sentinel_password", _) if has_sentinels => config = config.with_sentinel_password(value),
+                (_, false) if tls.read(&name, &value)? => {}
+                (_, true) => return Err(unknown_parameter("db, user, pass, ")),
+                (_, false) if has_sentinels => return Err(unknown_parameter("sentinel_user, sentinel_password, ")),
+                (_, false) => return Err(unknown_parameter("")),
+            }
+        }
+        let address = config.info.addr().clone();
+        config.info = (parsed.into_connection_info())
+            .map_err(|error| misconfigured(format!("the URL names no Redis server: {WRITE}")).with_source(error))?;
+        if has_sentinels {
+            config.info = config.info.set_addr(address);
+        }
+        #[cfg(feature = "tls")]
+        {
+            config.tls = tls.finish()?;
+        }
+        config.check()?;
+        Ok(config)
+    }
+}
+
+/// What to do about a URL that does not parse, or has a special character in its password.
+const WRITE: &str = "write redis://user:password@host:port/database; \
+     in user and password, write / as %2F, ? as %3F, # as %23, @ as %40 and % as %25";
+const ENCODE: &str = "in user and password, write / as %2F, ? as %3F, # as %23, @ as %40 and % as %25";
+
+fn checks(value: &str) -> Result<Checks> {
+    match value {
+        "warn" => Ok(Checks::Warn),
+        "refuse" => Ok(Checks::Refuse),
+        "off" => Ok(Checks::Off),
+        _ => Err(misconfigured(format!(
+            "the value of checks in the URL is none of warn, refuse, off; {ENCODE}"
+        ))),
+    }
+}
+
+fn replicas(value: &str) -> Result<u32> {
+    let number = value.parse();
+    number.map_err(|_| misconfigured(format!("replicas in the URL is no number: write 1 or 2; {ENCODE}")))
+}
+
+fn duration(name: &'static str, value: &str) -> Result<Duration> {
+    // Its error would show the value.
+    humantime::parse_duration(value)
+        .map_err(|_| misconfigured(format!("{name} in the URL is no duration: write 3s or 500ms; {ENCODE}")))
+}
+
+fn unknown_parameter(more: &str) -> Error {
+    misconfigured(format!(
+        "the URL of a Redis has an unknown parameter: allowed are {more}prefix, connect_timeout, response_timeout, \
+         grace, checks, replicas, restart_delay, tls, ca, cert, key; {ENCODE}"
+    ))
+}

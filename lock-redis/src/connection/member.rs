@@ -1,0 +1,163 @@
+//! Since when a server can be trusted to have forgotten no lock that lives.
+//!
+//! A mark at the server says which run of which server wrote it, and when. A server that was restarted, or promoted from a
+//! replica, has another one's mark or none. A master of a cluster has several, in slots of its own, so that it knows them again
+//! when some of its slots move away.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{ErrorKind, RedisResult, Value, cmd, from_redis_value, pipe};
+use tokio::time::Instant;
+
+use super::identity::Identity;
+use crate::names;
+use crate::protocol::{MARK, PubSub};
+
+/// What a connection knows of its server.
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    /// From when on the server gives fresh grants, as long as it has the same data.
+    pub(super) fresh_from: Instant,
+    /// The id of its data. A connection outlives a master's demotion and the promotion after it, so each script that grants
+    /// looks whether the server still has this one. To look there costs the server a few microseconds and no round trip, and
+    /// nothing can happen between the look and the grant.
+    pub(super) data: String,
+}
+
+impl Member {
+    /// Reads the server's marks, and writes those that are missing.
+    pub(super) async fn new(
+        connection: &mut MultiplexedConnection,
+        prefix: &str,
+        identity: &Identity,
+        delay: Duration,
+        of_cluster: bool,
+    ) -> RedisResult<Self> {
+        let marks = match of_cluster {
+            true => find(connection, prefix).await?,
+            false => vec![(names::mark(prefix, 0), None)],
+        };
+        let (since, now) = read(connection, &marks, identity).await?;
+        Ok(Self {
+            // After the answer: by then the server's clock says at least `now`.
+            fresh_from: Instant::now() + remaining(since, now, delay),
+            data: identity.data.clone(),
+        })
+    }
+}
+
+/// The key of a mark, and what it says.
+type Mark = (String, Option<String>);
+
+/// How many marks a master of a cluster has.
+const MARKS: usize = 3;
+
+/// The marks in slots that the server has, and those that it lacks.
+async fn find(connection: &mut MultiplexedConnection, prefix: &str) -> RedisResult<Vec<Mark>> {
+    let mut marks = Vec::new();
+    for numbers in batches() {
+        let mut commands = pipe();
+        let keys: Vec<String> = numbers.map(|number| names::mark(prefix, number)).collect();
+        for key in &keys {
+            commands.add_command(cmd("GET").arg(key).to_owned());
+        }
+        let replies = connection.send_packed_commands(&commands, 0, keys.len()).await?;
+        for (key, reply) in keys.into_iter().zip(replies) {
+            // Those of other masters are errors.
+            if !matches!(reply, Value::ServerError(_)) {
+                marks.push((key, from_redis_value(reply)?));
+            }
+            if marks.len() == MARKS {
+                return Ok(marks);
+            }
+        }
+    }
+    match marks.is_empty() {
+        true => Err((ErrorKind::Parse, "this node of a cluster has no slot").into()),
+        false => Ok(marks),
+    }
+}
+
+/// The numbers of marks, by how many are asked for at once: few round trips, also where a master has one slot of all.
+fn batches() -> impl Iterator<Item = Range<u32>> {
+    (0_u32..6).map(|step| {
+        let end = |step: u32| 16 << (3 * step);
+        let start = step.checked_sub(1).map_or(0, end);
+        start..end(step)
+    })
+}
+
+/// Since when the server has its data, and the time, in milliseconds of the server's clock.
+async fn read(connection: &mut MultiplexedConnection, marks: &[Mark], identity: &Identity) -> RedisResult<(u64, u64)> {
+    let known = known(marks.iter().filter_map(|(_, mark)| mark.as_deref()), identity);
+    let known = known.map_or_else(String::new, |since| since.to_string());
+    let mut commands = pipe();
+    for (key, _) in marks {
+        let arguments = [&identity.run, &identity.promotion, &known];
+        commands.add_command(MARK.form(PubSub::Plain).run_with_text(&[key], &arguments));
+    }
+    let mut read = None;
+    for reply in connection.send_packed_commands(&commands, 0, marks.len()).await? {
+        let (since, now): (u64, u64) = from_redis_value(reply.extract_error()?)?;
+        let latest = read.map_or(since, |(latest, _)| since.max(latest));
+        read = Some((latest, now));
+    }
+    read.ok_or_else(|| (ErrorKind::Parse, "a mark was not answered").into())
+}
+
+/// Since when this run has its data, by its own marks.
+fn known<'a>(marks: impl Iterator<Item = &'a str>, identity: &Identity) -> Option<u64> {
+    let was_promoted = identity.promotion.contains(|digit| digit != '0');
+    let own = marks.filter_map(|mark| {
+        let mut words = mark.split(' ');
+        let (run, promotion, since) = (words.next()?, words.next()?, words.next()?.parse().ok()?);
+        let is_own = run == identity.run && (promotion == identity.promotion || !was_promoted);
+        is_own.then_some(since)
+    });
+    // The others may be from before a promotion that the server does not know any more.
+    own.max()
+}
+
+/// What is left of the delay.
+fn remaining(since: u64, now: u64, delay: Duration) -> Duration {
+    delay.saturating_sub(Duration::from_millis(now.saturating_sub(since)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_delay_is_counted_from_the_mark() {
+        let (delay, ms) = (Duration::from_secs(60), Duration::from_millis);
+        assert_eq!(remaining(1000, 1000, delay), delay);
+        assert_eq!(remaining(1000, 60_999, delay), ms(1));
+        assert_eq!(remaining(1000, 61_000, delay), ms(0));
+    }
+
+    #[test]
+    fn a_master_of_one_slot_has_a_mark_almost_certainly() {
+        let numbers: Vec<Range<u32>> = batches().collect();
+        assert_eq!(numbers[..3], [0..16, 16..128, 128..1024]);
+        assert!(numbers.windows(2).all(|two| two[0].end == two[1].start));
+        assert!(numbers[5].end > 16 * u32::from(names::SLOTS));
+    }
+
+    #[test]
+    fn any_mark_of_the_run_counts_since_its_last_promotion() {
+        let identity = |promotion: &str| Identity {
+            run: "a".into(),
+            promotion: promotion.into(),
+            data: "d".into(),
+        };
+        let known = |promotion: &str, marks: &[&str]| known(marks.iter().copied(), &identity(promotion));
+        assert_eq!(known("00", &[]), None);
+        assert_eq!(known("00", &["b 00 1", "odd", "a 00", "a 00 x"]), None);
+        assert_eq!(known("00", &["b 00 1", "a 00 5"]), Some(5));
+        assert_eq!(known("00", &["a 00 5", "a 07 9"]), Some(9), "promoted long ago");
+        assert_eq!(known("07", &["a 00 99", "a 07 9", "a 07 8"]), Some(9));
+        assert_eq!(known("07", &["a 00 5", "b 07 9"]), None);
+    }
+}

@@ -1,0 +1,106 @@
+//! What the server was told when it granted a hold: all that is needed to put the hold back where it was forgotten.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use lock_core::FencingToken;
+use lock_core::backend::AcquireRequest;
+
+use crate::protocol::{self, mode};
+
+/// A clone is the same grant.
+#[derive(Clone, Debug)]
+pub(super) struct Grant(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    mode: String,
+    is_downgraded: AtomicBool,
+    /// The generation of the connection over which it was downgraded last.
+    downgraded_over: AtomicU64,
+    label: String,
+    last_token: AtomicU64,
+    /// What the fence was asked to count its token as; 0: nothing.
+    raised: AtomicU64,
+    /// The generation of the connection over which it was raised last.
+    raised_over: AtomicU64,
+}
+
+impl Grant {
+    pub(super) fn new(request: &AcquireRequest, token: FencingToken) -> Self {
+        let asked = mode::of(request).expect("the server has granted it");
+        let last_token = protocol::last_token(token, &asked);
+        // An upgrade replaces a hold once only.
+        let mode = match request.replaces() {
+            Some(_) => mode::EXCLUSIVE.into(),
+            None => asked.into_owned(),
+        };
+        Self(Arc::new(Inner {
+            mode,
+            is_downgraded: AtomicBool::new(false),
+            downgraded_over: AtomicU64::new(0),
+            label: request.label().map_or_else(String::new, |label| format!(" {label}")),
+            last_token: AtomicU64::new(last_token),
+            raised: AtomicU64::new(0),
+            raised_over: AtomicU64::new(0),
+        }))
+    }
+
+    /// The server of this connection has made it a shared one.
+    pub(super) fn downgraded_over(&self, generation: u64) {
+        self.0.is_downgraded.store(true, Ordering::SeqCst);
+        self.0.downgraded_over.store(generation, Ordering::SeqCst);
+    }
+
+    /// Whether the server of this connection may have forgotten that it was made a shared one.
+    pub(super) fn is_to_be_downgraded_over(&self, generation: u64) -> bool {
+        self.0.is_downgraded.load(Ordering::SeqCst) && self.0.downgraded_over.load(Ordering::SeqCst) != generation
+    }
+
+    /// The fence counts it as having this token.
+    pub(super) fn raised(&self, token: FencingToken) {
+        self.0.last_token.fetch_max(token.into(), Ordering::SeqCst);
+        self.0.raised.fetch_max(token.into(), Ordering::SeqCst);
+    }
+
+    /// That cannot be lost as long as this connection lasts.
+    pub(super) fn raised_over(&self, generation: u64) {
+        self.0.raised_over.store(generation, Ordering::SeqCst);
+    }
+
+    /// What the token was raised to, if it was.
+    pub(super) fn raised_to(&self) -> Option<FencingToken> {
+        FencingToken::new(self.0.raised.load(Ordering::SeqCst))
+    }
+
+    /// Whether the server of this connection may have forgotten that it was raised.
+    pub(super) fn is_to_be_raised_over(&self, generation: u64) -> bool {
+        self.0.raised_over.load(Ordering::SeqCst) != generation
+    }
+
+    /// As the lock's value has it: the hold's own, or what that was raised to.
+    pub(super) fn stored_token(&self, own: FencingToken) -> FencingToken {
+        match self.raised_to().filter(|_| self.mode() == mode::EXCLUSIVE) {
+            Some(raised) => own.max(raised),
+            None => own,
+        }
+    }
+
+    /// As the scripts take it.
+    pub(super) fn mode(&self) -> &str {
+        match self.0.is_downgraded.load(Ordering::SeqCst) {
+            true => mode::SHARED,
+            false => &self.0.mode,
+        }
+    }
+
+    /// As the scripts take it.
+    pub(super) fn label(&self) -> &str {
+        &self.0.label
+    }
+
+    /// The last token that came with it.
+    pub(super) fn last_token(&self) -> u64 {
+        self.0.last_token.load(Ordering::SeqCst)
+    }
+}

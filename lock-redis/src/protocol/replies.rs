@@ -1,0 +1,257 @@
+//! What the scripts answer, and what a lock's value says.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::FencingToken;
+use lock_core::backend::{Busy, HolderId, HolderStatus, LockStatus, Mode};
+use redis::Value;
+
+use super::mode;
+
+/// The reply to an acquire.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Acquired {
+    Granted(FencingToken),
+    Taken(Taken),
+    /// The holder id was abandoned or released before.
+    Retired,
+    /// The hold that an upgrade replaces has ended.
+    BaseEnded,
+}
+
+/// The reply to a hand-over.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum HandedOver {
+    Granted(FencingToken),
+    /// The giver does not have the hold.
+    NotHeld,
+    /// The next holder id was abandoned or released before.
+    NextRetired,
+    /// Somebody waits at the server, and the giver still has the hold.
+    Yields,
+}
+
+/// The reply to a release or an abandon.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Ended {
+    /// Whether the holder id had the hold.
+    pub(crate) was_held: bool,
+    /// Whether a connected waiter may stand behind the queue entries that were searched.
+    pub(crate) more: bool,
+}
+
+/// Who has a name.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Taken {
+    pub(crate) holder: Holder,
+    /// `None`: the hold has no end.
+    pub(crate) expires_in: Option<Duration>,
+    /// How many queue entries come before the asker's; `None`: it has none.
+    pub(crate) ahead: Option<u32>,
+}
+
+/// What the value of a lock's key says: `ID TOKEN TERM[ LABEL]`, where the token is 0 as long as the name is only offered
+/// to that id, and the id of a name that is kept for a minimum time is `kept` and the moment when that is over. Of a name
+/// that is shared it says `shared TOKEN EXPIRES CLEARED[ LABEL]` or the same with `permits`, with the token and the label of
+/// the last grant. A value of another client's making is not parsed, since it may be a secret.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Holder {
+    Ours {
+        token: Option<FencingToken>,
+        label: Option<Arc<str>>,
+    },
+    /// Several; the label is that of the last one.
+    Several {
+        label: Option<Arc<str>>,
+    },
+    Foreign,
+}
+
+/// `None`: no reply of our script.
+pub(crate) fn acquired(reply: &Value) -> Option<Acquired> {
+    match reply {
+        Value::Array(parts) => Some(Acquired::Taken(taken(parts)?)),
+        Value::Int(0) => Some(Acquired::Retired),
+        Value::Int(-1) => Some(Acquired::BaseEnded),
+        reply => Some(Acquired::Granted(granted(reply)?)),
+    }
+}
+
+/// `None`: no reply of our script.
+pub(crate) fn status(reply: &Value) -> Option<LockStatus> {
+    let Value::Array(parts) = reply else { return None };
+    let [value, Value::Int(left), Value::Int(waiting), Value::Array(sharers)] = &parts[..] else {
+        return None;
+    };
+    let status = match value {
+        Value::Nil => LockStatus::free(),
+        Value::BulkString(value) => match Holder::parse(value) {
+            Holder::Several { .. } => LockStatus::held_by(sharers_of(sharers)?),
+            holder => LockStatus::held(holder.status(remaining(*left))),
+        },
+        _ => return None,
+    };
+    Some(status.with_waiting(usize::try_from(*waiting).ok()?))
+}
+
+/// Those who share a name, by the terms and the ms left of each: in the order of their grants, and then offers.
+fn sharers_of(parts: &[Value]) -> Option<Vec<HolderStatus>> {
+    let of = |pair: &[Value]| match pair {
+        [Value::BulkString(terms), Value::Int(left)] => {
+            let mut status = sharer(&String::from_utf8_lossy(terms))?;
+            status.expires_in = remaining(*left);
+            Some(status)
+        }
+        _ => None,
+    };
+    let mut sharers = parts.chunks(2).map(of).collect::<Option<Vec<_>>>()?;
+    sharers.sort_by_key(|sharer| (sharer.token.is_none(), sharer.token));
+    Some(sharers)
+}
+
+/// One who shares a name, by its terms: `TOKEN TERM MODE[ LABEL]`. The token is 0 as long as the name is only offered to it.
+fn sharer(terms: &str) -> Option<HolderStatus> {
+    let mut parts = terms.splitn(4, ' ');
+    let (token, _term, mode) = (parts.next()?, parts.next()?, parts.next()?);
+    let mut status = HolderStatus::new().with_mode(mode::parse(mode)?);
+    status.token = token_or_offer(token)?;
+    status.label = parts.next().map(Into::into);
+    Some(status)
+}
+
+/// `None`: no reply of our script.
+pub(crate) fn handed_over(reply: &Value) -> Option<HandedOver> {
+    Some(match reply {
+        Value::Nil => HandedOver::NotHeld,
+        Value::Int(0) => HandedOver::NextRetired,
+        Value::Int(-1) => HandedOver::Yields,
+        reply => HandedOver::Granted(granted(reply)?),
+    })
+}
+
+/// `None`: no reply of our script.
+pub(crate) fn ended(reply: &Value) -> Option<Ended> {
+    let Value::Int(bits @ 0..=3) = *reply else { return None };
+    Some(Ended {
+        was_held: bits & 1 != 0,
+        more: bits & 2 != 0,
+    })
+}
+
+fn taken(parts: &[Value]) -> Option<Taken> {
+    let [Value::BulkString(value), Value::Int(left), Value::Int(ahead)] = parts else {
+        return None;
+    };
+    Some(Taken {
+        holder: Holder::parse(value),
+        expires_in: remaining(*left),
+        ahead: u32::try_from(*ahead).ok(),
+    })
+}
+
+fn granted(reply: &Value) -> Option<FencingToken> {
+    let Value::BulkString(token) = reply else { return None };
+    token_of(std::str::from_utf8(token).ok()?)
+}
+
+fn remaining(left: i64) -> Option<Duration> {
+    u64::try_from(left).ok().map(Duration::from_millis)
+}
+
+/// Whether the hold was found, to be renewed or raised; `None`: no reply of our script.
+pub(crate) fn renewed(reply: &Value) -> Option<bool> {
+    match reply {
+        Value::Int(1) => Some(true),
+        Value::Int(0) => Some(false),
+        _ => None,
+    }
+}
+
+/// What became of one of several renewals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RenewedOne {
+    Renewed,
+    Lost,
+    /// Several share the name: [`RENEW`] has to be asked.
+    Several,
+}
+
+/// Whether a renewal needs all keys of a name that is shared.
+pub(crate) fn is_of_shared(reply: &Value) -> bool {
+    *reply == Value::Int(2)
+}
+
+/// One for each hold that was asked for; `None`: no reply of our script.
+pub(crate) fn renewed_together(reply: &Value, asked: usize) -> Option<Vec<RenewedOne>> {
+    let Value::BulkString(digits) = reply else { return None };
+    let one = |digit: &u8| match digit {
+        b'1' => Some(RenewedOne::Renewed),
+        b'0' => Some(RenewedOne::Lost),
+        b'2' => Some(RenewedOne::Several),
+        _ => None,
+    };
+    let all: Vec<_> = digits.iter().map(one).collect::<Option<_>>()?;
+    (all.len() == asked).then_some(all)
+}
+
+impl Holder {
+    pub(super) fn parse(value: &[u8]) -> Self {
+        Self::parse_ours(&String::from_utf8_lossy(value)).unwrap_or(Self::Foreign)
+    }
+
+    fn parse_ours(value: &str) -> Option<Self> {
+        let mut parts = value.splitn(4, ' ');
+        let (id, token, term) = (parts.next()?, parts.next()?, parts.next()?);
+        let is_hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        if matches!(id, "shared" | "permits") {
+            let (_token, _expires) = (token.parse::<u64>().ok()?, term.parse::<u64>().ok()?);
+            let mut rest = parts.next()?.splitn(2, ' ');
+            rest.next()?.parse::<u64>().ok()?;
+            let label = rest.next().map(Into::into);
+            return Some(Self::Several { label });
+        }
+        if id.len() != HolderId::HEX_DIGITS || !id.strip_prefix("kept").unwrap_or(id).bytes().all(is_hex) {
+            return None;
+        }
+        term.parse::<u64>().ok()?;
+        let token = token_or_offer(token)?;
+        let label = parts.next().map(Into::into);
+        Some(Self::Ours { token, label })
+    }
+
+    /// As the status of the one that has the name alone.
+    fn status(self, expires_in: Option<Duration>) -> HolderStatus {
+        let mut status = HolderStatus::new();
+        status.expires_in = expires_in;
+        if let Self::Ours { token, label } = self {
+            status = status.with_mode(Mode::Exclusive);
+            status.token = token;
+            status.label = label;
+        }
+        status
+    }
+}
+
+impl Taken {
+    pub(crate) fn busy(&self) -> Busy {
+        match &self.holder {
+            Holder::Ours { label: Some(label), .. } | Holder::Several { label: Some(label) } => {
+                Busy::new().with_holder(label.clone())
+            }
+            _ => Busy::new(),
+        }
+    }
+}
+
+/// Of an offer: none. `None`: no token of ours.
+fn token_or_offer(digits: &str) -> Option<Option<FencingToken>> {
+    match digits {
+        "0" => Some(None),
+        digits => Some(Some(token_of(digits)?)),
+    }
+}
+
+fn token_of(digits: &str) -> Option<FencingToken> {
+    FencingToken::new(digits.parse().ok()?)
+}

@@ -1,0 +1,207 @@
+//! Renewals that are asked for at the same time go out together: one script call for many holds of one hash slot over one
+//! connection.
+//!
+//! A batch is a future that all its renewals share. Each of them drives it, so that any of them may be dropped.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared, WeakShared};
+use lock_core::backend::{HolderId, SentAt};
+use lock_core::{Error, Result};
+use tokio::runtime::{self, Handle};
+
+use crate::client::Client;
+use crate::error::Failure;
+use crate::names::Keys;
+use crate::protocol::{self, RenewedOne, millis, unexpected_reply};
+use crate::servers::Route;
+use turn::end_of_turn;
+
+mod turn;
+
+/// The most holds in one script call. The server serves nobody else during the call, which takes about a quarter of a
+/// millisecond; more in a call saves it nothing.
+pub(crate) const MOST: usize = 100;
+
+/// The batches that are open, each for one connection and hash slot.
+#[derive(Default)]
+pub(crate) struct Renewals {
+    open: Mutex<HashMap<Group, Open>>,
+}
+
+/// What one script call may serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Group {
+    generation: u64,
+    slot: u16,
+    /// Nobody waits for the turn of another runtime, which may not be driven.
+    runtime: Option<runtime::Id>,
+}
+
+/// A batch that has not been sent yet. It is gone if nobody waits for it any more.
+struct Open {
+    entries: Arc<Mutex<Vec<Entry>>>,
+    renewing: WeakShared<BoxFuture<'static, Outcome>>,
+}
+
+/// One renewal of a batch.
+struct Entry {
+    lock: String,
+    holder: HolderId,
+    ttl: Duration,
+    /// Alive as long as somebody waits for the answer.
+    asker: Weak<()>,
+    answer: Arc<Mutex<Option<RenewedOne>>>,
+}
+
+/// What becomes of a batch.
+#[derive(Clone, Debug)]
+enum Outcome {
+    /// Each has its answer, from a request that was sent then.
+    Answered(SentAt),
+    /// The server refused them together, or there was only one.
+    OneByOne,
+    Failed(Error),
+}
+
+/// The answer to one renewal.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Gathered {
+    /// The hold ends no earlier than its TTL after this moment.
+    Renewed(SentAt),
+    Lost,
+    /// To be asked for alone.
+    OneByOne,
+}
+
+impl Renewals {
+    /// Renews the hold of a name that only one holder may have, together with all others for which this is called before the
+    /// runtime's other tasks had their turn.
+    ///
+    /// # Errors
+    /// As if it were sent alone.
+    ///
+    /// # Cancel safety
+    /// If dropped before it was sent, it is not sent. After that, the server may still execute it.
+    pub(crate) async fn renew(
+        client: &Arc<Client>,
+        route: Route,
+        keys: &Keys,
+        holder: HolderId,
+        ttl: Duration,
+    ) -> Result<Gathered> {
+        let (asker, answer) = (Arc::new(()), Arc::default());
+        let entry = Entry {
+            lock: keys.all()[0].to_owned(),
+            holder,
+            ttl,
+            asker: Arc::downgrade(&asker),
+            answer: Arc::clone(&answer),
+        };
+        let outcome = client.renewals.join(client, route, entry).await;
+        drop(asker);
+        match outcome {
+            Outcome::OneByOne => Ok(Gathered::OneByOne),
+            Outcome::Failed(error) => Err(error),
+            Outcome::Answered(sent) => match *lock(&answer) {
+                Some(RenewedOne::Renewed) => Ok(Gathered::Renewed(sent)),
+                Some(RenewedOne::Lost) => Ok(Gathered::Lost),
+                Some(RenewedOne::Several) => Ok(Gathered::OneByOne),
+                None => Err(unexpected_reply()),
+            },
+        }
+    }
+
+    /// The batch that serves the entry: the open one of its group, or a new one.
+    fn join(&self, client: &Arc<Client>, route: Route, entry: Entry) -> Shared<BoxFuture<'static, Outcome>> {
+        let group = Group {
+            generation: route.generation(),
+            slot: route.slot(),
+            runtime: Handle::try_current().ok().map(|runtime| runtime.id()),
+        };
+        let mut open = lock(&self.open);
+        if let Some(batch) = open.get(&group)
+            && let Some(renewing) = batch.renewing.upgrade()
+        {
+            let mut entries = lock(&batch.entries);
+            // Those of a batch that was sent are taken out.
+            if (1..MOST).contains(&entries.len()) {
+                entries.push(entry);
+                return renewing;
+            }
+        }
+        let entries = Arc::new(Mutex::new(vec![entry]));
+        let renewing = send(client.clone(), route, group, entries.clone()).boxed().shared();
+        let batch = Open {
+            entries,
+            renewing: renewing.downgrade().expect("it was not polled yet"),
+        };
+        // Those that were dropped before their first turn.
+        open.retain(|_, batch| batch.renewing.upgrade().is_some());
+        open.insert(group, batch);
+        renewing
+    }
+
+    /// Nothing more joins the batch.
+    fn close(&self, group: Group, entries: &Arc<Mutex<Vec<Entry>>>) -> Vec<Entry> {
+        let mut open = lock(&self.open);
+        // It may have been full, and another one may have taken its place.
+        if open
+            .get(&group)
+            .is_some_and(|batch| Arc::ptr_eq(&batch.entries, entries))
+        {
+            open.remove(&group);
+        }
+        std::mem::take(&mut lock(entries))
+    }
+}
+
+/// Lets others join, and renews all of whom somebody still waits.
+async fn send(client: Arc<Client>, mut route: Route, group: Group, entries: Arc<Mutex<Vec<Entry>>>) -> Outcome {
+    // Whatever is due in this turn joins.
+    end_of_turn().await;
+    let mut entries = client.renewals.close(group, &entries);
+    entries.retain(|entry| entry.asker.strong_count() > 0);
+    if entries.len() < 2 {
+        return Outcome::OneByOne;
+    }
+    let keys: Vec<&str> = entries.iter().map(|entry| &*entry.lock).collect();
+    let arguments = entries
+        .iter()
+        .flat_map(|entry| [entry.holder.to_string(), millis(entry.ttl)]);
+    let arguments: Vec<String> = arguments.collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let sent = SentAt::now();
+    let script = &protocol::RENEW_TOGETHER;
+    match client.servers.run_together(&mut route, script, &keys, &arguments).await {
+        Ok(reply) => match protocol::renewed_together(&reply, entries.len()) {
+            Some(answers) => {
+                for (entry, renewed) in entries.iter().zip(answers) {
+                    *lock(&entry.answer) = Some(renewed);
+                }
+                Outcome::Answered(sent)
+            }
+            None => Outcome::Failed(unexpected_reply()),
+        },
+        // One of them may be the reason.
+        Err(Failure::Rejected(_)) => Outcome::OneByOne,
+        Err(failure) => Outcome::Failed(route.lock_error(failure)),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Every critical section leaves it whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Renewals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Renewals")
+            .field("open", &lock(&self.open).len())
+            .finish()
+    }
+}

@@ -1,0 +1,301 @@
+//! The servers that keep the locks, as everything above them sees them: which of them has a lock, and how a script runs there.
+
+use std::borrow::Cow;
+use std::convert::Infallible;
+use std::future::Future;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::backend::{HolderId, Lease};
+use lock_core::{Error, Result};
+use tokio::time::{Instant, sleep_until};
+
+use crate::claims::InFlight;
+use crate::config::RedisConfig;
+use crate::connection::inbox::{Inbox, Waiter};
+use crate::connection::{Connection, LeaseRegistration, Reply, Session};
+use crate::error::Failure;
+use crate::names::Keys;
+use crate::probe::Finding;
+use crate::protocol::{self, Script};
+use cluster::{Cluster, Node};
+
+mod cluster;
+
+/// The servers of one backend.
+#[derive(Debug)]
+pub(crate) struct Servers {
+    topology: Topology,
+    inbox: Arc<Inbox>,
+}
+
+#[derive(Debug)]
+enum Topology {
+    One(Arc<Connection>),
+    Cluster(Cluster),
+}
+
+/// The server that has a lock, and the connection over which its requests go.
+pub(crate) struct Route {
+    connection: Arc<Connection>,
+    session: Session,
+    /// The lock's hash slot, in a cluster.
+    slot: u16,
+    /// Of a cluster.
+    node: Option<Arc<Node>>,
+}
+
+impl Servers {
+    /// Does no I/O.
+    pub(crate) fn new(config: &RedisConfig) -> Result<Self> {
+        let inbox = Arc::new(Inbox::new(config.prefix()));
+        let topology = match config.nodes() {
+            Some(nodes) => Topology::Cluster(Cluster::new(config, nodes, inbox.clone())),
+            None => Topology::One(Arc::new(Connection::new(config, inbox.clone())?)),
+        };
+        Ok(Self { topology, inbox })
+    }
+
+    /// The server of a lock, as soon as it can be asked, but not later than the connect timeout or `given_up`.
+    ///
+    /// # Errors
+    /// The reason why it cannot be asked, as not executed.
+    pub(crate) async fn route(&self, keys: &Keys, given_up: impl Future<Output = ()>) -> Result<Route> {
+        match &self.topology {
+            Topology::One(connection) => Ok(Route {
+                session: connection.session(given_up).await?,
+                connection: connection.clone(),
+                slot: 0,
+                node: None,
+            }),
+            // Boxed, as below, so that the requests of a single server do not carry the room for it.
+            Topology::Cluster(cluster) => Box::pin(cluster.route(keys.slot(), given_up)).await,
+        }
+    }
+
+    /// Runs a script on some keys of the route's lock. Afterwards the route is the one that it took.
+    ///
+    /// # Cancel safety
+    /// If dropped, the server may still execute the script.
+    pub(crate) async fn run(&self, on: &mut Route, script: &Script, keys: &[&str], arguments: &[&str]) -> Reply {
+        match &self.topology {
+            Topology::One(connection) => connection.run(&on.session, script, keys, arguments).await,
+            Topology::Cluster(cluster) => Box::pin(cluster.run(on, script, keys, arguments)).await,
+        }
+    }
+
+    /// The same for a script that does with each key what it does with one alone. If not all keys are in one place, because
+    /// their slot is being moved, it is rejected at once.
+    pub(crate) async fn run_together(
+        &self,
+        on: &mut Route,
+        script: &Script,
+        keys: &[&str],
+        arguments: &[&str],
+    ) -> Reply {
+        match &self.topology {
+            Topology::One(_) => self.run(on, script, keys, arguments).await,
+            Topology::Cluster(cluster) => Box::pin(cluster.run_together(on, script, keys, arguments)).await,
+        }
+    }
+
+    /// Asks for a grant. A request that `waits` is in the queue after that, and this process hears when it is woken.
+    ///
+    /// # Cancel safety
+    /// That of [`run`](Self::run). `in_flight` knows over which connection.
+    pub(crate) async fn ask(
+        &self,
+        on: &mut Route,
+        keys: &Keys,
+        arguments: &protocol::AcquireArguments<'_>,
+        in_flight: &mut InFlight<'_>,
+    ) -> Reply {
+        match &self.topology {
+            Topology::One(connection) => {
+                let script = arguments.script();
+                connection.run(&on.session, script, &keys.all(), arguments.all()).await
+            }
+            Topology::Cluster(cluster) => Box::pin(cluster.ask(on, keys, arguments, in_flight)).await,
+        }
+    }
+
+    /// Waits until enough replicas have all that the route's server answered before, for a hold of this TTL. Returns at once if
+    /// none is needed.
+    ///
+    /// # Errors
+    /// Unavailable, if too few have it in time, or the connection ended.
+    pub(crate) async fn acknowledge(&self, on: &Route, keys: &Keys, ttl: Duration) -> Result<()> {
+        on.connection.acknowledge(&on.session, keys, ttl).await
+    }
+
+    /// Makes sure that the route's server has not been promoted since the connection was made, where a grant depends on that.
+    ///
+    /// # Errors
+    /// Unavailable, if it has: the next route knows since when.
+    pub(crate) async fn check_data(&self, on: &Route) -> Result<()> {
+        on.connection.check_data(&on.session).await
+    }
+
+    /// Never returns. To be polled by whoever waits for the route's server to wake it.
+    pub(crate) async fn watch(&self, on: &Route) -> Infallible {
+        match &self.topology {
+            Topology::One(connection) => connection.watch_supervisor().await,
+            Topology::Cluster(cluster) => Box::pin(cluster.watch(on)).await,
+        }
+    }
+
+    /// The channel on which the server wakes this backend's waiters for a lock.
+    pub(crate) fn inbox(&self, keys: &Keys) -> Cow<'_, str> {
+        match &self.topology {
+            Topology::One(_) => self.inbox.channel().into(),
+            Topology::Cluster(_) => keys.channel(self.inbox.channel()).into(),
+        }
+    }
+
+    /// Registers a waiter for a lock. A wake-up that came just before counts, too.
+    pub(crate) fn register(&self, keys: &Keys, holder: HolderId) -> Waiter<'_> {
+        self.inbox.register(self.slot(keys), holder)
+    }
+
+    /// Whether this process hears it when the route's server wakes a waiter for the lock.
+    pub(crate) fn hears(&self, on: &Route, keys: &Keys) -> bool {
+        match &self.topology {
+            // The session ends with the subscription.
+            Topology::One(_) => true,
+            Topology::Cluster(_) => on.is_listening(&self.inbox(keys)),
+        }
+    }
+
+    pub(crate) fn has_waiter(&self, holder: HolderId) -> bool {
+        self.inbox.has_waiter(holder)
+    }
+
+    /// Makes a lease suspect whenever the connection to the lock's server ends, for as long as the registration lives; and
+    /// now, if the connection of its grant has ended already.
+    pub(crate) fn register_lease(
+        &self,
+        keys: &Keys,
+        holder: HolderId,
+        lease: &Lease,
+        granted_on: &Route,
+    ) -> LeaseRegistration {
+        let slot = self.slot(keys);
+        (granted_on.connection).register_lease(slot, holder, lease, &granted_on.session)
+    }
+
+    /// The same for the lease of whoever the hold was passed on to, which is told from here on in place of the earlier one.
+    pub(crate) fn pass_lease(&self, keys: &Keys, holder: HolderId, next: &Lease) -> LeaseRegistration {
+        match &self.topology {
+            Topology::One(connection) => connection.pass_lease(0, holder, next),
+            Topology::Cluster(cluster) => cluster.leases().pass(keys.slot(), holder, next),
+        }
+    }
+
+    /// Whether there never was a connection, so that nothing was ever sent.
+    pub(crate) fn is_unused(&self) -> bool {
+        match &self.topology {
+            Topology::One(connection) => connection.is_unused(),
+            Topology::Cluster(cluster) => cluster.is_unused(),
+        }
+    }
+
+    /// What is known of the settings of the servers that were connected to last.
+    pub(crate) fn findings(&self) -> Vec<Finding> {
+        match &self.topology {
+            Topology::One(connection) => connection.findings(),
+            Topology::Cluster(cluster) => cluster.findings(),
+        }
+    }
+
+    /// Whether the servers serve.
+    ///
+    /// # Errors
+    /// Why one cannot be asked, or does not serve.
+    pub(crate) async fn check(&self) -> Result<()> {
+        match &self.topology {
+            Topology::One(connection) => connection.check().await,
+            Topology::Cluster(cluster) => Box::pin(cluster.check()).await,
+        }
+    }
+
+    /// The hash slot of a lock, where there are several.
+    fn slot(&self, keys: &Keys) -> u16 {
+        match &self.topology {
+            Topology::One(_) => 0,
+            Topology::Cluster(_) => keys.slot(),
+        }
+    }
+}
+
+impl Route {
+    /// Waits until the server gives fresh grants, or the connection has ended.
+    pub(crate) async fn fresh(&self) {
+        let Some(until) = self.delayed_until() else {
+            return;
+        };
+        tokio::select! {
+            () = sleep_until(until) => {}
+            _ = self.ended() => {}
+            never = self.connection.watch_supervisor() => match never {},
+        }
+    }
+
+    /// Why it gives no fresh grant at the moment, if it gives none.
+    pub(crate) fn delay_error(&self) -> Option<Error> {
+        let until = self.delayed_until()?;
+        Some(self.connection.delay_error(until - Instant::now()))
+    }
+
+    /// The hash slot of its lock, where there are several.
+    pub(crate) fn slot(&self) -> u16 {
+        self.slot
+    }
+
+    /// The lock's error for a failed request.
+    pub(crate) fn lock_error(&self, failure: Failure) -> Error {
+        self.connection.lock_error(failure)
+    }
+
+    /// The host of its server, in a cluster.
+    fn host(&self) -> String {
+        self.node
+            .as_ref()
+            .map(|node| node.host().to_owned())
+            .unwrap_or_default()
+    }
+
+    /// Whether this process hears what its server publishes on this channel.
+    fn is_listening(&self, channel: &str) -> bool {
+        self.node.as_ref().is_none_or(|node| node.is_listening(channel))
+    }
+}
+
+impl Deref for Route {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        &self.session
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::size_of_val;
+
+    use lock_core::LockName;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_request_of_a_single_server_has_no_room_for_a_cluster_s() {
+        let servers = Servers::new(&RedisConfig::new("cache", 6379)).expect("a good configuration");
+        let keys = Keys::new("a:", &LockName::new("a").expect("a valid name"));
+        let Topology::One(connection) = &servers.topology else {
+            panic!("it is one server");
+        };
+        let alone = size_of_val(&connection.session(std::future::pending()));
+        let routed = size_of_val(&servers.route(&keys, std::future::pending()));
+        assert!(routed <= alone + 64, "{routed} bytes, {alone} without the seam");
+    }
+}

@@ -1,0 +1,404 @@
+//! A Redis Cluster: each master has the locks of its hash slots. A node that does not have a slot says who does.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::{FusedFuture, try_join_all};
+use lock_core::{Error, ErrorKind, Result};
+use redis::Value;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::Route;
+use crate::claims::InFlight;
+use crate::config::RedisConfig;
+use crate::config::hosts::Address;
+use crate::connection::inbox::Inbox;
+use crate::connection::{Health, Leases, Reply, Session};
+use crate::error::{Failure, is_permanent};
+use crate::names::Keys;
+use crate::probe::Finding;
+use crate::protocol::{self, Script};
+use call::Call;
+use map::Map;
+pub(crate) use map::Node;
+use patience::Patience;
+use slots::{Redirect, redirect};
+
+mod call;
+mod map;
+mod patience;
+mod refresh;
+mod slots;
+
+/// The masters of a cluster.
+pub(crate) struct Cluster(Arc<Inner>);
+
+struct Inner {
+    config: RedisConfig,
+    /// The nodes that the configuration names.
+    seeds: Vec<Address>,
+    inbox: Arc<Inbox>,
+    generations: Arc<AtomicU64>,
+    leases: Leases,
+    map: Mutex<Map>,
+    /// Held by the one that asks the nodes.
+    refreshing: tokio::sync::Mutex<()>,
+    /// Whether there ever was a connection for requests.
+    is_used: AtomicBool,
+}
+
+/// How long to wait before a node that is away is looked for elsewhere, and again.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+impl Cluster {
+    /// Does no I/O.
+    pub(super) fn new(config: &RedisConfig, seeds: &[Address], inbox: Arc<Inbox>) -> Self {
+        Self(Arc::new(Inner {
+            config: config.clone(),
+            seeds: seeds.iter().map(|seed| config.mapped(seed)).collect(),
+            inbox,
+            generations: Arc::default(),
+            leases: Leases::default(),
+            map: Mutex::new(Map::new()),
+            refreshing: tokio::sync::Mutex::default(),
+            is_used: AtomicBool::new(false),
+        }))
+    }
+
+    pub(super) fn leases(&self) -> &Leases {
+        &self.0.leases
+    }
+
+    pub(super) fn is_unused(&self) -> bool {
+        !self.0.is_used.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn findings(&self) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        for node in self.0.map().nodes() {
+            for finding in node.requests.findings() {
+                if !findings.contains(&finding) {
+                    findings.push(finding);
+                }
+            }
+        }
+        findings
+    }
+
+    /// Whether all masters serve.
+    pub(super) async fn check(&self) -> Result<()> {
+        let deadline = Instant::now() + self.0.config.connect_timeout();
+        loop {
+            // Any slot: it makes sure that the masters are known.
+            self.route(0, pin!(sleep_until(deadline))).await?;
+            let (version, nodes) = {
+                let map = self.0.map();
+                (map.version(), map.nodes().to_vec())
+            };
+            let checked = try_join_all(nodes.iter().map(|node| node.requests.check())).await;
+            let Err(error) = checked else { return Ok(()) };
+            // One of them may be no master any more.
+            let refreshed = self.0.refresh(version).await;
+            let is_same = self.0.map().nodes().iter().all(|node| {
+                let is_it = |known: &Arc<Node>| Arc::ptr_eq(known, node);
+                nodes.iter().any(is_it)
+            });
+            if refreshed.is_err() || is_same || Instant::now() >= deadline {
+                return Err(error);
+            }
+        }
+    }
+
+    /// The master of a slot, as soon as it can be asked.
+    pub(super) async fn route(&self, slot: u16, given_up: impl Future<Output = ()>) -> Result<Route> {
+        let inner = &self.0;
+        let deadline = Instant::now() + inner.config.connect_timeout();
+        let mut given_up = pin!(given_up.fuse());
+        loop {
+            let (version, node) = {
+                let map = inner.map();
+                (map.version(), map.master(slot).cloned())
+            };
+            let Some(node) = node else {
+                let refreshed = tokio::select! {
+                    biased;
+                    refreshed = inner.refresh(version) => refreshed,
+                    () = &mut given_up => return Err(inner.unreached(None)),
+                    () = sleep_until(deadline) => return Err(inner.unreached(None)),
+                };
+                if let Err(error) = refreshed
+                    && (self.0.map().version() > 0 || is_permanent(&error) || Instant::now() >= deadline)
+                {
+                    return Err(error.not_executed());
+                }
+                if inner.map().master(slot).is_none() {
+                    tokio::select! {
+                        () = sleep(LOOK_AGAIN) => {}
+                        () = &mut given_up => return Err(inner.unreached(None)),
+                        () = sleep_until(deadline) => return Err(inner.unreached(None)),
+                    }
+                }
+                continue;
+            };
+            let session = tokio::select! {
+                biased;
+                session = node.requests.session(&mut given_up) => session,
+                () = inner.until_moved(slot, &node) => continue,
+            };
+            match session {
+                Ok(session) => {
+                    inner.is_used.store(true, Ordering::SeqCst);
+                    return Ok(Route::to(node, session, slot));
+                }
+                Err(error) if given_up.is_terminated() || Instant::now() >= deadline => return Err(error),
+                Err(error) => {
+                    // Another one may have taken its place.
+                    let refreshed = tokio::select! {
+                        refreshed = inner.refresh(version) => refreshed,
+                        () = &mut given_up => return Err(error),
+                    };
+                    if refreshed.is_err() || inner.is_master(slot, &node) {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) async fn run(&self, on: &mut Route, script: &Script, keys: &[&str], arguments: &[&str]) -> Reply {
+        self.call(on, &Call::of(script, keys, arguments), None).await
+    }
+
+    /// The same for keys that can be asked for one by one.
+    pub(super) async fn run_together(
+        &self,
+        on: &mut Route,
+        script: &Script,
+        keys: &[&str],
+        arguments: &[&str],
+    ) -> Reply {
+        let call = Call {
+            is_divisible: true,
+            ..Call::of(script, keys, arguments)
+        };
+        self.call(on, &call, None).await
+    }
+
+    pub(super) async fn ask(
+        &self,
+        on: &mut Route,
+        keys: &Keys,
+        arguments: &protocol::AcquireArguments<'_>,
+        in_flight: &mut InFlight<'_>,
+    ) -> Reply {
+        let keys_of_lock = keys.all();
+        let (inbox, is_heard) = match arguments.waits {
+            true => (Some(arguments.inbox()), on.is_listening(arguments.inbox())),
+            false => (None, true),
+        };
+        if !is_heard && !arguments.may_have_entry {
+            // Mostly the name is free, and nobody has to be woken.
+            let call = Call {
+                is_fresh: arguments.is_fresh,
+                ..Call::of(&protocol::ACQUIRE, &keys_of_lock, arguments.without_queue())
+            };
+            match self.call(on, &call, Some(in_flight)).await {
+                Ok(Value::Array(_taken)) => {}
+                reply => return reply,
+            }
+        }
+        let call = Call {
+            inbox,
+            is_fresh: arguments.is_fresh,
+            ..Call::of(arguments.script(), &keys_of_lock, arguments.all())
+        };
+        self.call(on, &call, Some(in_flight)).await
+    }
+
+    /// Sends a call to where its slot is, until somebody has executed it or nobody has for too long.
+    async fn call(&self, on: &mut Route, call: &Call<'_>, mut in_flight: Option<&mut InFlight<'_>>) -> Reply {
+        let mut moves_to = |generation| {
+            if let Some(in_flight) = &mut in_flight {
+                in_flight.moves_to(generation);
+            }
+        };
+        let mut patience = Patience::new(self.0.config.connect_timeout());
+        loop {
+            call.check_delay(on)?;
+            let mut reply = self.send(on, call).await;
+            if let Some(Redirect::Ask(host, port)) = cluster_error(&reply)
+                && let Ok(node) = self.0.node(&(host.unwrap_or_else(|| on.host()), port))
+                && let Ok(session) = node.requests.session(patience.over()).await
+            {
+                let asked = Route::to(node, session, on.slot);
+                call.check_delay(&asked)?;
+                moves_to(asked.generation());
+                reply = (asked.connection)
+                    .run_asking(&asked.session, call.script, call.keys, call.arguments)
+                    .await;
+                if cluster_error(&reply).is_none() {
+                    *on = asked;
+                }
+            }
+            let Some(redirect) = cluster_error(&reply) else {
+                return reply;
+            };
+            if call.is_divisible && redirect == Redirect::Apart {
+                return reply;
+            }
+            if let Redirect::Moved(host, port) = redirect {
+                let learned = self.0.learn(on.slot, &(host.unwrap_or_else(|| on.host()), port));
+                learned.map_err(Failure::NotExecuted)?;
+                patience.note_moved();
+            }
+            if !patience.pause().await {
+                let what =
+                    "the Redis Cluster did not serve a hash slot in time: the slot is being moved, or has no master";
+                let error = Error::new(ErrorKind::Unavailable, what);
+                return Err(Failure::NotExecuted(match reply {
+                    Err(Failure::Rejected(why)) => error.with_source(why),
+                    _ => error,
+                }));
+            }
+            *on = self
+                .route(on.slot, patience.over())
+                .await
+                .map_err(Failure::NotExecuted)?;
+            moves_to(on.generation());
+        }
+    }
+
+    async fn send(&self, on: &Route, call: &Call<'_>) -> Reply {
+        if let (Some(inbox), Some(node)) = (call.inbox, &on.node) {
+            match node.wake_ups.listen(inbox).await {
+                Err(Failure::NoReply(why)) => return Err(Failure::NotExecuted(why)),
+                listening => listening?,
+            }
+        }
+        tokio::select! {
+            biased;
+            reply = on.connection.run(&on.session, call.script, call.keys, call.arguments) => reply,
+            never = self.watch(on) => match never {},
+        }
+    }
+
+    /// Ends the connection of a route whose server is silent and has been replaced by another one.
+    pub(super) async fn watch(&self, on: &Route) -> Infallible {
+        let Some(node) = &on.node else {
+            return std::future::pending().await;
+        };
+        let mut health = on.session.health();
+        loop {
+            let now = health.borrow_and_update().clone();
+            match now {
+                // Cannot fail: the session has the sender.
+                Health::Healthy => drop(health.changed().await),
+                Health::Ended(_) => return std::future::pending().await,
+                Health::Silent(why) => {
+                    self.0.until_moved(on.slot, node).await;
+                    let what = format!("{}:{} has been replaced as a master", node.address.0, node.address.1);
+                    let why = Error::new(ErrorKind::Unavailable, what).with_source(why);
+                    on.connection.end(&on.session, &why);
+                }
+            }
+        }
+    }
+}
+
+impl Route {
+    fn to(node: Arc<Node>, session: Session, slot: u16) -> Self {
+        Self {
+            connection: node.requests.clone(),
+            session,
+            slot,
+            node: Some(node),
+        }
+    }
+}
+
+/// Why a node did not serve a request, if that is for the cluster's sake.
+fn cluster_error(reply: &Reply) -> Option<Redirect> {
+    match reply {
+        Err(Failure::Rejected(error)) => redirect(error),
+        _ => None,
+    }
+}
+
+impl Inner {
+    fn map(&self) -> MutexGuard<'_, Map> {
+        // Every critical section leaves it whole.
+        self.map.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_master(&self, slot: u16, node: &Arc<Node>) -> bool {
+        self.map().master(slot).is_some_and(|master| Arc::ptr_eq(master, node))
+    }
+
+    /// Returns when another node has the slot.
+    async fn until_moved(self: &Arc<Self>, slot: u16, from: &Arc<Node>) {
+        loop {
+            sleep(LOOK_AGAIN).await;
+            let version = self.map().version();
+            // If nobody can say it, it has not moved as far as we know.
+            let _ = self.refresh(version).await;
+            if !self.is_master(slot, from) {
+                return;
+            }
+        }
+    }
+
+    /// Learns who has one slot.
+    fn learn(self: &Arc<Self>, slot: u16, address: &Address) -> Result<()> {
+        let address = &self.config.mapped(address);
+        self.map().learn_one(slot, address, |address| self.connect(address))
+    }
+
+    /// The node at this address, also one that has no slot yet.
+    fn node(self: &Arc<Self>, address: &Address) -> Result<Arc<Node>> {
+        let address = &self.config.mapped(address);
+        if let Some(node) = self.map().nodes().iter().find(|node| node.address == *address) {
+            return Ok(node.clone());
+        }
+        Ok(Arc::new(self.connect(address)?))
+    }
+
+    /// Does no I/O.
+    fn connect(self: &Arc<Self>, address: &Address) -> Result<Node> {
+        let (cluster, of) = (Arc::downgrade(self), address.clone());
+        let serves = move |slot| {
+            let cluster = cluster.upgrade();
+            cluster.is_some_and(|cluster| cluster.map().master(slot).is_some_and(|node| node.address == of))
+        };
+        let leases = self.leases.of_slots(serves);
+        Node::new(address, &self.config, &self.inbox, &self.generations, leases)
+    }
+
+    fn unreached(&self, why: Option<&str>) -> Error {
+        let what = format!("the Redis Cluster at {} was not reached in time", self.names());
+        let what = match why {
+            Some(why) => format!("{what}: {why}"),
+            None => format!("{what}: check that it runs and that its addresses are right"),
+        };
+        Error::new(ErrorKind::Unavailable, what).not_executed()
+    }
+
+    fn names(&self) -> String {
+        let name = |(host, port): &Address| format!("{host}:{port}");
+        self.seeds.iter().map(name).collect::<Vec<_>>().join(",")
+    }
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster")
+            .field("seeds", &self.0.names())
+            .field("masters", &self.0.map().nodes())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,153 @@
+//! The masters of a cluster, as far as this process knows them, with the connections to them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use lock_core::Result;
+
+use super::slots::Range;
+use crate::config::RedisConfig;
+use crate::config::hosts::Address;
+use crate::connection::inbox::Inbox;
+use crate::connection::{Connection, Leases, Role};
+use crate::names::SLOTS;
+
+/// A master of a cluster.
+pub(crate) struct Node {
+    pub(super) address: Address,
+    pub(super) requests: Arc<Connection>,
+    pub(super) wake_ups: Connection,
+}
+
+impl Node {
+    /// Does no I/O.
+    pub(super) fn new(
+        address: &Address,
+        config: &RedisConfig,
+        inbox: &Arc<Inbox>,
+        generations: &Arc<AtomicU64>,
+        leases: Leases,
+    ) -> Result<Self> {
+        let config = &config.at_node(address);
+        let connection = |role, leases| Connection::of_role(role, config, inbox.clone(), generations.clone(), leases);
+        Ok(Self {
+            address: address.clone(),
+            requests: Arc::new(connection(Role::Master, leases)?),
+            // No hold depends on it.
+            wake_ups: connection(Role::Listener, Leases::default())?,
+        })
+    }
+}
+
+impl Node {
+    pub(crate) fn host(&self) -> &str {
+        &self.address.0
+    }
+
+    /// Whether it was asked and has not replied for a while.
+    pub(super) fn is_silent(&self) -> bool {
+        let session = self.requests.current();
+        session.is_some_and(|session| session.failure().is_some())
+    }
+
+    /// Whether this process hears what it publishes on this channel.
+    pub(crate) fn is_listening(&self, channel: &str) -> bool {
+        self.wake_ups.is_listening(channel)
+    }
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.requests.fmt(f)
+    }
+}
+
+/// Which master has which hash slot.
+#[derive(Clone, Debug)]
+pub(super) struct Map {
+    /// Counts changes.
+    version: u64,
+    nodes: Vec<Arc<Node>>,
+    /// By slot, the index of its master; [`NOBODY`]: none is known.
+    masters: Box<[u16]>,
+}
+
+const NOBODY: u16 = u16::MAX;
+
+impl Map {
+    pub(super) fn new() -> Self {
+        Self {
+            version: 0,
+            nodes: Vec::new(),
+            masters: vec![NOBODY; usize::from(SLOTS)].into(),
+        }
+    }
+
+    pub(super) fn version(&self) -> u64 {
+        self.version
+    }
+
+    pub(super) fn nodes(&self) -> &[Arc<Node>] {
+        &self.nodes
+    }
+
+    pub(super) fn master(&self, slot: u16) -> Option<&Arc<Node>> {
+        self.nodes.get(usize::from(self.masters[usize::from(slot)]))
+    }
+
+    /// Learns who has all slots. `said_by` is the host that has been asked. Masters without a slot are forgotten: returns the
+    /// former ones.
+    pub(super) fn learn(
+        &mut self,
+        ranges: &[Range],
+        said_by: &str,
+        make: impl Fn(&Address) -> Result<Node>,
+    ) -> Result<Vec<Arc<Node>>> {
+        let mut nodes: Vec<Arc<Node>> = Vec::new();
+        let mut masters: Box<[u16]> = vec![NOBODY; usize::from(SLOTS)].into();
+        for range in ranges {
+            let address = (range.host.clone().unwrap_or_else(|| said_by.to_owned()), range.port);
+            let index = match nodes.iter().position(|node| node.address == address) {
+                Some(index) => index,
+                None => {
+                    nodes.push(match self.nodes.iter().find(|node| node.address == address) {
+                        Some(known) => known.clone(),
+                        None => Arc::new(make(&address)?),
+                    });
+                    nodes.len() - 1
+                }
+            };
+            for slot in range.first..=range.last {
+                masters[usize::from(slot)] = as_index(index);
+            }
+        }
+        self.masters = masters;
+        self.version += 1;
+        Ok(std::mem::replace(&mut self.nodes, nodes))
+    }
+
+    /// Learns who has one slot.
+    pub(super) fn learn_one(
+        &mut self,
+        slot: u16,
+        address: &Address,
+        make: impl Fn(&Address) -> Result<Node>,
+    ) -> Result<()> {
+        let index = match self.nodes.iter().position(|node| node.address == *address) {
+            Some(index) => index,
+            None => {
+                self.nodes.push(Arc::new(make(address)?));
+                self.nodes.len() - 1
+            }
+        };
+        self.masters[usize::from(slot)] = as_index(index);
+        self.version += 1;
+        Ok(())
+    }
+}
+
+fn as_index(index: usize) -> u16 {
+    // There are no more masters than slots.
+    u16::try_from(index).unwrap_or(NOBODY)
+}

@@ -1,0 +1,82 @@
+//! How long a request waits for its hash slot.
+
+use std::time::Duration;
+
+use backon::{BackoffBuilder, ExponentialBuilder};
+use tokio::time::{Instant, sleep, sleep_until};
+
+/// The pauses of one request, until its time is over.
+pub(super) struct Patience {
+    deadline: Instant,
+    pauses: Box<dyn Iterator<Item = Duration> + Send>,
+    /// Whether the next pause is left out: somebody has said where to go, for the first time.
+    knows_better: bool,
+    moves: u32,
+}
+
+impl Patience {
+    pub(super) fn new(limit: Duration) -> Self {
+        Self {
+            deadline: Instant::now() + limit,
+            pauses: Box::new(pauses()),
+            knows_better: false,
+            moves: 0,
+        }
+    }
+
+    /// A node has said where the slot is. Two may send us back and forth until both have heard of a move.
+    pub(super) fn note_moved(&mut self) {
+        self.moves += 1;
+        self.knows_better = self.moves == 1;
+    }
+
+    /// Waits for a while. Returns false if the time is over.
+    pub(super) async fn pause(&mut self) -> bool {
+        if std::mem::take(&mut self.knows_better) {
+            return true;
+        }
+        sleep(self.pauses.next().unwrap_or(LONGEST)).await;
+        Instant::now() < self.deadline
+    }
+
+    /// Returns when the time is over.
+    pub(super) fn over(&self) -> impl Future<Output = ()> + use<> {
+        sleep_until(self.deadline)
+    }
+}
+
+const LONGEST: Duration = Duration::from_millis(50);
+
+/// From 2 ms up to 50 ms, and with jitter up to as much again.
+fn pauses() -> impl Iterator<Item = Duration> + Send {
+    ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(2))
+        .with_max_delay(LONGEST)
+        .with_jitter()
+        .without_max_times()
+        .build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_move_is_followed_at_once_and_all_else_after_a_pause_until_the_time_is_over() {
+        let (start, limit) = (Instant::now(), Duration::from_secs(5));
+        let mut patience = Patience::new(limit);
+        patience.note_moved();
+        assert!(patience.pause().await);
+        assert_eq!(start.elapsed(), Duration::ZERO);
+        patience.note_moved();
+        assert!(patience.pause().await);
+        assert!(start.elapsed() >= Duration::from_millis(2));
+        let mut pauses = 0;
+        while patience.pause().await {
+            pauses += 1;
+        }
+        assert!((49..150).contains(&pauses), "{pauses}");
+        assert!(start.elapsed() >= limit && start.elapsed() <= limit + 2 * LONGEST);
+        patience.over().await;
+    }
+}

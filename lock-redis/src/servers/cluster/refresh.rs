@@ -1,0 +1,118 @@
+//! Learning from the nodes who has which slots.
+
+use std::sync::Arc;
+
+use futures_util::future::select_ok;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use lock_core::{Error, ErrorKind, Result};
+use rand::seq::SliceRandom;
+use redis::{Value, cmd};
+use tokio::time::timeout;
+
+use super::map::Node;
+use super::{Inner, LOOK_AGAIN, slots};
+use crate::config::hosts::Address;
+use crate::connection::{Dialer, Role};
+use crate::error::is_permanent;
+
+impl Inner {
+    /// Learns from the nodes who has all slots, unless the map has changed since it had this version.
+    pub(super) async fn refresh(self: &Arc<Self>, version: u64) -> Result<()> {
+        let _turn = self.refreshing.lock().await;
+        if self.map().version() != version {
+            return Ok(());
+        }
+        let (said_by, reply) = match self.ask_connected().await {
+            Some(said) => said,
+            None => self.ask_any().await?,
+        };
+        let ranges = slots::ranges(&reply).filter(|ranges| !ranges.is_empty());
+        let Some(mut ranges) = ranges else {
+            return Err(self.unreached(Some("its nodes have no hash slots yet")));
+        };
+        for range in &mut ranges {
+            let address = (range.host.clone().unwrap_or_else(|| said_by.clone()), range.port);
+            let (host, port) = self.config.mapped(&address);
+            (range.host, range.port) = (Some(host), port);
+        }
+        let (before, silent, learned) = {
+            let mut map = self.map();
+            let silent: Vec<_> = map.nodes().iter().filter(|node| node.is_silent()).cloned().collect();
+            let before = (!silent.is_empty()).then(|| map.clone());
+            (
+                before,
+                silent,
+                map.learn(&ranges, &said_by, |address| self.connect(address)),
+            )
+        };
+        if let Some(before) = before {
+            // When the connection of a silent master ends, the map does not say any more which slots it had.
+            let is_silent = |node: &Arc<Node>| silent.iter().any(|silent| Arc::ptr_eq(silent, node));
+            let has_gone = |slot, node: &Arc<Node>| is_silent(node) && !self.is_master(slot, node);
+            self.leases
+                .suspect_in(|slot| before.master(slot).is_some_and(|node| has_gone(slot, node)));
+        }
+        // Those that are forgotten end their connections, without the lock.
+        learned.map(drop)
+    }
+
+    /// What a master says that is connected.
+    async fn ask_connected(&self) -> Option<(String, Value)> {
+        /// As many are asked at once.
+        const SOME: usize = 3;
+        let mut nodes = self.map().nodes().to_vec();
+        nodes.shuffle(&mut rand::rng());
+        let mut asking: FuturesUnordered<_> = nodes
+            .iter()
+            .filter_map(|node| Some((node, node.requests.current()?)))
+            .filter(|(_, session)| session.failure().is_none())
+            .take(SOME)
+            .map(|(node, session)| async move {
+                let reply = node.requests.send(&session, &slots_command()).await;
+                Some((node.address.0.clone(), reply.ok()?))
+            })
+            .collect();
+        let first = async {
+            while let Some(answer) = asking.next().await {
+                if answer.is_some() {
+                    return answer;
+                }
+            }
+            None
+        };
+        timeout(LOOK_AGAIN, first).await.ok().flatten()
+    }
+
+    /// What any node says that is known, over a connection of its own.
+    async fn ask_any(&self) -> Result<(String, Value)> {
+        let mut addresses: Vec<Address> = self.map().nodes().iter().map(|node| node.address.clone()).collect();
+        let seeds = self.seeds.iter().filter(|seed| !addresses.contains(seed));
+        let seeds: Vec<Address> = seeds.cloned().collect();
+        addresses.extend(seeds);
+        let asking = addresses.iter().map(|address| {
+            let asking = async move {
+                let dialer = Dialer::new(&self.config.at_node(address), self.inbox.clone(), Role::Listener)?;
+                let reply = timeout(self.config.connect_timeout(), dialer.ask(&slots_command())).await;
+                let reply = reply.unwrap_or_else(|_| Err(self.unreached(Some("a node did not answer"))))?;
+                Ok::<_, Error>((address.0.clone(), reply))
+            };
+            asking.boxed()
+        });
+        let asked = select_ok(asking).await;
+        match asked {
+            Ok((answer, _rest)) => Ok(answer),
+            Err(error) if is_permanent(&error) => Err(error),
+            Err(error) => {
+                let what = format!("no node of the Redis Cluster at {} was reached", self.names());
+                Err(Error::new(ErrorKind::Unavailable, what).with_source(error))
+            }
+        }
+    }
+}
+
+fn slots_command() -> redis::Cmd {
+    let mut command = cmd("CLUSTER");
+    command.arg("SLOTS");
+    command
+}

@@ -1,0 +1,392 @@
+//! A Redis Cluster of three masters. What breaks it has one of its own; all else shares one, with slots of its own.
+
+use std::time::Duration;
+
+use futures_util::future::{join, join_all};
+use lock_core::backend::{Attempt, DistributedLock, HolderId, Renewal};
+use lock_core::{ErrorKind, Locker};
+use lock_redis::{Fence, RedisBackend, RedisConfig};
+use testbed::{Cluster, Redis};
+use tokio::sync::OnceCell;
+use tokio::time::Instant;
+
+use crate::support::waiter::Waiter;
+use crate::support::{
+    AT_MOST, SECOND, TTL, connect, granted, in_the_end, in_the_end_granted, name, refused, release, request, shown,
+    soon_enough, take, until, with_config,
+};
+
+mod delay;
+mod durable;
+mod failing;
+mod moving;
+
+/// Sooner than a waiter asks that nobody wakes.
+const REFRESH: Duration = Duration::from_secs(3);
+
+/// A cluster, and a prefix of the test's own.
+pub(crate) struct Fixture {
+    pub(crate) cluster: Cluster,
+    prefix: String,
+}
+
+impl Fixture {
+    /// One that others use, too.
+    async fn shared() -> Self {
+        static SHARED: OnceCell<Cluster> = OnceCell::const_new();
+        let start = || async { Redis::new().start_cluster(false).await.expect("a cluster") };
+        Self::of(SHARED.get_or_init(start).await.clone())
+    }
+
+    pub(crate) async fn own(replicas: bool) -> Self {
+        Self::of(Redis::new().start_cluster(replicas).await.expect("a cluster"))
+    }
+
+    fn of(cluster: Cluster) -> Self {
+        let prefix = format!("test-{}:", HolderId::random());
+        Self { cluster, prefix }
+    }
+
+    pub(crate) fn config(&self) -> RedisConfig {
+        RedisConfig::from_url(&self.cluster.url())
+            .expect("a good URL")
+            .with_prefix(&self.prefix)
+    }
+
+    pub(crate) fn backend(&self) -> RedisBackend {
+        with_config(self.config())
+    }
+
+    pub(crate) async fn slot(&self, name: &str) -> u16 {
+        let slot = self.call(0, &["CLUSTER", "KEYSLOT", &self.key(name)]).await;
+        slot.parse().expect("a number")
+    }
+
+    pub(crate) async fn master_of(&self, name: &str) -> usize {
+        let slot = self.slot(name).await;
+        self.cluster.master_of(slot).await.expect("it has one")
+    }
+
+    /// A name whose locks this node has.
+    pub(crate) async fn name_on(&self, node: usize) -> String {
+        for number in 0.. {
+            let name = format!("name-{number}");
+            if self.master_of(&name).await == node {
+                return name;
+            }
+        }
+        unreachable!("each node has slots")
+    }
+
+    pub(crate) fn key(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    pub(crate) async fn call(&self, node: usize, command: &[&str]) -> String {
+        self.cluster.call(node, command).await.expect("an answer")
+    }
+
+    /// How often a node has answered with this error.
+    async fn errors(&self, node: usize, code: &str) -> u64 {
+        let stats = self.call(node, &["INFO", "errorstats"]).await;
+        let prefix = format!("errorstat_{code}:count=");
+        let counts = stats.lines().filter_map(|line| line.strip_prefix(&prefix));
+        counts.map(|count| count.trim().parse::<u64>().expect("a number")).sum()
+    }
+
+    /// A waiter that has its queue entry.
+    pub(crate) async fn queued(&self, backend: &RedisBackend, of: &str, ttl: Duration) -> Waiter {
+        let waiter = Waiter::start(backend, of, ttl);
+        let (node, key) = (self.master_of(of).await, format!("{{{}}}:queue", self.key(of)));
+        until("it has its entry", async || {
+            self.call(node, &["ZRANGE", &key, "0", "-1"])
+                .await
+                .contains(&waiter.id())
+        })
+        .await;
+        waiter
+    }
+}
+
+#[testbed::test]
+async fn each_master_has_the_locks_of_its_slots() {
+    let fixture = Fixture::shared().await;
+    let backend = fixture.backend();
+    backend.connect().await.expect("all serve");
+    for node in 0..3 {
+        let of = fixture.name_on(node).await;
+        let hold = take(&backend, &of).await;
+        assert_eq!(fixture.call(node, &["EXISTS", &fixture.key(&of)]).await, "1");
+        assert!(matches!(hold.renew(TTL).await.expect("an answer"), Renewal::Renewed(_)));
+        assert_eq!(backend.status(&name(&of)).await.expect("an answer").holders.len(), 1);
+        let other = fixture.backend();
+        let busy = other.acquire(&request(&of, TTL).0).await.expect("an answer");
+        assert!(matches!(busy, Attempt::Busy(_)), "{busy:?}");
+        assert!(release(&hold).await);
+        assert_eq!(fixture.call(node, &["EXISTS", &fixture.key(&of)]).await, "0");
+    }
+}
+
+/// With channels that all nodes know, the scripts see only the subscribers at their own node: a waiter that is connected to
+/// another one counted as dead.
+#[testbed::test]
+async fn a_waiter_is_alive_wherever_else_it_is_connected() {
+    let fixture = Fixture::shared().await;
+    for node in 0..3 {
+        let of = fixture.name_on(node).await;
+        soon_enough(REFRESH, "the waiter was not woken", async || {
+            let first = take(&fixture.backend(), &of).await;
+            // One node alone: it says where the others are.
+            let seed = format!("redis+cluster://{}", fixture.cluster.addresses()[(node + 1) % 3]);
+            let config = RedisConfig::from_url(&seed).expect("a good URL");
+            let backend = with_config(config.with_prefix(fixture.key("")));
+            let waiter = fixture.queued(&backend, &of, TTL).await;
+            let released = Instant::now();
+            assert!(release(&first).await);
+            let hold = waiter.granted().await;
+            let waited = released.elapsed();
+            assert!(release(&hold).await);
+            waited
+        })
+        .await;
+    }
+}
+
+#[testbed::test]
+async fn waiters_are_granted_in_their_order() {
+    let fixture = Fixture::shared().await;
+    let holder = fixture.backend();
+    let first = take(&holder, "a").await;
+    let backends = [fixture.backend(), fixture.backend(), fixture.backend()];
+    let mut waiters = Vec::new();
+    for backend in &backends {
+        waiters.push(fixture.queued(backend, "a", TTL).await);
+    }
+    assert!(release(&first).await);
+    let mut waiters = waiters.into_iter();
+    while let Some(waiter) = waiters.next() {
+        let hold = waiter.granted().await;
+        assert!(waiters.as_slice().iter().all(Waiter::is_waiting));
+        assert!(release(&hold).await);
+    }
+}
+
+#[testbed::test]
+async fn a_slot_that_moves_keeps_its_holds() {
+    let fixture = Fixture::shared().await;
+    let backend = fixture.backend();
+    let of = fixture.name_on(0).await;
+    let hold = take(&backend, &of).await;
+    let slot = fixture.slot(&of).await;
+    for (from, to) in [(0, 1), (1, 2), (2, 0)] {
+        fixture.cluster.move_slot(slot, from, to).await.expect("it moves");
+        assert!(matches!(hold.renew(TTL).await.expect("an answer"), Renewal::Renewed(_)));
+        let other = fixture
+            .backend()
+            .acquire(&request(&of, TTL).0)
+            .await
+            .expect("an answer");
+        assert!(matches!(other, Attempt::Busy(_)), "{other:?}");
+    }
+    fixture.cluster.move_slot(slot, 0, 1).await.expect("it moves");
+    let token = hold.token();
+    assert!(release(&hold).await);
+    let next = take(&backend, &of).await;
+    assert!(next.token() > token);
+    assert!(release(&next).await);
+    fixture.cluster.move_slot(slot, 1, 0).await.expect("it moves back");
+}
+
+#[testbed::test]
+async fn a_slot_that_moves_keeps_its_waiters() {
+    let fixture = Fixture::shared().await;
+    let (holder, backend) = (fixture.backend(), fixture.backend());
+    let of = fixture.name_on(1).await;
+    let slot = fixture.slot(&of).await;
+    soon_enough(REFRESH, "the waiter did not hear of the move", async || {
+        let first = take(&holder, &of).await;
+        let waiter = fixture.queued(&backend, &of, TTL).await;
+        fixture.cluster.move_slot(slot, 1, 2).await.expect("it moves");
+        // It has asked there.
+        let subscribed = async || {
+            fixture
+                .call(2, &["PUBSUB", "SHARDCHANNELS"])
+                .await
+                .contains(&fixture.key(&of))
+        };
+        until("it listens to the new master", subscribed).await;
+        let released = Instant::now();
+        assert!(release(&first).await);
+        let hold = waiter.granted().await;
+        let waited = released.elapsed();
+        assert!(release(&hold).await);
+        fixture.cluster.move_slot(slot, 2, 1).await.expect("it moves back");
+        waited
+    })
+    .await;
+}
+
+#[testbed::test]
+async fn a_slot_about_to_move_is_waited_for() {
+    let fixture = Fixture::shared().await;
+    let of = fixture.name_on(2).await;
+    let slot = fixture.slot(&of).await;
+    let hold = take(&fixture.backend(), &of).await;
+    fixture.cluster.begin_move(slot, 2, 0).await.expect("it begins");
+
+    // Not for ever: then nothing was done.
+    let hasty = with_config(fixture.config().with_connect_timeout(SECOND / 2));
+    let error = refused(&hasty, &of).await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.is_not_executed() && error.is_retryable(), "{error:?}");
+    assert!(shown(&error).contains("is being moved"), "{error:?}");
+
+    let before = fixture.errors(2, "TRYAGAIN").await;
+    let releasing = tokio::spawn(async move { release(&hold).await });
+    until("the release was sent away", async || {
+        fixture.errors(2, "TRYAGAIN").await > before + 2
+    })
+    .await;
+    assert!(!releasing.is_finished());
+    fixture.cluster.finish_move(slot, 2, 0).await.expect("it moves");
+    assert!(releasing.await.expect("no panic"));
+    fixture.cluster.move_slot(slot, 0, 2).await.expect("it moves back");
+}
+
+/// The driver takes the end of a subscription that nobody asked for as the reply to whatever is in flight.
+#[testbed::test]
+async fn replies_stay_with_their_requests_while_slots_with_waiters_move() {
+    let fixture = Fixture::shared().await;
+    let (holder, backend) = (fixture.backend(), fixture.backend());
+    let moving = fixture.name_on(0).await;
+    let slot = fixture.slot(&moving).await;
+    let first = take(&holder, &moving).await;
+    let waiter = fixture.queued(&backend, &moving, TTL).await;
+    let work = async |number: usize| {
+        for count in 0..150 {
+            let of = format!("other-{number}-{}", count % 5);
+            let hold = in_the_end_granted(&backend, &request(&of, TTL).0).await;
+            let status = backend.status(&name(&of)).await.expect("an answer");
+            assert_eq!(status.holders[0].token, Some(hold.token()));
+            assert!(release(&hold).await, "somebody else's reply");
+        }
+    };
+    let moving = async {
+        for _ in 0..3 {
+            fixture.cluster.move_slot(slot, 0, 1).await.expect("it moves");
+            fixture.cluster.move_slot(slot, 1, 0).await.expect("it moves back");
+        }
+    };
+    join(join_all((0..8).map(work)), moving).await;
+    assert!(waiter.is_waiting());
+    assert!(release(&first).await);
+    assert!(release(&waiter.granted().await).await);
+}
+
+/// The server rejects a script whose keys are in several slots.
+#[testbed::test]
+async fn a_fence_lies_in_the_slot_of_its_resource() {
+    let fixture = Fixture::shared().await;
+    for resource in ["stock", "{shop}:stock", "a{b}c"] {
+        let resource = format!("{}{resource}", fixture.key(""));
+        let slot = fixture.cluster.slot_of(&resource).await.expect("an answer");
+        let master = fixture.cluster.master_of(slot).await.expect("it has one");
+        let redis = connect(&format!("redis://{}", fixture.cluster.addresses()[master])).await;
+        let hold = take(&fixture.backend(), &resource).await;
+        let fence = Fence::new(redis, &*resource).expect("it can have one");
+        let fenced = fence.enter(hold.token()).await.expect("it is the newest");
+        fenced.set(7).await.expect("it is the newest");
+        assert_eq!(fenced.get::<u32>().await.expect("it is the newest"), 7);
+        assert!(release(&hold).await);
+    }
+}
+
+#[testbed::test]
+async fn a_locker_waits_and_passes_on() {
+    let fixture = Fixture::shared().await;
+    let locker = Locker::new(fixture.backend());
+    let work = (0..4).map(|_| {
+        let locker = locker.clone();
+        tokio::spawn(async move {
+            for _ in 0..10 {
+                let guard = locker.lock("a").acquire().await.expect("a grant");
+                guard.release().await.expect("held until then");
+            }
+        })
+    });
+    for work in work.collect::<Vec<_>>() {
+        work.await.expect("no panic");
+    }
+}
+
+#[testbed::test]
+async fn what_is_no_cluster_is_a_typed_error() {
+    let fixture = Fixture::shared().await;
+    let server = Redis::new().start().await.expect("a Redis");
+    if !server.is_external() {
+        let url = format!("redis+cluster://{}", server.address());
+        let error = refused(&RedisBackend::from_url(&url).expect("a good URL"), "a").await;
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:?}");
+        assert!(error.to_string().contains("is no node of a Redis Cluster"), "{error}");
+    }
+
+    let url = format!("redis://{}", fixture.cluster.addresses()[0]);
+    let error = refused(&RedisBackend::from_url(&url).expect("a good URL"), "a").await;
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error:?}");
+    assert!(error.to_string().contains("redis+cluster://"), "{error}");
+
+    for (url, what) in [
+        ("redis+cluster://a:1,b:2/1", "database"),
+        ("redis+cluster://a:1,", "host"),
+        ("redis+cluster://a:1,b:99999", "host"),
+        ("unix+cluster://a", "begins with"),
+    ] {
+        let error = RedisBackend::from_url(url).expect_err("a bad URL");
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{url}");
+        assert!(error.to_string().contains(what), "{error}");
+    }
+}
+
+#[testbed::test]
+async fn a_cluster_of_which_no_node_is_reached_is_unavailable() {
+    // Nobody listens there.
+    let nodes = [("127.0.0.1", 1), ("127.0.0.1", 2)];
+    let config = RedisConfig::cluster(nodes).with_connect_timeout(SECOND / 2);
+    let backend = with_config(config);
+    let start = Instant::now();
+    let error = refused(&backend, "a").await;
+    assert!(start.elapsed() < AT_MOST);
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    assert!(error.is_not_executed(), "{error:?}");
+    let said = error.to_string();
+    assert!(said.contains("the Redis Cluster at 127.0.0.1:1,127.0.0.1:2"), "{said}");
+    backend
+        .abandon(&request("a", TTL).0)
+        .await
+        .expect("nothing was ever sent");
+    let error = in_the_end(async || match backend.connect().await {
+        Err(error) => Ok(error),
+        Ok(()) => panic!("there is nobody"),
+    })
+    .await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+}
+
+/// So that a request that is sent away by one node is known to have gone to another.
+#[testbed::test]
+async fn what_an_old_map_sends_astray_is_sent_on() {
+    let fixture = Fixture::shared().await;
+    let backend = fixture.backend();
+    let of = fixture.name_on(1).await;
+    let slot = fixture.slot(&of).await;
+    let (first, _control) = request(&of, TTL);
+    let hold = granted(&backend, &first).await;
+    assert!(release(&hold).await);
+    fixture.cluster.move_slot(slot, 1, 0).await.expect("it moves");
+    let before = fixture.errors(1, "MOVED").await;
+    let hold = take(&backend, &of).await;
+    // Other tests are sent on by this node, too.
+    assert!(fixture.errors(1, "MOVED").await > before);
+    assert!(release(&hold).await);
+    fixture.cluster.move_slot(slot, 0, 1).await.expect("it moves back");
+}

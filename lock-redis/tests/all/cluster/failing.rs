@@ -1,0 +1,89 @@
+//! Masters that fail, on a cluster with replicas.
+
+use lock_core::backend::{DistributedLock, Renewal};
+use lock_core::{ErrorKind, HoldState};
+use tokio::time::timeout;
+
+use super::Fixture;
+use crate::support::{
+    AT_MOST, SECOND, TTL, granted, in_the_end, in_the_end_granted, in_the_end_released, name, refused, request, take,
+    with_config,
+};
+
+#[testbed::test]
+async fn a_replica_takes_over() {
+    let fixture = Fixture::own(true).await;
+    let (holder, backend) = (fixture.backend(), fixture.backend());
+    let of = fixture.name_on(0).await;
+    let fresh = format!("{{{}}}-fresh", fixture.key(&of));
+    // Idle for the whole time.
+    let delayed = fixture.trusting(&[0]).await;
+    in_the_end_released(&take(&delayed, &fresh).await).await;
+
+    // As before an upgrade: nothing is lost.
+    let hold = take(&holder, &of).await;
+    let waiter = fixture.queued(&backend, &of, TTL).await;
+    fixture.cluster.fail_over_to(3).await.expect("it takes over");
+    let renewed = in_the_end(async || hold.renew(TTL).await).await;
+    assert!(matches!(renewed, Renewal::Renewed(_)), "{renewed:?}");
+    let token = hold.token();
+    in_the_end_released(&hold).await;
+    let hold = waiter.granted().await;
+    assert!(hold.token() > token);
+    in_the_end_released(&hold).await;
+
+    // Killed: the write was replicated long ago.
+    let hold = take(&holder, &of).await;
+    fixture.call(3, &["WAIT", "1", "0"]).await;
+    fixture.cluster[3].kill().expect("it is ours");
+    let renewed = in_the_end(async || hold.renew(TTL).await).await;
+    assert!(matches!(renewed, Renewal::Renewed(_)), "{renewed:?}");
+    assert_eq!(fixture.master_of(&of).await, 0);
+    // No request has said to this one that the slots were away.
+    let error = refused(&delayed, &fresh).await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    assert!(error.is_not_executed(), "{error:?}");
+    assert_eq!(fixture.call(0, &["EXISTS", &fixture.key(&fresh)]).await, "0");
+    in_the_end_released(&hold).await;
+    fixture.cluster[3].restart().await.expect("it comes back");
+    fixture.cluster.until_it_serves().await.expect("it does");
+
+    // It hangs: requests in flight end as soon as another one has its slots.
+    let patient = with_config(fixture.config().with_response_timeout(AT_MOST));
+    let (kept, _control) = request(&format!("{{{}}}-kept", fixture.key(&of)), TTL);
+    let kept_hold = granted(&patient, &kept).await;
+    assert_eq!(kept.lease().state(), HoldState::Held);
+    fixture.cluster[0].pause().expect("it is ours");
+    let hold = timeout(AT_MOST / 2, in_the_end_granted(&patient, &request(&of, TTL).0)).await;
+    let hold = hold.expect("it does not wait for the one that hangs");
+    // Though its connection may last.
+    assert_eq!(kept.lease().state(), HoldState::Suspect);
+    drop(kept_hold);
+    assert_eq!(patient.status(&name(&of)).await.expect("an answer").holders.len(), 1);
+    fixture.cluster[0].resume().expect("it is ours");
+    in_the_end_released(&hold).await;
+}
+
+#[testbed::test]
+async fn a_cluster_that_is_down_is_unavailable_until_it_serves_again() {
+    let fixture = Fixture::own(false).await;
+    let backend = with_config(fixture.config().with_connect_timeout(SECOND));
+    let (lost, kept) = (fixture.name_on(0).await, fixture.name_on(1).await);
+    let holds = [take(&backend, &lost).await, take(&backend, &kept).await];
+    fixture.cluster[0].kill().expect("it is ours");
+    let error = loop {
+        // Until the others have noticed.
+        match holds[1].renew(TTL).await {
+            Ok(_) => tokio::time::sleep(SECOND / 50).await,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    assert!(error.is_not_executed(), "{error:?}");
+    fixture.cluster[0].restart().await.expect("it comes back");
+    for hold in holds {
+        let renewed = in_the_end(async || hold.renew(TTL).await).await;
+        assert!(matches!(renewed, Renewal::Renewed(_)), "{renewed:?}");
+        in_the_end_released(&hold).await;
+    }
+}

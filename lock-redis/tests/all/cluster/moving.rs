@@ -1,0 +1,104 @@
+//! Slots that are on their way for long, or move at a bad moment.
+
+use std::collections::HashMap;
+
+use futures_util::future::join_all;
+use lock_core::backend::{Mode, Renewal};
+use tokio::time::{Instant, sleep};
+
+use super::{Fixture, REFRESH};
+use crate::support::proxy::Proxy;
+use crate::support::waiter::Waiter;
+use crate::support::{SECOND, TTL, granted, release, request_in, soon_enough, take, until, with_config};
+
+/// An operator may leave a slot like this for hours.
+#[testbed::test]
+async fn holds_live_on_in_a_slot_that_stays_on_its_way() {
+    let fixture = Fixture::shared().await;
+    let backend = fixture.backend();
+    let of = fixture.name_on(0).await;
+    let slot = fixture.slot(&of).await;
+    // All in one slot.
+    let names = ["", "-2", "-3"].map(|end| format!("{{{}}}{end}", fixture.key(&of)));
+    let mut holds = Vec::new();
+    for name in &names {
+        holds.push(take(&backend, name).await);
+    }
+    let shared = format!("{{{}}}-shared", fixture.key(&of));
+    let (readers, _controls): (Vec<_>, Vec<_>) = (0..2).map(|_| request_in(Mode::Shared, &shared)).unzip();
+    for reader in &readers {
+        holds.push(granted(&backend, reader).await);
+    }
+    fixture.cluster.begin_move(slot, 0, 1).await.expect("it begins");
+    let all_live = async || {
+        let alone = holds[0].renew(TTL).await;
+        let together = join_all(holds.iter().map(|hold| hold.renew(TTL))).await;
+        for renewal in [alone].into_iter().chain(together) {
+            assert!(matches!(renewal, Ok(Renewal::Renewed(_))), "{renewal:?}");
+        }
+    };
+    all_live().await;
+    // The first is there, and the others are not.
+    let key = fixture.key(&names[0]);
+    fixture.cluster.migrate(&[&key], 0, 1).await.expect("it moves");
+    all_live().await;
+    fixture.cluster.finish_move(slot, 0, 1).await.expect("it moves");
+    all_live().await;
+    for hold in &holds {
+        assert!(release(hold).await);
+    }
+    fixture.cluster.move_slot(slot, 1, 0).await.expect("it moves back");
+}
+
+/// The reply that it waits is late: by then its subscription has ended, which woke nobody.
+#[testbed::test]
+async fn a_waiter_that_does_not_know_yet_that_it_waits_follows_its_slot() {
+    let fixture = Fixture::shared().await;
+    let port = |address: &str| -> u16 {
+        let (_, port) = address.rsplit_once(':').expect("a port");
+        port.parse().expect("a number")
+    };
+    let mut proxies = Vec::new();
+    for address in fixture.cluster.addresses() {
+        proxies.push(Proxy::start(address).await);
+    }
+    let addresses = fixture.cluster.addresses();
+    let ports = addresses.iter().zip(&proxies);
+    let ports: HashMap<u16, u16> = ports.map(|(to, proxy)| (port(to), port(&proxy.address))).collect();
+    let config = fixture.config();
+    let config = config.with_node_addresses(move |host, port| (host.to_owned(), ports[&port]));
+    let (holder, backend) = (fixture.backend(), with_config(config));
+    let of = fixture.name_on(0).await;
+    let slot = fixture.slot(&of).await;
+    let queue = format!("{{{}}}:queue", fixture.key(&of));
+    soon_enough(REFRESH, "the waiter did not hear of the move", async || {
+        let first = take(&holder, &of).await;
+        // Of the only request with the lifetime of a queue entry.
+        proxies[0].swallow_after("\r\n15000\r\n");
+        let waiter = Waiter::start(&backend, &of, TTL);
+        let id = waiter.id();
+        let entries = async || fixture.call(0, &["ZRANGE", &queue, "0", "-1"]).await;
+        until("it has its entry", async || entries().await.contains(&id)).await;
+        let moving = tokio::spawn({
+            let cluster = fixture.cluster.clone();
+            async move { cluster.move_slot(slot, 0, 1).await }
+        });
+        let listens_to = async |node| {
+            let channels = fixture.call(node, &["PUBSUB", "SHARDCHANNELS"]).await;
+            channels.contains(&fixture.key(&of))
+        };
+        until("its subscription ends", async || !listens_to(0).await).await;
+        // Until it has heard of that, which nobody sees. Too early, this shows nothing.
+        sleep(SECOND / 20).await;
+        let start = Instant::now();
+        proxies[0].let_go();
+        until("it listens to the new master", async || listens_to(1).await).await;
+        let waited = start.elapsed();
+        moving.await.expect("no panic").expect("it moves");
+        assert!(release(&first).await);
+        assert!(release(&waiter.granted().await).await);
+        fixture.cluster.move_slot(slot, 1, 0).await.expect("it moves back");
+        waited
+    })
+    .await;
+}

@@ -1,0 +1,396 @@
+//! `restart_delay`: a server that may have forgotten locks gives no new ones until all old holds have expired.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::backend::{DistributedLock, Hold, Mode, Permits, Renewal, RequestOptions, Terms, Wait};
+use lock_core::{Error, ErrorKind, HoldState, Locker};
+use lock_redis::{Checks, Finding, RedisBackend};
+use testbed::Redis;
+use tokio::time::Instant;
+
+use crate::support::proxy::Proxy;
+use crate::support::{
+    AT_MOST, Fixture, SECOND, busy, granted, in_the_end, in_the_end_granted, refused, release, request, take, until,
+    with_config,
+};
+
+mod changed;
+mod late;
+mod promoted;
+
+/// Long enough for a server to be started again, and for a busy machine to notice.
+const DELAY: Duration = Duration::from_secs(20);
+
+/// Of holds that live through a restart.
+const TTL: Duration = Duration::from_secs(19);
+
+/// Of a test that waits until it is over.
+const SHORT: Duration = Duration::from_secs(3);
+
+fn delayed(fixture: &Fixture, delay: Duration) -> RedisBackend {
+    with_config(fixture.config().with_restart_delay(delay))
+}
+
+fn mark(fixture: &Fixture) -> String {
+    format!("{}}}member", fixture.prefix)
+}
+
+/// Makes the mark so old that the delay is over.
+async fn age_mark(fixture: &Fixture) {
+    let value: String = fixture.raw(&["GET", &mark(fixture)]).await;
+    let _: () = fixture.raw(&["SET", &mark(fixture), &aged(&value)]).await;
+}
+
+/// A mark from long ago.
+pub(crate) fn aged(mark: &str) -> String {
+    let (identity, _since) = mark.rsplit_once(' ').expect("a mark");
+    format!("{identity} 0")
+}
+
+/// A backend on a server whose first delay is over.
+async fn trusted(fixture: &Fixture) -> RedisBackend {
+    delayed(fixture, DELAY).connect().await.expect("it is there");
+    age_mark(fixture).await;
+    let backend = delayed(fixture, DELAY);
+    backend.connect().await.expect("it is there");
+    backend
+}
+
+pub(crate) fn assert_delayed(error: &Error) {
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    assert!(error.is_retryable() && error.is_not_executed(), "{error:?}");
+    assert!(error.to_string().contains("(restart_delay)"), "{error}");
+}
+
+#[testbed::test]
+async fn no_grant_is_fresh_until_the_delay_is_over_and_waiters_wait() {
+    let Some(mut fixture) = Fixture::own().await else {
+        return;
+    };
+    for round in ["a new server", "a server with its data", "a server without its data"] {
+        let (backend, start) = (delayed(&fixture, SHORT), Instant::now());
+        in_the_end(async || backend.connect().await).await;
+        assert_delayed(&refused(&backend, "a").await);
+        let locks = Locker::new(backend.clone()).with_ttl(SHORT);
+        let error = locks.lock("a").try_acquire().await.expect_err("it is too early");
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+        // Whoever comes later waits no longer.
+        let later = delayed(&fixture, SHORT);
+        assert_delayed(&refused(&later, "a").await);
+
+        let guard = locks.lock("a").acquire_within(AT_MOST).await.expect("a grant");
+        let waited = start.elapsed();
+        assert!(waited >= SHORT, "{round}: {waited:?}");
+        assert!(waited < 4 * SHORT, "{round}: {waited:?}");
+        guard.release().await.expect("an answer");
+        assert!(
+            release(&take_for(&later, "b", SHORT).await).await,
+            "{round}: it is over for all"
+        );
+        let unhindered = delayed(&fixture, SHORT);
+        assert!(
+            release(&take_for(&unhindered, "b", SHORT).await).await,
+            "{round}: and later"
+        );
+
+        match round {
+            "a new server" => fixture.server.restart().await,
+            _ => fixture.server.restart_without_data().await,
+        }
+        .expect("it starts again");
+        fixture.reconnect().await;
+    }
+}
+
+/// With a TTL that the delay allows.
+async fn take_for(backend: &RedisBackend, name: &str, ttl: Duration) -> Arc<dyn Hold> {
+    granted(backend, &request(name, ttl).0).await
+}
+
+#[testbed::test]
+async fn a_hold_that_lives_is_put_back_and_nobody_else_had_it() {
+    let Some(mut fixture) = Fixture::own().await else {
+        return;
+    };
+    let backend = trusted(&fixture).await;
+    let (asked, _control) = request("a", TTL);
+    let hold = granted(&backend, &asked).await;
+    let (value, token) = (fixture.value("a").await, hold.token());
+    fixture.server.restart_without_data().await.expect("it starts again");
+    fixture.reconnect().await;
+    let other = delayed(&fixture, DELAY);
+    in_the_end(async || other.connect().await).await;
+    assert_delayed(&refused_for(&other, "a").await);
+    assert_eq!(fixture.value("a").await, "", "it is forgotten");
+
+    in_the_end(async || backend.connect().await).await;
+    let renewed = in_the_end(async || hold.renew(TTL).await).await;
+    assert!(matches!(renewed, Renewal::Renewed(_)), "{renewed:?}");
+    assert_eq!(fixture.value("a").await, value, "with the same token");
+    assert!(fixture.rest("a").await > TTL - 5 * SECOND);
+    assert_delayed(&refused_for(&other, "a").await);
+
+    // As if the delay were over.
+    age_mark(&fixture).await;
+    let later = delayed(&fixture, DELAY);
+    busy(&later, &request("a", TTL).0).await;
+    assert!(release(&hold).await);
+    let next = take_for(&later, "a", TTL).await;
+    assert!(next.token() > token, "tokens grow over the loss");
+    assert!(release(&next).await);
+}
+
+async fn refused_for(backend: &RedisBackend, name: &str) -> Error {
+    let answer = backend.acquire(&request(name, TTL).0).await;
+    answer.expect_err("it is too early")
+}
+
+#[testbed::test]
+async fn holds_in_all_modes_are_put_back() {
+    let Some(mut fixture) = Fixture::own().await else {
+        return;
+    };
+    let backend = trusted(&fixture).await;
+    let permits = |take| Mode::Permits(Permits::new(take, 3).expect("fewer than there are"));
+    let modes = [
+        ("shared", Mode::Shared),
+        ("shared", Mode::Upgradable),
+        ("shared", Mode::Shared),
+        ("permits", permits(1)),
+        ("permits", permits(2)),
+        ("downgraded", Mode::Exclusive),
+    ];
+    let mut holds = Vec::new();
+    for (name, mode) in modes {
+        let options = RequestOptions::new(crate::support::name(name), Terms::new(TTL)).mode(mode);
+        let (asked, control) = options.start();
+        holds.push((granted(&backend, &asked).await, control));
+    }
+    let downgraded = &holds.last().expect("several").0;
+    let answer = downgraded.downgrade(TTL).await.expect("an answer");
+    assert!(matches!(answer, Renewal::Renewed(_)), "{answer:?}");
+    let statuses = async || {
+        let mut shown = Vec::new();
+        for name in ["shared", "permits", "downgraded"] {
+            let status = backend.status(&crate::support::name(name)).await.expect("an answer");
+            let holders = status.holders.iter();
+            shown.push(holders.map(|holder| (holder.token, holder.mode)).collect::<Vec<_>>());
+        }
+        shown
+    };
+    let before = statuses().await;
+    assert_eq!(before.iter().map(Vec::len).collect::<Vec<_>>(), [3, 2, 1]);
+
+    fixture.server.restart_without_data().await.expect("it starts again");
+    fixture.reconnect().await;
+    in_the_end(async || backend.connect().await).await;
+    // In another order than before.
+    for (hold, _control) in holds.iter().rev() {
+        let renewed = in_the_end(async || hold.renew(TTL).await).await;
+        assert!(matches!(renewed, Renewal::Renewed(_)), "{renewed:?}");
+    }
+    assert_eq!(statuses().await, before);
+    for (hold, _control) in &holds {
+        assert!(release(hold).await);
+    }
+    assert!(!fixture.exists("shared").await && !fixture.exists("permits").await);
+}
+
+#[testbed::test]
+async fn a_hold_is_put_back_through_its_renewals() {
+    let Some(mut fixture) = Fixture::own().await else {
+        return;
+    };
+    let backend = trusted(&fixture).await;
+    let locks = Locker::new(backend);
+    let guard = locks.lock("a").ttl(9 * SECOND).acquire().await.expect("a grant");
+    let value = fixture.value("a").await;
+    fixture.server.restart_without_data().await.expect("it starts again");
+    fixture.reconnect().await;
+    until("it is there again", async || fixture.value("a").await == value).await;
+    until("it is held", async || guard.state() == HoldState::Held).await;
+    guard.release().await.expect("it was not lost");
+}
+
+#[testbed::test]
+async fn what_somebody_else_has_is_not_taken_back() {
+    let Some(mut fixture) = Fixture::own().await else {
+        return;
+    };
+    let backend = trusted(&fixture).await;
+    let (foreign, overtaken) = (
+        take_for(&backend, "foreign", TTL).await,
+        take_for(&backend, "overtaken", TTL).await,
+    );
+    fixture.server.restart_without_data().await.expect("it starts again");
+    fixture.reconnect().await;
+    let _: () = fixture.raw(&["SET", &fixture.lock_key("foreign"), "theirs"]).await;
+    // A process without the delay had it in between.
+    let careless = fixture.backend();
+    assert!(release(&take_for(&careless, "overtaken", TTL).await).await);
+    in_the_end(async || backend.connect().await).await;
+    for hold in [foreign, overtaken] {
+        let renewed = in_the_end(async || hold.renew(TTL).await).await;
+        assert!(matches!(renewed, Renewal::Lost), "{renewed:?}");
+    }
+    assert_eq!(fixture.value("foreign").await, "theirs");
+    assert_eq!(fixture.value("overtaken").await, "");
+}
+
+#[testbed::test]
+async fn a_hold_that_is_deleted_is_lost() {
+    let fixture = Fixture::new().await;
+    // An operator may end a hold, while nothing says that the server has forgotten any.
+    let hold = take_for(&trusted(&fixture).await, "a", TTL).await;
+    let _: u64 = fixture.raw(&["DEL", &fixture.lock_key("a")]).await;
+    let renewed = hold.renew(TTL).await.expect("an answer");
+    assert!(matches!(renewed, Renewal::Lost), "{renewed:?}");
+    assert!(!fixture.exists("a").await);
+}
+
+#[testbed::test]
+async fn without_the_delay_a_forgotten_hold_is_lost() {
+    let Some(mut fixture) = Fixture::own().await else {
+        return;
+    };
+    let backend = fixture.backend();
+    let hold = take(&backend, "a").await;
+    fixture.server.restart_without_data().await.expect("it starts again");
+    fixture.reconnect().await;
+    let renewed = in_the_end(async || hold.renew(TTL).await).await;
+    assert!(matches!(renewed, Renewal::Lost), "{renewed:?}");
+    assert!(fixture.keys().await.is_empty(), "no mark either");
+}
+
+#[testbed::test]
+async fn a_restart_that_forgets_nothing_keeps_the_holds() {
+    let Some(mut fixture) = Fixture::own().await else {
+        return;
+    };
+    // Testbed's servers have `appendfsync always`.
+    let backend = trusted(&fixture).await;
+    let hold = take_for(&backend, "a", TTL).await;
+    let value = fixture.value("a").await;
+    fixture.server.restart().await.expect("it starts again");
+    fixture.reconnect().await;
+    assert_eq!(fixture.value("a").await, value);
+    in_the_end(async || backend.connect().await).await;
+    assert_delayed(&refused_for(&backend, "b").await);
+    let renewed = in_the_end(async || hold.renew(TTL).await).await;
+    assert!(matches!(renewed, Renewal::Renewed(_)), "{renewed:?}");
+    assert!(release(&hold).await);
+}
+
+#[testbed::test]
+async fn a_promoted_replica_is_not_trusted() {
+    let servers = Redis::new().start_replicated(1).await.expect("they start");
+    let (first, second) = (
+        Fixture::at(servers[0].clone()).await,
+        Fixture::at(servers[1].clone()).await,
+    );
+    let address = Proxy::start(first.server.address()).await;
+    let config = first.config_at(&address.address).with_restart_delay(DELAY);
+    let _ = trusted(&first).await;
+    let backend = with_config(config.clone());
+    let kept = take_for(&backend, "kept", TTL).await;
+    let known: i64 = first.raw(&["WAIT", "1", "60000"]).await;
+    assert_eq!(known, 1);
+    // The replica does not hear of this one.
+    let _: () = second.raw(&["REPLICAOF", "127.0.0.1", "1"]).await;
+    let forgotten = take_for(&backend, "forgotten", TTL).await;
+    let value = first.value("forgotten").await;
+    servers[0].kill().expect("it is ours");
+    servers.promote(1).await.expect("it takes over");
+    address.lead_to(second.server.address());
+
+    let other = with_config(config);
+    in_the_end(async || other.connect().await).await;
+    let key = format!("{}kept", first.prefix);
+    let known: bool = second.raw(&["EXISTS", &key]).await;
+    assert!(known, "it was replicated");
+    assert_delayed(&refused_for(&other, "forgotten").await);
+    in_the_end(async || backend.connect().await).await;
+    for hold in [&kept, &forgotten] {
+        let renewed = in_the_end(async || hold.renew(TTL).await).await;
+        assert!(matches!(renewed, Renewal::Renewed(_)), "{renewed:?}");
+    }
+    let back: String = second.raw(&["GET", &format!("{}forgotten", first.prefix)]).await;
+    assert_eq!(back, value);
+    assert!(release(&kept).await && release(&forgotten).await);
+
+    // It is trusted after the delay, and after it was demoted and promoted again it is not.
+    let trust = |delay| {
+        let config = first.config_at(second.server.address()).with_restart_delay(delay);
+        with_config(config)
+    };
+    let fresh = trust(SHORT);
+    let (asked, _control) = request("b", SHORT);
+    assert!(release(&in_the_end_granted(&fresh, &asked).await).await);
+    let _: () = second.raw(&["REPLICAOF", "127.0.0.1", "1"]).await;
+    servers.promote(1).await.expect("it is a master again");
+    assert_delayed(&refused(&trust(SHORT), "b").await);
+}
+
+#[testbed::test]
+async fn a_request_that_reinstates_is_not_delayed() {
+    let Some(fixture) = Fixture::own().await else {
+        return;
+    };
+    let backend = delayed(&fixture, DELAY);
+    backend.connect().await.expect("it is there");
+    assert_delayed(&refused_for(&backend, "a").await);
+    let options = RequestOptions::new(crate::support::name("a"), Terms::new(TTL)).wait(Wait::No);
+    let (asked, _control) = options.reinstates().start();
+    assert!(release(&granted(&backend, &asked).await).await);
+}
+
+#[testbed::test]
+async fn a_ttl_beyond_the_delay_is_refused() {
+    let fixture = Fixture::new().await;
+    let locks = Locker::new(delayed(&fixture, DELAY));
+    let error = locks
+        .lock("a")
+        .ttl(2 * DELAY)
+        .acquire()
+        .await
+        .expect_err("it is too long");
+    assert!(!error.is_retryable(), "{error:?}");
+    assert!(error.to_string().contains("20s"), "{error}");
+}
+
+#[testbed::test]
+async fn the_delay_is_recommended_where_a_restart_forgets_holds() {
+    let server = Redis::new().setting("appendfsync", ["everysec"]);
+    let Some(fixture) = Fixture::own_of(server).await else {
+        return;
+    };
+    let backend = fixture.backend();
+    backend.connect().await.expect("a warning is no refusal");
+    let findings = backend.findings();
+    let [finding @ Finding::DelayedFsync { .. }] = &findings[..] else {
+        panic!("{findings:?}");
+    };
+    assert!(finding.to_string().contains("restart_delay=60s"), "{finding}");
+    let config = fixture.config().with_restart_delay(DELAY);
+    let strict = with_config(config.with_checks(Checks::Refuse));
+    strict.connect().await.expect("the delay makes up for it");
+    assert_eq!(strict.findings(), []);
+}
+
+#[testbed::test]
+async fn a_mark_from_the_future_delays_once() {
+    let fixture = Fixture::new().await;
+    delayed(&fixture, SHORT).connect().await.expect("it is there");
+    let value: String = fixture.raw(&["GET", &mark(&fixture)]).await;
+    let (identity, since) = value.rsplit_once(' ').expect("a mark");
+    let since: u64 = since.parse().expect("milliseconds");
+    let future = format!("{identity} {}", since + 3_600_000);
+    let _: () = fixture.raw(&["SET", &mark(&fixture), &future]).await;
+    let (locks, start) = (Locker::new(delayed(&fixture, SHORT)).with_ttl(SHORT), Instant::now());
+    let guard = locks.lock("a").acquire_within(AT_MOST).await.expect("a grant");
+    assert!(start.elapsed() >= SHORT, "{:?}", start.elapsed());
+    guard.release().await.expect("an answer");
+    let later = delayed(&fixture, SHORT);
+    assert!(release(&take_for(&later, "a", SHORT).await).await);
+}

@@ -1,0 +1,109 @@
+//! The raise of a hold's token: has every later grant get a larger one.
+//!
+//! One transaction checks that the hold's own node is there, and raises the root path's token offset. A later grant reads the offset
+//! after a list without that node, so after this transaction: see the acquire's token. Its transaction id is larger than that of
+//! this grant. So the offset is enough with which the next transaction id gives a larger token.
+
+use lock_core::{Error, ErrorKind, FencingToken, Result};
+use tokio::time::sleep;
+use zookeeper_client::{Client, CreateMode, Error as DriverError, MultiWriteError};
+
+use super::ZooKeeperHold;
+use super::keep::ANY_VERSION;
+use crate::acquire::{MAX_OFFSET, exhausted, other_data};
+use crate::error::{self, Failure};
+use crate::names;
+use crate::protocol::{self, create_options, offset_data, parse_offset};
+
+/// What became of the transaction.
+enum Raised {
+    To(i64),
+    /// Another client has changed the offset, or a server that lags behind showed an older one.
+    Again,
+    Lost,
+}
+
+impl ZooKeeperHold {
+    pub(super) async fn try_raise(&self, token: FencingToken) -> Result<()> {
+        let session = &self.grant.session;
+        let raise = async {
+            loop {
+                // Then the node is another holder's.
+                if self.grant.is_handed_over() {
+                    return Err(lost());
+                }
+                let Ok(connection) = session.connected().await else {
+                    return Err(lost());
+                };
+                match self.raise_once(&connection.client, token).await? {
+                    Raised::To(offset) => {
+                        session.learn_token_offset(offset);
+                        return Ok(());
+                    }
+                    Raised::Again => {}
+                    Raised::Lost => return Err(lost()),
+                }
+            }
+        };
+        let limit = self.client.config.connect_timeout();
+        tokio::select! {
+            biased;
+            answer = raise => answer,
+            () = self.client.sessions.unserved(session) => Err(lost()),
+            () = sleep(limit) => Err(error::no_answer(limit, session.outage())),
+        }
+    }
+
+    async fn raise_once(&self, client: &Client, token: FencingToken) -> Result<Raised> {
+        let config = &self.client.config;
+        let path = names::token_offset(config.root());
+        let (stored, version) = match client.get_data(&path).await {
+            Ok((data, stat)) => (parse_offset(&data), Some(stat.version)),
+            Err(DriverError::NoNode) => (Some(0), None),
+            Err(error) => return failed(error),
+        };
+        let stored = stored.ok_or_else(|| other_data(config.root()))?;
+        let needed = protocol::offset_above(token.as_i64(), self.grant.token.base.saturating_add(1));
+        let offset = needed.max(stored).max(self.grant.session.token_offset());
+        if offset > MAX_OFFSET {
+            return Err(exhausted().not_executed());
+        }
+        let (data, options) = (offset_data(offset), create_options(config, CreateMode::Persistent));
+        let mut writer = client.new_multi_writer();
+        let mut add = || {
+            writer.add_check_version(&self.grant.path, ANY_VERSION)?;
+            match version {
+                _ if offset == stored => Ok(()),
+                Some(_) => writer.add_set_data(&path, &data, version),
+                None => writer.add_create(&path, &data, &options),
+            }
+        };
+        add().map_err(error::lock_error)?;
+        match writer.commit().await {
+            Ok(_) => Ok(Raised::To(offset)),
+            Err(MultiWriteError::OperationFailed {
+                index: 0,
+                source: DriverError::NoNode,
+            }) => {
+                self.claim.lose_hold();
+                Ok(Raised::Lost)
+            }
+            Err(MultiWriteError::OperationFailed {
+                index: 1,
+                source: DriverError::BadVersion | DriverError::NodeExists | DriverError::NoNode,
+            }) => Ok(Raised::Again),
+            Err(error) => failed(error.into()),
+        }
+    }
+}
+
+fn failed(error: DriverError) -> Result<Raised> {
+    match error::classify(&error) {
+        Failure::SessionEnded => Ok(Raised::Lost),
+        _ => Err(error::lock_error(error)),
+    }
+}
+
+fn lost() -> Error {
+    Error::new(ErrorKind::Lost, "the hold has ended, so its token was not raised")
+}

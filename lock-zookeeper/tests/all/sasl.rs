@@ -1,0 +1,67 @@
+//! SASL with the mechanism `DIGEST-MD5`.
+
+use lock_core::ErrorKind;
+use lock_core::backend::{DistributedLock, ReleaseOptions};
+use lock_zookeeper::ZooKeeperConfig;
+use testbed::{Server, ZooKeeper};
+use zookeeper_client::{Client, SaslOptions};
+
+use crate::support::line::Line;
+use crate::support::*;
+
+async fn server() -> Server {
+    ZooKeeper::new().sasl("app", "secret").start().await.unwrap()
+}
+
+fn by_sasl(address: &str, password: &str) -> ZooKeeperConfig {
+    let config = ZooKeeperConfig::new([address]).with_root("/sasl");
+    let config = config.with_session_timeout(LONG).with_connect_timeout(GENEROUS);
+    config.with_user("app").with_password(password).with_sasl()
+}
+
+/// Also over the connections after the first one.
+#[testbed::test]
+async fn the_nodes_belong_to_the_user() {
+    let server = server().await;
+    let line = Line::to(server.address());
+    let backend = backend_with(by_sasl(&line.address, "secret"));
+    let (request, _control) = long("a");
+    let hold = granted(within(backend.acquire(&request)).await);
+    let stranger = observer(&server).await;
+    let denied = stranger.list_children("/sasl/a").await;
+    assert_eq!(denied, Err(zookeeper_client::Error::NoAuth));
+    let owner = Client::connector().with_sasl(SaslOptions::digest_md5("app", "secret"));
+    let owner = owner.connect(server.address()).await.unwrap();
+    let (acls, _) = owner.get_acl("/sasl/a").await.unwrap();
+    assert_eq!((acls[0].scheme(), acls[0].id()), ("sasl", "app"), "{acls:?}");
+    line.reset();
+    within(hold.release(ReleaseOptions::default())).await.unwrap();
+    let (request, _control) = long("a");
+    let next = acquire(&backend, &request).await;
+    assert!(next.token() > hold.token());
+}
+
+#[testbed::test]
+async fn a_wrong_password_is_denied() {
+    let server = server().await;
+    let error = within(backend_with(by_sasl(server.address(), "other")).connect()).await;
+    let error = error.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.is_retryable()),
+        (ErrorKind::Denied, false),
+        "{error}"
+    );
+    assert!(error.to_string().contains("check user, password"), "{error}");
+}
+
+/// A server without a JAAS configuration cannot check anybody.
+#[testbed::test]
+async fn a_server_without_sasl_is_misconfigured() {
+    let error = within(backend_with(by_sasl(shared_server().await.address(), "secret")).connect()).await;
+    let error = error.unwrap_err();
+    assert_eq!(
+        (error.kind(), error.is_retryable()),
+        (ErrorKind::Misconfigured, false),
+        "{error}"
+    );
+}

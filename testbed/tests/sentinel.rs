@@ -1,0 +1,30 @@
+//! A master, its replicas and Sentinels, through every control. Needs the servers: `cargo xtask servers --install`.
+
+use testbed::Redis;
+
+#[testbed::test]
+async fn a_master_is_replaced_when_it_is_killed_or_cut_off_and_when_somebody_says_so() {
+    let watched = Redis::new().start_watched(2).await.expect("it starts");
+    assert_eq!(watched.master().await.expect("there is one"), 0);
+    assert!(
+        watched.url().starts_with("redis+sentinel://127.0.0.1:"),
+        "{}",
+        watched.url()
+    );
+
+    let second = watched.fail_over().await.expect("it is replaced");
+    assert_ne!(second, 0);
+    assert_eq!(watched.settled().await.expect("the first follows"), second);
+
+    let redis = watched.redis();
+    let isolated = watched.isolate(second).await.expect("it answers");
+    let third = watched.master_after(second).await.expect("it is replaced");
+    redis.call(second, &["PING"]).await.expect_err("nobody gets in");
+    isolated.heal().expect("it answers");
+    assert_eq!(watched.settled().await.expect("it follows"), third);
+
+    redis[third].kill().expect("it is ours");
+    let fourth = watched.master_after(third).await.expect("it is replaced");
+    redis[third].restart().await.expect("it starts again");
+    assert_eq!(watched.settled().await.expect("it follows"), fourth);
+}

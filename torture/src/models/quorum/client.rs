@@ -1,0 +1,186 @@
+//! A client: it wants the name, holds it for a while, and wants it again.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+use lock_core::FencingToken;
+use lock_quorum::rules;
+use rand::RngExt;
+
+use super::acquire::{acquire, try_acquire};
+use super::hold::Hold;
+use super::message::{Id, Mail, Request};
+use super::scenario::Scenario;
+use super::votes::Votes;
+use super::world::{Event, Shared};
+
+/// The name that they all want.
+const NAME: &str = "simulated";
+
+/// In which order a client asks the nodes.
+pub(super) fn order(nodes: usize) -> impl Iterator<Item = usize> {
+    rules::order(NAME, nodes)
+}
+
+#[derive(Debug)]
+pub(super) struct Client {
+    number: usize,
+    world: Shared,
+    pub(super) scenario: Rc<Scenario>,
+    /// Until when each node is suspected of being down, by the client's clock like all times here.
+    suspected_until: Vec<Duration>,
+    /// Until when the name is known to be contended for.
+    taken_until: Duration,
+}
+
+impl Client {
+    pub(super) fn new(number: usize, world: Shared) -> Self {
+        let scenario = world.get().scenario.clone();
+        Self {
+            number,
+            world,
+            suspected_until: vec![Duration::ZERO; scenario.nodes],
+            taken_until: Duration::ZERO,
+            scenario,
+        }
+    }
+
+    pub(super) async fn live(mut self) {
+        loop {
+            let time = self.up_to(self.scenario.longest_break);
+            self.sleep(time).await;
+            if self.is_over() {
+                return;
+            }
+            let hold = match self.happens(self.scenario.tries) {
+                true => try_acquire(&mut self).await,
+                false => acquire(&mut self).await,
+            };
+            if let Some(hold) = hold {
+                self.hold(hold).await;
+            }
+        }
+    }
+
+    /// Holds for a while, and releases. Whatever it holds or may hold is given back, even if the hold was lost.
+    async fn hold(&self, mut hold: Hold) {
+        let time = self.between(self.scenario.shortest_hold, self.scenario.longest_hold);
+        let until = self.now() + time;
+        let is_lost = hold.keep(self, until).await;
+        self.world.get().observer.ended(self.number, is_lost);
+        self.note(|| if is_lost { "lost its hold" } else { "releases" }.to_owned());
+        self.give_back(&hold.votes);
+    }
+
+    /// Ends all votes that it has or may have.
+    pub(super) fn give_back(&self, votes: &Votes) {
+        for (node, id) in votes.to_end() {
+            self.send(node, Request::End(id));
+        }
+    }
+
+    /// Whether clients stop by now.
+    pub(super) fn is_over(&self) -> bool {
+        self.world.get().now >= self.scenario.until
+    }
+
+    /// What its clock shows.
+    pub(super) fn now(&self) -> Duration {
+        let world = self.world.get();
+        world.seats[self.number].clock.at(world.now)
+    }
+
+    /// A random time up to this one.
+    pub(super) fn up_to(&self, longest: Duration) -> Duration {
+        self.between(Duration::ZERO, longest)
+    }
+
+    pub(super) fn between(&self, shortest: Duration, longest: Duration) -> Duration {
+        self.world.get().between(shortest, longest)
+    }
+
+    fn happens(&self, share: f64) -> bool {
+        self.world.get().random.random_bool(share)
+    }
+
+    pub(super) fn new_id(&self) -> Id {
+        Id(self.world.get().number())
+    }
+
+    /// Sends a request, and returns its number.
+    pub(super) fn send(&self, node: usize, request: Request) -> u64 {
+        self.world.get().send(self.number, node, request)
+    }
+
+    /// The next answer, or `None` at this time of its clock.
+    pub(super) async fn receive(&self, until: Duration) -> Option<Mail> {
+        let mut is_planned = false;
+        poll_fn(|_| {
+            let world = &mut *self.world.get();
+            let seat = &mut world.seats[self.number];
+            if let Some(mail) = seat.inbox.pop_front() {
+                return Poll::Ready(Some(mail));
+            }
+            if seat.clock.at(world.now) >= until {
+                return Poll::Ready(None);
+            }
+            if !is_planned {
+                is_planned = true;
+                let wakes = seat.clock.shows(until);
+                world.at(wakes, Event::Wake(self.number));
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Waits, whatever arrives.
+    pub(super) async fn sleep(&self, time: Duration) {
+        let until = self.now() + time;
+        while self.receive(until).await.is_some() {}
+    }
+
+    /// The node that decides, as far as this client knows.
+    pub(super) fn anchor(&self) -> usize {
+        rules::anchor(order(self.scenario.nodes), |node| self.suspects(node)).expect("there are nodes")
+    }
+
+    pub(super) fn suspects(&self, node: usize) -> bool {
+        self.suspected_until[node] > self.now()
+    }
+
+    pub(super) fn suspect(&mut self, node: usize) {
+        self.suspected_until[node] = self.now() + rules::suspicion(self.scenario.ttl);
+    }
+
+    pub(super) fn trust(&mut self, node: usize) {
+        self.suspected_until[node] = Duration::ZERO;
+    }
+
+    pub(super) fn found_taken(&mut self) {
+        self.taken_until = self.now() + rules::KNOWN_TAKEN;
+    }
+
+    pub(super) fn knows_it_taken(&self) -> bool {
+        self.taken_until > self.now()
+    }
+
+    /// Shows the observer what it believes: that it holds until this time of its clock, since now if there is a token.
+    pub(super) fn believe(&self, until: Duration, granted: Option<FencingToken>) {
+        let world = &mut *self.world.get();
+        let (now, client) = (world.now, self.number);
+        let until = world.seats[client].clock.shows(until);
+        world.note(|| format!("client {client} believes until {until:.6?}, token {granted:?}"));
+        match granted {
+            Some(token) => world.observer.granted(now, client, token, until),
+            None => world.observer.believes(now, client, until),
+        }
+    }
+
+    pub(super) fn note(&self, line: impl FnOnce() -> String) {
+        let number = self.number;
+        self.world.get().note(|| format!("client {number} {}", line()));
+    }
+}

@@ -1,0 +1,227 @@
+//! What is seen of a history.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use lock_core::FencingToken;
+
+use super::super::properties::*;
+use super::scenario::Scenario;
+
+/// What came of one history.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    /// How many holds there were.
+    pub grants: u64,
+    /// How many of them were lost.
+    pub lost: u64,
+    /// How many times a hold began or was prolonged while another client believed in one.
+    pub two_believers: u64,
+    /// How many grants had no larger token than all before.
+    pub token_regressions: u64,
+    /// How many clients got no hold after the faults had ended.
+    pub starved: u64,
+    /// How many nodes are held at the end, by a hold that nobody released.
+    pub left: u64,
+    /// How many requests were sent.
+    pub messages: u64,
+    /// How many holds each client had.
+    pub per_client: Vec<u64>,
+    /// The first that went wrong.
+    pub violation: Option<Violation>,
+}
+
+/// A property that is broken.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// Its name.
+    pub breaks: &'static str,
+    /// The true time since the beginning.
+    pub at: Duration,
+    /// What happened.
+    pub what: String,
+}
+
+/// What came of several histories.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    /// How many there were.
+    pub runs: u64,
+    /// The sums of all.
+    pub sum: Figures,
+    /// In how many there were two believers.
+    pub runs_with_two_believers: u64,
+    /// In how many a token was not larger than all before.
+    pub runs_with_regressions: u64,
+    /// The first seed with a violation, and that.
+    pub first: Option<(u64, Violation)>,
+}
+
+/// Sees what nobody in the history can see.
+#[derive(Debug)]
+pub(super) struct Observer {
+    /// Until when clients believe to hold, by true time.
+    believers: BTreeMap<usize, Duration>,
+    last_token: Option<FencingToken>,
+    served_late: Vec<bool>,
+    /// From when every client has to be served.
+    served_from: Duration,
+    pub(super) messages: u64,
+    figures: Figures,
+}
+
+impl Observer {
+    pub(super) fn new(scenario: &Scenario) -> Self {
+        Self {
+            believers: BTreeMap::new(),
+            last_token: None,
+            served_late: vec![false; scenario.clients],
+            served_from: scenario.calm_from + 3 * scenario.ttl,
+            messages: 0,
+            figures: Figures {
+                per_client: vec![0; scenario.clients],
+                ..Figures::default()
+            },
+        }
+    }
+
+    /// A client believes in a new hold.
+    pub(super) fn granted(&mut self, now: Duration, client: usize, token: FencingToken, until: Duration) {
+        self.figures.grants += 1;
+        self.figures.per_client[client] += 1;
+        self.served_late[client] |= now >= self.served_from;
+        if let Some(last) = self.last_token.filter(|last| token <= *last) {
+            self.figures.token_regressions += 1;
+            self.violated(TOKENS_INCREASE, now, || {
+                format!("client {client} was granted token {token} after token {last}")
+            });
+        }
+        self.last_token = self.last_token.max(Some(token));
+        self.believes(now, client, until);
+    }
+
+    /// A client believes in its hold until then.
+    pub(super) fn believes(&mut self, now: Duration, client: usize, until: Duration) {
+        self.believers.retain(|_, until| *until > now);
+        let other = self.believers.iter().find(|(other, _)| **other != client);
+        if let Some((other, end)) = other.map(|(other, end)| (*other, *end)) {
+            self.figures.two_believers += 1;
+            self.violated(ONE_BELIEVER, now, || {
+                format!("client {client} believes until {until:.6?}, and client {other} until {end:?}")
+            });
+        }
+        self.believers.insert(client, until);
+    }
+
+    /// A client's hold has ended.
+    pub(super) fn ended(&mut self, client: usize, is_lost: bool) {
+        self.believers.remove(&client);
+        self.figures.lost += u64::from(is_lost);
+    }
+
+    pub(super) fn has_violation_before(&self, now: Duration) -> bool {
+        self.figures
+            .violation
+            .as_ref()
+            .is_some_and(|violation| violation.at < now)
+    }
+
+    /// The figures, if all is over and so many nodes are still held.
+    pub(super) fn finish(&mut self, scenario: &Scenario, now: Duration, left: u64) -> Figures {
+        self.figures.messages = self.messages;
+        self.figures.left = left;
+        if left > 0 {
+            self.violated(NOTHING_LEFT, now, || format!("{left} nodes are held at the end"));
+        }
+        if self.served_from < scenario.until {
+            let starved = self.served_late.iter().filter(|served| !**served).count();
+            self.figures.starved = starved as u64;
+            // By pauses alone, a client may always meet others.
+            if starved > 0 && scenario.strategy.has_anchor() {
+                self.violated(EVERYBODY_IS_SERVED, now, || {
+                    format!("{starved} clients got no hold after the faults had ended")
+                });
+            }
+        }
+        self.figures.clone()
+    }
+
+    fn violated(&mut self, breaks: &'static str, at: Duration, what: impl FnOnce() -> String) {
+        let violation = &mut self.figures.violation;
+        violation.get_or_insert_with(|| Violation {
+            breaks,
+            at,
+            what: what(),
+        });
+    }
+}
+
+impl Figures {
+    /// How many times a property was broken.
+    pub fn broken(&self, property: &str) -> u64 {
+        match property {
+            ONE_BELIEVER => self.two_believers,
+            TOKENS_INCREASE => self.token_regressions,
+            NOTHING_LEFT => self.left,
+            EVERYBODY_IS_SERVED => self.starved,
+            _ => 0,
+        }
+    }
+
+    /// The fewest and the most holds that a client had.
+    pub fn shares(&self) -> (u64, u64) {
+        let clients = || self.per_client.iter().copied();
+        (clients().min().unwrap_or(0), clients().max().unwrap_or(0))
+    }
+}
+
+impl Totals {
+    pub(super) fn add(&mut self, seed: u64, figures: &Figures) {
+        self.runs += 1;
+        self.runs_with_two_believers += u64::from(figures.two_believers > 0);
+        self.runs_with_regressions += u64::from(figures.token_regressions > 0);
+        let sum = &mut self.sum;
+        sum.grants += figures.grants;
+        sum.lost += figures.lost;
+        sum.two_believers += figures.two_believers;
+        sum.token_regressions += figures.token_regressions;
+        sum.starved += figures.starved;
+        sum.left += figures.left;
+        sum.messages += figures.messages;
+        sum.per_client.resize(figures.per_client.len(), 0);
+        for (sum, holds) in sum.per_client.iter_mut().zip(&figures.per_client) {
+            *sum += holds;
+        }
+        if let (None, Some(violation)) = (&self.first, &figures.violation) {
+            self.first = Some((seed, violation.clone()));
+        }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { breaks, at, what } = self;
+        write!(f, "{breaks} is broken at {:.6} s: {what}", at.as_secs_f64())
+    }
+}
+
+impl fmt::Display for Totals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sum = &self.sum;
+        write!(
+            f,
+            "runs={} grants={} two_believers={} (in {} runs) token_regressions={} (in {}) lost={} starved={} left={} requests={}",
+            self.runs,
+            sum.grants,
+            sum.two_believers,
+            self.runs_with_two_believers,
+            sum.token_regressions,
+            self.runs_with_regressions,
+            sum.lost,
+            sum.starved,
+            sum.left,
+            sum.messages
+        )
+    }
+}

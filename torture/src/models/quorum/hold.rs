@@ -1,0 +1,168 @@
+//! A hold: its renewals, and when it is lost.
+
+use std::time::Duration;
+
+use lock_core::FencingToken;
+use lock_core::backend::rules as core_rules;
+use lock_quorum::rules;
+
+use super::client::Client;
+use super::message::{Acquire, Answer, Mail, Request};
+use super::mutant::QuorumMutant;
+use super::scenario::Reinstall;
+use super::votes::Votes;
+
+#[derive(Debug)]
+pub(super) struct Hold {
+    pub(super) votes: Votes,
+    token: FencingToken,
+    /// When it ends, by the client's clock.
+    end: Duration,
+    /// How many votes it needs.
+    needed: usize,
+    /// Which nodes denied it in this round of renewals.
+    denied: Vec<bool>,
+}
+
+impl Hold {
+    /// Believes in it, if it lasts. `nodes` is how many nodes count. Returns the votes if it does not last.
+    pub(super) fn begin(client: &Client, votes: Votes, token: FencingToken, nodes: usize) -> Result<Self, Votes> {
+        let now = client.now();
+        let majority = rules::majority(nodes);
+        let Some(end) = votes
+            .end(majority, now)
+            .filter(|end| !core_rules::has_expired(*end, now))
+        else {
+            return Err(votes);
+        };
+        client.believe(end, Some(token));
+        let granted = votes
+            .answers(now)
+            .iter()
+            .filter(|answer| **answer == rules::Answer::Granted)
+            .count();
+        let needed = match client.scenario.mutant {
+            Some(QuorumMutant::RenewedByAny) => 1,
+            Some(QuorumMutant::RenewedByMajorityOfAcquired) => rules::majority(granted),
+            _ => majority,
+        };
+        Ok(Self {
+            denied: vec![false; votes.list.len()],
+            votes,
+            token,
+            end,
+            needed,
+        })
+    }
+
+    /// Keeps it until this time of the client's clock. Returns whether it was lost before.
+    pub(super) async fn keep(&mut self, client: &Client, until: Duration) -> bool {
+        let every = client.scenario.ttl / 3;
+        let mut renew_at = client.now() + every;
+        loop {
+            let mail = client.receive(renew_at.min(until).min(self.end)).await;
+            let now = client.now();
+            // Before the answer: it must not revive what has ended.
+            if core_rules::has_expired(self.end, now) {
+                return true;
+            }
+            if let Some(mail) = mail {
+                self.take(client, &mail, now);
+                if self.is_lost() {
+                    return true;
+                }
+            }
+            if now >= until {
+                return false;
+            }
+            if now >= renew_at {
+                self.renew(client, now);
+                renew_at = now + every;
+            }
+        }
+    }
+
+    fn take(&mut self, client: &Client, mail: &Mail, now: Duration) {
+        let Some(vote) = self.votes.of(mail) else { return };
+        match (mail.request.request, mail.answer) {
+            (Request::Acquire(_), Answer::Granted(token)) => {
+                self.votes.grant(mail, Some(token), now);
+                self.raise(client, now, |node| node == mail.node);
+            }
+            (Request::Raise(_, to), Answer::Done) => self.votes.raised(mail, to),
+            (Request::Renew(_), Answer::Done) => self.votes.grant(mail, None, now),
+            (Request::Acquire(_), Answer::Busy(_)) if vote.number == mail.request.number => {
+                vote.answer = rules::Answer::Busy;
+            }
+            (Request::Renew(_), Answer::NotYours) => {
+                self.denied[mail.node] = true;
+                // Its lease runs: so nobody else can have had the node's vote since it forgot ours.
+                let reinstates = self.votes.is_live(mail.node, now);
+                self.votes.list[mail.node].failed();
+                self.reinstall(client, mail.node, reinstates);
+            }
+            _ => {}
+        }
+        if let Some(end) = self.votes.end(self.needed, now).filter(|end| *end > self.end) {
+            self.end = end;
+            client.believe(end, None);
+        }
+    }
+
+    /// Whether too many nodes are known not to be ours.
+    fn is_lost(&self) -> bool {
+        let votes = self.votes.list.iter().zip(&self.denied);
+        let foreign = votes.filter(|(vote, denied)| **denied || vote.answer == rules::Answer::Busy);
+        rules::is_lost(foreign.count(), self.votes.list.len())
+    }
+
+    /// Raises lower votes of these nodes to the hold's token.
+    fn raise(&self, client: &Client, now: Duration, of: impl Fn(usize) -> bool) {
+        if client.scenario.has(QuorumMutant::LowVotesNotRaised) {
+            return;
+        }
+        for (node, id) in self.votes.below(self.token, now) {
+            if of(node) {
+                client.send(node, Request::Raise(id, self.token));
+            }
+        }
+    }
+
+    /// Renews the votes that it has, and asks for those that it lacks.
+    fn renew(&mut self, client: &Client, now: Duration) {
+        self.denied.fill(false);
+        self.raise(client, now, |_| true);
+        for node in 0..self.votes.list.len() {
+            match self.votes.list[node].id {
+                Some(id) if self.votes.is_live(node, now) => {
+                    client.send(node, Request::Renew(id));
+                }
+                _ => self.reinstall(client, node, false),
+            }
+        }
+    }
+
+    /// Asks a node for a fresh vote, which adopts the hold's token.
+    fn reinstall(&mut self, client: &Client, node: usize, reinstates: bool) {
+        if client.scenario.reinstall == Reinstall::Never {
+            return;
+        }
+        let vote = &mut self.votes.list[node];
+        if let Some(id) = vote.id {
+            client.send(node, Request::End(id));
+        }
+        vote.reset();
+        let id = client.new_id();
+        vote.id = Some(id);
+        vote.number = client.send(
+            node,
+            Request::Acquire(Acquire {
+                id,
+                waits: false,
+                adopts: Some(self.token),
+                reinstates,
+                by_force: client.scenario.has(QuorumMutant::ReinstallsByForce),
+            }),
+        );
+    }
+}

@@ -1,0 +1,88 @@
+//! The mutants of the quorum: each a bug that a library had, or that a draft of this protocol had. Each must break the
+//! property that is named here.
+
+use super::super::properties::*;
+use super::scenario::{Reinstall, Scenario, Strategy};
+
+macro_rules! mutants {
+    ($($(#[$doc:meta])+ $mutant:ident breaks $property:ident,)+) => {
+        /// A deliberate bug in the quorum's clients or nodes.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum QuorumMutant {
+            $($(#[$doc])+ $mutant,)+
+        }
+
+        impl QuorumMutant {
+            /// Every one.
+            pub const ALL: &[Self] = &[$(Self::$mutant),+];
+
+            /// The property that it breaks.
+            pub fn breaks(self) -> &'static str {
+                match self {
+                    $(Self::$mutant => $property,)+
+                }
+            }
+        }
+    };
+}
+
+mutants! {
+    // Of what counts.
+    /// A majority of the nodes that can be reached is enough.
+    MajorityOfReachable breaks ONE_BELIEVER,
+    /// Votes count after their own lease has ended, and the hold lasts as long as its longest vote.
+    CountsExpiredVotes breaks ONE_BELIEVER,
+    /// An answer counts for its node, whichever vote it was asked for.
+    AnswersCountByNode breaks ONE_BELIEVER,
+    /// A vote's lease counts from the answer instead of from before sending.
+    LeaseFromReply breaks ONE_BELIEVER,
+    /// A vote's lease lasts for the whole TTL, although clocks do not run alike.
+    NoMargin breaks ONE_BELIEVER,
+    // Of renewals.
+    /// A renewal that any node accepts prolongs the hold.
+    RenewedByAny breaks ONE_BELIEVER,
+    /// A renewal that a majority of the *acquired* votes accepts prolongs the hold. Three nodes cannot show it.
+    RenewedByMajorityOfAcquired breaks ONE_BELIEVER,
+    /// A vote that a node forgot is restored whoever holds the name there.
+    ReinstallsByForce breaks ONE_BELIEVER,
+    // Of nodes that forget.
+    /// A node that forgot votes at once, and forgotten votes are restored.
+    NoRestartDelay breaks ONE_BELIEVER,
+    /// A node that forgot votes at once, and forgotten votes are not restored.
+    NoRestartDelayNorReinstall breaks ONE_BELIEVER,
+    // Of tokens.
+    /// The token is the largest of a majority, and is not written back.
+    LargestTokenNotRaised breaks TOKENS_INCREASE,
+    /// The token is that of the first node that voted.
+    TokenOfFirstNode breaks TOKENS_INCREASE,
+    /// Votes that are lower than the hold's token stay so, if a majority stores it. It is lost with one node's data.
+    LowVotesNotRaised breaks TOKENS_INCREASE,
+    // Of what is left behind.
+    /// Only the nodes that are known to have voted are asked to release.
+    ReleasesOnlyGranted breaks NOTHING_LEFT,
+}
+
+impl QuorumMutant {
+    /// Makes what it needs to show. Without it all properties are kept there, too.
+    pub(super) fn prepare(self, scenario: &mut Scenario) {
+        match self {
+            Self::MajorityOfReachable => scenario.strategy = Strategy::GrowingPause,
+            Self::AnswersCountByNode => {
+                scenario.strategy = Strategy::AllAtOnce;
+                scenario.network.late *= 5.0;
+            }
+            // Where the others adopt the anchor's token there is nothing to raise.
+            Self::LargestTokenNotRaised => scenario.strategy = Strategy::AllAtOnce,
+            Self::LeaseFromReply => *scenario = scenario.clone().worse(5),
+            Self::RenewedByMajorityOfAcquired => scenario.nodes = 5,
+            Self::LowVotesNotRaised => {
+                *scenario = Scenario {
+                    mutant: scenario.mutant,
+                    ..Scenario::one_forgets_at_a_time()
+                }
+            }
+            Self::NoRestartDelayNorReinstall => scenario.reinstall = Reinstall::Never,
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! What a history is made of.
+
+use std::time::Duration;
+
+use super::mutant::QuorumMutant;
+
+/// The bounds of a history, and what goes wrong in it.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// How many nodes there are.
+    pub nodes: usize,
+    /// How many clients want the name.
+    pub clients: usize,
+    /// The TTL of every vote.
+    pub ttl: Duration,
+    /// When the clients stop.
+    pub until: Duration,
+    /// When the faults end.
+    pub calm_from: Duration,
+    /// The shortest hold.
+    pub shortest_hold: Duration,
+    /// The longest hold.
+    pub longest_hold: Duration,
+    /// The longest time of a client between two acquisitions.
+    pub longest_break: Duration,
+    /// Which part of the acquisitions does not wait for a holder.
+    pub tries: f64,
+    /// How clients contend.
+    pub strategy: Strategy,
+    /// How long a client waits for an answer, before the TTL bounds it.
+    pub patience: Duration,
+    /// For how long a node that forgot gives no fresh vote.
+    pub restart_delay: Duration,
+    /// What becomes of the votes that a node forgot.
+    pub reinstall: Reinstall,
+    /// How messages travel.
+    pub network: Network,
+    /// What breaks.
+    pub faults: Faults,
+    /// By how much clocks run fast or slow at most, as a part of their time.
+    pub clock_drift: f64,
+    /// How far the nodes' dates differ at most. Tokens count by them.
+    pub date_skew: Duration,
+    /// A node that never answers.
+    pub down: Option<usize>,
+    /// What is wrong.
+    pub mutant: Option<QuorumMutant>,
+}
+
+/// How messages travel.
+#[derive(Clone, Debug)]
+pub struct Network {
+    /// The shortest way.
+    pub shortest: Duration,
+    /// The longest way, unless something goes wrong.
+    pub longest: Duration,
+    /// Which part of the messages is late.
+    pub late: f64,
+    /// By how much at most.
+    pub latest: Duration,
+    /// Which part is lost.
+    pub lost: f64,
+    /// Which part of the requests is stuck for up to two TTLs, while others overtake it.
+    pub stuck: f64,
+}
+
+/// How often things break, on average; `None` for never.
+#[derive(Clone, Debug)]
+pub struct Faults {
+    /// Each client is paused for up to three TTLs.
+    pub pause_every: Option<Duration>,
+    /// A node goes down for up to a TTL.
+    pub restart_every: Option<Duration>,
+    /// Which part of the restarts loses all data.
+    pub forgets: f64,
+    /// A client is cut off from a node for up to two TTLs.
+    pub cut_every: Option<Duration>,
+    /// One node after the other loses all data while it runs: this often, and not on average.
+    pub forget_every: Option<Duration>,
+}
+
+/// How clients contend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strategy {
+    /// All nodes at once, and the anchor decides. If the name was found taken, the anchor first, with a place in its queue.
+    Adaptive,
+    /// All nodes at once each time, and the anchor decides.
+    AllAtOnce,
+    /// All nodes at once. After a refusal a pause of 200 to 400 ms, as Redlock's clients make it.
+    FixedPause,
+    /// All nodes at once. After each refusal a longer pause.
+    GrowingPause,
+}
+
+/// What becomes of the votes that a node forgot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reinstall {
+    /// Their holders restore them at once.
+    AtOnce,
+    /// Their holders ask anew, and the restart delay applies to them as well.
+    AfterDelay,
+    /// Nothing.
+    Never,
+}
+
+impl Strategy {
+    /// Whether one node decides who goes on.
+    pub fn has_anchor(self) -> bool {
+        matches!(self, Self::Adaptive | Self::AllAtOnce)
+    }
+}
+
+/// Three nodes, four clients, and everything goes wrong for a minute.
+impl Default for Scenario {
+    fn default() -> Self {
+        Self {
+            nodes: 3,
+            clients: 4,
+            ttl: seconds(2),
+            until: seconds(90),
+            calm_from: seconds(60),
+            shortest_hold: Duration::ZERO,
+            longest_hold: seconds(3),
+            longest_break: millis(200),
+            tries: 0.2,
+            strategy: Strategy::Adaptive,
+            patience: millis(500),
+            restart_delay: seconds(2),
+            reinstall: Reinstall::AtOnce,
+            network: Network {
+                late: 0.02,
+                latest: seconds(3),
+                lost: 0.01,
+                stuck: 0.01,
+                ..Network::CALM
+            },
+            faults: Faults {
+                pause_every: Some(seconds(8)),
+                restart_every: Some(seconds(12)),
+                forgets: 0.5,
+                cut_every: Some(seconds(10)),
+                forget_every: None,
+            },
+            clock_drift: 0.025,
+            date_skew: millis(600),
+            down: None,
+            mutant: None,
+        }
+    }
+}
+
+impl Scenario {
+    /// The scenarios in which no property may be broken, by name.
+    pub fn all_kept() -> Vec<(&'static str, Self)> {
+        let of = |nodes, clients| Self {
+            nodes,
+            clients,
+            ..Self::default()
+        };
+        // While clients have different anchors, one may miss its turn, and another whole round of them passes.
+        let of_eight = Self {
+            until: seconds(150),
+            ..of(5, 8)
+        };
+        let strategy = |strategy| Self {
+            strategy,
+            ..Self::default()
+        };
+        let always_empty = |reinstall| {
+            let mut scenario = Self {
+                reinstall,
+                ..Self::default()
+            };
+            scenario.faults.restart_every = Some(seconds(3));
+            scenario.faults.forgets = 1.0;
+            scenario
+        };
+        vec![
+            ("three nodes", of(3, 4)),
+            ("four nodes", of(4, 4)),
+            ("five nodes", of(5, 4)),
+            ("five nodes, eight clients", of_eight),
+            ("three nodes, all at once", strategy(Strategy::AllAtOnce)),
+            ("three nodes, everything five times as often", of(3, 4).worse(5)),
+            ("five nodes, everything five times as often", of(5, 4).worse(5)),
+            ("always empty", always_empty(Reinstall::AtOnce)),
+            (
+                "always empty, restored after the delay",
+                always_empty(Reinstall::AfterDelay),
+            ),
+            ("always empty, not restored", always_empty(Reinstall::Never)),
+            ("dates an hour apart, and no data lost", Self::hour_apart(0.0)),
+        ]
+    }
+
+    /// The same with this mutant, and with what that needs to show.
+    #[must_use]
+    pub fn with(&self, mutant: QuorumMutant) -> Self {
+        let mut scenario = Self {
+            mutant: Some(mutant),
+            ..self.clone()
+        };
+        mutant.prepare(&mut scenario);
+        scenario
+    }
+
+    /// The same, but everything goes wrong so many times as often.
+    #[must_use]
+    pub(super) fn worse(mut self, times: u32) -> Self {
+        let Network { late, lost, stuck, .. } = &mut self.network;
+        for share in [late, lost, stuck] {
+            *share *= f64::from(times);
+        }
+        let Faults {
+            pause_every,
+            restart_every,
+            cut_every,
+            ..
+        } = &mut self.faults;
+        for every in [pause_every, restart_every, cut_every] {
+            *every = every.map(|every| every / times);
+        }
+        self
+    }
+
+    /// Nodes restart without their data, one after the other, under holds of up to 40 s. Nothing else goes wrong.
+    pub fn rolling_restarts(reinstall: Reinstall) -> Self {
+        Self {
+            clients: 3,
+            ttl: seconds(3),
+            restart_delay: seconds(3),
+            longest_hold: seconds(40),
+            until: seconds(120),
+            calm_from: seconds(100),
+            reinstall,
+            network: Network::CALM,
+            faults: Faults {
+                restart_every: Some(seconds(5)),
+                forgets: 1.0,
+                ..Faults::NONE
+            },
+            ..Self::default()
+        }
+    }
+
+    /// Nothing goes wrong, and this many clients hold for up to 2 ms.
+    pub fn contention(clients: usize, strategy: Strategy, down: Option<usize>) -> Self {
+        Self {
+            clients,
+            tries: 0.0,
+            strategy,
+            down,
+            ttl: seconds(10),
+            restart_delay: seconds(10),
+            until: seconds(20),
+            calm_from: Duration::ZERO,
+            longest_hold: millis(2),
+            longest_break: millis(2),
+            network: Network::CALM,
+            faults: Faults::NONE,
+            clock_drift: 0.0001,
+            date_skew: millis(10),
+            ..Self::default()
+        }
+    }
+
+    /// Nothing goes wrong, and all clients try at once, each a single time.
+    pub fn simultaneous_tries(nodes: usize, clients: usize) -> Self {
+        Self {
+            nodes,
+            tries: 1.0,
+            longest_break: Duration::ZERO,
+            // Longer than anybody asks.
+            shortest_hold: seconds(2),
+            longest_hold: seconds(2),
+            until: Duration::from_micros(1),
+            ..Self::contention(clients, Strategy::Adaptive, None)
+        }
+    }
+
+    /// Clocks run up to 40 % apart, which no lease survives. No data is lost.
+    pub fn wild_clocks() -> Self {
+        let mut scenario = Self {
+            clock_drift: 0.2,
+            ..Self::default()
+        };
+        scenario.faults.forgets = 0.0;
+        scenario
+    }
+
+    /// The nodes' dates are up to an hour apart, so that a node that forgot may count tokens from far below.
+    pub fn hour_apart(forgets: f64) -> Self {
+        let mut scenario = Self {
+            date_skew: seconds(3600),
+            ..Self::default()
+        };
+        scenario.faults.forgets = forgets;
+        scenario
+    }
+
+    /// The nodes' dates are up to an hour apart. One node after the other forgets its data. Before the next one does, all nodes
+    /// have voted again, some of them late: a single client contends with nobody, and holds until every vote was renewed.
+    pub fn one_forgets_at_a_time() -> Self {
+        Self {
+            clients: 1,
+            shortest_hold: seconds(2),
+            longest_break: seconds(4),
+            // What is restored adopts the token of the hold.
+            reinstall: Reinstall::Never,
+            strategy: Strategy::AllAtOnce,
+            network: Network {
+                late: 0.5,
+                latest: millis(200),
+                ..Network::CALM
+            },
+            faults: Faults {
+                forget_every: Some(seconds(15)),
+                ..Faults::NONE
+            },
+            ..Self::hour_apart(0.0)
+        }
+    }
+
+    pub(super) fn has(&self, mutant: QuorumMutant) -> bool {
+        self.mutant == Some(mutant)
+    }
+}
+
+impl Network {
+    /// A round trip of 0.2 to 0.8 ms.
+    pub const CALM: Self = Self {
+        shortest: Duration::from_micros(100),
+        longest: Duration::from_micros(400),
+        late: 0.0,
+        latest: Duration::ZERO,
+        lost: 0.0,
+        stuck: 0.0,
+    };
+}
+
+impl Faults {
+    /// Nothing breaks.
+    pub const NONE: Self = Self {
+        pause_every: None,
+        restart_every: None,
+        forgets: 0.0,
+        cut_every: None,
+        forget_every: None,
+    };
+}
+
+const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
