@@ -35,11 +35,13 @@ impl Waiter {
     pub(crate) fn of(backend: &RedisBackend, (request, control): (AcquireRequest, RequestControl)) -> Self {
         let task = tokio::spawn({
             let (backend, request) = (backend.clone(), request.clone());
-            // As core does when the connection breaks.
+            // As core does when the connection breaks: it asks again, unless the request was given up.
             async move {
                 loop {
                     match backend.acquire(&request).await {
-                        Err(error) if error.is_retryable() => sleep(Duration::from_millis(10)).await,
+                        Err(error) if error.is_retryable() && !request.is_given_up() => {
+                            sleep(Duration::from_millis(10)).await;
+                        }
                         answer => return answer,
                     }
                 }
