@@ -28,6 +28,9 @@
 //! With `N` nodes a majority of `N / 2 + 1` has to agree: 2 of 3, 3 of 5. An even number of nodes survives no more failures
 //! than one node less.
 //!
+//! [The page on quorums](https://github.com/polylock/polylock/blob/main/docs/quorum.md) says how to choose the nodes, the TTL and
+//! the persistence, and which tests show what a quorum survives.
+//!
 //! # Guarantees
 //! - **Exclusion.** A hold counts as long as a majority of all configured nodes votes for it. Two majorities share a node, and a
 //!   node votes for one holder at a time. Each vote has a lease of its own, counted from before its request was sent. The
