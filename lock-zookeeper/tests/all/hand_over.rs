@@ -23,7 +23,7 @@ async fn hand_over(hold: &dyn Hold, request: &AcquireRequest) -> Arc<dyn Hold> {
 #[testbed::test]
 async fn a_hold_passes_on_under_a_ttl_far_beyond_the_session() {
     let (server, root) = (shared_server().await, fresh_root());
-    let locks = Locker::new(backend(server, &root)).with_ttl(SESSION * 10);
+    let locks = Locker::new(backend(server, &root)).with_ttl(STEADY * 10);
     let lock = locks.lock("a");
     let mut tokens = Vec::new();
     let mut guard = within(lock.acquire()).await.unwrap();

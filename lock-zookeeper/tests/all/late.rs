@@ -77,7 +77,8 @@ async fn a_create_that_arrives_late_has_no_effect() {
     let way = LateWay::default();
     let address = way.open(server.address().parse().unwrap());
     let config = config(&address.to_string(), "/test");
-    let backend = backend_with(config.with_session_timeout(2 * SESSION));
+    // The driver gives a connection up after about half of it.
+    let backend = backend_with(config.with_session_timeout(3 * SESSION));
     let (first, _control) = long("a");
     let _hold = granted(within(backend.acquire(&first)).await);
     way.keeping.store(true, Ordering::SeqCst);

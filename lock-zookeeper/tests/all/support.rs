@@ -18,9 +18,12 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use zookeeper_client::Client;
 
-/// The session timeout of the tests: the server's ticks are 500 ms.
+/// A session timeout for which a test waits: the server's ticks are 500 ms.
 pub(crate) const SESSION: Duration = Duration::from_secs(4);
-pub(crate) const TTL: Duration = Duration::from_secs(10);
+/// One for which no test waits. It outlasts the moments for which a busy machine stands still.
+pub(crate) const STEADY: Duration = Duration::from_secs(15);
+/// Longer than any session timeout here. What ends a hold is its session.
+pub(crate) const TTL: Duration = Duration::from_secs(100);
 /// A session timeout for which no test waits: it outlasts all outages, and what is free before was freed by somebody.
 pub(crate) const LONG: Duration = Duration::from_secs(50);
 /// For what must happen, on a machine however slow.
@@ -47,16 +50,21 @@ pub(crate) fn config(address: &str, root: &str) -> ZooKeeperConfig {
         .with_open_acl()
         .with_root(root)
         .with_session_timeout(SESSION)
+        .with_connect_timeout(GENEROUS)
 }
 
 pub(crate) fn backend(server: &Server, root: &str) -> ZooKeeperBackend {
+    backend_with(config(server.address(), root).with_session_timeout(STEADY))
+}
+
+/// Its sessions end soon after they fall silent.
+pub(crate) fn short_lived(server: &Server, root: &str) -> ZooKeeperBackend {
     backend_with(config(server.address(), root))
 }
 
 /// Its session outlasts whatever happens to its server.
 pub(crate) fn patient(address: &str, root: &str) -> ZooKeeperBackend {
-    let config = config(address, root).with_session_timeout(LONG);
-    backend_with(config.with_connect_timeout(GENEROUS))
+    backend_with(config(address, root).with_session_timeout(LONG))
 }
 
 pub(crate) fn backend_with(config: ZooKeeperConfig) -> ZooKeeperBackend {
@@ -71,13 +79,24 @@ pub(crate) async fn observer(server: &Server) -> Client {
         .unwrap()
 }
 
-/// What a server answers to a four-letter word.
+/// What a server answers to a four-letter word. It may hang up instead while it joins another leader.
 pub(crate) async fn ask(server: &Server, word: &str) -> String {
-    let mut stream = TcpStream::connect(server.address()).await.unwrap();
-    stream.write_all(word.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    within(stream.read_to_string(&mut answer)).await.unwrap();
-    answer
+    let asked = async || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(server.address()).await?;
+        stream.write_all(word.as_bytes()).await?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await?;
+        Ok(answer)
+    };
+    within(async {
+        loop {
+            match asked().await {
+                Ok(answer) if !answer.is_empty() => return answer,
+                _ => sleep(Duration::from_millis(10)).await,
+            }
+        }
+    })
+    .await
 }
 
 pub(crate) fn name(name: &str) -> LockName {
@@ -153,12 +172,29 @@ pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
     timeout(GENEROUS, future).await.expect("it takes too long")
 }
 
+/// Repeats a scenario until it succeeds. For what fails if the machine stands still for most of a short time: a mistake of
+/// ours makes it fail every time. What must never happen is asserted by the scenario itself, each time.
+pub(crate) async fn at_last(mistake: &str, mut scenario: impl AsyncFnMut() -> bool) {
+    const TIMES: usize = 6;
+    for _ in 0..TIMES {
+        if scenario().await {
+            return;
+        }
+    }
+    panic!("{mistake}, {TIMES} times in a row");
+}
+
 /// Asks the server again and again until `check` likes the children of `path`; a missing node has none.
 pub(crate) async fn children_until(client: &Client, path: &str, check: impl Fn(&[String]) -> bool) -> Vec<String> {
     within(async {
         loop {
             let children = match client.list_children(path).await {
                 Err(zookeeper_client::Error::NoNode) => Vec::new(),
+                // As at an election. The client connects again.
+                Err(zookeeper_client::Error::ConnectionLoss) => {
+                    sleep(Duration::from_millis(10)).await;
+                    continue;
+                }
                 children => children.unwrap(),
             };
             if check(&children) {

@@ -39,10 +39,11 @@ async fn a_lock_is_taken_over_tls_by_name_and_by_address() {
     let server = server(&certificates).await;
     for host in ["127.0.0.1", "localhost"] {
         let address = format!("{host}:{}", server.port());
-        let url = server.url_at(&address).replace("/?", "/tls?");
+        let url = server.url_at(&address).replace("/?", "/tls?connect_timeout=30s&");
         let backend = ZooKeeperBackend::from_url(&url).unwrap();
         let (hold, ..) = hold(&backend, "a").await;
-        let stranger = Client::connect(&server.plain_address().unwrap()).await.unwrap();
+        let stranger = Client::connector().with_session_timeout(GENEROUS);
+        let stranger = stranger.connect(&server.plain_address().unwrap()).await.unwrap();
         let denied = stranger.list_children("/tls/a").await;
         assert_eq!(denied, Err(zookeeper_client::Error::NoAuth));
         within(hold.release(Default::default())).await.unwrap();

@@ -29,15 +29,19 @@ async fn each_one_is_a_transaction_that_changes_nothing() {
     let server = own_server().await;
     let config = config(server.address(), "/locks").with_heartbeat(HeartbeatKind::Write);
     let backend = backend_with(config);
-    let (hold, request, _control) = hold(&backend, "a").await;
-    let (before, count) = (last_transaction(&server).await, nodes(&server).await);
-    // Nobody else is there. A session timeout has twelve heartbeats, or more on a slow machine.
-    sleep(SESSION * 3 / 2).await;
-    let after = last_transaction(&server).await;
-    assert!(after >= before + 6, "{before} to {after}");
-    assert_eq!(nodes(&server).await, count);
-    assert!(is_live(request.lease()));
-    within(hold.release(ReleaseOptions::default())).await.unwrap();
+    at_last("the hold was lost, or few heartbeats were sent", async || {
+        let (hold, request, _control) = hold(&backend, "a").await;
+        let (before, count) = (last_transaction(&server).await, nodes(&server).await);
+        // Nobody else is there. A session timeout has twelve heartbeats, or more on a slow machine.
+        sleep(SESSION * 3 / 2).await;
+        let (after, then) = (last_transaction(&server).await, nodes(&server).await);
+        println!("{before} to {after}");
+        let is_live = is_live(request.lease());
+        assert!(!is_live || then == count, "{count}, and then {then}");
+        within(hold.release(ReleaseOptions::default())).await.unwrap();
+        is_live && after >= before + 6
+    })
+    .await;
     drop(backend);
     let observer = observer(&server).await;
     // The lock's container stays until the server reaps it.
