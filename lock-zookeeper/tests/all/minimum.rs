@@ -98,10 +98,13 @@ async fn a_release_keeps_the_name_as_long_as_asked() {
         let released = Instant::now();
         held.release(ReleaseOptions::default().keep_for(MINIMUM)).await.unwrap();
         let children = client.list_children(&directory).await.unwrap();
-        assert!(
-            children.len() == 2 && children.iter().any(|child| is_kept(child)),
-            "{children:?}"
-        );
+        // A busy machine may look too late.
+        if released.elapsed() < MINIMUM {
+            assert!(
+                children.len() == 2 && children.iter().any(|child| is_kept(child)),
+                "{children:?}"
+            );
+        }
         let (next, _control) = within(next).await.unwrap();
         assert!(released.elapsed() >= MINIMUM, "granted after {:?}", released.elapsed());
         assert!(next.token() > held.token());
@@ -212,14 +215,15 @@ async fn a_minimum_hold_outlasts_a_lost_session() {
 async fn the_kept_node_goes_when_its_time_is_over_even_if_its_delete_is_lost() {
     let (server, root) = (shared_server().await, fresh_root());
     let line = Line::to(server.address());
-    let (one, client) = (backend_with(config(&line.address, &root)), observer(server).await);
+    let config = config(&line.address, &root).with_session_timeout(STEADY);
+    let (one, client) = (backend_with(config), observer(server).await);
     let directory = format!("{root}/a");
     let (held, ..) = hold_at_least(&one, MINIMUM / 3).await;
     let released = within(held.release(ReleaseOptions::default().keep_for(MINIMUM))).await;
     assert_eq!(released.unwrap(), ReleaseOutcome::Released);
     let is_over = Instant::now() + MINIMUM + MINIMUM / 19;
-    // The delete is on its way then for half of this.
-    line.set_round_trip(SESSION / 4);
+    // The delete is on its way then for half of this, but for the end of the connection.
+    line.set_round_trip(GENEROUS);
     tokio::time::sleep_until(is_over + SESSION / 16).await;
     assert_eq!(client.list_children(&directory).await.unwrap().len(), 1);
     line.reset();

@@ -10,6 +10,8 @@ use tokio::time::{Instant, sleep};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
+use crate::support::within;
+
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
 /// Panics at whatever the driver has to say.
@@ -43,9 +45,8 @@ async fn a_panic_is_an_error_with_its_text_and_not_repeated_without_a_rest() {
     const TIME: Duration = Duration::from_secs(3);
     // The session's tasks run on this thread.
     let _subscribed = testbed::subscribe(Bomb);
-    let backend = ZooKeeperBackend::from_url("zookeeper://127.0.0.1:1?acl=open").unwrap();
-    let started = Instant::now();
-    while started.elapsed() < TIME {
+    let backend = ZooKeeperBackend::from_url("zookeeper://127.0.0.1:1?acl=open&connect_timeout=60s").unwrap();
+    let ask = async || {
         let error = backend.connect().await.unwrap_err();
         assert_eq!(
             (error.kind(), error.is_retryable()),
@@ -54,8 +55,19 @@ async fn a_panic_is_an_error_with_its_text_and_not_repeated_without_a_rest() {
         );
         assert_eq!(error.cause().unwrap().to_string(), "planted");
         sleep(Duration::from_millis(1)).await;
+    };
+    let started = Instant::now();
+    while started.elapsed() < TIME {
+        ask().await;
     }
     let panics = PANICS.load(Ordering::SeqCst);
     // After rests of 50, 100, 200, 400, 800, 1600 ms.
-    assert!((2..=7).contains(&panics), "{panics} panics in {TIME:?}");
+    assert!(panics <= 7, "{panics} panics in {TIME:?}");
+    // It is tried again, which a busy machine may not have done by now.
+    within(async {
+        while PANICS.load(Ordering::SeqCst) < 2 {
+            ask().await;
+        }
+    })
+    .await;
 }

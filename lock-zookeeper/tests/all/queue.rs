@@ -231,7 +231,7 @@ async fn a_waiter_behind_others_names_the_holder_of_its_last_moment() {
         async move { one.acquire(&request).await }
     });
     queue(3).await;
-    let terms = Terms::new(TTL).time_left(Duration::from_secs(4));
+    let terms = Terms::new(TTL).time_left(Duration::from_secs(7));
     let (request, _control) = RequestOptions::new(name("a"), terms).wait(Wait::Until).start();
     let last = tokio::spawn({
         let (one, request) = (one.clone(), request.clone());
@@ -263,6 +263,12 @@ async fn held_names_cost_hardly_any_request() {
     let before = requests(&server).await;
     // The watches are set after a twelfth of the session timeout.
     sleep(SESSION).await;
+    within(async {
+        while counter(&server, "zk_watch_count").await < NAMES as u64 {
+            sleep(Duration::from_millis(500)).await;
+        }
+    })
+    .await;
     let watching = requests(&server).await;
     sleep(2 * SESSION).await;
     let later = requests(&server).await;

@@ -75,7 +75,11 @@ async fn names_are_spread_over_sessions() {
         let hold = granted(within(backend.acquire(&request)).await);
         hold.release(ReleaseOptions::default()).await.unwrap();
     }
-    let one = backend_with(config(server.address(), &root).with_sessions(1));
+    let one = backend_with(
+        config(server.address(), &root)
+            .with_session_timeout(STEADY)
+            .with_sessions(1),
+    );
     for number in 40..80 {
         held.push(hold(&one, &format!("orders/{number}")).await);
     }
@@ -169,7 +173,7 @@ async fn two_thousand_waiting_names_have_watches() {
         }));
     }
     watches_until(&server, 2 * NAMES).await;
-    line.reset();
+    line.cut();
     // The server drops a connection's watches when it has ended.
     within(async {
         while watches(&server).await >= 2 * NAMES {
@@ -177,6 +181,7 @@ async fn two_thousand_waiting_names_have_watches() {
         }
     })
     .await;
+    line.heal();
     watches_until(&server, 2 * NAMES).await;
 
     for (number, (hold, _)) in held.iter().enumerate().step_by(400) {

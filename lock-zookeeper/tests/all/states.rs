@@ -12,17 +12,18 @@ use crate::support::*;
 
 #[testbed::test]
 async fn connected_suspended_and_lost() {
-    let line = Line::to(shared_server().await.address());
-    let backend = backend_with(config(&line.address, &fresh_root()));
+    let (server, root) = (shared_server().await, fresh_root());
+    let (line, client) = (Line::to(server.address()), observer(server).await);
+    let backend = backend_with(config(&line.address, &root));
     let mut watch = backend.watch_state();
     assert_eq!(watch.state(), ConnectionState::Unconnected);
     let (_hold, request, _control) = hold(&backend, "a").await;
     assert_eq!(within(watch.changed()).await, Some(ConnectionState::Connected));
     line.cut();
     assert_eq!(within(watch.changed()).await, Some(ConnectionState::Suspended));
-    // The server has ended the session by then: the client learns of it with its next connection.
+    // The server has ended the session when its node is gone: the client learns of it with its next connection.
     within(request.lease().ended()).await;
-    tokio::time::sleep(SESSION / 2).await;
+    children_until(&client, &format!("{root}/a"), <[String]>::is_empty).await;
     assert_eq!(backend.state(), ConnectionState::Suspended);
     line.heal();
     assert_eq!(within(watch.changed()).await, Some(ConnectionState::Lost));
@@ -35,7 +36,7 @@ async fn connected_suspended_and_lost() {
 #[testbed::test]
 async fn a_silent_server_is_suspended() {
     let server = own_server().await;
-    let backend = backend_with(config(server.address(), "/locks").with_session_timeout(LONG / 5));
+    let backend = backend_with(config(server.address(), "/locks").with_session_timeout(STEADY));
     backend.connect().await.unwrap();
     let mut watch = backend.watch_state();
     assert_eq!(watch.state(), ConnectionState::Connected);

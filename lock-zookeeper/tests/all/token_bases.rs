@@ -6,7 +6,7 @@ use std::time::Duration;
 use lock_core::backend::{DistributedLock, HandOver, Hold, ReleaseOptions};
 use testbed::ZooKeeper;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use zookeeper_client::{Acls, CreateMode, Stat};
 
 use crate::support::line::Line;
@@ -148,13 +148,14 @@ async fn tokens_grow_over_kills_during_snapshots() {
     }
     for _ in 0..KILLS {
         let granted = seen.lock().unwrap().len();
-        within(async {
+        let working = async {
             while seen.lock().unwrap().len() < granted + 100 || counter(&server, "zk_cnt_snapshottime").await < 3 {
                 assert!(clients.try_join_next().is_none(), "a client ended");
                 sleep(Duration::from_millis(5)).await;
             }
-        })
-        .await;
+        };
+        // A hundred grants, and a snapshot of the whole tree for every few of them.
+        timeout(4 * GENEROUS, working).await.expect("it takes too long");
         server.kill().unwrap();
         server.restart().await.unwrap();
     }

@@ -20,8 +20,8 @@ pub(crate) struct Line {
 
 #[derive(Clone, Copy, Default)]
 struct State {
-    /// Each way.
-    delay: Duration,
+    /// How much later requests arrive, and answers.
+    delays: (Duration, Duration),
     cut: bool,
     /// How often all connections were ended.
     resets: u32,
@@ -52,7 +52,12 @@ impl Line {
 
     /// Makes every answer come so much later after its request.
     pub(crate) fn set_round_trip(&self, time: Duration) {
-        self.state.send_modify(|state| state.delay = time / 2);
+        self.state.send_modify(|state| state.delays = (time / 2, time / 2));
+    }
+
+    /// Makes requests arrive at once, and answers so much later.
+    pub(crate) fn set_answer_delay(&self, time: Duration) {
+        self.state.send_modify(|state| state.delays = (Duration::ZERO, time));
     }
 
     /// Ends all connections; new ones are ended at once.
@@ -123,13 +128,18 @@ async fn carry(mut client: TcpStream, server: SocketAddr, state: watch::Receiver
     let mut reset = state.clone();
     let resets = state.borrow().resets;
     tokio::select! {
-        () = pump(from_client, to_server, state.clone()) => {}
-        () = pump(from_server, to_client, state) => {}
+        () = pump(from_client, to_server, state.clone(), |state| state.delays.0) => {}
+        () = pump(from_server, to_client, state, |state| state.delays.1) => {}
         _ = reset.wait_for(|state| state.resets > resets) => {}
     }
 }
 
-async fn pump(mut from: impl AsyncReadExt + Unpin, mut to: impl AsyncWriteExt + Unpin, state: watch::Receiver<State>) {
+async fn pump(
+    mut from: impl AsyncReadExt + Unpin,
+    mut to: impl AsyncWriteExt + Unpin,
+    state: watch::Receiver<State>,
+    delay: fn(&State) -> Duration,
+) {
     let (sender, mut arrived) = mpsc::unbounded_channel();
     let reading = async move {
         let mut buffer = vec![0; 64 * 1024];
@@ -139,7 +149,7 @@ async fn pump(mut from: impl AsyncReadExt + Unpin, mut to: impl AsyncWriteExt + 
     };
     let writing = async {
         while let Some((at, bytes)) = arrived.recv().await {
-            let delay = state.borrow().delay;
+            let delay = delay(&state.borrow());
             sleep_until(at + delay).await;
             if to.write_all(&bytes).await.is_err() {
                 return;
