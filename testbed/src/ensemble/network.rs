@@ -144,7 +144,7 @@ async fn carry(mut client: TcpStream, mut way: Way) -> io::Result<()> {
 /// A follower may be quicker than its leader, and expects to be refused then: an accepted connection that ends would make
 /// it leave a leader that waits for it.
 async fn connect(way: &Way) -> io::Result<TcpStream> {
-    const PATIENCE: Duration = Duration::from_secs(2);
+    const PATIENCE: Duration = Duration::from_secs(5);
     let start = Instant::now();
     loop {
         match TcpStream::connect((Ipv4Addr::LOCALHOST, way.target)).await {
