@@ -131,7 +131,7 @@ fn a_hand_over_under_way_when_its_runtime_goes_is_undone_on_the_next() {
                 }
             });
             drop(first);
-            let next = second.block_on(async { timeout(seconds(15), next).await });
+            let next = second.block_on(async { timeout(seconds(60), next).await });
             let next = next
                 .unwrap_or_else(|_| panic!("{act:?} {in_background}: nobody has it"))
                 .unwrap()

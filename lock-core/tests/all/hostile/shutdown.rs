@@ -44,7 +44,7 @@ async fn a_guard_dropped_right_after_its_locker_is_released() {
             std::hint::spin_loop();
         }
         drop(guard);
-        let ended = timeout(seconds(5), watch.ended()).await;
+        let ended = timeout(seconds(20), watch.ended()).await;
         assert!(ended.is_ok(), "not released in round {round}");
     }
 }
@@ -115,7 +115,7 @@ fn a_guard_keeps_its_backend_which_may_lose_its_leases_when_it_is_dropped() {
     });
     // Nothing here takes time: it is a deadlock or it is done.
     finished
-        .recv_timeout(seconds(10))
+        .recv_timeout(seconds(60))
         .expect("the keeper drops the backend under its own lock");
 }
 

@@ -94,7 +94,7 @@ impl Driver {
     /// Goes on for so long, unless it comes to wait for the thread that calls this.
     fn try_pass(&self, time: Duration) {
         let passed = self.start(async move { sleep(time).await });
-        let _ = passed.recv_timeout(Duration::from_millis(300));
+        let _ = passed.recv_timeout(seconds(1));
     }
 }
 

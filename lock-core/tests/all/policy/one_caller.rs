@@ -327,7 +327,7 @@ fn a_locker_outlives_its_runtime() {
         ErrorKind::Misconfigured
     );
     let second = runtime();
-    let guard = second.block_on(locks.lock("a").acquire_within(seconds(5))).unwrap();
+    let guard = second.block_on(locks.lock("a").acquire_within(seconds(20))).unwrap();
     second.block_on(guard.release()).unwrap();
 }
 

@@ -258,7 +258,7 @@ async fn a_grant_that_nobody_had_is_not_passed_on() {
     let (backend, locks) = passing();
     backend.next(Request::Acquire, [Answer::DoThenHold]);
     let gone = waiting(locks.lock("a").label("gone")).await;
-    let heir = waiting(locks.lock("a").label("heir").ttl(TTL + seconds(2))).await;
+    let heir = waiting(locks.lock("a").label("heir").ttl(TTL * 4)).await;
     gone.abort();
     settle().await;
     backend.let_go();
