@@ -14,6 +14,7 @@ use self::holds::{Hold, Operation, Stretch};
 pub(crate) use self::gaps::Gaps;
 pub(crate) use self::order::overlaps;
 pub(crate) use self::sharing::Used;
+pub(crate) use self::usage::MORE_CONNECTIONS;
 
 mod gaps;
 pub(crate) mod holds;

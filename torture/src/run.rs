@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep};
 use crate::clock;
 use crate::config::RunConfig;
 use crate::error::{Error, Result};
+use crate::judge::MORE_CONNECTIONS;
 use crate::nemesis::{self, Targets};
 use crate::process::{Spawner, WorkerProcess};
 use crate::record::{NEMESIS, OUTCOME, Outcome, RESOURCE, Writer};
@@ -69,10 +70,10 @@ pub(crate) async fn run(config: RunConfig, dir: &Path) -> Result<()> {
     nemesis::run(&targets, Instant::now() + Duration::from_secs(config.secs)).await?;
     let healed = clock::now();
     tell_all(&targets.processes, Order::Calm);
-    let deadline = Instant::now() + config.recovery_limit();
+    // The history shows which one did not recover in time, and how much of the time the machine took.
+    let deadline = Instant::now() + config.recovery_limit() + patience(&config);
     for process in &targets.processes {
-        // The history shows which one did not recover in time.
-        process.has_recovered(deadline - Instant::now()).await;
+        recover(process, deadline).await;
     }
     tell_all(&targets.processes, Order::Finish);
     let (leftovers, connections, problems) = look_back(&targets, before).await?;
@@ -91,6 +92,27 @@ pub(crate) async fn run(config: RunConfig, dir: &Path) -> Result<()> {
     Ok(())
 }
 
+/// How much longer than planned is waited for a busy machine. Who waits for a mutant may wait for ever.
+fn patience(config: &RunConfig) -> Duration {
+    match config.mutant {
+        Some(_) => Duration::ZERO,
+        None => PATIENCE,
+    }
+}
+
+/// Waits until a process has recovered, or has ended.
+async fn recover(process: &WorkerProcess, deadline: Instant) {
+    const SLICE: Duration = Duration::from_millis(500);
+    while process.ended().is_none() && Instant::now() < deadline {
+        if process.has_recovered(SLICE.min(deadline - Instant::now())).await {
+            return;
+        }
+        // On a busy machine a process may stop itself for a gap when the nemesis has given that up.
+        process.signal(Signal::CONT);
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
 fn tell_all(processes: &[WorkerProcess], order: Order) {
     for process in processes {
         process.order(order);
@@ -102,7 +124,7 @@ async fn look_back(targets: &Targets, before: usize) -> Result<(Vec<String>, usi
     let (config, processes) = (&targets.config, &targets.processes);
     let (mut leftovers, mut problems) = (Vec::new(), Vec::new());
     // Whoever waits longest waits for some holds of others in a row.
-    let deadline = Instant::now() + config.ttl * 10 + Duration::from_secs(5);
+    let deadline = Instant::now() + config.ttl * 10 + Duration::from_secs(5) + patience(config);
     for process in processes.iter() {
         if process.has_drained(deadline - Instant::now()).await {
             continue;
@@ -125,7 +147,9 @@ async fn look_back(targets: &Targets, before: usize) -> Result<(Vec<String>, usi
     let mut connections = targets.server.connections().await?;
     let start = Instant::now();
     // The server notices closed connections in its own time.
-    while connections > before && start.elapsed() < config.ttl * 2 + Duration::from_secs(5) {
+    while connections > before && start.elapsed() < config.ttl * 2 + Duration::from_secs(5)
+        || connections > before + MORE_CONNECTIONS && start.elapsed() < PATIENCE
+    {
         sleep(Duration::from_millis(50)).await;
         connections = targets.server.connections().await?;
     }

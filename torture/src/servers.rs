@@ -414,7 +414,7 @@ impl LockServer {
 
     fn zookeeper_says(&self, index: usize) -> Result<String> {
         let mut stream = TcpStream::connect(self.any(index).address())?;
-        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
         stream.write_all(b"mntr")?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;

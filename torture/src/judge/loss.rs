@@ -39,8 +39,19 @@ pub(super) fn late(history: &History, operations: &[Operation]) -> Vec<Breach> {
 }
 
 /// How much of this time the process was stopped, or got no processor.
-pub(super) fn not_running(history: &History, process: &ProcessHistory, from: u64, to: u64) -> u64 {
-    let stops = history.strikes.iter().filter_map(|strike| {
+fn not_running(history: &History, process: &ProcessHistory, from: u64, to: u64) -> u64 {
+    covered(pauses(history, process).collect(), from, to)
+}
+
+/// How much of this time any process was stopped, or got no processor: who waits for a lock waits for its holders, too.
+pub(super) fn some_not_running(history: &History, from: u64, to: u64) -> u64 {
+    let all = history.processes.iter().flat_map(|process| pauses(history, process));
+    covered(all.collect(), from, to)
+}
+
+/// When the process was stopped, or got no processor.
+fn pauses(history: &History, process: &ProcessHistory) -> impl Iterator<Item = (u64, u64)> {
+    let stops = history.strikes.iter().filter_map(move |strike| {
         let stopped = strike.process == Some(process.process) && strike.stops_the_process();
         stopped.then_some((strike.from, strike.to))
     });
@@ -48,7 +59,7 @@ pub(super) fn not_running(history: &History, process: &ProcessHistory, from: u64
         Event::Starved { from } => Some((from, line.t)),
         _ => None,
     });
-    covered(stops.chain(starved).collect(), from, to)
+    stops.chain(starved)
 }
 
 /// How much of a time span intervals cover together.

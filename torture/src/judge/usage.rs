@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::holds::Hold;
-use super::loss::not_running;
+use super::loss::some_not_running;
 use crate::check::Check;
 use crate::clock;
 use crate::history::{History, ProcessHistory};
-use crate::record::Event;
+use crate::record::{Event, Line};
 use crate::verdict::Breach;
 
 /// Connections that come and go, such as those that look around.
-const MORE_CONNECTIONS: usize = 2;
+pub(crate) const MORE_CONNECTIONS: usize = 2;
 const MORE_FILES: usize = 8;
 const MORE_KILOBYTES: u64 = 8 * 1024;
-/// By then a process has all that it needs.
+/// So long after its first hold a process has all that it needs.
 const WARM_UP: u64 = 3_000_000_000;
 
 /// How long after healing the last process had acquired, and those that took too long.
@@ -33,9 +33,7 @@ pub(super) fn recovery(history: &History, holds: &[&Hold]) -> (Option<u64>, Vec<
         let first = own.map(|hold| hold.held).min();
         let waited = first.map(|first| first - healed);
         slowest = slowest.zip(waited).map(|(slowest, waited)| slowest.max(waited));
-        let life = history.processes.iter().rev().find(|life| life.process == process);
-        let to = first.unwrap_or(healed + limit);
-        let idle = life.map_or(0, |life| not_running(history, life, healed, to));
+        let idle = some_not_running(history, healed, first.unwrap_or(healed + limit));
         match waited {
             Some(waited) if waited <= limit + idle => {}
             Some(waited) => breaches.push(Breach::new(
@@ -98,7 +96,8 @@ fn leak(process: &ProcessHistory) -> Option<Breach> {
         .iter()
         .find(|line| matches!(line.event, Event::Drained))?
         .t;
-    let start = process.lines.first()?.t;
+    let is_held = |line: &&Line| matches!(line.event, Event::Held { .. });
+    let start = process.lines.iter().find(is_held).or(process.lines.first())?.t;
     let usage = process.lines.iter().filter_map(|line| match line.event {
         Event::Usage { files, kilobytes } => Some((line.t, files, kilobytes)),
         _ => None,

@@ -24,7 +24,7 @@ pub(super) async fn gap(context: &mut Context, process: &WorkerProcess) -> Resul
     let stopped = has_stopped(process, context.ttl() * 2).await || {
         process.order(Order::NoGap);
         // The order may cross with the stop.
-        has_stopped(process, Duration::from_millis(100)).await
+        has_stopped(process, Duration::from_millis(500)).await
     };
     if !stopped {
         return Ok(Struck::Never);

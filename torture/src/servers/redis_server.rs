@@ -37,7 +37,7 @@ pub(super) async fn follow(server: &Server, other: &Server) -> Result<()> {
 }
 
 pub(super) async fn until_info(server: &Server, section: &str, line: &str) -> Result<()> {
-    const LONG: Duration = Duration::from_secs(20);
+    const LONG: Duration = Duration::from_secs(60);
     let start = Instant::now();
     let mut connection = connect(server).await?;
     loop {

@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use crate::clock;
-use crate::record::Event;
+use crate::record::{Event, Line};
 
 use super::shared::Shared;
 
@@ -13,20 +13,35 @@ const EVERY: Duration = Duration::from_millis(3);
 const LATE: u64 = 15_000_000;
 const USAGE_EVERY: u64 = 500_000_000;
 
+/// When the thread that has it ran last.
+#[derive(Debug)]
+pub(super) struct Pulse(u64);
+
+impl Pulse {
+    pub(super) fn new() -> Self {
+        Self(clock::now())
+    }
+
+    /// Waits for a moment. A record, if it took so long that the process did not run.
+    pub(super) fn beat(&mut self) -> Option<Line> {
+        std::thread::sleep(EVERY);
+        let from = std::mem::replace(&mut self.0, clock::now());
+        let event = Event::Starved { from };
+        (self.0 - from > LATE).then_some(Line { t: self.0, event })
+    }
+}
+
 pub(super) fn start(shared: Arc<Shared>) {
     std::thread::spawn(move || {
-        let mut last = clock::now();
-        let mut next_usage = last;
+        let mut pulse = Pulse::new();
+        let mut next_usage = pulse.0;
         loop {
-            std::thread::sleep(EVERY);
-            let now = clock::now();
-            if now - last > LATE {
-                shared.history.at(now, Event::Starved { from: last });
+            if let Some(starved) = pulse.beat() {
+                shared.history.line(&starved);
             }
-            last = now;
             look_at_sessions(&shared);
-            if now >= next_usage {
-                next_usage = now + USAGE_EVERY;
+            if pulse.0 >= next_usage {
+                next_usage = pulse.0 + USAGE_EVERY;
                 shared.history.event(usage());
             }
         }

@@ -25,12 +25,14 @@ const TTLS: [Duration; 3] = [
     Duration::from_secs(400),
 ];
 
+/// Below each ttl, and longer than a busy machine stands still.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// The driver's defaults, a second to connect and half a second for an answer, are what a busy machine may take.
 fn patient() -> redis::AsyncConnectionConfig {
-    let patience = Some(Duration::from_secs(60));
     redis::AsyncConnectionConfig::new()
-        .set_connection_timeout(patience)
-        .set_response_timeout(patience)
+        .set_connection_timeout(Some(PATIENCE))
+        .set_response_timeout(Some(PATIENCE))
 }
 
 #[derive(Clone, Copy, Debug)]

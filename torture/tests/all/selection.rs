@@ -34,20 +34,33 @@ fn kept_under(options: &[&str]) -> String {
 }
 
 fn kept_with(seed: &str, options: &[&str]) -> String {
-    kept_for("6", seed, options)
+    kept_for(6, seed, options)
 }
 
-fn kept_for(secs: &str, seed: &str, options: &[&str]) -> String {
-    let mut tries = 0;
-    loop {
-        let (printed, code) = torture(&[&["run", "--secs", secs, "--seed", seed], options].concat());
-        tries += 1;
-        // On a busy machine a run may come to nothing.
-        if code != 2 || tries == 3 {
+/// The checks of how long something took. A busy machine may make anything late, and one run without that shows that the
+/// limits are kept.
+const TIMED: [&str; 2] = ["recovery", "late-loss"];
+
+/// Whether a busy machine explains what came of a run: nothing, or what was late.
+fn is_disturbed(printed: &str, code: i32) -> bool {
+    let mut broken = printed.lines().filter_map(|line| line.strip_prefix("BROKEN check="));
+    code == 2 || code == 1 && broken.all(|check| TIMED.contains(&check))
+}
+
+fn kept_for(secs: u64, seed: &str, options: &[&str]) -> String {
+    let mut disturbed = String::new();
+    // The longer a run is, the more comes of it.
+    for factor in [1, 1, 2, 4] {
+        let secs = (factor * secs).to_string();
+        let (printed, code) = torture(&[&["run", "--secs", &secs, "--seed", seed], options].concat());
+        if !is_disturbed(&printed, code) {
             assert_eq!(code, 0, "{options:?}\n{printed}");
             return printed;
         }
+        println!("{printed}");
+        disturbed = printed;
     }
+    panic!("{options:?}\n{disturbed}");
 }
 
 fn counted(printed: &str, what: &str) -> u64 {
@@ -176,7 +189,7 @@ fn quorum() {
     kept_under(&["--backend", "quorum3", "--nemesis", "stop,kill,node-cut"]);
     // One node after the other loses its data, and gives fresh votes when the delay is over.
     let nemesis = ["--nemesis", "server-lose", "--restart-delay", "2s"];
-    let printed = kept_for("10", SEEDS[0], &[&["--backend", "quorum3"], &nemesis[..]].concat());
+    let printed = kept_for(10, SEEDS[0], &[&["--backend", "quorum3"], &nemesis[..]].concat());
     assert_eq!(counted(&printed, "overlaps"), 0, "{printed}");
     assert_eq!(counted(&printed, "refused"), 0, "{printed}");
 }
@@ -195,12 +208,22 @@ fn without_checks_only_the_fence_protects() {
 /// How many mutants run side by side. They are to be caught on a busy machine, too.
 const AT_ONCE: usize = 3;
 
+/// In one of these runs a mutant is caught. The last ones are for a busy machine, whose own pauses count for less beside
+/// longer faults.
+const CHANCES: [&[&str]; 5] = [
+    &["--seed", SEEDS[0]],
+    &["--seed", SEEDS[1]],
+    &["--seed", SEEDS[2]],
+    &["--seed", "10", "--secs", "30", "--ttl", "1s"],
+    &["--seed", "11", "--secs", "60", "--ttl", "2s"],
+];
+
 fn assert_caught(line: &str) {
     let (mutant, check) = line.split_once(' ').expect("a mutant and its check");
     let broken = format!("BROKEN check={check}\n");
     let mut all_printed = String::new();
-    let is_caught = SEEDS.iter().any(|seed| {
-        let (printed, code) = torture(&["run", "--mutant", mutant, "--seed", seed]);
+    let is_caught = CHANCES.iter().any(|chance| {
+        let (printed, code) = torture(&[&["run", "--mutant", mutant], *chance].concat());
         all_printed += &printed;
         code == 1 && printed.contains(&broken)
     });
@@ -267,15 +290,23 @@ fn a_server_that_does_not_start_exits_with_2() {
 /// A run can be judged again from what it left.
 #[testbed::test]
 fn a_history_is_judged_alone() {
+    // So short that a busy machine may leave no time for a fault.
+    let is_shown = ["2", "8", "32"].iter().any(|secs| is_judged_alone(secs));
+    assert!(is_shown, "no picture shows both holds and faults");
+}
+
+/// Whether the picture of such a run shows faults.
+fn is_judged_alone(secs: &str) -> bool {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let path = dir.path().to_str().expect("its name is plain");
-    // So short that it may show nothing: then both say so.
-    let ran = torture(&["run", "--secs", "2", "--nemesis", "stop", "--dir", path]);
-    assert!(ran.0.contains("RESULT "), "{ran:?}");
+    let ran = torture(&["run", "--secs", secs, "--nemesis", "stop", "--dir", path]);
+    println!("{}", ran.0);
+    if !ran.0.contains("RESULT ") {
+        return false;
+    }
+    // Whatever it shows, both say so.
     assert_eq!(torture(&["check", path]), ran);
     let page = std::fs::read_to_string(dir.path().join("timeline.html")).expect("there is a picture");
-    assert!(
-        page.contains("<svg") && page.contains("stop for"),
-        "the picture shows neither holds nor faults"
-    );
+    assert!(page.contains("<svg"), "{page}");
+    page.contains("stop for")
 }

@@ -70,7 +70,8 @@ impl Redis {
         let server = testbed::Redis::new().start().await.expect("a Redis");
         let prefix = format!("differential-{}:", HolderId::random());
         let config = RedisConfig::from_url(&server.url()).expect("a good URL");
-        let backend = RedisBackend::new(config.with_prefix(&prefix)).expect("a good configuration");
+        let config = config.with_prefix(&prefix).with_response_timeout(super::PATIENCE);
+        let backend = RedisBackend::new(config).expect("a good configuration");
         let client = redis::Client::open(server.url()).expect("a good URL");
         let raw = client
             .get_multiplexed_async_connection_with_config(&super::patient())
@@ -121,7 +122,8 @@ impl MySqlRow {
         let server = testbed::MariaDb::new().start().await.expect("a MariaDB");
         let table = format!("differential_{}", &HolderId::random().to_string()[..8]);
         let config = MySqlConfig::from_url(&server.url()).expect("a good URL");
-        let backend = RowLockBackend::new(config.with_table(&table)).expect("a good configuration");
+        let config = config.with_table(&table).with_response_timeout(super::PATIENCE);
+        let backend = RowLockBackend::new(config).expect("a good configuration");
         let raw = MySqlPool::connect(&server.url()).await.expect("a connection");
         Self {
             _server: server,
