@@ -20,12 +20,12 @@ mod account;
 async fn main() -> Result<(), Box<dyn Error>> {
     let url = std::env::args().nth(1).unwrap_or("memory:".into());
     let locks = polylock::connect(&url).await?;
-    let ttl = locks.capabilities().shortest_ttl.max(Duration::from_secs(1));
-    let lock = locks.lock("accounts/7").ttl(ttl);
+    let lock = locks.lock("accounts/7");
     let mut account = Account::open(&url, 100).await?;
 
-    // A lease that nobody renews stands for a process that is paused.
-    let paused = lock.clone().fixed_lease().acquire().await?;
+    // A short lease that nobody renews stands for a process that is paused.
+    let ttl = locks.capabilities().shortest_ttl.max(Duration::from_secs(1));
+    let paused = lock.clone().ttl(ttl).fixed_lease().acquire().await?;
     let seen = account.read(paused.token()).await?;
     println!("the first holder reads a balance of {seen}, and is paused");
 

@@ -131,7 +131,7 @@ async fn four_processes_on_three_redis_of_which_one_forgets_and_one_is_killed() 
         return; // It is one server, and not ours to break.
     }
     let urls: Vec<String> = servers.iter().map(testbed::Server::url).collect();
-    let url = format!("quorum:?restart_delay=3s|{}", urls.join("|"));
+    let url = format!("quorum:?restart_delay=5s|{}", urls.join("|"));
     let connect = async |url: &str| {
         let config = polylock::Config::new(url).with_ttl(DELAY).with_label("the test");
         config.connect().await.expect("it is there")
@@ -141,7 +141,7 @@ async fn four_processes_on_three_redis_of_which_one_forgets_and_one_is_killed() 
     let guard = locks.lock("productA").acquire().await.expect("a grant");
     let sale = tokio::task::spawn_blocking(move || {
         sell(&format!(
-            "--processes 4 --buyers 60 --think-ms 40 --ttl 3s --backend {url}"
+            "--processes 4 --buyers 60 --think-ms 40 --ttl 5s --backend {url}"
         ))
     });
     until(async || {
@@ -158,7 +158,7 @@ async fn four_processes_on_three_redis_of_which_one_forgets_and_one_is_killed() 
         .expect("two servers kept it, and the third got it back");
 
     let guard = locks.lock("productA").acquire().await.expect("a grant");
-    let delayed = connect(&format!("{}?restart_delay=3s", urls[1])).await;
+    let delayed = connect(&format!("{}?restart_delay=5s", urls[1])).await;
     let fresh = delayed.lock("another").acquire().await.expect("it is trusted again");
     fresh.release().await.expect("an answer");
     until_it_votes(&urls[1]).await;
@@ -175,7 +175,7 @@ async fn four_processes_on_three_redis_of_which_one_forgets_and_one_is_killed() 
 }
 
 #[cfg(all(feature = "redis", feature = "quorum"))]
-const DELAY: std::time::Duration = std::time::Duration::from_secs(3);
+const DELAY: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// Waits until the server with this URL has voted for the test's own hold, and not for a buyer who asks in vain.
 #[cfg(all(feature = "redis", feature = "quorum"))]

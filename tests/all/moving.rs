@@ -1,7 +1,7 @@
 //! Moving fenced data from each lock server to each other, by the steps of docs/moving.md.
 
 use lock_redis::Fence;
-use lock_redis::redis::{Client, aio::MultiplexedConnection, cmd};
+use lock_redis::redis::{AsyncConnectionConfig, Client, aio::MultiplexedConnection, cmd};
 use polylock::{FencingToken, Locker, Stale};
 
 /// A token that no server reaches without a floor. As the time in microseconds, it is in the year 2112.
@@ -47,7 +47,13 @@ struct Data {
 impl Data {
     async fn new(name: String, servers: &Servers) -> Self {
         let client = Client::open(servers.redis.url()).expect("a good URL");
-        let redis = client.get_multiplexed_async_connection().await.expect("a connection");
+        // The driver's defaults, a second to connect and half a second for an answer, are what a busy machine may take.
+        let patience = Some(std::time::Duration::from_secs(60));
+        let patient = AsyncConnectionConfig::new()
+            .set_connection_timeout(patience)
+            .set_response_timeout(patience);
+        let redis = client.get_multiplexed_async_connection_with_config(&patient).await;
+        let redis = redis.expect("a connection");
         Self { name, redis }
     }
 

@@ -16,6 +16,8 @@ const PROCESSES: usize = 200;
 static PLACES: Semaphore = Semaphore::const_new(4);
 /// How long a process may take from the moment when it begins to end.
 const AT_MOST: Duration = Duration::from_secs(2);
+/// If so many of a kind end late, one after the other, the reason is not that the machine stood still.
+const TRIES: usize = 3;
 /// Longer than the test: nothing that a process left may expire meanwhile.
 const TTL: Duration = Duration::from_secs(300);
 /// What a process reports when it begins to end.
@@ -82,25 +84,37 @@ async fn all_end(url: &str, locks: Option<Locker>) {
 /// What was wrong with the end of a process.
 async fn ended(test: String, ending: Ending, locks: Option<Locker>) -> Result<(), String> {
     let _place = PLACES.acquire().await.expect("nobody closes it");
+    let mut late = Vec::new();
+    for turn in 0..TRIES {
+        match ended_in_time(&test, &ending.in_turn(turn), locks.as_ref()).await? {
+            Ok(()) => return Ok(()),
+            Err(still_runs) => late.push(still_runs),
+        }
+    }
+    Err(late.join("; "))
+}
+
+/// What was wrong with the end of a process, but that it was late; and whether it was.
+async fn ended_in_time(test: &str, ending: &Ending, locks: Option<&Locker>) -> Result<Result<(), String>, String> {
     let (number, way, workers) = (ending.number, ending.way(), ending.workers());
     let which = format!("process {number}, {way:?}, workers: {workers:?}");
-    let mut child = Child::start(&test, &format!("{number} {}", ending.url));
+    let mut child = Child::start(test, &format!("{number} {}", ending.url));
     let reported = child.report().await;
     let began = Instant::now();
     if reported != ENDING {
         return Err(format!("{which}: {reported}"));
     }
     let Some(status) = child.ended(AT_MOST).await else {
-        return Err(format!("{which}: it still runs after {:?}", began.elapsed()));
+        return Ok(Err(format!("{which}: it still runs after {:?}", began.elapsed())));
     };
     if status.code() != Some(way.code()) {
         return Err(format!("{which}: it ended with {status}"));
     }
     let Some(locks) = locks.filter(|_| way == Way::Shutdown) else {
-        return Ok(());
+        return Ok(Ok(()));
     };
     match locks.status(ending.name(DROPPED)).await {
-        Ok(status) if !status.is_held() => Ok(()),
+        Ok(status) if !status.is_held() => Ok(Ok(())),
         other => Err(format!("{which}: it was shut down, and left {other:?}")),
     }
 }
@@ -151,6 +165,16 @@ impl Ending {
         Self {
             number: number.parse().expect("a number"),
             url: url.to_owned(),
+        }
+    }
+
+    /// Another one of the same kind, with names of its own.
+    fn in_turn(&self, turn: usize) -> Self {
+        // As often as all ways, runtimes and moments come round.
+        const NEXT: usize = 10 * 140;
+        Self {
+            number: self.number + turn * NEXT,
+            url: self.url.clone(),
         }
     }
 
