@@ -1,6 +1,8 @@
 //! The suite on quorums: of memory backends on paused time, and of real servers.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -71,14 +73,60 @@ impl BackendHarness for QuorumOfMemory {
 #[derive(Debug)]
 pub(crate) struct QuorumHarness<A, B, C>(A, B, C);
 
-impl<A: BackendHarness, B: BackendHarness, C: BackendHarness> QuorumHarness<A, B, C> {
-    fn nodes(&self) -> [&dyn BackendHarness; 3] {
+/// A server whose hold may end by itself just before it is taken away: a holder that has lost a majority gives back the rest.
+#[async_trait]
+pub(crate) trait Node: BackendHarness {
+    /// Ends the hold of this name at the server. Returns whether there was one.
+    async fn end_hold(&self, namespace: &str, name: &str) -> bool;
+}
+
+impl<A: Node, B: Node, C: Node> QuorumHarness<A, B, C> {
+    fn nodes(&self) -> [&dyn Node; 3] {
         [&self.0, &self.1, &self.2]
     }
 }
 
+/// How many of the three nodes have to vote.
+const MAJORITY: usize = 2;
+/// How long a majority may take to vote on a busy machine.
+const AT_MOST: Duration = Duration::from_secs(60);
+/// How much longer a node may take that is late, or dead.
+const GRACE: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// Takes the vote of this node away when it has voted, and counts it. Once a majority is robbed, a node that has not voted is
+/// left out.
+async fn rob(node: &dyn Node, namespace: &str, name: &str, robbed: &AtomicUsize) {
+    let lock = LockName::new(name).expect("a valid name");
+    let backend = node.backend(namespace, &Route::Direct).await;
+    let left_out = async {
+        while robbed.load(Ordering::SeqCst) < MAJORITY {
+            sleep(LOOK_AGAIN).await;
+        }
+        sleep(GRACE).await;
+    };
+    let mut left_out = pin!(timeout(AT_MOST, left_out));
+    loop {
+        let has_voted = async {
+            while !backend.status(&lock).await.is_ok_and(|status| status.is_held()) {
+                sleep(LOOK_AGAIN).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = has_voted => {}
+            left_out = &mut left_out => return left_out.expect("a majority has voted"),
+        }
+        // Never dropped half-way: it would rob whoever holds the name later.
+        if node.end_hold(namespace, name).await {
+            robbed.fetch_add(1, Ordering::SeqCst);
+            return;
+        }
+    }
+}
+
 #[async_trait]
-impl<A: BackendHarness, B: BackendHarness, C: BackendHarness> Harness for QuorumHarness<A, B, C> {
+impl<A: Node, B: Node, C: Node> Harness for QuorumHarness<A, B, C> {
     async fn start(server: ServerUse) -> Result<Self, NoServer> {
         Ok(Self(
             A::start(server).await?,
@@ -114,20 +162,11 @@ impl<A: BackendHarness, B: BackendHarness, C: BackendHarness> Harness for Quorum
         Arc::new(LockerSubject::new(self.backend(namespace, route).await))
     }
 
+    /// From all nodes at once: one that is robbed long before the others votes again meanwhile.
     async fn take_away(&self, namespace: &str, name: &str) {
-        for node in self.nodes() {
-            let backend = node.backend(namespace, &Route::Direct).await;
-            let lock = LockName::new(name).expect("a valid name");
-            let has_voted = async {
-                while !backend.status(&lock).await.is_ok_and(|status| status.is_held()) {
-                    sleep(Duration::from_millis(10)).await;
-                }
-            };
-            // A majority has, and one node may be later or dead.
-            if timeout(Duration::from_millis(300), has_voted).await.is_ok() {
-                node.take_away(namespace, name).await;
-            }
-        }
+        let robbed = AtomicUsize::new(0);
+        let [first, second, third] = self.nodes().map(|node| rob(node, namespace, name, &robbed));
+        tokio::join!(first, second, third);
     }
 
     async fn restart(&self, data: Data) {
@@ -146,7 +185,7 @@ impl<A: BackendHarness, B: BackendHarness, C: BackendHarness> Harness for Quorum
 }
 
 #[async_trait]
-impl<A: BackendHarness, B: BackendHarness, C: BackendHarness> BackendHarness for QuorumHarness<A, B, C> {
+impl<A: Node, B: Node, C: Node> BackendHarness for QuorumHarness<A, B, C> {
     async fn backend(&self, namespace: &str, route: &Route) -> Arc<dyn DistributedLock> {
         let mut nodes = Vec::new();
         for node in self.nodes() {
@@ -200,5 +239,12 @@ impl BackendHarness for Dead {
     async fn backend(&self, _namespace: &str, _route: &Route) -> Arc<dyn DistributedLock> {
         // Nobody listens on port 1 of this machine.
         Arc::new(RedisBackend::from_url("redis://127.0.0.1:1").expect("a valid URL"))
+    }
+}
+
+#[async_trait]
+impl Node for Dead {
+    async fn end_hold(&self, _namespace: &str, _name: &str) -> bool {
+        unreachable!("it never voted")
     }
 }

@@ -13,6 +13,8 @@ use lock_redis::{RedisBackend, RedisConfig};
 use testbed::{Certificates, Edition, Redis, Server};
 use tokio::sync::OnceCell;
 
+use super::quorum::Node;
+
 /// Which server, and who one is to it.
 pub(crate) trait Which: Debug + Send + Sync + 'static {
     fn server() -> Redis;
@@ -200,25 +202,8 @@ impl<W: Which> Harness for RedisHarness<W> {
     }
 
     async fn take_away(&self, namespace: &str, name: &str) {
-        // The driver has no TLS.
-        let plain = self.server.as_ref().and_then(Server::plain_address);
-        let url = plain.map_or_else(|| self.url.clone(), |address| format!("redis://{address}"));
-        let client = lock_redis::redis::Client::open(url).expect("testbed's URL");
-        // The driver's defaults are a second to connect and half a second for an answer.
-        let patience = Some(Duration::from_secs(60));
-        let patient = lock_redis::redis::AsyncConnectionConfig::new()
-            .set_connection_timeout(patience)
-            .set_response_timeout(patience);
-        let mut connection = client
-            .get_multiplexed_async_connection_with_config(&patient)
-            .await
-            .expect("connect to Redis");
-        let deleted: u32 = lock_redis::redis::cmd("DEL")
-            .arg(format!("{}{name}", prefix(namespace)))
-            .query_async(&mut connection)
-            .await
-            .expect("delete the key");
-        assert_eq!(deleted, 1, "the lock's key is not where it should be");
+        let is_ended = self.end_hold(namespace, name).await;
+        assert!(is_ended, "the lock's key is not where it should be");
     }
 
     async fn restart(&self, data: Data) {
@@ -244,5 +229,30 @@ impl<W: Which> BackendHarness for RedisHarness<W> {
             .with_prefix(prefix(namespace))
             .with_grace(GRACE);
         Arc::new(RedisBackend::new(config).expect("a valid configuration"))
+    }
+}
+
+#[async_trait]
+impl<W: Which> Node for RedisHarness<W> {
+    async fn end_hold(&self, namespace: &str, name: &str) -> bool {
+        // The driver has no TLS.
+        let plain = self.server.as_ref().and_then(Server::plain_address);
+        let url = plain.map_or_else(|| self.url.clone(), |address| format!("redis://{address}"));
+        let client = lock_redis::redis::Client::open(url).expect("testbed's URL");
+        // The driver's defaults are a second to connect and half a second for an answer.
+        let patience = Some(Duration::from_secs(60));
+        let patient = lock_redis::redis::AsyncConnectionConfig::new()
+            .set_connection_timeout(patience)
+            .set_response_timeout(patience);
+        let mut connection = client
+            .get_multiplexed_async_connection_with_config(&patient)
+            .await
+            .expect("connect to Redis");
+        let deleted: u32 = lock_redis::redis::cmd("DEL")
+            .arg(format!("{}{name}", prefix(namespace)))
+            .query_async(&mut connection)
+            .await
+            .expect("delete the key");
+        deleted == 1
     }
 }

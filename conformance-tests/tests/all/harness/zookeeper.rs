@@ -14,6 +14,7 @@ use testbed::{Certificates, Edition, Ensemble, Error, Server, ZooKeeper};
 use tokio::sync::OnceCell;
 use zookeeper_client::{Acl, Acls, AuthId, Client, CreateMode, Permission};
 
+use super::quorum::Node;
 use super::servers::Started;
 
 /// Which servers, and who one is to them.
@@ -232,22 +233,7 @@ impl<W: Which> Harness for ZooKeeperHarness<W> {
     }
 
     async fn take_away(&self, namespace: &str, name: &str) {
-        let client = self.observer().await;
-        let directory = format!("/{namespace}/{name}");
-        // A follower may be late.
-        client.sync(&directory).await.expect("ask the leader");
-        let places = client
-            .list_children(&directory)
-            .await
-            .expect("list the lock's directory");
-        let holder = places
-            .iter()
-            .min_by_key(|place| sequence(place))
-            .expect("somebody holds it");
-        client
-            .delete(&format!("{directory}/{holder}"), None)
-            .await
-            .expect("delete the holder's node");
+        assert!(self.end_hold(namespace, name).await, "nobody holds {name:?}");
     }
 
     async fn restart(&self, data: Data) {
@@ -293,5 +279,27 @@ impl<W: Which> BackendHarness for ZooKeeperHarness<W> {
         let config = ZooKeeperConfig::from_url(&url).expect("a valid URL");
         let config = config.with_root(format!("/{namespace}")).with_session_timeout(SESSION);
         Arc::new(ZooKeeperBackend::new(config).expect("a valid configuration"))
+    }
+}
+
+#[async_trait]
+impl<W: Which> Node for ZooKeeperHarness<W> {
+    async fn end_hold(&self, namespace: &str, name: &str) -> bool {
+        let client = self.observer().await;
+        let directory = format!("/{namespace}/{name}");
+        // A follower may be late.
+        client.sync(&directory).await.expect("ask the leader");
+        let places = client
+            .list_children(&directory)
+            .await
+            .expect("list the lock's directory");
+        let Some(holder) = places.iter().min_by_key(|place| sequence(place)) else {
+            return false;
+        };
+        match client.delete(&format!("{directory}/{holder}"), None).await {
+            Ok(()) => true,
+            Err(zookeeper_client::Error::NoNode) => false,
+            Err(error) => panic!("cannot delete the holder's node: {error}"),
+        }
     }
 }
