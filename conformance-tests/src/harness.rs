@@ -111,7 +111,7 @@ pub enum NoServer {
 pub struct Timing {
     /// Whether Tokio's clock is paused, and advances when all tasks wait. Defaults to false.
     pub paused: bool,
-    /// The TTL that cases ask for. Defaults to 1 s.
+    /// The TTL that cases ask for. Defaults to 3 s: a busy machine may stand still for one or two.
     pub ttl: Duration,
     /// How long after its TTL a dead client's hold may still exist. Defaults to zero.
     pub tick: Duration,
@@ -167,7 +167,7 @@ impl Default for Timing {
     fn default() -> Self {
         Self {
             paused: false,
-            ttl: Duration::from_secs(1),
+            ttl: Duration::from_secs(3),
             tick: Duration::ZERO,
             patience: Duration::from_secs(20),
             round_trip_percent: 40,

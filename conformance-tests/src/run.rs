@@ -36,9 +36,9 @@ pub enum Outcome {
 const OF_EXCLUSIVE_HOLDS: [&str; 3] = ["hand_over", "stale_hand_over", "keeping"];
 
 /// How long a case may take by the clock on the wall.
-const WALL: Duration = Duration::from_secs(180);
+const WALL: Duration = Duration::from_secs(330);
 /// How long a case may take by its runtime's clock, which may be paused.
-const LIMIT: Duration = Duration::from_secs(150);
+const LIMIT: Duration = Duration::from_secs(300);
 const PAUSED_LIMIT: Duration = Duration::from_secs(60 * 60);
 
 /// The body of a test that the [`conformance!`](crate::conformance) macro writes: runs the case of this name.

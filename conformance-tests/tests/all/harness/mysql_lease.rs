@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use conformance_tests::{BackendHarness, Data, Harness, LockerSubject, NoServer, Route, ServerUse, Subject, Timing};
+use conformance_tests::{BackendHarness, Data, Harness, NoServer, Route, ServerUse, Subject, Timing};
 use lock_core::backend::DistributedLock;
 use lock_mysql::sqlx::mysql::MySqlConnection;
 use lock_mysql::sqlx::{AssertSqlSafe, Connection, query};
 use lock_mysql::{LeaseTableBackend, MySqlConfig, Strategy};
 use testbed::Server;
 
-use super::mysql_row::Which;
+use super::mysql_row::{Which, with_limits};
 use super::quorum::Node;
 
 #[derive(Debug)]
@@ -50,12 +50,12 @@ impl<W: Which> Harness for LeaseTableHarness<W> {
         // What the backend promises for any number of holds: the second connection that renews may still be dialled when the
         // line gets slow.
         Timing::default()
-            .with_ttl(Duration::from_secs(2))
+            .with_ttl(Duration::from_secs(3))
             .with_round_trip_percent(20)
     }
 
     async fn subject(&self, namespace: &str, route: &Route) -> Arc<dyn Subject> {
-        Arc::new(LockerSubject::new(self.backend(namespace, route).await))
+        super::servers::subject(self.backend(namespace, route).await, route)
     }
 
     async fn take_away(&self, namespace: &str, name: &str) {
@@ -92,7 +92,7 @@ impl<W: Which> BackendHarness for LeaseTableHarness<W> {
             .expect("testbed's URL")
             .with_strategy(Strategy::Lease)
             .with_table(namespace);
-        Arc::new(LeaseTableBackend::new(config).expect("a valid configuration"))
+        Arc::new(LeaseTableBackend::new(with_limits(config, route)).expect("a valid configuration"))
     }
 }
 

@@ -8,13 +8,15 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use conformance_tests::{BackendHarness, Data, Harness, LockerSubject, NoServer, Route, ServerUse, Subject, Timing};
+use conformance_tests::{BackendHarness, Data, Harness, NoServer, Route, ServerUse, Subject, Timing};
 use lock_core::backend::DistributedLock;
 use lock_mysql::sqlx::mysql::MySqlConnection;
 use lock_mysql::sqlx::{AssertSqlSafe, Connection, Executor, Row, query, raw_sql};
 use lock_mysql::{MySqlConfig, RowLockBackend, schema};
 use testbed::{Certificates, Edition, MariaDb, Server};
 use tokio::sync::{Mutex, OnceCell};
+
+use super::servers::UNHURRIED;
 
 /// Which server.
 pub(crate) trait Which: Debug + Send + Sync + 'static {
@@ -75,6 +77,14 @@ fn hostile(edition: Edition) -> MariaDb {
 /// Six round trips, which is what a connection with TLS takes, on the slowest line of any case.
 const CONNECT: Duration = Duration::from_secs(8);
 
+/// The same configuration with the time limits for this route.
+pub(crate) fn with_limits(config: MySqlConfig, route: &Route) -> MySqlConfig {
+    match route {
+        Route::Direct => config.with_connect_timeout(UNHURRIED).with_response_timeout(UNHURRIED),
+        _ => config.with_connect_timeout(CONNECT),
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct RowLockHarness<W> {
     /// As a user who may do everything.
@@ -121,7 +131,7 @@ impl<W: Which> Harness for RowLockHarness<W> {
     }
 
     async fn subject(&self, namespace: &str, route: &Route) -> Arc<dyn Subject> {
-        Arc::new(LockerSubject::new(self.backend(namespace, route).await))
+        super::servers::subject(self.backend(namespace, route).await, route)
     }
 
     /// There is no other way than through the connection: it is the hold.
@@ -233,8 +243,7 @@ impl<W: Which> BackendHarness for RowLockHarness<W> {
             .expect("testbed's URL")
             .with_user(USER)
             .with_password(PASSWORD)
-            .with_table(namespace)
-            .with_connect_timeout(CONNECT);
-        Arc::new(RowLockBackend::new(config).expect("a valid configuration"))
+            .with_table(namespace);
+        Arc::new(RowLockBackend::new(with_limits(config, route)).expect("a valid configuration"))
     }
 }

@@ -73,7 +73,8 @@ impl BackendHarness for QuorumOfMemory {
 #[derive(Debug)]
 pub(crate) struct QuorumHarness<A, B, C>(A, B, C);
 
-/// A server whose hold may end by itself just before it is taken away: a holder that has lost a majority gives back the rest.
+/// A server whose hold may end by itself just before it is taken away: a holder that has lost a majority gives back the
+/// rest.
 #[async_trait]
 pub(crate) trait Node: BackendHarness {
     /// Ends the hold of this name at the server. Returns whether there was one.
@@ -94,8 +95,8 @@ const AT_MOST: Duration = Duration::from_secs(60);
 const GRACE: Duration = Duration::from_secs(1);
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Takes the vote of this node away when it has voted, and counts it. Once a majority is robbed, a node that has not voted is
-/// left out.
+/// Takes the vote of this node away when it has voted, and counts it. Once a majority is robbed, a node that has not voted
+/// is left out.
 async fn rob(node: &dyn Node, namespace: &str, name: &str, robbed: &AtomicUsize) {
     let lock = LockName::new(name).expect("a valid name");
     let backend = node.backend(namespace, &Route::Direct).await;
@@ -159,7 +160,7 @@ impl<A: Node, B: Node, C: Node> Harness for QuorumHarness<A, B, C> {
     }
 
     async fn subject(&self, namespace: &str, route: &Route) -> Arc<dyn Subject> {
-        Arc::new(LockerSubject::new(self.backend(namespace, route).await))
+        super::servers::subject(self.backend(namespace, route).await, route)
     }
 
     /// From all nodes at once: one that is robbed long before the others votes again meanwhile.

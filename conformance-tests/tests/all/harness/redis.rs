@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use conformance_tests::{BackendHarness, Data, Harness, LockerSubject, NoServer, Route, ServerUse, Subject, Timing};
+use conformance_tests::{BackendHarness, Data, Harness, NoServer, Route, ServerUse, Subject, Timing};
 use lock_core::backend::DistributedLock;
 use lock_redis::{RedisBackend, RedisConfig};
 use testbed::{Certificates, Edition, Redis, Server};
 use tokio::sync::OnceCell;
 
 use super::quorum::Node;
+use super::servers::UNHURRIED;
 
 /// Which server, and who one is to it.
 pub(crate) trait Which: Debug + Send + Sync + 'static {
@@ -153,6 +154,14 @@ pub(crate) struct RedisHarness<W> {
     which: PhantomData<W>,
 }
 
+/// The same, but a client without a link waits longer for an answer.
+pub(super) fn unhurried(config: RedisConfig, route: &Route) -> RedisConfig {
+    match route {
+        Route::Direct => config.with_connect_timeout(UNHURRIED).with_response_timeout(UNHURRIED),
+        _ => config,
+    }
+}
+
 pub(super) fn prefix(namespace: &str) -> String {
     format!("{PREFIX}{namespace}:")
 }
@@ -198,7 +207,7 @@ impl<W: Which> Harness for RedisHarness<W> {
     }
 
     async fn subject(&self, namespace: &str, route: &Route) -> Arc<dyn Subject> {
-        Arc::new(LockerSubject::new(self.backend(namespace, route).await))
+        super::servers::subject(self.backend(namespace, route).await, route)
     }
 
     async fn take_away(&self, namespace: &str, name: &str) {
@@ -228,7 +237,7 @@ impl<W: Which> BackendHarness for RedisHarness<W> {
             .expect("testbed's URL")
             .with_prefix(prefix(namespace))
             .with_grace(GRACE);
-        Arc::new(RedisBackend::new(config).expect("a valid configuration"))
+        Arc::new(RedisBackend::new(unhurried(config, route)).expect("a valid configuration"))
     }
 }
 

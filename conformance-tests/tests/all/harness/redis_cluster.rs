@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use conformance_tests::{BackendHarness, Data, Harness, LockerSubject, NoServer, Route, ServerUse, Subject, Timing};
+use conformance_tests::{BackendHarness, Data, Harness, NoServer, Route, ServerUse, Subject, Timing};
 use lock_core::backend::DistributedLock;
 use lock_redis::{RedisBackend, RedisConfig};
 use testbed::{Cluster, Error, Redis};
 use tokio::sync::OnceCell;
 
-use super::redis::{GRACE, PREFIX, like_keys, prefix};
+use super::redis::{GRACE, PREFIX, like_keys, prefix, unhurried};
 use super::servers::{Started, hosts, server_for};
 
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl Harness for ClusterHarness {
     }
 
     async fn subject(&self, namespace: &str, route: &Route) -> Arc<dyn Subject> {
-        Arc::new(LockerSubject::new(self.backend(namespace, route).await))
+        super::servers::subject(self.backend(namespace, route).await, route)
     }
 
     async fn take_away(&self, namespace: &str, name: &str) {
@@ -111,6 +111,6 @@ impl BackendHarness for ClusterHarness {
                 let routed = routes[&port];
                 (routed.ip().to_string(), routed.port())
             });
-        Arc::new(RedisBackend::new(config).expect("a valid configuration"))
+        Arc::new(RedisBackend::new(unhurried(config, route)).expect("a valid configuration"))
     }
 }

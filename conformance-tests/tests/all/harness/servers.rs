@@ -1,8 +1,12 @@
 //! Real servers for the suites: one that all cases of a binary share, and fresh ones for those that restart theirs.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
-use conformance_tests::{NoServer, Route, ServerUse};
+use conformance_tests::{LockerSubject, NoServer, Route, ServerUse, Subject, Yielding};
+use lock_core::Locker;
+use lock_core::backend::DistributedLock;
 use testbed::{Error, Server};
 use tokio::sync::OnceCell;
 
@@ -68,4 +72,19 @@ pub(crate) fn hosts(url: &str) -> &str {
     let rest = url.split_once("://").expect("a URL has a scheme").1;
     let authority = rest.split(['/', '?']).next().expect("a split has a first part");
     authority.rsplit('@').next().expect("a split has a first part")
+}
+
+/// How long clients without a link wait for an answer: no case tests how long, and a busy machine may need more than the
+/// default. A case waits twice as long, so that the error says what went wrong.
+pub(crate) const UNHURRIED: Duration = Duration::from_secs(10);
+
+/// What a user sees of this backend by this route.
+pub(crate) fn subject(backend: Arc<dyn DistributedLock>, route: &Route) -> Arc<dyn Subject> {
+    match route {
+        Route::Direct => {
+            let locker = Locker::new(Yielding::new(backend)).with_operation_timeout(UNHURRIED);
+            Arc::new(LockerSubject::from_locker(locker))
+        }
+        _ => Arc::new(LockerSubject::new(backend)),
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use conformance_tests::{BackendHarness, Data, Harness, LockerSubject, NoServer, Route, ServerUse, Subject, Timing};
+use conformance_tests::{BackendHarness, Data, Harness, NoServer, Route, ServerUse, Subject, Timing};
 use lock_core::backend::DistributedLock;
 use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
 use testbed::{Certificates, Edition, Ensemble, Error, Server, ZooKeeper};
@@ -15,7 +15,7 @@ use tokio::sync::OnceCell;
 use zookeeper_client::{Acl, Acls, AuthId, Client, CreateMode, Permission};
 
 use super::quorum::Node;
-use super::servers::Started;
+use super::servers::{Started, UNHURRIED};
 
 /// Which servers, and who one is to them.
 #[async_trait]
@@ -229,7 +229,7 @@ impl<W: Which> Harness for ZooKeeperHarness<W> {
     }
 
     async fn subject(&self, namespace: &str, route: &Route) -> Arc<dyn Subject> {
-        Arc::new(LockerSubject::new(self.backend(namespace, route).await))
+        super::servers::subject(self.backend(namespace, route).await, route)
     }
 
     async fn take_away(&self, namespace: &str, name: &str) {
@@ -278,6 +278,10 @@ impl<W: Which> BackendHarness for ZooKeeperHarness<W> {
         let url = super::servers::url_by(route, &self.url).await;
         let config = ZooKeeperConfig::from_url(&url).expect("a valid URL");
         let config = config.with_root(format!("/{namespace}")).with_session_timeout(SESSION);
+        let config = match route {
+            Route::Direct => config.with_connect_timeout(UNHURRIED),
+            _ => config,
+        };
         Arc::new(ZooKeeperBackend::new(config).expect("a valid configuration"))
     }
 }
