@@ -131,7 +131,7 @@ pub(crate) async fn exclusion_between_processes(cx: &Cx) -> Verdict {
         children.push(Child::start(cx, &job)?);
     }
     for child in &mut children {
-        child.says(cx, "counted", cx.patience()).await?;
+        child.says(cx, "counted", 2 * cx.patience()).await?;
     }
     let counted = read_number(counter.path()).or_fail("read the counter")?;
     ensure!(

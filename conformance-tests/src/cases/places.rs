@@ -73,7 +73,7 @@ pub(crate) async fn no_place_outlives_its_waiters(cx: &Cx) -> Verdict {
 
 /// That the first one's time is up does not cost the others their place before another client. By capability.
 pub(crate) async fn a_place_outlives_a_timeout(cx: &Cx) -> Verdict {
-    place_outlives(cx, Some(Duration::from_secs(3))).await
+    place_outlives(cx, Some(Duration::from_secs(4))).await
 }
 
 /// Nor does it when the first one is dropped. By capability.

@@ -123,28 +123,35 @@ pub(crate) async fn a_wait_times_out_naming_the_holder(cx: &Cx) -> Verdict {
     let (holder, waiter) = (cx.subject().await, cx.subject().await);
     let ask = cx.ask("a").await;
     let guard = cx.hold(&holder, &ask.clone().label("the holder")).await?;
-    // It has reached the server, and will be answered in time.
-    cx.ensure_busy(&waiter, &ask).await?;
-    let time = Duration::from_secs(3);
-    let started = Instant::now();
-    let waited = cx
-        .within(
-            time + cx.patience(),
-            "a bounded wait",
-            waiter.acquire(&ask.clone().within(time)),
-        )
-        .await?;
-    let took = started.elapsed();
-    let error = match waited {
-        Ok(_) => return Err(Stop::assertion("granted while another client held it")),
-        Err(error) => error,
+    let (time, mut attempts) = (Duration::from_secs(2), 0);
+    let error = loop {
+        // It has reached the server, and will be answered in time.
+        cx.ensure_busy(&waiter, &ask).await?;
+        let started = Instant::now();
+        let waited = cx
+            .within(
+                time + cx.patience(),
+                "a bounded wait",
+                waiter.acquire(&ask.clone().within(time)),
+            )
+            .await?;
+        let took = started.elapsed();
+        let error = match waited {
+            Ok(_) => return Err(Stop::assertion("granted while another client held it")),
+            Err(error) => error,
+        };
+        ensure!(took >= time, "a wait of {time:?} ended after {took:?}");
+        attempts += 1;
+        // On a busy machine it may not be answered in time.
+        if error.kind() != ErrorKind::Unavailable || attempts == 3 {
+            break error;
+        }
     };
     ensure!(
         error.kind() == ErrorKind::TimedOut,
         "a wait that timed out failed as {:?}: {error}",
         error.kind()
     );
-    ensure!(took >= time, "a wait of {time:?} ended after {took:?}");
     let known = cx.holder_of("a").await?;
     ensure!(
         known.is_none() || error.holder() == known.as_deref(),
