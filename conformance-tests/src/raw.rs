@@ -176,6 +176,23 @@ impl RawCx {
         Ok(waiter)
     }
 
+    /// Starts to wait for the end of a hold that is not renewed, and comes back when the server has said that the name is
+    /// taken. On a busy machine the hold may end before that: then it comes back with the grant.
+    pub(crate) async fn wait_out(
+        &self,
+        backend: &Arc<dyn DistributedLock>,
+        (request, control): (AcquireRequest, RequestControl),
+    ) -> Result<Waiter, Stop> {
+        let waiter = self.go_on_waiting(backend, request, control);
+        let answered = async {
+            while waiter.request.last_busy().is_none() && waiter.is_waiting() {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        self.soon("the waiter to be answered", answered).await?;
+        Ok(waiter)
+    }
+
     /// Starts to wait.
     pub(crate) fn start_waiting(
         &self,

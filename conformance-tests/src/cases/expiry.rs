@@ -14,7 +14,8 @@ pub(crate) async fn a_silent_clients_hold_ends(cx: &RawCx) -> Verdict {
     let (link, ttl) = (Link::new(), cx.ttl());
     let (silent, waiter) = (cx.backend_through(&link).await, cx.connected().await?);
     let grant = cx.grant_for(&silent, "a", ttl).await?;
-    let waiting = cx.wait_for(&waiter, "a", cx.long_ttl().await).await?;
+    let asking = cx.request("a", cx.long_ttl().await)?;
+    let waiting = cx.wait_out(&waiter, asking).await?;
     link.stall();
     let next = waiting
         .grant(cx, cx.freed_by(ttl), "the waiter to be granted when the ttl is over")
@@ -35,7 +36,8 @@ pub(crate) async fn belief_counts_from_before_the_request(cx: &RawCx) -> Verdict
     // Each reply is late by more than the margin.
     link.delay(ttl / 8);
     let grant = cx.grant_for(&far, "a", ttl).await?;
-    let waiting = cx.wait_for(&waiter, "a", cx.long_ttl().await).await?;
+    let asking = cx.request("a", cx.long_ttl().await)?;
+    let waiting = cx.wait_out(&waiter, asking).await?;
     link.stall();
     let next = waiting
         .grant(cx, cx.freed_by(ttl), "the waiter to be granted when the ttl is over")

@@ -14,7 +14,7 @@ pub(crate) async fn each_permit_expires_by_itself(cx: &RawCx) -> Verdict {
     let (client, waiter) = (cx.connected().await?, cx.connected().await?);
     let stays = cx.grant_in(&client, "a", one).await?;
     let ends = cx.grant_in_for(&silent, "a", one, ttl).await?;
-    let waiting = cx.wait_in(&waiter, "a", one).await?;
+    let waiting = cx.wait_out(&waiter, cx.request_in("a", one).await?).await?;
     link.stall();
     let what = "the waiter to be granted when the silent holder's ttl is over";
     let next = waiting.grant(cx, cx.freed_by(ttl), what).await?;
@@ -38,7 +38,7 @@ pub(crate) async fn an_expired_permit_returns_once(cx: &RawCx) -> Verdict {
     let (client, waiter) = (cx.connected().await?, cx.connected().await?);
     let stays = cx.grant_in(&client, "a", one).await?;
     let ends = cx.grant_in_for(&silent, "a", one, ttl).await?;
-    let waiting = cx.wait_in(&waiter, "a", one).await?;
+    let waiting = cx.wait_out(&waiter, cx.request_in("a", one).await?).await?;
     link.stall();
     let what = "the waiter to be granted when the silent holder's ttl is over";
     let next = waiting.grant(cx, cx.freed_by(ttl), what).await?;

@@ -1,11 +1,14 @@
 //! Keeping a hold for longer than its ttl, by itself.
 
+use std::time::Duration;
+
 use lock_core::backend::{Attempt, Renewal};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::support::is_pending;
 use crate::context::{Cx, RawCx};
 use crate::link::Link;
+use crate::raw::Grant;
 use crate::subject::State;
 use crate::verdict::{OrFail, Verdict, ensure};
 
@@ -39,16 +42,12 @@ pub(crate) async fn a_renewal_keeps_the_hold(cx: &RawCx) -> Verdict {
     for _ in 0..10 {
         sleep(ttl / 5).await;
         if !client.capabilities().session_renewal {
-            let before = grant.lease().valid_for();
+            let (asked, before) = (Instant::now(), grant.lease().valid_for());
             ensure!(
                 grant.renew(ttl).await?,
                 "a renewal of a live hold said that it was lost"
             );
-            let after = grant.lease().valid_for();
-            ensure!(
-                after > before,
-                "renewed for {ttl:?}, and {after:?} are left where {before:?} were"
-            );
+            ensure_later_end(&grant, asked, before, ttl, "renewed")?;
         }
         cx.ensure_taken(&other, "a").await?;
     }
@@ -56,20 +55,36 @@ pub(crate) async fn a_renewal_keeps_the_hold(cx: &RawCx) -> Verdict {
     grant.release().await
 }
 
+/// A lease of which `before` was left when its holder `asked` ends later now. Counted by its end: on a busy machine the
+/// answer may take longer than what was gone of the lease.
+fn ensure_later_end(grant: &Grant, asked: Instant, before: Duration, ttl: Duration, how: &str) -> Verdict {
+    let after = grant.lease().valid_for();
+    let took = asked.elapsed();
+    ensure!(
+        after + took > before + ttl / 10,
+        "{how} for {ttl:?}, and {after:?} are left after {took:?} where {before:?} were"
+    );
+    Ok(())
+}
+
 /// After its last renewal a hold lasts one ttl, and belief in it no longer than that.
 pub(crate) async fn belief_in_a_renewal_counts_from_before_it(cx: &RawCx) -> Verdict {
     let (link, ttl) = (Link::new(), cx.ttl());
     let (far, waiter) = (cx.backend_through(&link).await, cx.connected().await?);
+    far.connect().await.or_fail("connect")?;
+    let asked = Instant::now();
     let grant = cx.grant_for(&far, "a", ttl).await?;
     sleep(ttl / 10).await;
     link.delay(ttl / 8);
     if !far.capabilities().session_renewal {
+        // On a busy machine the hold may be over by the time of the answer.
         ensure!(
-            grant.renew(ttl).await?,
+            grant.renew(ttl).await? || asked.elapsed() >= ttl,
             "a renewal of a live hold said that it was lost"
         );
     }
-    let waiting = cx.wait_for(&waiter, "a", cx.long_ttl().await).await?;
+    let asking = cx.request("a", cx.long_ttl().await)?;
+    let waiting = cx.wait_out(&waiter, asking).await?;
     link.stall();
     let next = waiting
         .grant(cx, cx.freed_by(ttl), "the waiter to be granted when the ttl is over")
@@ -86,18 +101,21 @@ pub(crate) async fn belief_in_a_renewal_counts_from_before_it(cx: &RawCx) -> Ver
 pub(crate) async fn a_repeated_acquire_is_the_same_grant(cx: &RawCx) -> Verdict {
     let (link, ttl) = (Link::new(), cx.ttl());
     let (client, waiter) = (cx.backend_through(&link).await, cx.connected().await?);
+    client.connect().await.or_fail("connect")?;
+    let first_asked = Instant::now();
     let grant = cx.grant_for(&client, "a", ttl).await?;
     sleep(ttl / 5).await;
-    let before = grant.lease().valid_for();
-    cx.ensure_granted_again(&client, &grant).await?;
-    if !client.capabilities().session_renewal {
-        let after = grant.lease().valid_for();
-        ensure!(
-            after > before,
-            "acquired again for {ttl:?}, and {after:?} are left where {before:?} were"
-        );
+    let (asked, before) = (Instant::now(), grant.lease().valid_for());
+    let again = cx.ensure_granted_again(&client, &grant).await;
+    // On a busy machine the hold may be over by the time of the answer, and granted anew.
+    if first_asked.elapsed() < ttl {
+        again?;
+        if !client.capabilities().session_renewal {
+            ensure_later_end(&grant, asked, before, ttl, "acquired again")?;
+        }
     }
-    let waiting = cx.wait_for(&waiter, "a", cx.long_ttl().await).await?;
+    let asking = cx.request("a", cx.long_ttl().await)?;
+    let waiting = cx.wait_out(&waiter, asking).await?;
     link.stall();
     let next = waiting
         .grant(cx, cx.freed_by(ttl), "the waiter to be granted when the ttl is over")
