@@ -30,8 +30,8 @@ async fn a_clock_set_back_lengthens_no_hold_and_whoever_asks_shortens_none() {
         fixture.rest("a").await > TTL + 1000 * SECOND
     })
     .await;
-    // An asker whose own ttl is short.
-    let (other, _control) = request("a", SECOND);
+    // An asker whose own ttl is shorter.
+    let (other, _control) = request("a", TTL / 3);
     busy(&fixture.backend(), &other).await;
     let rest = fixture.rest("a").await;
     assert!(rest <= TTL && rest > TTL / 2, "{rest:?}");
@@ -68,14 +68,14 @@ async fn a_clock_set_back_keeps_no_name_for_longer_than_its_minimum() {
         return;
     };
     let keep = 2 * SECOND;
-    let hold = take(&fixture.backend(), "a").await;
-    let first = Waiter::queued(&fixture, &fixture.backend(), "a", TTL).await;
+    let hold = take(&fixture.with_long_grace(), "a").await;
+    let first = Waiter::queued(&fixture, &fixture.with_long_grace(), "a", TTL).await;
     let start = Instant::now();
     let how = ReleaseOptions::default().keep_for(keep);
     assert_eq!(hold.release(how).await.expect("an answer"), ReleaseOutcome::Released);
     clock.set(-HOUR_NANOS).expect("it is set");
     // Whoever comes then asks the server to keep the name for it, once it is over.
-    let second = Waiter::queued(&fixture, &fixture.backend(), "a", TTL).await;
+    let second = Waiter::queued(&fixture, &fixture.with_long_grace(), "a", TTL).await;
     let next = first.granted().await;
     assert!(start.elapsed() >= keep);
     assert!(next.token() > hold.token() && second.is_waiting());
@@ -131,12 +131,12 @@ async fn a_step_forward_ends_holds_and_queue_entries_and_waiters_queue_again() {
     let Some((fixture, clock)) = with_a_clock().await else {
         return;
     };
-    // Of which a refresh is a third.
-    let ttl = 9 * SECOND;
+    let (ttl, of_waiter) = (TTL, 9 * SECOND);
     let (request, _control) = request("a", ttl);
     let start = Instant::now();
     let hold = granted(&fixture.backend(), &request).await;
-    let waiter = Waiter::queued(&fixture, &fixture.backend(), "a", ttl).await;
+    // It refreshes after a third of its ttl.
+    let waiter = Waiter::queued(&fixture, &fixture.backend(), "a", of_waiter).await;
     clock.set(HOUR_NANOS).expect("it is set");
     until("the hold has ended", async || {
         !fixture.value("a").await.starts_with(&request.holder().to_string())

@@ -12,8 +12,8 @@ use tokio::time::Instant;
 
 use crate::support::waiter::Waiter;
 use crate::support::{
-    AT_MOST, SECOND, TTL, connect, granted, in_the_end, in_the_end_granted, name, refused, release, request, shown,
-    soon_enough, take, until, with_config,
+    AT_MOST, LONG, LONG_GRACE, SECOND, TTL, connect, granted, in_the_end, in_the_end_granted, name, refused, release,
+    request, shown, soon_enough, take, until, with_config,
 };
 
 mod delay;
@@ -28,14 +28,19 @@ const REFRESH: Duration = Duration::from_secs(3);
 pub(crate) struct Fixture {
     pub(crate) cluster: Cluster,
     prefix: String,
+    /// How long a request waits for its hash slot, too.
+    connect_timeout: Duration,
 }
 
 impl Fixture {
-    /// One that others use, too.
+    /// One that others use, too. Nobody harms it: if a node stands still for long, on a busy machine, its slots are waited for.
     async fn shared() -> Self {
         static SHARED: OnceCell<Cluster> = OnceCell::const_new();
         let start = || async { Redis::new().start_cluster(false).await.expect("a cluster") };
-        Self::of(SHARED.get_or_init(start).await.clone())
+        Self {
+            connect_timeout: AT_MOST,
+            ..Self::of(SHARED.get_or_init(start).await.clone())
+        }
     }
 
     pub(crate) async fn own(replicas: bool) -> Self {
@@ -44,13 +49,18 @@ impl Fixture {
 
     fn of(cluster: Cluster) -> Self {
         let prefix = format!("test-{}:", HolderId::random());
-        Self { cluster, prefix }
+        Self {
+            cluster,
+            prefix,
+            connect_timeout: RedisConfig::DEFAULT_CONNECT_TIMEOUT,
+        }
     }
 
     pub(crate) fn config(&self) -> RedisConfig {
         RedisConfig::from_url(&self.cluster.url())
             .expect("a good URL")
             .with_prefix(&self.prefix)
+            .with_connect_timeout(self.connect_timeout)
     }
 
     pub(crate) fn backend(&self) -> RedisBackend {
@@ -155,9 +165,9 @@ async fn a_waiter_is_alive_wherever_else_it_is_connected() {
 #[testbed::test]
 async fn waiters_are_granted_in_their_order() {
     let fixture = Fixture::shared().await;
-    let holder = fixture.backend();
-    let first = take(&holder, "a").await;
-    let backends = [fixture.backend(), fixture.backend(), fixture.backend()];
+    let patient = || with_config(fixture.config().with_grace(LONG_GRACE));
+    let first = take(&patient(), "a").await;
+    let backends = [patient(), patient(), patient()];
     let mut waiters = Vec::new();
     for backend in &backends {
         waiters.push(fixture.queued(backend, "a", TTL).await);
@@ -235,7 +245,8 @@ async fn a_slot_about_to_move_is_waited_for() {
     fixture.cluster.begin_move(slot, 2, 0).await.expect("it begins");
 
     // Not for ever: then nothing was done.
-    let hasty = with_config(fixture.config().with_connect_timeout(SECOND / 2));
+    let hasty = with_config(fixture.config().with_connect_timeout(SECOND));
+    in_the_end(async || hasty.connect().await).await;
     let error = refused(&hasty, &of).await;
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.is_not_executed() && error.is_retryable(), "{error:?}");
@@ -260,7 +271,8 @@ async fn replies_stay_with_their_requests_while_slots_with_waiters_move() {
     let (holder, backend) = (fixture.backend(), fixture.backend());
     let moving = fixture.name_on(0).await;
     let slot = fixture.slot(&moving).await;
-    let first = take(&holder, &moving).await;
+    // It lives through all this.
+    let first = granted(&holder, &request(&moving, LONG).0).await;
     let waiter = fixture.queued(&backend, &moving, TTL).await;
     let work = async |number: usize| {
         for count in 0..150 {

@@ -68,7 +68,7 @@ async fn a_process_that_reconnects_has_its_position_again() {
     let Proxied { proxy, backend: away } = Proxied::new(&fixture, |config| config).await;
     let hold = take(&fixture.backend(), "a").await;
     let first = Waiter::queued(&fixture, &away, "a", TTL).await;
-    let second = Waiter::queued(&fixture, &fixture.backend(), "a", TTL).await;
+    let second = Waiter::queued(&fixture, &fixture.with_long_grace(), "a", TTL).await;
     let (id, before) = (first.id(), number(&fixture, "a", &first.id()).await);
     proxy.lead_to("127.0.0.1:1");
     proxy.cut();

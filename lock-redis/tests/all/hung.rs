@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::support::waiter::{Hung, Waiter};
 use crate::support::{
-    Fixture, Proxied, SECOND, TTL, granted, in_the_end_released, release, request, soon_enough, take, until,
+    Fixture, Proxied, SECOND, TTL, in_the_end_granted, in_the_end_released, release, request, soon_enough, take, until,
     with_config,
 };
 
@@ -171,14 +171,14 @@ async fn a_crashed_holder_s_name_goes_to_the_first_when_its_time_is_up() {
     soon_enough(FIRST_REFRESH, "it did not know when", async || {
         let fixture = Fixture::new().await;
         let ttl = 2 * SECOND;
-        let clients = [fixture.backend(), fixture.backend()];
+        let clients = [fixture.with_long_grace(), fixture.with_long_grace()];
         for client in &clients {
             client.connect().await.expect("it is there");
         }
         let (crashed, _control) = request("a", ttl);
         let start = Instant::now();
-        let crashed = granted(&fixture.backend(), &crashed).await;
-        let first = Waiter::queued(&fixture, &clients[0], "a", TTL).await;
+        let crashed = in_the_end_granted(&fixture.backend(), &crashed).await;
+        let first = Waiter::come(&fixture, &clients[0], "a", TTL).await;
         let second = Waiter::queued(&fixture, &clients[1], "a", TTL).await;
         let hold = first.granted().await;
         let waited = start.elapsed();
@@ -226,12 +226,12 @@ async fn when_the_first_leave_a_held_name_those_behind_them_ask_in_time() {
         backend.connect().await.expect("it is there");
         let (crashed, _control) = request("a", ttl);
         let start = Instant::now();
-        granted(&fixture.backend(), &crashed).await;
+        in_the_end_granted(&fixture.backend(), &crashed).await;
         let mut leaving = Vec::new();
         for _ in 0..2 {
-            leaving.push(Waiter::queued(&fixture, &backend, "a", TTL).await);
+            leaving.push(Waiter::come(&fixture, &backend, "a", TTL).await);
         }
-        let last = Waiter::queued(&fixture, &backend, "a", TTL).await;
+        let last = Waiter::come(&fixture, &backend, "a", TTL).await;
         for waiter in leaving {
             waiter.leave().await;
         }
@@ -246,7 +246,7 @@ async fn when_the_first_leave_a_held_name_those_behind_them_ask_in_time() {
 
 #[testbed::test]
 async fn a_hold_that_an_operator_deletes_is_found_out_by_the_next_refresh() {
-    let ttl = 3 * SECOND;
+    let ttl = 6 * SECOND;
     soon_enough(ttl / 2, "it did not look after a third of its ttl", async || {
         let fixture = Fixture::new().await;
         let hold = take(&fixture.backend(), "a").await;

@@ -7,7 +7,8 @@ use lock_core::backend::{DistributedLock, Mode, Permits, Renewal, RequestOptions
 
 use crate::support::waiter::Waiter;
 use crate::support::{
-    Fixture, SECOND, TTL, busy, granted, name, options_in, refused, release, request, request_in, take, until,
+    Fixture, SECOND, TTL, busy, granted, in_the_end_granted, name, options_in, refused, release, request, request_in,
+    take, until,
 };
 
 fn permits(take: u32, of: u32) -> Mode {
@@ -15,7 +16,7 @@ fn permits(take: u32, of: u32) -> Mode {
 }
 
 async fn waits(fixture: &Fixture, mode: Mode) -> Waiter {
-    let waiter = Waiter::of(&fixture.backend(), options_in(mode, "a").start());
+    let waiter = Waiter::of(&fixture.with_long_grace(), options_in(mode, "a").start());
     let id = waiter.id();
     until("it has its entry", async || fixture.queue("a").await.contains(&id)).await;
     waiter
@@ -75,7 +76,7 @@ async fn readers_from_beginning_to_end() {
 #[testbed::test]
 async fn waiting_readers_enter_together_and_after_a_writer_that_came_first() {
     let fixture = Fixture::new().await;
-    let reader = granted(&fixture.backend(), &request_in(Mode::Shared, "a").0).await;
+    let reader = granted(&fixture.with_long_grace(), &request_in(Mode::Shared, "a").0).await;
     let writer = waits(&fixture, Mode::Exclusive).await;
     let readers = [waits(&fixture, Mode::Shared).await, waits(&fixture, Mode::Shared).await];
     let last = waits(&fixture, permits(1, 1)).await;
@@ -283,7 +284,7 @@ async fn a_dead_reader_keeps_a_writer_out_for_its_ttl_alone() {
         .mode(Mode::Shared)
         .wait(Wait::No);
     let start = tokio::time::Instant::now();
-    granted(&backend, &options.start().0).await;
+    in_the_end_granted(&backend, &options.start().0).await;
     let long = granted(&backend, &request_in(Mode::Shared, "a").0).await;
     let writer = waits(&fixture, Mode::Exclusive).await;
     assert!(release(&long).await);
@@ -297,7 +298,7 @@ async fn a_dead_reader_keeps_a_writer_out_for_its_ttl_alone() {
 #[testbed::test]
 async fn an_older_version_is_excluded_and_waits_in_the_same_queue() {
     let fixture = Fixture::new().await;
-    let backend = fixture.backend();
+    let backend = fixture.with_long_grace();
     let reader = granted(&backend, &request_in(Mode::Shared, "a").0).await;
     // What the oldest version parses: a word, the token, a number, a label.
     let value = fixture.value("a").await;
@@ -324,7 +325,7 @@ async fn an_older_version_is_excluded_and_waits_in_the_same_queue() {
     assert!(release(&reader).await);
     assert_eq!(
         fixture.value("a").await,
-        format!("{} 0 100", "0".repeat(32)),
+        format!("{} 0 5000", "0".repeat(32)),
         "it was offered"
     );
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_core::Locker;
 use lock_core::backend::{DistributedLock, Renewal};
-use lock_redis::{RedisBackend, RedisConfig};
+use lock_redis::RedisConfig;
 use redis::{PushInfo, PushKind};
 use tokio::time::Instant;
 
@@ -13,16 +13,11 @@ use crate::support::{
     AT_MOST, Fixture, SECOND, TTL, busy, granted, name, patient, release, request, take, until, with_config,
 };
 
-/// So long that whoever waits for it is seen to do so.
-fn with_long_grace(fixture: &Fixture) -> RedisBackend {
-    with_config(fixture.config().with_grace(5 * SECOND))
-}
-
 #[testbed::test]
 async fn a_release_passes_to_who_came_first_of_all_clients() {
     let fixture = Fixture::new().await;
-    let clients = [fixture.backend(), fixture.backend(), fixture.backend()];
-    let first = take(&fixture.backend(), "a").await;
+    let clients = [(); 3].map(|()| fixture.with_long_grace());
+    let first = take(&fixture.with_long_grace(), "a").await;
     let mut waiters = Vec::new();
     for step in 0..6 {
         waiters.push(Waiter::queued(&fixture, &clients[step % 3], "a", TTL).await);
@@ -61,7 +56,7 @@ async fn a_refused_acquire_adds_its_queue_entry_in_the_same_script() {
     let before = fixture.scripts_run().await;
     let waiter = Waiter::queued(&fixture, &ours, "a", TTL).await;
     assert_eq!(fixture.scripts_run().await, before + 1);
-    assert!(waiter.request.last_busy().is_some(), "core was told");
+    until("core was told", async || waiter.request.last_busy().is_some()).await;
     busy(&ours, &request("a", TTL).0).await;
     assert_eq!(fixture.queue("a").await, [waiter.id()], "a try takes none");
     assert_eq!(
@@ -78,11 +73,11 @@ async fn three_requests_for_each_contended_acquisition_however_many_wait() {
     for clients in [2_u64, 8, 32] {
         let fixture = Fixture::new().await;
         // Long enough that no stand-by looks.
-        let lockers: Vec<Locker> = (0..clients).map(|_| Locker::new(with_long_grace(&fixture))).collect();
+        let lockers: Vec<Locker> = (0..clients).map(|_| Locker::new(fixture.with_long_grace())).collect();
         for locker in &lockers {
             locker.connect().await.expect("it is there");
         }
-        let holder = with_long_grace(&fixture);
+        let holder = fixture.with_long_grace();
         let hold = take(&holder, "a").await;
         let before = fixture.scripts_run().await;
         let start = Instant::now();
@@ -132,7 +127,7 @@ async fn a_disconnected_waiter_is_skipped_at_once_even_when_another_client_subsc
         .expect("it is there");
     subscriber.psubscribe("*").await.expect("it may");
 
-    let hold = take(&with_long_grace(&fixture), "a").await;
+    let hold = take(&fixture.with_long_grace(), "a").await;
     let mortal = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -170,7 +165,7 @@ async fn a_disconnected_waiter_is_skipped_at_once_even_when_another_client_subsc
 #[testbed::test]
 async fn a_name_that_only_disconnected_waiters_wait_for_is_free() {
     let fixture = Fixture::new().await;
-    let hold = take(&with_long_grace(&fixture), "a").await;
+    let hold = take(&fixture.with_long_grace(), "a").await;
     let (entry, number) = (
         format!("{} {}inbox:x", "0".repeat(32), fixture.prefix),
         "-1000000000000000",
@@ -194,8 +189,8 @@ async fn a_name_that_only_disconnected_waiters_wait_for_is_free() {
 #[testbed::test]
 async fn a_queue_entry_expires_by_itself_and_alone() {
     let fixture = Fixture::new().await;
-    let hold = take(&fixture.backend(), "a").await;
-    let backend = with_long_grace(&fixture);
+    let hold = take(&fixture.with_long_grace(), "a").await;
+    let backend = fixture.with_long_grace();
     let patient = Waiter::queued(&fixture, &backend, "a", TTL).await;
     // Whoever is cut off right after it came.
     let gone = Hung::queued(&fixture, "a", Duration::from_millis(10)).await;
@@ -220,13 +215,13 @@ async fn a_queue_entry_expires_by_itself_and_alone() {
 #[testbed::test]
 async fn queue_entries_outlive_a_hold_that_is_renewed() {
     let fixture = Fixture::new().await;
-    // With which an entry is refreshed every second.
-    let ttl = 3 * SECOND;
+    // With which an entry is refreshed after 1.7 s at the latest.
+    let ttl = 5 * SECOND;
     let hold = take(&fixture.backend(), "a").await;
     let waiter = Waiter::queued(&fixture, &fixture.backend(), "a", ttl).await;
     let before = fixture.scripts_run().await;
     let start = Instant::now();
-    while start.elapsed() < 3 * ttl / 2 {
+    while start.elapsed() < 6 * ttl / 5 {
         assert!(matches!(hold.renew(TTL).await.expect("an answer"), Renewal::Renewed(_)));
         assert_eq!(fixture.queue("a").await, [waiter.id()]);
     }
@@ -242,7 +237,7 @@ async fn a_foreign_holder_is_asked_for_until_it_has_gone() {
     let key = fixture.lock_key("a");
     // Without an end.
     let _: () = fixture.raw(&["SET", &key, "theirs"]).await;
-    let (backend, before) = (with_long_grace(&fixture), Instant::now());
+    let (backend, before) = (fixture.with_long_grace(), Instant::now());
     let waiter = Waiter::queued(&fixture, &backend, "a", TTL).await;
     let _: i64 = fixture.raw(&["DEL", &key]).await;
     assert!(release(&waiter.granted().await).await);
@@ -250,7 +245,7 @@ async fn a_foreign_holder_is_asked_for_until_it_has_gone() {
 
     let before = Instant::now();
     let _: () = fixture.raw(&["SET", &key, "theirs", "PX", "3000"]).await;
-    let waiter = Waiter::queued(&fixture, &backend, "a", TTL).await;
+    let waiter = Waiter::come(&fixture, &backend, "a", TTL).await;
     let hold = waiter.granted().await;
     assert!(before.elapsed() >= 3 * SECOND);
     let theirs: Option<String> = fixture.raw(&["SET", &key, "theirs", "NX", "PX", "60000"]).await;
@@ -261,7 +256,8 @@ async fn a_foreign_holder_is_asked_for_until_it_has_gone() {
 #[testbed::test]
 async fn a_name_on_offer_is_nobody_elses() {
     let fixture = Fixture::new().await;
-    let hold = take(&with_long_grace(&fixture), "a").await;
+    let (hold, others) = (take(&fixture.with_long_grace(), "a").await, fixture.backend());
+    others.connect().await.expect("it is there");
     let hung = Hung::queued(&fixture, "a", TTL).await;
     assert!(release(&hold).await);
     assert_eq!(fixture.value("a").await, format!("{} 0 5000", hung.waiter.id()));
@@ -270,8 +266,8 @@ async fn a_name_on_offer_is_nobody_elses() {
         .raw(&["SET", &fixture.lock_key("a"), "theirs", "NX", "PX", "60000"])
         .await;
     assert_eq!(theirs, None, "a client that knows nothing of offers is excluded");
-    busy(&fixture.backend(), &request("a", TTL).0).await;
-    let status = fixture.backend().status(&name("a")).await.expect("an answer");
+    busy(&others, &request("a", TTL).0).await;
+    let status = others.status(&name("a")).await.expect("an answer");
     assert_eq!((status.holders[0].token, status.waiting), (None, Some(1)));
     hung.proxy.let_go();
     assert!(release(&hung.waiter.granted().await).await);

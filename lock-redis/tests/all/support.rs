@@ -31,6 +31,9 @@ pub(crate) const AT_MOST: Duration = Duration::from_secs(60);
 /// So long that nobody who fails "at once" has waited for it.
 pub(crate) const LONG: Duration = Duration::from_secs(600);
 
+/// The longest grace that may be set: so long that whoever waits for it is seen to do so.
+pub(crate) const LONG_GRACE: Duration = Duration::from_secs(5);
+
 /// How long a connection may be silent that a test cuts off: longer than a busy machine keeps an answer waiting.
 pub(crate) const QUICK: Duration = SECOND;
 
@@ -68,10 +71,12 @@ impl Fixture {
         Self { server, prefix, raw }
     }
 
+    /// Nothing stands between that may hang, so it connects in the end.
     pub(crate) fn config(&self) -> RedisConfig {
         RedisConfig::from_url(&self.server.url())
             .expect("a good URL")
             .with_prefix(&self.prefix)
+            .with_connect_timeout(AT_MOST)
     }
 
     /// By another way to the server.
@@ -83,6 +88,12 @@ impl Fixture {
 
     pub(crate) fn backend(&self) -> RedisBackend {
         with_config(self.config())
+    }
+
+    /// A backend of which the waiters are served in their order, also on a busy machine: whoever is woken has so long to
+    /// confirm before the next one asks.
+    pub(crate) fn with_long_grace(&self) -> RedisBackend {
+        with_config(self.config().with_grace(LONG_GRACE))
     }
 
     /// What the server says to somebody else.

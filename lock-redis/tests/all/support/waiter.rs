@@ -32,6 +32,17 @@ impl Waiter {
         waiter
     }
 
+    /// One that has its queue entry, or the name: on a busy machine it may come when whatever kept the name is over.
+    pub(crate) async fn come(fixture: &Fixture, backend: &RedisBackend, of: &str, ttl: Duration) -> Self {
+        let waiter = Self::start(backend, of, ttl);
+        let id = waiter.id();
+        until("it has its entry or the name", async || {
+            !waiter.is_waiting() || fixture.queue(of).await.contains(&id)
+        })
+        .await;
+        waiter
+    }
+
     pub(crate) fn of(backend: &RedisBackend, (request, control): (AcquireRequest, RequestControl)) -> Self {
         let task = tokio::spawn({
             let (backend, request) = (backend.clone(), request.clone());
