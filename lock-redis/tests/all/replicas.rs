@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use lock_core::backend::DistributedLock;
-use lock_core::{Error, ErrorKind, FencingToken, HoldState, Locker};
+use lock_core::backend::{Attempt, DistributedLock};
+use lock_core::{Error, ErrorKind, FencingToken, HoldState, Locker, Result};
 use lock_redis::RedisBackend;
 use testbed::{Redis, Replicated};
 
 use crate::support::{
-    AT_MOST, Fixture, SECOND, TTL, granted, in_the_end, in_the_end_granted, release, request, take, until, with_config,
+    AT_MOST, Fixture, SECOND, TTL, in_the_end, in_the_end_granted, release, request, until, with_config,
 };
 
 /// A master with replicas, and how it is seen from outside.
@@ -22,6 +22,29 @@ fn backend(fixture: &Fixture, replicas: u32) -> RedisBackend {
     with_config(fixture.config().with_replicas(replicas))
 }
 
+/// What succeeds in the end, and how often it was asked for: on a busy machine a replica may be late for the 200 ms that it has.
+async fn counted<T>(mut work: impl AsyncFnMut() -> Result<T>) -> (T, u64) {
+    let mut asked = 0;
+    let done = in_the_end(async || {
+        asked += 1;
+        work().await
+    })
+    .await;
+    (done, asked)
+}
+
+/// The error of what one replica alone acknowledges: on a busy machine, it may be late, too.
+async fn acknowledged_by_one(mut ask: impl AsyncFnMut() -> Error) -> Error {
+    let mut error = ask().await;
+    for _ in 1..50 {
+        if !error.to_string().contains("0 of 2 replicas") {
+            break;
+        }
+        error = ask().await;
+    }
+    error
+}
+
 /// Of a request that too few replicas acknowledged.
 fn assert_short(error: &Error, count: &str) {
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
@@ -33,18 +56,23 @@ fn assert_short(error: &Error, count: &str) {
 async fn replicas_have_what_is_granted_and_renewed_for_one_request_more() {
     let (servers, fixture) = master_with(2).await;
     let backend = backend(&fixture, 2);
-    assert!(release(&take(&backend, "warm").await).await);
+    let warm = in_the_end_granted(&backend, &request("warm", TTL).0).await;
+    assert!(release(&warm).await);
     let key = fixture.lock_key("a");
     for round in 0..20_u64 {
         let before = (fixture.calls("wait").await, fixture.scripts_run().await);
-        let hold = take(&backend, "a").await;
+        let (asked, _control) = request("a", TTL);
+        let (attempt, times) = counted(async || backend.acquire(&asked).await).await;
+        let Attempt::Granted(hold, _armed) = attempt else {
+            panic!("{attempt:?}");
+        };
         for replica in [1, 2] {
             let value = servers.call(replica, &["GET", &key]).await.expect("an answer");
             assert!(value.contains(&format!(" {} ", hold.token())), "{round}: {value:?}");
         }
         let granted = (fixture.calls("wait").await, fixture.scripts_run().await);
-        assert_eq!(granted, (before.0 + 1, before.1 + 1), "one request more");
-        hold.renew(2 * TTL).await.expect("an answer");
+        assert_eq!(granted, (before.0 + times, before.1 + times), "one request more");
+        let (_renewed, again) = counted(async || hold.renew(2 * TTL).await).await;
         for replica in [1, 2] {
             let left = servers.call(replica, &["PTTL", &key]).await.expect("an answer");
             assert!(
@@ -53,7 +81,8 @@ async fn replicas_have_what_is_granted_and_renewed_for_one_request_more() {
             );
         }
         assert!(release(&hold).await);
-        assert_eq!(fixture.calls("wait").await, before.0 + 2, "a release asks no replica");
+        let waits = fixture.calls("wait").await - before.0;
+        assert_eq!(waits, times + again, "a release asks no replica");
     }
 }
 
@@ -64,7 +93,8 @@ async fn wait_short_is_no_grant() {
     both.connect().await.expect("it is there");
     servers[2].pause().expect("it runs");
     let (asked, _control) = request("a", TTL);
-    let error = both.acquire(&asked).await.expect_err("one has not acknowledged it");
+    let acquire = async || both.acquire(&asked).await.expect_err("one has not acknowledged it");
+    let error = acknowledged_by_one(acquire).await;
     assert_short(&error, "1 of 2 replicas");
     assert_eq!(asked.lease().valid_for(), Duration::ZERO, "nothing is armed");
     both.abandon(&asked).await.expect("an answer");
@@ -72,16 +102,17 @@ async fn wait_short_is_no_grant() {
 
     // As core does it.
     let locks = Locker::new(both.clone());
-    let error = locks
-        .lock("a")
-        .try_acquire()
-        .await
-        .expect_err("one has not acknowledged it");
+    let error = acknowledged_by_one(async || {
+        let tried = locks.lock("a").try_acquire().await;
+        tried.map(drop).expect_err("one has not acknowledged it")
+    })
+    .await;
     assert_short(&error, "1 of 2 replicas");
     until("it is undone", async || !fixture.exists("a").await).await;
 
     // One of two is enough for who asks for one.
-    assert!(release(&take(&one, "a").await).await);
+    let hold = in_the_end_granted(&one, &request("a", TTL).0).await;
+    assert!(release(&hold).await);
     servers[2].resume().expect("it is paused");
     let (again, _control) = request("a", TTL);
     let hold = in_the_end_granted(&both, &again).await;
@@ -108,7 +139,7 @@ async fn a_renewal_with_too_few_makes_the_hold_suspect() {
     let (servers, fixture) = master_with(1).await;
     let backend = backend(&fixture, 1);
     let (asked, _control) = request("a", TTL);
-    let hold = granted(&backend, &asked).await;
+    let hold = in_the_end_granted(&backend, &asked).await;
     servers[1].pause().expect("it runs");
     let error = hold.renew(2 * TTL).await.expect_err("nobody has acknowledged it");
     assert_short(&error, "0 of 1 replicas");
@@ -118,7 +149,7 @@ async fn a_renewal_with_too_few_makes_the_hold_suspect() {
 
     let guard = Locker::new(backend)
         .lock("b")
-        .ttl(3 * SECOND)
+        .ttl(6 * SECOND)
         .acquire()
         .await
         .expect("a grant");
@@ -140,7 +171,7 @@ async fn blocked(fixture: &Fixture) -> u64 {
 async fn wait_does_not_delay_renewals() {
     let (servers, fixture) = master_with(1).await;
     let backend = backend(&fixture, 1);
-    let hold = take(&backend, "held").await;
+    let hold = in_the_end_granted(&backend, &request("held", TTL).0).await;
     servers[1].pause().expect("it runs");
     // Of 200 ms, in which a busy machine may be late.
     for attempt in 1_u32.. {
@@ -150,9 +181,13 @@ async fn wait_does_not_delay_renewals() {
         );
         let asking = tokio::spawn({
             let backend = backend.clone();
-            async move { backend.acquire(&request("a", TTL).0).await }
+            // The earlier ones are still there.
+            async move { backend.acquire(&request(&format!("a{attempt}"), TTL).0).await }
         });
-        until("it waits for the replica", async || blocked(&fixture).await == 1).await;
+        until("it waits for the replica, or has waited", async || {
+            asking.is_finished() || blocked(&fixture).await == 1
+        })
+        .await;
         let ttl = TTL + attempt * SECOND;
         let renewing = tokio::spawn({
             let hold = hold.clone();
@@ -197,7 +232,8 @@ async fn one_wait_acknowledges_many() {
 async fn the_second_connection_is_made_again() {
     let (_servers, fixture) = master_with(1).await;
     let backend = backend(&fixture, 1);
-    assert!(release(&take(&backend, "a").await).await);
+    let hold = in_the_end_granted(&backend, &request("a", TTL).0).await;
+    assert!(release(&hold).await);
     // The one that waited last.
     let clients: String = fixture.raw(&["CLIENT", "LIST"]).await;
     let second = clients
@@ -207,10 +243,11 @@ async fn the_second_connection_is_made_again() {
     let id = second.split([' ', '=']).nth(1).expect("a number");
     let killed: u64 = fixture.raw(&["CLIENT", "KILL", "ID", id]).await;
     assert_eq!(killed, 1);
+    let before = fixture.calls("wait").await;
     let (asked, _control) = request("a", TTL);
     let hold = in_the_end_granted(&backend, &asked).await;
     assert!(release(&hold).await);
-    assert_eq!(fixture.calls("wait").await, 2, "a replica acknowledged it, too");
+    assert!(fixture.calls("wait").await > before, "a replica acknowledged it, too");
 }
 
 #[testbed::test]
@@ -226,7 +263,7 @@ async fn a_server_without_replicas_grants_nothing() {
 #[testbed::test]
 async fn a_raised_token_counts_when_replicas_have_it() {
     let (servers, fixture) = master_with(1).await;
-    let hold = take(&backend(&fixture, 1), "a").await;
+    let hold = in_the_end_granted(&backend(&fixture, 1), &request("a", TTL).0).await;
     servers[1].pause().expect("it runs");
     let raised = FencingToken::new(5_000_000_000_000_000).expect("a token");
     let error = hold.raise_token(raised).await.expect_err("nobody has acknowledged it");
