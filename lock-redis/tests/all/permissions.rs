@@ -8,8 +8,9 @@ use lock_core::backend::{
 use lock_core::{ErrorKind, Locker, Result};
 use lock_redis::{RedisBackend, RedisConfig};
 
+use crate::restart_delay::age_mark;
 use crate::support::{
-    AT_MOST, Fixture, LONG, SECOND, TTL, name, release, request, request_in, shown, take, until, with_config,
+    AT_MOST, Fixture, LONG, TTL, name, release, request, request_in, shown, take, until, with_config,
 };
 
 const PASSWORD: &str = "a b@:/%\"'";
@@ -281,10 +282,13 @@ async fn a_wrong_password_is_reported_without_it() {
 async fn a_user_with_a_restart_delay_may_do_what_is_documented() {
     let fixture = Fixture::new().await;
     let app = format!("app-{}", fixture.prefix.trim_end_matches(':'));
-    let config = fixture.config().with_restart_delay(SECOND);
+    let config = fixture.config().with_restart_delay(TTL);
     user(&fixture, &app, &config.acl_rules()).await;
-    let locks = Locker::new(with_config(config.with_user(&app).with_password(PASSWORD)));
-    let lock = locks.lock("a").ttl(SECOND);
+    let config = config.with_user(&app).with_password(PASSWORD);
+    with_config(config.clone()).connect().await.expect("it may");
+    // As if the delay were over.
+    age_mark(&fixture).await;
+    let lock = Locker::new(with_config(config)).lock("a").ttl(TTL);
     let guard = lock.acquire_within(AT_MOST).await.expect("a grant after the delay");
     guard.release().await.expect("an answer");
     let _: i64 = fixture.raw(&["ACL", "DELUSER", &app]).await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::backend::{DistributedLock, Hold, Mode, Permits, Renewal, RequestOptions, Terms, Wait};
+use lock_core::backend::{Attempt, DistributedLock, Hold, Mode, Permits, Renewal, RequestOptions, Terms, Wait};
 use lock_core::{Error, ErrorKind, HoldState, Locker};
 use lock_redis::{Checks, Finding, RedisBackend};
 use testbed::Redis;
@@ -11,19 +11,19 @@ use tokio::time::Instant;
 
 use crate::support::proxy::Proxy;
 use crate::support::{
-    AT_MOST, Fixture, SECOND, busy, granted, in_the_end, in_the_end_granted, refused, release, request, take, until,
-    with_config,
+    AT_MOST, Fixture, SECOND, busy, granted, in_the_end, in_the_end_granted, in_the_end_released, release, request,
+    take, until, with_config,
 };
 
 mod changed;
 mod late;
 mod promoted;
 
-/// Long enough for a server to be started again, and for a busy machine to notice.
-const DELAY: Duration = Duration::from_secs(20);
+/// Long enough for servers to be started again and replaced on a busy machine. No test waits until it is over.
+const DELAY: Duration = Duration::from_secs(100);
 
 /// Of holds that live through a restart.
-const TTL: Duration = Duration::from_secs(19);
+const TTL: Duration = Duration::from_secs(90);
 
 /// Of a test that waits until it is over.
 const SHORT: Duration = Duration::from_secs(3);
@@ -37,7 +37,7 @@ fn mark(fixture: &Fixture) -> String {
 }
 
 /// Makes the mark so old that the delay is over.
-async fn age_mark(fixture: &Fixture) {
+pub(crate) async fn age_mark(fixture: &Fixture) {
     let value: String = fixture.raw(&["GET", &mark(fixture)]).await;
     let _: () = fixture.raw(&["SET", &mark(fixture), &aged(&value)]).await;
 }
@@ -71,18 +71,20 @@ async fn no_grant_is_fresh_until_the_delay_is_over_and_waiters_wait() {
     for round in ["a new server", "a server with its data", "a server without its data"] {
         let (backend, start) = (delayed(&fixture, SHORT), Instant::now());
         in_the_end(async || backend.connect().await).await;
-        assert_delayed(&refused(&backend, "a").await);
+        assert_too_early(&backend, start).await;
         let locks = Locker::new(backend.clone()).with_ttl(SHORT);
-        let error = locks.lock("a").try_acquire().await.expect_err("it is too early");
-        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+        match locks.lock("a").try_acquire().await {
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}"),
+            Ok(_) => assert!(start.elapsed() >= SHORT, "it is too early"),
+        }
         // Whoever comes later waits no longer.
         let later = delayed(&fixture, SHORT);
-        assert_delayed(&refused(&later, "a").await);
+        assert_too_early(&later, start).await;
 
         let guard = locks.lock("a").acquire_within(AT_MOST).await.expect("a grant");
         let waited = start.elapsed();
         assert!(waited >= SHORT, "{round}: {waited:?}");
-        assert!(waited < 4 * SHORT, "{round}: {waited:?}");
+        assert!(waited < AT_MOST / 2, "{round}: {waited:?}");
         guard.release().await.expect("an answer");
         assert!(
             release(&take_for(&later, "b", SHORT).await).await,
@@ -94,12 +96,26 @@ async fn no_grant_is_fresh_until_the_delay_is_over_and_waiters_wait() {
             "{round}: and later"
         );
 
+        // They would connect to the next server before its round begins.
+        drop((backend, locks, later, unhindered));
         match round {
             "a new server" => fixture.server.restart().await,
             _ => fixture.server.restart_without_data().await,
         }
         .expect("it starts again");
         fixture.reconnect().await;
+    }
+}
+
+/// It is refused, unless the machine is so slow that the delay since `start` is over.
+async fn assert_too_early(backend: &RedisBackend, start: Instant) {
+    match backend.acquire(&request("a", SHORT).0).await {
+        Err(error) => assert_delayed(&error),
+        Ok(Attempt::Granted(hold, _armed)) => {
+            assert!(start.elapsed() >= SHORT, "it is too early");
+            in_the_end_released(&hold).await;
+        }
+        Ok(other) => panic!("{other:?}"),
     }
 }
 
@@ -128,7 +144,7 @@ async fn a_hold_that_lives_is_put_back_and_nobody_else_had_it() {
     let renewed = in_the_end(async || hold.renew(TTL).await).await;
     assert!(matches!(renewed, Renewal::Renewed(_)), "{renewed:?}");
     assert_eq!(fixture.value("a").await, value, "with the same token");
-    assert!(fixture.rest("a").await > TTL - 5 * SECOND);
+    assert!(fixture.rest("a").await > TTL - 20 * SECOND);
     assert_delayed(&refused_for(&other, "a").await);
 
     // As if the delay were over.
@@ -204,7 +220,7 @@ async fn a_hold_is_put_back_through_its_renewals() {
     };
     let backend = trusted(&fixture).await;
     let locks = Locker::new(backend);
-    let guard = locks.lock("a").ttl(9 * SECOND).acquire().await.expect("a grant");
+    let guard = locks.lock("a").ttl(15 * SECOND).acquire().await.expect("a grant");
     let value = fixture.value("a").await;
     fixture.server.restart_without_data().await.expect("it starts again");
     fixture.reconnect().await;
@@ -320,16 +336,21 @@ async fn a_promoted_replica_is_not_trusted() {
     assert!(release(&kept).await && release(&forgotten).await);
 
     // It is trusted after the delay, and after it was demoted and promoted again it is not.
-    let trust = |delay| {
+    let connected = async |delay: Duration| {
         let config = first.config_at(second.server.address()).with_restart_delay(delay);
-        with_config(config)
+        let backend = with_config(config);
+        in_the_end(async || backend.connect().await).await;
+        backend
     };
-    let fresh = trust(SHORT);
+    let fresh = connected(SHORT).await;
     let (asked, _control) = request("b", SHORT);
-    assert!(release(&in_the_end_granted(&fresh, &asked).await).await);
+    in_the_end_released(&in_the_end_granted(&fresh, &asked).await).await;
+    let value: String = second.raw(&["GET", &mark(&first)]).await;
+    let _: () = second.raw(&["SET", &mark(&first), &aged(&value)]).await;
+    assert!(release(&take_for(&connected(DELAY).await, "b", TTL).await).await);
     let _: () = second.raw(&["REPLICAOF", "127.0.0.1", "1"]).await;
     servers.promote(1).await.expect("it is a master again");
-    assert_delayed(&refused(&trust(SHORT), "b").await);
+    assert_delayed(&refused_for(&connected(DELAY).await, "b").await);
 }
 
 #[testbed::test]
@@ -356,7 +377,7 @@ async fn a_ttl_beyond_the_delay_is_refused() {
         .await
         .expect_err("it is too long");
     assert!(!error.is_retryable(), "{error:?}");
-    assert!(error.to_string().contains("20s"), "{error}");
+    assert!(error.to_string().contains("100s"), "{error}");
 }
 
 #[testbed::test]

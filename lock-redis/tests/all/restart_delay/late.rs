@@ -1,7 +1,7 @@
 //! What puts a hold back and arrives late.
 
 use super::*;
-use crate::support::{Proxied, in_the_end_released};
+use crate::support::Proxied;
 
 #[testbed::test]
 async fn a_hold_that_was_released_is_not_put_back() {
