@@ -9,7 +9,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::{Instant, timeout};
 
-use crate::support::{AT_MOST, Fixture, LONG, TTL, in_the_end, refused, release, request, shown, take, with_config};
+use crate::support::{
+    AT_MOST, Fixture, LONG, TTL, explained, in_the_end, refused, release, request, shown, take, with_config,
+};
 
 const SHORT: Duration = Duration::from_millis(300);
 /// Enough to be told once.
@@ -57,7 +59,11 @@ async fn nobody_listens() {
     socket.bind(([127, 0, 0, 1], 0).into()).expect("a free port");
     let address = socket.local_addr().expect("it is bound").to_string();
     let start = Instant::now();
-    let error = failure(&backend(&address, ONCE)).await;
+    let has_cause = |error: &Error| {
+        let cause = error.cause();
+        cause.is_some_and(|cause| cause.to_string().contains("check that it runs"))
+    };
+    let error = explained(has_cause, async || failure(&backend(&address, ONCE)).await).await;
     assert!(start.elapsed() >= 2 * ONCE, "it was tried for as long as was allowed");
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.is_retryable());

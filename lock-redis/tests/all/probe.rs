@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 
 use crate::support::proxy::Proxy;
 use crate::support::{
-    Fixture, LONG, TTL, granted, in_the_end, name, refused, release, request, take, until, with_config,
+    Fixture, LONG, TTL, explained, granted, in_the_end, name, refused, release, request, take, until, with_config,
 };
 
 /// Enough to be told once.
@@ -198,8 +198,15 @@ async fn a_replica_is_refused_until_it_is_a_primary() {
     let _: () = fixture.raw(&["REPLICAOF", "127.0.0.1", "1"]).await;
     for read_only in ["yes", "no"] {
         let _: () = fixture.raw(&["CONFIG", "SET", "replica-read-only", read_only]).await;
-        let short = with_config(fixture.config().with_connect_timeout(SHORT));
-        let error = short.connect().await.expect_err("it is a replica");
+        let has_cause = |error: &Error| {
+            let cause = error.cause();
+            cause.is_some_and(|cause| cause.to_string().contains("is a replica"))
+        };
+        let error = explained(has_cause, async || {
+            let short = with_config(fixture.config().with_connect_timeout(SHORT));
+            short.connect().await.expect_err("it is a replica")
+        })
+        .await;
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         let cause = error.cause().expect("what it is").to_string();
         assert!(

@@ -339,6 +339,19 @@ pub(crate) async fn soon_enough(bound: Duration, mistake: &str, mut scenario: im
     panic!("{waited:?}, and never less than {bound:?}: {mistake}");
 }
 
+/// The error of what fails after a time. A busy machine may not come to know in that time why it fails, so there are three
+/// tries: a mistake of ours leaves it out every time.
+pub(crate) async fn explained(is_explained: impl Fn(&Error) -> bool, mut failing: impl AsyncFnMut() -> Error) -> Error {
+    let mut error = failing().await;
+    for _ in 1..3 {
+        if is_explained(&error) {
+            break;
+        }
+        error = failing().await;
+    }
+    error
+}
+
 /// Looks until it is so.
 pub(crate) async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
     let start = Instant::now();

@@ -6,8 +6,8 @@ use tokio::time::timeout;
 
 use super::Fixture;
 use crate::support::{
-    AT_MOST, SECOND, TTL, granted, in_the_end, in_the_end_granted, in_the_end_released, name, refused, request, take,
-    with_config,
+    AT_MOST, LONG, SECOND, TTL, granted, in_the_end, in_the_end_granted, in_the_end_released, name, refused, request,
+    take, with_config,
 };
 
 #[testbed::test]
@@ -21,7 +21,7 @@ async fn a_replica_takes_over() {
     in_the_end_released(&take(&delayed, &fresh).await).await;
 
     // As before an upgrade: nothing is lost.
-    let hold = take(&holder, &of).await;
+    let hold = granted(&holder, &request(&of, LONG).0).await;
     let waiter = fixture.queued(&backend, &of, TTL).await;
     fixture.cluster.fail_over_to(3).await.expect("it takes over");
     let renewed = in_the_end(async || hold.renew(TTL).await).await;
@@ -33,7 +33,7 @@ async fn a_replica_takes_over() {
     in_the_end_released(&hold).await;
 
     // Killed: the write was replicated long ago.
-    let hold = take(&holder, &of).await;
+    let hold = in_the_end_granted(&holder, &request(&of, LONG).0).await;
     fixture.call(3, &["WAIT", "1", "0"]).await;
     fixture.cluster[3].kill().expect("it is ours");
     let renewed = in_the_end(async || hold.renew(TTL).await).await;
@@ -50,7 +50,7 @@ async fn a_replica_takes_over() {
 
     // It hangs: requests in flight end as soon as another one has its slots.
     let patient = with_config(fixture.config().with_response_timeout(AT_MOST));
-    let (kept, _control) = request(&format!("{{{}}}-kept", fixture.key(&of)), TTL);
+    let (kept, _control) = request(&format!("{{{}}}-kept", fixture.key(&of)), LONG);
     let kept_hold = granted(&patient, &kept).await;
     assert_eq!(kept.lease().state(), HoldState::Held);
     fixture.cluster[0].pause().expect("it is ours");
@@ -68,6 +68,7 @@ async fn a_replica_takes_over() {
 async fn a_cluster_that_is_down_is_unavailable_until_it_serves_again() {
     let fixture = Fixture::own(false).await;
     let backend = with_config(fixture.config().with_connect_timeout(SECOND));
+    in_the_end(async || backend.connect().await).await;
     let (lost, kept) = (fixture.name_on(0).await, fixture.name_on(1).await);
     let holds = [take(&backend, &lost).await, take(&backend, &kept).await];
     fixture.cluster[0].kill().expect("it is ours");
