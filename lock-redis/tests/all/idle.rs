@@ -6,7 +6,9 @@ use lock_core::ErrorKind;
 use lock_core::backend::DistributedLock;
 use tokio::time::{Instant, sleep};
 
-use crate::support::{Fixture, Proxied, in_the_end, refused, release, take, until, with_config};
+use crate::support::{
+    Fixture, Proxied, TTL, in_the_end, in_the_end_granted, in_the_end_released, refused, request, until, with_config,
+};
 
 /// With a heartbeat each hundredth of a second.
 const SHORT: Duration = Duration::from_millis(100);
@@ -28,9 +30,9 @@ async fn it_asks_the_server_only_while_somebody_needs_it() {
     let backend = with_config(fixture.config().with_response_timeout(SHORT));
     in_the_end(async || backend.connect().await).await;
     until("it is idle", async || pings(&fixture).await == 0).await;
-    let hold = take(&backend, "a").await;
+    let hold = in_the_end_granted(&backend, &request("a", TTL).0).await;
     until("it is used", async || pings(&fixture).await > 0).await;
-    assert!(release(&hold).await);
+    in_the_end_released(&hold).await;
     drop(hold);
     until("it is idle again", async || pings(&fixture).await == 0).await;
 }

@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
-use crate::support::{AT_MOST, Fixture, TTL, granted, name, request, until};
+use crate::support::{AT_MOST, Fixture, LONG, TTL, granted, name, request, until};
 
 /// Much longer than a round trip.
 const SHORT: Duration = Duration::from_millis(400);
@@ -102,9 +102,18 @@ async fn what_redis_py_holds_we_do_not_get() {
         assert_eq!(status.holders[0].token, None);
 
         let next = locks.lock("a").ttl(TTL);
-        let waiting = tokio::spawn(async move { next.acquire_within(AT_MOST).await });
-        let too_short = locks.lock("a").acquire_within(SHORT).await;
-        assert_eq!(too_short.expect_err("two hold it").kind(), ErrorKind::TimedOut);
+        let waiting = tokio::spawn(async move { next.acquire_within(LONG).await });
+        let mut limit = SHORT;
+        loop {
+            let error = locks.lock("a").acquire_within(limit).await.expect_err("two hold it");
+            if error.kind() == ErrorKind::TimedOut {
+                break;
+            }
+            // A busy machine may not have an answer so soon.
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+            assert!(limit < AT_MOST / 2, "{error:?}");
+            limit *= 4;
+        }
         assert!(!waiting.is_finished());
         assert_eq!(python.ask(&format!("owned {key}")).await, "true");
         assert_eq!(python.ask(&format!("drop {key}")).await, "released");

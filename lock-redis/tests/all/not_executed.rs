@@ -114,7 +114,7 @@ async fn a_script_that_failed_half_way_has_done_its_first_half() {
     let mute = with_config(config);
     let (wanted, _control) = request("a", TTL);
     let hold = granted(&mute, &wanted).await;
-    let waiter = Waiter::queued(&fixture, &fixture.backend(), "a", Duration::from_secs(3)).await;
+    let waiter = Waiter::queued(&fixture, &fixture.backend(), "a", Duration::from_secs(6)).await;
     let error = refused_release(&*hold).await;
     assert!(!error.is_not_executed(), "{error:?}");
     assert!(

@@ -72,7 +72,7 @@ async fn a_connection_that_ends_makes_the_lease_of_the_moment_suspect() {
     let fixture = Fixture::new().await;
     let Proxied { proxy, backend } = Proxied::quick(&fixture).await;
     let (request, _control) = reserving("a").start();
-    let hold = granted(&backend, &request).await;
+    let hold = in_the_end_granted(&backend, &request).await;
     let (first, second) = (next_lease(), next_lease());
     let once = hold.pass(&first).expect("a token is left");
     let twice = once.pass(&second).expect("a token is left");

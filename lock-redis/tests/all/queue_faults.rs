@@ -16,12 +16,12 @@ use crate::support::{
 #[testbed::test]
 async fn a_late_grant_removes_the_queue_entry_that_was_added_meanwhile() {
     let fixture = Fixture::new().await;
+    let hold = take(&fixture.backend(), "a").await;
     let client = Proxied::quick(&fixture).await;
     // Its first request, which knows of no entry, is still in flight when the next one adds one.
     client.proxy.hold_requests();
     // Of which a refresh is a third.
     let waiter = Waiter::start(&client.backend, "a", 6 * SECOND);
-    let hold = take(&fixture.backend(), "a").await;
     let id = waiter.id();
     until("it has its entry", async || fixture.queue("a").await.contains(&id)).await;
     // As if the hold had expired just before that first one arrives.
@@ -42,8 +42,8 @@ async fn a_late_grant_removes_the_queue_entry_that_was_added_meanwhile() {
 #[testbed::test]
 async fn a_late_acquire_of_an_abandoned_holder_adds_no_queue_entry() {
     let fixture = Fixture::new().await;
-    let client = Proxied::quick(&fixture).await;
     let hold = take(&fixture.backend(), "a").await;
+    let client = Proxied::quick(&fixture).await;
     client.proxy.hold_requests();
     let waiter = Waiter::start(&client.backend, "a", TTL);
     until("another connection", async || client.proxy.connections() > 1).await;

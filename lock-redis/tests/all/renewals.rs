@@ -7,10 +7,10 @@ use futures_util::FutureExt;
 use futures_util::future::join_all;
 use lock_core::backend::{Hold, Mode, Permits, Renewal};
 use lock_core::{ErrorKind, Result};
-use lock_redis::RedisBackend;
+use lock_redis::{RedisBackend, RedisConfig};
 
 use crate::support::{
-    Fixture, Proxied, SECOND, TTL, granted, in_the_end, name, release, request_in, shown, take, until,
+    AT_MOST, Fixture, Proxied, SECOND, TTL, granted, in_the_end, name, release, request_in, shown, take, until,
 };
 
 /// The most holds in one call.
@@ -134,7 +134,8 @@ async fn one_that_is_dropped_before_it_was_sent_is_not_sent() {
 #[testbed::test]
 async fn one_that_is_dropped_after_it_was_sent_takes_no_other_along() {
     let fixture = Fixture::new().await;
-    let Proxied { proxy, backend } = Proxied::new(&fixture, |config| config).await;
+    let patient = |config: RedisConfig| config.with_response_timeout(AT_MOST);
+    let Proxied { proxy, backend } = Proxied::new(&fixture, patient).await;
     let holds = take_many(&backend, 3).await;
     proxy.hold_answers();
     let first = tokio::spawn({

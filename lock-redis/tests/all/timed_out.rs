@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, Guard, Locker};
+use lock_redis::RedisConfig;
 use tokio::task::JoinHandle;
 
 use crate::support::proxy::Proxy;
@@ -25,7 +26,9 @@ impl Waiting {
             .ttl(TTL)
             .acquire()
             .await;
-        let Proxied { proxy, backend } = Proxied::new(&fixture, |config| config).await;
+        // The connection outlasts a silence.
+        let patient = |config: RedisConfig| config.with_response_timeout(AT_MOST);
+        let Proxied { proxy, backend } = Proxied::new(&fixture, patient).await;
         let locks = Locker::new(backend);
         locks.connect().await.expect("it is there");
         Self {
@@ -48,7 +51,7 @@ impl Waiting {
 #[testbed::test]
 async fn a_server_that_was_lost_meanwhile_is_unavailable_and_the_cause_is_reported() {
     let waiting = Waiting::new().await;
-    let error = waiting.within(3 * SECOND).await;
+    let error = waiting.within(4 * SECOND).await;
     waiting.proxy.lead_to("127.0.0.1:1");
     waiting.proxy.cut();
     let error = error.await.expect("no panic");
@@ -69,8 +72,7 @@ async fn a_server_that_was_lost_meanwhile_is_unavailable_and_the_cause_is_report
 #[testbed::test]
 async fn a_server_that_fell_silent_meanwhile_is_unavailable() {
     let waiting = Waiting::new().await;
-    // The connection is not given up before.
-    let error = waiting.within(5 * SECOND).await;
+    let error = waiting.within(6 * SECOND).await;
     waiting.proxy.hold_answers();
     let error = error.await.expect("no panic");
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{}", shown(&error));
@@ -81,10 +83,10 @@ async fn a_server_that_fell_silent_meanwhile_is_unavailable() {
 #[testbed::test]
 async fn a_server_that_answers_again_finds_the_lock_taken() {
     let waiting = Waiting::new().await;
-    let error = waiting.within(6 * SECOND).await;
+    let error = waiting.within(7 * SECOND).await;
     waiting.proxy.hold_answers();
-    // It is known to be silent by then.
-    tokio::time::sleep(3 * SECOND).await;
+    // It is known to be silent after two seconds.
+    tokio::time::sleep(5 * SECOND / 2).await;
     waiting.proxy.let_go();
     let error = error.await.expect("no panic");
     assert_eq!(error.kind(), ErrorKind::TimedOut, "{}", shown(&error));
@@ -96,7 +98,7 @@ async fn a_server_that_answers_again_finds_the_lock_taken() {
 #[testbed::test]
 async fn a_connection_that_came_back_finds_the_lock_taken() {
     let waiting = Waiting::new().await;
-    let error = waiting.within(4 * SECOND).await;
+    let error = waiting.within(5 * SECOND).await;
     waiting.proxy.cut();
     let error = error.await.expect("no panic");
     assert_eq!(error.kind(), ErrorKind::TimedOut, "{}", shown(&error));
