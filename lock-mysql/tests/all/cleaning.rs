@@ -123,7 +123,7 @@ async fn without_the_permission_it_is_denied_and_locks_work(server: Server) {
         "mysql://poor_{table}:s3cret@{}/app?table={table}",
         fixture.server.address()
     );
-    let poor = RowLockBackend::from_url(&url).unwrap();
+    let poor = RowLockBackend::new(patient(&url)).unwrap();
     poor.connect().await.unwrap();
     let granted = grant(&poor, "a", secs(60)).await;
     let error = poor.clean_up().await.unwrap_err();

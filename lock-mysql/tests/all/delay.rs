@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::backend::{ReleaseOutcome, Renewal, Wait};
-use lock_core::{HoldState, Locker, LostCause};
+use lock_core::{Guard, HoldState, Locker, LostCause};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -14,12 +14,29 @@ const TTL: Duration = secs(5);
 /// Both ways together just below two fifths of it.
 const DELAY: Duration = Duration::from_millis(950);
 
+/// Once in three times: on such a line, a machine that stands still for two seconds ends a hold. A mistake of ours ends
+/// it every time.
+async fn survives(mut holding: impl AsyncFnMut() -> Result<(), String>) {
+    let mut lost = Vec::new();
+    for _ in 0..3 {
+        match holding().await {
+            Ok(()) => return,
+            Err(how) => lost.push(how),
+        }
+    }
+    panic!("{lost:#?}");
+}
+
 #[testbed::test]
 async fn a_hold_survives_round_trips_of_two_fifths_of_its_ttl() {
+    survives(hold_and_renew).await;
+}
+
+async fn hold_and_renew() -> Result<(), String> {
     let fixture = Fixture::shared().await;
     let proxy = Proxy::of(&fixture).await;
-    let backend = proxy.backend(&fixture);
-    grant(&backend, "a", TTL).await.release().await;
+    let backend = proxy.patient(&fixture);
+    grant(&backend, "a", secs(60)).await.release().await;
     proxy.delay(DELAY);
     let granted = grant(&backend, "a", TTL).await;
     // As core does while none is answered.
@@ -29,51 +46,67 @@ async fn a_hold_survives_round_trips_of_two_fifths_of_its_ttl() {
         let hold = granted.hold.clone();
         renewals.spawn(async move { hold.renew(TTL).await });
         sleep(TTL / 6).await;
-        assert_eq!(granted.state(), HoldState::Held, "after {:?}", started.elapsed());
+        if granted.state() != HoldState::Held {
+            return Err(format!("{:?} after {:?}", granted.state(), started.elapsed()));
+        }
     }
     proxy.heal();
     while let Some(renewed) = renewals.join_next().await {
-        assert!(matches!(renewed.unwrap().unwrap(), Renewal::Renewed(_)));
+        match renewed.unwrap() {
+            Ok(Renewal::Renewed(_)) => {}
+            lost => return Err(format!("{lost:?}")),
+        }
     }
-    assert_eq!(granted.release().await, ReleaseOutcome::Released);
+    match granted.release().await {
+        ReleaseOutcome::Released => Ok(()),
+        lost => Err(format!("{lost:?}")),
+    }
 }
 
 #[testbed::test]
 async fn a_guard_survives_round_trips_of_two_fifths_of_its_ttl() {
-    let fixture = Fixture::shared().await;
-    let proxy = Proxy::of(&fixture).await;
-    let locks = Locker::new(proxy.backend(&fixture));
-    let lock = locks.lock("a").ttl(TTL);
-    lock.acquire().await.unwrap().release().await.unwrap();
-    proxy.delay(DELAY);
-    let guard = lock.acquire().await.unwrap();
-    let lost = timeout(2 * TTL, guard.lost()).await;
-    assert!(lost.is_err(), "{lost:?}");
-    guard.release().await.unwrap();
+    survives(async || {
+        let fixture = Fixture::shared().await;
+        let proxy = Proxy::of(&fixture).await;
+        let locks = Locker::new(proxy.patient(&fixture));
+        locks.lock("a").acquire().await.unwrap().release().await.unwrap();
+        proxy.delay(DELAY);
+        let guard = locks.lock("a").ttl(TTL).acquire().await.unwrap();
+        is_kept(guard, 2 * TTL).await
+    })
+    .await;
+}
+
+/// Whether a guard outlasts this time and can be released then.
+async fn is_kept(guard: Guard, time: Duration) -> Result<(), String> {
+    if let Ok(lost) = timeout(time, guard.lost()).await {
+        return Err(format!("{lost:?}"));
+    }
+    guard.release().await.map(drop).map_err(|error| format!("{error:?}"))
 }
 
 #[testbed::test]
 async fn a_renewal_behind_a_ping_is_not_too_late() {
-    let fixture = Fixture::shared().await;
-    let proxy = Proxy::of(&fixture).await;
-    let locks = Locker::new(proxy.backend(&fixture));
-    locks.connect().await.unwrap();
-    let guard = locks.lock("a").ttl(TTL).acquire().await.unwrap();
-    // The line becomes slow between two pings, of which the second goes out just before the renewal.
-    sleep(Duration::from_millis(1250)).await;
-    proxy.delay(DELAY);
-    let lost = timeout(2 * TTL, guard.lost()).await;
-    assert!(lost.is_err(), "{lost:?}");
-    proxy.heal();
-    guard.release().await.unwrap();
+    survives(async || {
+        let fixture = Fixture::shared().await;
+        let proxy = Proxy::of(&fixture).await;
+        let locks = Locker::new(proxy.patient(&fixture));
+        locks.connect().await.unwrap();
+        let guard = locks.lock("a").ttl(TTL).acquire().await.unwrap();
+        // The line becomes slow between two pings, of which the second goes out just before the renewal.
+        sleep(Duration::from_millis(1250)).await;
+        proxy.delay(DELAY);
+        is_kept(guard, 2 * TTL).await
+    })
+    .await;
 }
 
 #[testbed::test]
 async fn pings_on_a_slow_line_end_no_hold_before_its_time() {
     let fixture = Fixture::shared().await;
     let proxy = Proxy::of(&fixture).await;
-    let backend = proxy.backend(&fixture);
-    grant(&backend, "a", TTL).await.release().await;
+    let backend = proxy.patient(&fixture);
+    grant(&backend, "a", secs(60)).await.release().await;
     proxy.delay(DELAY);
     let asked = Instant::now();
     let fixed = ask(&backend, options("a", TTL).wait(Wait::No).fixed(true))
@@ -92,7 +125,7 @@ async fn pings_on_a_slow_line_end_no_hold_before_its_time() {
 async fn renewals_that_wait_for_each_other_are_one_statement() {
     let fixture = Fixture::own().await;
     let (proxy, mut observer) = (Proxy::of(&fixture).await, fixture.observer().await);
-    let granted = grant(&proxy.backend(&fixture), "a", secs(60)).await;
+    let granted = grant(&proxy.patient(&fixture), "a", secs(60)).await;
     let before = observer.counter("Com_set_option").await;
     proxy.stall();
     let mut renewals = JoinSet::new();

@@ -9,6 +9,7 @@ use lock_core::backend::DistributedLock;
 use lock_core::{ErrorKind, FencingToken, Guard, Locker, Result};
 use lock_mysql::{MySqlConfig, Strategy};
 use tokio::task::{JoinSet, LocalSet};
+use tokio::time::sleep;
 
 use crate::support::refusals::{Refusal, RefusingProxy};
 use crate::support::*;
@@ -74,10 +75,12 @@ async fn at_every_statement(strategy: Strategy, makes_tables: bool) {
         println!("{strategy:?}, {refusal:?}: {refused} statements");
     }
     // The one on which waiters sleep may stay open until that sleep is over.
-    until("without connections", async || {
-        used.iter().all(|proxy| proxy.open() == 0)
-    })
-    .await;
+    let ended = async {
+        while used.iter().any(|proxy| proxy.open() > 0) {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    all_soon("without connections", ended).await;
 }
 
 async fn one_run(

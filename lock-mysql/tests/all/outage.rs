@@ -16,12 +16,20 @@ use crate::support::*;
 /// Waits in a task of its own, until it was told that the lock is taken.
 async fn wait(locks: &Locker, observer: &mut Observer, time: Duration) -> tokio::task::JoinHandle<Result<(), Error>> {
     let waiters = observer.waiters().await;
-    let lock = locks.lock("a").ttl(secs(30));
-    let waiting = tokio::spawn(async move { lock.acquire_within(time).await.map(drop) });
-    while observer.waiters().await == waiters {
-        tokio::task::yield_now().await;
+    loop {
+        let lock = locks.lock("a").ttl(secs(30));
+        let waiting = tokio::spawn(async move { lock.acquire_within(time).await.map(drop) });
+        while observer.waiters().await == waiters && !waiting.is_finished() {
+            tokio::task::yield_now().await;
+        }
+        if !waiting.is_finished() {
+            return waiting;
+        }
+        // On a busy machine its time may be up before it is seen.
+        let error = waiting.await.unwrap().unwrap_err();
+        let kinds = [ErrorKind::TimedOut, ErrorKind::Unavailable];
+        assert!(kinds.contains(&error.kind()), "{error}");
     }
-    waiting
 }
 
 #[testbed::test]
@@ -30,9 +38,9 @@ async fn an_outage_is_unavailable_with_its_cause_and_no_lock_that_is_taken() {
     let (proxy, mut observer) = (Proxy::of(&fixture).await, fixture.observer().await);
     let _held = grant(&fixture.backend(), "a", secs(60)).await;
     let locks = Locker::new(proxy.backend(&fixture));
-    let waiting = wait(&locks, &mut observer, secs(2)).await;
+    let waiting = wait(&locks, &mut observer, secs(4)).await;
     proxy.cut();
-    let within = locks.lock("b").acquire_within(secs(1)).await.unwrap_err();
+    let within = locks.lock("b").acquire_within(secs(3)).await.unwrap_err();
     let tried = locks.lock("b").try_acquire().await.unwrap_err();
     for error in [within, tried, waiting.await.unwrap().unwrap_err()] {
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
@@ -47,7 +55,9 @@ async fn wait_in_silence(heals: bool) -> Error {
     let (proxy, mut observer) = (Proxy::of(&fixture).await, fixture.observer().await);
     let _held = grant(&fixture.backend(), "a", secs(60)).await;
     let locks = Locker::new(proxy.backend(&fixture));
-    let waiting = wait(&locks, &mut observer, secs(8)).await;
+    // Long enough to notice on a busy machine that the server is back.
+    let time = if heals { secs(11) } else { secs(8) };
+    let waiting = wait(&locks, &mut observer, time).await;
     proxy.stall();
     if heals {
         sleep(secs(4)).await;
@@ -107,7 +117,19 @@ async fn waiters_leave_connections_for_names_that_are_free() {
     }
     sleep(secs(1)).await;
     assert_eq!(observer.waiters().await, 6);
-    let free = locks.lock("free").ttl(secs(60)).try_acquire().await.unwrap();
+    // Those that may not wait there use the last two connections for each question, on a busy machine at the same time.
+    let (lock, mut free) = (locks.lock("free").ttl(secs(60)), None);
+    until("free", async || match lock.try_acquire().await {
+        Ok(guard) => {
+            free = guard;
+            true
+        }
+        Err(error) => {
+            assert!(error.to_string().contains("max_connections"), "{error}");
+            false
+        }
+    })
+    .await;
     free.expect("it is free").release().await.unwrap();
     // Those that may not wait there ask again and again, and get it as well.
     drop(held);
@@ -119,31 +141,36 @@ async fn waiters_leave_connections_for_names_that_are_free() {
 #[testbed::test]
 async fn with_all_connections_in_use_a_free_name_is_unavailable() {
     let fixture = Fixture::shared().await;
-    let config = fixture.config().with_max_connections(4);
+    let look = MySqlConfig::DEFAULT_CONNECT_TIMEOUT;
+    let config = fixture.config().with_max_connections(4).with_connect_timeout(look);
     let locks = Locker::new(RowLockBackend::new(config).unwrap());
     let mut held = Vec::new();
     for number in 0..4 {
         held.push(locks.lock(format!("{number}")).ttl(secs(60)).acquire().await.unwrap());
     }
     let lock = locks.lock("free").ttl(secs(60));
-    let started = Instant::now();
-    let tried = lock.try_acquire().await.unwrap_err();
-    let took = started.elapsed();
-    assert!(took < MySqlConfig::DEFAULT_CONNECT_TIMEOUT, "{took:?}");
+    let mut took = Vec::new();
+    // A busy machine may stand still for as long as one of them takes.
+    for _ in 0..3 {
+        let started = Instant::now();
+        let tried = lock.try_acquire().await.unwrap_err();
+        took.push(started.elapsed());
+        assert_eq!(tried.kind(), ErrorKind::Unavailable, "{tried}");
+        assert!(tried.to_string().contains("max_connections"), "{tried}");
+    }
+    assert!(took.iter().any(|took| *took < look), "{took:?}");
     // Shorter and longer than one look for a connection.
     for time in [2, 7] {
         let within = lock.acquire_within(secs(time)).await.unwrap_err();
         assert_eq!(within.kind(), ErrorKind::Unavailable, "{time} s: {within}");
         assert!(within.to_string().contains("max_connections"), "{within}");
     }
-    assert_eq!(tried.kind(), ErrorKind::Unavailable, "{tried}");
-    assert!(tried.to_string().contains("max_connections"), "{tried}");
 }
 
 #[testbed::test]
 async fn a_used_up_pool_says_so() {
     let fixture = Fixture::shared().await;
-    let config = fixture.config().with_max_connections(1).with_connect_timeout(secs(2));
+    let config = fixture.config().with_max_connections(1);
     let locks = Locker::new(RowLockBackend::new(config).unwrap());
     let _guard = locks.lock("a").acquire().await.unwrap();
     let within = locks.lock("b").acquire_within(secs(1)).await.unwrap_err();
@@ -186,7 +213,7 @@ async fn a_full_server_refuses_no_clean_up() {
     let mut observer = fixture.observer().await;
     let url = many(&fixture, &mut observer).await;
     let _held = grant(&fixture.backend(), "a", secs(60)).await;
-    let backend = RowLockBackend::new(MySqlConfig::from_url(&url).unwrap()).unwrap();
+    let backend = RowLockBackend::new(patient(&url)).unwrap();
     let (request, _control) = options("a", secs(60)).start();
     let waiting = tokio::spawn({
         let (backend, request) = (backend.clone(), request.clone());
@@ -206,10 +233,10 @@ async fn a_full_server_says_so() {
     let fixture = Fixture::own().await;
     let mut observer = fixture.observer().await;
     let url = many(&fixture, &mut observer).await;
-    let locks = Locker::new(RowLockBackend::new(MySqlConfig::from_url(&url).unwrap()).unwrap());
+    let locks = Locker::new(RowLockBackend::new(patient(&url)).unwrap());
     let guard = locks.lock("a").acquire().await.unwrap();
     let _filling = fill(&url, &mut observer).await;
-    let within = locks.lock("b").acquire_within(secs(1)).await.unwrap_err();
+    let within = locks.lock("b").acquire_within(secs(3)).await.unwrap_err();
     let tried = locks.lock("b").try_acquire().await.unwrap_err();
     for error in [within, tried] {
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
@@ -276,6 +303,7 @@ async fn a_server_that_is_away_is_not_flooded_with_dials() {
         });
     }
     sleep(secs(2)).await;
+    until("dialled", async || proxy.dials() - before >= 2).await;
     let dials = proxy.dials() - before;
     let spaced = started.elapsed().as_millis() / 50 + 2;
     assert!(

@@ -2,7 +2,7 @@
 
 use lock_core::ErrorKind;
 use lock_core::backend::{DistributedLock, ReleaseOutcome, Wait};
-use lock_mysql::{MySqlConfig, RowLockBackend};
+use lock_mysql::RowLockBackend;
 
 use crate::support::*;
 
@@ -21,7 +21,7 @@ async fn poor(fixture: &Fixture, observer: &mut Observer) -> RowLockBackend {
         "mysql://poor_{table}:s3cret@{}/app?table={table}",
         fixture.server.address()
     );
-    RowLockBackend::new(MySqlConfig::from_url(&url).unwrap().with_max_connections(1)).unwrap()
+    RowLockBackend::new(patient(&url).with_max_connections(1)).unwrap()
 }
 
 async fn permit(fixture: &Fixture, observer: &mut Observer, what: &str) {

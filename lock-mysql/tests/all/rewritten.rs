@@ -20,7 +20,7 @@ async fn behind(fixture: &Fixture, from: &'static str, to: &'static str) -> MySq
         }
     });
     let url = format!("{}?ssl-mode=DISABLED", fixture.server.url_at(&address));
-    MySqlConfig::from_url(&url).unwrap().with_table(&fixture.table)
+    patient(&url).with_table(&fixture.table)
 }
 
 /// `to` is padded with spaces.

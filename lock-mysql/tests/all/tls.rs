@@ -22,7 +22,7 @@ fn client_of(certificates: &Certificates) -> Tls {
 fn at(server: &Server, tls: Option<Tls>) -> RowLockBackend {
     let config = MySqlConfig::new("127.0.0.1", server.port());
     let config = config.with_user("app").with_password("secret").with_database("app");
-    let config = config.with_connect_timeout(secs(3600));
+    let config = config.with_connect_timeout(secs(3600)).with_response_timeout(PATIENCE);
     RowLockBackend::new(match tls {
         Some(tls) => config.with_tls(tls),
         None => config,
@@ -39,7 +39,7 @@ async fn fault(backend: &RowLockBackend) -> Error {
 async fn a_lock_is_taken(server: &Server) {
     for host in ["127.0.0.1", "localhost"] {
         let url = server.url_at(&format!("{host}:{}", server.port()));
-        let backend = RowLockBackend::from_url(&url).unwrap();
+        let backend = RowLockBackend::new(patient(&url)).unwrap();
         let hold = grant(&backend, "a", secs(10)).await;
         hold.release().await;
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lock_core::backend::DistributedLock;
 use lock_core::{HoldState, Locker};
-use lock_mysql::{MySqlConfig, RowLockBackend};
+use lock_mysql::RowLockBackend;
 use sqlx::Connection;
 use sqlx::mysql::MySqlConnection;
 use tokio::runtime::Builder;
@@ -12,7 +12,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::support::*;
 
-const TTL: Duration = secs(2);
+/// Long enough for a machine that stands still for a while between two renewals.
+const TTL: Duration = secs(5);
 
 /// A client of a user whom a read-only server refuses.
 async fn plain_user(fixture: &Fixture, observer: &mut Observer) -> RowLockBackend {
@@ -24,7 +25,7 @@ async fn plain_user(fixture: &Fixture, observer: &mut Observer) -> RowLockBacken
         fixture.server.address(),
         fixture.table
     );
-    RowLockBackend::new(MySqlConfig::from_url(&url).unwrap()).unwrap()
+    RowLockBackend::new(patient(&url)).unwrap()
 }
 
 /// A backup takes it, and an administrator before a switch of servers.
@@ -39,7 +40,7 @@ async fn a_server_that_may_not_write_loses_no_hold() {
     ] {
         let guard = locks.lock("a").ttl(TTL).acquire().await.unwrap();
         observer.run(forbid).await;
-        let lost = timeout(3 * TTL, guard.lost()).await;
+        let lost = timeout(TTL + secs(1), guard.lost()).await;
         assert!(lost.is_err(), "{forbid}: {lost:?}");
         assert_eq!(guard.state(), HoldState::Held);
         observer.run(permit).await;
@@ -74,7 +75,14 @@ async fn idle_holds_cost_two_statements_a_second_together() {
     sleep(secs(5)).await;
     let asked = observer.counter("Questions").await - before;
     // The ten, what the observer asks, and connections that were quiet for half a minute on a slow machine.
-    assert!((5..200).contains(&asked), "{asked} statements");
+    assert!(asked < 200, "{asked} statements");
+    // Each look is a statement as well, and so was the one above.
+    let mut looks = 1;
+    until("five statements", async || {
+        looks += 1;
+        observer.counter("Questions").await - before >= 4 + looks
+    })
+    .await;
     assert!(held.iter().all(|granted| granted.state() == HoldState::Held));
 }
 
@@ -85,10 +93,15 @@ async fn kill_control(observer: &mut Observer, holders: &[&str]) {
         numbers.push(observer.holder(holder).await.expect("somebody holds it").to_string());
     }
     let others = format!(
-        "SELECT MAX(ID) FROM information_schema.PROCESSLIST WHERE USER='many' AND ID NOT IN ({})",
+        "SELECT COALESCE(MAX(ID),0) FROM information_schema.PROCESSLIST WHERE USER='many' AND ID NOT IN ({})",
         numbers.join(",")
     );
-    let control = observer.number(&others).await;
+    let mut control = 0;
+    until("made", async || {
+        control = observer.number(&others).await;
+        control > 0
+    })
+    .await;
     observer.run(&format!("KILL CONNECTION {control}")).await;
 }
 
@@ -103,7 +116,7 @@ async fn a_broken_control_connection_loses_no_hold_and_hides_no_loss() {
         fixture.server.address(),
         fixture.table
     );
-    let backend = RowLockBackend::new(MySqlConfig::from_url(&url).unwrap()).unwrap();
+    let backend = RowLockBackend::new(patient(&url)).unwrap();
     let mut held = Vec::new();
     for name in ["a", "b", "c"] {
         held.push(grant(&backend, name, secs(600)).await);

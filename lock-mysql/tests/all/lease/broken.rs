@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lock_core::backend::Mode::{Exclusive, Shared};
-use lock_core::backend::{DistributedLock, Mode, ReleaseOutcome, Renewal};
-use lock_mysql::LeaseTableBackend;
+use lock_core::backend::{Attempt, DistributedLock, Mode, ReleaseOutcome, Renewal, Wait};
+use lock_mysql::{LeaseTableBackend, MySqlConfig};
 use tokio::time::sleep;
 
 use super::sharing::{grant_in, permits, try_in};
@@ -129,7 +129,9 @@ async fn fails_in_time(backend: &LeaseTableBackend) -> lock_core::Error {
 #[testbed::test]
 async fn a_query_killed_behind_the_lock_leaves_nothing() {
     let fixture = Fixture::own().await;
-    let (backend, mut observer) = (backend(&fixture), fixture.observer().await);
+    // Shorter than the doze below.
+    let config = config(&fixture).with_response_timeout(MySqlConfig::DEFAULT_RESPONSE_TIMEOUT);
+    let (backend, mut observer) = (LeaseTableBackend::new(config).unwrap(), fixture.observer().await);
     let table = &fixture.table;
     // So there is a row to be updated, behind the lock.
     grant_in(&backend, "a", Shared).await.release().await;
@@ -171,32 +173,44 @@ async fn a_deadlock_with_a_stranger_leaves_nothing_and_is_tried_again() {
     let (backend, mut stranger, mut observer) = (backend(&fixture), fixture.observer().await, fixture.observer().await);
     let table = &fixture.table;
     grant_in(&backend, "a", Shared).await.release().await;
-    let before = deadlocks(&mut observer).await;
-    stranger
-        .run(&format!(
-            "BEGIN;UPDATE {table}_lease_holders SET label='x' WHERE name='a';\
-             INSERT INTO {table}_leases (name) WITH RECURSIVE n (n) AS \
-             (SELECT 1 UNION ALL SELECT n+1 FROM n WHERE n<500) SELECT CONCAT('foreign ',n) FROM n"
-        ))
+    for _ in 0..20 {
+        let before = deadlocks(&mut observer).await;
+        stranger
+            .run(&format!(
+                "BEGIN;UPDATE {table}_lease_holders SET label='x' WHERE name='a';\
+                 INSERT INTO {table}_leases (name) WITH RECURSIVE n (n) AS \
+                 (SELECT 1 UNION ALL SELECT n+1 FROM n WHERE n<500) SELECT CONCAT('foreign ',n) FROM n"
+            ))
+            .await;
+        let (request, control) = options("a", secs(60)).mode(Shared).wait(Wait::No).start();
+        let asking = tokio::spawn({
+            let (backend, request) = (backend.clone(), request.clone());
+            async move { backend.acquire(&request).await }
+        });
+        until("waiting for a holder's row", async || {
+            let statements = observer.statements().await;
+            let waits = |sql: &String| sql.starts_with("UPDATE") && sql.contains("lease_holders");
+            statements.iter().any(waits) || asking.is_finished()
+        })
         .await;
-    let asking = tokio::spawn({
-        let backend = backend.clone();
-        async move { grant_in(&backend, "a", Shared).await }
-    });
-    until("waiting for a holder's row", async || {
-        let statements = observer.statements().await;
-        statements
-            .iter()
-            .any(|sql| sql.starts_with("UPDATE") && sql.contains("lease_holders"))
-    })
-    .await;
-    stranger
-        .run(&format!(
-            "SELECT 1 FROM {table}_leases WHERE name='a' FOR UPDATE;ROLLBACK"
-        ))
-        .await;
-    let granted = soon("granted", asking).await.unwrap();
-    assert_eq!(deadlocks(&mut observer).await, before + 1);
-    ensure_unlocked(&mut observer, &fixture).await;
-    assert_eq!(granted.release().await, ReleaseOutcome::Released);
+        stranger
+            .run(&format!(
+                "SELECT 1 FROM {table}_leases WHERE name='a' FOR UPDATE;ROLLBACK"
+            ))
+            .await;
+        match soon("answered", asking).await.unwrap() {
+            Ok(Attempt::Granted(hold, _)) => {
+                assert_eq!(deadlocks(&mut observer).await, before + 1);
+                ensure_unlocked(&mut observer, &fixture).await;
+                let released = Granted::new(hold, request, control).release().await;
+                assert_eq!(released, ReleaseOutcome::Released);
+                return;
+            }
+            Ok(other) => panic!("{other:?}"),
+            // It waits for a second, and on a busy machine the stranger comes later.
+            Err(error) => assert!(error.is_not_executed() && error.is_retryable(), "{error:?}"),
+        }
+        grant_in(&backend, "a", Shared).await.release().await;
+    }
+    panic!("the stranger always comes too late");
 }

@@ -24,7 +24,7 @@ async fn a_server_whose_clock_stands_still_within_a_statement_is_refused() {
 #[testbed::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_takes_a_megabyte_at_a_time_serves_long_names() {
     let fixture = Fixture::own_with(["--max-allowed-packet=1M"]).await;
-    let backend = patient(&fixture);
+    let backend = backend(&fixture);
     let mut acquiring = JoinSet::new();
     for number in 0..1000 {
         let backend = backend.clone();

@@ -166,7 +166,7 @@ async fn a_release_leaves_the_name_to_those_who_hold_it_for_longest() {
 async fn renewals_of_many_readers_are_few_statements() {
     const HOLDS: usize = 400;
     let fixture = Fixture::own().await;
-    let (backend, mut observer) = (patient(&fixture), fixture.observer().await);
+    let (backend, mut observer) = (backend(&fixture), fixture.observer().await);
     let mut acquiring = JoinSet::new();
     for number in 0..HOLDS {
         let backend = backend.clone();

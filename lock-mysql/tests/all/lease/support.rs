@@ -3,7 +3,7 @@
 use lock_core::Locker;
 use lock_mysql::{LeaseTableBackend, MySqlConfig, Strategy};
 
-use crate::support::{Fixture, Observer, PATIENCE};
+use crate::support::{Fixture, Observer};
 
 pub(super) fn config(fixture: &Fixture) -> MySqlConfig {
     fixture.config().with_strategy(Strategy::Lease)
@@ -12,11 +12,6 @@ pub(super) fn config(fixture: &Fixture) -> MySqlConfig {
 /// A client with connections of its own.
 pub(super) fn backend(fixture: &Fixture) -> LeaseTableBackend {
     LeaseTableBackend::new(config(fixture)).unwrap()
-}
-
-/// One that waits for a busy machine to commit a thousand names.
-pub(super) fn patient(fixture: &Fixture) -> LeaseTableBackend {
-    LeaseTableBackend::new(config(fixture).with_response_timeout(PATIENCE)).unwrap()
 }
 
 pub(super) fn locker(fixture: &Fixture) -> Locker {

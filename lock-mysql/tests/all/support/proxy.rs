@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
-use crate::support::Fixture;
+use crate::support::{Fixture, patient};
 
 /// A proxy that stands for the network. It lives on the runtime that made it.
 #[derive(Clone)]
@@ -68,9 +68,12 @@ impl Proxy {
     }
 
     pub(crate) fn config(&self, fixture: &Fixture) -> MySqlConfig {
-        MySqlConfig::from_url(&fixture.server.url_at(&self.address))
-            .unwrap()
-            .with_table(&fixture.table)
+        patient(&fixture.server.url_at(&self.address)).with_table(&fixture.table)
+    }
+
+    /// A client that waits for as long for an answer as a busy machine needs.
+    pub(crate) fn patient(&self, fixture: &Fixture) -> RowLockBackend {
+        RowLockBackend::new(self.config(fixture)).unwrap()
     }
 
     /// A client that waits 3 s for an answer.
