@@ -27,7 +27,7 @@ async fn one_at_a_time() {
         tasks.push(tokio::spawn(async move {
             let mut tokens = Vec::new();
             for _ in 0..5 {
-                let granted = ask(&backend, options("counter", secs(10))).await.unwrap();
+                let granted = ask(&backend, options("counter", secs(60))).await.unwrap();
                 tokens.push(granted.token());
                 // Unprotected: read, then write.
                 let read = own.number(&format!("SELECT n FROM {table}_counter")).await;
@@ -40,7 +40,7 @@ async fn one_at_a_time() {
     }
     let mut tokens = Vec::new();
     for task in tasks {
-        tokens.extend(soon("done", task).await.unwrap());
+        tokens.extend(all_soon("done", task).await.unwrap());
     }
     assert_eq!(
         observer

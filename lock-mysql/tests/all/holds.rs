@@ -1,7 +1,10 @@
 //! Acquire, release, renew, expire, repeat, abandon.
 
+use std::time::Duration;
+
 use lock_core::backend::{Attempt, DistributedLock, ReleaseOptions, ReleaseOutcome, Renewal, Wait};
 use lock_core::{HoldState, LostCause};
+use lock_mysql::RowLockBackend;
 use tokio::time::Instant;
 
 use crate::support::proxy::Proxy;
@@ -71,15 +74,26 @@ async fn an_unrenewed_hold_ends_with_its_ttl_and_not_before() {
     assert_eq!(next.state(), HoldState::Held);
 }
 
+/// A hold of 2 s that was renewed. On a busy machine its time may be up before that: then there is another one.
+async fn renewed(backend: &RowLockBackend, name: &str, ttl: Duration) -> Granted {
+    loop {
+        let asked = Instant::now();
+        let granted = soon("free", ask(backend, options(name, secs(2)))).await.unwrap();
+        match granted.hold.renew(ttl).await {
+            Ok(Renewal::Renewed(_)) => return granted,
+            Ok(Renewal::Lost) => {}
+            Err(error) => assert!(error.is_lost(), "{error:?}"),
+        }
+        let held_for = asked.elapsed();
+        assert!(held_for >= Duration::from_millis(1800), "lost after {held_for:?}");
+    }
+}
+
 #[testbed::test]
 async fn renewals_keep_it_and_never_shorten_it() {
     let fixture = Fixture::shared().await;
     let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
-    let granted = grant(&backend, "a", secs(2)).await;
-    assert!(matches!(
-        granted.hold.renew(secs(60)).await.unwrap(),
-        Renewal::Renewed(_)
-    ));
+    let granted = renewed(&backend, "a", secs(60)).await;
     assert!(granted.request.lease().valid_for() > secs(30));
     assert!(matches!(
         granted.hold.renew(secs(2)).await.unwrap(),
@@ -95,12 +109,8 @@ async fn renewals_keep_it_and_never_shorten_it() {
 async fn the_server_is_told_how_long_to_keep_a_silent_client() {
     let fixture = Fixture::shared().await;
     let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
-    let granted = grant(&backend, "a", secs(2)).await;
+    let _granted = renewed(&backend, "a", secs(60)).await;
     let id = observer.holder("a").await.unwrap();
-    assert!(matches!(
-        granted.hold.renew(secs(30)).await.unwrap(),
-        Renewal::Renewed(_)
-    ));
     let proxy = Proxy::of(&fixture).await;
     let through = proxy.backend(&fixture);
     let silent = grant(&through, "b", secs(2)).await;
@@ -114,21 +124,22 @@ async fn the_server_is_told_how_long_to_keep_a_silent_client() {
 
 #[testbed::test]
 async fn a_fixed_lease_ends_when_it_said() {
+    const TTL: Duration = secs(4);
     let fixture = Fixture::shared().await;
     let (backend, other) = (fixture.backend(), fixture.backend());
     other.connect().await.unwrap();
     let started = Instant::now();
-    let granted = ask(&backend, options("a", secs(2)).fixed(true)).await.unwrap();
+    let granted = ask(&backend, options("a", TTL).fixed(true)).await.unwrap();
     let status = other.status(&name("a")).await.unwrap();
     let rest = status.holders[0].expires_in.expect("it is known");
-    assert!(rest <= secs(2), "{rest:?}");
+    assert!(rest <= TTL, "{rest:?}");
     assert!(matches!(
         granted.hold.renew(secs(60)).await.unwrap(),
         Renewal::Renewed(_)
     ));
     soon("free", ask(&other, options("a", secs(2)))).await.unwrap();
     assert!(
-        started.elapsed() >= secs(2) && started.elapsed() < secs(30),
+        started.elapsed() >= TTL && started.elapsed() < PATIENCE,
         "{:?}",
         started.elapsed()
     );
@@ -141,11 +152,14 @@ async fn the_same_request_again_is_the_same_grant() {
     let first = grant(&backend, "a", secs(20)).await;
     let before = first.request.lease().valid_for();
     tokio::time::sleep(secs(3)).await;
+    let asked = Instant::now();
     let Attempt::Granted(again, _) = backend.acquire(&first.request).await.unwrap() else {
         panic!("it is ours");
     };
     assert_eq!(again.token(), first.hold.token());
-    assert!(first.request.lease().valid_for() + secs(1) > before);
+    // It lasts from the second request on.
+    let left = first.request.lease().valid_for();
+    assert!(left + asked.elapsed() + secs(1) > before, "{left:?} after {before:?}");
     assert_eq!(first.release().await, ReleaseOutcome::Released);
     assert!(!observer.is_locked("a").await);
 }

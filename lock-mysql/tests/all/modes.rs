@@ -300,7 +300,9 @@ async fn a_writer_that_waits_does_not_stop_a_reader_that_has_the_row() {
 async fn an_abandoned_reader_leaves_nothing() {
     let fixture = Fixture::shared().await;
     let (backend, mut observer) = (fixture.backend(), fixture.observer().await);
-    let stays = read(&backend, "a").await;
+    // A busy machine takes many polls.
+    let stays = options("a", secs(600)).mode(Mode::Shared);
+    let stays = ask(&backend, stays).await.unwrap();
     for polls in 0.. {
         let (request, _control) = reading("a").start();
         let mut acquiring = Box::pin(backend.acquire(&request));

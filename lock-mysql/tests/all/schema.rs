@@ -111,8 +111,8 @@ async fn a_lock_needs_no_more_than_select_insert_and_update(server: Server) {
     first.connect().await.unwrap();
 
     // Acquire and renew.
-    let held = grant(&first, "a", secs(10)).await;
-    held.hold.renew(secs(10)).await.unwrap();
+    let held = grant(&first, "a", secs(60)).await;
+    held.hold.renew(secs(60)).await.unwrap();
     assert!(first.status(&name("a")).await.unwrap().is_held());
     // A floor ahead of the clock goes into the other table.
     let floor = FencingToken::new(held.token() + 60_000_000).unwrap();
@@ -143,8 +143,8 @@ async fn a_lease_needs_no_more_than_select_insert_and_update(server: Server) {
     let config = config.with_strategy(Strategy::Lease);
     let [first, second] = [(); 2].map(|()| Locker::from_backend(lock_mysql::backend(config.clone()).unwrap()));
     first.connect().await.unwrap();
-    let held = first.lock("a").ttl(secs(2)).acquire().await.unwrap();
-    held.extend(secs(10)).await.unwrap();
+    let held = first.lock("a").ttl(secs(20)).acquire().await.unwrap();
+    held.extend(secs(60)).await.unwrap();
     assert!(second.lock("a").try_acquire().await.unwrap().is_none());
     let waiting = tokio::spawn(async move { second.lock("a").acquire().await });
     let waits = format!("SELECT COUNT(*) FROM {}_leases WHERE waiter IS NOT NULL", fixture.table);

@@ -112,7 +112,7 @@ async fn a_waiters_mark_is_void_after_a_step_back() {
         waiting.abort();
     }
     let mark = format!(
-        "UPDATE {}_leases SET waiter='somebody', sleeper=0, wanted=FLOOR(UNIX_TIMESTAMP(NOW(6))*1000000)+5000000",
+        "UPDATE {}_leases SET waiter='somebody', sleeper=0, wanted=FLOOR(UNIX_TIMESTAMP(NOW(6))*1000000)+9000000",
         fixture.table
     );
     observer.run(&mark).await;
