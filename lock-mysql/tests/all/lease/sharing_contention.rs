@@ -92,7 +92,7 @@ async fn end(granted: &Granted) {
 /// Acquires and releases in all modes until the time is up, and returns how often in each.
 async fn take_turns(backend: LeaseTableBackend, names: Names, until: Instant, mut number: usize) -> [usize; 3] {
     let mut turns = [0; 3];
-    while goes_on(&names, until) {
+    while turns == [0; 3] || goes_on(&names, until) {
         let modes = [
             Shared,
             permits(1, LIMIT),
@@ -179,7 +179,7 @@ async fn run(fixture: &Fixture, kills: bool) -> Vec<[usize; 3]> {
         killed += 1;
         sleep(Duration::from_millis(killed % 9)).await;
     }
-    let turns = soon("done", turns.join_all()).await;
+    let turns = all_soon("done", turns.join_all()).await;
     for (name, watched) in &*names {
         let watched = watched.lock().unwrap();
         println!("{name}: most readers and permits together: {:?}", watched.most);

@@ -38,14 +38,16 @@ async fn a_waiter_sleeps_at_the_server_until_the_release_wakes_it() {
     let granted = grant(&first, "a", secs(600)).await;
     let lock = second.lock("a");
     let waiting = tokio::spawn(async move { lock.acquire().await });
-    until("marked", async || {
-        in_row(&mut observer, &fixture, "a", "wanted").await > 0
+    until("marked, by one that sleeps", async || {
+        in_row(&mut observer, &fixture, "a", "sleeper*(wanted>0)").await > 0
     })
     .await;
-    let before = counted(&mut observer, "COM_INSERT").await;
+    let (before, start) = (counted(&mut observer, "COM_INSERT").await, Instant::now());
     sleep(secs(3)).await;
     let asked = counted(&mut observer, "COM_INSERT").await - before;
-    assert!(asked <= 8, "{asked} questions in three seconds");
+    let took = start.elapsed();
+    let most = 2.0 + 2.0 * took.as_secs_f64();
+    assert!((asked as f64) <= most, "{asked} questions in {took:?}");
     granted.release().await;
     drop(soon("granted", waiting).await.unwrap().unwrap());
 }
@@ -186,7 +188,7 @@ async fn a_client_that_goes_takes_its_sleeping_connection_along() {
     drop(second);
     // A sleep lasts for 20 s.
     let ended = until("without it", async || !is_asleep(&mut observer).await);
-    let ended = tokio::time::timeout(secs(10), ended).await;
+    let ended = tokio::time::timeout(secs(15), ended).await;
     ended.expect("the connection ends with its client");
     assert_eq!(granted.release().await, ReleaseOutcome::Released);
 }
