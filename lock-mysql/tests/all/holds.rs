@@ -81,7 +81,7 @@ async fn renewed(backend: &RowLockBackend, name: &str, ttl: Duration) -> Granted
         let granted = soon("free", ask(backend, options(name, secs(2)))).await.unwrap();
         match granted.hold.renew(ttl).await {
             Ok(Renewal::Renewed(_)) => return granted,
-            Ok(Renewal::Lost) => {}
+            Ok(_lost) => {}
             Err(error) => assert!(error.is_lost(), "{error:?}"),
         }
         let held_for = asked.elapsed();
