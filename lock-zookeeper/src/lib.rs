@@ -35,7 +35,8 @@
 //! - **A session reconnects by itself**, however long the outage was: the same session if the server still has it, else
 //!   a new one. Each tries to connect at most every 50 ms. After a failure it waits at most 250 ms while a request waits for
 //!   it; otherwise at most a twelfth of the session timeout or 2 s, whichever is shorter, and with jitter twice that. An
-//!   attempt at a server that does not answer at all lasts 0.55 session timeouts.
+//!   attempt at a server that does not answer at all lasts 0.55 session timeouts. A server that is just starting leaves some
+//!   connections without an answer (seen with 3.8.0), so a hold may be suspect for as long after a restart.
 //! - **Outages differ from contention.** A request that cannot be sent or is not answered fails as
 //!   [`Unavailable`](lock_core::ErrorKind::Unavailable), with the reason as its source.
 //!

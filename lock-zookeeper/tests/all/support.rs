@@ -25,7 +25,7 @@ pub(crate) const STEADY: Duration = Duration::from_secs(15);
 /// Longer than any session timeout here. What ends a hold is its session.
 pub(crate) const TTL: Duration = Duration::from_secs(100);
 /// A session timeout for which no test waits: it outlasts all outages, and what is free before was freed by somebody.
-pub(crate) const LONG: Duration = Duration::from_secs(50);
+pub(crate) const LONG: Duration = Duration::from_secs(40);
 /// For what must happen, on a machine however slow.
 pub(crate) const GENEROUS: Duration = Duration::from_secs(30);
 
@@ -168,8 +168,10 @@ pub(crate) fn is_live(lease: &Lease) -> bool {
     matches!(lease.state(), HoldState::Held | HoldState::Suspect)
 }
 
+/// A server that has just started leaves some clients without an answer, until they give up the connection after 0.55
+/// session timeouts.
 pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
-    timeout(GENEROUS, future).await.expect("it takes too long")
+    timeout(3 * GENEROUS, future).await.expect("it takes too long")
 }
 
 /// Repeats a scenario until it succeeds. For what fails if the machine stands still for most of a short time: a mistake of

@@ -57,7 +57,7 @@ const ALONE: [&str; 8] = [
 ];
 
 /// The tests on servers mostly wait.
-const MANY_THREADS: (&str, &str) = ("RUST_TEST_THREADS", "16");
+const MANY_THREADS: (&str, &str) = ("RUST_TEST_THREADS", "20");
 
 pub(crate) fn all() -> Vec<Step> {
     let mut steps = vec![
@@ -92,7 +92,7 @@ pub(crate) fn all() -> Vec<Step> {
             Kind::Torture,
             &format!("test {ALL} --test torture --no-fail-fast"),
         )
-        .with(("RUST_TEST_THREADS", "2"))
+        .with(("RUST_TEST_THREADS", "3"))
         .needs("build torture"),
         races("build races", Kind::Build, " --no-run"),
         races("races", Kind::Test, "").needs("build races"),
