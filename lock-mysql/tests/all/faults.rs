@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::backend::{AcquireRequest, Attempt, DistributedLock, Hold, ReleaseOptions, ReleaseOutcome, Renewal, Wait};
+use lock_core::backend::{
+    AcquireRequest, Attempt, DistributedLock, Hold, ReleaseOptions, ReleaseOutcome, Renewal, Wait,
+};
 use lock_core::{ErrorKind, HoldState};
 use lock_mysql::RowLockBackend;
 use sqlx::Connection;
@@ -16,8 +18,7 @@ use crate::support::*;
 /// A client that waits a shorter time for an answer than others. On a busy machine the server may not answer in time:
 /// then it is to be asked again.
 fn impatient(proxy: &Proxy, fixture: &Fixture) -> RowLockBackend {
-    let config = proxy.config(fixture).with_response_timeout(Duration::from_millis(1500));
-    RowLockBackend::new(config).unwrap()
+    proxy.impatient(fixture, Duration::from_millis(1500))
 }
 
 /// A grant of a free name, however often it takes an answer.

@@ -78,7 +78,13 @@ impl Proxy {
 
     /// A client that waits 3 s for an answer.
     pub(crate) fn backend(&self, fixture: &Fixture) -> RowLockBackend {
-        RowLockBackend::new(self.config(fixture).with_response_timeout(Duration::from_secs(3))).unwrap()
+        self.impatient(fixture, Duration::from_secs(3))
+    }
+
+    /// A client that waits so long for an answer, and soon gives up a server that is not reached.
+    pub(crate) fn impatient(&self, fixture: &Fixture, response_timeout: Duration) -> RowLockBackend {
+        let config = self.config(fixture).with_response_timeout(response_timeout);
+        RowLockBackend::new(config.with_connect_timeout(MySqlConfig::DEFAULT_CONNECT_TIMEOUT)).unwrap()
     }
 
     /// How often clients have dialled.

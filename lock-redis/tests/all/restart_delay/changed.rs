@@ -35,8 +35,7 @@ async fn a_token_is_raised_again_where_the_server_knows_the_hold_alone() {
     let Some(mut fixture) = Fixture::own().await else {
         return;
     };
-    let backend = fixture.backend();
-    let hold = take(&backend, "a").await;
+    let hold = take_for(&fixture.backend(), "a", TTL).await;
     let before = (fixture.value("a").await, fixture.fence("a").await);
     hold.raise_token(far()).await.expect("it is held");
     let raised = (fixture.value("a").await, fixture.fence("a").await);
