@@ -1,0 +1,176 @@
+use super::*;
+
+#[test]
+fn never_shows_the_password() {
+    let config = |url: &str| Config::new(url).with_label("me");
+    let shown = format!("{:?}", config("Redis://user:secret@host"));
+    assert!(
+        !shown.contains("secret") && shown.contains("Redis:..") && shown.contains("me"),
+        "{shown}"
+    );
+    for url in ["secret@host:6379", "user:secret@host", "secret", "secret://host"] {
+        let shown = format!("{:?}", config(url));
+        assert!(!shown.contains("secret") && !shown.contains("user"), "{shown}");
+    }
+}
+
+#[test]
+fn never_shows_the_passwords_of_a_quorum() {
+    let shown = format!("{:?}", Config::of_quorum(["redis://user:secret@host", "secret"]));
+    assert!(!shown.contains("secret") && !shown.contains("user"), "{shown}");
+    assert!(shown.contains(r#"urls: ["redis:..", ":.."]"#), "{shown}");
+}
+
+fn refusal(config: &Config) -> String {
+    let error = config.connect_lazy().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+    error.to_string()
+}
+
+#[test]
+fn servers_are_named_in_one_way() {
+    let both = Config {
+        urls: vec!["memory:secret".to_owned()],
+        ..Config::new("memory:secret")
+    };
+    for (config, advice) in [
+        (Config::new(""), "write its `url`, or `urls`"),
+        (Config::of_quorum([""; 0]), "write its `url`, or `urls`"),
+        (Config::new("").with_quorum(QuorumOptions::new()), "write `urls`"),
+        (Config::of_quorum(["memory:secret", " "]), "one of the `urls` is empty"),
+        (
+            Config::new("memory:secret").with_quorum(QuorumOptions::new()),
+            "need `urls`",
+        ),
+        (both, "both `url` and `urls`"),
+    ] {
+        let refused = refusal(&config);
+        assert!(refused.contains(advice) && !refused.contains("secret"), "{refused}");
+    }
+}
+
+#[test]
+#[cfg(not(feature = "quorum"))]
+fn a_quorum_needs_its_feature() {
+    assert!(refusal(&Config::of_quorum(["memory:a"])).contains("--features quorum"));
+}
+
+#[tokio::test]
+#[cfg(feature = "quorum")]
+async fn a_quorum_is_of_the_servers_that_are_listed() {
+    let urls = ["memory:c1", "memory:c2", "memory:c3"];
+    let settings = QuorumOptions::new()
+        .with_patience(Duration::from_secs(1))
+        .with_restart_delay(Duration::from_secs(60));
+    let listed = Config::of_quorum(urls).with_quorum(settings).connect().await.unwrap();
+    let in_a_url = Config::new("quorum:memory:c1|memory:c2|memory:c3")
+        .connect()
+        .await
+        .unwrap();
+    let guard = listed.lock("a").acquire().await.unwrap();
+    assert!(in_a_url.lock("a").try_acquire().await.unwrap().is_none());
+    guard.release().await.unwrap();
+    let minutes = listed
+        .lock("a")
+        .ttl(Duration::from_secs(61))
+        .try_acquire()
+        .await
+        .unwrap_err();
+    assert_eq!(minutes.kind(), ErrorKind::Misconfigured, "{minutes}");
+}
+
+#[test]
+#[cfg(feature = "quorum")]
+fn settings_of_a_quorum_that_cannot_work_are_refused() {
+    let hasty = QuorumOptions::new().with_patience(Duration::from_millis(1));
+    for (config, advice) in [
+        (Config::of_quorum(["memory:"]).with_quorum(hasty), "choose 10ms to 60s"),
+        (Config::of_quorum(["memory:", "secret://a"]), "node 2 of the quorum"),
+        (Config::of_quorum(["quorum:memory:"]), "list all servers in one quorum"),
+    ] {
+        let refused = refusal(&config);
+        assert!(refused.contains(advice) && !refused.contains("secret"), "{refused}");
+    }
+}
+
+#[test]
+fn every_option_reaches_the_locker() {
+    let options = |config: Config| config.connect_lazy().unwrap().lock("a").options();
+    let ttl = Duration::from_secs(90);
+    let config = Config::new("memory:").with_ttl(ttl).with_label("me");
+    assert_eq!(options(config.clone()).ttl, ttl);
+    assert_eq!(options(config.clone()).label.as_deref(), Some("me"));
+    assert_eq!(options(config.clone().without_label()).label, None);
+    let floor = FencingToken::new(1 << 40).unwrap();
+    assert_eq!(options(config.with_token_floor(floor)).token_floor, Some(floor));
+    let by_default = options(Config::new("memory:")).label.unwrap();
+    assert!(
+        by_default.ends_with(&format!(":{}", std::process::id())),
+        "{by_default}"
+    );
+}
+
+#[cfg(feature = "serde")]
+fn read(json: &str) -> serde_json::Result<Config> {
+    serde_json::from_str(json)
+}
+
+#[test]
+#[cfg(feature = "serde")]
+fn is_read_from_a_file_with_durations_as_people_write_them() {
+    let text = r#"{"url": "memory:", "ttl": "1m 30s", "label": "", "hand_overs": 4, "operation_timeout": "500ms"}"#;
+    let config = Config::new("memory:")
+        .with_ttl(Duration::from_secs(90))
+        .without_label()
+        .with_hand_overs(4)
+        .with_operation_timeout(Duration::from_millis(500));
+    assert_eq!(read(text).unwrap(), config);
+    assert_eq!(
+        read(r#"{"url": "memory:", "ttl": null}"#).unwrap(),
+        Config::new("memory:")
+    );
+    assert!(read(r#"{"url": "memory:", "tll": "1s"}"#).is_err());
+}
+
+#[test]
+#[cfg(feature = "serde")]
+fn a_quorum_is_read_from_a_file() {
+    let urls = ["redis://a", "redis://b", "zookeeper://c"];
+    let text = |quorum| format!(r#"{{"urls": ["redis://a", "redis://b", "zookeeper://c"]{quorum}}}"#);
+    assert_eq!(read(&text("")).unwrap(), Config::of_quorum(urls));
+    let settings = QuorumOptions::new()
+        .with_patience(Duration::from_millis(300))
+        .with_restart_delay(Duration::from_secs(30));
+    assert_eq!(
+        read(&text(r#", "quorum": {"restart_delay": "30s", "patience": "300ms"}"#)).unwrap(),
+        Config::of_quorum(urls).with_quorum(settings)
+    );
+    for (json, message) in [
+        ("{}", "write its `url`, or `urls`"),
+        (r#"{"url": "memory:", "urls": ["memory:"]}"#, "both `url` and `urls`"),
+        (r#"{"url": "memory:", "quorum": {}}"#, "need `urls`"),
+        (r#"{"urls": "memory:"}"#, "expected a sequence"),
+        (
+            r#"{"urls": ["memory:"], "quorum": {"delay": "1s"}}"#,
+            "unknown field `delay`",
+        ),
+        (
+            r#"{"urls": ["memory:"], "quorum": {"restart_delay": 30}}"#,
+            "write 3s or 500ms",
+        ),
+    ] {
+        let error = read(json).unwrap_err().to_string();
+        assert!(error.contains(message), "{json}: {error}");
+    }
+}
+
+#[test]
+#[cfg(feature = "serde")]
+fn a_duration_without_a_unit_says_how_to_write_one() {
+    for field in ["ttl", "operation_timeout"] {
+        for value in ["3", "3.5", "\"3\"", "\"3 sekunden\"", "true"] {
+            let error = read(&format!(r#"{{"url": "memory:", "{field}": {value}}}"#)).unwrap_err();
+            assert!(error.to_string().contains("write 3s or 500ms"), "{value}: {error}");
+        }
+    }
+}
