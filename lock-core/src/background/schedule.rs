@@ -90,16 +90,13 @@ impl Schedule {
             Some(by) => {
                 let mut later = self.holds.split_off(&(by, u64::MAX));
                 if !self.holds.is_empty() {
-                    let is_early = |(due, _): &(Instant, u64), hold: &Arc<dyn ScheduledHold>| {
+                    let is_early = |due: Instant, hold: &Arc<dyn ScheduledHold>| {
                         due.saturating_duration_since(by) <= hold.may_be_early()
                     };
-                    let rest = later
-                        .iter()
-                        .find(|(due, hold)| !is_early(due, hold))
-                        .map(|(due, _)| *due);
-                    let rest = rest.map_or_else(BTreeMap::new, |rest| later.split_off(&rest));
-                    self.holds.append(&mut later);
-                    later = rest;
+                    while let Some(next) = later.first_entry().filter(|next| is_early(next.key().0, next.get())) {
+                        let (due, hold) = next.remove_entry();
+                        self.holds.insert(due, hold);
+                    }
                 }
                 later
             }

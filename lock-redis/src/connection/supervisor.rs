@@ -64,7 +64,8 @@ impl Supervisor {
         }
     }
 
-    /// Waits after failures, until somebody requests a connection or the server is another one, but in any case for the shortest pause between two tries.
+    /// Waits after failures, until somebody requests a connection or the server is another one. In any case it waits for the
+    /// shortest pause between two tries.
     async fn pause(&self) {
         let (failures, last_dial) = {
             let state = self.shared.state.borrow();
