@@ -5,13 +5,15 @@
 //! does `--no-lock`. With a MySQL the stock is in the database, and protected by a fence.
 //!
 //! ```text
+//! cargo run -p polylock --example flash_sale -- --compare
 //! cargo run --example flash_sale
 //! cargo run --example flash_sale -- --no-lock
 //! cargo run --example flash_sale --features redis -- --backend redis://127.0.0.1:6379 --processes 4
 //! ```
 //!
 //! The last line is `RESULT sold=.. left=.. lost=..`. It exits with 0 when no update was lost (and with `--no-lock`),
-//! with 1 when one was, and with 2 when anything else went wrong, a buyer without the lock included.
+//! with 1 when one was, and with 2 when anything else went wrong, a buyer without the lock included. With `--compare` the
+//! stock is sold twice, without the lock and with it; the exit code is that of the sale with the lock.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -54,6 +56,9 @@ struct Options {
     /// Leaves out the lock, to show what happens then.
     #[arg(long)]
     no_lock: bool,
+    /// Sells the stock twice: without the lock, then with it.
+    #[arg(long, conflicts_with = "no_lock")]
+    compare: bool,
     /// What a child process is told: where the stock is.
     #[arg(long, hide = true, value_name = "PLACE")]
     child_of: Option<String>,
@@ -65,13 +70,37 @@ async fn main() -> ExitCode {
     if let Some(place) = &options.child_of {
         return processes::child(&options, place).await;
     }
-    match sell(&options).await {
-        Ok(report) => report.print(),
-        Err(error) => {
-            eprintln!("flash_sale: {}", report::chain(error.as_ref()));
-            ExitCode::from(2)
-        }
-    }
+    let sold = if options.compare {
+        compare(&options).await
+    } else {
+        sell(&options).await.map(|report| report.print())
+    };
+    sold.unwrap_or_else(|error| {
+        eprintln!("flash_sale: {}", report::chain(error.as_ref()));
+        ExitCode::from(2)
+    })
+}
+
+/// Sells the same stock without the lock and with it; the exit code is that of the second sale.
+async fn compare(options: &Options) -> Result<ExitCode, Box<dyn std::error::Error + Send + Sync>> {
+    let (buyers, stock) = (options.buyers, options.stock);
+    println!("{buyers} buyers at once take one item each from a stock of {stock}.");
+    println!("\n--- without a lock");
+    let unlocked = Options {
+        no_lock: true,
+        ..options.clone()
+    };
+    let without = sell(&unlocked).await?;
+    without.print();
+    println!("\n--- with a lock around each sale");
+    let with = sell(options).await?;
+    let code = with.print();
+    println!(
+        "\nLost updates: {} without the lock, {} with it.",
+        without.lost(),
+        with.lost()
+    );
+    Ok(code)
 }
 
 async fn sell(options: &Options) -> Result<Report, Box<dyn std::error::Error + Send + Sync>> {

@@ -52,6 +52,7 @@ fn spawn(options: &Options, stock: &Stock, number: u32) -> std::io::Result<Child
         wait,
         ttl,
         no_lock,
+        compare: _,
         child_of: _,
     } = options;
     let share = buyers / processes + u32::from(number < buyers % processes);

@@ -98,7 +98,7 @@ impl Report {
     }
 
     /// How many sales the stock does not know of.
-    fn lost(&self) -> i64 {
+    pub(crate) fn lost(&self) -> i64 {
         i64::from(self.sold) - (i64::from(self.items) - i64::from(self.left))
     }
 

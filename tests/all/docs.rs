@@ -68,6 +68,18 @@ fn links_into_the_repository_lead_to_files() {
     }
 }
 
+/// README promises that one command passes all tests: it is the one that CI runs.
+#[test]
+fn ci_runs_the_second_command_of_the_readme() {
+    let page = include_str!("../../README.md");
+    let command = page
+        .lines()
+        .find(|line| line.starts_with("cargo xtask test"))
+        .expect("README says how to run all tests");
+    let last = include_str!("../../.ci/run").lines().last().expect("it has lines");
+    assert_eq!(last, format!("exec {command}"));
+}
+
 /// An answer is worth as much as the test that shows it.
 #[test]
 fn the_tests_that_the_page_of_the_quorum_names_exist() {

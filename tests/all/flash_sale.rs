@@ -23,6 +23,59 @@ fn sell(arguments: &str) -> (String, String, i32) {
     (last, text(stderr), status.code().expect("it ends by itself"))
 }
 
+/// What follows `--` in README's first command.
+fn first_command_of_the_readme() -> &'static str {
+    let command = include_str!("../../README.md")
+        .lines()
+        .find(|line| line.starts_with("cargo run "))
+        .expect("README begins with a command that runs at once");
+    let (cargo, arguments) = command.split_once(" -- ").expect("it passes arguments");
+    assert_eq!(cargo, "cargo run -p polylock --example flash_sale");
+    arguments
+}
+
+fn assert_compared(output: &Output) {
+    let stdout = String::from_utf8(output.stdout.clone()).expect("it prints UTF-8");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stdout} {errors}");
+    let results: Vec<i64> = stdout
+        .lines()
+        .filter(|line| line.starts_with("RESULT"))
+        .map(lost)
+        .collect();
+    let [without, with] = results[..] else {
+        panic!("two sales: {stdout} {errors}");
+    };
+    assert!(without > 0 && with == 0, "{stdout}");
+    let verdict = format!("Lost updates: {without} without the lock, 0 with it.");
+    assert!(stdout.contains(&verdict), "{stdout}");
+}
+
+#[test]
+fn the_readme_shows_at_once_what_a_lock_is_for() {
+    let mut command = Command::new(example());
+    command.args(first_command_of_the_readme().split_whitespace());
+    assert_compared(&command.output().expect("the example was built"));
+}
+
+/// Where the test was built as the command builds: elsewhere cargo would build everything anew.
+#[cfg(not(any(
+    feature = "redis",
+    feature = "mysql",
+    feature = "zookeeper",
+    feature = "quorum",
+    feature = "serde"
+)))]
+#[test]
+fn the_first_command_of_the_readme_runs_as_it_stands() {
+    let mut command = Command::new(env!("CARGO"));
+    command
+        .args(["run", "-p", "polylock", "--example", "flash_sale", "--"])
+        .args(first_command_of_the_readme().split_whitespace())
+        .current_dir(env!("CARGO_MANIFEST_DIR"));
+    assert_compared(&command.output().expect("there is a cargo"));
+}
+
 fn lost(result: &str) -> i64 {
     let (_, lost) = result.split_once("lost=").expect("a result");
     lost.parse().expect("a number")
