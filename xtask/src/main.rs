@@ -44,6 +44,9 @@ enum Subcommands {
         /// Only what needs no lock server and no download
         #[arg(long, conflicts_with = "install")]
         offline: bool,
+        /// All tests on all server versions; without it, a third of a backend's tests on each extra version
+        #[arg(long, conflicts_with = "offline")]
+        all: bool,
     },
 }
 
@@ -51,7 +54,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Subcommands::Servers { install } => servers::run(install),
         Subcommands::Beside { commit } => beside::run(&commit),
-        Subcommands::Test { install, offline } => test::run(test::Options { install, offline }),
+        Subcommands::Test { install, offline, all } => test::run(test::Options { install, offline, all }),
     };
     match done {
         Ok(code) => code,

@@ -8,6 +8,7 @@ use crate::{Result, servers};
 mod deny;
 mod report;
 mod run;
+mod share;
 mod steps;
 mod table;
 
@@ -23,6 +24,8 @@ const TOTAL: Duration = Duration::from_secs(40 * 60);
 pub(crate) struct Options {
     pub(crate) install: bool,
     pub(crate) offline: bool,
+    /// Without it, an extra server version has its share of the tests alone.
+    pub(crate) all: bool,
 }
 
 pub(crate) fn run(mut options: Options) -> Result<ExitCode> {
@@ -42,7 +45,13 @@ pub(crate) fn run(mut options: Options) -> Result<ExitCode> {
             .map(Outcome::Senseless);
         let run = match senseless.or_else(|| impossible(&step, options).map(Outcome::LeftOut)) {
             Some(outcome) => Run::left_out(step.name, step.kind, outcome),
-            None => run::step(&step, &path, options.offline, start + TOTAL),
+            None => {
+                let (name, kind) = (step.name.clone(), step.kind);
+                match wanted(step, options) {
+                    Ok(step) => run::step(&step, &path, options.offline, start + TOTAL),
+                    Err(why) => Run::left_out(name, kind, Outcome::Failed(why)),
+                }
+            }
         };
         runs.push(run);
     }
@@ -71,6 +80,14 @@ fn prepare(install: bool, runs: &mut Vec<Run>) -> Result<()> {
         "not ready to test (--install installs what is not there): {}",
         missing.join("; ")
     ))
+}
+
+/// The step as `options` want it.
+fn wanted(step: Step, options: Options) -> Result<Step> {
+    match step.edition {
+        Some(edition) if !options.all => share::take(step, edition),
+        _ => Ok(step),
+    }
 }
 
 /// Why this step cannot be, where nothing is wrong with that.

@@ -71,6 +71,9 @@ pub(crate) fn step(step: &Step, path: &OsStr, offline: bool, deadline: Instant) 
     if offline {
         command.env("POLYLOCK_OFFLINE", "1");
     }
+    if !step.chosen.is_empty() {
+        command.args(["--", "--exact"]).args(&step.chosen);
+    }
     println!("\n=== {}: cargo {}", step.name, step.arguments.join(" "));
     let start = Instant::now();
     let mut report = Report::default();

@@ -10,6 +10,8 @@ pub(crate) struct Step {
     pub(crate) name: String,
     pub(crate) kind: Kind,
     pub(crate) arguments: Vec<String>,
+    /// The only tests that are run, by their names; all of them if it is empty.
+    pub(crate) chosen: Vec<String>,
     pub(crate) environment: Vec<(&'static str, OsString)>,
     /// Which server stands for the distribution's own, if another one does.
     pub(crate) edition: Option<Edition>,
@@ -149,6 +151,7 @@ fn step(name: &str, kind: Kind, arguments: &str) -> Step {
         name: name.into(),
         kind,
         arguments,
+        chosen: Vec::new(),
         environment: Vec::new(),
         edition: None,
         needs: None,
