@@ -146,19 +146,16 @@ impl RedisHold {
     async fn renew_together(&self, ttl: Duration) -> Result<Option<Renewal>> {
         let servers = &self.client.servers;
         let route = servers.route(&self.keys, pending()).await?;
-        let generation = route.generation();
-        let gathered = Renewals::renew(&self.client, route, &self.keys, self.holder, ttl).await?;
-        let route = servers.route(&self.keys, pending()).await?;
-        // Replicas acknowledge what this connection sent, and only it says whether its server may have forgotten the hold.
-        let is_same = route.generation() == generation;
-        Ok(match gathered {
-            Gathered::Renewed(sent) if is_same => {
-                servers.acknowledge(&route, &self.keys, ttl).await?;
-                Some(Renewal::Renewed(self.lease.arm(sent, ttl)?))
-            }
-            Gathered::Lost if is_same && !self.may_be_forgotten() => Some(Renewal::Lost),
-            _ => None,
-        })
+        Ok(
+            match Renewals::renew(&self.client, route, &self.keys, self.holder, ttl).await? {
+                Gathered::Renewed(sent, route) => {
+                    servers.acknowledge(&route, &self.keys, ttl).await?;
+                    Some(Renewal::Renewed(self.lease.arm(sent, ttl)?))
+                }
+                Gathered::Lost if !self.may_be_forgotten() => Some(Renewal::Lost),
+                Gathered::Lost | Gathered::OneByOne => None,
+            },
+        )
     }
 
     async fn try_release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {

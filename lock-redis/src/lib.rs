@@ -54,7 +54,7 @@
 //! - **Any runtime.** The connection lives on the Tokio runtime that used it first. If that runtime ends, or nobody drives
 //!   it, a request on another runtime connects there: at once, or after half a second.
 //! - **Full memory.** A server at its `maxmemory` refuses new locks and new waiters. Waiters in the queue are still granted
-//!   the lock, and holds are renewed, handed over and released.
+//!   the lock, and holds are renewed, handed over and released, also where replicas have to acknowledge.
 //!
 //! # Redis Cluster
 //! `redis+cluster://host:port,host:port` or [`RedisConfig::cluster`] names some nodes of a cluster; they say where the others

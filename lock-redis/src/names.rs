@@ -49,18 +49,6 @@ impl Keys {
         Self { text, starts }
     }
 
-    /// A key in the same hash slot, which is none of the lock's: who waits for replicas writes it.
-    pub(crate) fn acknowledged(&self) -> String {
-        let [_, fence, queue, ..] = self.all();
-        // Both begin with the hash tag, and end alike.
-        let purpose = fence
-            .bytes()
-            .zip(queue.bytes())
-            .take_while(|(one, other)| one == other)
-            .count();
-        format!("{}acknowledged{}", &fence[..purpose], &fence[purpose + "fence".len()..])
-    }
-
     /// In the order in which the scripts expect them.
     ///
     /// - The lock: who holds it. A plain string key, as for every client that locks with `SET key … NX PX ttl`.
@@ -149,20 +137,6 @@ mod tests {
 
     fn keys(prefix: &str, name: &str) -> Keys {
         Keys::new(prefix, &LockName::new(name).expect("a valid name"))
-    }
-
-    #[test]
-    fn what_replicas_acknowledge_is_no_locks_key_and_in_its_slot() {
-        for (prefix, name, key) in [
-            ("polylock:", "a", "{polylock:a}:acknowledged"),
-            ("polylock:", "a:fence", "{polylock:a:fence}:acknowledged"),
-            ("polylock:", "a{b}c", "{b}:acknowledged:polylock:a{b}c"),
-            ("", "a}b", "{a%7Db}:lock:acknowledged"),
-        ] {
-            let keys = keys(prefix, name);
-            assert_eq!(keys.acknowledged(), key);
-            assert_eq!(slot(&keys.acknowledged()), slot(keys.all()[0]));
-        }
     }
 
     #[test]

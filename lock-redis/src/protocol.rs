@@ -78,6 +78,8 @@ pub(crate) static RAISE: LazyLock<Script> = LazyLock::new(|| Script::new(file!("
 pub(crate) static REINSTATE: LazyLock<Script> = LazyLock::new(|| Script::new(file!("reinstate")));
 /// Finds out since when the server has its data.
 pub(crate) static MARK: LazyLock<Script> = LazyLock::new(|| Script::new(file!("mark")));
+/// Writes a lock's key as it is, so that replicas can be asked who has it.
+pub(crate) static WRITE_AGAIN: LazyLock<Script> = LazyLock::new(|| Script::new(file!("write_again")));
 /// Replies who has the lock.
 pub(crate) static STATUS: LazyLock<Script> = LazyLock::new(|| Script::new(file!("status")));
 

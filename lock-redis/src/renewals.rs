@@ -59,20 +59,19 @@ struct Entry {
 }
 
 /// What becomes of a batch.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 enum Outcome {
-    /// Each has its answer, from a request that was sent then.
-    Answered(SentAt),
+    /// Each has its answer, from a request that was sent then, over this route.
+    Answered(SentAt, Route),
     /// The server refused them together, or there was only one.
     OneByOne,
     Failed(Error),
 }
 
 /// The answer to one renewal.
-#[derive(Clone, Copy, Debug)]
 pub(crate) enum Gathered {
-    /// The hold ends no earlier than its TTL after this moment.
-    Renewed(SentAt),
+    /// The hold ends no earlier than its TTL after this moment, as the server of this route has it.
+    Renewed(SentAt, Route),
     Lost,
     /// To be asked for alone.
     OneByOne,
@@ -107,8 +106,8 @@ impl Renewals {
         match outcome {
             Outcome::OneByOne => Ok(Gathered::OneByOne),
             Outcome::Failed(error) => Err(error),
-            Outcome::Answered(sent) => match *lock(&answer) {
-                Some(RenewedOne::Renewed) => Ok(Gathered::Renewed(sent)),
+            Outcome::Answered(sent, route) => match *lock(&answer) {
+                Some(RenewedOne::Renewed) => Ok(Gathered::Renewed(sent, route)),
                 Some(RenewedOne::Lost) => Ok(Gathered::Lost),
                 Some(RenewedOne::Several) => Ok(Gathered::OneByOne),
                 None => Err(unexpected_reply()),
@@ -183,7 +182,7 @@ async fn send(client: Arc<Client>, mut route: Route, group: Group, entries: Arc<
                 for (entry, renewed) in entries.iter().zip(answers) {
                     *lock(&entry.answer) = Some(renewed);
                 }
-                Outcome::Answered(sent)
+                Outcome::Answered(sent, route)
             }
             None => Outcome::Failed(unexpected_reply()),
         },

@@ -37,6 +37,7 @@ enum Topology {
 }
 
 /// The server that has a lock, and the connection over which its requests go.
+#[derive(Clone)]
 pub(crate) struct Route {
     connection: Arc<Connection>,
     session: Session,
@@ -120,11 +121,11 @@ impl Servers {
         }
     }
 
-    /// Waits until enough replicas have all that the route's server answered before, for a hold of this TTL. Returns at once if
-    /// none is needed.
+    /// Waits until enough replicas have all that the route's server answered before, for a hold of this TTL that it has. Returns
+    /// at once if none is needed.
     ///
     /// # Errors
-    /// Unavailable, if too few have it in time, or the connection ended.
+    /// Unavailable, if too few have it in time, or the connection ended; or what the server says.
     pub(crate) async fn acknowledge(&self, on: &Route, keys: &Keys, ttl: Duration) -> Result<()> {
         on.connection.acknowledge(&on.session, keys, ttl).await
     }

@@ -15,7 +15,10 @@ impl RedisConfig {
     /// The backend asks the server with `WAIT` over a second connection: one round trip more for each grant and each renewal,
     /// and no delay for other requests. A grant that too few replicas acknowledge within a twelfth of the TTL (200 ms at most)
     /// is given back and fails as [unavailable](lock_core::ErrorKind::Unavailable). A renewal that too few acknowledge makes the hold
-    /// suspect, and it is lost when its last acknowledged TTL ends.
+    /// suspect, and it is lost when its last acknowledged TTL ends. Behind other holds, an answer may take up to 0.4 of the TTL.
+    ///
+    /// `WAIT` counts the replicas that have a write of its own connection. So the backend first writes the lock's key as it is. It
+    /// needs no memory, and no key but the lock's. If the server rejects one lock's write, no other hold suffers.
     ///
     /// A fail-over then keeps every granted lock **if the replica that is promoted is one of those that acknowledged it**. That is
     /// certain only if the number is that of *all* replicas that may be promoted: 1 with one replica, 2 with two. With fewer, a

@@ -1,16 +1,16 @@
 //! Waits until replicas have what the server answered, over a connection of its own: `WAIT` blocks all that comes after it on
 //! the same connection, but nothing else.
 
+use std::iter::repeat_with;
 use std::time::Duration;
 
 use lock_core::{Error, ErrorKind};
-use redis::aio::MultiplexedConnection;
-use redis::{ErrorKind as DriverKind, FromRedisValue, RedisResult, pipe};
+use redis::{ErrorKind as DriverKind, FromRedisValue, RedisError, Value, pipe};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::dial::Opened;
-use crate::names::Keys;
+use super::dial::{Opened, Role};
+use crate::protocol::{self, WRITE_AGAIN};
 
 /// The second connection of a session, which a task drives until all clones of this are dropped.
 #[derive(Clone)]
@@ -22,44 +22,62 @@ pub(super) struct Acknowledger {
 
 /// How many replicas have all that the server did before this was asked, after so long at most.
 struct Question {
-    /// In a slot of the server, and of no lock.
+    /// Of a lock that was granted or renewed.
     key: String,
     limit: Duration,
-    answer: oneshot::Sender<u32>,
+    answer: oneshot::Sender<Answer>,
 }
 
+type Answer = Result<u32, Unacknowledged>;
+
 /// Why a write does not count.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Unacknowledged {
     /// Only so many replicas have acknowledged it in time.
     Short(u32),
+    /// Others kept the connection waiting for too long.
+    Late,
+    /// The server has no such lock any more.
+    Gone,
+    /// The server rejected the question.
+    Rejected(RedisError),
     /// The connection has ended, or is silent.
     Unknown,
 }
 
 impl Acknowledger {
     /// To be called in the runtime of the connection. `silence` is how long it may be silent after a request.
-    pub(super) fn start(opened: Opened, replicas: u32, silence: Duration) -> Self {
+    pub(super) fn start(opened: Opened, role: Role, replicas: u32, silence: Duration) -> Self {
         let (questions, asked) = mpsc::unbounded_channel();
-        tokio::spawn(answer_all(opened, replicas, silence, asked));
+        let counter = Counter {
+            opened,
+            role,
+            replicas,
+            silence,
+        };
+        tokio::spawn(answer_all(counter, asked));
         Self { replicas, questions }
     }
 
-    /// Waits until enough replicas have all that the server answered before this call, for a hold of this TTL and these keys.
-    pub(super) async fn acknowledged(&self, keys: &Keys, ttl: Duration) -> Result<(), Unacknowledged> {
+    /// Waits until enough replicas have all that the server answered before this call, for a hold of this TTL, whose lock has
+    /// this key.
+    pub(super) async fn acknowledged(&self, key: &str, ttl: Duration) -> Result<(), Unacknowledged> {
         let (answer, answered) = oneshot::channel();
-        let (key, limit) = (keys.acknowledged(), limit(ttl));
+        let (key, limit) = (key.to_owned(), limit(ttl));
         let asked = self.questions.send(Question { key, limit, answer });
         asked.map_err(|_| Unacknowledged::Unknown)?;
-        match answered.await {
-            Ok(count) if count >= self.replicas => Ok(()),
-            Ok(count) => Err(Unacknowledged::Short(count)),
+        let answer = timeout(patience(ttl), answered).await;
+        match answer.map_err(|_| Unacknowledged::Late)? {
+            Ok(Ok(count)) if count >= self.replicas => Ok(()),
+            Ok(Ok(count)) => Err(Unacknowledged::Short(count)),
+            Ok(Err(why)) => Err(why),
             Err(_) => Err(Unacknowledged::Unknown),
         }
     }
 
-    /// The error for a write that only `count` replicas have acknowledged.
-    pub(super) fn short(&self, count: u32, server: &dyn std::fmt::Display) -> Error {
+    /// The error for a write that not enough replicas have acknowledged in time; `None`: nobody knows how many have.
+    pub(super) fn short(&self, count: Option<u32>, server: &dyn std::fmt::Display) -> Error {
+        let count = count.map_or_else(|| "not all".into(), |count| count.to_string());
         let what = format!(
             "{count} of {} replicas of Redis at {server} have acknowledged the write in time: check that they follow it",
             self.replicas
@@ -69,45 +87,103 @@ impl Acknowledger {
 }
 
 /// Answers all questions that have come so far at once. Ends when nobody can ask any more, or an answer is missing.
-async fn answer_all(
-    mut opened: Opened,
-    replicas: u32,
-    silence: Duration,
-    mut asked: mpsc::UnboundedReceiver<Question>,
-) {
-    while let Some(first) = asked.recv().await {
-        let mut questions = vec![first];
+async fn answer_all(mut counter: Counter, mut asked: mpsc::UnboundedReceiver<Question>) {
+    /// The most writes in front of one `WAIT`.
+    const MOST: usize = 64;
+    let mut questions: Vec<Question> = Vec::new();
+    // One write is enough for all. After none was accepted, more are tried.
+    let mut writes = 1;
+    loop {
+        if questions.is_empty() {
+            let Some(first) = asked.recv().await else { return };
+            questions.push(first);
+        }
         while let Ok(question) = asked.try_recv() {
             questions.push(question);
         }
-        // The longest: who asked for less would not be answered better.
-        let limit = questions.iter().map(|question| question.limit).max();
-        let limit = limit.unwrap_or_default();
-        let counting = count(&mut opened.connection, &questions[0].key, replicas, limit);
-        let counting = timeout(limit + silence, counting);
-        let Ok(Ok(count)) = counting.await else { return };
-        for question in questions {
-            // Whoever has gone does not listen.
-            let _ = question.answer.send(count);
+        // Whoever has gone does not listen.
+        questions.retain(|question| !question.answer.is_closed());
+        // The longest: who asked for less does not wait for it, and would not be answered better.
+        let Some(limit) = questions.iter().map(|question| question.limit).max() else {
+            continue;
+        };
+        let keys = questions.iter().take(writes).map(|question| &*question.key);
+        let Some((written, count)) = counter.count(keys, limit).await else {
+            return;
+        };
+        let was_written = written.iter().any(Result::is_ok);
+        let failures = written.into_iter().map(Result::err).chain(repeat_with(|| None));
+        let mut rest = Vec::new();
+        for (question, failure) in questions.into_iter().zip(failures) {
+            let answer = match failure {
+                Some(why) => Err(why),
+                None if was_written => count.clone(),
+                // Without a write, the count says nothing of it.
+                None => {
+                    rest.push(question);
+                    continue;
+                }
+            };
+            let _ = question.answer.send(answer);
         }
+        questions = rest;
+        writes = match was_written {
+            true => 1,
+            false => (2 * writes).min(MOST),
+        };
     }
 }
 
-/// How many replicas have all that the server did before, as soon as it is enough.
-async fn count(connection: &mut MultiplexedConnection, key: &str, replicas: u32, limit: Duration) -> RedisResult<u32> {
-    // `WAIT` waits for what its own connection wrote last, and so for all that was written before that. (On Redis 7.0 any
-    // command would do in place of the write, on Redis 8 and Valkey 9 none.)
-    let mut commands = pipe();
-    commands.cmd("SET").arg(key).arg("").arg("PX").arg(1);
-    commands.cmd("WAIT").arg(replicas).arg(limit.as_millis().max(1));
-    let replies = connection.send_packed_commands(&commands, 0, 2).await?;
-    let mut replies = replies.into_iter();
-    // Without the write the count would say nothing.
-    let written = replies.next().ok_or((DriverKind::Parse, "SET was not answered"))?;
-    written.extract_error()?;
-    let count = replies.next();
-    let count = count.ok_or((DriverKind::Parse, "WAIT was not answered"))?;
-    u32::from_redis_value(count.extract_error()?).map_err(Into::into)
+/// Counts replicas.
+struct Counter {
+    opened: Opened,
+    role: Role,
+    replicas: u32,
+    silence: Duration,
+}
+
+impl Counter {
+    /// What became of a write of each of these keys, and how many replicas have all that the server did before, as soon as it is
+    /// enough. `None`: the connection has ended, or is silent.
+    async fn count(
+        &mut self,
+        keys: impl Iterator<Item = &str>,
+        limit: Duration,
+    ) -> Option<(Vec<Result<(), Unacknowledged>>, Answer)> {
+        // `WAIT` waits for what its own connection wrote last, and so for all that was written before that. (On Redis 7.0 any
+        // command would do in place of the write, on Redis 8 and Valkey 9 none.)
+        let script = WRITE_AGAIN.form(self.role.wakes());
+        // One that takes a hash slot over serves its locks only to those who ask so.
+        let asks = self.role == Role::Master;
+        let mut commands = pipe();
+        for key in keys {
+            if asks {
+                commands.cmd("ASKING");
+            }
+            commands.add_command(script.run_with_text(&[key], &[] as &[&str]));
+        }
+        commands.cmd("WAIT").arg(self.replicas).arg(limit.as_millis().max(1));
+        let replying = (self.opened.connection).send_packed_commands(&commands, 0, commands.len());
+        let mut replies = timeout(limit + self.silence, replying).await.ok()?.ok()?;
+        let count = replies
+            .pop()?
+            .extract_error()
+            .and_then(|count| Ok(u32::from_redis_value(count)?));
+        let written = replies.chunks(if asks { 2 } else { 1 });
+        let written = written.map(|of_one| written_again(of_one.last().cloned()));
+        Some((written.collect(), count.map_err(Unacknowledged::Rejected)))
+    }
+}
+
+/// What the reply to [`WRITE_AGAIN`] says.
+fn written_again(reply: Option<Value>) -> Result<(), Unacknowledged> {
+    let unexpected = || RedisError::from((DriverKind::Parse, "a write was not answered"));
+    let reply = reply.ok_or_else(unexpected).and_then(Value::extract_error);
+    match protocol::renewed(&reply.map_err(Unacknowledged::Rejected)?) {
+        Some(true) => Ok(()),
+        Some(false) => Err(Unacknowledged::Gone),
+        None => Err(Unacknowledged::Rejected(unexpected())),
+    }
 }
 
 /// How long replicas may take: short enough for a renewal to be repeated.
@@ -116,13 +192,37 @@ fn limit(ttl: Duration) -> Duration {
     (ttl / 12).clamp(Duration::from_millis(1), LONGEST)
 }
 
+/// How long an answer may take, in which others may be answered before: as long as a hold survives a round trip.
+fn patience(ttl: Duration) -> Duration {
+    (2 * ttl / 5).max(limit(ttl))
+}
+
 #[cfg(test)]
 mod tests {
+    use tokio::time::Instant;
+
     use super::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
 
     #[test]
     fn replicas_have_a_part_of_the_ttl() {
-        let ms = Duration::from_millis;
         assert_eq!([ms(10), ms(1200), ms(60_000)].map(limit), [ms(1), ms(100), ms(200)]);
+        assert_eq!([ms(0), ms(10), ms(300)].map(patience), [ms(1), ms(4), ms(120)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_short_ttl_does_not_wait_for_the_limit_of_a_longer_one() {
+        // Nobody answers, as while others are answered.
+        let (questions, _asked) = mpsc::unbounded_channel();
+        let acknowledger = Acknowledger { replicas: 1, questions };
+        let start = Instant::now();
+        let answer = acknowledger.acknowledged("a", ms(300)).await;
+        assert!(matches!(answer, Err(Unacknowledged::Late)), "{answer:?}");
+        assert_eq!(start.elapsed(), ms(120));
+        let said = acknowledger.short(None, &"a server").to_string();
+        assert!(said.contains("not all of 1 replicas"), "{said}");
     }
 }

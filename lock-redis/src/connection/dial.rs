@@ -344,7 +344,7 @@ impl Dialer {
             let error = "two connections lead to two servers: it may be failing over";
             return Err(RedisError::from(std::io::Error::other(error)).into());
         }
-        Ok(Acknowledger::start(opened, self.replicas, self.silence))
+        Ok(Acknowledger::start(opened, self.role, self.replicas, self.silence))
     }
 }
 

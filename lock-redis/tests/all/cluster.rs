@@ -88,6 +88,17 @@ impl Fixture {
         unreachable!("each node has slots")
     }
 
+    /// The same in another slot than this one.
+    async fn name_on_beside(&self, node: usize, slot: u16) -> String {
+        for number in 0.. {
+            let name = format!("beside-{number}");
+            if self.slot(&name).await != slot && self.master_of(&name).await == node {
+                return name;
+            }
+        }
+        unreachable!("each node has several slots")
+    }
+
     pub(crate) fn key(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use lock_core::backend::{DistributedLock, HandOver, ReleaseOptions, ReleaseOutcome, Renewal};
+use lock_core::backend::{DistributedLock, HandOver, Mode, ReleaseOptions, ReleaseOutcome, Renewal};
 
+use crate::replicas::{acknowledged, master_with};
 use crate::support::waiter::{Hung, Waiter};
-use crate::support::{Fixture, TTL, granted, refused, release, request, take, with_config};
+use crate::support::{
+    Fixture, TTL, granted, in_the_end_granted, refused, release, request, request_in, take, with_config,
+};
 
 #[testbed::test]
 async fn a_release_offers_the_name_however_full_the_memory_is() {
@@ -73,4 +76,22 @@ async fn a_renewal_and_an_abandon_need_no_memory() {
     assert_eq!(fixture.queue("a").await, <[String; 0]>::default());
     backend.abandon(&wanted).await.expect("an answer");
     assert!(!fixture.exists("a").await);
+}
+
+/// They are asked over a second connection, behind a write.
+#[testbed::test]
+async fn what_replicas_acknowledge_needs_no_memory() {
+    let (_servers, fixture) = master_with(1).await;
+    let backend = with_config(fixture.config().with_replicas(1));
+    let exclusive = in_the_end_granted(&backend, &request("a", TTL).0).await;
+    let shared = in_the_end_granted(&backend, &request_in(Mode::Shared, "b").0).await;
+    let _: () = fixture.raw(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    for hold in [&exclusive, &shared] {
+        let renewed = acknowledged(async || hold.renew(2 * TTL).await).await;
+        assert!(matches!(renewed, Renewal::Renewed(_)), "{renewed:?}");
+    }
+    let downgraded = acknowledged(async || exclusive.downgrade(TTL).await).await;
+    assert!(matches!(downgraded, Renewal::Renewed(_)), "{downgraded:?}");
+    assert!(release(&exclusive).await);
+    assert!(release(&shared).await);
 }

@@ -8,9 +8,10 @@ use lock_core::backend::{
 use lock_core::{ErrorKind, Locker, Result};
 use lock_redis::{RedisBackend, RedisConfig};
 
+use crate::replicas::{is_late, master_with};
 use crate::restart_delay::age_mark;
 use crate::support::{
-    AT_MOST, Fixture, LONG, TTL, name, release, request, request_in, shown, take, until, with_config,
+    AT_MOST, Fixture, LONG, TTL, name, refused, release, request, request_in, shown, take, until, with_config,
 };
 
 const PASSWORD: &str = "a b@:/%\"'";
@@ -292,4 +293,39 @@ async fn a_user_with_a_restart_delay_may_do_what_is_documented() {
     let guard = lock.acquire_within(AT_MOST).await.expect("a grant after the delay");
     guard.release().await.expect("an answer");
     let _: i64 = fixture.raw(&["ACL", "DELUSER", &app]).await;
+}
+
+/// Replicas acknowledge over a second connection, whatever the name's key looks like.
+#[testbed::test]
+async fn a_user_with_replicas_may_do_what_is_documented() {
+    let (_servers, fixture) = master_with(1).await;
+    let config = fixture.config().with_replicas(1);
+    let rules = config.acl_rules();
+    let clients = async |rules: &[String]| {
+        user(&fixture, "app", rules).await;
+        let config = || config.clone().with_user("app").with_password(PASSWORD);
+        [with_config(config()), with_config(config())]
+    };
+    let all = clients(&rules).await;
+    for name in NAMES {
+        while let Err(error) = everything(&fixture, &all, name).await {
+            assert!(is_late(&error), "{name}: {error:?}");
+            clear(&fixture).await;
+        }
+    }
+    for (missing, command) in [("+wait", "the command wait"), ("+info", "the command info")] {
+        let rest: Vec<String> = rules.iter().filter(|rule| *rule != missing).cloned().collect();
+        let error = refused(&clients(&rest).await[0], "a").await;
+        assert_eq!(error.kind(), ErrorKind::Denied, "without {missing}: {error:?}");
+        assert!(
+            !error.is_not_executed() || missing == "+info",
+            "it was granted: {error:?}"
+        );
+        let said = error.to_string();
+        assert!(
+            said.contains(command) && said.contains("acl_rules"),
+            "without {missing}: {said}"
+        );
+        clear(&fixture).await;
+    }
 }

@@ -1,47 +1,69 @@
 //! Slots that are on their way for long, or move at a bad moment.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use futures_util::future::join_all;
-use lock_core::backend::{Mode, Renewal};
+use lock_core::backend::{Hold, Mode, Renewal};
+use lock_redis::RedisBackend;
 use tokio::time::{Instant, sleep};
 
 use super::{Fixture, REFRESH};
+use crate::replicas::acknowledged;
 use crate::support::proxy::Proxy;
 use crate::support::waiter::Waiter;
-use crate::support::{SECOND, TTL, granted, release, request_in, soon_enough, take, until, with_config};
+use crate::support::{
+    AT_MOST, SECOND, TTL, in_the_end_granted, release, request, request_in, soon_enough, take, until, with_config,
+};
 
 /// An operator may leave a slot like this for hours.
 #[testbed::test]
 async fn holds_live_on_in_a_slot_that_stays_on_its_way() {
     let fixture = Fixture::shared().await;
-    let backend = fixture.backend();
+    live_on_in_a_slot_on_its_way(&fixture, &fixture.backend()).await;
+}
+
+/// They are acknowledged by the replicas of whoever has the lock at the time, and no other hold suffers from it.
+#[testbed::test]
+async fn holds_with_replicas_live_on_in_a_slot_that_stays_on_its_way() {
+    let fixture = Fixture::own(true).await;
+    let backend = with_config(fixture.config().with_replicas(1).with_connect_timeout(AT_MOST));
+    live_on_in_a_slot_on_its_way(&fixture, &backend).await;
+}
+
+async fn live_on_in_a_slot_on_its_way(fixture: &Fixture, backend: &RedisBackend) {
     let of = fixture.name_on(0).await;
     let slot = fixture.slot(&of).await;
     // All in one slot.
     let names = ["", "-2", "-3"].map(|end| format!("{{{}}}{end}", fixture.key(&of)));
     let mut holds = Vec::new();
     for name in &names {
-        holds.push(take(&backend, name).await);
+        holds.push(in_the_end_granted(backend, &request(name, TTL).0).await);
     }
     let shared = format!("{{{}}}-shared", fixture.key(&of));
     let (readers, _controls): (Vec<_>, Vec<_>) = (0..2).map(|_| request_in(Mode::Shared, &shared)).unzip();
     for reader in &readers {
-        holds.push(granted(&backend, reader).await);
+        holds.push(in_the_end_granted(backend, reader).await);
     }
+    // In another slot of the same master.
+    let elsewhere = fixture.name_on_beside(0, slot).await;
+    holds.push(in_the_end_granted(backend, &request(&elsewhere, TTL).0).await);
     fixture.cluster.begin_move(slot, 0, 1).await.expect("it begins");
     let all_live = async || {
-        let alone = holds[0].renew(TTL).await;
-        let together = join_all(holds.iter().map(|hold| hold.renew(TTL))).await;
+        let renew = async |hold: &Arc<dyn Hold>| acknowledged(async || hold.renew(TTL).await).await;
+        let alone = renew(&holds[0]).await;
+        let together = join_all(holds.iter().map(renew)).await;
         for renewal in [alone].into_iter().chain(together) {
-            assert!(matches!(renewal, Ok(Renewal::Renewed(_))), "{renewal:?}");
+            assert!(matches!(renewal, Renewal::Renewed(_)), "{renewal:?}");
         }
     };
     all_live().await;
-    // The first is there, and the others are not.
-    let key = fixture.key(&names[0]);
-    fixture.cluster.migrate(&[&key], 0, 1).await.expect("it moves");
-    all_live().await;
+    // The first is there, and the others are not; then all are that nobody shares.
+    for name in &names {
+        let key = fixture.key(name);
+        fixture.cluster.migrate(&[&key], 0, 1).await.expect("it moves");
+        all_live().await;
+    }
     fixture.cluster.finish_move(slot, 0, 1).await.expect("it moves");
     all_live().await;
     for hold in &holds {
