@@ -167,12 +167,13 @@ impl RedisHold {
                 client.end(&self.keys, replaced, End::Release(None)).await?;
             }
         }
-        Ok(
-            match client.end(&self.keys, self.holder, End::Release(how.keep_for)).await? {
-                true => ReleaseOutcome::Released,
-                false => ReleaseOutcome::AlreadyLost,
-            },
-        )
+        let mut route = client.servers.route(&self.keys, pending()).await?;
+        self.remind(&mut route).await?;
+        if client.end(&self.keys, self.holder, End::Release(how.keep_for)).await? {
+            return Ok(ReleaseOutcome::Released);
+        }
+        self.check_forgotten(&route).await?;
+        Ok(ReleaseOutcome::AlreadyLost)
     }
 
     /// Keeps the hold for at least the TTL, or finds it lost.
@@ -271,6 +272,30 @@ impl RedisHold {
         self.client.restart_delay.is_some() && matches!(self.lease.state(), HoldState::Held | HoldState::Suspect)
     }
 
+    /// Puts the hold back where the server may have forgotten it, so that whatever ends it finds it.
+    async fn remind(&self, route: &mut Route) -> Result<()> {
+        /// It is ended at once.
+        const LASTS: Duration = Duration::from_secs(10);
+        if self.is_delayed() && route.delayed_until().is_some() {
+            // If it is there, or somebody else has the name, nothing changes.
+            self.reinstate(route, LASTS).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes sure that a server that does not know the hold has not forgotten it.
+    async fn check_forgotten(&self, route: &Route) -> Result<()> {
+        match self.is_delayed() && route.delayed_until().is_none() {
+            true => self.client.servers.check_data(route).await,
+            false => Ok(()),
+        }
+    }
+
+    /// Whether the hold had not ended when its release began, and a server that forgets it gives no new ones until it has.
+    fn is_delayed(&self) -> bool {
+        self.client.restart_delay.is_some() && !matches!(self.lease.state(), HoldState::Lost(_))
+    }
+
     /// Has the server remember the hold. Returns false if somebody else has the name.
     async fn reinstate(&self, route: &mut Route, ttl: Duration) -> Result<bool> {
         let arguments = [
@@ -297,6 +322,7 @@ impl RedisHold {
     async fn try_hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
         let (client, servers) = (&self.client, &self.client.servers);
         let mut route = servers.route(&self.keys, pending()).await?;
+        self.remind(&mut route).await?;
         // A late acquire of the giver has to find a tombstone, which a release leaves. If there was nothing to release, an
         // earlier hand-over may have succeeded: it is repeated.
         if client.claims.may_overtake(self.holder, route.generation())
@@ -351,7 +377,11 @@ impl RedisHold {
                 Ok(HandOver::Granted(Arc::new(hold), armed))
             }
             HandedOver::NextRetired => Err(retired_holder()),
-            HandedOver::NotHeld | HandedOver::Yields => released.map(|_| HandOver::AlreadyLost),
+            HandedOver::NotHeld | HandedOver::Yields => {
+                released?;
+                self.check_forgotten(&route).await?;
+                Ok(HandOver::AlreadyLost)
+            }
         }
     }
 

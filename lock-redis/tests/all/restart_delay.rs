@@ -17,7 +17,9 @@ use crate::support::{
 
 mod changed;
 mod late;
+mod many;
 mod promoted;
+mod released;
 
 /// Long enough for servers to be started again and replaced on a busy machine. No test waits until it is over.
 const DELAY: Duration = Duration::from_secs(100);
@@ -34,6 +36,10 @@ fn delayed(fixture: &Fixture, delay: Duration) -> RedisBackend {
 
 fn mark(fixture: &Fixture) -> String {
     format!("{}}}member", fixture.prefix)
+}
+
+fn options(name: &str, mode: Mode) -> RequestOptions {
+    RequestOptions::new(crate::support::name(name), Terms::new(TTL)).mode(mode)
 }
 
 /// Makes the mark so old that the delay is over.

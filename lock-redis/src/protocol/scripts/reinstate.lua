@@ -25,15 +25,19 @@ if taken == 'x' then
 end
 if is_shared(taken) then
   remove_ended()
-  -- An offer is no hold: it is from before our grant, or of the delay, in which nobody can make use of it.
-  for _, id in ipairs(redis.call('ZRANGE', KEYS[4], 0, -1)) do
-    if find(id) == '0' then remove(id) end
-  end
+  if find(holder) == '0' then remove(holder) end
   local kind = parse_mode(mode)
   local upgradable = kind == 'u' and redis.call('HGET', KEYS[5], 'upgradable')
   if upgradable and not is_larger(find(upgradable) or '0', token) then remove(upgradable) end
   -- Nobody in another mode has the name beside our hold: those came before our grant, unless the fence says that it is older.
   local is_over = not is_later and taken ~= (kind == 'u' and 's' or kind)
+  if not is_over and not fits(taken, mode) then
+    -- An offer is no hold: it is from before our grant, or of the delay, in which nobody can make use of it. Only here, since to
+    -- look at all for each of many that come back takes long.
+    for _, id in ipairs(redis.call('ZRANGE', KEYS[4], 0, -1)) do
+      if find(id) == '0' then remove(id) end
+    end
+  end
   if is_over or redis.call('ZCARD', KEYS[4]) == 0 then
     redis.call('DEL', KEYS[4], KEYS[5])
     value, taken = nil, nil
