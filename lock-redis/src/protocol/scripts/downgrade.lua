@@ -17,7 +17,11 @@ local taken = kind_of(value)
 if is_shared(taken) then
   remove_ended()
   local had, terms = find(holder)
-  if not had or had == '0' then return 0 end
+  if not had or had == '0' then
+    -- The last one ended before the key does.
+    if redis.call('ZCARD', KEYS[4]) == 0 then redis.call('DEL', KEYS[1]) end
+    return 0
+  end
   prolong(value, holder, terms, ttl)
   return 1
 end

@@ -114,3 +114,19 @@ async fn an_upgrade_that_is_undone_gives_back_token_and_label() {
     assert_eq!(end(&mut scripts, '1'), 1);
     assert_eq!(keys(&mut scripts), [""; 0], "nothing is left behind");
 }
+
+/// As when its first answer was lost. Another reader that lasted longer has left.
+#[testbed::test]
+async fn a_downgrade_of_a_hold_that_ended_leaves_nothing() {
+    let Some(mut scripts) = scripts().await else { return };
+    take(&mut scripts, '1', "x");
+    assert_eq!(downgrade(&mut scripts, '1'), 1);
+    token(&ask(&mut scripts, '2', "s", TTL + TTL / 2, None, false));
+    assert_eq!(end(&mut scripts, '2'), 1);
+    scripts.pass(TTL);
+    assert_eq!(downgrade(&mut scripts, '1'), 0);
+    assert_eq!(keys(&mut scripts), [""; 0], "nothing is left behind");
+    take(&mut scripts, '3', "s");
+    let state = scripts.state();
+    assert!(state.lefts[1..].iter().all(|left| *left > 0), "they expire: {state:?}");
+}
