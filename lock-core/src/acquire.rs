@@ -21,7 +21,7 @@ use crate::queue::last_word::{LastWord, Since};
 use crate::queue::{Admission, Entry, Sharing};
 use crate::sync::time::Instant;
 use crate::sync::{Arc, oneshot};
-use crate::time::until;
+use crate::time::{LeaseInstant, until};
 
 mod at_server;
 mod differing_limits;
@@ -179,6 +179,7 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
             options: self.options.clone(),
             wait: self.wait,
             deadline: self.deadline,
+            asked: LeaseInstant::now(),
             wakeup,
         };
         (caller, receiver)

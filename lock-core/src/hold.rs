@@ -39,6 +39,9 @@ mod share;
 pub(crate) trait Successor: Waiter<Hold = ActiveHold<Self>> {
     fn options(&self) -> &AcquireOptions;
 
+    /// When its acquire began.
+    fn asked(&self) -> LeaseInstant;
+
     /// A request of its own, to which a hand-over gives way to those who wait at the server where it `yields`.
     fn request(&self, yields: bool) -> (AcquireRequest, RequestControl);
 

@@ -26,6 +26,9 @@ pub enum LostCause {
     /// The connection or session to which the hold was bound has ended.
     #[error("the connection to which it was bound has ended")]
     Disconnected,
+    /// The server has become read-only, as before a planned switchover: another server may grant the lock.
+    #[error("the server has become read-only, and another may have taken its place")]
+    ReadOnly,
 }
 
 impl Lost {

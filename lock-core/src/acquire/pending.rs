@@ -20,6 +20,7 @@ use crate::queue::{Turn, Waiter};
 use crate::reentry::ReentryKey;
 use crate::sync::time::Instant;
 use crate::sync::{Arc, oneshot};
+use crate::time::LeaseInstant;
 
 /// Somebody who acquires, in the local queue.
 #[derive(Debug)]
@@ -27,6 +28,8 @@ pub(crate) struct Caller {
     pub(crate) options: AcquireOptions,
     pub(crate) wait: WaitLimit,
     pub(crate) deadline: Option<Instant>,
+    /// When it began.
+    pub(crate) asked: LeaseInstant,
     pub(crate) wakeup: oneshot::Sender<Wakeup>,
 }
 
@@ -84,6 +87,10 @@ impl Waiter for Caller {
 impl Successor for Caller {
     fn options(&self) -> &AcquireOptions {
         &self.options
+    }
+
+    fn asked(&self) -> LeaseInstant {
+        self.asked
     }
 
     fn request(&self, yields: bool) -> (AcquireRequest, RequestControl) {

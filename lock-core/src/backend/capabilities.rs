@@ -29,6 +29,11 @@ pub struct Capabilities {
     /// A hold passes to the next waiter of the same process without a request: [`Hold::pass`](super::Hold::pass), as often as
     /// the grant [reserved](super::AcquireRequest::reserve) tokens.
     pub pass: bool,
+    /// How recently the server must have confirmed a hold that [passes](Self::pass). For a hold that ends with its connection:
+    /// another may have it before this process notices. Core then [passes it on](super::rules::is_confirmed) only if its lease was
+    /// armed by a request that was sent after the next holder's acquire began, and no longer ago than this. Otherwise core
+    /// hands it over. Defaults to `None`: nobody else has it before its lease ends.
+    pub pass_confirmed_within: Option<Duration>,
     /// A name can stay taken for a minimum time, even after its holder has exited:
     /// [`ReleaseOptions::keep_for`](super::ReleaseOptions::keep_for) is honoured.
     pub minimum_hold: bool,
@@ -64,6 +69,7 @@ impl Default for Capabilities {
             fifo: false,
             hand_over: false,
             pass: false,
+            pass_confirmed_within: None,
             minimum_hold: false,
             ordered: false,
             durable_tokens: false,
@@ -126,6 +132,15 @@ impl Capabilities {
     #[must_use]
     pub fn permits(mut self, most: u32) -> Self {
         self.permits = most;
+        self
+    }
+
+    /// Declares [`pass`](#structfield.pass), of holds that the server confirmed no longer ago than
+    /// [this](#structfield.pass_confirmed_within).
+    #[must_use]
+    pub fn pass_if_confirmed_within(mut self, time: Duration) -> Self {
+        self.pass = true;
+        self.pass_confirmed_within = Some(time);
         self
     }
 

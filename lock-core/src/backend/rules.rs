@@ -80,6 +80,13 @@ pub fn may_pass<T: Moment>(granted: T, now: T, number: u32, end: T, ttl: Duratio
     lasts && is_past(granted, Duration::from_micros(2 * u64::from(number)))
 }
 
+/// Whether the server has confirmed a hold that ends with its connection recently enough to pass it on to an acquire that began
+/// at `asked`. `confirmed` is when the request was sent whose answer confirmed it last: no earlier than the acquire began, and
+/// less than `within` before `now`. So a hold that ended before the acquire began is never passed on to it.
+pub fn is_confirmed<T: Moment>(confirmed: T, asked: T, now: T, within: Duration) -> bool {
+    asked <= confirmed && confirmed.after(within).is_none_or(|end| !has_expired(end, now))
+}
+
 /// Whether the hold is the asker's. Only its holder may renew it, release it and pass it on.
 pub fn is_mine<H: PartialEq>(holder: &H, asker: &H) -> bool {
     holder == asker
@@ -221,6 +228,14 @@ mod tests {
         assert_eq!(lease_ends(Some(first), at(103), at(2), false), first);
         assert_eq!(lease_ends(Some(first), at(103), at(10), true), first);
         assert_eq!(lease_ends(None, Duration::MAX, at(10), false), Duration::MAX);
+    }
+
+    #[test]
+    fn a_confirmation_counts_for_those_who_came_before_it_and_not_for_long() {
+        let confirmed = |at_: u64, asked: u64, now: u64| is_confirmed(at(at_), at(asked), at(now), at(5));
+        assert!(confirmed(10, 9, 11) && confirmed(10, 10, 14));
+        assert!(!confirmed(10, 11, 12), "it may have ended before that acquire began");
+        assert!(!confirmed(10, 9, 15), "too long ago");
     }
 
     #[test]

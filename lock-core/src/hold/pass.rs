@@ -126,11 +126,21 @@ fn may_pass<W: Successor>(active: &ActiveHold<W>) -> bool {
         )
 }
 
-/// The hold as the next holder has it. `None` if the waiter wants other terms or a higher token, or if the backend has no
-/// token left.
+/// Whether nobody else can have the name since before this waiter came, as far as the server has confirmed it.
+fn is_confirmed<W: Successor>(active: &ActiveHold<W>, waiter: &W) -> bool {
+    let Some(within) = active.backend.capabilities.pass_confirmed_within else {
+        return true;
+    };
+
+    let confirmed = active.lease.confirmed_at();
+    confirmed.is_some_and(|at| rules::is_confirmed(at, waiter.asked(), LeaseInstant::now(), within))
+}
+
+/// The hold as the next holder has it. `None` if the waiter wants other terms or a higher token, if the server has not confirmed
+/// the hold of late, or if the backend has no token left.
 fn pass<W: Successor>(active: &ActiveHold<W>, waiter: &W) -> Option<Grant> {
     let (options, lease) = (waiter.options(), Lease::new(active.options.name.clone()));
-    let fits = options.may_inherit(&active.options) && options.allows(active.token());
+    let fits = options.may_inherit(&active.options) && options.allows(active.token()) && is_confirmed(active, waiter);
     if !fits || !lease.inherit(&active.lease) {
         return None;
     }

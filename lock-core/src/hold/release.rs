@@ -346,8 +346,10 @@ async fn release_once<W: Successor>(active: &ActiveHold<W>) -> Result<ReleaseOut
 }
 
 fn lost<W: Successor>(active: &ActiveHold<W>) -> Error {
-    active.lease.finish_release(Err(LostCause::NotHeld));
+    // What the backend has said of it, if anything.
+    let cause = active.lease.lost_in_release().unwrap_or(LostCause::NotHeld);
+    active.lease.finish_release(Err(cause));
     Error::new(ErrorKind::Lost, "the hold had ended before it was released")
         .with_name(&active.options.name)
-        .with_source(LostCause::NotHeld)
+        .with_source(cause)
 }

@@ -1,6 +1,7 @@
 //! A lease goes on for the next holder, to whom the hold was passed on.
 
 use super::{Lease, Phase};
+use crate::lost::LostCause;
 use crate::time::LeaseInstant;
 
 impl Lease {
@@ -29,6 +30,16 @@ impl Lease {
         record.session_term = session_term;
         record.armed_from = armed_from;
         true
+    }
+
+    /// When the latest request was sent whose answer showed that the hold was there.
+    pub(crate) fn confirmed_at(&self) -> Option<LeaseInstant> {
+        self.0.record.lock().armed_from
+    }
+
+    /// How the hold was lost, if that was said while it was being released.
+    pub(crate) fn lost_in_release(&self) -> Option<LostCause> {
+        self.0.record.lock().lost_in_release
     }
 
     /// What was said of the hold to the giver's lease while it was passed on. From here on it is said to this one.

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lock_core::{Ended, Guard, HoldState, Lock, Locker, LostCause, Release};
+use lock_core::backend::DistributedLock;
+use lock_core::{Ended, Guard, HoldState, Lock, Locker, LostCause, MemoryBackend, Release};
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{advance, sleep};
 
@@ -162,6 +163,42 @@ async fn half_of_the_lease_must_be_left() {
         guard.release().await.unwrap();
         drop(next.await.unwrap());
         assert_eq!(backend.count(Request::HandOver), hand_overs, "at {age:?}");
+    }
+}
+
+/// Of a hold that may have ended at the server without anybody's noticing.
+#[tokio::test(start_paused = true)]
+async fn an_unconfirmed_hold_is_handed_over() {
+    const WITHIN: Duration = Duration::from_millis(50);
+    let capabilities = MemoryBackend::new().capabilities().pass_if_confirmed_within(WITHIN);
+    for (came_after, released_after, hand_overs) in [
+        (Duration::ZERO, WITHIN - MOMENT, 0),
+        // It may have ended before this one came.
+        (MOMENT, WITHIN - MOMENT, 1),
+        // Too long ago.
+        (Duration::ZERO, WITHIN, 1),
+    ] {
+        let backend = Scripted::new(capabilities, 0);
+        backend.pass(Pass::AsItIs);
+        let locks = Locker::new(backend.clone()).with_ttl(TTL).with_label("ours");
+        let guard = locks.lock("a").acquire().await.unwrap();
+        advance(came_after).await;
+        let next = waiting(locks.lock("a")).await;
+        let behind = waiting(locks.lock("a")).await;
+        advance(released_after - came_after).await;
+        backend.sent();
+        guard.release().await.unwrap();
+        let next = next.await.unwrap();
+        assert_eq!(
+            backend.count(Request::HandOver),
+            hand_overs,
+            "{came_after:?} {released_after:?}"
+        );
+        // What was handed over is confirmed for all who waited by then.
+        advance(MOMENT).await;
+        next.release().await.unwrap();
+        drop(behind.await.unwrap());
+        assert_eq!(backend.count(Request::HandOver), 1);
     }
 }
 
