@@ -66,6 +66,12 @@ impl Client {
         Ok(was_there)
     }
 
+    /// Another server may have taken this one's place: connections for what comes from now on are made anew.
+    pub(crate) fn leave_server(&self) {
+        self.pool.suspect_outage();
+        self.control.leave();
+    }
+
     /// The server's number for the connection of this identity, if the server has it.
     pub(crate) async fn find(&self, identity: Identity) -> Result<Option<u64>> {
         find_connection(identity, |sql| self.run(sql, None)).await

@@ -11,6 +11,7 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlSslMode};
 
 use crate::schema;
 
+mod read;
 mod url;
 
 /// Which MySQL or MariaDB, and how to use it.
@@ -40,6 +41,7 @@ pub struct MySqlConfig {
     max_connections: usize,
     strategy: Strategy,
     retention: Duration,
+    max_read_only: Duration,
     single_writer: bool,
     tls: Option<Tls>,
 }
@@ -77,6 +79,9 @@ impl MySqlConfig {
 
     /// How long the row of a name outlasts its last use, unless said otherwise: 7 days.
     pub const DEFAULT_RETENTION: Duration = Duration::from_secs(7 * 24 * 3600);
+
+    /// How long a server may be read-only before its row locks end, unless said otherwise.
+    pub const DEFAULT_MAX_READ_ONLY: Duration = Duration::from_secs(5);
 
     /// The server at this host and port, all else by default: user `root` without a password. If the server has TLS, the
     /// connection uses it, without verifying the server's certificate: see [`with_tls`](Self::with_tls).
@@ -119,6 +124,7 @@ impl MySqlConfig {
             max_connections: Self::DEFAULT_MAX_CONNECTIONS,
             strategy: Strategy::default(),
             retention: Self::DEFAULT_RETENTION,
+            max_read_only: Self::DEFAULT_MAX_READ_ONLY,
             single_writer: false,
             tls: None,
         }
@@ -257,6 +263,19 @@ impl MySqlConfig {
         self
     }
 
+    /// Sets how long the server may be read-only before the row locks on it end, from 0 s to 365 days. Defaults to
+    /// [`DEFAULT_MAX_READ_ONLY`](Self::DEFAULT_MAX_READ_ONLY): a server that is read-only for a moment keeps them, and in a
+    /// planned switchover an administrator need not wait for longer than that. [`Strategy::Lease`] is not asked: its renewals
+    /// write, and end there with the TTL.
+    ///
+    /// A server becomes read-only before another takes its place. That one grants the same names. See
+    /// [`RowLockBackend`](crate::RowLockBackend#planned-switchover) for what an administrator has to do.
+    #[must_use]
+    pub fn with_max_read_only(mut self, time: Duration) -> Self {
+        self.max_read_only = time;
+        self
+    }
+
     /// Checks what the builder methods could not refuse, for the backend of this strategy.
     pub(crate) fn check_for(&self, strategy: Strategy) -> Result<()> {
         if self.strategy != strategy {
@@ -312,52 +331,15 @@ impl MySqlConfig {
         if !RETENTIONS.contains(&self.retention) {
             return Err(misconfigured("retention must be from 1min to 365d"));
         }
+        if self.max_read_only > MAX_READ_ONLY {
+            return Err(misconfigured("max_read_only must be from 0s to 365d"));
+        }
         if !(1..=MAX_CONNECTIONS).contains(&self.max_connections) {
             return Err(misconfigured(format!(
                 "max_connections must be from 1 to {MAX_CONNECTIONS}"
             )));
         }
         Ok(())
-    }
-
-    pub(crate) fn options(&self) -> &MySqlConnectOptions {
-        &self.options
-    }
-
-    pub(crate) fn table(&self) -> &str {
-        &self.table
-    }
-
-    pub(crate) fn connect_timeout(&self) -> Duration {
-        self.connect_timeout
-    }
-
-    pub(crate) fn response_timeout(&self) -> Duration {
-        self.response_timeout
-    }
-
-    pub(crate) fn retention(&self) -> Duration {
-        self.retention
-    }
-
-    pub(crate) fn max_connections(&self) -> usize {
-        self.max_connections
-    }
-
-    pub(crate) fn is_single_writer(&self) -> bool {
-        self.single_writer
-    }
-
-    pub(crate) fn tls(&self) -> Option<&Tls> {
-        self.tls.as_ref()
-    }
-
-    /// Where the server is, for error messages.
-    pub(crate) fn address(&self) -> String {
-        match self.options.get_socket() {
-            Some(path) => path.display().to_string(),
-            None => format!("{}:{}", self.options.get_host(), self.options.get_port()),
-        }
     }
 }
 
@@ -366,6 +348,9 @@ const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::
 
 /// The shortest is longer than any statement takes.
 const RETENTIONS: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(365 * 24 * 3600);
+
+/// As good as for ever.
+const MAX_READ_ONLY: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// What a server can be configured to serve at most.
 const MAX_CONNECTIONS: usize = 100_000;
@@ -383,6 +368,7 @@ impl fmt::Debug for MySqlConfig {
             .field("max_connections", &self.max_connections)
             .field("strategy", &self.strategy)
             .field("retention", &self.retention)
+            .field("max_read_only", &self.max_read_only)
             .field("single_writer", &self.single_writer)
             .field("tls", &self.tls)
             .finish_non_exhaustive()

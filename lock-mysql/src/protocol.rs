@@ -40,26 +40,37 @@ pub(crate) fn kill(identity: Identity) -> String {
 /// The number of the error of a KILL that finds no connection.
 pub(crate) const NO_SUCH_CONNECTION: u16 = 1094;
 
-/// Asks which of these connections the server has. [`are_used`] reads the answer.
+/// Asks whether the server is read-only. A primary becomes so before another server takes its place. Needs no permission.
+pub(crate) const READ_ONLY: &str = "CAST(@@GLOBAL.read_only AS BINARY)";
+
+/// What [`READ_ONLY`] says in this column. Later versions of MariaDB have several words for yes.
+pub(crate) fn is_read_only(row: &MySqlRow, index: usize) -> Result<bool, SqlError> {
+    let value: Vec<u8> = column(row, index, "read_only")?;
+    Ok(!(value == b"0" || value.eq_ignore_ascii_case(b"OFF")))
+}
+
+/// Asks which of these connections the server has, and whether it is read-only. [`are_fine`] reads the answer.
 pub(crate) fn used(identities: &[Identity]) -> String {
     // No server minds so many arguments.
     const AT_A_TIME: usize = 1000;
     let statements = identities.chunks(AT_A_TIME).map(|identities| {
         let used = identities.iter().map(|id| format!("IS_USED_LOCK({id}) IS NOT NULL"));
-        format!("SELECT CAST(CONCAT({}) AS BINARY)", used.collect::<Vec<_>>().join(","))
+        let used = used.collect::<Vec<_>>().join(",");
+        format!("SELECT CAST(CONCAT({used}) AS BINARY),{READ_ONLY}")
     });
     statements.collect::<Vec<_>>().join(";")
 }
 
-/// For each of the connections that [`used`] asks for, whether the server has it.
-pub(crate) fn are_used(answer: &Answer) -> Result<Vec<bool>, SqlError> {
-    let mut used = Vec::new();
+/// For each of the connections that [`used`] asks for, whether the server has it and takes writes.
+pub(crate) fn are_fine(answer: &Answer) -> Result<Vec<bool>, SqlError> {
+    let mut fine = Vec::new();
     for result in &answer.results {
         let row = result.rows.first().ok_or(SqlError::UnexpectedAnswer("named locks"))?;
         let digits: Vec<u8> = column(row, 0, "named locks")?;
-        used.extend(digits.iter().map(|digit| *digit == b'1'));
+        let is_read_only = is_read_only(row, 1)?;
+        fine.extend(digits.iter().map(|digit| *digit == b'1' && !is_read_only));
     }
-    Ok(used)
+    Ok(fine)
 }
 
 /// Whether every statement is a transaction of its own.
@@ -147,7 +158,10 @@ mod tests {
         let [a, b] = [identities[0], identities[1]];
         assert_eq!(
             used(&identities[..2]),
-            format!("SELECT CAST(CONCAT(IS_USED_LOCK({a}) IS NOT NULL,IS_USED_LOCK({b}) IS NOT NULL) AS BINARY)")
+            format!(
+                "SELECT CAST(CONCAT(IS_USED_LOCK({a}) IS NOT NULL,IS_USED_LOCK({b}) IS NOT NULL) AS BINARY),\
+                 CAST(@@GLOBAL.read_only AS BINARY)"
+            )
         );
         assert_eq!(used(&identities).matches("SELECT").count(), 2);
     }

@@ -11,13 +11,14 @@ use url::Url;
 use super::{MySqlConfig, Strategy, misconfigured};
 
 /// What a URL may say after its `?`, besides what the driver understands.
-const PARAMETERS: [&str; 7] = [
+const PARAMETERS: [&str; 8] = [
     "table",
     "connect_timeout",
     "response_timeout",
     "max_connections",
     "strategy",
     "retention",
+    "max_read_only",
     "single_writer",
 ];
 /// What it says of the connection.
@@ -36,6 +37,7 @@ impl MySqlConfig {
     /// | `max_connections` | see [`with_max_connections`](Self::with_max_connections) |
     /// | `strategy` | `row` (default) or `lease`; see [`Strategy`] |
     /// | `retention` | such as `7d`; see [`with_retention`](Self::with_retention) |
+    /// | `max_read_only` | such as `5s` (default); see [`with_max_read_only`](Self::with_max_read_only) |
     /// | `single_writer` | `true` or `false` (default); see [`with_single_writer`](Self::with_single_writer) |
     /// | `tls` | `true`: TLS alone, and the server's certificate is verified; `false`: no TLS; see [`with_tls`](Self::with_tls) |
     /// | `ca`, `cert`, `key` | files in PEM; see [`Tls`](crate::Tls) |
@@ -134,6 +136,10 @@ impl MySqlConfig {
             "retention" => {
                 let retention = duration()?;
                 self.with_retention(retention)
+            }
+            "max_read_only" => {
+                let time = duration()?;
+                self.with_max_read_only(time)
             }
             "strategy" => match &*value {
                 "row" => self.with_strategy(Strategy::Row),

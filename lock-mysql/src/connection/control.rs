@@ -13,7 +13,7 @@ use super::limiter::{DialLimiter, Turn};
 use super::monitor::HoldRegistry;
 use super::session::{Session, current_runtime};
 use crate::error::{ConnectError, RequestError, SqlError};
-use crate::protocol::{Answer, Autocommit, Identity, are_used, used};
+use crate::protocol::{Answer, Autocommit, Identity, are_fine, used};
 
 /// One control connection for each runtime that needs one: nobody may depend on a runtime that is not driven.
 #[derive(Debug)]
@@ -70,6 +70,15 @@ impl ControlConnections {
         self.run(request, run).await
     }
 
+    /// Makes those of all runtimes anew when they are next used.
+    pub(crate) fn leave(&self) {
+        let by_runtime = self.by_runtime.lock().unwrap_or_else(PoisonError::into_inner);
+        let left: Vec<_> = by_runtime.values().map(|control| control.lock().take()).collect();
+        drop(by_runtime);
+        // Outside the lock.
+        drop(left);
+    }
+
     /// Waits until the server answers, in one round trip for all who ask at the same time.
     ///
     /// # Cancel safety
@@ -117,7 +126,7 @@ impl ControlConnection {
             monitor.spawn(async move {
                 let ask = |identities: Vec<Identity>| {
                     let (this, dialer) = (this.clone(), dialer.clone());
-                    async move { this.upgrade()?.are_used(&dialer, &identities).await }
+                    async move { this.upgrade()?.are_fine(&dialer, &identities).await }
                 };
                 monitored.monitor(ask).await;
             });
@@ -130,15 +139,15 @@ impl ControlConnection {
         })
     }
 
-    /// For each of these connections, whether the server has it; `None` if the server does not say.
-    async fn are_used(&self, dialer: &Dialer, identities: &[Identity]) -> Option<Vec<bool>> {
+    /// For each of these connections, whether the server has it and takes writes; `None` if the server does not say.
+    async fn are_fine(&self, dialer: &Dialer, identities: &[Identity]) -> Option<Vec<bool>> {
         let (sql, limit) = (used(identities), dialer.config().response_timeout());
         let run = |session: Arc<Session>| {
             let sql = sql.clone();
             async move { session.run(sql, None, limit).await }
         };
         let answer = self.run(dialer, None, run).await.ok()?;
-        are_used(&answer).ok()
+        are_fine(&answer).ok()
     }
 
     async fn run<T, F>(

@@ -1,7 +1,8 @@
-//! Notices ended connections that carry holds, by one statement on the control connection for all of a runtime.
+//! Notices ended connections that carry holds, and a server that has become read-only, by one statement on the control
+//! connection for all of a runtime.
 //!
 //! The statement's answer is only a hint. A connection that the server seems not to have asks the server itself, and so do
-//! all when the control connection is busy or broken: only its own connection ends a hold.
+//! all when the server is read-only, and when the control connection is busy or broken: only its own connection ends a hold.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -72,7 +73,7 @@ impl HoldRegistry {
     }
 
     /// Checks the connections for as long as it is polled. `ask` returns for each of some identities whether the server has
-    /// its connection, or `None` if it cannot tell.
+    /// its connection and takes writes, or `None` if it cannot tell.
     pub(super) async fn monitor<F>(&self, ask: impl Fn(Vec<Identity>) -> F)
     where
         F: Future<Output = Option<Vec<bool>>>,

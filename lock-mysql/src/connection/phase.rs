@@ -7,7 +7,7 @@ use lock_core::LostCause;
 use lock_core::backend::{AcquireRequest, HolderId, Lease, SentAt};
 use tokio::time::Instant;
 
-use super::monitor::RegisteredHold;
+use super::monitor::{CHECK_INTERVAL, RegisteredHold};
 use crate::protocol::seconds_up;
 
 /// How long a connection that carries a hold may be quiet: proxies and firewalls drop those that are quiet for minutes.
@@ -28,6 +28,7 @@ pub(super) enum Phase {
     Holding {
         hold: CarriedHold,
         ping: Instant,
+        read_only: Option<ReadOnlySpan>,
         /// `None` if nobody monitors it.
         _registered: Option<RegisteredHold>,
     },
@@ -39,12 +40,35 @@ pub(super) enum Phase {
 
 impl Phase {
     /// When there is something to do without being asked.
-    pub(super) fn wakes_at(&self) -> Option<Instant> {
+    ///
+    /// `max_read_only`: how long the server may be read-only before the hold ends.
+    pub(super) fn wakes_at(&self, max_read_only: Duration) -> Option<Instant> {
         match self {
             Self::InUse | Self::Released(_) | Self::HandedOver(_) => None,
             Self::Idle { since, extended: false } => Some(*since + EXTEND_IDLE_AFTER),
             Self::Idle { since, extended: true } => Some(*since + IDLE_LIMIT),
-            Self::Holding { hold, ping, .. } => Some(hold.expires_at().min(*ping)),
+            Self::Holding {
+                hold, ping, read_only, ..
+            } => {
+                let ask = read_only.map(|span| span.asks_at(max_read_only));
+                Some(hold.expires_at().min(ask.map_or(*ping, |ask| ask.min(*ping))))
+            }
+        }
+    }
+
+    /// The server was asked at `asked` whether it is read-only. Returns whether it is so for too long.
+    pub(super) fn note_read_only(&mut self, is_read_only: bool, asked: Instant, max_read_only: Duration) -> bool {
+        let Self::Holding { read_only, .. } = self else {
+            return false;
+        };
+        *read_only = ReadOnlySpan::after(*read_only, is_read_only, asked);
+        read_only.is_some_and(|span| span.is_over(max_read_only))
+    }
+
+    /// The server ended the hold.
+    pub(super) fn lose(&mut self, cause: LostCause) {
+        if let Self::Holding { hold, .. } = std::mem::replace(self, Self::InUse) {
+            hold.lose(cause);
         }
     }
 
@@ -66,6 +90,34 @@ impl Phase {
             Self::Holding { hold, .. } => Some(hold.expires_at()),
             Self::InUse | Self::Idle { .. } | Self::Released(_) | Self::HandedOver(_) => None,
         }
+    }
+}
+
+/// The server was read-only whenever it was asked, from `since` to `asked`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ReadOnlySpan {
+    since: Instant,
+    asked: Instant,
+}
+
+impl ReadOnlySpan {
+    /// What follows from an answer to what was asked at `asked`.
+    fn after(span: Option<Self>, is_read_only: bool, asked: Instant) -> Option<Self> {
+        let since = span.map_or(asked, |span| span.since);
+        is_read_only.then_some(Self { since, asked })
+    }
+
+    /// Whether it was so for as long as a hold may outlast it.
+    fn is_over(self, max_read_only: Duration) -> bool {
+        self.asked.saturating_duration_since(self.since) >= max_read_only
+    }
+
+    /// When to ask again: soon, since the server may take writes again in between.
+    fn asks_at(self, max_read_only: Duration) -> Instant {
+        let again = self.asked + CHECK_INTERVAL;
+        self.since
+            .checked_add(max_read_only)
+            .map_or(again, |end| end.min(again))
     }
 }
 
@@ -142,6 +194,12 @@ impl CarriedHold {
     /// It was released.
     pub(super) fn mark_released(self) {
         drop(self.lease.take());
+    }
+
+    fn lose(self, cause: LostCause) {
+        if let Some(lease) = self.lease.take() {
+            lease.lose(cause);
+        }
     }
 
     pub(super) fn expires_at(&self) -> Instant {
@@ -225,6 +283,23 @@ mod tests {
         assert_eq!(expiry.wait_timeout(start + secs(52)), 10);
         expiry.renew(start + secs(55), secs(10));
         assert_eq!(expiry.at, start + secs(65));
+    }
+
+    #[test]
+    fn a_server_that_takes_writes_in_between_is_read_only_anew() {
+        let (start, most) = (Instant::now(), secs(2));
+        let after = |span, is_read_only, seconds| ReadOnlySpan::after(span, is_read_only, start + secs(seconds));
+        let first = after(None, true, 1);
+        assert!(!first.unwrap().is_over(most) && first.unwrap().is_over(Duration::ZERO));
+        assert_eq!(first.unwrap().asks_at(most), start + secs(1) + CHECK_INTERVAL);
+        let second = after(first, true, 3).unwrap();
+        assert!(second.is_over(most));
+        assert_eq!(
+            second.asks_at(secs(2) + CHECK_INTERVAL / 2),
+            start + secs(3) + CHECK_INTERVAL / 2
+        );
+        assert_eq!(after(first, false, 2), None);
+        assert!(!after(None, true, 3).unwrap().is_over(most));
     }
 
     #[test]

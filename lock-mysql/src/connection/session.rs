@@ -59,6 +59,7 @@ impl Session {
         let identity = Identity::random();
         let options = config.options().clone();
         let (task_permit, task_polls, last_answer) = (permit.clone(), polls.clone(), last_answer.clone());
+        let max_read_only = config.max_read_only();
         let serve = async move {
             let connecting = driver::connect(&options, autocommit, identity);
             let Some(connected) = connect_for(&mut ready, connecting).await else {
@@ -67,7 +68,7 @@ impl Session {
             match connected {
                 Ok(connected) => {
                     if ready.send(Ok(())).is_ok() {
-                        Worker::new(connected, identity, receiver, task_permit, last_answer)
+                        Worker::new(connected, identity, receiver, task_permit, last_answer, max_read_only)
                             .run()
                             .await;
                     }

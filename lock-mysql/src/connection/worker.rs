@@ -4,7 +4,8 @@ use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::backend::{HolderId, SentAt};
+use lock_core::LostCause;
+use lock_core::backend::SentAt;
 use sqlx::Connection;
 use sqlx::mysql::MySqlConnection;
 use tokio::sync::{Notify, mpsc};
@@ -24,6 +25,8 @@ use crate::protocol::{Answer, Identity, seconds_up};
 mod command;
 mod gather;
 mod hand_over;
+mod read_only;
+mod release;
 
 /// How long a connection may take to say goodbye to the server.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -43,6 +46,8 @@ pub(super) struct Worker {
     /// Notified when a connection that carries a hold is to ask the server whether it is there.
     check: Arc<Notify>,
     last_answer: Arc<LastAnswer>,
+    /// How long the server may be read-only before the hold ends.
+    max_read_only: Duration,
     _permit: ReturnPermit,
 }
 
@@ -62,6 +67,7 @@ impl Worker {
         commands: mpsc::UnboundedReceiver<Command>,
         permit: Arc<PermitSlot>,
         last_answer: Arc<LastAnswer>,
+        max_read_only: Duration,
     ) -> Self {
         Self {
             connection,
@@ -74,6 +80,7 @@ impl Worker {
             holds: None,
             check: Arc::default(),
             last_answer,
+            max_read_only,
             _permit: ReturnPermit(permit),
         }
     }
@@ -81,7 +88,7 @@ impl Worker {
     /// Serves until nobody has a handle any more, the hold's time is over, or the connection breaks.
     pub(super) async fn run(mut self) {
         loop {
-            let wake = self.phase.wakes_at();
+            let wake = self.phase.wakes_at(self.max_read_only);
             let command = match self.next.take() {
                 Some(command) => Some(command),
                 None => tokio::select! {
@@ -139,6 +146,7 @@ impl Worker {
                 self.phase = Phase::Holding {
                     hold,
                     ping: Instant::now() + PING_INTERVAL,
+                    read_only: None,
                     _registered: holds.map(|holds| holds.add(self.identity, self.check.clone())),
                 };
                 Continue(())
@@ -244,31 +252,6 @@ impl Worker {
         flow
     }
 
-    async fn release(&mut self, holder: HolderId, sql: String, reply: Reply<()>) -> ControlFlow<Exit> {
-        if matches!(self.phase, Phase::Released(released) if released == holder) {
-            drop(reply.send(Ok(())));
-            return Continue(());
-        }
-        if self.phase.hold_of(holder).is_none() {
-            drop(reply.send(Err(SqlError::HoldEnded)));
-            return Continue(());
-        }
-        let mut answer = self.round_trip(sql, None).await;
-        if answer.as_ref().is_err_and(SqlError::is_refusal) {
-            // Refused, as on a server that became read-only: the transaction is still open, and the hold with it. The
-            // row does not get the token, but the server's clock has passed it.
-            answer = self.round_trip("ROLLBACK".to_owned(), None).await;
-        }
-        if answer.is_ok()
-            && let Phase::Holding { hold, .. } = std::mem::replace(&mut self.phase, Phase::Released(holder))
-        {
-            hold.mark_released();
-        }
-        let flow = self.continue_after(&answer);
-        drop(reply.send(answer.map(drop)));
-        flow
-    }
-
     /// Does what the phase does unasked: a ping that keeps the connection, or its end.
     async fn on_wake(&mut self) -> ControlFlow<Exit> {
         let now = Instant::now();
@@ -289,8 +272,12 @@ impl Worker {
             Phase::Holding { hold, .. } => hold.wait_timeout(now),
         };
         self.wait_timeout = None;
-        let answer = self.round_trip(String::new(), Some(seconds)).await;
+        let answer = self.round_trip(self.asks_of_hold(), Some(seconds)).await;
         if let Ok(answer) = &answer {
+            if self.is_read_only_for_too_long(answer) {
+                self.phase.lose(LostCause::ReadOnly);
+                return Break(Exit::Finished);
+            }
             self.count_ping_as_renewal(answer.sent);
         }
         self.continue_after(&answer)

@@ -134,7 +134,14 @@ impl Shared {
         };
         if is_clean {
             claim.detach();
-            self.client.pool.give_back(used.into_session());
+            match &error {
+                // New connections may reach the server that has taken its place.
+                RequestError::Sql(error) if error.is_read_only() => {
+                    drop(used);
+                    self.client.leave_server();
+                }
+                _ => self.client.pool.give_back(used.into_session()),
+            }
             return error.into_lock_error().not_executed();
         }
         self.client.pool.suspect_outage();

@@ -15,6 +15,10 @@ use crate::probe;
 use crate::protocol::LONGEST_SECONDS;
 use crate::protocol::row_lock::holder;
 
+/// How recently a connection must have answered for its hold to be passed on. Longer critical sections cost their release a round
+/// trip, which is little beside them.
+const PASS_CONFIRMED_WITHIN: Duration = Duration::from_millis(50);
+
 /// Locks that are rows, each locked by a transaction on a connection of its own. `strategy=row`, the default.
 ///
 /// Cheap to clone; clones share their connections.
@@ -25,8 +29,9 @@ use crate::protocol::row_lock::holder;
 /// takes one. A waiter waits in InnoDB's own queue, and the release itself wakes it. Its lease counts from a statement
 /// that was sent after that.
 ///
-/// A hold passes to the next waiter of the same process without a request, or, on other terms, within the open transaction: in
-/// one round trip and without a commit. A backend cannot see who waits for a row. So after
+/// A hold passes to the next waiter of the same process without a request, if its connection answered a statement that was sent
+/// after that waiter came and in the last 50 ms. Otherwise, or on other terms, the hold is handed over within the open
+/// transaction: in one round trip and without a commit. A backend cannot see who waits for a row. So after
 /// [a few of these](lock_core::Locker::with_hand_overs) the row is really released: if somebody waits elsewhere, InnoDB
 /// gives it to them, and otherwise the next waiter of the process takes it in the same round trip.
 ///
@@ -34,14 +39,14 @@ use crate::protocol::row_lock::holder;
 ///
 /// The ttl is the server's `wait_timeout` of that one connection: the server ends a client that is silent for longer.
 /// `wait_timeout` counts whole seconds. So the shortest ttl is 1 s, and a ttl of 1.5 s may take 2 s to free a dead
-/// machine's lock. A renewal sets it anew and writes nothing, so that neither a read-only server nor a backup's global read
-/// lock ends a hold. A status shows when a fixed lease ends; of a lease that is renewed, only its holder knows the end.
+/// machine's lock. A renewal sets it anew and writes nothing, so that a backup's global read lock ends no
+/// hold, and a read-only server not at once. A status shows when a fixed lease ends; of a lease that is renewed, only its holder knows the end.
 /// As core renews a hold every third of its ttl, the server hears each connection in time. A connection that is quiet for
 /// 30 s besides is pinged.
 ///
-/// Twice a second, one statement asks the server whether it still has all the connections that carry a process's holds. It
-/// goes over a connection of its own, one for each Tokio runtime. A hold's connection asks by itself if it seems to be
-/// missing, or if that statement fails or has no answer for half a second. Only that decides: a control connection that is
+/// Twice a second, one statement asks the server whether it still has all the connections that carry a process's holds, and
+/// whether it is read-only. It goes over a connection of its own, one for each Tokio runtime. A hold's connection asks by itself if it seems to be
+/// missing, if the server is read-only, or if that statement fails or has no answer for half a second. Only that decides: a control connection that is
 /// slow or broken ends no hold.
 ///
 /// # Modes
@@ -67,7 +72,11 @@ use crate::protocol::row_lock::holder;
 /// - The silence of its machine or of the network, after the ttl.
 /// - The end of the connection at the server, for whatever reason: a restart, a `KILL`, an administrator's lower limit,
 ///   a proxy or firewall in between that drops quiet connections. The next holder may come before this one notices,
-///   which takes up to about a second. Until then only fencing protects the resource.
+///   which takes up to about a second. Until then only fencing protects the resource. Meanwhile the ended hold is not passed
+///   on to an acquire that began after the next grant, and after 50 ms to none. A reader may still join the ended hold of a
+///   reader of the same process.
+/// - A server that is read-only (`read_only`, and so `super_read_only`) for [a time](MySqlConfig::with_max_read_only), 5 s by
+///   default: see [below](#planned-switchover). The loss is [`LostCause::ReadOnly`](lock_core::LostCause::ReadOnly).
 /// - The end of the Tokio runtime that acquired the lock, at once: the connection runs on it. While nobody drives that
 ///   runtime, nobody can renew the hold, and it ends with its ttl. It can be released from any runtime. A hold that was
 ///   handed over within the process stays on the connection, and so on the runtime, on which it was first acquired.
@@ -75,6 +84,24 @@ use crate::protocol::row_lock::holder;
 /// A waiter whose machine falls silent keeps its place in the queue. When its turn comes, its hold ends after its own
 /// ttl at the latest. So each such waiter ahead can cost one ttl. A waiter that merely died costs nothing. A waiter waits
 /// for at most its ttl, or a minute, at a time and then queues again, so that the order of waiters is not strict.
+///
+/// # Planned switchover
+/// Row locks are not replicated. So whoever makes a replica the primary has to end the holds on the old one first:
+///
+/// 1. On the old primary, `SET GLOBAL read_only=ON` (MySQL: `super_read_only=ON`; a change of primary in group replication sets
+///    it). A server takes that while row locks are held.
+/// 2. Wait for `max_read_only` and one second, or end the connections of polylock's users there with `KILL`. Each holder learns
+///    that its hold is lost.
+/// 3. Wait until the new primary has all transactions. Only then let it take writes, and lead clients to it.
+///
+/// If clients are led there before step 2 is over, two clients can hold one lock until then. If the old server takes writes
+/// again before its time is over, no hold is lost. From step 1 on the old server refuses acquires as
+/// [`Unavailable`](lock_core::ErrorKind::Unavailable). A release there fails as [`Lost`](lock_core::ErrorKind::Lost) if the
+/// server refuses its write. An acquire that meets a read-only server makes new connections from then on, and so follows the
+/// address to the new primary.
+///
+/// `read_only` stops no user with the permission to write all the same (`READ_ONLY ADMIN`, `CONNECTION_ADMIN`, `SUPER`): give
+/// polylock's user none of them. Its holds end on a read-only server like all others.
 ///
 /// # Fencing
 /// An exclusive hold's token is the server's clock in microseconds, or 17 more than the row's last token if that is
@@ -100,7 +127,8 @@ use crate::protocol::row_lock::holder;
 ///   trips within [the connect timeout](MySqlConfig::with_connect_timeout). Both are 5 s by default: raise them for a
 ///   slower line.
 /// - One server, or one that all writes go to. Row locks are not replicated: a replica, or another node of a Galera or
-///   group replication cluster, does not have them. After a failover the old server's holders must have ended. A Galera
+///   group replication cluster, does not have them. After a failover the old server's holders must have ended: before a [planned](#planned-switchover) one they do, and
+///   an old primary that failed has to be stopped. A Galera
 ///   node (`wsrep_on`) and a group replication with several primaries are refused, unless
 ///   [`MySqlConfig::with_single_writer`] says that all clients use the same node.
 /// - Pools between client and server that give out a connection per transaction or statement (ProxySQL's multiplexing,
@@ -192,7 +220,7 @@ impl DistributedLock for RowLockBackend {
             .extend()
             .fixed_lease()
             .hand_over()
-            .pass()
+            .pass_if_confirmed_within(PASS_CONFIRMED_WITHIN)
             .shared()
             .durable_tokens()
             .ttl_between(shortest, longest)

@@ -43,7 +43,9 @@ impl Shared {
         match self.client.control.execute(sql, None).await {
             Ok(answer) => Ok(reader_token(&answer)?),
             // They say nothing about the name's row: the caller would take one for another holder.
-            Err(RequestError::Sql(error)) if !error.is_deadlock() && !error.is_missing_table() => {
+            Err(RequestError::Sql(error))
+                if !error.is_deadlock() && !error.is_missing_table() && !error.is_read_only() =>
+            {
                 Err(error.into_lock_error().into())
             }
             Err(error) => Err(error),

@@ -25,6 +25,7 @@ mod rules;
 mod runtimes;
 mod schema;
 mod support;
+mod switchover;
 mod tls;
 mod tokens;
 mod upkeep;

@@ -1,13 +1,13 @@
 //! A hold passes on within a process without a request.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lock_core::backend::{HandOver, Hold, Lease, ReleaseOptions, ReleaseOutcome, RequestOptions, SentAt, rules};
 use lock_core::{HoldState, Locker};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::support::proxy::Proxy;
 use crate::support::*;
@@ -176,4 +176,52 @@ async fn turns_within_a_process_are_cheap_and_bounded() {
     let turns = TASKS * TURNS;
     println!("{turns} turns, {commits} commits");
     assert!(commits < turns / 4, "{turns} turns, {commits} commits");
+}
+
+/// Callers that take turns in a process, and hold the name for a moment each. What they were granted, and when they had asked.
+fn taking_turns(locks: &Locker, grants: &Arc<Mutex<Vec<(Instant, u64)>>>) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    for _ in 0..4 {
+        let (lock, grants) = (locks.lock("a"), grants.clone());
+        tasks.spawn(async move {
+            loop {
+                let asked = Instant::now();
+                let guard = lock.acquire().await.unwrap();
+                grants.lock().unwrap().push((asked, guard.token().as_u64()));
+                sleep(Duration::from_millis(5)).await;
+                // It may be lost.
+                drop(guard.release().await);
+            }
+        });
+    }
+    tasks
+}
+
+/// The next holder comes before the process notices that its connection was killed.
+#[testbed::test]
+async fn a_killed_hold_is_passed_on_to_nobody_who_came_after_the_next_grant() {
+    let fixture = Fixture::shared().await;
+    let mut observer = fixture.observer().await;
+    for _ in 0..5 {
+        let (locks, others) = (Locker::new(fixture.backend()), Locker::new(fixture.backend()));
+        let grants = Arc::<Mutex<Vec<(Instant, u64)>>>::default();
+        others.lock("other").acquire().await.unwrap().release().await.unwrap();
+        let turns = taking_turns(&locks, &grants);
+        until("taken in turns", async || grants.lock().unwrap().len() > 8).await;
+        // It may be between two holders, or be killed as it is released.
+        let elsewhere = others.lock("a");
+        let mut next = tokio::spawn(async move { elsewhere.acquire().await.unwrap() });
+        if let Some(connection) = observer.holder("a").await {
+            observer.try_run(&format!("KILL CONNECTION {connection}")).await;
+        }
+        let next = soon("granted elsewhere", &mut next).await.unwrap();
+        let granted = Instant::now();
+        // From then on the process knows.
+        until("asking the server", async || observer.waiters().await > 0).await;
+        let stale = |(asked, token): &&(Instant, u64)| *asked > granted && *token < next.token().as_u64();
+        let stale = grants.lock().unwrap().iter().filter(stale).count();
+        assert_eq!(stale, 0, "granted a hold that had ended before they asked");
+        drop(turns);
+        drop(next);
+    }
 }

@@ -25,10 +25,10 @@ async fn plain_user(fixture: &Fixture, observer: &mut Observer) -> RowLockBacken
         fixture.server.address(),
         fixture.table
     );
-    RowLockBackend::new(patient(&url)).unwrap()
+    RowLockBackend::new(patient(&url).with_max_read_only(secs(3600))).unwrap()
 }
 
-/// A backup takes it, and an administrator before a switch of servers.
+/// A backup takes it, and an administrator for some time.
 #[testbed::test]
 async fn a_server_that_may_not_write_loses_no_hold() {
     let fixture = Fixture::own().await;

@@ -1,7 +1,7 @@
 //! A network on which things go wrong.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lock_mysql::{MySqlConfig, RowLockBackend};
@@ -16,6 +16,8 @@ use crate::support::{Fixture, patient};
 #[derive(Clone)]
 pub(crate) struct Proxy {
     address: String,
+    /// Where new connections lead.
+    server: Arc<Mutex<String>>,
     faults: Arc<watch::Sender<Faults>>,
     dials: Arc<AtomicUsize>,
     requests: Arc<AtomicUsize>,
@@ -42,25 +44,22 @@ impl Proxy {
         let faults = Arc::new(watch::Sender::new(Faults::default()));
         let dials = Arc::<AtomicUsize>::default();
         let requests = Arc::<AtomicUsize>::default();
-        let (server, faults_there, counted) = (fixture.server.address().to_owned(), faults.clone(), dials.clone());
+        let server = Arc::new(Mutex::new(fixture.server.address().to_owned()));
+        let (target, faults_there, counted) = (server.clone(), faults.clone(), dials.clone());
         let requests_there = requests.clone();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
                 if !faults_there.borrow().broken {
-                    let served = serve(
-                        number,
-                        client,
-                        server.clone(),
-                        faults_there.subscribe(),
-                        requests_there.clone(),
-                    );
+                    let target = target.lock().unwrap().clone();
+                    let served = serve(number, client, target, faults_there.subscribe(), requests_there.clone());
                     tokio::spawn(served);
                 }
             }
         });
         Self {
             address,
+            server,
             faults,
             dials,
             requests,
@@ -85,6 +84,16 @@ impl Proxy {
     pub(crate) fn impatient(&self, fixture: &Fixture, response_timeout: Duration) -> RowLockBackend {
         let config = self.config(fixture).with_response_timeout(response_timeout);
         RowLockBackend::new(config.with_connect_timeout(MySqlConfig::DEFAULT_CONNECT_TIMEOUT)).unwrap()
+    }
+
+    /// Where clients dial.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Leads new connections to this server, as an address does that was moved. Those that are open stay where they are.
+    pub(crate) fn lead_to(&self, fixture: &Fixture) {
+        *self.server.lock().unwrap() = fixture.server.address().to_owned();
     }
 
     /// How often clients have dialled.
