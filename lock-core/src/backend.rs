@@ -143,6 +143,10 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// Undoes all that this request's holder id may have left at the server: a hold, a queue entry, a request under way.
     /// Idempotent. Afterwards the id is retired.
     ///
+    /// Core asks for at most 256 of these at a time, not counting those that are unanswered for 100 ms, so that acquires need
+    /// not wait behind them. It asks for them from one task: a backend may gather those of one turn. If 10,000 wait to be
+    /// undone, core leaves further ones to their TTL.
+    ///
     /// # Errors
     /// If it is not known to be undone. Core calls it again, until it succeeds or the hold has expired.
     ///

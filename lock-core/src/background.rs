@@ -6,3 +6,4 @@ pub(crate) mod keeper;
 pub(crate) mod runner;
 pub(crate) mod schedule;
 pub(crate) mod undo;
+pub(crate) mod undos;

@@ -47,6 +47,7 @@
 //! | `lock not acquired` | `DEBUG` | `name`, `error` |
 //! | span `abandon` | `DEBUG` | `name` |
 //! | `an acquire was not undone; what it left ends by itself` | `WARN` | `name`, `error` |
+//! | `too many cancelled acquires wait to be undone; what others left ends by itself` | `WARN` | `name` |
 //! | `lock upgraded` | `DEBUG` | `name`, `token` |
 //! | `lock downgraded` | `DEBUG` | `name`, `token` |
 //! | span `renew` | `DEBUG` | `name`, `token` |
@@ -76,6 +77,7 @@
 //! | `polylock_suspicions_total` | holds that became suspect | |
 //! | `polylock_losses_total` | holds that were lost | `cause`: `expired`, `not_held`, `disconnected` |
 //! | `polylock_hand_overs_total` | holds passed on within the process | `outcome`: `passed`, `granted`, `yielded`, `lost`, `unknown` |
+//! | `polylock_undos_dropped_total` | cancelled acquires that were not undone, because 10,000 waited to be | |
 //! | `polylock_requests_total` | calls of the backend, one round trip each where it does not wait | `request`: `acquire`, `renew`, `release`, `hand_over`, `downgrade`, `abandon`, `status` |
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]

@@ -21,6 +21,10 @@ pub(crate) fn describe() {
         describe_counter!("polylock_suspicions_total", "Holds that became suspect");
         describe_counter!("polylock_losses_total", "Holds that were lost");
         describe_counter!("polylock_hand_overs_total", "Holds passed on within this process");
+        describe_counter!(
+            "polylock_undos_dropped_total",
+            "Cancelled acquires left to their TTL, as too many wait"
+        );
         describe_counter!("polylock_requests_total", "Requests to the lock server");
     }
 }
@@ -112,6 +116,15 @@ pub(crate) fn acquire_failed(name: &LockName, error: &Error) {
 
 pub(crate) fn not_undone(name: &LockName, error: &Error) {
     tracing::warn!(target: "polylock", ?name, %error, "an acquire was not undone; what it left ends by itself");
+}
+
+/// Too many undos wait already. There may be thousands, so the log has the first one.
+pub(crate) fn undo_dropped(name: &LockName, is_first: bool) {
+    if is_first {
+        tracing::warn!(target: "polylock", ?name, "too many cancelled acquires wait to be undone; what others left ends by itself");
+    }
+    #[cfg(feature = "metrics")]
+    metrics::counter!("polylock_undos_dropped_total").increment(1);
 }
 
 pub(crate) fn renewed(outcome: RenewalOutcome) {

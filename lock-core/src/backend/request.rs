@@ -139,8 +139,8 @@ impl AcquireRequest {
 
     /// Marks the moment just before this request goes out, from which the lease that a grant arms is counted.
     ///
-    /// Call it when the connection is there, and before every request that may leave anything of this holder id at the
-    /// server. Core does not abandon a request for which it was never called, if its acquire failed as
+    /// Call it when the connection is there and nothing has to be waited for any more, and before every request that may leave
+    /// anything of this holder id at the server. Core does not abandon a request for which it was never called, if its acquire failed as
     /// [not executed](crate::Error::not_executed).
     pub fn sending(&self) -> SentAt {
         self.0.was_sent.store(true, Ordering::SeqCst);

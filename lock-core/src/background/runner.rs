@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt, poll_fn};
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::task::coop;
 
 use super::job::Job;
 use super::keeper::{Keeper, Look, Runner};
 use super::schedule::{Checked, ScheduledHold};
+use super::undos::Undos;
 use crate::error::{Error, ErrorKind, Result};
 use crate::sync::Arc;
 use crate::sync::time::{Instant, sleep};
@@ -82,6 +84,8 @@ impl Running {
         let (keeper, number) = (&self.keeper, self.runner.number);
         let mut renewals: FuturesUnordered<BoxFuture<'static, ()>> = FuturesUnordered::new();
         let mut jobs: FuturesUnordered<BoxFuture<'static, u64>> = FuturesUnordered::new();
+        // Of this task alone: those of a runtime that is not driven any more would never end.
+        let undos = Arc::new(Undos::new());
         while let Some(due) = keeper.due(number) {
             drop(due.stale);
             for hold in due.holds {
@@ -103,7 +107,8 @@ impl Running {
                 hold.end_lost();
             }
             for (number, job) in due.jobs {
-                jobs.push(Box::pin(finish(number, job)));
+                // Free of tokio's budget for a task: once that is spent, each poll of all that are ready comes to nothing.
+                jobs.push(Box::pin(coop::unconstrained(finish(number, job, undos.clone()))));
             }
             if due.finished && renewals.is_empty() && jobs.is_empty() {
                 return;
@@ -111,7 +116,10 @@ impl Running {
             tokio::select! {
                 biased;
                 Some(()) = renewals.next() => {}
-                Some(number) = jobs.next() => keeper.done(number),
+                Some(number) = jobs.next() => {
+                    keeper.done(number);
+                    coop::consume_budget().await;
+                }
                 () = self.runner.wake.notified() => {}
                 () = until(due.next) => {}
             }
@@ -164,8 +172,8 @@ impl Drop for Renewing {
     }
 }
 
-async fn finish(number: u64, job: Box<dyn Job>) -> u64 {
-    if AssertUnwindSafe(async { job.run().await })
+async fn finish(number: u64, job: Box<dyn Job>, undos: Arc<Undos>) -> u64 {
+    if AssertUnwindSafe(async { job.run(&undos).await })
         .catch_unwind()
         .await
         .is_err()

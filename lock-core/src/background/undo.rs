@@ -7,6 +7,7 @@ use tracing::Instrument;
 
 use super::call::{BackendCall, LONGEST_PAUSE, pauses, shielded};
 use super::job::Job;
+use super::undos::Undos;
 use crate::backend::{AcquireRequest, Attempt, DistributedLock, Wait};
 use crate::observe::{self, BackendRequest};
 use crate::queue::{Turn, Waiter};
@@ -40,7 +41,7 @@ impl<W: Waiter> UndoJob<W> {
 
     /// Drives the acquire to its end, then abandons it, trying for as long as a hold of it might live. The name is the
     /// next local waiter's after that time at the latest.
-    async fn undo(self) {
+    async fn undo(self, undos: Arc<Undos>) {
         let last_try = Instant::now().checked_add(self.request.longest_ttl());
         let pass_turn_on = || {
             let turn = self.turn.lock().take();
@@ -54,12 +55,20 @@ impl<W: Waiter> UndoJob<W> {
                     _ => {}
                 }
             }
+            let kept = undos.keep();
+            // Without the undo of an upgrade, a hold that lives would be lost. There is one for each at most.
+            if kept.is_none() && self.request.replaces().is_none() {
+                observe::undo_dropped(self.request.name(), undos.is_first_drop());
+                return;
+            }
             let mut pauses = pauses(LONGEST_PAUSE);
             loop {
-                observe::requested(BackendRequest::Abandon);
-                // The call itself may panic, before there is a future.
-                let abandoned = shielded(async { self.backend.abandon(&self.request).await }).await;
-                let Err(error) = abandoned else {
+                let abandoning = async {
+                    observe::requested(BackendRequest::Abandon);
+                    // The call itself may panic, before there is a future.
+                    shielded(async { self.backend.abandon(&self.request).await }).await
+                };
+                let Err(error) = undos.take_turns(abandoning).await else {
                     return;
                 };
                 pass_turn_on();
@@ -85,9 +94,9 @@ impl<W: Waiter> UndoJob<W> {
 }
 
 impl<W: Waiter> Job for UndoJob<W> {
-    fn run(self: Box<Self>) -> BoxFuture<'static, ()> {
+    fn run(self: Box<Self>, undos: &Arc<Undos>) -> BoxFuture<'static, ()> {
         let span = observe::abandon_span(self.request.name());
-        Box::pin(self.undo().instrument(span))
+        Box::pin(self.undo(undos.clone()).instrument(span))
     }
 
     fn restart(&self) -> Box<dyn Job> {

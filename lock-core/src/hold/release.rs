@@ -18,6 +18,7 @@ use crate::background::call::{BackendCall, LONGEST_PAUSE, pauses, shielded};
 use crate::background::job::Job;
 use crate::background::keeper::Keeper;
 use crate::background::schedule::{Checked, ScheduleSlot, ScheduledHold};
+use crate::background::undos::Undos;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lost::LostCause;
 use crate::mutant::{Mutant, is_active};
@@ -89,7 +90,7 @@ struct ReleaseJob<W: Successor> {
 }
 
 impl<W: Successor> Job for ReleaseJob<W> {
-    fn run(self: Box<Self>) -> BoxFuture<'static, ()> {
+    fn run(self: Box<Self>, _undos: &Arc<Undos>) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             let Self { hold, begun } = *self;
             // One that began on another runtime is made anew, and so is one that panicked.

@@ -18,6 +18,7 @@ use crate::background::job::Job;
 use crate::background::runner::ensure_running;
 use crate::background::schedule::ScheduledHold;
 use crate::background::undo::UndoJob;
+use crate::background::undos::Undos;
 use crate::error::{Error, ErrorKind, Result};
 use crate::hold::{ActiveHold, Grant, Share};
 use crate::lost::LostCause;
@@ -294,11 +295,12 @@ struct UndoUpgrade {
 }
 
 impl Job for UndoUpgrade {
-    fn run(self: Box<Self>) -> BoxFuture<'static, ()> {
+    fn run(self: Box<Self>, undos: &Arc<Undos>) -> BoxFuture<'static, ()> {
+        let undos = undos.clone();
         Box::pin(async move {
             let Self { undo, hold, number } = *self;
             // A panic leaves the outcome unknown. The hold is not to wait for an undo that has gone.
-            let undone = AssertUnwindSafe(async { undo.run().await }).catch_unwind().await;
+            let undone = AssertUnwindSafe(async { undo.run(&undos).await }).catch_unwind().await;
             if undone.is_err() {
                 observe::job_panicked();
             }

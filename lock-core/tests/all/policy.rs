@@ -6,6 +6,7 @@ use lock_core::Locker;
 
 use crate::scripted::Scripted;
 
+mod cancelled;
 mod last_word;
 mod late_answers;
 mod one_caller;
