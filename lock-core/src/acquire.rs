@@ -8,6 +8,7 @@ use tracing::Instrument;
 use self::options::{AcquireOptions, WaitLimit};
 use self::pending::{Caller, Granted, PendingAcquire, Wakeup};
 use self::shared::Shared;
+use self::too_late::too_late;
 use crate::backend::{Armed, Attempt, Hold, Mode};
 use crate::background::call::pauses;
 use crate::background::runner::ensure_running;
@@ -29,6 +30,7 @@ pub(crate) mod limits;
 pub(crate) mod options;
 pub(crate) mod pending;
 pub(crate) mod shared;
+mod too_late;
 
 /// What an acquire came to.
 pub(crate) enum Acquired {
@@ -256,7 +258,7 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
             let attempt = tokio::select! {
                 biased;
                 attempt = pending.attempt() => attempt,
-                stop = &mut self.stopped => return self.stop(&stop, last_error, pending),
+                stop = &mut self.stopped => return self.stop(&stop, pending.last_word(last_error, self.since())),
             };
             let pause = match attempt {
                 Ok(Attempt::Granted(hold, armed)) => {
@@ -267,7 +269,18 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
                 // The backend has given up, whatever the server would have said.
                 Ok(Attempt::Busy(_)) if pending.is_given_up() => {
                     let stop = (&mut self.stopped).await;
-                    return self.stop(&stop, last_error, pending);
+                    return self.stop(&stop, pending.last_word(last_error, self.since()));
+                }
+                Err(error) if self.is_no_news(pending, &error) => {
+                    pending.unanswered(&error);
+                    let stop = (&mut self.stopped).await;
+                    let word = match pending.last_word(last_error, self.since()) {
+                        LastWord::Nothing if !self.wait.was_spent_waiting() => {
+                            LastWord::Failed(error.about(&self.options.name))
+                        }
+                        word => word,
+                    };
+                    return self.stop(&stop, word);
                 }
                 Ok(Attempt::Busy(busy)) => {
                     self.shared.backend.note_reached();
@@ -311,10 +324,16 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
                 .and_then(|pause| Instant::now().checked_add(pause));
             tokio::select! {
                 biased;
-                stop = &mut self.stopped => return self.stop(&stop, last_error, pending),
+                stop = &mut self.stopped => return self.stop(&stop, pending.last_word(last_error, self.since())),
                 () = until(pause) => {}
             }
         }
+    }
+
+    /// Whether this only says that a waiting request was given up. Its backend had no time left to ask the server, and has
+    /// [reported](crate::backend::AcquireRequest::note_unreachable) a server that cannot be asked.
+    fn is_no_news(&self, pending: &PendingAcquire, error: &Error) -> bool {
+        self.wait.is_patient() && pending.is_given_up() && error.is_retryable() && pending.was_reached()
     }
 
     /// The error, to be tried again; or, as an error, what no trying mends.
@@ -339,14 +358,16 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
     fn taken(&self, holder: Option<Arc<str>>) -> Result<Acquired> {
         match self.wait {
             WaitLimit::Once => Ok(Acquired::Taken),
-            WaitLimit::Within(_) | WaitLimit::Forever => Err(self.too_late(LastWord::Taken(holder))),
+            WaitLimit::Within(_) | WaitLimit::Rest(_) | WaitLimit::Forever => {
+                Err(self.too_late(LastWord::Taken(holder)))
+            }
         }
     }
 
-    fn stop(&self, stop: &StopReason, last_error: Option<Error>, pending: &PendingAcquire) -> Result<Driven> {
+    fn stop(&self, stop: &StopReason, word: LastWord) -> Result<Driven> {
         match stop {
             StopReason::Closing => Err(self.shared.shut_down()),
-            StopReason::TooLate => match pending.last_word(last_error, self.since()) {
+            StopReason::TooLate => match word {
                 LastWord::Taken(holder) if !self.wait.is_patient() => Ok(Driven::Taken(holder)),
                 word => Err(self.too_late(word)),
             },
@@ -365,31 +386,8 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
         }
     }
 
-    /// The error of an acquire whose time is up.
     fn too_late(&self, word: LastWord) -> Error {
-        let limit = match self.wait {
-            WaitLimit::Within(limit) => limit,
-            WaitLimit::Once | WaitLimit::Forever => self.options.time_limit(self.wait).unwrap_or_default(),
-        };
-        let error = match word {
-            LastWord::Taken(holder) => {
-                let error = Error::new(ErrorKind::TimedOut, format!("not acquired within {limit:?}"));
-                match holder {
-                    Some(holder) => error.with_holder(holder),
-                    None => error,
-                }
-            }
-            LastWord::Failed(cause) => {
-                let message = format!("not acquired within {limit:?}, as the lock server cannot be asked");
-                Error::new(ErrorKind::Unavailable, message).with_source(cause)
-            }
-            LastWord::Nothing => {
-                let limit = self.options.time_limit(self.wait).unwrap_or_default();
-                let message = format!("the lock server did not answer within {limit:?}: check that it is there");
-                Error::new(ErrorKind::Unavailable, message)
-            }
-        };
-        error.with_name(&self.options.name)
+        too_late(self.options, self.wait, word)
     }
 }
 

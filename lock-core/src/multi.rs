@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 
 use self::guard::MultiGuard;
 use self::plan::{Plan, Tried, held_after};
-use crate::acquire::options::WaitLimit;
+use crate::acquire::options::{Rest, WaitLimit};
 use crate::background::call::pauses;
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
@@ -61,7 +61,7 @@ pub async fn acquire_all(locks: impl IntoIterator<Item = Lock>) -> Result<MultiG
 ///
 /// # Errors
 /// - [`ErrorKind::TimedOut`] if the time was up and the server last answered that a lock is taken. [`Error::name`] is the name
-///   of that lock, and [`Error::holder`] its holder's label, if known.
+///   of the lock that it waited for then, and [`Error::holder`] that lock's holder's label, if known.
 /// - Those of [`acquire_all`], and of [`Lock::acquire_within`].
 ///
 /// After an error no lock is held. The call waits for the releases until its time is up. What is not released by then is
@@ -167,14 +167,16 @@ impl Acquiring {
 
     /// Adds what is missing to those that are held, waiting only for names after all of theirs.
     async fn fill(&self, held: &mut Vec<Guard>) -> Result<(), Stop> {
-        if self.plan.len() > 1 && !self.plan.was_refused_just_now() {
+        let mut is_crowded = self.plan.was_refused_just_now();
+        if self.plan.len() > 1 && !is_crowded {
             self.try_all(held).await?;
+            is_crowded = self.plan.was_refused_just_now();
         }
         while let Some(lock) = self.plan.get(held.len()) {
             let guard = tokio::select! {
                 biased;
                 () = guard::first_lost(held) => return Err(Stop::Lost),
-                guard = self.wait_for(lock) => guard.map_err(Stop::Failed)?,
+                guard = self.wait_for(lock, is_crowded) => guard.map_err(Stop::Failed)?,
             };
             held.push(guard);
         }
@@ -228,29 +230,21 @@ impl Acquiring {
         count.map(drop)
     }
 
-    async fn wait_for(&self, lock: &Lock) -> Result<Guard> {
-        let Some(deadline) = self.deadline else {
+    async fn wait_for(&self, lock: &Lock, is_crowded: bool) -> Result<Guard> {
+        let (Some(limit), Some(deadline)) = (self.limit, self.deadline) else {
             return lock.acquire().await;
         };
-        let rest = deadline.saturating_duration_since(Instant::now());
-        if rest.is_zero() {
-            return Err(self.too_late(lock));
-        }
-        lock.acquire_within(rest).await.map_err(|error| match error.holder() {
-            // Its own limit is only what was left of that for all.
-            Some(holder) if error.is_timed_out() => self.too_late(lock).with_holder(holder),
-            None if error.is_timed_out() => self.too_late(lock),
-            _ => error,
-        })
-    }
-
-    fn too_late(&self, lock: &Lock) -> Error {
-        let (limit, count) = (self.limit.unwrap_or_default(), self.plan.len());
-        let message = match count {
-            1 => format!("not acquired within {limit:?}"),
-            _ => format!("not acquired within {limit:?}, the limit for all {count} locks"),
+        let rest = Rest {
+            left: deadline.saturating_duration_since(Instant::now()),
+            limit,
+            locks: self.plan.len(),
+            is_crowded,
         };
-        about(lock, Error::new(ErrorKind::TimedOut, message))
+        if rest.left.is_zero() {
+            let message = format!("not acquired {}", rest.text());
+            return Err(about(lock, Error::new(ErrorKind::TimedOut, message)));
+        }
+        lock.wait(WaitLimit::Rest(rest)).await
     }
 
     fn unanswered(&self, lock: &Lock) -> Error {

@@ -30,7 +30,7 @@ pub(crate) async fn acquire(client: &Arc<Client>, request: &AcquireRequest) -> R
         let mut route = client.servers.route(&keys, request.given_up()).await?;
         request.note_connected();
         if request.is_given_up() {
-            return given_up(&route, entry.as_ref()).map_err(Error::not_executed);
+            return given_up(&route, request, entry.as_ref()).map_err(Error::not_executed);
         }
         // One that reinstates had the name when the server forgot it, so nobody else has been granted it since.
         if let Some(why) = route.delay_error().filter(|_| !request.reinstates()) {
@@ -56,7 +56,7 @@ pub(crate) async fn acquire(client: &Arc<Client>, request: &AcquireRequest) -> R
                 return Ok(attempt);
             }
             Outcome::Taken(taken) => taken,
-            Outcome::GivenUp => return given_up(&route, entry.as_ref()),
+            Outcome::GivenUp => return given_up(&route, request, entry.as_ref()),
         };
         let Some(ahead) = taken.ahead else {
             return Ok(Attempt::Busy(taken.busy()));
@@ -68,7 +68,7 @@ pub(crate) async fn acquire(client: &Arc<Client>, request: &AcquireRequest) -> R
             false => UNHEARD,
         };
         if !entry.wait(&route, taken.busy(), pause).await {
-            return given_up(&route, Some(entry));
+            return given_up(&route, request, Some(entry));
         }
     }
 }
@@ -212,10 +212,14 @@ async fn report(session: &Session, request: &AcquireRequest, busy: &Busy) {
 }
 
 /// The result of a request that was given up: busy if that was the server's last answer and the connection works since.
-fn given_up(session: &Session, entry: Option<&QueueEntry<'_>>) -> Result<Attempt> {
+fn given_up(session: &Session, request: &AcquireRequest, entry: Option<&QueueEntry<'_>>) -> Result<Attempt> {
     let error = || Error::new(ErrorKind::Unavailable, "given up before Redis had answered");
     match (session.failure(), entry.and_then(|entry| entry.busy.clone())) {
-        (Some(why), _) => Err(error().with_source(why)),
+        (Some(why), _) => {
+            // Not reported yet if it failed while the request was on its way.
+            request.note_unreachable(why.clone());
+            Err(error().with_source(why))
+        }
         (None, Some(busy)) => Ok(Attempt::Busy(busy)),
         (None, None) => Err(error()),
     }

@@ -36,7 +36,21 @@ pub(crate) enum WaitLimit {
     Once,
     /// So long; zero is one try, and a name that is taken is a timeout.
     Within(Duration),
+    /// So long, which is what is left of the limit for several locks.
+    Rest(Rest),
     Forever,
+}
+
+/// What is left for one lock of the limit that a caller gave for several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rest {
+    pub(crate) left: Duration,
+    /// As the caller gave it.
+    pub(crate) limit: Duration,
+    /// For how many locks.
+    pub(crate) locks: usize,
+    /// Whether the server said just now that one of them is taken.
+    pub(crate) is_crowded: bool,
 }
 
 impl WaitLimit {
@@ -44,7 +58,23 @@ impl WaitLimit {
         match self {
             Self::Once => false,
             Self::Within(limit) => !limit.is_zero(),
-            Self::Forever => true,
+            Self::Rest(_) | Self::Forever => true,
+        }
+    }
+
+    /// Whether most of the caller's time was spent on locks that were taken. If the server does not answer in the rest, it
+    /// is not silent.
+    pub(crate) fn was_spent_waiting(self) -> bool {
+        matches!(self, Self::Rest(rest) if rest.is_crowded && rest.left < rest.limit / 2)
+    }
+}
+
+impl Rest {
+    /// The end of a sentence that says how long nothing was acquired.
+    pub(crate) fn text(self) -> String {
+        match self.locks {
+            1 => format!("within {:?}", self.limit),
+            locks => format!("within {:?}, the limit for all {locks} locks", self.limit),
         }
     }
 }
@@ -86,6 +116,7 @@ impl AcquireOptions {
     pub(crate) fn time_limit(&self, wait: WaitLimit) -> Option<Duration> {
         match wait {
             WaitLimit::Within(limit) if wait.is_patient() => Some(limit),
+            WaitLimit::Rest(rest) => Some(rest.left),
             WaitLimit::Once | WaitLimit::Within(_) => Some(self.limits.operation_timeout),
             WaitLimit::Forever => None,
         }

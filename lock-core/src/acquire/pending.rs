@@ -271,6 +271,13 @@ impl PendingAcquire {
         }
     }
 
+    /// It was given up before the server answered: what the server said before still counts.
+    pub(crate) fn unanswered(&mut self, why: &Error) {
+        if !self.state.is_taken() && self.request.was_certainly_not_sent(why) {
+            self.state = AtServer::Nothing;
+        }
+    }
+
     /// Nothing stays behind at the server, and what it said is over.
     pub(crate) fn nothing_left(&mut self) {
         self.request.forget_busy();

@@ -156,6 +156,13 @@ impl<'a> Upgrading<'a> {
                     }
                     pause
                 }
+                Err(error) if self.is_no_news(&error) => {
+                    if self.request.last_busy().is_none() {
+                        self.failure.get_or_insert(error.about(&self.hold.options.name));
+                    }
+                    lease.ended().await;
+                    return Err(self.lost());
+                }
                 // The server has ended the hold that was to be replaced, or our lease has ended meanwhile.
                 Err(error) if error.is_lost() => return Err(self.lost()),
                 Err(error) => {
@@ -179,6 +186,11 @@ impl<'a> Upgrading<'a> {
                 () = until(pause) => {}
             }
         }
+    }
+
+    /// Whether this only says that the request was given up.
+    fn is_no_news(&self, error: &Error) -> bool {
+        self.wait.is_patient() && self.request.is_given_up() && error.is_retryable()
     }
 
     /// Asks the server.
@@ -242,12 +254,12 @@ impl<'a> Upgrading<'a> {
         let Some(busy) = self.request.last_busy() else {
             return Err(too_late(options, self.wait));
         };
-        let limit = match self.wait {
+        let message = match self.wait {
             WaitLimit::Once => return Ok(false),
-            WaitLimit::Within(limit) => limit,
-            WaitLimit::Forever => options.time_limit(self.wait).unwrap_or_default(),
+            WaitLimit::Within(limit) if !limit.is_zero() => format!("not upgraded within {limit:?}"),
+            _ => "not upgraded at once".to_owned(),
         };
-        let error = Error::new(ErrorKind::TimedOut, format!("not upgraded within {limit:?}")).with_name(&options.name);
+        let error = Error::new(ErrorKind::TimedOut, message).with_name(&options.name);
         Err(match busy.holder {
             Some(holder) => error.with_holder(holder),
             None => error,

@@ -83,7 +83,10 @@ impl Supervisor {
 
     async fn dial(&self) -> Result<Dialed, Error> {
         let shared = &self.shared;
+        // While nobody has reached the server, the callers' time is the limit. If that is too short for this dial, why the one
+        // before it failed says more.
         let mut limit = shared.connect_timeout;
+        let mut cut_short = None;
         self.signals.clear_requests();
         shared.state.send_if_modified(|state| {
             if state.epoch == self.epoch {
@@ -92,11 +95,18 @@ impl Supervisor {
                 state.last_dial = Some(now);
                 if state.connected.is_none() {
                     limit = state.wanted_until.saturating_duration_since(now);
+                    let earlier = state.last_error.clone().filter(|_| state.failures > 0);
+                    cut_short = Some(earlier.unwrap_or_else(|| self.unanswered("in time")));
                 }
             }
             // Nobody waits for the beginning of a try.
             false
         });
+        if limit.is_zero()
+            && let Some(why) = cut_short
+        {
+            return Err(why);
+        }
         let dialing = AssertUnwindSafe(shared.dialer.dial()).catch_unwind();
         match timeout(limit, dialing).await {
             Ok(Ok(dialed)) => dialed,
@@ -104,11 +114,13 @@ impl Supervisor {
                 let what = format!("connecting to Redis at {} panicked", shared.dialer);
                 Err(Error::new(ErrorKind::Unexpected, what).with_source(text(&*panic)))
             }
-            Err(_elapsed) => {
-                let what = format!("Redis at {} did not answer within {limit:?}", shared.dialer);
-                Err(Error::new(ErrorKind::Unavailable, what))
-            }
+            Err(_elapsed) => Err(cut_short.unwrap_or_else(|| self.unanswered(&format!("within {limit:?}")))),
         }
+    }
+
+    fn unanswered(&self, when: &str) -> Error {
+        let what = format!("Redis at {} did not answer {when}", self.shared.dialer);
+        Error::new(ErrorKind::Unavailable, what)
     }
 
     fn begin_session(&self, dialed: &Dialed) -> Option<Session> {

@@ -41,6 +41,46 @@ async fn all_or_none() {
     assert_eq!(backend.waiting("b").await, 0);
 }
 
+/// What is left of the limit for a later lock may be too short for an answer. No error states that rest.
+#[tokio::test(start_paused = true)]
+async fn acquires_with_one_limit_are_all_told_that_a_lock_is_taken() {
+    let (backend, locks) = scripted();
+    backend.server().hold_elsewhere("b", seconds(600)).unwrap();
+    let mut waiting = Vec::new();
+    for _ in 0..5 {
+        let both = ["a", "b"].map(|name| locks.lock(name));
+        waiting.push(tokio::spawn(async {
+            acquire_all_within(both, seconds(1)).await.map(drop)
+        }));
+        sleep(Duration::from_millis(5)).await;
+    }
+    sleep(Duration::from_millis(500)).await;
+    backend.next(Request::Abandon, [Answer::DoAfter(Duration::from_millis(12)); 5]);
+    backend.next(Request::Acquire, [Answer::GiveUp; 20]);
+    for waiter in waiting {
+        let error = waiter.await.unwrap().unwrap_err();
+        assert!(error.is_timed_out(), "{error}");
+        let text = error.to_string();
+        assert!(
+            text.contains("not acquired within 1s, the limit for all 2 locks"),
+            "{text}"
+        );
+    }
+}
+
+/// A server that is silent for most of the time is told as that.
+#[tokio::test(start_paused = true)]
+async fn a_silent_server_is_no_lock_that_is_taken() {
+    let (backend, locks) = scripted();
+    backend.server().hold_elsewhere("b", seconds(600)).unwrap();
+    let both = || ["a", "b"].map(|name| locks.lock(name));
+    assert!(try_acquire_all(both()).await.unwrap().is_none());
+    backend.next(Request::Acquire, [Answer::Hang; 5]);
+    let error = acquire_all_within(both(), seconds(1)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("did not answer within 1s"), "{error}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn modes_and_servers_may_be_mixed() {
     let (backend, locks) = scripted();

@@ -160,3 +160,50 @@ async fn a_try_refused_without_a_release_is_answered_at_once() {
     assert!(locks.lock("a").try_acquire().await.unwrap().is_none());
     assert_eq!(started.elapsed(), Duration::ZERO);
 }
+
+/// The next waiter inherits a request that the server has refused. That its own time is up too is no news of the server.
+#[tokio::test(start_paused = true)]
+async fn waiters_with_one_limit_are_all_told_that_it_is_taken() {
+    let (backend, locks) = scripted();
+    backend.server().hold_elsewhere("a", seconds(60)).unwrap();
+    for gap in [Duration::ZERO, Duration::from_millis(5)] {
+        let mut waiting = Vec::new();
+        for _ in 0..10 {
+            let lock = locks.lock("a");
+            waiting.push(tokio::spawn(
+                async move { lock.acquire_within(seconds(1)).await.map(drop) },
+            ));
+            sleep(gap).await;
+        }
+        sleep(Duration::from_millis(500)).await;
+        // What is asked from here on is given up before the server answers.
+        backend.next(Request::Acquire, [Answer::GiveUp; 20]);
+        for waiter in waiting {
+            let error = waiter.await.unwrap().unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                r#"lock "a": not acquired within 1s (held by "elsewhere")"#
+            );
+            assert_eq!(error.kind(), ErrorKind::TimedOut);
+        }
+        backend.clear();
+    }
+}
+
+/// A request that was given up keeps what failed before it, and says so itself if nothing did.
+#[tokio::test(start_paused = true)]
+async fn what_failed_before_a_request_was_given_up_is_told() {
+    let (backend, locks) = scripted();
+    locks.connect().await.unwrap();
+    let lock = locks.lock("a");
+    for (answers, cause) in [
+        ([Answer::Fail, Answer::GiveUp], "scripted failure"),
+        ([Answer::GiveUp, Answer::GiveUp], "given up before the answer"),
+    ] {
+        backend.next(Request::Acquire, answers);
+        let error = lock.acquire_within(seconds(1)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(error.to_string().contains(cause), "{error}");
+        backend.clear();
+    }
+}

@@ -11,7 +11,7 @@ use lock_core::backend::{
     AcquireRequest, Attempt, Capabilities, DistributedLock, HandOver, Hold, Lease, LockStatus, ReleaseOptions,
     ReleaseOutcome, Renewal,
 };
-use lock_core::{FencingToken, LockName, Result};
+use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 
 use super::answering::proof;
 use super::{Answer, Pass, Request, Script, Scripted};
@@ -36,6 +36,10 @@ impl DistributedLock for Scripted {
         }
         let effect = async {
             request.note_connected();
+            if answer == Some(Answer::GiveUp) {
+                request.given_up().await;
+                return Err(Error::new(ErrorKind::Unavailable, "given up before the answer"));
+            }
             // As one that sends it each time.
             let _ = request.label();
             Ok(match self.0.server.acquire(request).await? {

@@ -44,6 +44,8 @@ pub(crate) enum Answer {
     Yield,
     /// No effect. Fails when the test lets go.
     Hang,
+    /// No effect. Of an acquire: fails as soon as the request is given up.
+    GiveUp,
     Panic,
     /// There is not even a future. For an abandon.
     PanicAtOnce,

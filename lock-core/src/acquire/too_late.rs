@@ -1,0 +1,37 @@
+//! The error of an acquire whose time is up.
+
+use super::options::{AcquireOptions, WaitLimit};
+use crate::error::{Error, ErrorKind};
+use crate::queue::last_word::LastWord;
+
+/// Says what is known of the name. A limit in it is as the caller gave it.
+pub(super) fn too_late(options: &AcquireOptions, wait: WaitLimit, word: LastWord) -> Error {
+    let limit = match wait {
+        WaitLimit::Rest(rest) => rest.limit,
+        _ => options.time_limit(wait).unwrap_or_default(),
+    };
+    let taken = || Error::new(ErrorKind::TimedOut, format!("not acquired {}", in_time(wait)));
+    let error = match word {
+        LastWord::Taken(Some(holder)) => taken().with_holder(holder),
+        LastWord::Taken(None) => taken(),
+        LastWord::Nothing if wait.was_spent_waiting() => taken(),
+        LastWord::Failed(cause) => {
+            let message = format!("not acquired within {limit:?}, as the lock server cannot be asked");
+            Error::new(ErrorKind::Unavailable, message).with_source(cause)
+        }
+        LastWord::Nothing => {
+            let message = format!("the lock server did not answer within {limit:?}: check that it is there");
+            Error::new(ErrorKind::Unavailable, message)
+        }
+    };
+    error.with_name(&options.name)
+}
+
+/// In which time a name that is taken was not acquired.
+fn in_time(wait: WaitLimit) -> String {
+    match wait {
+        WaitLimit::Rest(rest) => rest.text(),
+        WaitLimit::Within(limit) if !limit.is_zero() => format!("within {limit:?}"),
+        WaitLimit::Within(_) | WaitLimit::Once | WaitLimit::Forever => "at once".to_owned(),
+    }
+}
