@@ -41,24 +41,70 @@ enum Ended {
     Attempt(Attempt),
     /// Too many others were at the same name: everybody gives all back and asks again, at another time.
     Collided,
+    /// So many nodes are silent that no majority is left. All votes are given back: others may have use for them.
+    Silent(Error),
 }
 
 async fn ask(client: &Arc<Client>, votes: &Arc<Votes>, request: &AcquireRequest) -> Result<Attempt> {
-    let mut collisions = 0;
+    let (mut collisions, mut silences) = (0, 0);
+    let mut silent: Option<Error> = None;
+    let limit = Limit::of(request);
     loop {
-        if request.is_given_up() {
-            return match request.last_busy().filter(|_| collisions > 0) {
-                Some(busy) => Ok(Attempt::Busy(busy)),
-                None => Err(given_up()),
+        if limit.is_over() {
+            return match (silent, request.last_busy().filter(|_| collisions > 0)) {
+                (Some(error), _) => Err(error),
+                (None, Some(busy)) => Ok(Attempt::Busy(busy)),
+                (None, None) => Err(given_up()),
             };
         }
-        if let Ended::Attempt(attempt) = run(Round::new(client, votes, request)).await? {
-            return Ok(attempt);
+        match run(Round::new(client, votes, request, silences), &limit).await {
+            Ok(Ended::Attempt(attempt)) => return Ok(attempt),
+            Ok(Ended::Collided) => silent = None,
+            Ok(Ended::Silent(error)) => {
+                silent = Some(error);
+                silences += 1;
+            }
+            // It says more: the last attempt may have ended at once.
+            Err(error) => return Err(silent.filter(|_| limit.is_over()).unwrap_or(error)),
         }
         collisions += 1;
         tokio::select! {
             () = sleep(pause(collisions, rand::random())) => {}
-            () = request.given_up() => {}
+            () = limit.over() => {}
+        }
+    }
+}
+
+/// How long a request may take: until it is given up, and if it does not wait, a TTL at most. After that it can win nothing.
+struct Limit<'a> {
+    request: &'a AcquireRequest,
+    until: Option<Instant>,
+}
+
+impl<'a> Limit<'a> {
+    fn of(request: &'a AcquireRequest) -> Self {
+        let ttl = request.ttl();
+        let until = match request.wait() {
+            Wait::No => Instant::now().checked_add(ttl),
+            _ => None,
+        };
+        Self { request, until }
+    }
+
+    fn is_over(&self) -> bool {
+        self.request.is_given_up() || self.until.is_some_and(|until| Instant::now() >= until)
+    }
+
+    async fn over(&self) {
+        let until = async {
+            match self.until {
+                Some(until) => sleep_until(until).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = self.request.given_up() => {}
+            () = until => {}
         }
     }
 }
@@ -83,7 +129,7 @@ async fn again(client: &Arc<Client>, votes: &Arc<Votes>, token: FencingToken) ->
     }
 }
 
-async fn run(mut round: Round<'_>) -> Result<Ended> {
+async fn run(mut round: Round<'_>, limit: &Limit<'_>) -> Result<Ended> {
     round.begin();
     loop {
         let request = round.request.clone();
@@ -100,7 +146,7 @@ async fn run(mut round: Round<'_>) -> Result<Ended> {
         if round.votes.has_ended() {
             return Err(Error::new(ErrorKind::Unexpected, "this request was abandoned"));
         }
-        if request.is_given_up() {
+        if limit.is_over() {
             round.give_up().await;
             return round.given_up();
         }
@@ -126,7 +172,7 @@ async fn run(mut round: Round<'_>) -> Result<Ended> {
                     () = round.next_answer() => {}
                     () = noted => {}
                     () = changed => {}
-                    () = request.given_up() => {}
+                    () = limit.over() => {}
                     () = votes.ended() => {}
                     () = sleep_until(until) => {}
                 }
@@ -146,6 +192,9 @@ enum Decision {
 
 fn decide(round: &mut Round<'_>) -> Result<Decision> {
     round.look();
+    if round.ask_after_suspected() {
+        return Ok(Decision::AskedMore);
+    }
     let anchor = round.anchor();
     let answers = round.answers();
     let nodes = answers.len();
@@ -156,6 +205,7 @@ fn decide(round: &mut Round<'_>) -> Result<Decision> {
         return Ok(wait_at(round, anchor));
     }
     if round.has_new_anchor(anchor) {
+        round.give_back_all_but(anchor);
         round.ask_anchor_again(anchor);
         return Ok(Decision::AskedMore);
     }
@@ -171,10 +221,12 @@ fn decide(round: &mut Round<'_>) -> Result<Decision> {
         Outcome::Busy if round.waits() => {
             round.note_taken();
             round.report_busy(anchor);
+            round.pass_anchor_by(anchor);
             Ok(Decision::Ended(Ended::Collided))
         }
         Outcome::Busy => Ok(Decision::Ended(Ended::Attempt(Attempt::Busy(round.busy(anchor))))),
         Outcome::Unavailable if round.is_unavailable() => Err(round.unavailable()),
+        Outcome::Unavailable if round.has_silent() => Ok(Decision::Ended(Ended::Silent(round.unavailable()))),
         _ if round.ask_spare_nodes() => Ok(Decision::AskedMore),
         _ => {
             if round.is_taken() {
@@ -209,13 +261,14 @@ fn wait_at(round: &mut Round<'_>, anchor: usize) -> Decision {
     round.note_taken();
     round.give_back_all_but(anchor);
     round.report_busy(anchor);
+    round.look_around(anchor);
     if round.is_waiting_at(anchor) {
         round.pass_terms_on(anchor);
         return Decision::Wait(round.next_look());
     }
     match round.ask_anchor_again(anchor) {
         None => Decision::AskedMore,
-        Some(later) => Decision::Wait(Some(later)),
+        Some(later) => Decision::Wait(round.next_look().map_or(Some(later), |look| Some(look.min(later)))),
     }
 }
 

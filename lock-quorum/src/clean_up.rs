@@ -127,7 +127,7 @@ impl Drop for Driven {
 impl Ending {
     /// Ends the vote, unless it expires before.
     async fn run(&mut self, client: &Client) {
-        if !self.arrived().await {
+        if !self.arrived(client).await {
             return;
         }
         let last_try = Instant::now().checked_add(2 * self.vote.request.ttl());
@@ -147,11 +147,11 @@ impl Ending {
 
     /// Awaits its acquire, which was given up and so ends soon. Dropped half-way, it might still take effect, after the vote was
     /// ended. Returns whether the node may have anything of it.
-    async fn arrived(&mut self) -> bool {
+    async fn arrived(&mut self, client: &Client) -> bool {
         let Some(call) = self.call.take().filter(Call::is_here) else {
             return true;
         };
-        match call.future.await {
+        match client.watch(&self.vote, call.began, call.future).await {
             Ok(Attempt::Busy(_)) => self.vote.has_place,
             Err(error) => !self.vote.request.was_certainly_not_sent(&error),
             _ => true,
@@ -162,11 +162,13 @@ impl Ending {
         let (vote, node) = (&self.vote, &client.nodes[self.vote.node]);
         let mut pause = SHORTEST_PAUSE;
         loop {
-            let ended = match (self.release, vote.hold()) {
-                (Some(how), Some(hold)) => hold.release(how).await.map(drop),
-                _ => node.backend.abandon(&vote.request).await,
+            let ending = async {
+                match (self.release, vote.hold()) {
+                    (Some(how), Some(hold)) => hold.release(how).await.map(drop),
+                    _ => node.backend.abandon(&vote.request).await,
+                }
             };
-            match ended {
+            match client.watch(vote, Instant::now(), ending).await {
                 Ok(()) => return node.has_answered(),
                 Err(error) if !error.is_retryable() => {
                     let name = vote.request.name().as_str();

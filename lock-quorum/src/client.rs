@@ -1,17 +1,18 @@
 //! The state that the backend and all its holds share.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lock_core::LockName;
 use lock_core::backend::{AcquireRequest, HolderId};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use crate::clean_up::CleanUp;
 use crate::node::{Node, lock};
 use crate::rules;
-use crate::votes::Votes;
+use crate::votes::{Vote, Votes};
 
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -21,6 +22,9 @@ pub(crate) struct Client {
     pub(crate) sensible_ttl: Mutex<Option<Duration>>,
     /// Until when a name counts as taken.
     taken: Mutex<HashMap<LockName, Instant>>,
+    /// Until when a node does not decide who gets a name, by node: its vote is of a holder without a majority, or a majority has
+    /// voted for somebody without it.
+    passed_by: Mutex<HashMap<LockName, Vec<Option<Instant>>>>,
     requests: Mutex<Requests>,
     pub(crate) clean_up: CleanUp,
 }
@@ -46,6 +50,7 @@ impl Client {
             patience,
             sensible_ttl: Mutex::default(),
             taken: Mutex::default(),
+            passed_by: Mutex::default(),
             requests: Mutex::default(),
             clean_up: CleanUp::default(),
         }
@@ -63,6 +68,32 @@ impl Client {
 
     pub(crate) fn order(&self, name: &LockName) -> impl Iterator<Item = usize> + Clone + use<> {
         rules::order(name.as_str(), self.nodes.len())
+    }
+
+    /// Awaits the answer of a vote's node. Suspects the node if there is none within the patience since it was asked.
+    pub(crate) async fn watch<T>(&self, vote: &Vote, asked: Instant, answer: impl Future<Output = T>) -> T {
+        let mut answer = pin!(answer);
+        let ttl = vote.request.ttl();
+        tokio::select! {
+            biased;
+            answer = &mut answer => return answer,
+            () = sleep_until(asked + self.patience(ttl)) => {}
+        }
+        // It may wait in the node's queue.
+        if vote.request.last_busy().is_none() {
+            self.nodes[vote.node].suspect(rules::suspicion(ttl));
+        }
+        answer.await
+    }
+
+    /// A vote's node has answered the acquire of then.
+    pub(crate) fn has_answered(&self, vote: &Vote, asked: Instant) {
+        let node = &self.nodes[vote.node];
+        node.has_answered();
+        // Otherwise it has waited in the node's queue.
+        if vote.request.last_busy().is_none() {
+            node.answered_after(asked.elapsed());
+        }
     }
 
     /// An acquire of this request begins. Its votes are known until it ends at least.
@@ -107,6 +138,23 @@ impl Client {
             taken.retain(|_, until| now < *until);
         }
         taken.insert(name.clone(), now + rules::KNOWN_TAKEN);
+    }
+
+    /// The node does not decide who gets this name, for a while.
+    pub(crate) fn pass_by(&self, name: &LockName, node: usize) {
+        let now = Instant::now();
+        let mut passed_by = lock(&self.passed_by);
+        passed_by.retain(|_, nodes| nodes.iter().flatten().any(|until| now < *until));
+        let nodes = passed_by
+            .entry(name.clone())
+            .or_insert_with(|| vec![None; self.nodes.len()]);
+        nodes[node] = Some(now + rules::KNOWN_TAKEN);
+    }
+
+    pub(crate) fn is_passed_by(&self, name: &LockName, node: usize) -> bool {
+        let passed_by = lock(&self.passed_by);
+        let until = passed_by.get(name).and_then(|nodes| nodes[node]);
+        until.is_some_and(|until| Instant::now() < until)
     }
 }
 

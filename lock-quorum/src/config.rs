@@ -43,7 +43,9 @@ impl QuorumConfig {
     }
 
     /// Sets how long a node may be silent before requests go on without it: 10 ms to 60 s, and never more than a sixth of the
-    /// TTL. A node that was silent for so long is asked last for half a TTL. Defaults to 500 ms.
+    /// TTL. A node that was silent for so long is asked last for half a TTL, 15 s at most. If a majority is silent for so long,
+    /// a request gives its votes back and asks again, with twice the patience each time. Choose at least twice the round trip
+    /// to the nodes that make a majority. Defaults to 500 ms.
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = patience;

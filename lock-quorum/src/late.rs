@@ -2,19 +2,21 @@
 
 use std::sync::Arc;
 
-use lock_core::Error;
-use lock_core::backend::Attempt;
-
 use crate::clean_up;
 use crate::client::Client;
+use crate::rules;
 use crate::votes::{Call, Vote, Votes};
+use lock_core::Error;
+use lock_core::backend::Attempt;
 
 /// Adds the vote to the hold when it arrives, or undoes it if the hold has ended by then.
 pub(crate) fn follow(client: &Arc<Client>, votes: &Arc<Votes>, vote: Arc<Vote>, call: Call) {
     let mut awaited = Awaited::new(client, votes, vote, call);
     clean_up::spawn(client, async move {
-        if let Arrived::Added = awaited.run().await {
-            raise(&awaited.votes, &awaited.vote).await;
+        match awaited.run().await {
+            Arrived::Added => raise(&awaited.votes, &awaited.vote).await,
+            Arrived::Failed(error) if error.is_retryable() => awaited.suspect(),
+            _ => {}
         }
     });
 }
@@ -75,12 +77,16 @@ impl Awaited {
         let Some(call) = &mut self.call else {
             return Arrived::TooLate;
         };
+        let began = call.began;
         let attempt = tokio::select! {
             biased;
             () = self.votes.ended() => return Arrived::TooLate,
-            attempt = &mut call.future => attempt,
+            attempt = self.client.watch(&self.vote, began, &mut call.future) => attempt,
         };
         self.call = None;
+        if attempt.is_ok() {
+            self.client.has_answered(&self.vote, began);
+        }
         let (arrived, is_at_node) = match attempt {
             Ok(Attempt::Granted(hold, _armed)) => {
                 self.vote.granted(hold);
@@ -100,6 +106,11 @@ impl Awaited {
             false => self.votes.forget(&self.vote),
         }
         arrived
+    }
+
+    fn suspect(&self) {
+        let suspicion = rules::suspicion(self.vote.request.ttl());
+        self.client.nodes[self.vote.node].suspect(suspicion);
     }
 }
 

@@ -42,8 +42,13 @@
 //! - **One of simultaneous tries wins.** The nodes of a name have an order, the same for all processes that list them in the same
 //!   order. The first node that is reached decides, the *anchor*: whoever does not get its vote gives the others back. Waiters
 //!   wait in its queue. So there is no random back-off, and a hundred waiters cost about as many requests per grant as three.
-//! - **A slow or silent node** costs at most the [patience](QuorumConfig::with_patience), once. After that it is asked last for
-//!   half a TTL.
+//! - **A silent node** costs at most the [patience](QuorumConfig::with_patience), once. A waiter in its queue notices after its
+//!   own patience and another one. After that the node is asked last for half a TTL, 15 s at most. A node that is slower than
+//!   the others by far is not waited for, unless it is the anchor of a contended name.
+//! - **A sick client stops nobody.** If a majority is silent for a client, it gives its votes back after the patience, and asks
+//!   the silent nodes first from then on.
+//! - **A waiter looks at all nodes** after its patience, then less often. If the vote of its anchor is of a holder without a
+//!   majority, it goes on without the anchor.
 //! - **Renewal** renews all votes at once, and asks for new votes at nodes that forgot theirs, or never voted. It displaces
 //!   nobody. If more nodes than a minority say that the hold is not theirs any more, it is lost.
 //! - **A release reaches all nodes** that were ever asked, also those that did not answer. What a dropped acquire left is

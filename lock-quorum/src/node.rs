@@ -13,6 +13,8 @@ pub(crate) struct Node {
     /// What sort of backend it is, as its `Debug` begins.
     kind: String,
     suspected_until: Mutex<Option<Instant>>,
+    /// How long its last answer took.
+    round_trip: Mutex<Option<Duration>>,
 }
 
 impl Node {
@@ -24,6 +26,7 @@ impl Node {
             kind,
             backend,
             suspected_until: Mutex::new(None),
+            round_trip: Mutex::new(None),
         }
     }
 
@@ -45,6 +48,16 @@ impl Node {
 
     pub(crate) fn has_answered(&self) {
         *self.suspicion() = None;
+    }
+
+    /// It has answered a request, which did not wait in its queue, after so long.
+    pub(crate) fn answered_after(&self, time: Duration) {
+        *lock(&self.round_trip) = Some(time);
+    }
+
+    /// How long its last answer took. `None` before the first.
+    pub(crate) fn round_trip(&self) -> Option<Duration> {
+        *lock(&self.round_trip)
     }
 
     fn suspicion(&self) -> MutexGuard<'_, Option<Instant>> {

@@ -8,15 +8,19 @@ use lock_core::backend::{AcquireRequest, Busy, RequestOptions, Wait};
 use lock_core::{Error, FencingToken, Result};
 use tokio::time::Instant;
 
+use self::look::Looks;
+
 use crate::acquire::wait_of;
 use crate::clean_up;
 use crate::client::Client;
 use crate::label;
+use crate::node::Node;
 use crate::rules::{self, Answer};
 use crate::terms::HoldTerms;
 use crate::votes::{Call, Vote, Votes};
 
 mod answers;
+mod look;
 mod majority;
 
 /// How a node is asked.
@@ -39,6 +43,11 @@ pub(crate) struct Round<'a> {
     failed: Vec<Option<Error>>,
     /// Whether only the anchor was asked.
     only_anchor: bool,
+    /// Whether only those were asked that are suspected, since they are a majority.
+    only_suspected: bool,
+    /// For how long a node may be silent.
+    patience: Duration,
+    looks: Looks,
     /// Until when nodes are waited for that others give back, once the anchor has voted for us.
     yields_until: Option<Instant>,
     /// Until when answers are waited for that may spare us to raise tokens.
@@ -74,8 +83,10 @@ enum Change {
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
 impl<'a> Round<'a> {
-    pub(crate) fn new(client: &'a Arc<Client>, votes: &'a Arc<Votes>, request: &AcquireRequest) -> Self {
+    /// An attempt after so many that ended because a majority was silent.
+    pub(crate) fn new(client: &'a Arc<Client>, votes: &'a Arc<Votes>, request: &AcquireRequest, silences: u32) -> Self {
         let nodes = client.nodes.len();
+        let ttl = request.ttl();
         Self {
             client,
             votes,
@@ -83,6 +94,9 @@ impl<'a> Round<'a> {
             asked: (0..nodes).map(|_| None).collect(),
             failed: vec![None; nodes],
             only_anchor: false,
+            only_suspected: false,
+            patience: rules::patience_after(client.patience(ttl), ttl, silences),
+            looks: Looks::default(),
             yields_until: None,
             stragglers_until: None,
             last_busy: None,
@@ -95,30 +109,66 @@ impl<'a> Round<'a> {
         self.request.wait() != Wait::No
     }
 
-    /// Asks all nodes that are not suspected, or the anchor alone if the name was found taken.
+    /// Asks all nodes that are not suspected, or the anchor alone if the name was found taken. If a majority is suspected, asks
+    /// that first.
     pub(crate) fn begin(&mut self) {
         let known_taken = self.client.take_known_taken(self.request.name());
+        let nodes: Vec<usize> = self.client.order(self.request.name()).collect();
+        let is_suspected = |node: &usize| self.client.nodes[*node].is_suspected();
+        let (suspected, others): (Vec<usize>, Vec<usize>) = nodes.iter().partition(|node| is_suspected(node));
+        self.only_suspected = rules::asks_suspected_first(suspected.len(), nodes.len());
+        if self.only_suspected {
+            suspected.iter().for_each(|node| self.ask(*node, Ask::Once));
+            return;
+        }
         let anchor = self.anchor();
-        let first = match self.waits() {
+        self.only_anchor = known_taken && self.waits();
+        self.ask(anchor, self.ask_of_anchor());
+        if !self.only_anchor {
+            let others = others.into_iter().filter(|node| *node != anchor);
+            others.for_each(|node| self.ask(node, Ask::Once));
+        }
+    }
+
+    /// How the anchor is asked.
+    fn ask_of_anchor(&self) -> Ask {
+        match self.waits() {
             true => Ask::Forever,
             false => Ask::Once,
-        };
-        self.only_anchor = known_taken && self.waits();
-        self.ask(anchor, first);
-        if !self.only_anchor {
-            for node in self.client.order(self.request.name()) {
-                if node != anchor && !self.client.nodes[node].is_suspected() {
-                    self.ask(node, Ask::Once);
-                }
-            }
         }
+    }
+
+    /// Asks the nodes that are not suspected, if only the others were asked, and so many of those have answered that there may be
+    /// a majority. Returns whether any was asked.
+    pub(crate) fn ask_after_suspected(&mut self) -> bool {
+        let answered = self
+            .asked
+            .iter()
+            .flatten()
+            .filter(|asked| asked.answer.is_some())
+            .count();
+        let rest = |node: &usize| self.asked[*node].is_none() && self.failed[*node].is_none();
+        let rest: Vec<usize> = (0..self.asked.len()).filter(rest).collect();
+        if !self.only_suspected || answered + rest.len() < self.client.needed() {
+            return false;
+        }
+        self.only_suspected = false;
+        let anchor = self.anchor();
+        for node in &rest {
+            let ask = match *node == anchor {
+                true => self.ask_of_anchor(),
+                false => Ask::Once,
+            };
+            self.ask(*node, ask);
+        }
+        !rest.is_empty()
     }
 
     /// Asks those that were left out because they are suspected, if the others cannot be a majority. Returns whether any was.
     pub(crate) fn ask_spare_nodes(&mut self) -> bool {
         let hopeful = |answer: &Answer| matches!(answer, Answer::Granted | Answer::None);
         let hopes = self.answers().iter().filter(|answer| hopeful(answer)).count();
-        if self.only_anchor || hopes >= self.client.needed() {
+        if self.only_anchor || self.only_suspected || hopes >= self.client.needed() {
             return false;
         }
         let spare = |node: &usize| self.asked[*node].is_none() && self.failed[*node].is_none();
@@ -132,20 +182,48 @@ impl<'a> Round<'a> {
     /// The anchor has voted: from now on the answers of the others count, or that they are suspected.
     pub(crate) fn go_on_from_anchor(&mut self) {
         self.only_anchor = false;
+        self.stop_looking();
     }
 
     /// Asks nodes that others give back soon, since the anchor has voted for us.
     pub(crate) fn ask_others(&mut self, nodes: &[usize]) {
         let now = Instant::now();
-        let ttl = self.request.ttl();
-        let longest = match self.waits() {
-            true => rules::yield_time(ttl, self.request.time_left()),
-            false => self.client.patience(ttl),
+        let until = match self.yields_until {
+            Some(until) => until,
+            None => now + self.yield_time(),
         };
-        let until = *self.yields_until.get_or_insert(now + longest);
-        self.only_anchor = false;
+        self.yields_until = Some(until);
+        (self.only_anchor, self.only_suspected) = (false, false);
         for node in nodes {
             self.ask(*node, Ask::Within(until.saturating_duration_since(now)));
+        }
+    }
+
+    /// For how long the others are waited for.
+    fn yield_time(&self) -> Duration {
+        if !self.waits() {
+            return self.patience();
+        }
+        let near = self.client.nodes.iter().filter(|node| !node.is_suspected());
+        let round_trip = near.filter_map(Node::round_trip).max();
+        let patience = self.client.patience(self.request.ttl());
+        let longest = rules::yield_time(round_trip.unwrap_or(patience), patience, self.request.time_left());
+        longest.mul_f64(rand::random_range(0.5..=1.0))
+    }
+
+    /// Whether a majority has voted for the same hold without the anchor, when that has voted for us. Then the others decide, for a
+    /// while.
+    pub(crate) fn pass_anchor_by(&self, anchor: usize) {
+        let busy_with = |node: usize| match &self.asked[node].as_ref()?.answer {
+            Some(Answered::Busy { busy, .. }) => Some(look::mark(Some(busy.holder.as_ref()?))),
+            _ => None,
+        };
+        let holders: Vec<Arc<str>> = (0..self.asked.len()).filter_map(busy_with).collect();
+        let votes = |of: &Arc<str>| holders.iter().filter(|holder| *holder == of).count();
+        let is_held = holders.iter().any(|holder| votes(holder) >= self.client.needed());
+        let is_granted = self.asked[anchor].as_ref().is_some_and(Asked::is_granted);
+        if is_held && is_granted {
+            self.client.pass_by(self.request.name(), anchor);
         }
     }
 
@@ -221,7 +299,12 @@ impl<'a> Round<'a> {
     }
 
     fn patience(&self) -> Duration {
-        self.client.patience(self.request.ttl())
+        self.patience
+    }
+
+    /// Whether a node that was asked has said nothing for too long.
+    pub(crate) fn has_silent(&self) -> bool {
+        (0..self.asked.len()).any(|node| self.is_silent(node))
     }
 
     /// The node that decides.
@@ -232,7 +315,7 @@ impl<'a> Round<'a> {
         let is_out = |node: usize| {
             let is_granted = self.asked[node].as_ref().is_some_and(Asked::is_granted);
             let is_suspected = self.client.nodes[node].is_suspected() && !is_granted;
-            is_suspected || self.is_silent(node)
+            is_suspected || self.is_silent(node) || self.client.is_passed_by(self.request.name(), node)
         };
         rules::anchor(order, is_out).unwrap_or_default()
     }
@@ -265,7 +348,8 @@ impl<'a> Round<'a> {
             .flatten()
             .filter(open)
             .map(|asked| asked.at + patience);
-        silent_at.filter(|at| self.looked_at < *at).min()
+        let silent_at = silent_at.filter(|at| self.looked_at < *at);
+        silent_at.chain(self.next_look_around()).min()
     }
 
     /// Whether busy nodes were asked once more.
@@ -337,7 +421,7 @@ impl<'a> Round<'a> {
     }
 
     pub(crate) fn give_back_all_but(&mut self, anchor: usize) {
-        self.only_anchor = true;
+        (self.only_anchor, self.only_suspected) = (true, false);
         self.yields_until = None;
         for node in (0..self.asked.len()).filter(|node| *node != anchor) {
             self.take_back(node);

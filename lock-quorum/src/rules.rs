@@ -171,16 +171,40 @@ pub fn sensible_ttl(answered_after: impl IntoIterator<Item = Duration>, nodes: u
     times.get(majority(nodes) - 1).map(|time| time.saturating_mul(10))
 }
 
-/// For how long a silent node is suspected of being down. Meanwhile it is no anchor.
-pub fn suspicion(ttl: Duration) -> Duration {
-    ttl / 2
+/// The [`patience`] of a request that has given its votes back `silences` times because a majority was silent. It doubles each
+/// time, up to half the TTL: perhaps the nodes are only far away.
+pub fn patience_after(patience: Duration, ttl: Duration, silences: u32) -> Duration {
+    let doubled = patience.saturating_mul(1 << silences.min(16));
+    doubled.min(ttl / 2).max(patience)
 }
 
-/// For how long a request that has the anchor's vote waits for the other nodes, if it may take `left` in all: a third of the
-/// TTL at most, since the anchor's vote ages meanwhile.
-pub fn yield_time(ttl: Duration, left: Option<Duration>) -> Duration {
-    let longest = ttl / 3;
+/// For how long a silent node is suspected of being down: half the TTL, 15 s at most. Meanwhile it is no anchor.
+pub fn suspicion(ttl: Duration) -> Duration {
+    const LONGEST: Duration = Duration::from_secs(15);
+    (ttl / 2).min(LONGEST)
+}
+
+/// Whether a request asks the suspected nodes first, and the others, with the anchor, once so many of them have answered that
+/// there may be a majority. Otherwise a client that is cut off from a majority would have the anchor's vote and no use for it.
+pub fn asks_suspected_first(suspected: usize, nodes: usize) -> bool {
+    suspected < nodes && nodes - suspected < majority(nodes)
+}
+
+/// For how long a request that has the anchor's vote waits for the other nodes: 16 `round_trip`s of the slowest node that is not
+/// suspected, but 50 ms to the `patience`, and not longer than the time that is `left`. Those that have the other nodes' votes
+/// give them back within a few round trips, or they have a majority.
+///
+/// The caller waits for a random part of it, at least a half: if two have a vote that the other one needs, one ends first.
+pub fn yield_time(round_trip: Duration, patience: Duration, left: Option<Duration>) -> Duration {
+    const SHORTEST: Duration = Duration::from_millis(50);
+    let longest = round_trip.saturating_mul(16).min(patience).max(SHORTEST);
     left.map_or(longest, |left| longest.min(left))
+}
+
+/// After how long a request that waits in the anchor's queue looks at all nodes, if `looks` have found nothing wrong: after its
+/// patience, then twice that, then four times that, again and again.
+pub fn look_after(patience: Duration, looks: u32) -> Duration {
+    patience.saturating_mul(1 << looks.min(2))
 }
 
 /// For how long a name that was found taken is asked for at its anchor first.

@@ -39,7 +39,7 @@ impl Round<'_> {
     }
 
     fn poll_answers(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let mut is_ready = Poll::Pending;
+        let mut is_ready = self.poll_look(context);
         for node in 0..self.asked.len() {
             let Some(asked) = &mut self.asked[node] else { continue };
             if let Some(call) = &mut asked.call
@@ -63,7 +63,7 @@ impl Round<'_> {
         let Some(asked) = &mut self.asked[node] else { return };
         if attempt.is_ok() {
             self.votes.note_sent();
-            self.client.nodes[node].has_answered();
+            self.client.has_answered(&asked.vote, asked.at);
             self.request.note_connected();
         }
         match attempt {

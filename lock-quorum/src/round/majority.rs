@@ -13,6 +13,8 @@ use crate::rules::{self, Token};
 use crate::votes::Vote;
 use crate::{clean_up, late};
 
+/// A node whose last answer took longer than twice the majority's by this is not waited for: to raise tokens is faster.
+const MUCH_FASTER: Duration = Duration::from_micros(500);
 /// The shortest time for an answer that may spare us to raise tokens.
 const SHORTEST_STRAGGLING: Duration = Duration::from_millis(2);
 
@@ -32,18 +34,20 @@ impl Round<'_> {
     }
 
     /// Until when to wait for answers that are on their way and may decide the token: about as long again as the majority took.
+    /// `None` if there are none, or only from nodes that are slower by far.
     pub(crate) fn stragglers(&mut self) -> Option<Instant> {
+        let took = self.asked.iter().flatten().filter_map(Asked::took).max();
+        let took = took.unwrap_or_default();
         let is_open = |node: usize| {
-            let asked = self.asked[node].as_ref();
+            let (asked, node) = (self.asked[node].as_ref(), &self.client.nodes[node]);
             asked.is_some_and(|asked| asked.answer.is_none() && !asked.is_waiting())
-                && !self.client.nodes[node].is_suspected()
+                && !node.is_suspected()
+                && node.round_trip().is_none_or(|time| time <= 2 * took + MUCH_FASTER)
         };
         if !(0..self.asked.len()).any(is_open) {
             return None;
         }
-        let took = self.asked.iter().flatten().filter_map(Asked::took).max();
         let longest = took
-            .unwrap_or_default()
             .min(self.request.ttl() / 20)
             .clamp(SHORTEST_STRAGGLING, self.patience().max(SHORTEST_STRAGGLING));
         let until = *self.stragglers_until.get_or_insert(Instant::now() + longest);

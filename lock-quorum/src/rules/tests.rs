@@ -182,8 +182,36 @@ fn times_are_parts_of_the_ttl() {
     assert_eq!(patience(millis(500), millis(6000)), millis(500));
     assert_eq!(patience(millis(500), millis(600)), millis(100));
     assert_eq!(suspicion(millis(600)), millis(300));
-    assert_eq!(yield_time(millis(600), None), millis(200));
-    assert_eq!(yield_time(millis(600), Some(millis(50))), millis(50));
+    assert_eq!(suspicion(millis(3_600_000)), millis(15_000));
+    assert_eq!(patience_after(millis(500), millis(6000), 0), millis(500));
+    assert_eq!(patience_after(millis(500), millis(6000), 2), millis(2000));
+    assert_eq!(patience_after(millis(500), millis(6000), 99), millis(3000));
+}
+
+#[test]
+fn a_yield_is_a_few_round_trips() {
+    let millis = Duration::from_millis;
+    assert_eq!(yield_time(millis(10), millis(500), None), millis(160));
+    assert_eq!(yield_time(millis(1), millis(500), None), millis(50));
+    assert_eq!(yield_time(millis(99), millis(500), None), millis(500));
+    assert_eq!(yield_time(millis(99), millis(500), Some(millis(5))), millis(5));
+}
+
+#[test]
+fn looks_are_rarer_the_longer_nothing_is_wrong() {
+    let millis = Duration::from_millis;
+    assert_eq!(
+        [0, 1, 2, 3, 99].map(|looks| look_after(millis(500), looks)),
+        [500, 1000, 2000, 2000, 2000].map(millis)
+    );
+}
+
+#[test]
+fn suspected_nodes_are_asked_first_where_a_majority_is() {
+    assert!(!asks_suspected_first(1, 3) && asks_suspected_first(2, 3) && !asks_suspected_first(3, 3));
+    assert!(!asks_suspected_first(1, 4) && asks_suspected_first(2, 4));
+    assert!(!asks_suspected_first(2, 5) && asks_suspected_first(3, 5));
+    assert!(!asks_suspected_first(0, 1) && !asks_suspected_first(1, 1));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use futures_util::future::BoxFuture;
 use lock_core::backend::{AcquireRequest, Attempt, Hold, Lease, RequestControl};
 use lock_core::{Error, ErrorKind, FencingToken, HoldState, LostCause, Result};
 use tokio::runtime::{Handle, Id};
+use tokio::time::Instant;
 
 use crate::node::{Node, lock};
 
@@ -119,6 +120,7 @@ impl fmt::Debug for Vote {
 /// The acquire of a vote, which must not be dropped half-way.
 pub(crate) struct Call {
     pub(crate) future: BoxFuture<'static, Result<Attempt>>,
+    pub(crate) began: Instant,
     /// Where it began: its timers and sockets are that runtime's.
     runtime: Option<Id>,
 }
@@ -128,6 +130,7 @@ impl Call {
         let (backend, request) = (node.backend.clone(), vote.request.clone());
         Self {
             future: Box::pin(async move { backend.acquire(&request).await }),
+            began: Instant::now(),
             runtime: current(),
         }
     }

@@ -109,7 +109,8 @@ async fn a_late_answer_counts_only_for_its_own_vote_and_is_undone() {
     let client = servers.client();
     let locks = Locker::new(client.backend.clone())
         .with_ttl(TTL)
-        .with_operation_timeout(Duration::from_secs(1));
+        // Shorter than the patience, after which it would give the vote back.
+        .with_operation_timeout(Duration::from_millis(400));
     client.links[2].cut();
     client.links[1].hold_replies_after(0);
     let error = locks.lock("a").try_acquire().await.unwrap_err();

@@ -5,6 +5,7 @@ mod contention;
 mod holding;
 mod releasing;
 mod sessions;
+mod sick;
 mod slow;
 mod starting;
 mod support;

@@ -44,12 +44,23 @@ impl Servers {
     }
 
     pub(crate) fn client(&self) -> Client {
+        self.rotated(0)
+    }
+
+    /// A client whose list begins with this server.
+    pub(crate) fn rotated(&self, first: usize) -> Client {
         let links: Vec<Link> = self.servers.iter().map(|_| Link::new()).collect();
-        let nodes = self.servers.iter().zip(&links).map(|(server, link)| {
-            let linked = Linked::new(server.clone(), link.clone());
-            let counts = self.counts.clone();
-            Arc::new(Counted { linked, counts }) as Arc<dyn DistributedLock>
-        });
+        let mut nodes: Vec<_> = self
+            .servers
+            .iter()
+            .zip(&links)
+            .map(|(server, link)| {
+                let linked = Linked::new(server.clone(), link.clone());
+                let counts = self.counts.clone();
+                Arc::new(Counted { linked, counts }) as Arc<dyn DistributedLock>
+            })
+            .collect();
+        nodes.rotate_left(first);
         let backend = QuorumBackend::new(nodes).unwrap();
         let locks = Locker::new(backend.clone()).with_ttl(TTL);
         Client { backend, locks, links }
@@ -68,6 +79,17 @@ impl Servers {
         let status = self.servers[node].status(&LockName::new(name).unwrap()).await.unwrap();
         let holder = status.holders.first()?;
         Some(holder.label.clone().unwrap_or_else(|| "unknown".into()))
+    }
+
+    /// Waits until one request waits in the queue of this server.
+    pub(crate) async fn until_waiting(&self, node: usize, name: &str) {
+        let name = LockName::new(name).unwrap();
+        let waits = async {
+            while self.servers[node].status(&name).await.unwrap().waiting != Some(1) {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(TTL, waits).await.expect("it waits there");
     }
 
     /// Waits until no server has anything of this name: less time than it takes to expire.

@@ -335,9 +335,11 @@ impl<'a> Attempt<'a> {
     /// The anchor voted: those who have the other nodes' votes give way, so it waits in their queues for a while.
     fn ask_the_others(&mut self) {
         self.phase = Phase::Yields;
-        let ttl = self.client.scenario.ttl;
+        let scenario = &self.client.scenario;
+        let patience = rules::patience(scenario.patience, scenario.ttl);
         match self.waits {
-            true => self.until = self.client.now() + rules::yield_time(ttl, None),
+            // The simulated links differ too much for a round trip to be known.
+            true => self.until = self.client.now() + rules::yield_time(patience, patience, None),
             false => self.be_patient(),
         }
         for node in 0..self.votes.list.len() {
