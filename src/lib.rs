@@ -47,8 +47,8 @@ pub mod quorum {
 #[cfg_attr(docsrs, doc(cfg(feature = "mysql")))]
 pub mod mysql {
     pub use lock_mysql::{
-        Fence, LeaseTableBackend, MySqlConfig, NewValues, OptimisticLock, ReadBeforeEnter, RowLockBackend, Strategy,
-        UpdateError, backend, schema,
+        Checks, Fence, LeaseTableBackend, MySqlConfig, NewValues, OptimisticLock, ReadBeforeEnter, RowLockBackend,
+        Strategy, UpdateError, backend, schema,
     };
 }
 

@@ -9,6 +9,7 @@ use lock_tls::Tls;
 use sqlx::ConnectOptions;
 use sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlSslMode};
 
+use crate::probe::Checks;
 use crate::schema;
 
 mod read;
@@ -43,6 +44,7 @@ pub struct MySqlConfig {
     retention: Duration,
     max_read_only: Duration,
     single_writer: bool,
+    checks: Checks,
     tls: Option<Tls>,
 }
 
@@ -126,6 +128,7 @@ impl MySqlConfig {
             retention: Self::DEFAULT_RETENTION,
             max_read_only: Self::DEFAULT_MAX_READ_ONLY,
             single_writer: false,
+            checks: Checks::default(),
             tls: None,
         }
     }
@@ -297,6 +300,13 @@ impl MySqlConfig {
         self
     }
 
+    /// Sets what to do about server settings by which a crash loses leases. Defaults to [`Checks::Warn`].
+    #[must_use]
+    pub fn with_checks(mut self, checks: Checks) -> Self {
+        self.checks = checks;
+        self
+    }
+
     /// Checks what the builder methods could not refuse. No message shows a value: it may be a part of a password.
     pub(crate) fn check(&self) -> Result<()> {
         if self.options.get_socket().is_none() && self.options.get_host().is_empty() {
@@ -370,6 +380,7 @@ impl fmt::Debug for MySqlConfig {
             .field("retention", &self.retention)
             .field("max_read_only", &self.max_read_only)
             .field("single_writer", &self.single_writer)
+            .field("checks", &self.checks)
             .field("tls", &self.tls)
             .finish_non_exhaustive()
     }

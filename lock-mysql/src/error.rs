@@ -50,6 +50,9 @@ pub(crate) enum SqlError {
     /// A trigger or a constraint of this table refused a statement.
     #[error("{message}")]
     RefusedByRule { table: String, message: String },
+    /// Nobody may lock or write any row of a lock table at the moment.
+    #[error("{0}")]
+    TableLocked(String),
     /// The files for TLS cannot be used.
     #[error(transparent)]
     Tls(Error),
@@ -66,6 +69,7 @@ impl SqlError {
                 Some(error.try_downcast_ref::<MySqlDatabaseError>()?.number())
             }
             Self::Refused { code, .. } => Some(*code),
+            Self::TableLocked(_) => Some(TIMED_OUT),
             // Whatever the trigger met: none of the numbers that mean something for a lock.
             Self::RefusedByRule { .. } => Some(SIGNALLED),
             _ => None,
@@ -80,6 +84,7 @@ impl SqlError {
                 table: table.clone(),
                 message,
             },
+            Self::TableLocked(_) => Self::TableLocked(message),
             _ => match self.code() {
                 Some(code) => Self::Refused { code, message },
                 None => Self::Disconnected,
@@ -90,7 +95,14 @@ impl SqlError {
     /// Another holder has the row: found at once (MariaDB 1205, MySQL 3572) or after waiting (1205; 1969 and 3024 where
     /// an administrator bounds statements).
     pub(crate) fn is_busy(&self) -> bool {
-        matches!(self.code(), Some(1205 | 3572 | 1969 | 3024))
+        !matches!(self, Self::TableLocked(_)) && matches!(self.code(), Some(TIMED_OUT | 3572 | 1969 | 3024))
+    }
+
+    /// Whether the server gave up waiting for a lock.
+    pub(crate) fn is_timeout_of_wait(error: &sqlx::Error) -> bool {
+        let error = error.as_database_error();
+        let error = error.and_then(|error| error.try_downcast_ref::<MySqlDatabaseError>());
+        error.is_some_and(|error| error.number() == TIMED_OUT)
     }
 
     /// The server chose this transaction to end a deadlock.
@@ -182,6 +194,7 @@ impl SqlError {
             Self::Driver(sqlx::Error::Database(_)) | Self::Refused { .. } => {
                 meaning_of(self.code().unwrap_or_default())
             }
+            Self::TableLocked(_) => (Unavailable, TABLE_LOCKED.into()),
             Self::RefusedByRule { table, .. } => (
                 Misconfigured,
                 format!("a trigger or a constraint of table `{table}` refuses what a lock writes: drop or correct it")
@@ -288,6 +301,12 @@ pub(crate) fn unknown_outcome(step: Error) -> Error {
 /// The number of an error that `SIGNAL` raises.
 const SIGNALLED: u16 = 1644;
 
+/// The number of the error of a wait for a row or a table that took too long.
+const TIMED_OUT: u16 = 1205;
+
+const TABLE_LOCKED: &str = "the MySQL server lets nobody write to the lock tables: a backup or an administrator keeps them \
+     locked, or an ALTER TABLE waits for the locks that are held; see SHOW PROCESSLIST there";
+
 const NOT_MYSQL: &str = "what answers there does not speak MySQL's protocol: check host and port";
 
 const TLS_FAILS: &str = "TLS with the MySQL server fails: check that it has TLS, and ca=, cert= and key=";
@@ -329,7 +348,11 @@ fn meaning_of(code: u16) -> (ErrorKind, Cow<'static, str>) {
         1290 | 1792 | 1836 => (Unavailable, "the MySQL server is read-only: connect to the primary"),
         1021 | 1030 | 1114 | 1180 => (Unavailable, "the MySQL server cannot write: see its log and its disk"),
         1053 | 1317 | 1927 | 3169 | 4031 => (Unavailable, "the MySQL server ended the connection"),
-        1205 | 1213 | 1969 | 3024 | 3572 => (Unavailable, "the lock's row is being waited for elsewhere"),
+        TIMED_OUT => (
+            Unavailable,
+            "the lock's row or table is locked by others: see whether a backup or an ALTER TABLE waits there",
+        ),
+        1213 | 1969 | 3024 | 3572 => (Unavailable, "the lock's row is being waited for elsewhere"),
         1037 | 1038 | 1041 | 1135 => (Unavailable, "the MySQL server is out of memory or threads"),
         _ => {
             return (

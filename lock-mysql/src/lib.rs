@@ -37,9 +37,11 @@
 //! # Server settings
 //! - InnoDB, with `NOWAIT`: MariaDB 10.6 (tested with 10.11) or MySQL 8.0, or later.
 //! - `binlog_format` is not `STATEMENT`.
+//! - For leases, `innodb_flush_log_at_trx_commit=1`, and with a binary log `sync_binlog=1`: otherwise a crash may forget the last
+//!   grants, and grant them to others. [`Checks`] warns of it or refuses it.
 //! - `max_connections` is large enough for all clients. Nothing else needs to be set: each connection sets its own
 //!   `autocommit`, isolation level, `completion_type`, `sql_mode`, time zone, `wait_timeout`, `innodb_lock_wait_timeout`
-//!   and `max_execution_time`; on MariaDB also `max_statement_time` and the `idle_transaction_timeout`s. It writes even if
+//!   and `max_execution_time`; for row locks also `lock_wait_timeout`; on MariaDB also `max_statement_time` and the `idle_transaction_timeout`s. It writes even if
 //!   transactions are read-only by default.
 //!
 //! # Permissions needed
@@ -57,6 +59,7 @@ pub use fence::{Fence, ReadBeforeEnter};
 pub use lease_table::LeaseTableBackend;
 pub use lock_tls::Tls;
 pub use optimistic::{NewValues, OptimisticLock, UpdateError};
+pub use probe::Checks;
 pub use row_lock::RowLockBackend;
 /// The driver, of whose options a [`MySqlConfig`] can be made.
 pub use sqlx;

@@ -11,9 +11,13 @@ use crate::protocol::row_lock::Statements;
 use crate::protocol::{Answer, column};
 use crate::schema::Table;
 
-pub(crate) use self::proxy::check_session;
+use self::cluster::variables;
+pub use self::durability::Checks;
+pub(crate) use self::durability::check_durability;
+pub(crate) use self::proxy::{check_control, check_session};
 
 mod cluster;
+mod durability;
 mod proxy;
 
 /// Makes sure that the tables are there and lock rows.
@@ -44,8 +48,8 @@ pub(crate) async fn prepare_row_locks(
     if answer.results.is_empty() {
         return Err(SqlError::UnexpectedAnswer("variables").into());
     }
-    let variables = answer.results.remove(0);
-    cluster::check(&cluster::variables(&variables.rows)?)?;
+    let rows = answer.results.remove(0);
+    cluster::check(&variables(&rows.rows)?)?;
     make_missing(tables, &answer, session, limit).await
 }
 

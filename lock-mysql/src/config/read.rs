@@ -6,6 +6,7 @@ use lock_tls::Tls;
 use sqlx::mysql::MySqlConnectOptions;
 
 use super::MySqlConfig;
+use crate::probe::Checks;
 
 impl MySqlConfig {
     pub(crate) fn options(&self) -> &MySqlConnectOptions {
@@ -38,6 +39,10 @@ impl MySqlConfig {
 
     pub(crate) fn is_single_writer(&self) -> bool {
         self.single_writer
+    }
+
+    pub(crate) fn checks(&self) -> Checks {
+        self.checks
     }
 
     pub(crate) fn tls(&self) -> Option<&Tls> {

@@ -9,9 +9,10 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 use url::Url;
 
 use super::{MySqlConfig, Strategy, misconfigured};
+use crate::probe::Checks;
 
 /// What a URL may say after its `?`, besides what the driver understands.
-const PARAMETERS: [&str; 8] = [
+const PARAMETERS: [&str; 9] = [
     "table",
     "connect_timeout",
     "response_timeout",
@@ -20,6 +21,7 @@ const PARAMETERS: [&str; 8] = [
     "retention",
     "max_read_only",
     "single_writer",
+    "checks",
 ];
 /// What it says of the connection.
 const DRIVER_PARAMETERS: [&str; 9] = [
@@ -39,6 +41,7 @@ impl MySqlConfig {
     /// | `retention` | such as `7d`; see [`with_retention`](Self::with_retention) |
     /// | `max_read_only` | such as `5s` (default); see [`with_max_read_only`](Self::with_max_read_only) |
     /// | `single_writer` | `true` or `false` (default); see [`with_single_writer`](Self::with_single_writer) |
+    /// | `checks` | [`warn`](crate::Checks::Warn) (default), [`refuse`](crate::Checks::Refuse), [`off`](crate::Checks::Off); see [`with_checks`](Self::with_checks) |
     /// | `tls` | `true`: TLS alone, and the server's certificate is verified; `false`: no TLS; see [`with_tls`](Self::with_tls) |
     /// | `ca`, `cert`, `key` | files in PEM; see [`Tls`](crate::Tls) |
     /// | `ssl-mode` | `PREFERRED` (default: TLS without verification if the server has it), `DISABLED`; `REQUIRED`, `VERIFY_CA` and `VERIFY_IDENTITY` all mean `tls=true` |
@@ -146,6 +149,12 @@ impl MySqlConfig {
                 "lease" => self.with_strategy(Strategy::Lease),
                 _ => return Err(misconfigured("URL parameter strategy: write row or lease")),
             },
+            "checks" => self.with_checks(match &*value {
+                "warn" => Checks::Warn,
+                "refuse" => Checks::Refuse,
+                "off" => Checks::Off,
+                _ => return Err(misconfigured("URL parameter checks: write warn, refuse or off")),
+            }),
             "single_writer" => {
                 let single_writer = value
                     .parse()

@@ -11,7 +11,9 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Either};
 use tokio::sync::oneshot;
 
+use crate::config::Strategy;
 use crate::error::{SqlError, table_whose_rule_refused};
+use crate::protocol::row_lock::waits_for_table;
 use crate::protocol::{Autocommit, Identity, StatementResult, column, seconds_up};
 
 /// How long the server keeps an unused connection: somewhat longer than we do, so that it is us who close it.
@@ -27,6 +29,10 @@ pub(super) struct EarlyResult {
 const OF_ONE_SERVER: &str = "/*M!100600 ,max_statement_time=0,idle_transaction_timeout=0,\
     idle_readonly_transaction_timeout=0,idle_write_transaction_timeout=0*//*!80000 ,max_execution_time=0*/";
 
+/// Of a row lock's connections: a statement does not wait for a backup's global read lock or an `ALTER TABLE`, which may in turn
+/// wait for the locks that are held.
+const NO_TABLE_WAIT: &str = ",lock_wait_timeout=1";
+
 /// Connects and marks the connection with its identity.
 ///
 /// READ UNCOMMITTED, so that a plain SELECT shows who holds a row in a transaction that is still open; rows are locked
@@ -35,15 +41,20 @@ const OF_ONE_SERVER: &str = "/*M!100600 ,max_statement_time=0,idle_transaction_t
 pub(super) async fn connect(
     options: &MySqlConnectOptions,
     autocommit: Autocommit,
+    strategy: Strategy,
     identity: Identity,
 ) -> Result<MySqlConnection, SqlError> {
     let mut connection = without_panic(async { Ok(options.connect().await?) }).await?;
     let autocommit = u8::from(autocommit == Autocommit::On);
     let idle = seconds_up(IDLE_LIMIT_AT_SERVER);
+    let of_strategy = match strategy {
+        Strategy::Row => NO_TABLE_WAIT,
+        Strategy::Lease => "",
+    };
     let sql = format!(
         "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED, READ WRITE;\
          SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone='+00:00', \
-         autocommit={autocommit}, completion_type=0, innodb_lock_wait_timeout=1, wait_timeout={idle}{OF_ONE_SERVER};\
+         autocommit={autocommit}, completion_type=0, innodb_lock_wait_timeout=1, wait_timeout={idle}{of_strategy}{OF_ONE_SERVER};\
          SELECT CAST(GET_LOCK({identity},0) AS SIGNED);\
          COMMIT"
     );
@@ -114,6 +125,9 @@ pub(super) async fn execute_into(
 /// The error of this statement of a text, counted from 0. No literal of ours has a semicolon.
 fn refused(error: sqlx::Error, sql: &str, statement: usize) -> SqlError {
     let statement = sql.split(';').nth(statement).unwrap_or_default();
+    if waits_for_table(statement) && SqlError::is_timeout_of_wait(&error) {
+        return SqlError::TableLocked(error.to_string());
+    }
     match table_whose_rule_refused(&error, statement) {
         Some(table) => SqlError::RefusedByRule {
             table,

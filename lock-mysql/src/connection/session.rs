@@ -59,9 +59,9 @@ impl Session {
         let identity = Identity::random();
         let options = config.options().clone();
         let (task_permit, task_polls, last_answer) = (permit.clone(), polls.clone(), last_answer.clone());
-        let max_read_only = config.max_read_only();
+        let (strategy, max_read_only) = (config.strategy(), config.max_read_only());
         let serve = async move {
-            let connecting = driver::connect(&options, autocommit, identity);
+            let connecting = driver::connect(&options, autocommit, strategy, identity);
             let Some(connected) = connect_for(&mut ready, connecting).await else {
                 return;
             };

@@ -33,12 +33,16 @@ impl Shared {
     ///
     /// # Errors
     /// [`ErrorKind::Denied`], with the statements for an administrator, if one is missing and may not be made;
-    /// [`ErrorKind::Misconfigured`] if one is of an engine without row locks, or if `SYSDATE` is not the present.
+    /// [`ErrorKind::Misconfigured`] if one is of an engine without row locks, if `SYSDATE` is not the present, or if settings
+    /// by which a crash loses leases are [refused](crate::Checks::Refuse).
     pub(super) async fn prepare(&self, group: &ConnectionGroup, member: &Member) -> Result<()> {
         self.check_clock(group, member).await?;
         let tables = schema::lease_tables(self.config.table());
         let prepared = probe::prepare_tables(&tables, member.session(), self.config.response_timeout()).await;
         prepared.map_err(RequestError::into_lock_error)?;
+        let limit = self.config.response_timeout();
+        let checked = probe::check_durability(&self.config, member.session(), limit).await;
+        checked.map_err(RequestError::into_lock_error)?;
         self.set_prepared(true);
         Ok(())
     }

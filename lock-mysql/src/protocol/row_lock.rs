@@ -3,13 +3,11 @@
 
 use std::time::Duration;
 
-use lock_core::backend::{Busy, HolderId, HolderStatus, Mode};
+use lock_core::backend::{HolderId, Mode};
 use lock_core::{FencingToken, LockName};
-use sqlx::mysql::MySqlRow;
 
-use super::{Answer, SERVER_MICROS, column};
-use crate::error::SqlError;
-use crate::names::{label_literal, name_literal, padded_label_literal, unpadded};
+use super::SERVER_MICROS;
+use crate::names::{label_literal, name_literal, padded_label_literal};
 
 /// Names of tables, made once.
 #[derive(Debug)]
@@ -23,8 +21,6 @@ pub(crate) struct Statements {
 
 /// Set in an answer when its token is ahead of the server's clock: a bit that no token has.
 const AHEAD_OF_CLOCK: u64 = 1 << 63;
-
-const TOKEN: &str = "token from 1 to 2^63 - 1";
 
 /// How many tokens after its own belong to each grant, whether the hold is passed on under them or not. The row has the
 /// grant's own token, and the next grant skips the others.
@@ -42,9 +38,12 @@ pub(crate) const RESERVED_TOKENS: u32 = 16;
 const NO_ROW_WAIT: &str = "SET SESSION innodb_lock_wait_timeout=1";
 
 /// The answer of [`Statements::wait_for_row`] that shows the holder, counted from 0.
-pub(crate) const HOLDER: usize = 1;
+pub(crate) const HOLDER: usize = 2;
 /// The one that has a row if the lock is had.
-pub(crate) const LOCKED: usize = 4;
+pub(crate) const LOCKED: usize = 5;
+
+/// A row that no lock has: no name is empty. Whoever cannot lock it waits for the whole table.
+const NO_ROW: &str = "`name`=x''";
 
 /// What a holder writes into the row besides its connection.
 #[derive(Clone, Copy, Debug)]
@@ -83,9 +82,9 @@ impl Statements {
     pub(crate) fn check_permissions(&self) -> String {
         let [locks, tokens] = self.tables().map(|table| {
             format!(
-                "SELECT `token` FROM `{table}` WHERE `name`=x'' FOR UPDATE;\
-                 UPDATE `{table}` SET `token`=0 WHERE `name`=x'';\
-                 INSERT IGNORE INTO `{table}` (`name`) SELECT `name` FROM `{table}` WHERE `name`=x'';"
+                "SELECT `token` FROM `{table}` WHERE {NO_ROW} FOR UPDATE;\
+                 UPDATE `{table}` SET `token`=0 WHERE {NO_ROW};\
+                 INSERT IGNORE INTO `{table}` (`name`) SELECT `name` FROM `{table}` WHERE {NO_ROW};"
             )
         });
         format!("{locks}{tokens}ROLLBACK")
@@ -218,8 +217,15 @@ impl Statements {
             ),
         };
         format!(
-            "ROLLBACK;{holders};COMMIT;SET SESSION innodb_lock_wait_timeout={seconds};{maria}{select};{NO_ROW_WAIT}"
+            "ROLLBACK;{};{holders};COMMIT;SET SESSION innodb_lock_wait_timeout={seconds};{maria}{select};{NO_ROW_WAIT}",
+            self.try_table()
         )
+    }
+
+    /// Fails as [`TableLocked`](crate::error::SqlError::TableLocked) if nobody may lock a row: without it, a row that nobody holds would look
+    /// like one that is held. Locks nothing.
+    fn try_table(&self) -> String {
+        format!("SELECT 1 FROM `{}` WHERE {NO_ROW} FOR UPDATE NOWAIT", self.locks)
     }
 
     /// Leaves nothing on a connection that has waited for a row in vain.
@@ -268,9 +274,13 @@ impl Statements {
         )
     }
 
-    /// [`holders`](Self::holders) in a session that could not lock the row: the third answer. Leaves no transaction open.
+    /// [`holders`](Self::holders) in a session that could not lock the row: the fourth answer. Leaves no transaction open.
     pub(crate) fn holder_after_busy(&self, name: &LockName) -> String {
-        format!("ROLLBACK;{NO_ROW_WAIT};{};COMMIT", self.holders(name))
+        format!(
+            "ROLLBACK;{NO_ROW_WAIT};{};{};COMMIT",
+            self.try_table(),
+            self.holders(name)
+        )
     }
 
     /// Lets go of the row. A reader's token is committed already.
@@ -314,57 +324,9 @@ impl Statements {
     }
 }
 
-/// How the row was taken, from what the UPDATE of that number did; `None`: there is no such row yet.
-pub(crate) fn acquired(answer: &Answer, statement: usize) -> Result<Option<Acquired>, SqlError> {
-    let Some(update) = answer.results.get(statement).filter(|update| update.matched > 0) else {
-        return Ok(None);
-    };
-    let token = FencingToken::new(update.last_insert_id & !AHEAD_OF_CLOCK).ok_or(SqlError::UnexpectedAnswer(TOKEN))?;
-    let ahead = update.last_insert_id & AHEAD_OF_CLOCK != 0;
-    Ok(Some(Acquired { token, ahead }))
-}
-
-/// The reader's token, from what [`Statements::reader_token`] did.
-pub(crate) fn reader_token(answer: &Answer) -> Result<FencingToken, SqlError> {
-    let token = answer.results.first().map(|insert| insert.last_insert_id);
-    token
-        .and_then(FencingToken::new)
-        .ok_or(SqlError::UnexpectedAnswer(TOKEN))
-}
-
-/// The holder in a row of [`Statements::holders`].
-pub(crate) fn holder(row: &MySqlRow) -> Result<HolderStatus, SqlError> {
-    let label: Option<Vec<u8>> = column(row, 1, "label")?;
-    let label = String::from_utf8_lossy(unpadded(&label.unwrap_or_default())).into_owned();
-    let rest: Option<i64> = column(row, 2, "rest of the hold")?;
-    let is_exclusive: i64 = column(row, 3, "mode")?;
-    let mode = if is_exclusive == 1 {
-        Mode::Exclusive
-    } else {
-        Mode::Shared
-    };
-    let mut holder = HolderStatus::new().with_token(token(row)?).with_mode(mode);
-    if let Some(rest) = rest {
-        holder = holder.with_expires_in(Duration::from_micros(u64::try_from(rest).unwrap_or_default()));
-    }
-    Ok(if label.is_empty() {
-        holder
-    } else {
-        holder.with_label(label)
-    })
-}
-
-/// The answer for somebody who finds the row locked by the holder in this row, if any.
-pub(crate) fn busy(row: Option<&MySqlRow>) -> Result<Busy, SqlError> {
-    let label = row.map(holder).transpose()?.and_then(|holder| holder.label);
-    Ok(match label {
-        Some(label) => Busy::new().with_holder(label),
-        None => Busy::new(),
-    })
-}
-
-fn token(row: &MySqlRow) -> Result<FencingToken, SqlError> {
-    FencingToken::new(column(row, 0, TOKEN)?).ok_or(SqlError::UnexpectedAnswer(TOKEN))
+/// Whether this statement can wait for nothing but a whole table.
+pub(crate) fn waits_for_table(statement: &str) -> bool {
+    statement.contains(NO_ROW)
 }
 
 /// What the keys of all readers of a name begin with. No name has the byte 0xff, as names are UTF-8; and with a whole name in
@@ -383,6 +345,9 @@ fn above(floor: Option<FencingToken>) -> u64 {
     floor.map_or(0, FencingToken::as_u64).saturating_add(1)
 }
 
+pub(crate) use self::answers::{acquired, busy, holder, reader_token};
+
+mod answers;
 pub(crate) mod clean_up;
 #[cfg(test)]
 mod tests;

@@ -277,7 +277,7 @@ impl Shared {
     pub(super) async fn current_holder(&self, session: &Session, request: &AcquireRequest) -> Result<Busy, SqlError> {
         let sql = self.statements.holder_after_busy(request.name());
         let answer = session.run(sql, None, self.client.response_timeout()).await?;
-        busy(answer.row(2))
+        busy(answer.row(3))
     }
 }
 

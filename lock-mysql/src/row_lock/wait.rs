@@ -15,8 +15,9 @@ use crate::error::{RequestError, SqlError};
 use crate::protocol::StatementResult;
 use crate::protocol::row_lock::{HOLDER, LOCKED, Statements, busy};
 
-/// The longest single wait for a row: so long may a waiter that fell silent keep its place in the queue.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// The longest single wait for a row: so long may a waiter that fell silent keep its place in the queue, and so long a statement
+/// that waits for a row makes `FLUSH TABLES WITH READ LOCK` wait, behind which all writes of the server wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(3);
 
 /// If no connection had an answer for so long, a waiter pings the server.
 const PING_AFTER: Duration = Duration::from_secs(1);

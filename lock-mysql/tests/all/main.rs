@@ -26,6 +26,7 @@ mod runtimes;
 mod schema;
 mod support;
 mod switchover;
+mod table_locks;
 mod tls;
 mod tokens;
 mod upkeep;

@@ -58,6 +58,12 @@ async fn a_proxy_that_does_not_pass_on_everything_is_refused() {
             "=0               AS SIGNED)",
             "one connection",
         ),
+        // The control connection's server does not know the other one.
+        (
+            "SELECT CAST(IS_USED_LOCK(",
+            "SELECT CAST(NULLIF(NULL,",
+            "different servers",
+        ),
     ] {
         let backend = RowLockBackend::new(behind(&fixture, from, to).await).unwrap();
         let error = backend.connect().await.unwrap_err();

@@ -2,6 +2,7 @@
 
 use lock_core::ErrorKind;
 use lock_core::backend::{DistributedLock, HandOver, ReleaseOutcome, Renewal, RequestOptions, Terms, Wait};
+use lock_mysql::{Checks, LeaseTableBackend};
 use tokio::task::JoinSet;
 
 use super::support::*;
@@ -56,4 +57,27 @@ async fn a_hold_is_lost_with_its_table() {
     backend.abandon(&next).await.unwrap();
     let next = grant(&backend, "a", secs(60)).await;
     assert!(next.token() > granted.token());
+}
+
+/// A crash loses what is not on disk.
+#[testbed::test]
+async fn settings_that_lose_leases_are_refused_on_demand() {
+    let fixture = Fixture::own_with(["--log-bin=log", "--sync-binlog=0", "--innodb-flush-log-at-trx-commit=2"]).await;
+    let mut observer = fixture.observer().await;
+    let careful = || LeaseTableBackend::new(config(&fixture).with_checks(Checks::Refuse)).unwrap();
+    // It warns.
+    backend(&fixture).connect().await.unwrap();
+    for (set, says) in [
+        ("SET GLOBAL sync_binlog=1", "sync_binlog=0"),
+        (
+            "SET GLOBAL innodb_flush_log_at_trx_commit=1",
+            "innodb_flush_log_at_trx_commit=2",
+        ),
+    ] {
+        let error = careful().connect().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured);
+        assert!(error.to_string().contains(says), "{error}");
+        observer.run(set).await;
+    }
+    careful().connect().await.unwrap();
 }

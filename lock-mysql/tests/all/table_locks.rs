@@ -1,0 +1,95 @@
+//! Whole tables that are locked: by backups, and by changes of the lock table.
+
+use lock_core::{ErrorKind, Locker, Release};
+use testbed::{Edition, MariaDb};
+
+use crate::support::*;
+
+/// Each of these functions on a MariaDB and on a MySQL of its own.
+macro_rules! on_servers_of_their_own {
+    ($($case:ident),+ $(,)?) => {
+        mod mariadb {
+            $(#[testbed::test]
+            async fn $case() {
+                super::$case(super::Fixture::own().await).await;
+            })+
+        }
+
+        mod mysql9 {
+            $(#[testbed::test]
+            async fn $case() {
+                let server = super::MariaDb::new().edition(super::Edition::MySql9).start().await;
+                if let Some(server) = testbed::skip_left_out(server) {
+                    super::$case(super::Fixture::on(server)).await;
+                }
+            })+
+        }
+    };
+}
+
+on_servers_of_their_own!(
+    a_waiter_does_not_stop_the_server_for_long,
+    a_change_of_the_table_is_named
+);
+
+fn locks(fixture: &Fixture) -> Locker {
+    Locker::new(fixture.backend()).with_ttl(secs(600))
+}
+
+/// A backup's lock waits for statements that wait for a row, and all writes of the server wait for that lock.
+async fn a_waiter_does_not_stop_the_server_for_long(fixture: Fixture) {
+    let (locks, others) = (locks(&fixture), locks(&fixture));
+    let held = locks.lock("held").acquire().await.unwrap();
+    locks.lock("free").acquire().await.unwrap().release().await.unwrap();
+    let waiting = others.lock("held");
+    let waiting = tokio::spawn(async move { waiting.acquire().await.unwrap() });
+    let mut observer = fixture.observer().await;
+    until("waiting", async || observer.waiters().await > 0).await;
+    let mut backup = fixture.observer().await;
+    let locking = tokio::spawn(async move {
+        backup.run("FLUSH TABLES WITH READ LOCK").await;
+        backup
+    });
+    let mut backup = soon("locked by the backup", locking).await.unwrap();
+
+    // Nobody has these names.
+    for name in ["free", "never used"] {
+        let tried = soon("tried", locks.lock(name).try_acquire()).await.unwrap_err();
+        let waited = soon("waited", locks.lock(name).acquire_within(secs(3)))
+            .await
+            .unwrap_err();
+        for error in [tried, waited] {
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+            assert!(error.to_string().contains("lets nobody write"), "{error}");
+        }
+    }
+    assert_eq!(soon("released", held.release()).await.unwrap(), Release::Released);
+    assert!(!waiting.is_finished());
+    backup.run("UNLOCK TABLES").await;
+    soon("granted", waiting).await.unwrap().release().await.unwrap();
+    for name in ["free", "never used"] {
+        assert!(locks.lock(name).try_acquire().await.unwrap().is_some());
+    }
+}
+
+/// It waits for all holds, and all new locks wait for it.
+async fn a_change_of_the_table_is_named(fixture: Fixture) {
+    let locks = locks(&fixture);
+    let held = locks.lock("held").acquire().await.unwrap();
+    let (mut dba, table) = (fixture.observer().await, fixture.table.clone());
+    let change = tokio::spawn(async move { dba.run(&format!("ALTER TABLE {table} COMMENT='locks'")).await });
+    let mut error = None;
+    until("waiting for the hold", async || {
+        error = locks.lock("free").try_acquire().await.err();
+        error.is_some()
+    })
+    .await;
+    let error = error.expect("there was one");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("ALTER TABLE"), "{error}");
+    assert!(!change.is_finished());
+    held.check().unwrap();
+    held.release().await.unwrap();
+    soon("changed", change).await.unwrap();
+    locks.lock("free").acquire().await.unwrap().release().await.unwrap();
+}
