@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::client::Client;
 use crate::connection::inbox::Waiter;
-use crate::connection::{Health, Session};
+use crate::connection::{Health, Room, Session};
 use crate::error::Failure;
 use crate::hold::RedisHold;
 use crate::names::Keys;
@@ -44,11 +44,22 @@ pub(crate) async fn acquire(client: &Arc<Client>, request: &AcquireRequest) -> R
             }
             continue;
         }
+        let room = match route.try_room() {
+            Some(room) => Some(room),
+            // The server has something of it anyway, and hardly anything more with another request.
+            None if may_have_entry => None,
+            // Boxed: seldom needed.
+            None => match Box::pin(wait_for_room(client, &route, request)).await {
+                Waited::Room(room) => Some(room),
+                Waited::Ended => continue,
+                Waited::GivenUp => return given_up(&route, request, None).map_err(Error::not_executed),
+            },
+        };
         if let Some(entry) = &entry {
             entry.waiter.clear();
         }
         let ttl = request.ttl();
-        let taken = match ask(client, request, ttl, &keys, &mut route, may_have_entry).await? {
+        let taken = match ask(client, request, ttl, &keys, (&mut route, room), may_have_entry).await? {
             Outcome::Granted(attempt) => {
                 if let Some(entry) = &mut entry {
                     entry.is_confirmed = true;
@@ -79,13 +90,31 @@ enum Outcome {
     GivenUp,
 }
 
+/// What came of waiting until a request may be sent.
+enum Waited {
+    Room(Room),
+    /// The connection ended.
+    Ended,
+    GivenUp,
+}
+
+/// Waits until few enough acquires are unanswered.
+async fn wait_for_room(client: &Client, route: &Route, request: &AcquireRequest) -> Waited {
+    tokio::select! {
+        biased;
+        () = request.given_up() => Waited::GivenUp,
+        room = route.room() => room.map_or(Waited::Ended, Waited::Room),
+        never = client.servers.watch(route) => match never {},
+    }
+}
+
 /// Asks once.
 async fn ask(
     client: &Arc<Client>,
     request: &AcquireRequest,
     ttl: Duration,
     keys: &Keys,
-    route: &mut Route,
+    (route, room): (&mut Route, Option<Room>),
     may_have_entry: bool,
 ) -> Result<Outcome> {
     let (holder, terms) = (request.holder().to_string(), RequestTerms::new(request, ttl));
@@ -109,6 +138,7 @@ async fn ask(
     };
 
     let mut in_flight = client.claims.sending(request.holder(), route.generation());
+    let in_window = room.map(Room::sending);
     let sent = request.sending();
     let reply = tokio::select! {
         biased;
@@ -117,6 +147,9 @@ async fn ask(
     };
     if reply.as_ref().err().is_none_or(Failure::is_reply) {
         in_flight.answered();
+    }
+    if let Some(in_window) = in_window {
+        in_window.answered();
     }
     let reply = reply.map_err(|failure| route.lock_error(failure))?;
     match protocol::acquired(&reply).ok_or_else(unexpected_reply)? {

@@ -96,15 +96,17 @@ impl DistributedLock for RedisBackend {
             return Ok(());
         }
         let keys = Keys::new(&self.0.prefix, request.name());
-        let ended = async {
-            self.0
-                .end(&keys, request.holder(), End::Abandon(&mode::of(request)?))
-                .await
+        let abandoned = async {
+            let mode = mode::of(request)?;
+            match &*mode {
+                mode::EXCLUSIVE => self.0.abandon(&keys, request.holder()).await,
+                mode => {
+                    let ended = self.0.end(&keys, request.holder(), End::Abandon(mode)).await;
+                    ended.map(drop)
+                }
+            }
         };
-        match ended.await {
-            Ok(_had_it) => Ok(()),
-            Err(error) => Err(error.with_name(request.name())),
-        }
+        abandoned.await.map_err(|error| error.with_name(request.name()))
     }
 
     async fn status(&self, name: &LockName) -> Result<LockStatus> {

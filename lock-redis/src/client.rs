@@ -1,6 +1,7 @@
 //! The state that the backend and all its holds share, and how it ends whatever a holder id has.
 
 use std::future::pending;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lock_core::backend::{HolderId, LockStatus};
@@ -87,6 +88,22 @@ impl Client {
             self.wake_next(&mut route, keys, &id).await;
         }
         Ok(ended.was_held)
+    }
+
+    /// Abandons an exclusive request, together with others if that is possible.
+    pub(crate) async fn abandon(self: &Arc<Self>, keys: &Keys, holder: HolderId) -> Result<()> {
+        let route = self.servers.route(keys, pending()).await?;
+        // One whose acquire may come late leaves a tombstone.
+        if !self.claims.may_overtake(holder, route.generation())
+            && Renewals::end(self, route, keys, holder).await?.is_some()
+        {
+            self.claims.remove(holder);
+            return Ok(());
+        }
+        // Boxed: thousands may wait for a server that is away.
+        Box::pin(self.end(keys, holder, End::Abandon(EXCLUSIVE)))
+            .await
+            .map(drop)
     }
 
     /// Has the server search on for a waiter that is connected, behind many that are not. If that fails, the waiters find

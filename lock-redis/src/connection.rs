@@ -34,6 +34,7 @@ use state::{Phase, Shared, State};
 pub(crate) use dial::{Dialer, Role};
 pub(crate) use session::{Health, Session};
 pub(crate) use state::{LeaseRegistration, Leases};
+pub(crate) use window::Room;
 
 mod acknowledger;
 mod channels;
@@ -53,6 +54,7 @@ mod tests;
 #[cfg(feature = "tls")]
 mod tls;
 mod unloaded;
+mod window;
 
 /// The connection to the server, for as long as this lives.
 pub(crate) struct Connection(Arc<Shared>);

@@ -51,6 +51,10 @@
 //!   triggers a try to connect, though not more often than every 50 ms, and fails only after a try that began after it. If
 //!   nothing arrives for the response timeout after a request, the connection is replaced. A waiter whose time is up reports
 //!   an outage that has lasted for two seconds.
+//! - **Overload and silence.** At most 1,024 acquires are unanswered on a connection. Further ones wait in the process, and
+//!   leave nothing behind if they are cancelled there. Each acquire that is cancelled unanswered lowers that limit by 8, down to
+//!   16, and each answer raises it by one. So new acquires are answered in time soon after an outage. What cancelled acquires
+//!   left is undone by up to 100 names in one script.
 //! - **Any runtime.** The connection lives on the Tokio runtime that used it first. If that runtime ends, or nobody drives
 //!   it, a request on another runtime connects there: at once, or after half a second.
 //! - **Full memory.** A server at its `maxmemory` refuses new locks and new waiters. Waiters in the queue are still granted

@@ -68,6 +68,8 @@ pub(crate) static RENEW: LazyLock<Script> = LazyLock::new(|| Script::new(file!("
 pub(crate) static RENEW_TOGETHER: LazyLock<Script> = LazyLock::new(|| Script::new(file!("renew_together")));
 /// Releases or abandons, and offers the name to the next waiter.
 pub(crate) static END: LazyLock<Script> = LazyLock::new(|| Script::new(file!("end")));
+/// Ends what many exclusive holders have, where nobody waits.
+pub(crate) static END_TOGETHER: LazyLock<Script> = LazyLock::new(|| Script::new(file!("end_together")));
 /// Hands an exclusive hold over within the process.
 pub(crate) static HAND_OVER: LazyLock<Script> = LazyLock::new(|| Script::new(file!("hand_over")));
 /// Makes an exclusive hold a shared one.
@@ -95,13 +97,14 @@ const FRAGMENTS: [(&str, &str); 7] = [
 ];
 
 /// All scripts that are often run, to be loaded when a connection is made.
-pub(crate) fn all(are_checked: bool) -> [&'static Script; 9] {
-    let all: [&'static Script; 9] = [
+pub(crate) fn all(are_checked: bool) -> [&'static Script; 10] {
+    let all: [&'static Script; 10] = [
         &ACQUIRE,
         &CONFIRM,
         &RENEW,
         &RENEW_TOGETHER,
         &END,
+        &END_TOGETHER,
         &HAND_OVER,
         &DOWNGRADE,
         &RAISE,

@@ -1,5 +1,5 @@
 //! Renewals that are asked for at the same time go out together: one script call for many holds of one hash slot over one
-//! connection.
+//! connection. So do the ends of holders that nobody waits for.
 //!
 //! A batch is a future that all its renewals share. Each of them drives it, so that any of them may be dropped.
 
@@ -36,10 +36,18 @@ pub(crate) struct Renewals {
 /// What one script call may serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Group {
+    what: What,
     generation: u64,
     slot: u16,
     /// Nobody waits for the turn of another runtime, which may not be driven.
     runtime: Option<runtime::Id>,
+}
+
+/// What becomes of the holders of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum What {
+    Renew,
+    End,
 }
 
 /// A batch that has not been sent yet. It is gone if nobody waits for it any more.
@@ -48,11 +56,10 @@ struct Open {
     renewing: WeakShared<BoxFuture<'static, Outcome>>,
 }
 
-/// One renewal of a batch.
+/// One renewal or end of a batch.
 struct Entry {
-    lock: String,
-    holder: HolderId,
-    ttl: Duration,
+    keys: Vec<String>,
+    arguments: Vec<String>,
     /// Alive as long as somebody waits for the answer.
     asker: Weak<()>,
     answer: Arc<Mutex<Option<RenewedOne>>>,
@@ -93,20 +100,12 @@ impl Renewals {
         holder: HolderId,
         ttl: Duration,
     ) -> Result<Gathered> {
-        let (asker, answer) = (Arc::new(()), Arc::default());
-        let entry = Entry {
-            lock: keys.all()[0].to_owned(),
-            holder,
-            ttl,
-            asker: Arc::downgrade(&asker),
-            answer: Arc::clone(&answer),
-        };
-        let outcome = client.renewals.join(client, route, entry).await;
-        drop(asker);
+        let arguments = vec![holder.to_string(), millis(ttl)];
+        let (outcome, answer) = Self::ask(client, route, What::Renew, (&keys.lock(), arguments)).await;
         match outcome {
             Outcome::OneByOne => Ok(Gathered::OneByOne),
             Outcome::Failed(error) => Err(error),
-            Outcome::Answered(sent, route) => match *lock(&answer) {
+            Outcome::Answered(sent, route) => match answer {
                 Some(RenewedOne::Renewed) => Ok(Gathered::Renewed(sent, route)),
                 Some(RenewedOne::Lost) => Ok(Gathered::Lost),
                 Some(RenewedOne::Several) => Ok(Gathered::OneByOne),
@@ -115,9 +114,56 @@ impl Renewals {
         }
     }
 
+    /// Ends whatever the holder has, together with all others for which this is called before the runtime's other tasks had
+    /// their turn. Returns whether it had the lock; `None`: it has to be ended alone.
+    ///
+    /// # Errors
+    /// As if it were sent alone.
+    pub(crate) async fn end(client: &Arc<Client>, route: Route, keys: &Keys, holder: HolderId) -> Result<Option<bool>> {
+        let [lock, _fence, queue, ..] = keys.all();
+        let (outcome, answer) = Self::ask(client, route, What::End, (&[lock, queue], vec![holder.to_string()])).await;
+        match outcome {
+            Outcome::OneByOne => Ok(None),
+            Outcome::Failed(error) => Err(error),
+            Outcome::Answered(..) => match answer {
+                Some(RenewedOne::Renewed) => Ok(Some(true)),
+                Some(RenewedOne::Lost) => Ok(Some(false)),
+                Some(RenewedOne::Several) => Ok(None),
+                None => Err(unexpected_reply()),
+            },
+        }
+    }
+
+    /// What became of the batch with these keys and arguments, and the answer to them.
+    async fn ask(
+        client: &Arc<Client>,
+        route: Route,
+        what: What,
+        (keys, arguments): (&[&str], Vec<String>),
+    ) -> (Outcome, Option<RenewedOne>) {
+        let (asker, answer) = (Arc::new(()), Arc::default());
+        let entry = Entry {
+            keys: keys.iter().map(|key| (*key).to_owned()).collect(),
+            arguments,
+            asker: Arc::downgrade(&asker),
+            answer: Arc::clone(&answer),
+        };
+        let outcome = client.renewals.join(client, route, what, entry).await;
+        drop(asker);
+        let answer = *lock(&answer);
+        (outcome, answer)
+    }
+
     /// The batch that serves the entry: the open one of its group, or a new one.
-    fn join(&self, client: &Arc<Client>, route: Route, entry: Entry) -> Shared<BoxFuture<'static, Outcome>> {
+    fn join(
+        &self,
+        client: &Arc<Client>,
+        route: Route,
+        what: What,
+        entry: Entry,
+    ) -> Shared<BoxFuture<'static, Outcome>> {
         let group = Group {
+            what,
             generation: route.generation(),
             slot: route.slot(),
             runtime: Handle::try_current().ok().map(|runtime| runtime.id()),
@@ -168,14 +214,14 @@ async fn send(client: Arc<Client>, mut route: Route, group: Group, entries: Arc<
     if entries.len() < 2 {
         return Outcome::OneByOne;
     }
-    let keys: Vec<&str> = entries.iter().map(|entry| &*entry.lock).collect();
-    let arguments = entries
-        .iter()
-        .flat_map(|entry| [entry.holder.to_string(), millis(entry.ttl)]);
-    let arguments: Vec<String> = arguments.collect();
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let keys: Vec<&str> = entries.iter().flat_map(|entry| &entry.keys).map(|key| &**key).collect();
+    let arguments = entries.iter().flat_map(|entry| &entry.arguments);
+    let arguments: Vec<&str> = arguments.map(|argument| &**argument).collect();
     let sent = SentAt::now();
-    let script = &protocol::RENEW_TOGETHER;
+    let script = match group.what {
+        What::Renew => &protocol::RENEW_TOGETHER,
+        What::End => &protocol::END_TOGETHER,
+    };
     match client.servers.run_together(&mut route, script, &keys, &arguments).await {
         Ok(reply) => match protocol::renewed_together(&reply, entries.len()) {
             Some(answers) => {

@@ -20,6 +20,7 @@ use super::acknowledger::Acknowledger;
 use super::identity::Identity;
 use super::member::Member;
 use super::unloaded::Unloaded;
+use super::window::DRIVER_SLOTS;
 use crate::config::RedisConfig;
 use crate::connection::channels::Channels;
 use crate::connection::inbox::Inbox;
@@ -316,7 +317,7 @@ impl Dialer {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
             .set_response_timeout(None)
-            .set_pipeline_buffer_size(1024)
+            .set_pipeline_buffer_size(DRIVER_SLOTS)
             .set_push_sender(move |push: PushInfo| {
                 match push.kind {
                     PushKind::Disconnection => ended.notify_one(),

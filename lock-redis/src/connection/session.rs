@@ -15,6 +15,7 @@ use super::channels::Channels;
 use super::dial::Dialed;
 use super::member::Member;
 use super::unloaded::Unloaded;
+use super::window::{Room, Window};
 use crate::error::is_reply;
 
 /// One established connection. A clone is the same.
@@ -29,6 +30,7 @@ struct Inner {
     acknowledger: Option<Acknowledger>,
     member: Option<Member>,
     unloaded: Arc<Unloaded>,
+    window: Arc<Window>,
     /// Whether anything came from the server since the last heartbeat.
     heard: Arc<AtomicBool>,
     /// Whether a request was sent since the last heartbeat.
@@ -57,6 +59,7 @@ impl Session {
             acknowledger: dialed.acknowledger.clone(),
             member: dialed.member.clone(),
             unloaded: dialed.unloaded.clone(),
+            window: Arc::new(Window::new()),
             heard: dialed.heard.clone(),
             used: AtomicBool::new(true),
             channels: dialed.channels.clone(),
@@ -155,6 +158,23 @@ impl Session {
         self.0.used.swap(false, Ordering::Relaxed)
     }
 
+    /// Room for an acquire, if not too many are unanswered.
+    pub(crate) fn try_room(&self) -> Option<Room> {
+        self.0.window.try_room()
+    }
+
+    /// Room for an acquire, as soon as there is any. `None`: the connection ended.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point.
+    pub(crate) async fn room(&self) -> Option<Room> {
+        tokio::select! {
+            biased;
+            room = self.0.window.room() => Some(room),
+            _ = self.ended() => None,
+        }
+    }
+
     /// Asks whether the server answers. It is no use of the connection.
     pub(super) async fn ping(&self) -> Result<RedisResult<Value>, Error> {
         let mut connection = self.0.connection.clone();
@@ -191,12 +211,14 @@ impl Session {
     }
 
     async fn reply(&self, replying: impl Future<Output = RedisResult<Value>>) -> Result<RedisResult<Value>, Error> {
+        let sent = self.0.window.sent();
         let reply = tokio::select! {
             biased;
             reply = replying => reply.and_then(Value::extract_error),
             why = self.ended() => return Err(why),
         };
         if reply.as_ref().err().is_none_or(is_reply) {
+            self.0.window.answered(sent);
             self.0.heard.store(true, Ordering::Relaxed);
         }
         Ok(reply)

@@ -3,6 +3,7 @@
 //! With a server that already runs (`POLYLOCK_REDIS_URL`) use `RUST_TEST_THREADS=1`: some tests count the server's commands,
 //! end its connections or delete its data.
 
+mod cancelled;
 mod clock;
 mod cluster;
 mod contract;

@@ -1,0 +1,202 @@
+//! How many acquires may be unanswered on a connection. Those beyond that wait in this process: one that is cancelled
+//! meanwhile was never sent, so that nothing has to be undone.
+//!
+//! The server also executes acquires that nobody waits for any more, ahead of those that somebody does. So each acquire that
+//! is cancelled unanswered makes the window smaller, and each one that is answered in time makes it larger: after an outage,
+//! or under too much load, answers come in time again.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Semaphore;
+
+/// The window of a connection on which no acquire was cancelled.
+const LARGEST: usize = 1024;
+
+/// Enough to keep a server busy that is not far away.
+const SMALLEST: usize = 16;
+
+/// By how much one cancelled acquire makes the window smaller. One that is answered makes it larger by one: it stays as it is
+/// where one in nine is cancelled.
+const STEP: usize = 8;
+
+/// The driver has a slot for each of these acquires, and for all else that is sent meanwhile.
+pub(super) const DRIVER_SLOTS: usize = 2 * LARGEST;
+
+/// The acquires of one connection. The server answers in order: a reply to any request is one to all before it, also to
+/// those of which nobody waits for the reply.
+#[derive(Debug)]
+pub(super) struct Window {
+    room: Semaphore,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    size: usize,
+    /// How much smaller it is to become as soon as acquires are answered.
+    excess: usize,
+    sent: u64,
+    answered: u64,
+}
+
+/// The right to send an acquire. Dropped unused, it is given back.
+#[derive(Debug)]
+pub(crate) struct Room(Option<Arc<Window>>);
+
+/// An acquire that was sent. Dropped without [`answered`](Self::answered), it was cancelled.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct InWindow(Option<Arc<Window>>);
+
+impl Window {
+    pub(super) fn new() -> Self {
+        Self {
+            room: Semaphore::new(LARGEST),
+            state: Mutex::new(State {
+                size: LARGEST,
+                excess: 0,
+                sent: 0,
+                answered: 0,
+            }),
+        }
+    }
+
+    /// Room for one acquire, if there is any now.
+    pub(super) fn try_room(self: &Arc<Self>) -> Option<Room> {
+        self.room.try_acquire().ok()?.forget();
+        Some(Room(Some(self.clone())))
+    }
+
+    /// Room for one acquire, as soon as there is any. The first that waits gets it first.
+    pub(super) async fn room(self: &Arc<Self>) -> Room {
+        self.room.acquire().await.expect("it is never closed").forget();
+        Room(Some(self.clone()))
+    }
+
+    /// How many acquires were sent, to be handed to [`answered`](Self::answered) with the reply to what is sent next.
+    pub(super) fn sent(&self) -> u64 {
+        self.state().sent
+    }
+
+    /// What was sent after so many acquires was answered.
+    pub(super) fn answered(&self, sent: u64) {
+        let mut state = self.state();
+        let newly = sent.saturating_sub(state.answered);
+        state.answered += newly;
+        self.give_back(&mut state, usize::try_from(newly).unwrap_or(usize::MAX));
+    }
+
+    fn give_back(&self, state: &mut State, room: usize) {
+        let unwanted = room.min(state.excess);
+        state.excess -= unwanted;
+        if room > unwanted {
+            self.room.add_permits(room - unwanted);
+        }
+    }
+
+    fn grow(&self) {
+        let mut state = self.state();
+        if state.size < LARGEST {
+            state.size += 1;
+            self.give_back(&mut state, 1);
+        }
+    }
+
+    fn shrink(&self) {
+        let mut state = self.state();
+        let less = STEP.min(state.size - SMALLEST);
+        state.size -= less;
+        state.excess += less - self.room.forget_permits(less);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every critical section leaves it whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Room {
+    /// The acquire goes out.
+    pub(crate) fn sending(mut self) -> InWindow {
+        let window = self.0.take();
+        if let Some(window) = &window {
+            window.state().sent += 1;
+        }
+        InWindow(window)
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        if let Some(window) = self.0.take() {
+            window.give_back(&mut window.state(), 1);
+        }
+    }
+}
+
+impl InWindow {
+    /// It was answered, or its connection ended.
+    pub(crate) fn answered(mut self) {
+        if let Some(window) = self.0.take() {
+            window.grow();
+        }
+    }
+}
+
+impl Drop for InWindow {
+    fn drop(&mut self) {
+        if let Some(window) = self.0.take() {
+            window.shrink();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many acquires can be sent now.
+    fn room(window: &Arc<Window>) -> usize {
+        let rooms: Vec<_> = std::iter::from_fn(|| window.try_room()).collect();
+        rooms.len()
+    }
+
+    fn send(window: &Arc<Window>) -> InWindow {
+        window.try_room().expect("room").sending()
+    }
+
+    #[test]
+    fn a_reply_makes_room_for_as_many_as_were_sent_before_it() {
+        let window = Arc::new(Window::new());
+        let first = send(&window);
+        let early = window.sent();
+        let second = send(&window);
+        let late = window.sent();
+        assert_eq!(room(&window), LARGEST - 2);
+        window.answered(late);
+        // One that was sent earlier: it was counted.
+        window.answered(early);
+        second.answered();
+        first.answered();
+        assert_eq!(room(&window), LARGEST);
+    }
+
+    #[test]
+    fn cancelled_acquires_make_it_smaller_and_answered_ones_larger() {
+        let window = Arc::new(Window::new());
+        let sent: Vec<_> = (0..LARGEST).map(|_| send(&window)).collect();
+        assert!(window.try_room().is_none());
+        drop(sent);
+        window.answered(window.sent());
+        assert_eq!(room(&window), SMALLEST);
+        for size in SMALLEST..SMALLEST + 100 {
+            assert_eq!(room(&window), size);
+            let sent = send(&window);
+            window.answered(window.sent());
+            sent.answered();
+        }
+        drop(send(&window));
+        window.answered(window.sent());
+        assert_eq!(room(&window), SMALLEST + 100 - STEP);
+    }
+}
