@@ -39,29 +39,29 @@
 //!
 //! | span or event | level | fields |
 //! |---|---|---|
-//! | span `acquire` | `DEBUG` | `name`, `label` |
-//! | `lock is taken` | `DEBUG` | `name`, `holder` |
-//! | `acquire failed; trying again` | `DEBUG` | `name`, `error` |
-//! | `semaphore limits differ` | `WARN` | `name`, `limit`, `other` |
-//! | `lock acquired` | `DEBUG` | `name`, `token` |
-//! | `lock not acquired` | `DEBUG` | `name`, `error` |
-//! | span `abandon` | `DEBUG` | `name` |
-//! | `an acquire was not undone; what it left ends by itself` | `WARN` | `name`, `error` |
-//! | `too many cancelled acquires wait to be undone; what others left ends by itself` | `WARN` | `name` |
-//! | `lock upgraded` | `DEBUG` | `name`, `token` |
-//! | `lock downgraded` | `DEBUG` | `name`, `token` |
-//! | span `renew` | `DEBUG` | `name`, `token` |
-//! | `renewal failed` | `DEBUG` | `name`, `error` |
-//! | `renewal unanswered` | `DEBUG` | `name` |
-//! | `hold suspect` | `INFO` | `name` |
-//! | `hold lost` | `WARN` | `name`, `token`, `cause` |
-//! | span `release` | `DEBUG` | `name`, `token` |
-//! | `hand-over` | `DEBUG` | `name`, `outcome` |
-//! | `hand-over unanswered; undoing it` | `DEBUG` | `name`, `error` |
-//! | `lock released` | `DEBUG` | `name`, `token` |
-//! | `release unanswered; trying again` | `DEBUG` | `name`, `error` |
-//! | `a release in the background failed; the hold ends by itself` | `DEBUG` | `name`, `error` |
-//! | `the backend panicked in a renewal` | `ERROR` | `name` |
+//! | span `acquire` | `DEBUG` | `lock`, `label` |
+//! | `lock is taken` | `DEBUG` | `lock`, `holder` |
+//! | `acquire failed; trying again` | `DEBUG` | `lock`, `error` |
+//! | `semaphore limits differ` | `WARN` | `lock`, `limit`, `other` |
+//! | `lock acquired` | `DEBUG` | `lock`, `token` |
+//! | `lock not acquired` | `DEBUG` | `lock`, `error` |
+//! | span `abandon` | `DEBUG` | `lock` |
+//! | `an acquire was not undone; what it left ends by itself` | `WARN` | `lock`, `error` |
+//! | `too many cancelled acquires wait to be undone; what others left ends by itself` | `WARN` | `lock` |
+//! | `lock upgraded` | `DEBUG` | `lock`, `token` |
+//! | `lock downgraded` | `DEBUG` | `lock`, `token` |
+//! | span `renew` | `DEBUG` | `lock`, `token` |
+//! | `renewal failed` | `DEBUG` | `lock`, `error` |
+//! | `renewal unanswered` | `DEBUG` | `lock` |
+//! | `hold suspect` | `INFO` | `lock` |
+//! | `hold lost` | `WARN` | `lock`, `token`, `cause` |
+//! | span `release` | `DEBUG` | `lock`, `token` |
+//! | `hand-over` | `DEBUG` | `lock`, `outcome` |
+//! | `hand-over unanswered; undoing it` | `DEBUG` | `lock`, `error` |
+//! | `lock released` | `DEBUG` | `lock`, `token` |
+//! | `release unanswered; trying again` | `DEBUG` | `lock`, `error` |
+//! | `a release in the background failed; the hold ends by itself` | `DEBUG` | `lock`, `error` |
+//! | `the backend panicked in a renewal` | `ERROR` | `lock` |
 //! | `the backend panicked in the background` | `ERROR` | |
 //!
 //! With the feature `metrics`, through the `metrics` crate. Lock names are not labels, since there may be any number.

@@ -61,19 +61,19 @@ pub(crate) enum HandOverOutcome {
 }
 
 pub(crate) fn acquire_span(name: &LockName, label: Option<&str>) -> Span {
-    tracing::debug_span!(target: "polylock", "acquire", ?name, label = label.map(tracing::field::debug))
+    tracing::debug_span!(target: "polylock", "acquire", lock = name.as_str(), label)
 }
 
 pub(crate) fn release_span(name: &LockName, token: FencingToken) -> Span {
-    tracing::debug_span!(target: "polylock", "release", ?name, token = token.as_u64())
+    tracing::debug_span!(target: "polylock", "release", lock = name.as_str(), token = token.as_u64())
 }
 
 pub(crate) fn renew_span(name: &LockName, token: FencingToken) -> Span {
-    tracing::debug_span!(target: "polylock", "renew", ?name, token = token.as_u64())
+    tracing::debug_span!(target: "polylock", "renew", lock = name.as_str(), token = token.as_u64())
 }
 
 pub(crate) fn abandon_span(name: &LockName) -> Span {
-    tracing::debug_span!(target: "polylock", "abandon", ?name)
+    tracing::debug_span!(target: "polylock", "abandon", lock = name.as_str())
 }
 
 /// A request goes out.
@@ -94,7 +94,7 @@ pub(crate) fn requested(request: BackendRequest) {
 
 /// An acquire found the name taken, and waits.
 pub(crate) fn contended(name: &LockName, holder: Option<&str>) {
-    tracing::debug!(target: "polylock", ?name, holder = holder.map(tracing::field::debug), "lock is taken");
+    tracing::debug!(target: "polylock", lock = name.as_str(), holder, "lock is taken");
     #[cfg(feature = "metrics")]
     metrics::counter!("polylock_contended_total", "queue" => "server").increment(1);
 }
@@ -107,21 +107,21 @@ pub(crate) fn contended_in_process() {
 
 /// Two parts of this process, most likely by mistake.
 pub(crate) fn limits_differ(name: &LockName, limit: u32, other: u32) {
-    tracing::warn!(target: "polylock", ?name, limit, other, "semaphore limits differ");
+    tracing::warn!(target: "polylock", lock = name.as_str(), limit, other, "semaphore limits differ");
 }
 
 pub(crate) fn acquire_failed(name: &LockName, error: &Error) {
-    tracing::debug!(target: "polylock", ?name, %error, "acquire failed; trying again");
+    tracing::debug!(target: "polylock", lock = name.as_str(), %error, "acquire failed; trying again");
 }
 
 pub(crate) fn not_undone(name: &LockName, error: &Error) {
-    tracing::warn!(target: "polylock", ?name, %error, "an acquire was not undone; what it left ends by itself");
+    tracing::warn!(target: "polylock", lock = name.as_str(), %error, "an acquire was not undone; what it left ends by itself");
 }
 
 /// Too many undos wait already. There may be thousands, so the log has the first one.
 pub(crate) fn undo_dropped(name: &LockName, is_first: bool) {
     if is_first {
-        tracing::warn!(target: "polylock", ?name, "too many cancelled acquires wait to be undone; what others left ends by itself");
+        tracing::warn!(target: "polylock", lock = name.as_str(), "too many cancelled acquires wait to be undone; what others left ends by itself");
     }
     #[cfg(feature = "metrics")]
     metrics::counter!("polylock_undos_dropped_total").increment(1);
@@ -140,21 +140,21 @@ pub(crate) fn renewed(outcome: RenewalOutcome) {
 }
 
 pub(crate) fn renewal_failed(name: &LockName, error: &Error) {
-    tracing::debug!(target: "polylock", ?name, %error, "renewal failed");
+    tracing::debug!(target: "polylock", lock = name.as_str(), %error, "renewal failed");
     renewed(RenewalOutcome::Failed);
 }
 
 pub(crate) fn renewal_unanswered(name: &LockName) {
-    tracing::debug!(target: "polylock", ?name, "renewal unanswered");
+    tracing::debug!(target: "polylock", lock = name.as_str(), "renewal unanswered");
     renewed(RenewalOutcome::Unanswered);
 }
 
 pub(crate) fn renewal_panicked(name: &LockName) {
-    tracing::error!(target: "polylock", ?name, "the backend panicked in a renewal");
+    tracing::error!(target: "polylock", lock = name.as_str(), "the backend panicked in a renewal");
 }
 
 pub(crate) fn suspected(name: &LockName) {
-    tracing::info!(target: "polylock", ?name, "hold suspect");
+    tracing::info!(target: "polylock", lock = name.as_str(), "hold suspect");
     #[cfg(feature = "metrics")]
     metrics::counter!("polylock_suspicions_total").increment(1);
 }
@@ -167,34 +167,34 @@ pub(crate) fn handed_over(name: &LockName, outcome: HandOverOutcome) {
         HandOverOutcome::Lost => "lost",
         HandOverOutcome::Unknown => "unknown",
     };
-    tracing::debug!(target: "polylock", ?name, outcome, "hand-over");
+    tracing::debug!(target: "polylock", lock = name.as_str(), outcome, "hand-over");
     #[cfg(feature = "metrics")]
     metrics::counter!("polylock_hand_overs_total", "outcome" => outcome).increment(1);
 }
 
 pub(crate) fn hand_over_unanswered(name: &LockName, error: &Error) {
-    tracing::debug!(target: "polylock", ?name, %error, "hand-over unanswered; undoing it");
+    tracing::debug!(target: "polylock", lock = name.as_str(), %error, "hand-over unanswered; undoing it");
 }
 
 pub(crate) fn release_unanswered(name: &LockName, error: &Error) {
-    tracing::debug!(target: "polylock", ?name, %error, "release unanswered; trying again");
+    tracing::debug!(target: "polylock", lock = name.as_str(), %error, "release unanswered; trying again");
 }
 
 pub(crate) fn upgraded(name: &LockName, token: FencingToken) {
-    tracing::debug!(target: "polylock", ?name, token = token.as_u64(), "lock upgraded");
+    tracing::debug!(target: "polylock", lock = name.as_str(), token = token.as_u64(), "lock upgraded");
 }
 
 pub(crate) fn downgraded(name: &LockName, token: FencingToken) {
-    tracing::debug!(target: "polylock", ?name, token = token.as_u64(), "lock downgraded");
+    tracing::debug!(target: "polylock", lock = name.as_str(), token = token.as_u64(), "lock downgraded");
 }
 
 pub(crate) fn released(name: &LockName, token: FencingToken) {
-    tracing::debug!(target: "polylock", ?name, token = token.as_u64(), "lock released");
+    tracing::debug!(target: "polylock", lock = name.as_str(), token = token.as_u64(), "lock released");
 }
 
 /// One that nobody waits for any more.
 pub(crate) fn release_failed(name: &LockName, error: &Error) {
-    tracing::debug!(target: "polylock", ?name, %error, "a release in the background failed; the hold ends by itself");
+    tracing::debug!(target: "polylock", lock = name.as_str(), %error, "a release in the background failed; the hold ends by itself");
 }
 
 /// In a job of the keeper's.
@@ -224,12 +224,12 @@ impl AcquireTimer {
     pub(crate) fn ended(&mut self, name: &LockName, result: Result<Option<FencingToken>, &Error>) {
         self.outcome = match result {
             Ok(Some(token)) => {
-                tracing::debug!(target: "polylock", ?name, token = token.as_u64(), "lock acquired");
+                tracing::debug!(target: "polylock", lock = name.as_str(), token = token.as_u64(), "lock acquired");
                 "acquired"
             }
             Ok(None) => "busy",
             Err(error) => {
-                tracing::debug!(target: "polylock", ?name, %error, "lock not acquired");
+                tracing::debug!(target: "polylock", lock = name.as_str(), %error, "lock not acquired");
                 match error.kind() {
                     ErrorKind::TimedOut => "timed_out",
                     ErrorKind::Unavailable => "unavailable",
@@ -278,7 +278,7 @@ impl HoldTimer {
     }
 
     pub(crate) fn lost(&self, name: &LockName, token: FencingToken, cause: LostCause) {
-        tracing::warn!(target: "polylock", ?name, token = token.as_u64(), %cause, "hold lost");
+        tracing::warn!(target: "polylock", lock = name.as_str(), token = token.as_u64(), %cause, "hold lost");
         #[cfg(feature = "metrics")]
         {
             let cause = match cause {

@@ -140,7 +140,7 @@ impl Ending {
         tokio::select! {
             biased;
             () = self.end(client) => {}
-            () = expired => tracing::debug!(target: "polylock", name = self.vote.request.name().as_str(),
+            () = expired => tracing::debug!(target: "polylock", lock = self.vote.request.name().as_str(),
                 node = self.vote.node + 1, "a vote was not undone; it ends by itself"),
         }
     }
@@ -171,8 +171,8 @@ impl Ending {
             match client.watch(vote, Instant::now(), ending).await {
                 Ok(()) => return node.has_answered(),
                 Err(error) if !error.is_retryable() => {
-                    let name = vote.request.name().as_str();
-                    tracing::warn!(target: "polylock", name, node = vote.node + 1, %error,
+                    let lock = vote.request.name().as_str();
+                    tracing::warn!(target: "polylock", lock, node = vote.node + 1, %error,
                         "a vote was not undone; it ends by itself");
                     return;
                 }

@@ -235,14 +235,14 @@ fn printed(life: impl Future<Output = ()>) -> String {
 fn spans_and_events_say_which_lock() {
     let text = printed(an_eventful_life(str::to_owned));
     for expected in [
-        "DEBUG acquire{name=\"a\" label=\"worker 7\"}: polylock: lock acquired name=\"a\" token=1",
-        "DEBUG renew{name=\"a\" token=1}: polylock: new",
-        "DEBUG release{name=\"a\" token=1}: polylock: hand-over name=\"a\" outcome=\"granted\"",
-        "DEBUG acquire{name=\"b\"}: polylock: lock is taken name=\"b\" holder=\"elsewhere\"",
-        "DEBUG acquire{name=\"b\"}: polylock: lock not acquired name=\"b\" error=",
-        "DEBUG abandon{name=\"b\"}: polylock: new",
-        " INFO polylock: hold suspect name=\"c\"",
-        " WARN polylock: hold lost name=\"c\" token=36 cause=the server says that it is not ours any more",
+        "DEBUG acquire{lock=\"a\" label=\"worker 7\"}: polylock: lock acquired lock=\"a\" token=1",
+        "DEBUG renew{lock=\"a\" token=1}: polylock: new",
+        "DEBUG release{lock=\"a\" token=1}: polylock: hand-over lock=\"a\" outcome=\"granted\"",
+        "DEBUG acquire{lock=\"b\"}: polylock: lock is taken lock=\"b\" holder=\"elsewhere\"",
+        "DEBUG acquire{lock=\"b\"}: polylock: lock not acquired lock=\"b\" error=",
+        "DEBUG abandon{lock=\"b\"}: polylock: new",
+        " INFO polylock: hold suspect lock=\"c\"",
+        " WARN polylock: hold lost lock=\"c\" token=36 cause=the server says that it is not ours any more",
     ] {
         assert!(
             text.lines().any(|line| line.contains(expected)),
@@ -272,7 +272,7 @@ fn limits_that_differ_are_told_once() {
     });
     let told: Vec<&str> = text.lines().filter(|line| line.contains("limits differ")).collect();
     let expected = ["a", "b"].map(|name| {
-        let prefix = "acquire{name=\"NAME\"}: polylock: semaphore limits differ name=\"NAME\"".replace("NAME", name);
+        let prefix = "acquire{lock=\"NAME\"}: polylock: semaphore limits differ lock=\"NAME\"".replace("NAME", name);
         [
             format!("{prefix} limit=10 other=5"),
             format!("{prefix} limit=7 other=5"),
@@ -288,7 +288,7 @@ fn limits_that_differ_are_told_once() {
 /// Whatever stands in a name or a label, the lines are the same but for that, and it is escaped.
 #[test]
 fn names_and_labels_forge_no_line() {
-    const FORGED: &str = "\" token=7\r\n WARN polylock: hold lost name=\"payments\" token=7\n";
+    const FORGED: &str = "\" token=7\r\n WARN polylock: hold lost lock=\"payments\" token=7\n";
     let lives = |called| async move {
         an_eventful_life(called).await;
         a_life_of_trouble(called).await;
