@@ -285,6 +285,7 @@ impl HoldTimer {
                 LostCause::Expired => "expired",
                 LostCause::NotHeld => "not_held",
                 LostCause::Disconnected => "disconnected",
+                LostCause::ReadOnly => "read_only",
             };
             metrics::counter!("polylock_losses_total", "cause" => cause).increment(1);
             metrics::histogram!("polylock_hold_seconds", "ended" => "lost").record(self.since.elapsed());

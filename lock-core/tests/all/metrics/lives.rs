@@ -126,9 +126,11 @@ async fn renewals(server: &Scripted, locks: &Locker, called: Called) {
     let guard = locks.lock(called("c")).acquire().await.unwrap();
     assert_eq!(guard.lost().await.cause(), LostCause::Expired);
 
-    let guard = locks.lock(called("d")).acquire().await.unwrap();
-    server.last_request().lease().lose(LostCause::Disconnected);
-    assert_eq!(guard.lost().await.cause(), LostCause::Disconnected);
+    for (name, cause) in [("d", LostCause::Disconnected), ("r", LostCause::ReadOnly)] {
+        let guard = locks.lock(called(name)).acquire().await.unwrap();
+        server.last_request().lease().lose(cause);
+        assert_eq!(guard.lost().await.cause(), cause);
+    }
 }
 
 async fn releases(server: &Scripted, locks: &Locker, called: Called) {
