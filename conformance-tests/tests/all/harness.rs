@@ -6,6 +6,7 @@ pub(crate) mod mysql_row;
 pub(crate) mod quorum;
 pub(crate) mod redis;
 pub(crate) mod redis_cluster;
+pub(crate) mod redis_replicas;
 pub(crate) mod redis_sentinel;
 mod servers;
 pub(crate) mod zookeeper;

@@ -8,6 +8,7 @@ use harness::mysql_row::{Hostile, MySql9, MySql9Hostile, OverTls as MySqlOverTls
 use harness::quorum::{Dead, QuorumHarness, QuorumOfMemory};
 use harness::redis::{LeastPrivilege, OverTls, Own, Redis8, RedisHarness, Second, Third, Valkey9};
 use harness::redis_cluster::ClusterHarness;
+use harness::redis_replicas::ReplicasHarness;
 use harness::redis_sentinel::SentinelHarness;
 use harness::zookeeper::{LeastAcl, OverTls as ZooKeeperOverTls, Standalone, Standalone39, Three, ZooKeeperHarness};
 
@@ -159,6 +160,40 @@ conformance!(one_permit redis_permit, RedisHarness<Own>);
 conformance!(redis_acl, RedisHarness<LeastPrivilege>);
 conformance!(redis_tls, RedisHarness<OverTls>);
 conformance!(redis_cluster, ClusterHarness);
+// What is to be acknowledged, also for a user with the least permissions, and names with and without a hash tag.
+conformance!(
+    only [
+        a_second_client_is_refused
+        exclusion_between_processes
+        a_release_wakes_a_waiter
+        a_waiter_that_gives_up_is_passed_over
+        a_killed_process_frees_its_lock
+        a_held_lock_is_renewed
+        a_renewal_keeps_the_hold
+        a_repeated_acquire_is_the_same_grant
+        an_extend_holds_for_longer
+        a_lock_taken_away_is_lost
+        a_release_whose_reply_is_lost_counts
+        a_raised_token_is_remembered
+        an_acquire_is_dropped_after_every_poll
+        a_request_that_arrives_late_is_undone
+        an_unanswered_grant_is_undone
+        a_shutdown_waits_for_dropped_guards
+        a_client_outlives_its_runtime
+        a_hand_over_passes_the_hold_on
+        an_unanswered_hand_over_is_undone
+        a_released_name_is_kept
+        readers_hold_together
+        the_last_reader_admits_the_writer
+        nobody_writes_during_a_downgrade
+        an_upgrade_without_readers_is_granted
+        never_more_than_the_limit
+        auxiliary_names_are_distinct
+        an_outage_is_not_busy
+        a_lost_connection_is_an_error_and_mended
+    ] redis_replicas,
+    ReplicasHarness
+);
 conformance!(redis8, RedisHarness<Redis8>);
 conformance!(valkey9, RedisHarness<Valkey9>);
 // What depends on the connection: everything else is the same as on one Redis.
