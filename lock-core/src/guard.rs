@@ -261,7 +261,8 @@ impl Guard {
         run_while_held(|| self.check(), self.lost(), future).await
     }
 
-    /// Keeps the lock for at least `ttl` from now, even if no renewal succeeds. Never shortens a hold.
+    /// Keeps the lock for at least `ttl` from now, even if no renewal succeeds, or the process dies. Never shortens a hold. A
+    /// release ends the extension with the hold; the next holder has the lock for its own TTL.
     ///
     /// # Errors
     /// - [`ErrorKind::Unsupported`] if the backend cannot extend, or the lease is fixed.

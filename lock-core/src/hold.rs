@@ -22,7 +22,7 @@ use crate::lost::{Lost, LostCause};
 use crate::observe::{self, BackendRequest};
 use crate::queue::{Detached, LineKind, Turn, UnansweredRelease, Waiter};
 use crate::sync::time::{Instant, sleep};
-use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, MutexGuard, Weak};
+use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, Weak};
 use crate::time::LeaseInstant;
 use crate::token::FencingToken;
 
@@ -63,6 +63,8 @@ pub(crate) struct ActiveHold<W: Successor> {
     kept_until: Option<LeaseInstant>,
     /// Whether a release may have been executed whose answer is not known: it got lost, with a runtime or in a panic.
     release_sent: AtomicBool,
+    /// Whether it was to be kept beyond its ttl, by an extension that was answered or not.
+    extended: AtomicBool,
     shares: AtomicUsize,
     /// How other readers join it, if they may.
     joins: Option<Joins>,
@@ -167,6 +169,7 @@ impl<W: Successor> ActiveHold<W> {
             slot: Mutex::default(),
             kept_until,
             release_sent: AtomicBool::new(false),
+            extended: AtomicBool::new(false),
             shares: AtomicUsize::new(1),
             joins,
             timer: observe::HoldTimer::begin(),
@@ -194,6 +197,12 @@ impl<W: Successor> ActiveHold<W> {
         Some(rest).filter(|rest| !rest.is_zero())
     }
 
+    /// Whether it may last for longer than its ttl. Then nobody else in the process gets it as it is: if the process dies, the
+    /// name is to be free within the ttl that the next holder asked for.
+    fn is_extended(&self) -> bool {
+        self.extended.load(Ordering::SeqCst)
+    }
+
     /// Keeps the hold for at least `ttl` from now, if that is answered in time.
     pub(crate) async fn extend(&self, ttl: Duration, limit: Duration) -> Result<()> {
         tokio::select! {
@@ -201,6 +210,8 @@ impl<W: Successor> ActiveHold<W> {
             answer = async {
                 observe::requested(BackendRequest::Renew);
                 self.renewals.upgrade_settled().await;
+                // Before it is sent: dropped or unanswered, it may take effect all the same.
+                self.extended.fetch_or(ttl > self.options.term(), Ordering::SeqCst);
                 self.hold().renew(ttl).await
             } => match answer {
                 Ok(Renewal::Renewed(_)) => return Ok(()),

@@ -116,6 +116,7 @@ fn may_pass<W: Successor>(active: &ActiveHold<W>) -> bool {
         return false;
     };
     sequence.is_used
+        && !active.is_extended()
         && !sequence.is_over(options.limits.hand_overs)
         && rules::may_pass(
             sequence.granted,

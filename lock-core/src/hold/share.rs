@@ -108,6 +108,7 @@ impl<W: Successor> ActiveHold<W> {
     pub(crate) fn join(&self, options: &AcquireOptions) -> bool {
         let joins = self.joins.as_ref().filter(|joins| joins.are_allowed(Instant::now()));
         let joined = joins.is_some()
+            && !self.is_extended()
             && options.may_join(&self.options, self.token())
             && self.lease.state() == HoldState::Held
             && self.share(is_active(Mutant::JoinsWhatHasEnded));

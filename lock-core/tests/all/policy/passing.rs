@@ -128,6 +128,44 @@ async fn where_nobody_waits_elsewhere_a_new_block_begins_with_one_request() {
     assert_eq!(backend.sent(), [Request::HandOver; 2]);
 }
 
+/// If the process dies, the name is free within the ttl that the next holder asked for.
+#[tokio::test(start_paused = true)]
+async fn an_extension_is_not_passed_on() {
+    let (backend, locks) = passing();
+    for answer in [Answer::DoAfter(MOMENT), Answer::DoThenHang, Answer::DoThenFail] {
+        for is_dropped in [false, true] {
+            let (guard, next) = held(&locks).await;
+            backend.next(Request::Renew, [answer]);
+            let extending = guard.extend(60 * TTL);
+            match is_dropped {
+                true => drop(tokio::time::timeout(MOMENT / 2, extending).await),
+                false => drop(extending.await),
+            }
+            backend.sent();
+            guard.release().await.unwrap();
+            let next = next.await.unwrap();
+            assert_eq!(backend.sent(), [Request::HandOver], "{answer:?}, dropped: {is_dropped}");
+            assert!(next.valid_for() <= TTL);
+            let expires_in = backend.status_of("a").await.holders[0].expires_in.unwrap();
+            assert!(expires_in <= TTL, "{expires_in:?}");
+            backend.let_go();
+            next.release().await.unwrap();
+        }
+    }
+}
+
+/// An extension for no more than the ttl changes nothing for the next holder.
+#[tokio::test(start_paused = true)]
+async fn a_short_extension_is_passed_on() {
+    let (backend, locks) = passing();
+    let (guard, next) = held(&locks).await;
+    guard.extend(TTL).await.unwrap();
+    backend.sent();
+    guard.release().await.unwrap();
+    assert!(next.await.unwrap().valid_for() <= TTL);
+    assert_eq!(backend.sent(), []);
+}
+
 #[tokio::test(start_paused = true)]
 async fn on_other_terms_it_is_handed_over() {
     let (backend, locks) = passing();
