@@ -17,9 +17,9 @@ pub(super) fn find_next<W: Successor>(active: &ActiveHold<W>) -> Option<AcquireR
     if active.release_sent.load(Ordering::SeqCst) || most == 0 || active.rest_of_minimum().is_some() {
         return None;
     }
-    // After so many in a row, whoever waits elsewhere comes first.
-    let yields = active.sequence.is_over(most);
     let turn = succession.inherited_turn()?;
+    // After so many in a row, whoever waits elsewhere comes first; and so does this process's own request in another mode.
+    let yields = active.sequence.is_over(most) || turn.is_awaited_in_other_modes();
     let waiter = turn.next()?;
     let (request, control) = waiter.request(yields);
     active.release_sent.store(true, Ordering::SeqCst);

@@ -1,7 +1,8 @@
 //! A hold is passed on to the next local waiter without asking the server: lock cohorting (Dice, Marathe and Shavit, 2012).
 //!
 //! The next holder inherits the lease and the holder id, and takes the next token of those that the grant reserved. So that
-//! waiters elsewhere come to their turn, passes and hand-overs in a row are limited together.
+//! waiters elsewhere come to their turn, passes and hand-overs in a row are limited together; while the process itself waits in
+//! another mode, a hand-over yields at once.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -101,7 +102,7 @@ fn take_next<W: Successor>(active: &ActiveHold<W>) -> Option<(Turn<W>, W, Grant)
         return None;
     }
     let turn = succession.inherited_turn()?;
-    let waiter = turn.next()?;
+    let waiter = turn.next_of_all()?;
     let Some(grant) = pass(active, &waiter) else {
         turn.put_first(waiter);
         return None;

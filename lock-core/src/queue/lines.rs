@@ -167,6 +167,14 @@ impl<W: Waiter> Lines<W> {
         }
     }
 
+    /// Whether this process waits for the name in another mode than exclusively.
+    pub(super) fn is_awaited_in_other_modes(&self) -> bool {
+        let waits = |line: &Queue<W>| line.request.is_some();
+        self.others
+            .as_deref()
+            .is_some_and(|others| waits(&others.shared) || waits(&others.upgradable) || waits(&others.permits))
+    }
+
     /// Whether nobody waits, holds or gives back.
     pub(super) fn is_idle(&self) -> bool {
         let others_are_idle = |others: &Others<W>| {

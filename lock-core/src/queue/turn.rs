@@ -226,6 +226,24 @@ impl<W: Waiter> Turn<W> {
         self.change(|line, _, _| !line.line.is_empty()).unwrap_or_default()
     }
 
+    /// Whether this process waits for the name in another mode than exclusively: the server's queue says who is next.
+    pub(crate) fn is_awaited_in_other_modes(&self) -> bool {
+        let Some(current) = &self.0 else { return false };
+        let names = current.queues.0.lock();
+        names.get(&current.name).is_some_and(Lines::is_awaited_in_other_modes)
+    }
+
+    /// The first in the queue that is still there, out of it; `None` while this process waits in another mode too.
+    pub(crate) fn next_of_all(&self) -> Option<W> {
+        let current = self.0.as_ref()?;
+        let mut names = current.queues.0.lock();
+        let lines = names.get_mut(&current.name)?;
+        match lines.is_awaited_in_other_modes() {
+            true => None,
+            false => lines.line(current.kind).line.take_first(|_| true, |_| true),
+        }
+    }
+
     /// The first in the queue that is still there, out of it.
     pub(crate) fn next(&self) -> Option<W> {
         self.change(|line, _, _| line.line.take_first(|_| true, |_| true))?

@@ -6,6 +6,7 @@ use lock_core::Locker;
 
 use crate::scripted::Scripted;
 
+mod between_modes;
 mod cancelled;
 mod last_word;
 mod late_answers;
