@@ -111,7 +111,7 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
 
     /// Checks a TTL by what the server granted when the backend connected. Does no I/O. Core checks it by the
     /// [capabilities](Self::capabilities) before, and calls this after [`connect`](Self::connect), so that a default TTL
-    /// that cannot work shows at start-up. Defaults to `Ok`: the capabilities are all there is to check.
+    /// that was chosen and cannot work shows at start-up. Defaults to `Ok`: the capabilities are all there is to check.
     ///
     /// # Errors
     /// [`Misconfigured`](crate::ErrorKind::Misconfigured) with what to do: an acquire with this TTL would fail in the same way.

@@ -61,6 +61,8 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Locker {
     shared: Arc<Shared>,
     ttl: Duration,
+    /// Whether somebody chose the TTL: else `connect` does not check it, as a better one may be set after that.
+    ttl_is_chosen: bool,
     label: Option<Arc<str>>,
     operation_timeout: Duration,
     hand_overs: u32,
@@ -101,6 +103,7 @@ impl Locker {
         Self {
             shared: Arc::new(Shared::new(BackendState::new(backend))),
             ttl: DEFAULT_TTL,
+            ttl_is_chosen: false,
             label: Some(default_label()),
             operation_timeout: DEFAULT_OPERATION_TIMEOUT,
             hand_overs: DEFAULT_HAND_OVERS,
@@ -123,7 +126,8 @@ impl Locker {
     }
 
     /// Connects to the server, and checks that the backend can keep locks with this locker's TTL and label. Optional: the
-    /// first acquire connects and checks as well.
+    /// first acquire connects and checks as well. A TTL that was not chosen by [`with_ttl`](Self::with_ttl) is checked by
+    /// the acquires alone, so that you may choose it after connecting.
     ///
     /// As long as no connection was ever made, an acquire that cannot connect fails. After the first connection, acquires
     /// wait through outages, up to their time limit.
@@ -146,14 +150,18 @@ impl Locker {
         self.shared.check_open()?;
         self.shared.keeper.check_process()?;
         runtime::current()?;
-        self.limits().check_ttl(self.ttl)?;
+        if self.ttl_is_chosen {
+            self.limits().check_own_ttl(self.ttl)?;
+        }
         if let Some(label) = &self.label {
             Limits::check_label(label)?;
         }
         let backend = &self.shared.backend;
         backend.lock.connect().await?;
         backend.note_reached();
-        backend.lock.check_ttl(self.ttl)
+        // Asked in any case: it may warn.
+        let checked = backend.lock.check_ttl(self.ttl);
+        if self.ttl_is_chosen { checked } else { Ok(()) }
     }
 
     /// The lock with this name, which may be acquired any number of times. Does no I/O; `acquire` reports an invalid name.

@@ -54,10 +54,10 @@ impl QuorumConfig {
 
     /// States for how long each node gives no fresh vote after it may have lost data. A TTL must not be longer: otherwise a
     /// node that was restarted without data votes again while a hold that it forgot is still believed in. Not stated by
-    /// default; then nothing limits the TTL.
+    /// default, nor by zero; then nothing limits the TTL.
     #[must_use]
     pub fn with_restart_delay(mut self, delay: Duration) -> Self {
-        self.restart_delay = Some(delay);
+        self.restart_delay = Some(delay).filter(|delay| !delay.is_zero());
         self
     }
 
@@ -108,7 +108,9 @@ impl QuorumConfig {
         };
         match option.split_once('=') {
             Some(("patience", value)) => self.patience = duration(value)?,
-            Some(("restart_delay", value)) => self.restart_delay = Some(duration(value)?),
+            Some(("restart_delay", value)) => {
+                self.restart_delay = Some(duration(value)?).filter(|delay| !delay.is_zero())
+            }
             _ => {
                 let message = "unknown parameter of a quorum: the first part of its URL may have `patience` and \
                                `restart_delay`; write a `|` in a password as %7C";
@@ -145,6 +147,8 @@ mod tests {
         let (config, _) = QuorumConfig::from_url("quorum:?restart_delay=1m&patience=20ms|redis://a").unwrap();
         assert_eq!(config.restart_delay(), Some(Duration::from_secs(60)));
         assert_eq!(config.patience(), Duration::from_millis(20));
+        let (config, _) = QuorumConfig::from_url("quorum:?restart_delay=0s|redis://a").unwrap();
+        assert_eq!(config.restart_delay(), None, "as in the URL of a Redis");
     }
 
     #[test]

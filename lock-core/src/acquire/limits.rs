@@ -42,7 +42,16 @@ impl Limits {
         }
     }
 
+    /// The same as [`check_ttl`](Self::check_ttl), of a lock or locker: the error says how to choose another one.
+    pub(crate) fn check_own_ttl(&self, ttl: Duration) -> Result<()> {
+        self.check_time(ttl, " with `ttl` or `with_ttl`")
+    }
+
     pub(crate) fn check_ttl(&self, ttl: Duration) -> Result<()> {
+        self.check_time(ttl, "")
+    }
+
+    fn check_time(&self, ttl: Duration, how: &str) -> Result<()> {
         let (shortest, longest) = (self.capabilities.shortest_ttl, self.capabilities.longest_ttl);
         if ttl.is_zero() {
             return Err(Error::new(
@@ -52,11 +61,12 @@ impl Limits {
         }
         if ttl < shortest {
             let message =
-                format!("a ttl of {ttl:?} is shorter than this backend can keep: choose at least {shortest:?}");
+                format!("a ttl of {ttl:?} is shorter than this backend can keep: choose at least {shortest:?}{how}");
             return Err(Error::new(ErrorKind::Misconfigured, message));
         }
         if ttl > longest {
-            let message = format!("a ttl of {ttl:?} is longer than this backend can keep: choose at most {longest:?}");
+            let message =
+                format!("a ttl of {ttl:?} is longer than this backend can keep: choose at most {longest:?}{how}");
             return Err(Error::new(ErrorKind::Misconfigured, message));
         }
         Ok(())

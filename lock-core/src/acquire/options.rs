@@ -82,7 +82,7 @@ impl Rest {
 impl AcquireOptions {
     pub(crate) fn check(&self) -> Result<()> {
         self.limits.check_mode(self.mode)?;
-        self.limits.check_ttl(self.ttl)?;
+        self.limits.check_own_ttl(self.ttl)?;
         if let Some(label) = &self.label {
             Limits::check_label(label)?;
         }

@@ -22,6 +22,7 @@ impl Locker {
     #[must_use]
     pub fn with_ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
+        self.ttl_is_chosen = true;
         self
     }
 
@@ -80,7 +81,8 @@ impl Locker {
 
     /// Sets how many times in a row a lock may pass from one waiter of this process to the next. Defaults to 16. After
     /// that, waiters of other processes have their turn; with 0 they have it after every release. A larger number is
-    /// faster where many tasks of one process want the same lock, and lets other processes wait longer.
+    /// faster where many tasks of one process want the same lock, and lets other processes wait longer. While this process
+    /// also waits for the lock in another mode, as a reader or with permits, the server's queue decides after every release.
     ///
     /// As many readers of this process may join a shared hold, during the first third of its TTL. With 0, each reader has
     /// a hold of its own.

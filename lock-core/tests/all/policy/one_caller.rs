@@ -8,7 +8,7 @@ use static_assertions::assert_impl_all;
 use tokio::time::Instant;
 
 use super::{TTL, scripted, seconds};
-use crate::scripted::{Answer, Request};
+use crate::scripted::{Answer, Request, Scripted};
 
 assert_impl_all!(Locker: Send, Sync, Clone);
 assert_impl_all!(lock_core::Lock: Send, Sync, Clone);
@@ -359,4 +359,23 @@ async fn connect_refuses_a_ttl_and_a_label_with_which_no_acquire_could_succeed()
     }
     locks.without_label().connect().await.unwrap();
     assert_eq!(backend.sent(), []);
+}
+
+/// A locker that is connected may still be given a TTL that its server can keep.
+#[tokio::test]
+async fn a_ttl_may_be_chosen_after_connecting() {
+    let (short, long) = (seconds(1), seconds(3));
+    let capabilities = lock_core::backend::Capabilities::default().ttl_between(short, long);
+    let locks = Locker::new(Scripted::new(capabilities, 0));
+    locks.connect().await.unwrap();
+    let error = locks.lock("a").acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    assert!(
+        error.to_string().contains("choose at most 3s with `ttl` or `with_ttl`"),
+        "{error}"
+    );
+    drop(locks.clone().with_ttl(long).lock("a").acquire().await.unwrap());
+    // One that was chosen before shows at start-up.
+    let error = locks.with_ttl(long * 2).connect().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured);
 }
