@@ -66,7 +66,7 @@
 //! - A process that is paused for longer than its lease may act before it notices. As with any lock service, only the fencing
 //!   token protects then.
 //! - Clocks that run more than 5 % apart end votes earlier or later than believed.
-//! - Processes that list different nodes. Then two majorities need not meet. Lists in a different order are only slower.
+//! - Processes whose lists differ by more than one node. Then two majorities need not meet. Lists in a different order are slower.
 //!
 //! # Limits
 //! Holds are exclusive or [shared](lock_core::RwLock). Semaphores above 1 are refused: each node counts only the permits that it
