@@ -176,6 +176,8 @@ impl Recipe for MariaDb {
     fn fill(&self, data: &Path, _port: u16) -> Result<(), Error> {
         let template = template::of(&locate::sql(self.edition)?, &self.options)?;
         data::copy(&template, data).map_err(Error::io("copying a template"))?;
+        // A MySQL takes its identity from this file: without it, it makes one of its own. A MariaDB has none.
+        let _ = fs::remove_file(data.join("auto.cnf"));
         fs::write(data.join("init.sql"), self.init_sql()).map_err(Error::io("writing init.sql"))
     }
 

@@ -2,7 +2,7 @@
 
 use lock_core::{Locker, LostCause};
 use lock_mysql::RowLockBackend;
-use testbed::MariaDb;
+use testbed::{Edition, MariaDb, Server};
 
 use crate::support::proxy::Proxy;
 use crate::support::*;
@@ -48,33 +48,71 @@ fn locks_at(address: &str, fixture: &Fixture) -> Locker {
     Locker::new(RowLockBackend::new(config).unwrap()).with_ttl(secs(600))
 }
 
-#[testbed::test]
-async fn the_holds_of_the_old_server_are_lost_and_all_clients_follow_to_the_new_one() {
-    let (old, new) = replicated().await;
-    plain_user(&old).await;
-    let proxy = Proxy::of(&old).await;
-    let (locks, others) = (locks_at(proxy.address(), &old), locks_at(proxy.address(), &old));
+/// Two servers of a group with a single primary, which is the first one.
+async fn grouped(servers: [Server; 2], seeds: &str) -> (Fixture, Fixture) {
+    let [old, new] = servers;
+    let old = Fixture::on(old);
+    let table = old.table.clone();
+    let new = Fixture { server: new, table };
+    for (fixture, begin, end) in [
+        (
+            &old,
+            "SET GLOBAL group_replication_bootstrap_group=ON",
+            "SET GLOBAL group_replication_bootstrap_group=OFF",
+        ),
+        (&new, "DO 0", "DO 0"),
+    ] {
+        let join = format!(
+            "RESET BINARY LOGS AND GTIDS;SET GLOBAL group_replication_group_seeds='{seeds}';\
+             SET GLOBAL group_replication_recovery_get_public_key=ON;\
+             CHANGE REPLICATION SOURCE TO SOURCE_USER='app',SOURCE_PASSWORD='secret' \
+             FOR CHANNEL 'group_replication_recovery';{begin};START GROUP_REPLICATION;{end}"
+        );
+        fixture.observer().await.run(&join).await;
+    }
+    let online = "SELECT COUNT(*) FROM performance_schema.replication_group_members WHERE MEMBER_STATE='ONLINE'";
+    let are_online = async || {
+        let mut observers = [old.observer().await, new.observer().await];
+        observers[0].number(online).await == 2 && observers[1].number(online).await == 2
+    };
+    until("a group", are_online).await;
+    (old, new)
+}
+
+/// An address on which nobody listens.
+fn free_address() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().to_string()
+}
+
+/// The administrator's steps: `demote` makes the old server read-only, and `promote` lets the new one take writes.
+async fn a_switchover_ends_the_old_holds_and_all_clients_follow(
+    old: &Fixture,
+    new: &Fixture,
+    demote: impl AsyncFnOnce(),
+    promote: impl AsyncFnOnce(),
+) {
+    plain_user(old).await;
+    let proxy = Proxy::of(old).await;
+    let (locks, others) = (locks_at(proxy.address(), old), locks_at(proxy.address(), old));
     let held = locks.lock("x").acquire().await.unwrap();
     let read = locks.rw_lock("r").read().acquire().await.unwrap();
     // It has a connection to the old server.
     others.lock("y").acquire().await.unwrap().release().await.unwrap();
 
-    old.observer().await.run("SET GLOBAL read_only=1").await;
+    demote().await;
     for guard in [&held, &read] {
         assert_eq!(soon("lost", guard.lost()).await.cause(), LostCause::ReadOnly);
     }
-    let committed = old.observer().await.text("SELECT @@gtid_binlog_pos").await;
-    let caught_up = format!("SELECT MASTER_GTID_WAIT('{committed}',30)");
-    assert_eq!(new.observer().await.number(&caught_up).await, 0);
-    new.observer().await.run("STOP SLAVE").await;
-    proxy.lead_to(&new);
+    promote().await;
+    proxy.lead_to(new);
 
     let next = soon("granted by the new server", others.lock("x").acquire())
         .await
         .unwrap();
     assert!(next.token() > held.token());
     assert!(new.observer().await.is_locked("x").await);
-    assert!(!old.observer().await.is_locked("x").await);
+    assert_eq!(old.observer().await.holder("x").await, None);
     let reader = locks.rw_lock("r").read();
     let read_again = soon("read at the new server", reader.acquire()).await.unwrap();
     assert!(read_again.token() > read.token());
@@ -86,6 +124,59 @@ async fn the_holds_of_the_old_server_are_lost_and_all_clients_follow_to_the_new_
     let token = next.token();
     next.release().await.unwrap();
     assert!(soon("granted in turn", waiting).await.unwrap().token() > token);
+}
+
+#[testbed::test]
+async fn a_replica_takes_the_primarys_place() {
+    let (old, new) = replicated().await;
+    let demote = async || old.observer().await.run("SET GLOBAL read_only=1").await;
+    let promote = async || {
+        let committed = old.observer().await.text("SELECT @@gtid_binlog_pos").await;
+        let caught_up = format!("SELECT MASTER_GTID_WAIT('{committed}',30)");
+        assert_eq!(new.observer().await.number(&caught_up).await, 0);
+        new.observer().await.run("STOP SLAVE").await;
+    };
+    a_switchover_ends_the_old_holds_and_all_clients_follow(&old, &new, demote, promote).await;
+}
+
+/// The group makes the old primary read-only by itself.
+#[testbed::test]
+async fn a_group_changes_its_primary() {
+    let addresses = [free_address(), free_address()];
+    let start = async |number: usize| {
+        let options = [
+            "--performance-schema=ON",
+            "--log-bin=log",
+            "--log-replica-updates=ON",
+            "--gtid-mode=ON",
+            "--enforce-gtid-consistency=ON",
+            "--report-host=127.0.0.1",
+            "--plugin-load-add=group_replication.so",
+            "--loose-group-replication-group-name=aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa",
+            "--loose-group-replication-start-on-boot=OFF",
+        ];
+        let server = MariaDb::new().edition(Edition::MySql9);
+        let server = options.iter().fold(server, |server, option| server.option(*option));
+        let address = &addresses[number];
+        let server = server
+            .option(format!("--server-id={}", number + 1))
+            .option(format!("--loose-group-replication-local-address={address}"));
+        testbed::skip_left_out(server.start().await)
+    };
+    let (Some(first), Some(second)) = (start(0).await, start(1).await) else {
+        return;
+    };
+    let (old, new) = grouped([first, second], &addresses.join(",")).await;
+    let demote = async || {
+        let uuid = new.observer().await.text("SELECT @@server_uuid").await;
+        let change = format!("SELECT group_replication_set_as_primary('{uuid}')");
+        old.observer().await.text(&change).await;
+    };
+    let promote = async || {
+        let takes_writes = async || new.observer().await.number("SELECT @@GLOBAL.read_only").await == 0;
+        until("the new primary", takes_writes).await;
+    };
+    a_switchover_ends_the_old_holds_and_all_clients_follow(&old, &new, demote, promote).await;
 }
 
 #[testbed::test]
