@@ -291,7 +291,7 @@ impl fmt::Display for Error {
 
 impl Error {
     /// The message and all causes, in one line. A cause that the text has already is left out.
-    fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         let mut line = self.0.message.to_string();
         if let Some(holder) = &self.0.holder {
             line += &format!(" (held by {holder:?})");

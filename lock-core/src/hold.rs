@@ -217,7 +217,7 @@ impl<W: Successor> ActiveHold<W> {
                 Ok(Renewal::Renewed(_)) => return Ok(()),
                 Ok(Renewal::Lost) => self.lease.lose(LostCause::NotHeld),
                 Err(error) => {
-                    self.lease.suspect();
+                    self.lease.suspect_because(error.clone());
                     self.check()?;
                     return Err(error.about(&self.options.name));
                 }
@@ -236,6 +236,13 @@ impl<W: Successor> ActiveHold<W> {
         match self.lease.state() {
             HoldState::Lost(lost) => Err(lost),
             _ => Ok(()),
+        }
+    }
+
+    /// Tells those who watch, unless they know.
+    fn report_loss(&self) {
+        if let Err(lost) = self.check() {
+            self.timer.lost(&lost, self.token());
         }
     }
 

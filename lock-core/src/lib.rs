@@ -19,7 +19,7 @@
 //! - **Fencing.** Each hold's token is larger than the tokens of all earlier holds of its name.
 //! - **No deadlock.** If a process dies, its lock frees itself within the TTL, or within a longer minimum hold or extension.
 //! - **Losses are reported.** [`Guard::state`], [`check`](Guard::check), [`valid_for`](Guard::valid_for),
-//!   [`lost`](Guard::lost), [`run`](Guard::run) and [`Watch`] need no network. A lost hold stays lost.
+//!   [`lost`](Guard::lost), [`run`](Guard::run) and [`Watch`] need no network. A lost hold stays lost. [`Lost`] says why.
 //! - **Suspended time counts** on Linux and Android (`CLOCK_BOOTTIME`). Every read of a guard's state includes it at once.
 //!   A task that waits for the loss learns of it about a second after the machine resumed. On other systems it counts only
 //!   if the monotonic clock goes on meanwhile; on macOS it stops. A virtual machine cannot detect that its host paused
@@ -53,8 +53,8 @@
 //! | span `renew` | `DEBUG` | `lock`, `token` |
 //! | `renewal failed` | `DEBUG` | `lock`, `error` |
 //! | `renewal unanswered` | `DEBUG` | `lock` |
-//! | `hold suspect` | `INFO` | `lock` |
-//! | `hold lost` | `WARN` | `lock`, `token`, `cause` |
+//! | `hold suspect` | `INFO` | `lock`, `error`, `confirmed_ms_ago`, `lease_ms_left` |
+//! | `hold lost` | `WARN` | `lock`, `token`, `cause`, `error`, `confirmed_ms_ago`, `lease_ended_ms_ago` |
 //! | span `release` | `DEBUG` | `lock`, `token` |
 //! | `hand-over` | `DEBUG` | `lock`, `outcome` |
 //! | `hand-over unanswered; undoing it` | `DEBUG` | `lock`, `error` |

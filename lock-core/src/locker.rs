@@ -34,7 +34,8 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 /// releases of dropped guards) runs on one of the runtimes that acquired a lock. If that runtime ends, the work moves to
 /// another one at once. On MySQL and ZooKeeper, a hold also ends with the runtime on which its connection or session runs: see
 /// their pages. If nothing drives that runtime (a current-thread runtime outside `block_on`), the work moves
-/// within 1.5 s. If no runtime is driven, nothing is renewed until the next acquire.
+/// within 1.5 s. If no runtime is driven, nothing is renewed until the next acquire. A hold that expires meanwhile says so:
+/// see [`Lost::error`](crate::Lost::error). The event `hold lost` is recorded once a runtime is driven again, or by the release.
 ///
 /// An acquire or release runs in the task that awaits it. On a runtime that is not driven it makes no progress, and other
 /// callers that wait for the same name wait behind it.

@@ -1,16 +1,26 @@
 //! How a hold was lost.
 
 use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
 
 /// The hold ended without being released: somebody else may hold the lock.
-#[derive(Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the hold of lock {name:?} was lost: {cause}")]
-pub struct Lost {
+///
+/// Printed, it says why, with the error if there is one. Therefore `source` returns `None`, as that of [`Error`] does.
+#[derive(Clone, thiserror::Error)]
+#[error("the hold of lock {:?} was lost: {}", .0.name, self.why())]
+pub struct Lost(Arc<Inner>);
+
+#[derive(Clone)]
+struct Inner {
     name: LockName,
     cause: LostCause,
+    error: Option<Error>,
+    last_confirmed: Option<Duration>,
+    lease_ended: Option<Duration>,
 }
 
 /// Why a hold was [`Lost`].
@@ -33,19 +43,85 @@ pub enum LostCause {
 
 impl Lost {
     pub(crate) fn new(name: LockName, cause: LostCause) -> Self {
-        Self { name, cause }
+        Self(Arc::new(Inner {
+            name,
+            cause,
+            error: None,
+            last_confirmed: None,
+            lease_ended: None,
+        }))
+    }
+
+    pub(crate) fn with_details(
+        self,
+        error: Option<Error>,
+        last_confirmed: Option<Duration>,
+        lease_ended: Option<Duration>,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            error,
+            last_confirmed,
+            lease_ended,
+            ..Arc::unwrap_or_clone(self.0)
+        }))
     }
 
     /// The lock's name.
     pub fn name(&self) -> &LockName {
-        &self.name
+        &self.0.name
     }
 
     /// Why the hold was lost.
     pub fn cause(&self) -> LostCause {
-        self.cause
+        self.0.cause
+    }
+
+    /// What went wrong: the error of the last renewal, or that of the connection. `None` if the server answered that the
+    /// hold is gone, or nothing is known.
+    ///
+    /// If this process sent no renewals in time, the error says so: nobody drove the Tokio runtime, or the process was
+    /// paused (which look the same), or the machine was suspended. Holds that the backend's session renews lack this.
+    pub fn error(&self) -> Option<&Error> {
+        self.0.error.as_ref()
+    }
+
+    /// How long before the loss was noticed this process had sent the request whose answer last confirmed the hold.
+    pub fn last_confirmed(&self) -> Option<Duration> {
+        self.0.last_confirmed
+    }
+
+    /// How long before the loss was noticed the lease had ended. `None` if it had not ended.
+    pub fn lease_ended(&self) -> Option<Duration> {
+        self.0.lease_ended
+    }
+
+    /// All that is known of it, in one line.
+    fn why(&self) -> String {
+        let mut why = self.cause().to_string();
+        if let Some(confirmed) = self.last_confirmed() {
+            why += &format!(" (last confirmed {confirmed:.1?} before");
+            if let Some(ended) = self.lease_ended() {
+                why += &format!(", the lease ended {ended:.1?} before");
+            }
+            why += ")";
+        }
+        if let Some(error) = self.error() {
+            // The lock is named already.
+            why += &format!(": {}", error.line());
+        }
+        why
     }
 }
+
+/// Errors are not compared.
+impl PartialEq for Lost {
+    fn eq(&self, other: &Self) -> bool {
+        let facts = |lost: &Self| (lost.cause(), lost.last_confirmed(), lost.lease_ended());
+        self.name() == other.name() && facts(self) == facts(other)
+    }
+}
+
+impl Eq for Lost {}
 
 /// What `Display` prints: a program whose `main` returns the error prints this.
 impl fmt::Debug for Lost {
@@ -56,9 +132,9 @@ impl fmt::Debug for Lost {
 
 impl From<Lost> for Error {
     fn from(lost: Lost) -> Self {
-        Self::new(ErrorKind::Lost, "the hold was lost")
-            .with_name(&lost.name)
-            .with_source(lost.cause)
+        Self::new(ErrorKind::Lost, format!("the hold was lost: {}", lost.why()))
+            .with_name(lost.name())
+            .with_source(lost.cause())
     }
 }
 

@@ -1,8 +1,13 @@
 //! The names of all spans, events and metrics. They are public: see the docs of the crate.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use tracing::Span;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::lost::Lost;
+#[cfg(feature = "metrics")]
 use crate::lost::LostCause;
 use crate::name::LockName;
 use crate::token::FencingToken;
@@ -74,6 +79,10 @@ pub(crate) fn renew_span(name: &LockName, token: FencingToken) -> Span {
 
 pub(crate) fn abandon_span(name: &LockName) -> Span {
     tracing::debug_span!(target: "polylock", "abandon", lock = name.as_str())
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A request goes out.
@@ -153,8 +162,14 @@ pub(crate) fn renewal_panicked(name: &LockName) {
     tracing::error!(target: "polylock", lock = name.as_str(), "the backend panicked in a renewal");
 }
 
-pub(crate) fn suspected(name: &LockName) {
-    tracing::info!(target: "polylock", lock = name.as_str(), "hold suspect");
+pub(crate) fn suspected(
+    name: &LockName,
+    error: Option<&Error>,
+    confirmed: Option<Duration>,
+    lease_left: Option<Duration>,
+) {
+    tracing::info!(target: "polylock", lock = name.as_str(), error = error.map(tracing::field::display),
+        confirmed_ms_ago = confirmed.map(millis), lease_ms_left = lease_left.map(millis), "hold suspect");
     #[cfg(feature = "metrics")]
     metrics::counter!("polylock_suspicions_total").increment(1);
 }
@@ -254,6 +269,8 @@ impl Drop for AcquireTimer {
 /// How long a hold lasts, and how it ends.
 #[derive(Debug)]
 pub(crate) struct HoldTimer {
+    /// Whether its loss was told.
+    is_told: AtomicBool,
     #[cfg(feature = "metrics")]
     since: std::time::Instant,
 }
@@ -263,6 +280,7 @@ impl HoldTimer {
         #[cfg(feature = "metrics")]
         metrics::gauge!("polylock_holds").increment(1);
         Self {
+            is_told: AtomicBool::new(false),
             #[cfg(feature = "metrics")]
             since: std::time::Instant::now(),
         }
@@ -277,8 +295,15 @@ impl HoldTimer {
         }
     }
 
-    pub(crate) fn lost(&self, name: &LockName, token: FencingToken, cause: LostCause) {
-        tracing::warn!(target: "polylock", lock = name.as_str(), token = token.as_u64(), %cause, "hold lost");
+    /// Once, whoever notices it first.
+    pub(crate) fn lost(&self, lost: &Lost, token: FencingToken) {
+        if self.is_told.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let cause = lost.cause();
+        tracing::warn!(target: "polylock", lock = lost.name().as_str(), token = token.as_u64(), %cause,
+            error = lost.error().map(tracing::field::display), confirmed_ms_ago = lost.last_confirmed().map(millis),
+            lease_ended_ms_ago = lost.lease_ended().map(millis), "hold lost");
         #[cfg(feature = "metrics")]
         {
             let cause = match cause {

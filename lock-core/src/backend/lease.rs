@@ -6,6 +6,7 @@ use std::time::Duration;
 
 pub use self::state::{Ended, HoldState};
 
+use self::driven::Driven;
 use self::suspicion::Suspicion;
 
 use super::rules;
@@ -67,6 +68,12 @@ struct Record {
     heard_of: Option<SentAt>,
     /// The suspicion that no arming has cleared yet.
     suspected: Option<Suspicion>,
+    /// What last went wrong, since the hold was last confirmed.
+    failure: Option<Error>,
+    /// When a renewal was last sent or answered, if core sends them.
+    driven: Driven,
+    /// How it was lost, once it is.
+    lost: Option<Lost>,
     /// What was said of the hold while it was being released: whoever it is passed on to has to know.
     lost_in_release: Option<LostCause>,
     /// Whom to tell of a loss.
@@ -87,6 +94,15 @@ impl Record {
     fn trust(&mut self, sent: SentAt) {
         self.heard_of = Some(self.heard_of.map_or(sent, |known| known.later(sent)));
         self.suspected = self.suspected.filter(|suspicion| !suspicion.is_cleared_by(sent));
+        if self.suspected.is_none() {
+            self.failure = None;
+        }
+    }
+
+    /// How long before `now` the request was sent whose answer last confirmed the hold.
+    fn confirmed_before(&self, now: LeaseInstant) -> Option<Duration> {
+        let confirmed = self.heard_of.map(|sent| sent.at).max(self.armed_from)?;
+        Some(now.saturating_duration_since(confirmed))
     }
 }
 
@@ -124,6 +140,9 @@ impl Lease {
             armed_from: None,
             heard_of: None,
             suspected: None,
+            failure: None,
+            driven: Driven::default(),
+            lost: None,
             lost_in_release: None,
             watcher: None,
         });
@@ -161,8 +180,9 @@ impl Lease {
             Phase::Releasing | Phase::Released => {
                 return Err(Error::new(ErrorKind::Lost, "the hold was released meanwhile").with_name(&self.0.name));
             }
-            Phase::Lost(cause) => return Err(self.lost(cause).into()),
+            Phase::Lost(cause) => return Err(self.lost(&record, cause).into()),
         }
+        record.driven.look(now);
         record.trust(sent);
         record.armed_from = record.armed_from.max(Some(sent.at));
         drop(record);
@@ -187,25 +207,52 @@ impl Lease {
 
     /// Marks the hold as suspect until an arming that was sent after now.
     pub fn suspect(&self) {
-        self.suspect_by(Suspicion::next);
+        self.suspect_by(Suspicion::next, |_| {});
     }
 
-    /// Marks the hold as suspect until an arming that was sent then or later.
-    pub(crate) fn suspect_since(&self, sent: SentAt) {
-        self.suspect_by(|| Suspicion::since(sent));
+    /// The same, and records why: the connection failed, or could not be made again. If the hold is lost before an arming
+    /// clears the suspicion, [`Lost::error`] returns the latest error. Its text must not contain secrets.
+    pub fn suspect_because(&self, why: Error) {
+        self.suspect_by(Suspicion::next, |failure| *failure = Some(why));
     }
 
-    fn suspect_by(&self, suspicion: impl FnOnce() -> Suspicion) {
+    /// Marks the hold as suspect until an arming that was sent then or later, because a renewal failed.
+    pub(crate) fn renewal_failed(&self, sent: SentAt, why: Error) {
+        self.suspect_by(|| Suspicion::since(sent), |failure| *failure = Some(why));
+    }
+
+    /// The same because a renewal is unanswered, of which an error that is known already says more.
+    pub(crate) fn renewal_unanswered(&self, sent: SentAt, why: impl FnOnce() -> Error) {
+        let note = |failure: &mut Option<Error>| *failure = failure.take().or_else(|| Some(why()));
+        self.suspect_by(|| Suspicion::since(sent), note);
+    }
+
+    fn suspect_by(&self, suspicion: impl FnOnce() -> Suspicion, note: impl FnOnce(&mut Option<Error>)) {
         let mut record = self.0.record.lock();
         let phase = record.phase;
         if matches!(phase, Phase::Live | Phase::Releasing) {
             let before = record.suspected;
             record.suspected = before.max(Some(suspicion()));
-            drop(record);
+            note(&mut record.failure);
             if before.is_none() && phase == Phase::Live {
-                observe::suspected(&self.0.name);
+                let now = LeaseInstant::now();
+                let left = record.end().map(|end| end.saturating_duration_since(now));
+                let (failure, confirmed) = (record.failure.clone(), record.confirmed_before(now));
+                drop(record);
+                observe::suspected(&self.0.name, failure.as_ref(), confirmed, left);
             }
         }
+    }
+
+    /// From here on core renews it, which has this ttl.
+    pub(crate) fn renewed_by_core(&self, ttl: Duration) {
+        self.0.record.lock().driven.ttl = Some(ttl);
+    }
+
+    /// Core sends a renewal.
+    pub(crate) fn renewing(&self) {
+        let now = LeaseInstant::now();
+        self.0.record.lock().driven.look(now);
     }
 
     /// The hold is gone, as the server or its connection says. Does nothing to a lease that was never armed (then it is
@@ -213,7 +260,7 @@ impl Lease {
     pub fn lose(&self, cause: LostCause) {
         let mut record = self.0.record.lock();
         match record.phase {
-            Phase::Live => self.set_lost(&mut record, cause),
+            Phase::Live => self.set_lost(&mut record, cause, LeaseInstant::now()),
             Phase::Releasing => record.lost_in_release = Some(cause),
             Phase::Unarmed | Phase::Released | Phase::Lost(_) => {}
         }
@@ -226,7 +273,7 @@ impl Lease {
             Phase::Live if record.suspected.is_some() => HoldState::Suspect,
             Phase::Live => HoldState::Held,
             Phase::Unarmed | Phase::Releasing | Phase::Released => HoldState::Released,
-            Phase::Lost(cause) => HoldState::Lost(self.lost(cause)),
+            Phase::Lost(cause) => HoldState::Lost(self.lost(&record, cause)),
         }
     }
 
@@ -252,7 +299,7 @@ impl Lease {
                 let record = self.lock(LeaseInstant::now());
                 match record.phase {
                     Phase::Released => return Ended::Released,
-                    Phase::Lost(cause) => return Ended::Lost(self.lost(cause)),
+                    Phase::Lost(cause) => return Ended::Lost(self.lost(&record, cause)),
                     Phase::Unarmed => None,
                     Phase::Live | Phase::Releasing => record.end(),
                 }
@@ -347,8 +394,9 @@ impl Lease {
         self.0.changed.notify_waiters();
     }
 
-    fn lost(&self, cause: LostCause) -> Lost {
-        Lost::new(self.0.name.clone(), cause)
+    fn lost(&self, record: &Record, cause: LostCause) -> Lost {
+        let known = record.lost.clone();
+        known.unwrap_or_else(|| Lost::new(self.0.name.clone(), cause))
     }
 
     /// The record as it stands at `now`: a lease whose end has passed is over, whether anybody saw it or not.
@@ -356,7 +404,7 @@ impl Lease {
         let mut record = self.0.record.lock();
         if record.end().is_some_and(|end| rules::has_expired(end, now)) {
             match record.phase {
-                Phase::Live => self.set_lost(&mut record, LostCause::Expired),
+                Phase::Live => self.set_lost(&mut record, LostCause::Expired, now),
                 // The release is unanswered, but the lease is over.
                 Phase::Releasing => {
                     record.phase = Phase::Released;
@@ -368,8 +416,19 @@ impl Lease {
         record
     }
 
-    fn set_lost(&self, record: &mut Record, cause: LostCause) {
+    fn set_lost(&self, record: &mut Record, cause: LostCause, now: LeaseInstant) {
         record.phase = Phase::Lost(cause);
+        let end = record.end().filter(|end| rules::has_expired(*end, now));
+        let failure = record.failure.take();
+        let error = match cause {
+            LostCause::Expired => end.and_then(|end| record.driven.stall(end, now)).or(failure),
+            // The server answered: what went wrong before is not why.
+            LostCause::NotHeld => None,
+            _ => failure,
+        };
+        let lost = Lost::new(self.0.name.clone(), cause);
+        let ended = end.map(|end| now.saturating_duration_since(end));
+        record.lost = Some(lost.with_details(error, record.confirmed_before(now), ended));
         self.0.changed.notify_waiters();
         if let Some(watcher) = record.watcher.take() {
             // The keeper's, which takes no lease's lock under its own.
@@ -390,6 +449,7 @@ impl fmt::Debug for Lease {
     }
 }
 
+mod driven;
 mod inherit;
 mod rest_on;
 mod state;

@@ -40,6 +40,8 @@ pub(crate) async fn release_share<W: Successor>(mut share: Share<W>, limit: Dura
             return Ok(true);
         }
         GivenBack::Ended(hold) => {
+            // Where nobody drives the runtime, the keeper may never get to it.
+            hold.report_loss();
             hold.check()?;
             return Ok(false);
         }
@@ -150,8 +152,7 @@ impl<W: Successor> ScheduledHold for ActiveHold<W> {
     fn end_lost(&self) {
         self.renewals.stop();
         self.releasing();
-        let cause = self.check().err().map_or(LostCause::Expired, |lost| lost.cause());
-        self.timer.lost(&self.options.name, self.token(), cause);
+        self.report_loss();
     }
 
     fn release_job(self: Arc<Self>) -> Box<dyn Job> {

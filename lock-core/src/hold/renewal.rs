@@ -113,6 +113,9 @@ struct Answered {
 
 impl Renewals {
     pub(super) fn new(options: &AcquireOptions, grant: &Grant, lease: &Lease, by: RenewedBy) -> Self {
+        if by == RenewedBy::Core {
+            lease.renewed_by_core(options.ttl);
+        }
         Self {
             by,
             name: options.name.clone(),
@@ -208,7 +211,7 @@ impl Renewals {
                     answer: Err(error),
                 })) => {
                     observe::renewal_failed(&self.name, &error);
-                    self.lease.suspect_since(earliest);
+                    self.lease.renewal_failed(earliest, error);
                     let retry = self.within_lease(Instant::now(), RETRY_AFTER);
                     if !self.is_under_way() {
                         return self.due_after(asked).min(retry);
@@ -221,7 +224,7 @@ impl Renewals {
                     }
                     if let Some(earliest) = self.earliest_unanswered() {
                         observe::renewal_unanswered(&self.name);
-                        self.lease.suspect_since(earliest);
+                        self.lease.renewal_unanswered(earliest, || self.unanswered_error());
                     }
                     match self.send(runner) {
                         Some(asked) => next = self.within_lease(asked, REPEAT_AFTER),
@@ -263,6 +266,7 @@ impl Renewals {
                 Err(panicked())
             })
         });
+        self.lease.renewing();
         let (asked, sent) = (Instant::now(), SentAt::now());
         observe::requested(BackendRequest::Renew);
         let span = observe::renew_span(&self.name, state.token);
@@ -272,6 +276,11 @@ impl Renewals {
             answer: Box::pin(answer.instrument(span)),
         });
         Some(asked)
+    }
+
+    fn unanswered_error(&self) -> Error {
+        let message = format!("a renewal was not answered within {:?}", self.ttl / REPEAT_AFTER);
+        Error::new(ErrorKind::Unavailable, message)
     }
 
     fn is_under_way(&self) -> bool {

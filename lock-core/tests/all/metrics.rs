@@ -36,9 +36,13 @@ fn runtime() -> Runtime {
 /// With only one subscriber in the process, tracing asks that of the thread that comes to an event first whether anybody
 /// wants such events, and takes the answer for all threads: that thread may be one of another test. With two it asks all.
 fn subscribed(subscriber: impl Subscriber + Send + Sync + 'static, life: impl Future<Output = ()>) {
+    subscribed_by(subscriber, || runtime().block_on(life));
+}
+
+fn subscribed_by(subscriber: impl Subscriber + Send + Sync + 'static, life: impl FnOnce()) {
     static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(tracing_subscriber::registry()));
     LazyLock::force(&SECOND);
-    tracing::subscriber::with_default(subscriber, || runtime().block_on(life));
+    tracing::subscriber::with_default(subscriber, life);
 }
 
 /// All that was measured meanwhile.
@@ -218,6 +222,10 @@ impl io::Write for Lines {
 
 /// What a subscriber that prints lines prints meanwhile.
 fn printed(life: impl Future<Output = ()>) -> String {
+    printed_by(|| runtime().block_on(life))
+}
+
+fn printed_by(life: impl FnOnce()) -> String {
     let lines = Lines::default();
     let writer = lines.clone();
     let subscriber = tracing_subscriber::fmt()
@@ -227,7 +235,7 @@ fn printed(life: impl Future<Output = ()>) -> String {
         .without_time()
         .with_writer(move || writer.clone())
         .finish();
-    subscribed(subscriber, life);
+    subscribed_by(subscriber, life);
     String::from_utf8(lines.0.lock().unwrap().clone()).unwrap()
 }
 
@@ -297,4 +305,28 @@ fn names_and_labels_forge_no_line() {
     let hostile = printed(lives(|called| format!("{called}{FORGED}")));
     assert!(hostile.len() > honest.len());
     assert_eq!(honest, hostile.replace(&FORGED.escape_debug().to_string(), ""));
+}
+
+/// On real time: a thread that blocks its runtime is the event itself.
+#[test]
+fn a_hold_whose_runtime_nobody_drives_is_told_as_that() {
+    let text = printed_by(|| {
+        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+        let locks = Locker::new(MemoryBackend::new()).with_ttl(Duration::from_secs(2));
+        let guard = runtime.block_on(locks.lock("a").acquire()).unwrap();
+        std::thread::sleep(Duration::from_secs(2));
+        let error = runtime.block_on(guard.release()).unwrap_err();
+        assert!(error.is_lost(), "{error}");
+        assert!(
+            error.to_string().contains("nobody drove the tokio runtime for 2."),
+            "{error}"
+        );
+        assert!(error.to_string().contains("spawn_blocking"), "{error}");
+    });
+    let told: Vec<_> = text.lines().filter(|line| line.contains("hold lost")).collect();
+    assert_eq!(told.len(), 1, "{text}");
+    assert!(
+        told[0].contains("WARN") && told[0].contains("nobody drove the tokio runtime"),
+        "{told:?}"
+    );
 }

@@ -10,6 +10,7 @@ mod between_modes;
 mod cancelled;
 mod last_word;
 mod late_answers;
+mod losses;
 mod one_caller;
 mod passing;
 mod permits;

@@ -29,6 +29,7 @@ impl Lease {
         record.session_end = session_end;
         record.session_term = session_term;
         record.armed_from = armed_from;
+        record.driven.look(now);
         true
     }
 
@@ -44,12 +45,14 @@ impl Lease {
 
     /// What was said of the hold to the giver's lease while it was passed on. From here on it is said to this one.
     pub(crate) fn catch_up(&self, giver: &Self) {
-        let (suspected, lost) = {
+        let (suspected, failure, lost) = {
             let giver = giver.0.record.lock();
-            (giver.suspected.is_some(), giver.lost_in_release)
+            (giver.suspected.is_some(), giver.failure.clone(), giver.lost_in_release)
         };
-        if suspected {
-            self.suspect();
+        match failure {
+            Some(failure) if suspected => self.suspect_because(failure),
+            None if suspected => self.suspect(),
+            _ => {}
         }
         if let Some(cause) = lost {
             self.lose(cause);

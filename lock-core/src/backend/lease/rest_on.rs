@@ -46,7 +46,7 @@ impl Lease {
             Phase::Releasing | Phase::Released => {
                 return Err(Error::new(ErrorKind::Lost, "the hold was released meanwhile").with_name(&self.0.name));
             }
-            Phase::Lost(cause) => return Err(self.lost(cause).into()),
+            Phase::Lost(cause) => return Err(self.lost(&record, cause).into()),
         }
         record.session_end = record.session_end.max(Some(end));
         if let Some(sent) = heard_of {

@@ -301,7 +301,7 @@ async fn enough_others_that_are_trusted_clear_a_suspicion() {
     arm(2);
     assert_eq!(state_after(), HoldState::Held);
     pass(1).await;
-    parent.suspect_since(SentAt::now());
+    parent.renewal_failed(SentAt::now(), Error::new(ErrorKind::Unavailable, "no answer"));
     assert_eq!(
         state_after(),
         HoldState::Suspect,

@@ -1,0 +1,98 @@
+//! What a loss says: the error, when the hold was last confirmed, and when its lease ended.
+
+use std::time::Duration;
+
+use lock_core::backend::SentAt;
+use lock_core::{Ended, Error, ErrorKind, HoldState, Lost, LostCause};
+
+use super::{TTL, scripted, seconds};
+use crate::scripted::{Answer, Request};
+
+fn text(lost: &Lost) -> String {
+    lost.to_string()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_hold_names_the_error_of_its_last_renewal() {
+    let (backend, locks) = scripted();
+    let guard = locks.lock("a").acquire().await.unwrap();
+    let watch = guard.watch();
+    backend.next(Request::Renew, [Answer::Fail]);
+    backend.next(Request::Renew, [Answer::Deny; 20]);
+    let lost = guard.lost().await;
+    assert_eq!(lost.cause(), LostCause::Expired);
+    let error = lost.error().expect("renewals failed");
+    assert_eq!(error.kind(), ErrorKind::Denied, "the last one: {error}");
+    assert_eq!(lost.last_confirmed(), Some(TTL - TTL / 10));
+    assert_eq!(lost.lease_ended(), Some(Duration::ZERO));
+
+    // Whoever asks, however late, is told the same.
+    tokio::time::sleep(seconds(5)).await;
+    let expected = text(&lost);
+    assert!(
+        expected.contains("it was not renewed in time (last confirmed 8.1s before"),
+        "{expected}"
+    );
+    assert_eq!(guard.check().unwrap_err(), lost);
+    assert!(matches!(guard.state(), HoldState::Lost(told) if text(&told) == expected));
+    assert!(matches!(watch.ended().await, Ended::Lost(told) if text(&told) == expected));
+    let ran = guard.run(std::future::pending::<()>()).await.unwrap_err();
+    assert_eq!(text(&ran), expected);
+    let released = guard.release().await.unwrap_err().to_string();
+    let why = expected.split_once("was lost: ").unwrap().1;
+    assert_eq!(released, format!("lock \"a\": the hold was lost: {why}"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_hold_says_that_the_server_was_silent() {
+    let (backend, locks) = scripted();
+    let guard = locks.lock("a").acquire().await.unwrap();
+    backend.next(Request::Renew, [Answer::Hang; 10]);
+    let lost = guard.lost().await;
+    assert!(
+        text(&lost).ends_with("a renewal was not answered within 1.5s"),
+        "{lost}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_went_wrong_before_a_success_is_forgotten() {
+    let (backend, locks) = scripted();
+    let guard = locks.lock("a").acquire().await.unwrap();
+    backend.next(Request::Renew, [Answer::Fail]);
+    tokio::time::sleep(seconds(5)).await;
+    assert_eq!(guard.state(), HoldState::Held);
+    backend.next(Request::Renew, [Answer::NotHeld]);
+    let lost = guard.lost().await;
+    assert_eq!((lost.cause(), lost.lease_ended()), (LostCause::NotHeld, None));
+    assert!(lost.error().is_none(), "{lost}");
+    assert_eq!(lost.last_confirmed(), Some(seconds(3)));
+}
+
+/// The server's own word counts more than the errors before it; an ended connection says why it ended.
+#[tokio::test(start_paused = true)]
+async fn a_backend_says_what_its_connection_failed_with() {
+    let wrong = || Error::new(ErrorKind::Denied, "wrong password");
+    for (cause, expected) in [
+        (LostCause::Disconnected, Some("wrong password".to_owned())),
+        (LostCause::NotHeld, None),
+    ] {
+        let (backend, locks) = scripted();
+        let guard = locks.lock("a").acquire().await.unwrap();
+        let lease = backend.last_request().lease().clone();
+        lease.suspect_because(Error::new(ErrorKind::Unavailable, "the connection broke"));
+        lease.suspect_because(wrong());
+        lease.suspect();
+        lease.lose(cause);
+        let lost = guard.check().unwrap_err();
+        assert_eq!(lost.error().map(ToString::to_string), expected);
+    }
+    // An arming clears it.
+    let (backend, locks) = scripted();
+    let guard = locks.lock("a").acquire().await.unwrap();
+    let lease = backend.last_request().lease().clone();
+    lease.suspect_because(wrong());
+    lease.arm(SentAt::now(), TTL).unwrap();
+    lease.lose(LostCause::Disconnected);
+    assert!(guard.check().unwrap_err().error().is_none());
+}
