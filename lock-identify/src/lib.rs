@@ -59,8 +59,8 @@ pub async fn first_answer(host: &str, port: u16, greeting: Duration, limit: Dura
             break;
         }
     }
-    // ZooKeeper's answer may come in pieces. It ends the connection after it.
-    while may_be_zookeeper(&answer) && answer.len() < LONGEST_ANSWER {
+    // ZooKeeper's answer may come in pieces. It ends the connection after it, which a proxy may report late or never.
+    while may_be_zookeeper(&answer) && !has_mode(&answer) && answer.len() < LONGEST_ANSWER {
         match timeout(limit, read(&stream, &mut answer)).await {
             Ok(Ok(1..)) => {}
             _ => break,
@@ -73,6 +73,12 @@ pub async fn first_answer(host: &str, port: u16, greeting: Duration, limit: Dura
 fn may_be_zookeeper(answer: &[u8]) -> bool {
     let fits = |beginning: &[u8]| answer.starts_with(beginning) || beginning.starts_with(answer);
     !answer.is_empty() && ZOOKEEPER.into_iter().any(fits)
+}
+
+/// Whether a ZooKeeper has said what kind of server it is: nothing after that line matters.
+fn has_mode(answer: &[u8]) -> bool {
+    let mut lines = answer.split_inclusive(|byte| *byte == b'\n');
+    lines.any(|line| line.starts_with(b"Mode: ") && line.ends_with(b"\n"))
 }
 
 /// The error of a backend that expected one kind of server and got this [first answer](first_answer) of another.
@@ -187,6 +193,28 @@ mod tests {
         for other in [&b""[..], b"-ERR", b"HTTP/1.1", b"Zoo is closed"] {
             assert!(!may_be_zookeeper(other));
         }
+    }
+
+    /// A proxy may keep the connection open.
+    #[tokio::test]
+    async fn an_answer_of_zookeeper_ends_with_its_mode() {
+        assert!(!has_mode(b"Zookeeper version: 3.8.0\nMode: stand"));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let port = listener.local_addr().expect("it is bound").port();
+        let serving = async {
+            let (stream, _) = listener.accept().await.expect("a client");
+            let answer = b"Zookeeper version: 3.8.0\nMode: standalone\nNode count: 5\n";
+            write(&stream, answer).await.expect("it reads");
+            // Nobody ends the connection.
+            std::future::pending::<()>().await;
+        };
+        let limit = Duration::from_secs(600);
+        let answer = tokio::select! {
+            answer = timeout(limit / 10, first_answer("127.0.0.1", port, Duration::ZERO, limit)) => answer,
+            () = serving => unreachable!("it stays"),
+        };
+        let answer = answer.expect("it waits for more").expect("it was answered");
+        assert!(has_mode(&answer));
     }
 
     #[test]

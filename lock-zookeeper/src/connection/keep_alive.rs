@@ -111,11 +111,18 @@ impl Session {
         tokio::pin!(asking);
         let mut beats = FuturesUnordered::new();
         let mut unanswered = VecDeque::new();
+        let mut answered = None;
         let mut last = Instant::now();
         let mut due = last;
         loop {
             tokio::select! {
-                answer = &mut asking, if mode.is_none() => mode = Some(answer),
+                answer = &mut asking, if mode.is_none() => {
+                    mode = Some(answer);
+                    // The same server answered it.
+                    if let Some(beat) = answered {
+                        self.acknowledge(beat, answer);
+                    }
+                }
                 () = sleep_until(due) => {
                     self.check_for_silence(unanswered.front());
                     let beat = Heartbeat::now();
@@ -128,6 +135,7 @@ impl Session {
                 Some((beat, answer)) = beats.next() => {
                     match answer {
                         Ok(()) => {
+                            answered = Some(beat);
                             self.acknowledge(beat, mode.unwrap_or(ServerMode::PerhapsFollower));
                             self.set_outage(None);
                         }

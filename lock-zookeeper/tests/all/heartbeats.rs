@@ -56,6 +56,20 @@ async fn a_hold_begins_and_goes_on_over_a_slow_line() {
     .await;
 }
 
+/// The server's answer to `srvr` is known before the end of its connection is.
+#[testbed::test]
+async fn a_hold_survives_a_slow_line_through_a_proxy_that_keeps_connections_open() {
+    at_last("the hold was lost", async || {
+        let line = Line::to(shared_server().await.address());
+        line.hide_ends();
+        let backend = backend_at(&line.address, &fresh_root());
+        let (_hold, request, _control) = hold(&backend, "a").await;
+        line.set_round_trip(SESSION * 2 / 5);
+        is_believed_for(2 * SESSION, request.lease()).await
+    })
+    .await;
+}
+
 /// It may be a follower for all that is known: its answers prove less.
 #[testbed::test]
 async fn a_hold_at_a_server_that_may_be_a_follower_survives_a_fifth_of_the_session_timeout() {

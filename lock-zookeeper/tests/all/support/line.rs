@@ -27,6 +27,8 @@ struct State {
     resets: u32,
     /// Whether the server may not say what it is.
     is_discreet: bool,
+    /// Whether connections stay open that the server has ended.
+    hides_ends: bool,
 }
 
 impl Line {
@@ -80,6 +82,11 @@ impl Line {
         self.state.send_modify(|state| state.is_discreet = true);
     }
 
+    /// Keeps the connections open that the server ends, as some proxies do for a while.
+    pub(crate) fn hide_ends(&self) {
+        self.state.send_modify(|state| state.hides_ends = true);
+    }
+
     /// When somebody connected.
     pub(crate) fn dials(&self) -> Vec<Instant> {
         self.dials.lock().unwrap().clone()
@@ -129,7 +136,12 @@ async fn carry(mut client: TcpStream, server: SocketAddr, state: watch::Receiver
     let resets = state.borrow().resets;
     tokio::select! {
         () = pump(from_client, to_server, state.clone(), |state| state.delays.0) => {}
-        () = pump(from_server, to_client, state, |state| state.delays.1) => {}
+        () = async {
+            pump(from_server, to_client, state.clone(), |state| state.delays.1).await;
+            if state.borrow().hides_ends {
+                std::future::pending().await
+            }
+        } => {}
         _ = reset.wait_for(|state| state.resets > resets) => {}
     }
 }
