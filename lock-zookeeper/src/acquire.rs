@@ -93,6 +93,9 @@ async fn attempt(client: &Arc<Client>, request: &AcquireRequest) -> Result<Answe
     };
     let attempt = match stage {
         Some(Stage::Granted(grant)) => {
+            if request.minimum().is_some() {
+                client.sweeper.sweep(&grant.session, client.config.root());
+            }
             let hold = ZooKeeperHold::new(client.clone(), claim.clone(), grant);
             let armed = hold.arm()?;
             Attempt::Granted(Arc::new(hold), armed)

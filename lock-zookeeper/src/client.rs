@@ -10,12 +10,14 @@ use crate::claims::{Claim, Claims, Outcome};
 use crate::config::ZooKeeperConfig;
 use crate::connection::{Session, Sessions};
 use crate::error;
+use crate::leftover::Sweeper;
 
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) config: Arc<ZooKeeperConfig>,
     pub(crate) claims: Arc<Claims>,
     pub(crate) sessions: Sessions,
+    pub(crate) sweeper: Sweeper,
 }
 
 impl Client {
@@ -24,6 +26,7 @@ impl Client {
         Self {
             sessions: Sessions::new(&config),
             claims: Arc::default(),
+            sweeper: Sweeper::default(),
             config,
         }
     }

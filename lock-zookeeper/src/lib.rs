@@ -80,8 +80,12 @@
 //! just before the grant is reported, which takes one more round trip. A release within the minimum writes the rest of its time into
 //! it, and deletes the holder's node in the same transaction. A release after the minimum deletes both.
 //! - A kept node is over when its time has passed since its last write, by the clock of ZooKeeper's leader. The holder's process
-//!   deletes it then. If that has ended, the next acquire of the name does, or who waits next. Until then, the
-//!   [status](lock_core::Locker::status) shows the name as held.
+//!   deletes it then. If that has ended, the next acquire of the name does, or who waits next.
+//! - If nobody asks for the name again, another process deletes the kept node and the server its directory: a process that is granted
+//!   a minimum hold looks through up to 4,096 directories of the root path in the background, 64 in a second, from a random one on. It
+//!   does so at most every two minutes.
+//! - The [status](lock_core::Locker::status) shows such a name as free once its kept node is over. To learn the leader's time it writes
+//!   the directory of a kept name, and leaves its data as it is. Without the permission for that, the name shows as held.
 //! - A name is granted too early only if the leader's clock is set forward. A waiter that was there before the kept node was written
 //!   counts by its own clock, and adds a twentieth of the time.
 //! - The clocks of two leaders are not compared. So if a name is asked for after an election, the time of its kept node begins
@@ -122,7 +126,8 @@
 //! - A ttl is at least the session timeout, 10 s by default. One hold cannot be extended alone.
 //! - A hold survives a round trip of 0.4 session timeouts at a standalone server (measured: up to 0.48), and of 0.25 in an
 //!   ensemble (simulated: up to 0.27), where the proof takes two round trips. A standalone server is recognised by its
-//!   answer to `srvr`, if it is the only one in the configuration. If the server grants another session timeout than the
+//!   answer to `srvr`, if it is the only one in the configuration. Until that answer has come, and where a proxy does not let it
+//!   through, the limit is that of an ensemble. If the server grants another session timeout than the
 //!   configured one, both limits are lower.
 //! - Authentication by the scheme `digest`, by SASL with the mechanism `DIGEST-MD5`, and by client certificates (`x509`) alone. SASL
 //!   needs the feature `sasl`; Kerberos (`GSSAPI`) is not supported, and user and password are tested in ASCII alone. TLS needs the
@@ -195,6 +200,7 @@ mod connection;
 mod error;
 mod fence;
 mod hold;
+mod leftover;
 mod names;
 mod probe;
 mod protocol;

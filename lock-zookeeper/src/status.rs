@@ -3,9 +3,10 @@
 use futures_util::future::join_all;
 use lock_core::backend::{HolderStatus, LockStatus, Mode};
 use lock_core::{FencingToken, LockName, Result};
-use zookeeper_client::{Error as DriverError, Stat};
+use zookeeper_client::{Client, Error as DriverError, Stat};
 
 use crate::connection::Session;
+use crate::leftover::{KeptNode, server_time};
 use crate::protocol::{self, NodeData};
 use crate::{error, names};
 
@@ -21,7 +22,7 @@ pub(crate) async fn read(session: &Session, root: &str, name: &LockName) -> Resu
         let ((children, stat), (offset, _)) = match tokio::join!(sync, list, offset) {
             (Ok(()), Ok(children), Ok(offset)) => (children, offset),
             (Ok(()), Err(DriverError::NoNode), _) | (Ok(()), _, Err(DriverError::NoNode)) => {
-                return Ok(LockStatus::free());
+                return Ok(free());
             }
             (Err(error), ..) | (_, Err(error), _) | (.., Err(error)) => return Err(error::lock_error(error)),
         };
@@ -45,8 +46,8 @@ pub(crate) async fn read(session: &Session, root: &str, name: &LockName) -> Resu
             None => (None, None),
         };
         let (holders, waiting) = protocol::holders(&children, downgraded);
-        if holders.is_empty() {
-            return Ok(LockStatus::free());
+        if holders.is_empty() || waiting == 0 && only_kept_is_over(client, &path, &children).await? {
+            return Ok(free());
         }
         let unread = holders.iter().skip(usize::from(first.is_some()));
         let others = join_all(unread.map(|(child, _)| read(child))).await;
@@ -60,6 +61,29 @@ pub(crate) async fn read(session: &Session, root: &str, name: &LockName) -> Resu
         if !shown.is_empty() {
             return Ok(LockStatus::held_by(shown).with_waiting(waiting));
         }
+    }
+}
+
+fn free() -> LockStatus {
+    LockStatus::free().with_waiting(0)
+}
+
+/// Whether the only queue entry is a kept node that is over.
+async fn only_kept_is_over(client: &Client, path: &str, children: &[String]) -> Result<bool> {
+    let [kept] = protocol::left_kept(children)[..] else {
+        return Ok(false);
+    };
+    let is_over = async {
+        let Some(kept) = KeptNode::read(client, &format!("{path}/{kept}")).await? else {
+            return Ok(true);
+        };
+        let now = server_time(client, path).await?;
+        Ok(kept.is_over(now).unwrap_or(false))
+    };
+    match is_over.await {
+        // Nobody knows the time; or the name is free by now, which the next list shows.
+        Err(DriverError::NoAuth | DriverError::NoNode) => Ok(false),
+        is_over => is_over.map_err(error::lock_error),
     }
 }
 

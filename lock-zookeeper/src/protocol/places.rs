@@ -79,6 +79,12 @@ pub(crate) fn kept_in_front<'a>(children: &'a [String], own: &str) -> Option<(&'
     Some((first.name, index.checked_sub(1)?))
 }
 
+/// The kept nodes whose entry is gone.
+pub(crate) fn left_kept(children: &[String]) -> Vec<&str> {
+    let places = places(children).into_iter().map(|place| place.name);
+    places.filter(|name| kept_entry(name).is_some()).collect()
+}
+
 /// The queue entries among a directory's children, in the order of the queue. Other children do not count, nor does a kept node whose
 /// entry is there.
 pub(crate) fn places(children: &[String]) -> Vec<Place<'_>> {
@@ -192,8 +198,10 @@ mod tests {
         let held = [second.clone(), kept.clone(), first.clone(), third.clone()];
         assert_eq!(names(&held), [first, second.clone(), third.clone()]);
         assert_eq!(kept_in_front(&held, &second), None);
+        assert_eq!(left_kept(&held), [""; 0]);
         let left = [second.clone(), kept.clone(), third.clone()];
         assert_eq!(names(&left), [kept.clone(), second.clone(), third.clone()]);
+        assert_eq!(left_kept(&left), [kept.as_str()]);
         assert_eq!(kept_in_front(&left, &second), Some((kept.as_str(), 0)));
         assert_eq!(kept_in_front(&left, &third), Some((kept.as_str(), 1)));
         assert_eq!(kept_in_front(&left[..1], &second), None);
