@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, LockStatus};
 use lock_core::{LockName, Result};
 
+use crate::acl;
 use crate::acquire;
 use crate::client::Client;
 use crate::config::ZooKeeperConfig;
@@ -91,6 +92,33 @@ impl ZooKeeperBackend {
     /// ```
     pub fn watch_state(&self) -> StateWatch {
         self.client.sessions.states().watch()
+    }
+}
+
+impl ZooKeeperBackend {
+    /// Gives the root path, the directories of names and all nodes in them the ACL of this configuration: for the [change of a
+    /// password](crate#change-of-a-password). Locks stay held. A few requests for each name, 64 names at a time.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Denied`](lock_core::ErrorKind::Denied) if a node belongs to an identity that this configuration does not have.
+    /// [`ErrorKind::Unavailable`](lock_core::ErrorKind::Unavailable) if the server is not reached or the connection breaks. Some nodes
+    /// may have the new ACL then; the call may be repeated.
+    ///
+    /// # Cancel safety
+    /// Dropping it leaves some nodes with the old ACL.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example() -> Result<(), lock_core::Error> {
+    /// let url = "zookeeper://app:new@zk1,zk2,zk3?previous_password=old";
+    /// lock_zookeeper::ZooKeeperBackend::from_url(url)?.rewrite_acls().await
+    /// # }
+    /// ```
+    pub async fn rewrite_acls(&self) -> Result<()> {
+        let session = self.client.sessions.any().await?;
+        let connection = session.connected().await?;
+        let rewriting = acl::rewrite(&connection.client, &self.client.config);
+        rewriting.await.map_err(error::lock_error)
     }
 }
 

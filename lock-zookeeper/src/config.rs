@@ -8,6 +8,7 @@ use lock_core::{Error, ErrorKind, Result};
 
 #[cfg(not(feature = "tls"))]
 mod no_tls;
+mod rotation;
 mod sasl;
 #[cfg(test)]
 mod tests;
@@ -63,6 +64,7 @@ pub struct ZooKeeperConfig {
     sessions: usize,
     user: Option<String>,
     password: Option<String>,
+    previous_password: Option<String>,
     has_sasl: bool,
     has_open_acl: bool,
     #[cfg(feature = "tls")]
@@ -96,6 +98,7 @@ impl ZooKeeperConfig {
             sessions: Self::DEFAULT_SESSIONS,
             user: None,
             password: None,
+            previous_password: None,
             has_sasl: false,
             has_open_acl: false,
             #[cfg(feature = "tls")]
@@ -239,6 +242,9 @@ impl ZooKeeperConfig {
             )),
             (Some(_), None) => Err(misconfigured("the user has no password: set both user and password")),
             (None, Some(_)) => Err(misconfigured("the password has no user: set both user and password")),
+            (user, _) if self.previous_password.is_some() && (user.is_none() || self.has_sasl) => {
+                Err(misconfigured(rotation::NO_DIGEST))
+            }
             (None, None) if self.has_sasl => Err(misconfigured(sasl::NO_USER)),
             (None, None) if !self.has_open_acl && !self.has_certificate() => Err(misconfigured(NO_ACL)),
             _ => Ok(()),
@@ -302,6 +308,7 @@ impl fmt::Debug for ZooKeeperConfig {
             sessions,
             user,
             password: _,
+            previous_password: _,
             has_sasl,
             has_open_acl,
             #[cfg(feature = "tls")]

@@ -178,6 +178,20 @@
 //!
 //! All nodes are accessible to the user in the configuration alone, or to the subject of its client certificate; root path and
 //! parents included if the backend creates them. Without either, `acl=open` must be set: then anyone who can reach the server can end any hold.
+//!
+//! # Change of a password
+//! With the scheme `digest`, an identity contains the password, and nodes belong to the identity that made them. So a client with a
+//! new password alone has no access. To change it while locks are held:
+//! 1. Give all clients the new password, and the old one as [`previous_password`](ZooKeeperConfig::with_previous_password), one after
+//!    the other. Both identities have access to what they make, so they share locks with those that have the old password alone.
+//! 2. When no client has the old password alone any more, call [`rewrite_acls`](ZooKeeperBackend::rewrite_acls) once, from a client
+//!    with both. This gives both access to the root path and to directories that were made before.
+//! 3. Give the clients the new password alone.
+//! 4. When no client has the old password any more, call `rewrite_acls` once more, from a client with the new one alone. This ends the
+//!    access of the old one.
+//!
+//! If an application has its own nodes in the tree, or the root path was made by an administrator, change their ACLs as well. An
+//! identity by SASL or by a certificate contains no password, so that nothing has to be done.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -191,6 +205,7 @@ pub use lock_tls::Tls;
 pub use state::{ConnectionState, StateWatch};
 pub use zookeeper_client;
 
+mod acl;
 mod acquire;
 mod backend;
 mod claims;

@@ -78,11 +78,15 @@ pub(crate) fn reserved(asked: u32) -> u32 {
 
 /// Options to create a node with the access that the configuration asks for.
 pub(crate) fn create_options(config: &ZooKeeperConfig, mode: CreateMode) -> CreateOptions<'static> {
-    let acls = match config.has_open_acl() {
+    mode.with_acls(acls(config))
+}
+
+/// Who may access the nodes.
+pub(crate) fn acls(config: &ZooKeeperConfig) -> Acls<'static> {
+    match config.has_open_acl() {
         true => Acls::anyone_all(),
         false => Acls::creator_all(),
-    };
-    mode.with_acls(acls)
+    }
 }
 
 #[cfg(test)]

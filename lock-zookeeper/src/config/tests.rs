@@ -92,6 +92,10 @@ fn a_backend_refuses_what_was_built_wrongly() {
         (config().with_user("a:b").with_password("c"), "colon"),
         (config().with_user("").with_password("c"), "user is empty"),
         (config().with_user("a"), "no password"),
+        (
+            config().with_open_acl().with_previous_password("c"),
+            "previous password",
+        ),
         (config().with_password("c"), "no user"),
     ] {
         let error = ZooKeeperBackend::new(config).unwrap_err();
@@ -102,7 +106,7 @@ fn a_backend_refuses_what_was_built_wrongly() {
 
 #[test]
 fn the_password_is_never_shown() {
-    let config = ZooKeeperConfig::from_url("zookeeper://me:s3cret@zk").unwrap();
+    let config = ZooKeeperConfig::from_url("zookeeper://me:s3cret@zk?previous_password=old-s3cret").unwrap();
     let shown = format!("{config:?}");
     assert!(shown.contains("\"me\"") && !shown.contains("s3cret"), "{shown}");
     let wrong = ZooKeeperConfig::new(["me:s3cret@zk"]).with_user("me:s3cret");

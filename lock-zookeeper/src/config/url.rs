@@ -19,6 +19,7 @@ impl ZooKeeperConfig {
     /// - `session_timeout` and `connect_timeout`: numbers with a unit, such as `10s` or `1500ms`;
     /// - `heartbeat`: `sync` or `write`, see [`HeartbeatKind`];
     /// - `sessions`: a number, see [`with_sessions`](Self::with_sessions);
+    /// - `previous_password`: see [`with_previous_password`](Self::with_previous_password), percent-encoded like the password;
     /// - `auth`: `digest` (default), or `sasl`, see `with_sasl`, which needs the feature `sasl`;
     /// - `acl`: `creator` (default) or [`open`](Self::with_open_acl).
     ///
@@ -76,6 +77,7 @@ impl ZooKeeperConfig {
                 "connect_timeout" => config.with_connect_timeout(parse_duration(key, value)?),
                 "sessions" => config.with_sessions(parse_number(key, value)?),
                 "heartbeat" => config.with_heartbeat(parse_heartbeat(value)?),
+                "previous_password" => config.with_previous_password(decode("previous password", value)?),
                 "auth" => config.with_auth(value)?,
                 "acl" if value == "open" => config.with_open_acl(),
                 "acl" if value == "creator" => config,
@@ -86,7 +88,7 @@ impl ZooKeeperConfig {
                 _ if tls.read(key, &decode("value of a parameter", value)?)? => config,
                 _ => {
                     return Err(misconfigured(format!(
-                        "the URL has an unknown parameter: allowed are session_timeout, connect_timeout, heartbeat, auth, acl, sessions, tls, ca, cert, key; {ENCODE}"
+                        "the URL has an unknown parameter: allowed are session_timeout, connect_timeout, heartbeat, previous_password, auth, acl, sessions, tls, ca, cert, key; {ENCODE}"
                     )));
                 }
             };

@@ -113,6 +113,10 @@ async fn connector(config: &ZooKeeperConfig) -> Result<Connector, Error> {
         Some((user, password)) => connector.with_auth("digest", format!("{user}:{password}").as_bytes()),
         None => connector,
     };
+    let connector = match config.previous_credentials() {
+        Some((user, password)) => connector.with_auth("digest", format!("{user}:{password}").as_bytes()),
+        None => connector,
+    };
     #[cfg(feature = "tls")]
     if let Some(tls) = config.tls() {
         return Ok(connector.with_tls(super::tls::options(tls).await?));

@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use lock_core::backend::{DistributedLock, ReleaseOptions, RequestOptions, Terms, Wait};
+use lock_core::backend::{DistributedLock, ReleaseOptions, ReleaseOutcome, RequestOptions, Terms, Wait};
 use lock_core::{ErrorKind, Locker};
 use lock_zookeeper::{ZooKeeperBackend, ZooKeeperConfig};
 use testbed::{Redis, ZooKeeper};
@@ -131,6 +131,56 @@ async fn wrong_credentials_are_denied_at_once() {
         let shown = format!("{backend:?} {error:?} {error}");
         assert!(!shown.contains("wr0ng") && !shown.contains("s3cret"), "{shown}");
     }
+}
+
+/// As the crate's page says. A lock is held all the time, and clients of each step share it.
+#[testbed::test]
+async fn a_password_is_changed_while_a_lock_is_held() {
+    let server = shared_server().await;
+    let root = fresh_root();
+    let client = |password: &str| {
+        let config = ZooKeeperConfig::new([server.address()])
+            .with_root(&root)
+            .with_user("app");
+        config
+            .with_password(password)
+            .with_session_timeout(STEADY)
+            .with_connect_timeout(GENEROUS)
+    };
+    let (old, new) = (backend_with(client("old")), backend_with(client("new")));
+    let both = backend_with(client("new").with_previous_password("old"));
+    let (by_old, _request, _control) = hold(&old, "a").await;
+    assert_eq!(within(new.connect()).await.unwrap_err().kind(), ErrorKind::Denied);
+    // Old and both: each waits behind the other.
+    let (waiting_request, waiting_control) = waiting("a");
+    let waiter = tokio::spawn({
+        let both = both.clone();
+        async move { (acquire(&both, &waiting_request).await, waiting_request) }
+    });
+    while old.status(&name("a")).await.unwrap().waiting != Some(1) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    by_old.release(ReleaseOptions::default()).await.unwrap();
+    let (by_both, its_request) = within(waiter).await.unwrap();
+    let (request, _control) = trying("a");
+    busy(within(old.acquire(&request)).await);
+    within(both.rewrite_acls()).await.unwrap();
+    // Both and new.
+    let new = backend_with(client("new"));
+    assert_eq!(new.status(&name("a")).await.unwrap().holders.len(), 1);
+    let (request, _control) = trying("a");
+    busy(within(new.acquire(&request)).await);
+    within(new.rewrite_acls()).await.unwrap();
+    assert!(is_live(its_request.lease()), "the lock was held all the time");
+    assert_eq!(
+        by_both.release(ReleaseOptions::default()).await.unwrap(),
+        ReleaseOutcome::Released
+    );
+    drop(waiting_control);
+    let (_by_new, ..) = hold(&new, "a").await;
+    // The old password is of no use any more.
+    let late = backend_with(client("old"));
+    assert_eq!(within(late.connect()).await.unwrap_err().kind(), ErrorKind::Denied);
 }
 
 /// A missing root path is made where that is permitted. Else the error names the permission.
