@@ -125,6 +125,15 @@
 //! A client behind a [`Link`] can be cut, stalled or delayed, or can lose its n-th reply. A [`FaultProxy`] does this between
 //! the client and any TCP server; [`Linked`] does it around a backend in memory.
 //!
+//! # What the suite cannot see
+//! - With [`Linked`] the delay is outside of the backend: between the caller and the backend, and not between
+//!   [`sending`](lock_core::backend::AcquireRequest::sending) and the server. So the suite does not notice a backend in this process
+//!   that arms its lease from after its own I/O, unless that I/O is slow. Such a backend should wait for the link itself, with
+//!   [`round_trip`] around its request, between `sending` and [`arm`](lock_core::backend::Lease::arm). Behind a [`FaultProxy`] it is
+//!   noticed.
+//! - Processes are killed while they hold a lock or wait for it, but at no chosen moment of a request. A backend that writes its state
+//!   in several steps, such as to a file, needs a test of its own that kills clients between them.
+//!
 //! # Time
 //! On a paused clock a whole run takes a fraction of a second. On real servers, lower bounds are strict and upper bounds are
 //! generous ([`Timing::patience`]); no case asserts a speed. Most cases wait most of their time: run them with more threads
