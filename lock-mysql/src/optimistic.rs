@@ -7,7 +7,7 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 use lock_core::{Error, ErrorKind, Result};
 use sqlx::error::BoxDynError;
 use sqlx::mysql::{MySqlArguments, MySqlConnection, MySqlDatabaseError, MySqlPool, MySqlRow};
-use sqlx::{Arguments, AssertSqlSafe, Encode, MySql, Row, Type, query, query_with};
+use sqlx::{Arguments, AssertSqlSafe, Column, Connection, Encode, MySql, Row, Type, TypeInfo, query, query_with};
 
 use crate::names::is_identifier;
 
@@ -41,11 +41,17 @@ use crate::names::is_identifier;
 ///
 /// Use a lock if the work takes long, if it has effects outside of the row (a payment, a mail, another table), or if many
 /// want the same row at once. Here only one of them succeeds at a time, the others repeat their work, and in no order.
+///
+/// # The version
+/// Use a `BIGINT`. A smaller integer may reach its largest value: from then on every update is refused, as a server without
+/// strict mode would keep that value, and then no change would be noticed.
 #[derive(Clone, Debug)]
 pub struct OptimisticLock {
     table: String,
     key: String,
     version: String,
+    /// What is read besides the version; everything if that was not said.
+    read: Option<Vec<String>>,
     attempts: NonZeroU32,
 }
 
@@ -106,6 +112,7 @@ impl OptimisticLock {
             table: identifier(table.into())?,
             key: "id".to_owned(),
             version: "version".to_owned(),
+            read: None,
             attempts: Self::DEFAULT_ATTEMPTS,
         })
     }
@@ -118,6 +125,26 @@ impl OptimisticLock {
     pub fn with_columns(mut self, key: impl Into<String>, version: impl Into<String>) -> Result<Self> {
         self.key = identifier(key.into())?;
         self.version = identifier(version.into())?;
+        Ok(self)
+    }
+
+    /// Sets the columns that are read for the computation, besides the version. Defaults to all columns of the table.
+    ///
+    /// A table with a column of a type that the driver does not know, such as MySQL 9's `VECTOR`, needs this: if such a column
+    /// is read, each update fails.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Misconfigured`] unless all have 1 to 64 letters, digits, `_` or `$`.
+    ///
+    /// # Examples
+    /// ```
+    /// # fn main() -> Result<(), lock_core::Error> {
+    /// let stock = lock_mysql::OptimisticLock::new("stock")?.with_read_columns(["amount"])?;
+    /// # Ok(()) }
+    /// ```
+    pub fn with_read_columns<C: Into<String>>(mut self, columns: impl IntoIterator<Item = C>) -> Result<Self> {
+        let columns = columns.into_iter().map(|column| identifier(column.into()));
+        self.read = Some(columns.collect::<Result<_>>()?);
         Ok(self)
     }
 
@@ -135,7 +162,8 @@ impl OptimisticLock {
     /// `compute` runs once for each attempt, so it must have no effects of its own. If it sets no value, nothing is written.
     ///
     /// Each attempt is a transaction of its own, on a connection of the pool. Within a single transaction it would read the same
-    /// snapshot again and again.
+    /// snapshot again and again. The transaction is `REPEATABLE READ` whatever the connection's isolation level is: it reads
+    /// nothing that others may still roll back.
     ///
     /// # Errors
     /// See [`UpdateError`].
@@ -158,19 +186,34 @@ impl OptimisticLock {
             .without_max_times()
             .build();
         for attempt in 1..=self.attempts.get() {
-            let mut tx = pool.begin().await.map_err(|error| self.sql_error(error))?;
-            let row = self.read(&mut tx, key.clone()).await?;
+            let mut connection = pool.acquire().await.map_err(|error| self.sql_error(error))?;
+            let begun = connection.begin_with(BEGIN).await;
+            let mut tx = begun.map_err(|error| self.sql_error(error))?;
+            let row = match self.read(&mut tx, key.clone()).await {
+                // The driver has not read the answer to its end, so nobody can use the connection.
+                Err(error) if error.is_protocol() => {
+                    drop(tx);
+                    drop(connection.detach());
+                    return Err(error);
+                }
+                row => row?,
+            };
             let mut new = NewValues::default();
             let result = compute(&row, &mut new).map_err(UpdateError::Compute)?;
             if new.columns.is_empty() {
                 return Ok(result);
             }
             let written = self.write(&mut tx, &row, key.clone(), new).await;
-            if written.map_err(|error| self.sql_error(error))? {
-                tx.commit().await.map_err(|error| self.sql_error(error))?;
-                return Ok(result);
-            }
-            tx.rollback().await.map_err(|error| self.sql_error(error))?;
+            let ended = match written.map_err(|error| self.sql_error(error))? {
+                true => match tx.commit().await {
+                    Ok(()) => return Ok(result),
+                    // The nodes of a cluster find conflicts only here.
+                    Err(error) if is_conflict(&error) => Ok(()),
+                    Err(error) => Err(error),
+                },
+                false => tx.rollback().await,
+            };
+            ended.map_err(|error| self.sql_error(error))?;
             if attempt < self.attempts.get() {
                 tokio::time::sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
             }
@@ -185,9 +228,11 @@ impl OptimisticLock {
     where
         K: for<'q> Encode<'q, MySql> + Type<MySql> + Send,
     {
-        let sql = format!("SELECT * FROM `{}` WHERE `{}`=?", self.table, self.key);
-        let row = query(AssertSqlSafe(sql)).bind(key).fetch_optional(connection).await;
-        row.map_err(|error| self.sql_error(error))?
+        let row = query(AssertSqlSafe(self.select()))
+            .bind(key)
+            .fetch_optional(connection)
+            .await;
+        row.map_err(|error| self.sql_error(known_columns_help(error)))?
             .ok_or_else(|| UpdateError::NoRow {
                 table: self.table.clone(),
             })
@@ -209,8 +254,15 @@ impl OptimisticLock {
         values.add(key).map_err(sqlx::Error::Encode)?;
         let version = self.version.as_str();
         // The driver tells signed columns from unsigned ones.
-        match row.try_get::<u64, _>(version) {
-            Ok(version) => values.add(version),
+        let (counted, is_unsigned) = match row.try_get::<u64, _>(version) {
+            Ok(counted) => (i128::from(counted), true),
+            Err(_) => (i128::from(row.try_get::<i64, _>(version)?), false),
+        };
+        let type_name = row.try_column(version)?.type_info().name();
+        check_version(version, counted, type_name, is_unsigned)?;
+        match u64::try_from(counted) {
+            Ok(counted) => values.add(counted),
+            // It is negative.
             Err(_) => values.add(row.try_get::<i64, _>(version)?),
         }
         .map_err(sqlx::Error::Encode)?;
@@ -220,6 +272,20 @@ impl OptimisticLock {
             Err(error) if is_conflict(&error) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    fn select(&self) -> String {
+        let columns = match &self.read {
+            None => "*".to_owned(),
+            Some(read) => {
+                let columns = read.iter().chain([&self.version]);
+                columns
+                    .map(|column| format!("`{column}`"))
+                    .collect::<Vec<_>>()
+                    .join(",")
+            }
+        };
+        format!("SELECT {columns} FROM `{}` WHERE `{}`=?", self.table, self.key)
     }
 
     fn compare_and_set(&self, new: &NewValues) -> sqlx::Result<String> {
@@ -248,6 +314,18 @@ impl OptimisticLock {
     }
 }
 
+impl<E> UpdateError<E> {
+    fn is_protocol(&self) -> bool {
+        matches!(
+            self,
+            Self::Sql {
+                source: sqlx::Error::Protocol(_),
+                ..
+            }
+        )
+    }
+}
+
 impl NewValues {
     /// Sets a column of the row.
     pub fn set<'q, T>(&mut self, column: &'static str, value: T)
@@ -268,6 +346,10 @@ impl NewValues {
     }
 }
 
+/// Begins a transaction in which the row read is committed, whatever the connection's settings. With `completion_type=CHAIN`
+/// one is open already, and its level cannot be set. `READ COMMITTED` would be refused with `binlog_format=STATEMENT`.
+const BEGIN: &str = "COMMIT AND NO CHAIN NO RELEASE;SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ WRITE;BEGIN";
+
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 /// What MySQL allows.
@@ -281,14 +363,56 @@ fn identifier(name: String) -> Result<String> {
     Err(Error::new(ErrorKind::Misconfigured, message))
 }
 
-/// Whether the statement was not executed because of others: a wait for the row that took too long, a deadlock, or MariaDB's
-/// `innodb_snapshot_isolation`.
+/// Refuses a version that cannot grow: without strict mode, the server would write the same value again.
+fn check_version(column: &str, version: i128, type_name: &str, is_unsigned: bool) -> sqlx::Result<()> {
+    let problem = match largest(type_name, is_unsigned) {
+        None => "must be an integer: use BIGINT",
+        Some(largest) if version >= i128::from(largest) => {
+            "has reached the largest value of its type: make the column a BIGINT"
+        }
+        Some(_) => return Ok(()),
+    };
+    let message = format!("the version column `{column}`, of type {type_name}, {problem}");
+    Err(sqlx::Error::InvalidArgument(message))
+}
+
+/// The largest value of a column, by the driver's name of its type; `None` for one that is no integer.
+fn largest(type_name: &str, is_unsigned: bool) -> Option<u64> {
+    let bits = match type_name.trim_end_matches(" UNSIGNED") {
+        // The driver's name of TINYINT(1).
+        "BOOLEAN" | "TINYINT" => 8,
+        "SMALLINT" => 16,
+        "MEDIUMINT" => 24,
+        "INT" => 32,
+        "BIGINT" => 64,
+        _ => return None,
+    };
+    Some(u64::MAX >> (64 - bits) >> u32::from(!is_unsigned))
+}
+
+/// Adds to the driver's error for a type that it does not know what to do.
+fn known_columns_help(error: sqlx::Error) -> sqlx::Error {
+    match error {
+        sqlx::Error::Protocol(message) if message.contains("unknown column type") => sqlx::Error::Protocol(format!(
+            "{message}: name the columns that the computation needs, by OptimisticLock::with_read_columns"
+        )),
+        error => error,
+    }
+}
+
+/// Whether nothing was executed because of others.
 fn is_conflict(error: &sqlx::Error) -> bool {
     let sqlx::Error::Database(error) = error else {
         return false;
     };
     let error = error.try_downcast_ref::<MySqlDatabaseError>();
-    error.is_some_and(|error| matches!(error.number(), 1205 | 1213 | 1020))
+    error.is_some_and(|error| is_conflict_number(error.number()))
+}
+
+/// A wait for the row that took too long, a deadlock (which is also how Galera reports a conflict with another node, at the
+/// commit), MariaDB's `innodb_snapshot_isolation`, and group replication's conflict with another node.
+fn is_conflict_number(number: u16) -> bool {
+    matches!(number, 1205 | 1213 | 1020 | 3101)
 }
 
 #[cfg(test)]
@@ -305,6 +429,43 @@ mod tests {
             lock.compare_and_set(&new).unwrap(),
             "UPDATE `t` SET `a`=?,`b`=?,`v`=`v`+1 WHERE `k`=? AND `v`=?"
         );
+    }
+
+    #[test]
+    fn all_columns_are_read_or_those_that_are_named() {
+        let lock = OptimisticLock::new("t").unwrap().with_columns("k", "v").unwrap();
+        assert_eq!(lock.select(), "SELECT * FROM `t` WHERE `k`=?");
+        let lock = lock.with_read_columns(["a", "b"]).unwrap();
+        assert_eq!(lock.select(), "SELECT `a`,`b`,`v` FROM `t` WHERE `k`=?");
+        let error = lock.with_read_columns(["a", "b`"]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured);
+    }
+
+    #[test]
+    fn a_version_must_be_able_to_grow() {
+        for (type_name, is_unsigned, largest) in [
+            ("BOOLEAN", false, 127),
+            ("BOOLEAN", true, 255),
+            ("TINYINT", false, 127),
+            ("SMALLINT UNSIGNED", true, 65_535),
+            ("MEDIUMINT", false, (1 << 23) - 1),
+            ("INT UNSIGNED", true, (1 << 32) - 1),
+            ("BIGINT", false, i128::from(i64::MAX)),
+            ("BIGINT UNSIGNED", true, i128::from(u64::MAX)),
+        ] {
+            check_version("v", -1, type_name, is_unsigned).unwrap();
+            check_version("v", largest - 1, type_name, is_unsigned).unwrap();
+            check_version("v", largest, type_name, is_unsigned).unwrap_err();
+        }
+        check_version("v", 1, "YEAR", true).unwrap_err();
+    }
+
+    #[test]
+    fn conflicts_of_clusters_are_conflicts() {
+        for number in [1205, 1213, 1020, 3101] {
+            assert!(is_conflict_number(number));
+        }
+        assert!(!is_conflict_number(1062));
     }
 
     #[test]

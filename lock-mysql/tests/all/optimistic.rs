@@ -2,6 +2,7 @@
 //! they come exactly there.
 
 use std::num::NonZeroU32;
+use std::sync::mpsc;
 use std::thread;
 
 use lock_mysql::{OptimisticLock, UpdateError};
@@ -11,6 +12,7 @@ use testbed::Server;
 use tokio::runtime;
 use tokio::task::JoinSet;
 
+use crate::support::refusals::{Refusal, RefusingProxy};
 use crate::support::*;
 
 on_both_servers!(
@@ -21,6 +23,8 @@ on_both_servers!(
     a_write_that_waits_too_long_for_the_row_is_tried_again,
     what_is_wrong_is_said_and_nothing_is_written,
     the_settings_of_the_users_connections_do_not_matter,
+    a_change_that_is_rolled_back_is_not_read,
+    a_version_that_cannot_grow_is_refused,
 );
 
 /// Row 1 of a table of the test's own, with ten items.
@@ -51,6 +55,19 @@ impl Stock {
 
     fn sql(&self, sql: &str) -> AssertSqlSafe<String> {
         AssertSqlSafe(sql.replace("stock", &format!("{}_stock", self.fixture.table)))
+    }
+
+    /// A pool whose connections run this `SET`.
+    async fn pool_with(&self, settings: &'static str) -> MySqlPool {
+        let options = (*self.pool.connect_options()).clone();
+        let pool = sqlx::mysql::MySqlPoolOptions::new().max_connections(1);
+        let pool = pool.after_connect(move |connection, _| {
+            Box::pin(async move {
+                connection.execute(AssertSqlSafe(format!("SET {settings}"))).await?;
+                Ok(())
+            })
+        });
+        pool.connect_with(options).await.unwrap()
     }
 
     async fn left(&self) -> i64 {
@@ -219,22 +236,12 @@ async fn the_settings_of_the_users_connections_do_not_matter(server: Server) {
     for settings in [
         "autocommit=0",
         "SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+        "SESSION TRANSACTION READ ONLY",
         "completion_type=CHAIN",
         "sql_mode='ANSI_QUOTES,NO_BACKSLASH_ESCAPES'",
     ] {
         let stock = Stock::new(&server, SIGNED).await;
-        let options = (*stock.pool.connect_options()).clone();
-        let pool = sqlx::mysql::MySqlPoolOptions::new()
-            .max_connections(1)
-            .after_connect(move |connection, _| {
-                Box::pin(async move {
-                    connection.execute(AssertSqlSafe(format!("SET {settings}"))).await?;
-                    Ok(())
-                })
-            })
-            .connect_with(options)
-            .await
-            .unwrap();
+        let pool = stock.pool_with(settings).await;
         for expected in [9, 7, 6] {
             let left = stock.lock.update(&pool, 1, |row, new| {
                 let left = row.try_get::<i64, _>("amount")? - 1;
@@ -248,4 +255,127 @@ async fn the_settings_of_the_users_connections_do_not_matter(server: Server) {
             }
         }
     }
+}
+
+/// Others change the row and roll that back, and yet others make a change with the same version.
+async fn a_change_that_is_rolled_back_is_not_read(server: Server) {
+    let stock = Stock::new(&server, SIGNED).await;
+    let pool = stock
+        .pool_with("SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED")
+        .await;
+    let (url, sell_all) = (
+        stock.fixture.server.url(),
+        stock.sql("UPDATE stock SET amount=0, version=version+1 WHERE id=1"),
+    );
+    let ((sold, is_sold), (end, ends), (ended, has_ended)) = (mpsc::channel(), mpsc::channel(), mpsc::channel());
+    let others = thread::spawn(move || {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut connection = MySqlConnection::connect(&url).await.unwrap();
+            let mut tx = connection.begin().await.unwrap();
+            tx.execute(sell_all).await.unwrap();
+            sold.send(()).unwrap();
+            ends.recv().unwrap();
+            tx.rollback().await.unwrap();
+            ended.send(()).unwrap();
+        });
+    });
+    is_sold.recv().unwrap();
+    let mut attempts = 0;
+    let left = stock.lock.update(&pool, 1, |row, new| {
+        attempts += 1;
+        let left = row.try_get::<i64, _>("amount")? - 1;
+        if attempts == 1 {
+            end.send(()).unwrap();
+            has_ended.recv().unwrap();
+            stock.others_sell();
+        }
+        new.set("amount", left);
+        Ok::<_, sqlx::Error>(left)
+    });
+    assert_eq!(left.await.unwrap(), 8);
+    assert_eq!((attempts, stock.left().await), (2, 8));
+    others.join().unwrap();
+}
+
+/// Without strict mode the server would write the same version again, and each comparison after that would succeed.
+async fn a_version_that_cannot_grow_is_refused(server: Server) {
+    for (version, largest) in [
+        ("TINYINT NOT NULL", "127"),
+        ("TINYINT(1) UNSIGNED NOT NULL", "255"),
+        ("BIGINT NOT NULL", "9223372036854775807"),
+    ] {
+        let stock = Stock::new(&server, version).await;
+        let pool = stock.pool_with("sql_mode=''").await;
+        let set = format!("UPDATE stock SET version={largest}");
+        stock.pool.execute(stock.sql(&set)).await.unwrap();
+        let updated = stock.lock.update(&pool, 1, |_, new| {
+            new.set("amount", 5);
+            Ok::<_, sqlx::Error>(())
+        });
+        let error = updated.await.unwrap_err();
+        let UpdateError::Sql { source, .. } = error else {
+            panic!("{error:?}");
+        };
+        assert!(source.to_string().contains("largest value"), "{source}");
+        assert_eq!(stock.left().await, 10, "{version}");
+    }
+}
+
+#[testbed::test]
+async fn a_column_that_the_driver_does_not_know_is_left_out() {
+    let Some(server) = shared_mysql9().await else {
+        return;
+    };
+    let stock = Stock::new(&server, SIGNED).await;
+    stock
+        .pool
+        .execute(stock.sql("ALTER TABLE stock ADD COLUMN place VECTOR(3)"))
+        .await
+        .unwrap();
+    let pool = stock.pool_with("autocommit=1").await;
+    let sell = async |lock: &OptimisticLock| {
+        let sold = lock.update(&pool, 1, |row, new| {
+            new.set("amount", row.try_get::<i64, _>("amount")? - 1);
+            Ok::<_, sqlx::Error>(())
+        });
+        sold.await
+    };
+    let error = sell(&stock.lock).await.unwrap_err();
+    let UpdateError::Sql { source, .. } = error else {
+        panic!("{error:?}");
+    };
+    assert!(source.to_string().contains("with_read_columns"), "{source}");
+    sell(&stock.lock.clone().with_read_columns(["amount"]).unwrap())
+        .await
+        .unwrap();
+    assert_eq!(stock.left().await, 9);
+}
+
+/// As Galera answers if another node has changed the row.
+#[testbed::test]
+async fn a_conflict_at_the_commit_is_tried_again() {
+    let fixture = Fixture::shared().await;
+    Refusal::prepare(&fixture).await;
+    // The statements before the commit depend on the driver.
+    for at in 1..20 {
+        let stock = Stock::new(&fixture.server, SIGNED).await;
+        let proxy = RefusingProxy::new(&fixture, Refusal::Deadlock, at).await;
+        let Ok(pool) = MySqlPool::connect(&proxy.url(&fixture)).await else {
+            continue;
+        };
+        let mut attempts = 0;
+        let sold = stock.lock.update(&pool, 1, |row, new| {
+            attempts += 1;
+            new.set("amount", row.try_get::<i64, _>("amount")? - 1);
+            Ok::<_, sqlx::Error>(())
+        });
+        let sold = sold.await;
+        if proxy.refused() == Some("COMMIT") {
+            sold.unwrap();
+            assert_eq!((attempts, stock.left().await), (2, 9));
+            return;
+        }
+    }
+    panic!("no commit was refused");
 }
