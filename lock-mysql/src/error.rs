@@ -335,6 +335,10 @@ fn meaning_of(code: u16) -> (ErrorKind, Cow<'static, str>) {
             Misconfigured,
             "the MySQL server lacks something that locks need, such as GET_LOCK in a Galera cluster: use a server of its own",
         ),
+        1104 => (
+            Misconfigured,
+            "the MySQL server's max_join_size or sql_big_selects refuses what a lock reads: raise it for polylock's user",
+        ),
         1665 => (
             Misconfigured,
             "binlog_format=STATEMENT cannot log row locks: set it to ROW or MIXED",

@@ -102,10 +102,12 @@ async fn make_missing(
 /// Which of the tables there are, and of which engine.
 fn engines(tables: &[Table]) -> String {
     let names: Vec<_> = tables.iter().map(|table| format!("'{}'", table.name)).collect();
+    let names = names.join(",");
+    // MariaDB compares these names without case, also where its tables differ by it.
     format!(
         "SELECT CAST(TABLE_NAME AS BINARY), CAST(ENGINE AS BINARY) FROM information_schema.TABLES \
-         WHERE TABLE_SCHEMA=DATABASE() AND TABLE_NAME IN ({});COMMIT",
-        names.join(",")
+         WHERE TABLE_SCHEMA=DATABASE() AND TABLE_NAME IN ({names}) \
+         AND (@@lower_case_table_names>0 OR CAST(TABLE_NAME AS BINARY) IN ({names}));COMMIT"
     )
 }
 

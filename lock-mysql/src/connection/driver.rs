@@ -33,6 +33,9 @@ const OF_ONE_SERVER: &str = "/*M!100600 ,max_statement_time=0,idle_transaction_t
 /// wait for the locks that are held.
 const NO_TABLE_WAIT: &str = ",lock_wait_timeout=1";
 
+/// The largest number: `DEFAULT` would be what the server's administrator has set.
+const NO_LIMIT: u64 = u64::MAX;
+
 /// Connects and marks the connection with its identity.
 ///
 /// READ UNCOMMITTED, so that a plain SELECT shows who holds a row in a transaction that is still open; rows are locked
@@ -54,7 +57,8 @@ pub(super) async fn connect(
     let sql = format!(
         "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED, READ WRITE;\
          SET SESSION sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone='+00:00', \
-         autocommit={autocommit}, completion_type=0, innodb_lock_wait_timeout=1, wait_timeout={idle}{of_strategy}{OF_ONE_SERVER};\
+         autocommit={autocommit}, completion_type=0, innodb_lock_wait_timeout=1, wait_timeout={idle}, \
+         sql_select_limit={NO_LIMIT}, sql_big_selects=1{of_strategy}{OF_ONE_SERVER};\
          SELECT CAST(GET_LOCK({identity},0) AS SIGNED);\
          COMMIT"
     );

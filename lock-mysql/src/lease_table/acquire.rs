@@ -62,9 +62,12 @@ impl Shared {
             let woken = self.waits.refused(request, label, taken);
             request.note_busy(busy.clone());
             let wakes = match (sleeper, taken.is_marked) {
-                _ if request.mode() != Mode::Exclusive => Wakes::Nobody,
                 (Awaited::No, _) => Wakes::Nobody,
                 (Awaited::Soon, _) => Wakes::Sleeper,
+                (Awaited::By(_), _) if request.mode() != Mode::Exclusive => match self.queue_up(request).await {
+                    Wakes::Turn => Wakes::SharedTurn,
+                    wakes => wakes,
+                },
                 (Awaited::By(_), true) => {
                     self.give_back_entry(request.name(), request.holder());
                     Wakes::Release
@@ -115,7 +118,7 @@ impl Shared {
             let terms = LeaseTerms::new(request);
             let asked = match sharing {
                 None => self.ask(request, &terms, sleeper, &member).await,
-                Some(sharing) => self.ask_to_share(request, &terms, sharing, &member).await,
+                Some(sharing) => self.ask_to_share(request, &terms, sharing, sleeper, &member).await,
             };
             match &asked {
                 Ok(_) => self.locked_rows.remove(request.name()),
@@ -170,17 +173,7 @@ impl Shared {
                 });
             }
         }
-        let mark = (request.wait() != Wait::No).then(|| Mark {
-            lasts: self.waits.mark_lasts(match sleeper {
-                Awaited::By(_) => Wakes::Release,
-                Awaited::Soon => Wakes::Sleeper,
-                Awaited::No => Wakes::Nobody,
-            }),
-            sleeper: match sleeper {
-                Awaited::By(number) => number,
-                Awaited::Soon | Awaited::No => 0,
-            },
-        });
+        let mark = self.mark(request, sleeper, Wakes::Release);
         let sql = self.statements.acquire(request.name(), terms, mark);
         let job = match is_locked {
             true => Job::Transaction(vec![self.statements.lock_row_at_once(request.name()), sql]),
@@ -201,10 +194,10 @@ impl Shared {
         request: &AcquireRequest,
         terms: &LeaseTerms,
         sharing: Sharing,
+        sleeper: Awaited,
         member: &Arc<Member>,
     ) -> Result<Answered, SqlError> {
-        // Nobody wakes those who wait to share it.
-        let mark = (request.wait() != Wait::No).then(|| self.waits.mark_lasts(Wakes::Nobody));
+        let mark = self.mark(request, sleeper, Wakes::SharedTurn);
         let mut statements = self.statements.share(request.name(), terms, sharing, mark);
         if self.locked_rows.contains(request.name()) {
             statements.insert(0, self.statements.lock_row_at_once(request.name()));
@@ -228,6 +221,19 @@ impl Shared {
             self.run(&self.asking, member, make).await?;
         }
         Err(SqlError::UnexpectedAnswer("row of the name"))
+    }
+
+    /// The mark of a request that waits, which is woken as this says if it can be.
+    fn mark(&self, request: &AcquireRequest, sleeper: Awaited, wakes: Wakes) -> Option<Mark> {
+        let (wakes, sleeper) = match sleeper {
+            Awaited::By(number) => (wakes, number),
+            Awaited::Soon => (Wakes::Sleeper, 0),
+            Awaited::No => (Wakes::Nobody, 0),
+        };
+        (request.wait() != Wait::No).then(|| Mark {
+            lasts: self.waits.mark_lasts(wakes),
+            sleeper,
+        })
     }
 
     async fn send(&self, request: &AcquireRequest, member: &Member, job: Job) -> Result<JobDone, SqlError> {

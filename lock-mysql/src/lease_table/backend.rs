@@ -34,12 +34,14 @@ use crate::protocol::lease_table::holder;
 /// # Modes
 /// Readers and permits are rows of a second table, each with its own token and its own end. Such a request is a transaction that
 /// locks the name's row first, sent as one text in one round trip. A writer becomes a reader in place by
-/// [`Guard::downgrade`](lock_core::Guard::downgrade). No reader can become a writer. Those who wait to share a name ask
-/// again every 25 to 50 ms.
+/// [`Guard::downgrade`](lock_core::Guard::downgrade). No reader can become a writer. The
+/// release wakes one of those who wait to share a name, and each of them that is granted the name calls the next one. Besides, each
+/// asks again every 1 to 2 s, by a transaction of ten statements.
 ///
 /// A waiting writer marks the row: new readers and requests for permits then wait until it had its turn. Readers that wait
 /// for a writer, and a request for several permits, leave such a mark as well. A request for one permit of several leaves
-/// none for others of its kind, so that it may wait for long while many ask.
+/// none for others of its kind, so that it may wait for long while many ask. The release of a permit calls one of those who wait
+/// for permits, with a statement of its own.
 ///
 /// # Cost
 /// An acquire and its release are two durable `UPDATE`s of one row. On MariaDB 10.11, with `innodb_flush_log_at_trx_commit=1` and
@@ -56,6 +58,10 @@ use crate::protocol::lease_table::holder;
 /// - Its release, or its TTL if nobody renews it: also if its process ends.
 /// - A clock of the server that is set forward, before its time.
 /// - Whoever deletes or changes its row.
+/// - Whatever lets nobody write for longer than its TTL, as it cannot be renewed: a backup's read lock
+///   (`FLUSH TABLES WITH READ LOCK`, `mysqldump --lock-all-tables`), `read_only`, `LOCK TABLES`, or an `ALTER TABLE` of its table.
+///   Choose a TTL longer than these last, or dump with `--single-transaction`.
+/// - A transaction of somebody else that keeps its row locked for longer than its TTL. Other holds are renewed all the same.
 ///
 /// # Fencing
 /// A token is the server's clock in microseconds, or larger than the row's last token if that is larger. The row keeps
@@ -72,9 +78,10 @@ use crate::protocol::lease_table::holder;
 /// - A hold survives any round trip below a fifth of its TTL, and below two fifths if its process has no more than two
 ///   holds to renew at a time: each of two connections carries one text at a time.
 /// - While a stranger keeps a name's row locked, as a forgotten transaction does, acquires of that name fail. The first one fails
-///   after a second, and acquires of other names wait behind it; the next ones fail at once.
+///   after a second, and acquires of other names wait behind it; the next ones fail at once. Renewals of other holds leave such a
+///   row out. The first renewal of its own hold waits for it for a second, on one of the two connections of renewals.
 /// - If a proxy hides the connection that sleeps, or its process has another database user, nobody can wake it. Then a
-///   waiter learns of a release when it asks, one to four times a second.
+///   waiter learns of a release when it asks, one to four times a second, or every 1 to 2 s to share the name.
 /// - If the process that is to call the next waiter ends before it does, that waiter learns of the next release when it asks.
 /// - A row that nobody has used for seven days is deleted in the background, if the user has the permission `DELETE`. See
 ///   [`MySqlConfig::with_retention`] and [`clean_up`](Self::clean_up).

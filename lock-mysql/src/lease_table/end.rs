@@ -10,12 +10,13 @@ use super::{Shared, lock_error};
 use crate::connection::{Session, end_connection};
 use crate::error::{RequestError, unknown_outcome};
 use crate::protocol::lease_table::released;
-use crate::protocol::lease_table::sharing::shared_released;
+use crate::protocol::lease_table::sharing::{Sharing, shared_released};
 use crate::protocol::{Job, StatementResult};
 
 impl Shared {
     /// Retires the request's holder id.
     pub(super) async fn abandon(self: &Arc<Self>, request: &AcquireRequest) -> Result<()> {
+        let waited = self.waits.contains(request.holder());
         let had_mark = self.leave_queue(request.name(), request.holder());
         // Nothing was ever sent, so there is nothing to undo.
         if self.asking.is_unused() && self.keeping.is_unused() {
@@ -37,7 +38,13 @@ impl Shared {
                     false => shared_released(&ended).1,
                 };
                 self.wake_waiter(request.name(), sleeper);
-                if had_mark {
+                let sharing = Sharing::of(request.mode())?.filter(|_| waited);
+                if let Some(sharing) = sharing {
+                    // If it stays, it keeps others from the name for a while.
+                    let unmark = self.statements.unmark_kind(request.name(), sharing);
+                    drop(self.keep_job(Job::Statement(unmark)).await);
+                }
+                if had_mark || request.mode() != Mode::Exclusive {
                     self.call_next(request.name());
                 }
             }
@@ -61,11 +68,20 @@ impl Shared {
     }
 
     /// The same for a hold that shares the name, or is about to.
-    pub(super) async fn release_shared(self: &Arc<Self>, name: &LockName, holder: HolderId) -> Result<bool> {
+    pub(super) async fn release_shared(
+        self: &Arc<Self>,
+        name: &LockName,
+        holder: HolderId,
+        is_permit: bool,
+    ) -> Result<bool> {
         self.end_unanswered(holder).await?;
         let statements = self.statements.end(name, holder);
         let (was_there, sleeper) = shared_released(&self.end_hold(holder, Job::Transaction(statements)).await?);
         self.wake_waiter(name, sleeper);
+        if is_permit {
+            // Others that wait for permits have left no mark.
+            self.call_next(name);
+        }
         Ok(was_there)
     }
 

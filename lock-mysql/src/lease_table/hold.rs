@@ -24,6 +24,7 @@ pub(super) struct LeaseHold {
     pub(super) token: FencingToken,
     /// How many tokens are left, its own included.
     reserved: u32,
+    is_permit: bool,
     pub(super) lease: Lease,
     form: Mutex<Form>,
 }
@@ -52,7 +53,10 @@ impl Hold for LeaseHold {
     async fn release(&self, how: ReleaseOptions) -> Result<ReleaseOutcome> {
         let released = match self.form() {
             Form::Exclusive => self.shared.release(&self.name, self.holder, how.keep_for).await,
-            Form::Sharing | Form::Either => self.shared.release_shared(&self.name, self.holder).await,
+            Form::Sharing | Form::Either => {
+                let shared = &self.shared;
+                shared.release_shared(&self.name, self.holder, self.is_permit).await
+            }
         };
         match released {
             Ok(true) => Ok(ReleaseOutcome::Released),
@@ -83,6 +87,7 @@ impl Hold for LeaseHold {
             holder: self.holder,
             token,
             reserved,
+            is_permit: false,
             lease: next.clone(),
             form: Mutex::new(Form::Exclusive),
         }))
@@ -108,6 +113,7 @@ impl LeaseHold {
             holder: request.holder(),
             token,
             reserved,
+            is_permit: matches!(request.mode(), Mode::Permits(_)),
             lease: request.lease().clone(),
             form: Mutex::new(form),
         }
@@ -169,9 +175,27 @@ impl LeaseHold {
             ttl,
             is_shared,
         };
-        let job = Job::Renew(self.shared.statements.clone(), renewal);
+        let (statements, locked_rows) = (&self.shared.statements, &self.shared.locked_rows);
+        let is_locked = locked_rows.contains(&self.name);
+        let job = match is_locked {
+            // The others' renewals are not to wait for it again.
+            true => Job::Transaction(statements.renew_at_once(ttl, &renewal)),
+            false => Job::Renew(statements.clone(), renewal),
+        };
         // Whoever calls decides how long to wait.
-        self.shared.run_job(&self.shared.keeping, member, job, None).await
+        let mut done = self.shared.run_job(&self.shared.keeping, member, job, None).await;
+        match &mut done {
+            Ok(done) if is_locked => {
+                locked_rows.remove(&self.name);
+                if is_shared {
+                    // It has said whether the hold is there.
+                    done.result.matched = done.result.rows.len() as u64;
+                }
+            }
+            Err(error) if error.is_busy() => locked_rows.insert(&self.name),
+            _ => {}
+        }
+        done
     }
 
     async fn try_raise(&self, token: FencingToken) -> Result<()> {
@@ -200,10 +224,12 @@ impl LeaseHold {
     async fn try_hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
         let shared = &self.shared;
         if self.form() != Form::Exclusive {
-            return Ok(match shared.release_shared(&self.name, self.holder).await? {
-                true => HandOver::Yielded,
-                false => HandOver::AlreadyLost,
-            });
+            return Ok(
+                match shared.release_shared(&self.name, self.holder, self.is_permit).await? {
+                    true => HandOver::Yielded,
+                    false => HandOver::AlreadyLost,
+                },
+            );
         }
         // A late acquire of the giver would take the name after the next holder's release.
         shared.end_unanswered(self.holder).await?;

@@ -23,6 +23,7 @@ use tokio::time::{Instant, timeout};
 use super::Shared;
 use crate::connection::Session;
 use crate::error::SqlError;
+use crate::protocol::lease_table::sharing::is_kind;
 use crate::protocol::lease_table::{free_for, sleeper_lock, sleeper_of, wake};
 use crate::protocol::{Autocommit, Job, NO_SUCH_CONNECTION, StatementResult, column};
 
@@ -111,6 +112,8 @@ impl Shared {
             if let Ok(free) = free {
                 self.waits
                     .wake(|name, holder| match free.get(name.as_str().as_bytes()) {
+                        // The mark that those have in common who wait to share it.
+                        Some(Some(waiter)) if is_kind(waiter) => true,
                         Some(Some(waiter)) => *waiter == holder.to_string().as_bytes(),
                         Some(None) => true,
                         None => false,

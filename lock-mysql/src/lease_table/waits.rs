@@ -47,6 +47,8 @@ pub(super) enum Wakes {
     Release,
     /// The next grant, which calls one of those who wait without a mark.
     Turn,
+    /// The same for one that waits to share the name: it asks by a transaction of ten statements.
+    SharedTurn,
     Nobody,
     /// The connection by which it is woken, once that is made.
     Sleeper,
@@ -61,6 +63,8 @@ const PAUSE_IF_WOKEN: Duration = Duration::from_secs(1);
 /// The longest time between two questions of one whose turn comes: whoever was to call it may be gone, or have called another
 /// one that is gone.
 const PAUSE_UNTIL_TURN: Duration = Duration::from_millis(500);
+/// The same for one that waits to share the name.
+const PAUSE_UNTIL_SHARED_TURN: Duration = Duration::from_secs(2);
 /// Each name that is waited for adds so much to the longest time: a process asks at most a thousand times a second.
 const FOR_EACH_NAME: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -206,7 +210,7 @@ fn pause(refused: u32, names: usize, rest: Duration, wakes: Wakes, random: f64) 
     let longest = longest_pause(names, wakes);
     let backoff = match wakes {
         Wakes::Now => return Duration::ZERO,
-        Wakes::Release | Wakes::Turn | Wakes::Sleeper => longest,
+        Wakes::Release | Wakes::Turn | Wakes::SharedTurn | Wakes::Sleeper => longest,
         Wakes::Nobody => shortest
             .saturating_mul(1 << refused.saturating_sub(1).min(16))
             .min(longest),
@@ -222,6 +226,7 @@ fn longest_pause(names: usize, wakes: Wakes) -> Duration {
     let one = match wakes {
         Wakes::Release => PAUSE_IF_WOKEN,
         Wakes::Turn | Wakes::Sleeper => PAUSE_UNTIL_TURN,
+        Wakes::SharedTurn => PAUSE_UNTIL_SHARED_TURN,
         Wakes::Nobody | Wakes::Now => PAUSES.1,
     };
     (one + FOR_EACH_NAME.saturating_mul(names)).min(LONGEST_PAUSE)
@@ -252,6 +257,7 @@ mod tests {
         assert_eq!(pause(1, 0, ms(9999), Wakes::Release, 0.0), ms(500));
         assert_eq!(pause(1, 0, ms(7), Wakes::Release, 1.0), ms(12));
         assert_eq!(pause(1, 0, ms(9999), Wakes::Turn, 1.0), ms(500));
+        assert_eq!(pause(1, 0, ms(9999), Wakes::SharedTurn, 0.0), ms(1000));
         assert_eq!(pause(9, 0, ms(9999), Wakes::Now, 1.0), ms(0));
     }
 

@@ -129,6 +129,15 @@ pub(crate) fn wake(sleeper: u64) -> String {
     format!("KILL QUERY IS_USED_LOCK({})", sleeper_lock(sleeper))
 }
 
+/// What a renewal does about rows that somebody else has locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rows {
+    /// Waits for them: afterwards, a hold that was not renewed is lost.
+    Wait,
+    /// Leaves them out: a hold that was not renewed may be lost or not.
+    SkipLocked,
+}
+
 /// One hold to renew.
 #[derive(Clone, Debug)]
 pub(crate) struct LeaseRenewal {
@@ -215,13 +224,17 @@ impl LeaseStatements {
 
     /// Renews holds that share a TTL. If it matches as many rows as there are holds, it has renewed all. A holder id has one
     /// name.
-    pub(crate) fn renew(&self, ttl: Duration, renewals: &[LeaseRenewal]) -> String {
-        let ttl = ttl.as_micros();
-        format!(
-            "UPDATE `{}` SET `term`=GREATEST(`term`,{ttl}),`expires`=GREATEST({REPAIRED},{NOW}+{ttl}) WHERE {}",
-            self.leases,
-            among(renewals)
-        )
+    pub(crate) fn renew(&self, ttl: Duration, renewals: &[LeaseRenewal], rows: Rows) -> String {
+        let (leases, ttl) = (&self.leases, ttl.as_micros());
+        let set = format!("l.`term`=GREATEST(l.`term`,{ttl}),l.`expires`=GREATEST({REPAIRED},{NOW}+{ttl})");
+        let among = among(renewals);
+        match rows {
+            Rows::Wait => format!("UPDATE `{leases}` l SET {set} WHERE {among}"),
+            Rows::SkipLocked => {
+                let free = format!("SELECT `name` FROM `{leases}` WHERE {among}{}", skip_locked(renewals));
+                format!("UPDATE ({free}) f STRAIGHT_JOIN `{leases}` l ON l.`name`=f.`name` SET {set}")
+            }
+        }
     }
 
     /// Ends a hold, if it is still there: then it matches a row. The name stays taken for so long. If it is free at once,
@@ -337,6 +350,12 @@ fn among(renewals: &[LeaseRenewal]) -> String {
     let names = list(renewals, |renewal| name_literal(&renewal.name));
     let holders = list(renewals, |renewal| format!("'{}'", renewal.holder));
     format!("`name` IN ({names}) AND `holder` IN ({holders}) AND `expires`>{NOW}")
+}
+
+/// At the end of a derived table of the rows to renew. The limit leaves none out: it keeps MySQL from merging the table into
+/// the statement around it, which would wait for the rows.
+fn skip_locked(renewals: &[LeaseRenewal]) -> String {
+    format!(" LIMIT {} FOR UPDATE SKIP LOCKED", renewals.len())
 }
 
 fn list(renewals: &[LeaseRenewal], item: impl Fn(&LeaseRenewal) -> String) -> String {

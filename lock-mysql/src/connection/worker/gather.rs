@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::super::driver::{execute, execute_into};
 use super::{Exit, Phase, Reply, Worker};
 use crate::error::SqlError;
-use crate::protocol::lease_table::{LeaseRenewal, held};
+use crate::protocol::lease_table::{LeaseRenewal, Rows, held};
 use crate::protocol::{Job, JobDone, StatementResult};
 
 /// The most jobs in one text, so that it stays far below any server's `max_allowed_packet`.
@@ -36,19 +36,23 @@ struct Part {
 
 enum Serves {
     One(Gathered),
-    /// Renewals for the same time.
-    Renewals(Duration, Vec<Gathered>),
+    /// Renewals for the same time. Those that wait for rows are of one hold.
+    Renewals(Duration, Rows, Vec<Gathered>),
 }
 
 impl Worker {
     /// Runs the jobs in as few texts as can be. A connection that has nothing more to do counts as idle.
     pub(super) async fn gather(&mut self, mut jobs: Vec<Gathered>) -> ControlFlow<Exit> {
         self.phase = Phase::InUse;
+        let mut last = Vec::new();
         while !jobs.is_empty() {
             let rest = jobs.split_off(jobs.len().min(MOST_JOBS));
             jobs.retain(|job| !job.reply.is_closed());
-            self.run_parts(parts(jobs)).await?;
+            last.append(&mut self.run_parts(parts(jobs)).await?);
             jobs = rest;
+        }
+        for part in last {
+            self.run_parts(vec![part]).await?;
         }
         self.phase = Phase::Idle {
             since: Instant::now(),
@@ -59,8 +63,10 @@ impl Worker {
     }
 
     /// Runs the parts, and those behind one that the server refused once more. Renewals run one by one if only some of them
-    /// were made, or if the server refused them together.
-    async fn run_parts(&mut self, mut parts: Vec<Part>) -> ControlFlow<Exit> {
+    /// were made, or if the server refused them together. Returns those that are left, which wait for rows: nobody else is to
+    /// wait with them.
+    async fn run_parts(&mut self, mut parts: Vec<Part>) -> ControlFlow<Exit, Vec<Part>> {
+        let mut last = Vec::new();
         while !parts.is_empty() {
             let later = parts.split_off(parts.len().min(MOST_PARTS));
             let statements = parts.iter().flat_map(|part| part.statements.iter().map(String::as_str));
@@ -83,9 +89,9 @@ impl Worker {
                 let serves_on = error.is_refusal() || error.is_interrupted();
                 let goes_on = serves_on && self.roll_back(&part).await;
                 match part.serves {
-                    // One of them may be the reason, as one whose row somebody keeps locked.
-                    Serves::Renewals(ttl, jobs) if goes_on && renewals(&jobs).len() > 1 => {
-                        again.append(&mut one_by_one(ttl, jobs));
+                    // One of them may be the reason.
+                    Serves::Renewals(ttl, rows, jobs) if goes_on && renewals(&jobs).len() > 1 => {
+                        again.append(&mut one_by_one(ttl, rows, jobs));
                     }
                     serves => serves.fail(error),
                 }
@@ -95,9 +101,11 @@ impl Worker {
                 }
                 break;
             }
-            parts = rest.chain(again).chain(later).collect();
+            let (mut waiting, again) = again.into_iter().partition(Part::waits_for_rows);
+            last.append(&mut waiting);
+            parts = rest.chain::<Vec<_>>(again).chain(later).collect();
         }
-        Continue(())
+        Continue(last)
     }
 
     /// Ends the transaction that a refused statement has left open, with its row locks, before anything else runs in it.
@@ -117,6 +125,14 @@ impl Gathered {
 
     fn is_shared(&self) -> bool {
         self.renewal().is_some_and(|renewal| renewal.is_shared)
+    }
+
+    /// Whether it is the renewal of one of these holder ids.
+    fn is_among(&self, held: &[Vec<u8>]) -> bool {
+        self.renewal().is_some_and(|renewal| {
+            let holder = renewal.holder.to_string();
+            held.iter().any(|held| held == holder.as_bytes())
+        })
     }
 
     fn renewed(self, sent: SentAt, is_held: bool) {
@@ -146,29 +162,34 @@ impl Part {
         }
     }
 
-    fn renewals(ttl: Duration, jobs: Vec<Gathered>) -> Self {
+    fn renewals(ttl: Duration, rows: Rows, jobs: Vec<Gathered>) -> Self {
         let statements = match jobs.first() {
             Some(first) => match &first.job {
                 Job::Renew(statements, renewal) if renewal.is_shared => {
-                    statements.renew_shared(ttl, &renewals(&jobs)).into()
+                    statements.renew_shared(ttl, &renewals(&jobs), rows).into()
                 }
-                Job::Renew(statements, _) => vec![statements.renew(ttl, &renewals(&jobs))],
+                Job::Renew(statements, _) => vec![statements.renew(ttl, &renewals(&jobs), rows)],
                 Job::Statement(_) | Job::Transaction(_) => Vec::new(),
             },
             None => Vec::new(),
         };
         Self {
             statements,
-            serves: Serves::Renewals(ttl, jobs),
+            serves: Serves::Renewals(ttl, rows, jobs),
         }
+    }
+
+    fn waits_for_rows(&self) -> bool {
+        matches!(self.serves, Serves::Renewals(_, Rows::Wait, _))
     }
 
     fn is_transaction(&self) -> bool {
         matches!(&self.serves, Serves::One(job) if matches!(job.job, Job::Transaction(_)))
     }
 
-    /// Answers all whom it serves. If only some of the holds were renewed, returns them one by one: a question which these were
-    /// would be answered by the server's clock of a later moment, and that may have been set back since.
+    /// Answers all whom it serves, and returns the renewals that are to be asked for one by one: those that left out a hold,
+    /// whose row may be locked. If it is not known which that was, the others are asked for again as well: a question which
+    /// these were would be answered by the server's clock of a later moment, and that may have been set back since.
     fn answer(self, sent: SentAt, mut results: Vec<StatementResult>) -> Vec<Self> {
         if self.is_transaction() {
             // Of its commit.
@@ -177,18 +198,23 @@ impl Part {
         let result = results.pop().unwrap_or_default();
         match self.serves {
             Serves::One(job) => drop(job.reply.send(Ok(JobDone { sent, result }))),
-            Serves::Renewals(ttl, jobs) if jobs.iter().any(Gathered::is_shared) => match held(&result) {
-                Ok(held) => renewed(sent, jobs, &held),
-                Err(error) => Serves::Renewals(ttl, jobs).fail(error),
-            },
-            Serves::Renewals(ttl, jobs) => {
-                let holds = renewals(&jobs).len() as u64;
-                if (1..holds).contains(&result.matched) {
-                    return one_by_one(ttl, jobs);
+            Serves::Renewals(ttl, rows, jobs) if jobs.iter().any(Gathered::is_shared) => match held(&result) {
+                Ok(held) => {
+                    let (there, missing): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| job.is_among(&held));
+                    there.into_iter().for_each(|job| job.renewed(sent, true));
+                    match rows {
+                        Rows::SkipLocked => return one_by_one(ttl, Rows::Wait, missing),
+                        Rows::Wait => missing.into_iter().for_each(|job| job.renewed(sent, false)),
+                    }
                 }
-                let is_held = result.matched > 0;
-                jobs.into_iter().for_each(|job| job.renewed(sent, is_held));
-            }
+                Err(error) => Serves::Renewals(ttl, rows, jobs).fail(error),
+            },
+            Serves::Renewals(ttl, rows, jobs) => match (result.matched, renewals(&jobs).len()) {
+                (matched, holds) if matched == holds as u64 => jobs.into_iter().for_each(|job| job.renewed(sent, true)),
+                (_, 0 | 1) if rows == Rows::Wait => jobs.into_iter().for_each(|job| job.renewed(sent, false)),
+                (_, 0 | 1) => return one_by_one(ttl, Rows::Wait, jobs),
+                _ => return one_by_one(ttl, rows, jobs),
+            },
         }
         Vec::new()
     }
@@ -198,23 +224,12 @@ impl Serves {
     fn fail(self, error: SqlError) {
         match self {
             Self::One(job) => drop(job.reply.send(Err(error))),
-            Self::Renewals(_, jobs) => {
+            Self::Renewals(_, _, jobs) => {
                 for job in jobs {
                     drop(job.reply.send(Err(error.for_another())));
                 }
             }
         }
-    }
-}
-
-/// Answers renewals of which these holder ids have their names.
-fn renewed(sent: SentAt, jobs: Vec<Gathered>, held: &[Vec<u8>]) {
-    for job in jobs {
-        let is_held = job.renewal().is_some_and(|renewal| {
-            let holder = renewal.holder.to_string();
-            held.iter().any(|held| held == holder.as_bytes())
-        });
-        job.renewed(sent, is_held);
     }
 }
 
@@ -229,7 +244,7 @@ fn renewals(jobs: &[Gathered]) -> Vec<LeaseRenewal> {
 }
 
 /// A part for each hold.
-fn one_by_one(ttl: Duration, jobs: Vec<Gathered>) -> Vec<Part> {
+fn one_by_one(ttl: Duration, rows: Rows, jobs: Vec<Gathered>) -> Vec<Part> {
     let mut holds: Vec<Vec<Gathered>> = Vec::new();
     let mut places = HashMap::new();
     for job in jobs {
@@ -242,11 +257,16 @@ fn one_by_one(ttl: Duration, jobs: Vec<Gathered>) -> Vec<Part> {
             None => holds.push(vec![job]),
         }
     }
-    holds.into_iter().map(|jobs| Part::renewals(ttl, jobs)).collect()
+    holds.into_iter().map(|jobs| Part::renewals(ttl, rows, jobs)).collect()
 }
 
 /// One part for each statement or transaction, and one for all renewals of the same time and kind: they come first.
 fn parts(jobs: Vec<Gathered>) -> Vec<Part> {
+    // Alone, it keeps nobody waiting, and the short statement is enough.
+    let rows = match jobs.len() {
+        1 => Rows::Wait,
+        _ => Rows::SkipLocked,
+    };
     let (mut renewals, mut parts): (Vec<(_, Vec<Gathered>)>, Vec<Part>) = Default::default();
     for job in jobs {
         match job.renewal().map(|renewal| (renewal.ttl, renewal.is_shared)) {
@@ -258,7 +278,11 @@ fn parts(jobs: Vec<Gathered>) -> Vec<Part> {
         }
     }
     let mut all: Vec<Part> = Vec::with_capacity(renewals.len() + parts.len());
-    all.extend(renewals.into_iter().map(|((ttl, _), jobs)| Part::renewals(ttl, jobs)));
+    all.extend(
+        renewals
+            .into_iter()
+            .map(|((ttl, _), jobs)| Part::renewals(ttl, rows, jobs)),
+    );
     all.append(&mut parts);
     all
 }

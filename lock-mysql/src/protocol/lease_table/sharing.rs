@@ -25,7 +25,10 @@ use std::time::Duration;
 use lock_core::backend::{HolderId, Mode, Permits};
 use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 
-use super::{Acquired, LONGEST_MARK, LeaseRenewal, LeaseStatements, LeaseTerms, NOW, TAKEN, acquired, list};
+use super::{
+    Acquired, LONGEST_MARK, LeaseRenewal, LeaseStatements, LeaseTerms, Mark, NOW, Rows, TAKEN, acquired, list,
+    skip_locked,
+};
 use crate::error::SqlError;
 use crate::names::name_literal;
 use crate::protocol::StatementResult;
@@ -121,7 +124,7 @@ impl LeaseStatements {
         name: &LockName,
         terms: &LeaseTerms,
         sharing: Sharing,
-        mark: Option<Duration>,
+        mark: Option<Mark>,
     ) -> Vec<String> {
         let (marked, leaves_mark) = sharing.mark(terms.holder);
         let others_wait = format!("(@wanted>@now AND @wanted<=@now+{LONGEST_MARK} AND NOT @waiter<=>{marked})");
@@ -142,16 +145,18 @@ impl LeaseStatements {
         );
         let (sleeper, waiter, wanted) = match mark {
             None => ("`sleeper`".to_owned(), "`waiter`".to_owned(), "`wanted`".to_owned()),
-            Some(mark) => {
-                let mark = mark.as_micros().min(u128::from(LONGEST_MARK));
-                let half = mark / 2;
+            Some(Mark { lasts, sleeper }) => {
+                let mark = lasts.as_micros().min(u128::from(LONGEST_MARK));
+                let enough = mark / 8 * 7;
                 let marks = format!("@granted=0 AND {leaves_mark} AND NOT {others_wait}");
                 let lasts = format!(
-                    "IF(@wanted BETWEEN @now+{half} AND @now+{LONGEST_MARK} AND @waiter<=>{marked},@wanted,@now+{mark})"
+                    "IF(@wanted BETWEEN @now+{enough} AND @now+{LONGEST_MARK} AND @waiter<=>{marked},@wanted,@now+{mark})"
                 );
                 (
-                    // Nobody wakes it.
-                    format!("IF({marks},0,`sleeper`)"),
+                    // Of those who leave the same mark, one is woken, and calls the others.
+                    format!(
+                        "IF({marks},IF(@wanted>@now AND @waiter<=>{marked} AND @sleeper>0,@sleeper,{sleeper}),`sleeper`)"
+                    ),
                     format!("IF({marks},{marked},`waiter`)"),
                     format!("IF({marks},{lasts},`wanted`)"),
                 )
@@ -177,6 +182,17 @@ impl LeaseStatements {
         let [reuse, insert] = self.add_holder(name, terms.holder, &terms.label, sharing);
         let [lock, now, cut, count] = self.look(name, terms.holder);
         vec![lock, now, cut, count, decide, reuse, insert, row]
+    }
+
+    /// Removes the mark that this way to share the name has in common, when one of those who left it gives up: the others
+    /// leave it again when they ask.
+    pub(crate) fn unmark_kind(&self, name: &LockName, sharing: Sharing) -> String {
+        format!(
+            "UPDATE `{}` SET `wanted`=0 WHERE `name`={} AND `waiter`='{}'",
+            self.leases,
+            name_literal(name),
+            sharing.kind()
+        )
     }
 
     /// A transaction that makes an exclusive hold a reader's; [`downgraded`] reads whether it was there. Repeated, it renews.
@@ -262,12 +278,12 @@ impl LeaseStatements {
 
     /// Renews holds that share names, for the same time, and says which of them there are. The names' rows are locked in
     /// order, and each before its holders.
-    pub(crate) fn renew_shared(&self, ttl: Duration, renewals: &[LeaseRenewal]) -> [String; 3] {
+    pub(crate) fn renew_shared(&self, ttl: Duration, renewals: &[LeaseRenewal], rows: Rows) -> [String; 3] {
         let ttl = ttl.as_micros();
         let (leases, holders) = (&self.leases, &self.holders);
         let names = list(renewals, |renewal| name_literal(&renewal.name));
         let ids = list(renewals, |renewal| format!("'{}'", renewal.holder));
-        let among = format!("ON h.`name`=l.`name` AND h.`holder` IN ({ids})");
+        let both = format!("`{leases}` l STRAIGHT_JOIN `{holders}` h ON h.`name`=l.`name` AND h.`holder` IN ({ids})");
         let of_names = format!("l.`name` IN ({names}) AND l.`holder` IN {KINDS} AND l.`expires`>{NOW}");
         let renewed = |table| {
             format!(
@@ -275,19 +291,49 @@ impl LeaseStatements {
                  {table}.`expires`=GREATEST(LEAST({table}.`expires`,{CLOCK}+{table}.`term`),@until)"
             )
         };
+        let set = format!("{},{}", renewed("h"), renewed("l"));
+        let update = match rows {
+            Rows::Wait => format!("UPDATE {both} AND h.`expires`>{NOW} SET {set} WHERE {of_names}"),
+            Rows::SkipLocked => {
+                let skips = skip_locked(renewals);
+                let free =
+                    format!("SELECT h.`name`,h.`holder` FROM {both} AND h.`expires`>{NOW} WHERE {of_names}{skips}");
+                format!(
+                    "UPDATE ({free}) f STRAIGHT_JOIN `{leases}` l ON l.`name`=f.`name` \
+                     STRAIGHT_JOIN `{holders}` h ON h.`name`=f.`name` AND h.`holder`=f.`holder` SET {set}"
+                )
+            }
+        };
         [
             format!("SET @until={NOW}+{ttl}"),
-            format!(
-                "UPDATE `{leases}` l STRAIGHT_JOIN `{holders}` h {among} AND h.`expires`>{NOW} SET {},{} WHERE {of_names}",
-                renewed("h"),
-                renewed("l")
-            ),
+            update,
             // Not by the clock, which may be set back in between: a hold that had ended would count.
-            format!(
-                "SELECT h.`holder` FROM `{leases}` l STRAIGHT_JOIN `{holders}` h {among} AND h.`expires`>=@until \
-                 WHERE {of_names}"
-            ),
+            format!("SELECT h.`holder` FROM {both} AND h.`expires`>=@until WHERE {of_names}"),
         ]
+    }
+
+    /// A transaction that renews a hold, and fails at once if somebody has locked one of its rows. The last statement is that
+    /// of [`renew`](Self::renew) or [`renew_shared`](Self::renew_shared).
+    pub(crate) fn renew_at_once(&self, ttl: Duration, renewal: &LeaseRenewal) -> Vec<String> {
+        let mut statements = vec![self.lock_row_at_once(&renewal.name)];
+        let renewals = std::slice::from_ref(renewal);
+        match renewal.is_shared {
+            true => {
+                statements.push(self.lock_holder_at_once(&renewal.name, renewal.holder));
+                statements.extend(self.renew_shared(ttl, renewals, Rows::Wait));
+            }
+            false => statements.push(self.renew(ttl, renewals, Rows::Wait)),
+        }
+        statements
+    }
+
+    /// Locks the row of a holder that shares a name, for a transaction that has the name's row. Fails at once if it is locked.
+    fn lock_holder_at_once(&self, name: &LockName, holder: HolderId) -> String {
+        format!(
+            "SELECT 1 FROM `{}` WHERE `name`={} AND `holder`='{holder}' FOR UPDATE NOWAIT",
+            self.holders,
+            name_literal(name)
+        )
     }
 
     /// Lock the name's row and read it, and then the clock: while a statement waits, `UTC_TIMESTAMP` stands still.
@@ -344,6 +390,11 @@ impl LeaseStatements {
             ),
         ]
     }
+}
+
+/// Whether this is the mark that those have in common who wait to share a name.
+pub(crate) fn is_kind(waiter: &[u8]) -> bool {
+    matches!(waiter, b"shared" | b"permits")
 }
 
 /// Whether the name was granted; `None`: it has no row yet.

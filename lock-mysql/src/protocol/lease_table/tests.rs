@@ -114,11 +114,18 @@ fn renewals_of_one_time_are_one_statement() {
     let [a, b] = [0, 1].map(|index: usize| renewals[index].holder);
     let statements = LeaseStatements::new("t");
     let among = format!("`name` IN (x'61',x'62') AND `holder` IN ('{a}','{b}') AND `expires`>NOW");
+    let set =
+        "SET l.`term`=GREATEST(l.`term`,1000000),l.`expires`=GREATEST(LEAST(`expires`,SYSDATE+`term`),NOW+1000000)";
     assert_eq!(
-        shown(&statements.renew(ttl, &renewals), &terms(1, None)),
+        shown(&statements.renew(ttl, &renewals, Rows::Wait), &terms(1, None)),
+        format!("UPDATE `t_leases` l {set} WHERE {among}")
+    );
+    let skips = "LIMIT 2 FOR UPDATE SKIP LOCKED";
+    assert_eq!(
+        shown(&statements.renew(ttl, &renewals, Rows::SkipLocked), &terms(1, None)),
         format!(
-            "UPDATE `t_leases` SET `term`=GREATEST(`term`,1000000),\
-             `expires`=GREATEST(LEAST(`expires`,SYSDATE+`term`),NOW+1000000) WHERE {among}"
+            "UPDATE (SELECT `name` FROM `t_leases` WHERE {among} {skips}) f \
+             STRAIGHT_JOIN `t_leases` l ON l.`name`=f.`name` {set}"
         )
     );
 }

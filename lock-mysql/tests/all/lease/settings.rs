@@ -1,10 +1,13 @@
 //! What a server's settings, and people, do to the lease table.
 
+use std::sync::Arc;
+
 use lock_core::ErrorKind;
-use lock_core::backend::{DistributedLock, HandOver, ReleaseOutcome, Renewal, RequestOptions, Terms, Wait};
+use lock_core::backend::{DistributedLock, HandOver, Mode, ReleaseOutcome, Renewal, RequestOptions, Terms, Wait};
 use lock_mysql::{Checks, LeaseTableBackend};
 use tokio::task::JoinSet;
 
+use super::sharing::grant_in;
 use super::support::*;
 use crate::support::*;
 
@@ -38,6 +41,51 @@ async fn a_server_that_takes_a_megabyte_at_a_time_serves_long_names() {
     for granted in all_soon("all granted", acquiring.join_all()).await {
         assert_eq!(granted.release().await, ReleaseOutcome::Released);
     }
+}
+
+/// As some set them against users that forget a condition.
+#[testbed::test]
+async fn limits_of_the_server_for_what_is_read_do_not_matter() {
+    let fixture = Fixture::own().await;
+    let mut observer = fixture.observer().await;
+    observer
+        .run("SET GLOBAL sql_select_limit=1;SET GLOBAL max_join_size=1")
+        .await;
+    let backend = backend(&fixture);
+    backend.connect().await.unwrap();
+    let mut holds = Vec::new();
+    for number in 0..6 {
+        holds.push(Arc::new(grant_in(&backend, &number.to_string(), Mode::Shared).await));
+    }
+    let mut renewing = JoinSet::new();
+    for granted in holds.iter().cloned() {
+        renewing.spawn(async move { granted.hold.renew(secs(60)).await });
+    }
+    for renewed in soon("renewed", renewing.join_all()).await {
+        assert!(matches!(renewed, Ok(Renewal::Renewed(_))), "{renewed:?}");
+    }
+    let second = grant_in(&backend, "0", Mode::Shared).await;
+    let status = backend.status(&name("0")).await.unwrap();
+    assert_eq!(status.holders.len(), 2);
+    second.release().await;
+    for granted in holds {
+        assert_eq!(granted.release().await, ReleaseOutcome::Released);
+    }
+}
+
+/// A table of another case is another one, where the file system tells them apart.
+#[testbed::test]
+async fn a_table_whose_name_differs_by_its_case_is_another_one() {
+    let fixture = Fixture::shared().await;
+    let upper = fixture.table.to_uppercase();
+    assert_ne!(upper, fixture.table);
+    let mut observer = fixture.observer().await;
+    observer
+        .run(&format!("CREATE TABLE {upper}_LEASES (n INT) ENGINE=InnoDB"))
+        .await;
+    let backend = backend(&fixture);
+    backend.connect().await.unwrap();
+    grant(&backend, "a", secs(60)).await.release().await;
 }
 
 /// Others make it anew, and have the names.

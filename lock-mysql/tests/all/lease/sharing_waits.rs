@@ -130,6 +130,50 @@ async fn a_request_for_many_permits_leaves_a_mark_and_one_for_one_does_not() {
     small.granted().await.release().await;
 }
 
+/// Each question of theirs is a transaction of ten statements.
+#[testbed::test]
+async fn those_who_wait_to_share_a_name_ask_seldom_and_are_woken() {
+    const WAITERS: u64 = 4;
+    let fixture = Fixture::own().await;
+    let (first, mut observer) = (backend(&fixture), fixture.observer().await);
+    for (held, wanted) in [
+        (Exclusive, Shared),
+        (permits(1, 1), permits(1, 1)),
+        (Exclusive, permits(1, 9)),
+    ] {
+        let holder = grant_in(&first, "a", held).await;
+        let waiting: Vec<_> = (0..WAITERS)
+            .map(|_| {
+                let backend = backend(&fixture);
+                (wait_in(&backend, wanted), backend)
+            })
+            .collect();
+        until("all wait", async || {
+            queued(&mut observer, &fixture, "a").await == WAITERS
+        })
+        .await;
+        let (before, start) = (counted(&mut observer, "Questions").await, tokio::time::Instant::now());
+        tokio::time::sleep(secs(5)).await;
+        let asked = counted(&mut observer, "Questions").await - before;
+        let most = start.elapsed().as_secs_f64() * (10 * WAITERS) as f64;
+        assert!((asked as f64) < most, "{asked} statements, at most {most}");
+        println!("{asked} statements for {wanted:?}");
+        let start = tokio::time::Instant::now();
+        holder.release().await;
+        let mut entering = tokio::task::JoinSet::new();
+        for (waiting, backend) in waiting {
+            entering.spawn(async move {
+                waiting.granted().await.release().await;
+                drop(backend);
+            });
+        }
+        while let Some(entered) = entering.join_next().await {
+            entered.unwrap();
+            println!("one more was in and out {:?} after the release", start.elapsed());
+        }
+    }
+}
+
 /// The writer sleeps at the server, and the release of the last reader wakes it: else it would ask after half a second at the
 /// earliest. The reader's end by a downgraded hold is no other.
 #[testbed::test]
@@ -152,9 +196,10 @@ async fn the_release_of_the_last_reader_wakes_the_writer() {
         let before = counted(&mut observer, "COM_KILL").await;
         holder.release().await;
         let written = writer.granted().await;
-        // The release wakes the writer, and its grant calls the next one.
+        // The release wakes the writer, and its grant calls the next one. A permit's release calls those who wait for permits.
+        let calls = 2 + u64::from(mode == permits(1, 2));
         until("woken and called", async || {
-            counted(&mut observer, "COM_KILL").await - before == 2
+            counted(&mut observer, "COM_KILL").await - before == calls
         })
         .await;
         written.release().await;

@@ -1,9 +1,13 @@
 //! A row that a stranger keeps locked.
 
-use lock_core::ErrorKind;
-use lock_core::backend::{DistributedLock, Mode, Wait};
+use lock_core::backend::{DistributedLock, Mode, ReleaseOutcome, Renewal, Wait};
+use std::sync::Arc;
 
-use super::sharing::permits;
+use lock_core::ErrorKind;
+use testbed::Server;
+use tokio::task::JoinSet;
+
+use super::sharing::{grant_in, permits};
 use super::support::*;
 use crate::support::*;
 
@@ -37,5 +41,66 @@ async fn acquires_of_a_row_that_a_stranger_locks_wait_for_it_only_once() {
         stranger.run("ROLLBACK").await;
         // It is forgotten then.
         grant(&backend, "a", secs(60)).await.release().await;
+    }
+}
+
+/// All renewals of a process go over the same connections. None waits for that row but the first one that finds it locked, and
+/// nobody waits with it.
+async fn a_row_that_a_stranger_locks_costs_only_its_own_hold(server: Server) {
+    const LOCKED: usize = 3;
+    let fixture = Fixture::on(server);
+    let (backend, mut stranger, mut observer) = (backend(&fixture), fixture.observer().await, fixture.observer().await);
+    for mode in [Mode::Exclusive, Mode::Shared] {
+        let mut holds = Vec::new();
+        for number in 0..20 {
+            holds.push(Arc::new(grant_in(&backend, &format!("{mode:?} {number}"), mode).await));
+        }
+        let lock = format!(
+            "BEGIN;SELECT 1 FROM {}_leases WHERE name='{mode:?} {LOCKED}' FOR UPDATE",
+            fixture.table
+        );
+        stranger.run(&lock).await;
+        let before = counted(&mut observer, "Innodb_row_lock_waits").await;
+        for round in 0..3 {
+            let mut renewing = JoinSet::new();
+            for (number, granted) in holds.iter().cloned().enumerate() {
+                renewing.spawn(async move { (number, granted.hold.renew(secs(60)).await) });
+            }
+            let renewed = soon("renewed", renewing.join_all()).await;
+            let failed: Vec<_> = renewed.iter().filter(|(_, renewed)| renewed.is_err()).collect();
+            let [(LOCKED, Err(error))] = failed[..] else {
+                panic!("{failed:?}");
+            };
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+            let all_held = renewed.iter().all(|(_, renewed)| !matches!(renewed, Ok(Renewal::Lost)));
+            assert!(all_held, "round {round}: {renewed:?}");
+        }
+        let waits = counted(&mut observer, "Innodb_row_lock_waits").await - before;
+        assert_eq!(waits, 1, "{mode:?}");
+        stranger.run("ROLLBACK").await;
+        for granted in &holds {
+            let renewed = granted.hold.renew(secs(60)).await;
+            assert!(matches!(renewed, Ok(Renewal::Renewed(_))), "{renewed:?}");
+        }
+        for granted in holds {
+            assert_eq!(granted.release().await, ReleaseOutcome::Released);
+        }
+    }
+}
+
+mod mariadb {
+    #[testbed::test]
+    async fn a_row_that_a_stranger_locks_costs_only_its_own_hold() {
+        let server = crate::support::Fixture::own().await.server;
+        super::a_row_that_a_stranger_locks_costs_only_its_own_hold(server).await;
+    }
+}
+
+mod mysql9 {
+    #[testbed::test]
+    async fn a_row_that_a_stranger_locks_costs_only_its_own_hold() {
+        if let Some(server) = testbed::skip_left_out(testbed::Edition::MySql9.start().await) {
+            super::a_row_that_a_stranger_locks_costs_only_its_own_hold(server).await;
+        }
     }
 }

@@ -105,7 +105,10 @@ fn permits_fit_within_the_limit_of_the_request() {
         "{statements:?}"
     );
     // Who waits for one permit leaves a mark for other modes alone, and who waits for several a mark of its own.
-    let mark = Some(Duration::from_millis(300));
+    let mark = Some(Mark {
+        lasts: Duration::from_millis(300),
+        sleeper: 7,
+    });
     let marks = |statement: &str, whose, mode| {
         let marks = format!(
             "`waiter`=IF(@granted=0 AND {mode} AND NOT (@wanted>@now AND @wanted<=@now+10000000 AND NOT @waiter<=>'{whose}'),'{whose}',`waiter`)"
@@ -203,7 +206,8 @@ fn renewals_lock_the_rows_of_the_names_before_the_holders() {
         ttl: Duration::from_secs(1),
         is_shared: true,
     };
-    let statements = LeaseStatements::new("t").renew_shared(renewal.ttl, std::slice::from_ref(&renewal));
+    let renewed = |rows| LeaseStatements::new("t").renew_shared(renewal.ttl, std::slice::from_ref(&renewal), rows);
+    let statements = renewed(Rows::Wait);
     let among = "ON h.`name`=l.`name` AND h.`holder` IN ('ME')";
     let names = "l.`name` IN (x'61') AND l.`holder` IN ('shared','permits') AND l.`expires`>NOW";
     let tables = format!("`t_leases` l STRAIGHT_JOIN `t_lease_holders` h {among}");
@@ -220,6 +224,39 @@ fn renewals_lock_the_rows_of_the_names_before_the_holders() {
             format!("SELECT h.`holder` FROM {tables} AND h.`expires`>=@until WHERE {names}"),
         ]
     );
+    let update = &shown(&renewed(Rows::SkipLocked), holder)[1];
+    let free = format!(
+        "SELECT h.`name`,h.`holder` FROM {tables} AND h.`expires`>NOW WHERE {names} LIMIT 1 FOR UPDATE SKIP LOCKED"
+    );
+    let joined = "`t_leases` l ON l.`name`=f.`name` STRAIGHT_JOIN `t_lease_holders` h \
+                  ON h.`name`=f.`name` AND h.`holder`=f.`holder` SET h.`term`=";
+    assert!(
+        update.starts_with(&format!("UPDATE ({free}) f STRAIGHT_JOIN {joined}")),
+        "{update}"
+    );
+}
+
+#[test]
+fn a_renewal_at_once_locks_its_rows_in_the_same_order() {
+    let renewal = |is_shared| LeaseRenewal {
+        name: name(),
+        holder: terms().holder,
+        ttl: Duration::from_secs(1),
+        is_shared,
+    };
+    let statements = |is_shared| {
+        let renewal = renewal(is_shared);
+        let statements = LeaseStatements::new("t").renew_at_once(renewal.ttl, &renewal);
+        shown(&statements, renewal.holder)
+    };
+    let row = "SELECT 1 FROM `t_leases` WHERE `name`=x'61' FOR UPDATE NOWAIT";
+    let [lock, renew] = &statements(false)[..] else {
+        panic!("two statements");
+    };
+    assert!(lock == row && renew.starts_with("UPDATE `t_leases` l SET"), "{renew}");
+    let shared = statements(true);
+    let holder = "SELECT 1 FROM `t_lease_holders` WHERE `name`=x'61' AND `holder`='ME' FOR UPDATE NOWAIT";
+    assert_eq!((shared[0].as_str(), shared[1].as_str(), shared.len()), (row, holder, 5));
 }
 
 #[test]
