@@ -40,9 +40,31 @@
 //! - For leases, `innodb_flush_log_at_trx_commit=1`, and with a binary log `sync_binlog=1`: otherwise a crash may forget the last
 //!   grants, and grant them to others. [`Checks`] warns of it or refuses it.
 //! - `max_connections` is large enough for all clients. Nothing else needs to be set: each connection sets its own
-//!   `autocommit`, isolation level, `completion_type`, `sql_mode`, time zone, `wait_timeout`, `innodb_lock_wait_timeout`
-//!   and `max_execution_time`; for row locks also `lock_wait_timeout`; on MariaDB also `max_statement_time` and the `idle_transaction_timeout`s. It writes even if
+//!   `autocommit`, isolation level, `completion_type`, `sql_mode`, time zone, `wait_timeout`, `innodb_lock_wait_timeout`,
+//!   `sql_select_limit`, `sql_big_selects` and `max_execution_time`; for row locks also `lock_wait_timeout`; on MariaDB also `max_statement_time` and the `idle_transaction_timeout`s. It writes even if
 //!   transactions are read-only by default.
+//!
+//! # For DBAs
+//! What 1,000 idle holds with a TTL of 30 s cost a MySQL 9, measured in one process over TLS, each second:
+//!
+//! | | statements | sent to clients | commits | redo log | binary log | CPU of one core |
+//! |---|---|---|---|---|---|---|
+//! | leases | 2.1 | 6.4 kB | 4.0 | 14.5 kB | 21.3 kB | 0.7 % |
+//! | row locks | 149 | 114 kB | 0 | 0.2 kB | 0 | 2.3 % |
+//!
+//! - The binary log of these leases grows by 1.8 GB a day: 213 bytes for each renewal. Where that matters, choose a longer TTL.
+//! - 1,000 row locks are 1,000 connections, and took 0.45 MB each. Leases take at most four connections for each process.
+//! - One that waits for a lease sends at most a few statements a second.
+//! - A backup's read lock, `read_only` or an `ALTER TABLE` that lasts longer than the TTL loses
+//!   [leases](LeaseTableBackend#what-ends-a-hold). What they do to row locks, and what the process list and the table show of
+//!   those, is on [their page](RowLockBackend#for-dbas).
+//! - To see who has a lease, `SELECT name, holder, label, expires, token FROM polylock_leases`. `expires` is in microseconds since 1970
+//!   by the server's clock. A lease is held if its `holder` is not `NULL` and `expires` is ahead. A `label` stays after a
+//!   release. If the holder is `shared` or `permits`, those who share the name are in `polylock_lease_holders`. To end a lease by
+//!   force, set `holder` to `NULL` and `expires` to 0: its holder learns of it at its next renewal, and until then only fencing protects
+//!   the resource. Do not delete the row, which keeps the last token.
+//! - A transaction that somebody forgot to end and that has a row of a lease table locked keeps that name from being renewed and
+//!   acquired. The error says that the lock's row is being waited for elsewhere.
 //!
 //! # Permissions needed
 //! `SELECT`, `INSERT` and `UPDATE` on the tables of the strategy, and `CREATE` if polylock is to make them: [`schema`]

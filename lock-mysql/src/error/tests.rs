@@ -6,6 +6,7 @@ fn kinds_follow_the_numbers() {
         (1045, ErrorKind::Denied),
         (1142, ErrorKind::Denied),
         (1049, ErrorKind::Misconfigured),
+        (1104, ErrorKind::Misconfigured),
         (1040, ErrorKind::Unavailable),
         (1290, ErrorKind::Unavailable),
         (4031, ErrorKind::Unavailable),

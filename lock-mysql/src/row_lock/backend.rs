@@ -134,6 +134,7 @@ const PASS_CONFIRMED_WITHIN: Duration = Duration::from_millis(50);
 /// undone with it. So the server cannot be told to remember a larger token for a hold. The lease table can.
 ///
 /// # Limits
+/// - NUL bytes at the end of a label are cut off in the status.
 /// - Each hold, and each name that is waited for, takes a connection: see [`MySqlConfig::with_max_connections`]. If none
 ///   is free, the error says so, and whether the limit is this one or the server's. Waiting takes no more than three
 ///   quarters of them, so that names that are free can be had; a waiter beyond that asks again and again. Each Tokio

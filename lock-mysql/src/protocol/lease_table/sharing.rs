@@ -25,10 +25,7 @@ use std::time::Duration;
 use lock_core::backend::{HolderId, Mode, Permits};
 use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 
-use super::{
-    Acquired, LONGEST_MARK, LeaseRenewal, LeaseStatements, LeaseTerms, Mark, NOW, Rows, TAKEN, acquired, list,
-    skip_locked,
-};
+use super::{Acquired, LONGEST_MARK, LeaseStatements, LeaseTerms, Mark, NOW, TAKEN, acquired};
 use crate::error::SqlError;
 use crate::names::name_literal;
 use crate::protocol::StatementResult;
@@ -276,66 +273,6 @@ impl LeaseStatements {
         ]
     }
 
-    /// Renews holds that share names, for the same time, and says which of them there are. The names' rows are locked in
-    /// order, and each before its holders.
-    pub(crate) fn renew_shared(&self, ttl: Duration, renewals: &[LeaseRenewal], rows: Rows) -> [String; 3] {
-        let ttl = ttl.as_micros();
-        let (leases, holders) = (&self.leases, &self.holders);
-        let names = list(renewals, |renewal| name_literal(&renewal.name));
-        let ids = list(renewals, |renewal| format!("'{}'", renewal.holder));
-        let both = format!("`{leases}` l STRAIGHT_JOIN `{holders}` h ON h.`name`=l.`name` AND h.`holder` IN ({ids})");
-        let of_names = format!("l.`name` IN ({names}) AND l.`holder` IN {KINDS} AND l.`expires`>{NOW}");
-        let renewed = |table| {
-            format!(
-                "{table}.`term`=GREATEST({table}.`term`,{ttl}),\
-                 {table}.`expires`=GREATEST(LEAST({table}.`expires`,{CLOCK}+{table}.`term`),@until)"
-            )
-        };
-        let set = format!("{},{}", renewed("h"), renewed("l"));
-        let update = match rows {
-            Rows::Wait => format!("UPDATE {both} AND h.`expires`>{NOW} SET {set} WHERE {of_names}"),
-            Rows::SkipLocked => {
-                let skips = skip_locked(renewals);
-                let free =
-                    format!("SELECT h.`name`,h.`holder` FROM {both} AND h.`expires`>{NOW} WHERE {of_names}{skips}");
-                format!(
-                    "UPDATE ({free}) f STRAIGHT_JOIN `{leases}` l ON l.`name`=f.`name` \
-                     STRAIGHT_JOIN `{holders}` h ON h.`name`=f.`name` AND h.`holder`=f.`holder` SET {set}"
-                )
-            }
-        };
-        [
-            format!("SET @until={NOW}+{ttl}"),
-            update,
-            // Not by the clock, which may be set back in between: a hold that had ended would count.
-            format!("SELECT h.`holder` FROM {both} AND h.`expires`>=@until WHERE {of_names}"),
-        ]
-    }
-
-    /// A transaction that renews a hold, and fails at once if somebody has locked one of its rows. The last statement is that
-    /// of [`renew`](Self::renew) or [`renew_shared`](Self::renew_shared).
-    pub(crate) fn renew_at_once(&self, ttl: Duration, renewal: &LeaseRenewal) -> Vec<String> {
-        let mut statements = vec![self.lock_row_at_once(&renewal.name)];
-        let renewals = std::slice::from_ref(renewal);
-        match renewal.is_shared {
-            true => {
-                statements.push(self.lock_holder_at_once(&renewal.name, renewal.holder));
-                statements.extend(self.renew_shared(ttl, renewals, Rows::Wait));
-            }
-            false => statements.push(self.renew(ttl, renewals, Rows::Wait)),
-        }
-        statements
-    }
-
-    /// Locks the row of a holder that shares a name, for a transaction that has the name's row. Fails at once if it is locked.
-    fn lock_holder_at_once(&self, name: &LockName, holder: HolderId) -> String {
-        format!(
-            "SELECT 1 FROM `{}` WHERE `name`={} AND `holder`='{holder}' FOR UPDATE NOWAIT",
-            self.holders,
-            name_literal(name)
-        )
-    }
-
     /// Lock the name's row and read it, and then the clock: while a statement waits, `UTC_TIMESTAMP` stands still.
     ///
     /// A row that is missing may be there by the next statement, with holders, and it is not locked: then nothing may be
@@ -423,5 +360,6 @@ pub(crate) fn shared_released(result: &StatementResult) -> (bool, u64) {
     }
 }
 
+mod renew;
 #[cfg(test)]
 mod tests;

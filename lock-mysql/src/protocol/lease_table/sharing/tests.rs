@@ -1,6 +1,7 @@
 use lock_core::backend::{RequestOptions, Terms};
 
 use super::*;
+use crate::protocol::lease_table::{LeaseRenewal, Rows};
 
 fn name() -> LockName {
     LockName::new("a").unwrap()
