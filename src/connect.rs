@@ -185,12 +185,22 @@ fn quorum_of_nodes<'a>(
 #[cfg(feature = "quorum")]
 fn node_url(url: &str, restart_delay: Option<std::time::Duration>) -> std::borrow::Cow<'_, str> {
     match (Scheme::split(url), restart_delay) {
-        (Some((Scheme::Redis, _)), Some(delay)) if !url.contains("restart_delay=") => {
-            let separator = if url.contains('?') { '&' } else { '?' };
-            format!("{url}{separator}restart_delay={}ms", delay.as_millis()).into()
+        (Some((Scheme::Redis, _)), Some(delay)) if !has_parameter(url, "restart_delay") => {
+            let (before, fragment) = url.split_at(url.find('#').unwrap_or(url.len()));
+            let separator = if before.contains('?') { '&' } else { '?' };
+            format!("{before}{separator}restart_delay={}ms{fragment}", delay.as_millis()).into()
         }
         _ => url.into(),
     }
+}
+
+/// Whether the URL's query has a parameter of this name. The same text in a password or in another value is none.
+#[cfg(feature = "quorum")]
+fn has_parameter(url: &str, name: &str) -> bool {
+    let before_fragment = url.split('#').next().unwrap_or(url);
+    let query = before_fragment.split_once('?').map(|(_, query)| query);
+    let mut parameters = query.into_iter().flat_map(|query| query.split('&'));
+    parameters.any(|parameter| parameter.split('=').next() == Some(name))
 }
 
 macro_rules! without_feature {

@@ -179,3 +179,26 @@ async fn a_named_memory_is_shared_and_an_unnamed_one_is_not() {
     assert!(second.lock("a").try_acquire().await.unwrap().is_none());
     assert!(private.lock("a").try_acquire().await.unwrap().is_some());
 }
+
+#[test]
+#[cfg(feature = "quorum")]
+fn a_quorum_s_restart_delay_is_left_out_only_where_a_node_has_its_own() {
+    let minute = Some(std::time::Duration::from_secs(60));
+    for (url, expected) in [
+        ("redis://a", "redis://a?restart_delay=60000ms"),
+        ("redis://a?prefix=p", "redis://a?prefix=p&restart_delay=60000ms"),
+        (
+            "redis://a?prefix=restart_delay=",
+            "redis://a?prefix=restart_delay=&restart_delay=60000ms",
+        ),
+        (
+            "redis://:restart_delay=1s@a",
+            "redis://:restart_delay=1s@a?restart_delay=60000ms",
+        ),
+        ("redis://a#x", "redis://a?restart_delay=60000ms#x"),
+        ("redis://a?x=1&restart_delay=90s", "redis://a?x=1&restart_delay=90s"),
+        ("mysql://a/b?strategy=lease", "mysql://a/b?strategy=lease"),
+    ] {
+        assert_eq!(node_url(url, minute), expected);
+    }
+}
