@@ -18,7 +18,7 @@ use tracing_subscriber::fmt::format::FmtSpan;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 
-use self::lives::{a_life_of_trouble, an_eventful_life};
+use self::lives::{a_life_of_haste, a_life_of_trouble, an_eventful_life};
 
 mod docs;
 mod lives;
@@ -140,6 +140,7 @@ fn every_metric_and_label_has_its_name_in_the_docs() {
     let lives = async {
         an_eventful_life(str::to_owned).await;
         a_life_of_trouble(str::to_owned).await;
+        a_life_of_haste().await;
     };
     let seen: BTreeSet<_> = measured(lives).into_iter().map(named).collect();
     assert_same(&seen, &docs::metrics());
@@ -193,6 +194,7 @@ fn every_span_and_event_has_its_name_in_the_docs() {
     subscribed(subscriber, async {
         an_eventful_life(str::to_owned).await;
         a_life_of_trouble(str::to_owned).await;
+        a_life_of_haste().await;
     });
     assert_same(&seen.0.lock().unwrap(), &docs::spans_and_events());
 }

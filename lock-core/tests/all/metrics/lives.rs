@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use lock_core::backend::DistributedLock;
 use lock_core::{ErrorKind, Guard, Locker, LostCause, MemoryBackend};
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
@@ -140,6 +142,21 @@ async fn releases(server: &Scripted, locks: &Locker, called: Called) {
     let guard = locks.lock(called("e")).acquire().await.unwrap();
     server.next(Request::Release, [Answer::Deny]);
     drop(guard);
+}
+
+/// More acquires are cancelled than a hung server lets core undo.
+pub(crate) async fn a_life_of_haste() {
+    let server = Scripted::new(MemoryBackend::new().capabilities(), 1);
+    let locks = Locker::new(server.clone()).with_ttl(seconds(9));
+    server.next(Request::Abandon, vec![Answer::Hang; 20_000]);
+    for number in 0..=10_000 {
+        let lock = locks.lock(format!("order/{number}"));
+        assert!(lock.acquire().now_or_never().is_none(), "its answer is on its way");
+    }
+    sleep(seconds(5)).await;
+    server.clear();
+    server.let_go();
+    locks.shutdown().await.unwrap();
 }
 
 /// Begins to.
