@@ -69,7 +69,7 @@ pub(crate) fn execute(arguments: &Quorum) -> Result<u8> {
 }
 
 fn scenarios() -> Vec<(String, Scenario, Expected)> {
-    let kept = Scenario::all_kept().into_iter();
+    let kept = Scenario::all_kept().into_iter().chain(Scenario::all_going_on());
     let kept = kept.map(|(name, scenario)| (name.to_owned(), scenario, Expected::Kept));
     let broken = QuorumMutant::ALL.iter().map(|mutant| {
         let scenario = Scenario::default().with(*mutant);

@@ -38,6 +38,11 @@ pub const NOBODY_SLEEPS: &str = "nobody sleeps who may enter";
 /// Everybody who asks for the name is granted it once nothing goes wrong any more.
 pub const EVERYBODY_IS_SERVED: &str = "everybody is served after the faults";
 
+/// A client that reaches a majority goes on, whatever happens to the others.
+pub const HEALTHY_GO_ON: &str = "whoever reaches a majority goes on";
+/// A hold that a majority of the nodes denies is not believed in any more.
+pub const LOSS_IS_NOTICED: &str = "a denied hold is noticed";
+
 /// Nobody waits for somebody that waits for it, or so on.
 pub const NO_CIRCLE: &str = "nobody waits in a circle";
 /// Unless all are done, somebody can go on without giving up.

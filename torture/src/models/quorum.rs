@@ -1,5 +1,6 @@
 //! A quorum of independent nodes, simulated: clients acquire, renew and release one name over and over, while messages are
-//! late, lost or stuck, clients are paused and cut off, and nodes restart with and without their data.
+//! late, lost or stuck, clients are paused, cut off from a node or from a majority, and die, and nodes restart with and
+//! without their data.
 //!
 //! The other models search everything within small bounds. A quorum has too many states for that: five servers and eight clients, each
 //! with its own clock. So this one runs single histories of discrete events instead, each decided by its seed. The clients
@@ -18,7 +19,8 @@
 //! - **Clocks** run up to 5 % apart. The nodes' dates, by which tokens count, differ by up to 600 ms; that is less than the
 //!   restart delay, or tokens would not survive that all nodes forget one after the other.
 //! - **Messages** of one client to one node arrive in their order, but for those that are stuck.
-//! - **Faults** end before the run does, so that every client has to be served at its end.
+//! - **Faults** end before the run does, so that every client has to be served at its end. In other scenarios a fault lasts for the
+//!   whole run, and clients that reach a majority have to be served meanwhile, within a bound far below the TTL.
 //!
 //! # What it leaves out
 //! More than one name, readers, fixed leases, hand-overs within a process, and a server's own loss of acknowledged data while
@@ -55,6 +57,7 @@ mod fault;
 mod figures;
 mod hold;
 mod link;
+mod look;
 mod message;
 mod mutant;
 mod node;

@@ -10,6 +10,8 @@ use torture::models::quorum::{QuorumMutant, Reinstall, Scenario, Strategy, Total
 
 /// How many histories of each scenario. All are decided by their seeds.
 const SEEDS: u64 = 200;
+/// How many of a scenario in which the waits are judged. They are long, and much alike.
+const SEEDS_OF_WAITS: u64 = 20;
 
 #[test]
 fn quorum_keeps_its_properties() {
@@ -22,11 +24,25 @@ fn quorum_keeps_its_properties() {
     }
 }
 
+/// One sick client or node does not stop the others.
+#[test]
+fn whoever_reaches_a_majority_goes_on() {
+    for (name, scenario) in Scenario::all_going_on() {
+        let totals = run_all(&scenario, 1..=SEEDS_OF_WAITS);
+        println!("{name}: {totals}");
+        assert_kept(name, &scenario, &totals);
+    }
+}
+
 #[test]
 fn every_mutant_of_the_quorum_is_caught() {
     for mutant in QuorumMutant::ALL {
         let broken = Scenario::default().with(*mutant);
-        let totals = run_all(&broken, 1..=SEEDS);
+        let seeds = match broken.longest_wait {
+            Some(_) => SEEDS_OF_WAITS,
+            None => SEEDS,
+        };
+        let totals = run_all(&broken, 1..=seeds);
         println!("{mutant:?}: {totals}");
         assert!(
             totals.sum.broken(mutant.breaks()) > 0,
@@ -35,7 +51,7 @@ fn every_mutant_of_the_quorum_is_caught() {
         );
         // The mutant does, and not what else it needs.
         let same = Scenario { mutant: None, ..broken };
-        assert_kept(&format!("{mutant:?} left out"), &same, &run_all(&same, 1..=SEEDS));
+        assert_kept(&format!("{mutant:?} left out"), &same, &run_all(&same, 1..=seeds));
     }
 }
 

@@ -11,7 +11,8 @@ use rand::RngExt;
 
 use super::acquire::{acquire, try_acquire};
 use super::hold::Hold;
-use super::message::{Id, Mail, Request};
+use super::message::{Answer, Id, Mail, Request};
+use super::mutant::QuorumMutant;
 use super::scenario::Scenario;
 use super::votes::Votes;
 use super::world::{Event, Shared};
@@ -31,8 +32,13 @@ pub(super) struct Client {
     pub(super) scenario: Rc<Scenario>,
     /// Until when each node is suspected of being down, by the client's clock like all times here.
     suspected_until: Vec<Duration>,
+    /// Until when each node is no anchor.
+    passed_until: Vec<Duration>,
+    /// How long each node took for its last answer.
+    round_trips: Vec<Duration>,
     /// Until when the name is known to be contended for.
     taken_until: Duration,
+    holder: u64,
 }
 
 impl Client {
@@ -40,8 +46,11 @@ impl Client {
         let scenario = world.get().scenario.clone();
         Self {
             number,
+            holder: 0,
             world,
             suspected_until: vec![Duration::ZERO; scenario.nodes],
+            passed_until: vec![Duration::ZERO; scenario.nodes],
+            round_trips: vec![Duration::ZERO; scenario.nodes],
             taken_until: Duration::ZERO,
             scenario,
         }
@@ -54,10 +63,12 @@ impl Client {
             if self.is_over() {
                 return;
             }
+            self.wants(true);
             let hold = match self.happens(self.scenario.tries) {
                 true => try_acquire(&mut self).await,
                 false => acquire(&mut self).await,
             };
+            self.wants(false);
             if let Some(hold) = hold {
                 self.hold(hold).await;
             }
@@ -72,6 +83,53 @@ impl Client {
         self.world.get().observer.ended(self.number, is_lost);
         self.note(|| if is_lost { "lost its hold" } else { "releases" }.to_owned());
         self.give_back(&hold.votes);
+    }
+
+    /// How long it waits for an answer.
+    pub(super) fn patience(&self) -> Duration {
+        match self.scenario.has(QuorumMutant::PatienceOfFourTtls) {
+            true => 4 * self.ttl(),
+            false => rules::patience(self.scenario.patience, self.ttl()),
+        }
+    }
+
+    /// For how long it waits for the other nodes with the anchor's vote, at most.
+    pub(super) fn yield_time(&self) -> Duration {
+        if self.scenario.has(QuorumMutant::YieldsForThreeTtls) {
+            return 3 * self.ttl();
+        }
+        let nodes = (0..self.scenario.nodes).filter(|node| !self.suspects(*node));
+        let round_trip = nodes.map(|node| self.round_trips[node]).max().unwrap_or_default();
+        rules::yield_time(round_trip, self.patience(), None)
+    }
+
+    /// Whom the nodes name while this attempt, or the hold that came of it, has their votes.
+    pub(super) fn holder(&self) -> u64 {
+        self.holder
+    }
+
+    /// Begins an attempt, whose votes have a holder of their own.
+    pub(super) fn begin_attempt(&mut self) {
+        self.holder = self.new_id().0;
+    }
+
+    /// Notes how long a node took for an answer.
+    pub(super) fn answered(&mut self, mail: &Mail) {
+        let waits = matches!(mail.request.request, Request::Acquire(acquire) if acquire.waits);
+        if !waits && !matches!(mail.answer, Answer::Offered) {
+            self.round_trips[mail.node] = self.now().saturating_sub(mail.request.at);
+        }
+    }
+
+    /// Another node is the anchor for a while.
+    pub(super) fn pass_by(&mut self, node: usize) {
+        self.passed_until[node] = self.now() + rules::KNOWN_TAKEN;
+        self.note(|| format!("passes node {node} by"));
+    }
+
+    /// The TTL of its votes.
+    pub(super) fn ttl(&self) -> Duration {
+        self.scenario.ttl_of(self.number)
     }
 
     /// Ends all votes that it has or may have.
@@ -144,7 +202,9 @@ impl Client {
 
     /// The node that decides, as far as this client knows.
     pub(super) fn anchor(&self) -> usize {
-        rules::anchor(order(self.scenario.nodes), |node| self.suspects(node)).expect("there are nodes")
+        let ignores = self.scenario.has(QuorumMutant::AlwaysTheFirstAnchor);
+        let suspects = |node: usize| !ignores && (self.suspects(node) || self.passed_until[node] > self.now());
+        rules::anchor(order(self.scenario.nodes), suspects).expect("there are nodes")
     }
 
     pub(super) fn suspects(&self, node: usize) -> bool {
@@ -152,7 +212,9 @@ impl Client {
     }
 
     pub(super) fn suspect(&mut self, node: usize) {
-        self.suspected_until[node] = self.now() + rules::suspicion(self.scenario.ttl);
+        if !self.scenario.has(QuorumMutant::NeverSuspects) {
+            self.suspected_until[node] = self.now() + rules::suspicion(self.ttl());
+        }
     }
 
     pub(super) fn trust(&mut self, node: usize) {
@@ -165,6 +227,20 @@ impl Client {
 
     pub(super) fn knows_it_taken(&self) -> bool {
         self.taken_until > self.now()
+    }
+
+    /// Shows the observer that it wants the name from now on, or does not any more.
+    fn wants(&self, wants: bool) {
+        let world = &mut *self.world.get();
+        let (now, client) = (world.now, self.number);
+        world.observer.wants(now, client, wants);
+    }
+
+    /// Shows the observer that it goes on believing, although so many nodes have said that the vote is not theirs.
+    pub(super) fn believes_though_denied_by(&self, foreign: usize) {
+        let world = &mut *self.world.get();
+        let (now, client) = (world.now, self.number);
+        world.observer.denied(now, client, foreign);
     }
 
     /// Shows the observer what it believes: that it holds until this time of its clock, since now if there is a token.

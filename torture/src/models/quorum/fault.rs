@@ -1,9 +1,12 @@
 //! What breaks, and when.
 
+use std::ops::Range;
 use std::time::Duration;
 
+use lock_quorum::rules;
 use rand::RngExt;
 
+use super::client::order;
 use super::world::{Event, World};
 
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +19,10 @@ pub(super) enum Fault {
     Up(usize),
     /// A client and a node do not hear each other.
     Cut,
+    /// A client does not hear a majority of the nodes, nor they it.
+    Minority,
+    /// A client's process dies, and another one starts.
+    Crash,
     /// This node loses its data.
     Forget(usize),
 }
@@ -29,16 +36,26 @@ impl World {
         }
         self.plan(Fault::Restart);
         self.plan(Fault::Cut);
+        self.plan(Fault::Minority);
+        self.plan(Fault::Crash);
+        if self.scenario.sick_client {
+            let until = self.scenario.calm_from;
+            for node in order(self.scenario.nodes).skip(1) {
+                self.links.cut(0, node, until);
+            }
+        }
         self.plan(Fault::Forget(0));
     }
 
-    pub(super) fn strike(&mut self, fault: Fault) {
+    /// Lets it happen. Returns the client whose process dies by it.
+    pub(super) fn strike(&mut self, fault: Fault) -> Option<usize> {
         let ttl = self.scenario.ttl;
         if let Fault::Up(node) = fault {
-            return self.up(node);
+            self.up(node);
+            return None;
         }
         if self.is_calm() {
-            return;
+            return None;
         }
         let client = self.random.random_range(0..self.scenario.clients);
         let node = self.random.random_range(0..self.scenario.nodes);
@@ -59,16 +76,36 @@ impl World {
                 let (now, scenario) = (self.now, self.scenario.clone());
                 self.nodes[node].forget(now, &scenario);
                 self.note(|| format!("node {node} forgets"));
-                return self.plan(Fault::Forget((node + 1) % scenario.nodes));
+                self.plan(Fault::Forget((node + 1) % scenario.nodes));
+                return None;
             }
             Fault::Cut => {
-                let until = self.now + self.between(Duration::ZERO, 2 * ttl);
-                let until = until.min(self.scenario.calm_from);
-                self.links.cut(client, node, until);
-                self.note(|| format!("client {client} is cut off from node {node} until {until:.6?}"));
+                let place = self.scenario.cut_off_from;
+                let node = place
+                    .and_then(|place| order(self.scenario.nodes).nth(place))
+                    .unwrap_or(node);
+                self.cut(client, node..node + 1);
             }
+            Fault::Minority => {
+                let nodes = self.scenario.nodes;
+                self.cut(client, node..node + rules::majority(nodes));
+            }
+            Fault::Crash => self.note(|| format!("the process of client {client} dies")),
         }
         self.plan(fault);
+        matches!(fault, Fault::Crash).then_some(client)
+    }
+
+    /// Cuts a client off from these nodes, counted on from the first one after the last.
+    fn cut(&mut self, client: usize, nodes: Range<usize>) {
+        let longest = self.scenario.longest_cut.unwrap_or(2 * self.scenario.ttl);
+        let until = self.now + self.between(Duration::ZERO, longest);
+        let until = until.min(self.scenario.calm_from);
+        for node in nodes {
+            let node = node % self.scenario.nodes;
+            self.links.cut(client, node, until);
+            self.note(|| format!("client {client} is cut off from node {node} until {until:.6?}"));
+        }
     }
 
     fn up(&mut self, node: usize) {
@@ -88,6 +125,8 @@ impl World {
             Fault::Pause => faults.pause_every,
             Fault::Restart | Fault::Up(_) => faults.restart_every,
             Fault::Cut => faults.cut_every,
+            Fault::Minority => faults.minority_every,
+            Fault::Crash => faults.crash_every,
             Fault::Forget(_) => faults.forget_every,
         };
         if let Some(every) = every {

@@ -22,6 +22,14 @@ pub struct Figures {
     pub token_regressions: u64,
     /// How many clients got no hold after the faults had ended.
     pub starved: u64,
+    /// How many times a client wanted the name for too long, and one more if there were too few holds in all.
+    pub stopped: u64,
+    /// The longest that a client wanted the name while that was judged.
+    pub longest_wait: Duration,
+    /// How many times a client believed in a hold that a majority denied.
+    pub unnoticed: u64,
+    /// How many votes were given to ids that had been ended at their nodes.
+    pub revived: u64,
     /// How many nodes are held at the end, by a hold that nobody released.
     pub left: u64,
     /// How many requests were sent.
@@ -65,6 +73,11 @@ pub(super) struct Observer {
     believers: BTreeMap<usize, Duration>,
     last_token: Option<FencingToken>,
     served_late: Vec<bool>,
+    nodes: usize,
+    /// Since when each client wants the name.
+    wanted_since: Vec<Option<Duration>>,
+    sick_client: bool,
+    longest_wait: Option<Duration>,
     /// From when every client has to be served.
     served_from: Duration,
     pub(super) messages: u64,
@@ -77,6 +90,10 @@ impl Observer {
             believers: BTreeMap::new(),
             last_token: None,
             served_late: vec![false; scenario.clients],
+            nodes: scenario.nodes,
+            wanted_since: vec![None; scenario.clients],
+            sick_client: scenario.sick_client,
+            longest_wait: scenario.longest_wait,
             served_from: scenario.calm_from + 3 * scenario.ttl,
             messages: 0,
             figures: Figures {
@@ -114,6 +131,52 @@ impl Observer {
         self.believers.insert(client, until);
     }
 
+    /// A client wants the name from now on, or has it or gave up.
+    pub(super) fn wants(&mut self, now: Duration, client: usize, wants: bool) {
+        let since = std::mem::replace(&mut self.wanted_since[client], wants.then_some(now));
+        let Some(since) = since.filter(|_| !wants) else { return };
+        self.has_waited(now, client, now.saturating_sub(since));
+    }
+
+    fn has_waited(&mut self, now: Duration, client: usize, waited: Duration) {
+        let Some(longest) = self.longest_wait else { return };
+        if client == 0 && self.sick_client {
+            return;
+        }
+        self.figures.longest_wait = self.figures.longest_wait.max(waited);
+        if waited > longest {
+            self.figures.stopped += 1;
+            self.violated(HEALTHY_GO_ON, now, || {
+                format!("client {client} wanted the name for {waited:.6?}")
+            });
+        }
+    }
+
+    /// A client goes on believing, although so many nodes have said that the vote is not theirs.
+    pub(super) fn denied(&mut self, now: Duration, client: usize, foreign: usize) {
+        // The others are no majority.
+        if (self.nodes - foreign) * 2 <= self.nodes {
+            self.figures.unnoticed += 1;
+            self.violated(LOSS_IS_NOTICED, now, || {
+                format!("client {client} believes in its hold, which {foreign} nodes deny")
+            });
+        }
+    }
+
+    /// A node gave its vote to an id that was ended there before.
+    pub(super) fn dead_id_was_granted(&mut self, now: Duration, node: usize, client: usize) {
+        self.figures.revived += 1;
+        self.violated(DEAD_STAY_DEAD, now, || {
+            format!("node {node} voted for an id of client {client} that had been ended there")
+        });
+    }
+
+    /// A client's process has died, and believes nothing any more.
+    pub(super) fn died(&mut self, client: usize) {
+        self.believers.remove(&client);
+        self.wanted_since[client] = None;
+    }
+
     /// A client's hold has ended.
     pub(super) fn ended(&mut self, client: usize, is_lost: bool) {
         self.believers.remove(&client);
@@ -131,8 +194,19 @@ impl Observer {
     pub(super) fn finish(&mut self, scenario: &Scenario, now: Duration, left: u64) -> Figures {
         self.figures.messages = self.messages;
         self.figures.left = left;
-        if left > 0 {
+        // Before that, a vote whose end was lost lives on for its TTL.
+        if left > 0 && scenario.calm_from + scenario.longest_ttl() <= scenario.until {
             self.violated(NOTHING_LEFT, now, || format!("{left} nodes are held at the end"));
+        }
+        for client in 0..scenario.clients {
+            if let Some(since) = self.wanted_since[client] {
+                self.has_waited(now, client, scenario.until.saturating_sub(since));
+            }
+        }
+        let grants = self.figures.grants;
+        if grants < scenario.fewest_grants {
+            self.figures.stopped += 1;
+            self.violated(HEALTHY_GO_ON, now, || format!("{grants} holds in all"));
         }
         if self.served_from < scenario.until {
             let starved = self.served_late.iter().filter(|served| !**served).count();
@@ -164,6 +238,9 @@ impl Figures {
             ONE_BELIEVER => self.two_believers,
             TOKENS_INCREASE => self.token_regressions,
             NOTHING_LEFT => self.left,
+            HEALTHY_GO_ON => self.stopped,
+            LOSS_IS_NOTICED => self.unnoticed,
+            DEAD_STAY_DEAD => self.revived,
             EVERYBODY_IS_SERVED => self.starved,
             _ => 0,
         }
@@ -188,6 +265,10 @@ impl Totals {
         sum.token_regressions += figures.token_regressions;
         sum.starved += figures.starved;
         sum.left += figures.left;
+        sum.stopped += figures.stopped;
+        sum.unnoticed += figures.unnoticed;
+        sum.revived += figures.revived;
+        sum.longest_wait = sum.longest_wait.max(figures.longest_wait);
         sum.messages += figures.messages;
         sum.per_client.resize(figures.per_client.len(), 0);
         for (sum, holds) in sum.per_client.iter_mut().zip(&figures.per_client) {
@@ -211,7 +292,7 @@ impl fmt::Display for Totals {
         let sum = &self.sum;
         write!(
             f,
-            "runs={} grants={} two_believers={} (in {} runs) token_regressions={} (in {}) lost={} starved={} left={} requests={}",
+            "runs={} grants={} two_believers={} (in {} runs) token_regressions={} (in {}) lost={} starved={} stopped={} (longest wait {:.3?}) left={} requests={}",
             self.runs,
             sum.grants,
             sum.two_believers,
@@ -220,6 +301,8 @@ impl fmt::Display for Totals {
             self.runs_with_regressions,
             sum.lost,
             sum.starved,
+            sum.stopped,
+            sum.longest_wait,
             sum.left,
             sum.messages
         )

@@ -57,7 +57,7 @@ impl Hold {
 
     /// Keeps it until this time of the client's clock. Returns whether it was lost before.
     pub(super) async fn keep(&mut self, client: &Client, until: Duration) -> bool {
-        let every = client.scenario.ttl / 3;
+        let every = client.ttl() / 3;
         let mut renew_at = client.now() + every;
         loop {
             let mail = client.receive(renew_at.min(until).min(self.end)).await;
@@ -68,9 +68,10 @@ impl Hold {
             }
             if let Some(mail) = mail {
                 self.take(client, &mail, now);
-                if self.is_lost() {
+                if self.is_lost(client) {
                     return true;
                 }
+                client.believes_though_denied_by(self.foreign());
             }
             if now >= until {
                 return false;
@@ -91,7 +92,7 @@ impl Hold {
             }
             (Request::Raise(_, to), Answer::Done) => self.votes.raised(mail, to),
             (Request::Renew(_), Answer::Done) => self.votes.grant(mail, None, now),
-            (Request::Acquire(_), Answer::Busy(_)) if vote.number == mail.request.number => {
+            (Request::Acquire(_), Answer::Busy(..)) if vote.number == mail.request.number => {
                 vote.answer = rules::Answer::Busy;
             }
             (Request::Renew(_), Answer::NotYours) => {
@@ -110,10 +111,20 @@ impl Hold {
     }
 
     /// Whether too many nodes are known not to be ours.
-    fn is_lost(&self) -> bool {
+    fn is_lost(&self, client: &Client) -> bool {
+        let (foreign, nodes) = (self.foreign(), self.votes.list.len());
+        match client.scenario.mutant {
+            Some(QuorumMutant::NeverDenied) => false,
+            Some(QuorumMutant::DeniedByOneMore) => foreign > rules::majority(nodes),
+            _ => rules::is_lost(foreign, nodes),
+        }
+    }
+
+    /// How many nodes have said that the vote is not ours.
+    fn foreign(&self) -> usize {
         let votes = self.votes.list.iter().zip(&self.denied);
         let foreign = votes.filter(|(vote, denied)| **denied || vote.answer == rules::Answer::Busy);
-        rules::is_lost(foreign.count(), self.votes.list.len())
+        foreign.count()
     }
 
     /// Raises lower votes of these nodes to the hold's token.
@@ -158,6 +169,8 @@ impl Hold {
             node,
             Request::Acquire(Acquire {
                 id,
+                holder: client.holder(),
+                ttl: client.ttl(),
                 waits: false,
                 adopts: Some(self.token),
                 reinstates,

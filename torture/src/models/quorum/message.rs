@@ -18,11 +18,17 @@ pub(super) enum Request {
     Raise(Id, FencingToken),
     /// Releases or abandons.
     End(Id),
+    /// Asks who holds the name.
+    Status(Id),
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Acquire {
     pub(super) id: Id,
+    /// Whom the node names while the vote lasts.
+    pub(super) holder: u64,
+    /// How long the vote lasts without renewal.
+    pub(super) ttl: Duration,
     /// Whether it waits in the node's queue.
     pub(super) waits: bool,
     /// The token is this one, or what the node counts if that is larger; else what the node counts, and its clock.
@@ -37,8 +43,10 @@ pub(super) struct Acquire {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Answer {
     Granted(FencingToken),
-    /// Somebody else's, for this long at most.
-    Busy(Duration),
+    /// Somebody else's, for this long at most, and whose.
+    Busy(Duration, u64),
+    /// Who holds the name.
+    HeldBy(Option<u64>),
     /// The id was ended before.
     Ended,
     /// The node may have forgotten votes, and gives no fresh ones yet.
@@ -74,7 +82,7 @@ impl Request {
     pub(super) fn id(&self) -> Id {
         match self {
             Self::Acquire(acquire) => acquire.id,
-            Self::Renew(id) | Self::Raise(id, _) | Self::End(id) => *id,
+            Self::Renew(id) | Self::Raise(id, _) | Self::End(id) | Self::Status(id) => *id,
         }
     }
 }

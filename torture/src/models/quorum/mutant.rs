@@ -57,7 +57,31 @@ mutants! {
     TokenOfFirstNode breaks TOKENS_INCREASE,
     /// Votes that are lower than the hold's token stay so, if a majority stores it. It is lost with one node's data.
     LowVotesNotRaised breaks TOKENS_INCREASE,
+    /// A node that forgot votes again when four fifths of the TTL have passed.
+    RestartDelayTooShort breaks ONE_BELIEVER,
+    // Of losses.
+    /// Nodes that deny a hold do not end it.
+    NeverDenied breaks LOSS_IS_NOTICED,
+    /// One node too many has to deny a hold.
+    DeniedByOneMore breaks LOSS_IS_NOTICED,
+    // Of going on.
+    /// A silent node is waited for as long as four TTLs.
+    PatienceOfFourTtls breaks HEALTHY_GO_ON,
+    /// A client that cannot reach a majority keeps the votes that it has for as long as they last.
+    KeepsVotesInVain breaks HEALTHY_GO_ON,
+    /// With the anchor's vote, a request waits for the others as long as three TTLs.
+    YieldsForThreeTtls breaks HEALTHY_GO_ON,
+    /// A waiter never looks whether the holder that its anchor names has a majority.
+    BelievesTheAnchorAlone breaks HEALTHY_GO_ON,
+    /// A silent node is not suspected of being down.
+    NeverSuspects breaks HEALTHY_GO_ON,
+    /// The first node in the order is the anchor, although it is suspected of being down.
+    AlwaysTheFirstAnchor breaks HEALTHY_GO_ON,
+    /// A request is refused before the anchor has answered, so that of simultaneous tries none may win.
+    BusyBeforeTheAnchor breaks HEALTHY_GO_ON,
     // Of what is left behind.
+    /// A node votes for ids that were ended there.
+    NoTombstones breaks DEAD_STAY_DEAD,
     /// Only the nodes that are known to have voted are asked to release.
     ReleasesOnlyGranted breaks NOTHING_LEFT,
 }
@@ -75,13 +99,26 @@ impl QuorumMutant {
             Self::LargestTokenNotRaised => scenario.strategy = Strategy::AllAtOnce,
             Self::LeaseFromReply => *scenario = scenario.clone().worse(5),
             Self::RenewedByMajorityOfAcquired => scenario.nodes = 5,
-            Self::LowVotesNotRaised => {
-                *scenario = Scenario {
-                    mutant: scenario.mutant,
-                    ..Scenario::one_forgets_at_a_time()
-                }
-            }
+            Self::LowVotesNotRaised => scenario.becomes(Scenario::one_forgets_at_a_time()),
             Self::NoRestartDelayNorReinstall => scenario.reinstall = Reinstall::Never,
+            Self::NeverDenied | Self::DeniedByOneMore => scenario.becomes(Scenario::several_forget()),
+            Self::RestartDelayTooShort => scenario.becomes(Scenario::forgotten_while_cut_off()),
+            Self::PatienceOfFourTtls | Self::NeverSuspects | Self::AlwaysTheFirstAnchor => {
+                scenario.becomes(Scenario {
+                    down: Some(0),
+                    ..Scenario::going_on()
+                });
+            }
+            Self::KeepsVotesInVain | Self::YieldsForThreeTtls => scenario.becomes(Scenario {
+                sick_client: true,
+                tries: 0.0,
+                ..Scenario::going_on()
+            }),
+            Self::BelievesTheAnchorAlone => scenario.becomes(Scenario::anchor_misses_releases()),
+            Self::BusyBeforeTheAnchor => scenario.becomes(Scenario {
+                fewest_grants: 1,
+                ..Scenario::simultaneous_tries(3, 10)
+            }),
             _ => {}
         }
     }

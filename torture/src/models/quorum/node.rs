@@ -40,6 +40,8 @@ struct Data {
 #[derive(Clone, Copy, Debug)]
 struct Hold {
     id: Id,
+    holder: u64,
+    ttl: Duration,
     expires: Duration,
     /// It is not held yet, but reserved for this id.
     is_offer: bool,
@@ -67,8 +69,15 @@ impl Node {
         use QuorumMutant::{NoRestartDelay, NoRestartDelayNorReinstall};
         self.data = Data::default();
         if !matches!(scenario.mutant, Some(NoRestartDelay | NoRestartDelayNorReinstall)) {
-            self.no_fresh_vote_before = self.clock.at(now) + scenario.restart_delay;
+            let is_short = scenario.has(QuorumMutant::RestartDelayTooShort);
+            let delay = scenario.restart_delay.mul_f64(if is_short { 0.8 } else { 1.0 });
+            self.no_fresh_vote_before = self.clock.at(now) + delay;
         }
+    }
+
+    /// Whether this id was ended here, as far as the node remembers.
+    pub(super) fn has_ended(&self, id: Id) -> bool {
+        self.data.ended.contains(&id)
     }
 
     /// Whether anybody holds the name, or is offered it.
@@ -85,9 +94,13 @@ impl Node {
         match request {
             Request::Acquire(acquire) => (self.acquire(now, date, acquire, scenario), None),
             Request::End(id) => self.end(now, *id),
+            Request::Status(_) => {
+                let hold = self.data.hold.filter(|hold| !hold.is_offer);
+                (Answer::HeldBy(hold.map(|hold| hold.holder)), None)
+            }
             Request::Renew(id) => match self.held_by(*id) {
                 Some(hold) => {
-                    hold.expires = rules::prolonged(hold.expires, now, scenario.ttl);
+                    hold.expires = rules::prolonged(hold.expires, now, hold.ttl);
                     (Answer::Done, None)
                 }
                 None => (Answer::NotYours, None),
@@ -103,14 +116,14 @@ impl Node {
     }
 
     fn acquire(&mut self, now: Duration, date: Duration, acquire: &Acquire, scenario: &Scenario) -> Answer {
-        if self.data.ended.contains(&acquire.id) {
+        if self.data.ended.contains(&acquire.id) && !scenario.has(QuorumMutant::NoTombstones) {
             return Answer::Ended;
         }
         let reinstates = acquire.reinstates && scenario.reinstall == Reinstall::AtOnce;
         if now < self.no_fresh_vote_before && !reinstates {
             return Answer::MayHaveForgotten;
         }
-        let expires = rules::prolonged(now, now, scenario.ttl);
+        let expires = rules::prolonged(now, now, acquire.ttl);
         if let Some(hold) = &mut self.data.hold {
             let is_mine = rules::is_mine(&hold.id, &acquire.id);
             if is_mine && !hold.is_offer {
@@ -118,16 +131,18 @@ impl Node {
                 return Answer::Granted(token(self.data.token));
             }
             if !is_mine && !acquire.by_force {
-                let left = hold.expires - now;
+                let (left, holder) = (hold.expires - now, hold.holder);
                 if acquire.waits {
                     self.queue(now, acquire.id);
                 }
-                return Answer::Busy(left);
+                return Answer::Busy(left, holder);
             }
         }
         self.data.queue.retain(|entry| entry.id != acquire.id);
         self.data.hold = Some(Hold {
             id: acquire.id,
+            holder: acquire.holder,
+            ttl: acquire.ttl,
             expires,
             is_offer: false,
         });
@@ -157,6 +172,9 @@ impl Node {
         let next = rules::who_is_next(entries.map(|entry| (entry.id, Some(entry.expires))), now);
         self.data.hold = next.map(|id| Hold {
             id,
+            // Nobody's yet.
+            holder: 0,
+            ttl: GRACE,
             expires: now + GRACE,
             is_offer: true,
         });

@@ -11,8 +11,10 @@ pub struct Scenario {
     pub nodes: usize,
     /// How many clients want the name.
     pub clients: usize,
-    /// The TTL of every vote.
+    /// The TTL of every vote, or of the first client's.
     pub ttl: Duration,
+    /// By what the TTL of each client is multiplied, in turn.
+    pub ttl_shares: &'static [f64],
     /// When the clients stop.
     pub until: Duration,
     /// When the faults end.
@@ -41,8 +43,18 @@ pub struct Scenario {
     pub clock_drift: f64,
     /// How far the nodes' dates differ at most. Tokens count by them.
     pub date_skew: Duration,
+    /// How long a cut lasts at most; `None` for two TTLs.
+    pub longest_cut: Option<Duration>,
+    /// The node that clients are cut off from, by its place in the order; `None` for any.
+    pub cut_off_from: Option<usize>,
     /// A node that never answers.
     pub down: Option<usize>,
+    /// The first client's packets to all nodes but the first in its order are dropped until the faults end.
+    pub sick_client: bool,
+    /// How long a client may want the name, unless it is the sick one or everybody is; `None` if that is not judged.
+    pub longest_wait: Option<Duration>,
+    /// How many holds there have to be in all.
+    pub fewest_grants: u64,
     /// What is wrong.
     pub mutant: Option<QuorumMutant>,
 }
@@ -75,6 +87,10 @@ pub struct Faults {
     pub forgets: f64,
     /// A client is cut off from a node for up to two TTLs.
     pub cut_every: Option<Duration>,
+    /// A client is cut off from a majority of the nodes for up to two TTLs.
+    pub minority_every: Option<Duration>,
+    /// A client's process dies. Another one starts in its place, and knows nothing.
+    pub crash_every: Option<Duration>,
     /// One node after the other loses all data while it runs: this often, and not on average.
     pub forget_every: Option<Duration>,
 }
@@ -110,14 +126,15 @@ impl Strategy {
     }
 }
 
-/// Three nodes, four clients, and everything goes wrong for a minute.
+/// Three nodes, four clients, and everything goes wrong for a minute. Then they have another one.
 impl Default for Scenario {
     fn default() -> Self {
         Self {
             nodes: 3,
             clients: 4,
             ttl: seconds(2),
-            until: seconds(90),
+            ttl_shares: &[1.0],
+            until: seconds(120),
             calm_from: seconds(60),
             shortest_hold: Duration::ZERO,
             longest_hold: seconds(3),
@@ -139,11 +156,18 @@ impl Default for Scenario {
                 restart_every: Some(seconds(12)),
                 forgets: 0.5,
                 cut_every: Some(seconds(10)),
+                minority_every: Some(seconds(20)),
+                crash_every: Some(seconds(20)),
                 forget_every: None,
             },
             clock_drift: 0.025,
             date_skew: millis(600),
+            longest_cut: None,
+            cut_off_from: None,
             down: None,
+            sick_client: false,
+            longest_wait: None,
+            fewest_grants: 0,
             mutant: None,
         }
     }
@@ -159,7 +183,7 @@ impl Scenario {
         };
         // While clients have different anchors, one may miss its turn, and another whole round of them passes.
         let of_eight = Self {
-            until: seconds(150),
+            until: seconds(240),
             ..of(5, 8)
         };
         let strategy = |strategy| Self {
@@ -190,7 +214,68 @@ impl Scenario {
             ),
             ("always empty, not restored", always_empty(Reinstall::Never)),
             ("dates an hour apart, and no data lost", Self::hour_apart(0.0)),
+            ("three nodes, TTLs of 1 to 4 s", mixed_ttls(of(3, 4))),
+            ("five nodes, TTLs of 1 to 4 s", mixed_ttls(of(5, 4))),
         ]
+    }
+
+    /// The scenarios in which all but one client reach a majority, and have to go on while the fault lasts. The TTL is 30 s: a
+    /// wait that ends with a vote is much too long.
+    pub fn all_going_on() -> Vec<(&'static str, Self)> {
+        let calm = Self::going_on();
+        let sick = |tries, nodes| Self {
+            tries,
+            nodes,
+            sick_client: true,
+            ..calm.clone()
+        };
+        vec![
+            ("nothing is wrong", calm.clone()),
+            ("a waiter reaches a minority", sick(0.0, 3)),
+            ("a trier reaches a minority", sick(1.0, 3)),
+            ("one of five nodes is reached", sick(0.2, 5)),
+            (
+                "the first node is down",
+                Self {
+                    down: Some(0),
+                    ..calm.clone()
+                },
+            ),
+            ("the anchor misses releases", Self::anchor_misses_releases()),
+            (
+                "the second node is down",
+                Self {
+                    down: Some(1),
+                    ..calm.clone()
+                },
+            ),
+            (
+                "one client alone, the first node is down",
+                Self {
+                    clients: 1,
+                    down: Some(0),
+                    ..calm
+                },
+            ),
+        ]
+    }
+
+    /// Nothing is wrong, and the TTL is 30 s.
+    pub(super) fn going_on() -> Self {
+        Self {
+            clients: 3,
+            ttl: seconds(30),
+            restart_delay: seconds(30),
+            until: seconds(20),
+            calm_from: seconds(20),
+            longest_hold: millis(40),
+            longest_break: millis(40),
+            network: Network::CALM,
+            faults: Faults::NONE,
+            longest_wait: Some(seconds(2)),
+            fewest_grants: 300,
+            ..Self::default()
+        }
     }
 
     /// The same with this mutant, and with what that needs to show.
@@ -215,9 +300,11 @@ impl Scenario {
             pause_every,
             restart_every,
             cut_every,
+            minority_every,
+            crash_every,
             ..
         } = &mut self.faults;
-        for every in [pause_every, restart_every, cut_every] {
+        for every in [pause_every, restart_every, cut_every, minority_every, crash_every] {
             *every = every.map(|every| every / times);
         }
         self
@@ -237,6 +324,53 @@ impl Scenario {
             faults: Faults {
                 restart_every: Some(seconds(5)),
                 forgets: 1.0,
+                ..Faults::NONE
+            },
+            ..Self::default()
+        }
+    }
+
+    /// Clients are cut off from the first node now and then, which misses releases by it and keeps its vote for a TTL.
+    pub(super) fn anchor_misses_releases() -> Self {
+        Self {
+            faults: Faults {
+                cut_every: Some(seconds(1)),
+                ..Faults::NONE
+            },
+            longest_cut: Some(millis(300)),
+            cut_off_from: Some(0),
+            until: seconds(40),
+            calm_from: seconds(40),
+            longest_wait: Some(seconds(15)),
+            ..Self::going_on()
+        }
+    }
+
+    /// Nodes restart without their data so often that several forget a hold between two renewals.
+    pub(super) fn several_forget() -> Self {
+        let mut scenario = Self {
+            longest_hold: seconds(6),
+            calm_from: seconds(60),
+            ..Self::rolling_restarts(Reinstall::Never)
+        };
+        scenario.faults.restart_every = Some(millis(300));
+        scenario
+    }
+
+    /// Nodes lose their data one after the other. The holder is cut off from a majority, and believes in its hold until its lease
+    /// ends.
+    pub(super) fn forgotten_while_cut_off() -> Self {
+        Self {
+            reinstall: Reinstall::Never,
+            shortest_hold: seconds(2),
+            longest_hold: seconds(6),
+            longest_break: millis(20),
+            tries: 0.5,
+            until: seconds(120),
+            network: Network::CALM,
+            faults: Faults {
+                forget_every: Some(millis(1_700)),
+                minority_every: Some(seconds(1)),
                 ..Faults::NONE
             },
             ..Self::default()
@@ -321,6 +455,25 @@ impl Scenario {
         }
     }
 
+    /// Another scenario, but the same mutant.
+    pub(super) fn becomes(&mut self, other: Self) {
+        *self = Self {
+            mutant: self.mutant,
+            ..other
+        };
+    }
+
+    /// The longest TTL of any client.
+    pub(super) fn longest_ttl(&self) -> Duration {
+        let clients = 0..self.clients;
+        clients.map(|client| self.ttl_of(client)).max().unwrap_or(self.ttl)
+    }
+
+    /// The TTL of this client's votes.
+    pub(super) fn ttl_of(&self, client: usize) -> Duration {
+        self.ttl.mul_f64(self.ttl_shares[client % self.ttl_shares.len()])
+    }
+
     pub(super) fn has(&self, mutant: QuorumMutant) -> bool {
         self.mutant == Some(mutant)
     }
@@ -345,8 +498,20 @@ impl Faults {
         restart_every: None,
         forgets: 0.0,
         cut_every: None,
+        minority_every: None,
+        crash_every: None,
         forget_every: None,
     };
+}
+
+/// Half of the TTL, the TTL, twice the TTL. A node that forgot waits for the longest.
+fn mixed_ttls(scenario: Scenario) -> Scenario {
+    Scenario {
+        ttl_shares: &[1.0, 0.5, 2.0],
+        restart_delay: seconds(4),
+        until: seconds(150),
+        ..scenario
+    }
 }
 
 const fn seconds(seconds: u64) -> Duration {

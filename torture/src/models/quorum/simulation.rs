@@ -15,8 +15,10 @@ use super::node::Node;
 use super::scenario::Scenario;
 use super::world::{Clock, Event, Seat, Shared, World};
 
-/// For how long messages arrive after the clients have stopped.
-const AFTERMATH: Duration = Duration::from_secs(20);
+/// For how long messages arrive after the clients have stopped. It outlasts every vote.
+fn aftermath(scenario: &Scenario) -> Duration {
+    Duration::from_secs(20) + scenario.ttl
+}
 
 /// What clocks show at the beginning: some date, and not zero.
 const FIRST: Duration = Duration::from_secs(1_000);
@@ -60,12 +62,19 @@ impl Simulation {
         self.begin();
         loop {
             let mut world = self.world.get();
-            let end = world.scenario.until + AFTERMATH;
+            let end = world.scenario.until + aftermath(&world.scenario);
             match world.next() {
                 Some(_) if world.now > end => break,
                 None => break,
                 Some(Event::Request(sent)) => world.arrives(sent),
-                Some(Event::Fault(fault)) => world.strike(fault),
+                Some(Event::Fault(fault)) => {
+                    if let Some(client) = world.strike(fault) {
+                        world.seats[client].inbox.clear();
+                        world.observer.died(client);
+                        drop(world);
+                        self.start_anew(client);
+                    }
+                }
                 Some(Event::Mail(mail)) => {
                     let client = mail.request.client;
                     world.seats[client].inbox.push_back(mail);
@@ -92,6 +101,13 @@ impl Simulation {
         for client in 0..self.clients.len() {
             world.at(Duration::ZERO, Event::Wake(client));
         }
+    }
+
+    /// Another process in the place of one that died. It knows nothing of what that one held.
+    fn start_anew(&mut self, client: usize) {
+        self.clients[client] = Some(Box::pin(Client::new(client, self.world.clone()).live()));
+        self.world.get().seats[client].paused_until = Duration::ZERO;
+        self.wake(client);
     }
 
     /// Lets a client go on until it waits, unless it is paused.

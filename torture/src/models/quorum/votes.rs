@@ -29,6 +29,8 @@ pub(super) struct Vote {
     pub(super) ask_again: Option<Duration>,
     /// What the node said, but for a grant.
     pub(super) answer: Answer,
+    /// Who has the vote, if it is somebody else.
+    pub(super) holder: Option<u64>,
     grant: Option<Grant>,
 }
 
@@ -40,10 +42,10 @@ struct Grant {
 }
 
 impl Votes {
-    pub(super) fn new(scenario: &Scenario) -> Self {
+    pub(super) fn new(scenario: &Scenario, ttl: Duration) -> Self {
         Self {
             list: vec![Vote::NOT_ASKED; scenario.nodes],
-            ttl: scenario.ttl,
+            ttl,
             mutant: scenario.mutant,
         }
     }
@@ -78,6 +80,7 @@ impl Votes {
         };
         vote.grant = Some(Grant { end, token });
         vote.answer = Answer::Granted;
+        vote.holder = None;
         vote.ask_again = None;
     }
 
@@ -166,6 +169,7 @@ impl Vote {
         waits: false,
         ask_again: None,
         answer: Answer::None,
+        holder: None,
         grant: None,
     };
 

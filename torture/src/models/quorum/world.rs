@@ -135,7 +135,11 @@ impl World {
         if !self.nodes[sent.node].is_up || self.links.is_cut(sent.client, sent.node, self.now) {
             return;
         }
+        let was_ended = self.nodes[sent.node].has_ended(sent.request.id());
         let (answer, offered) = self.nodes[sent.node].handle(self.now, &sent.request, &scenario);
+        if let (true, Answer::Granted(_)) = (was_ended, answer) {
+            self.observer.dead_id_was_granted(self.now, sent.node, sent.client);
+        }
         self.note(|| {
             let Sent {
                 client,
