@@ -67,6 +67,7 @@ macro_rules! __for_each_case {
             Subject Shared waiting::a_release_wakes_a_waiter_of_the_same_client;
             Subject Shared waiting::a_wait_times_out_naming_the_holder;
             Subject Shared waiting::a_wait_behind_the_own_client_times_out;
+            Subject Shared waiting::waits_with_one_limit_all_time_out;
             Subject Shared waiting::a_wait_of_zero_is_one_try;
             Subject Shared waiting::a_timed_out_wait_leaves_nothing;
             Subject Shared waiting::a_wait_for_ever_outlasts_every_ttl;
@@ -95,6 +96,7 @@ macro_rules! __for_each_case {
             Raw Shared renewal::a_renewal_after_the_release_does_nothing;
             Subject Shared extend::an_extend_holds_for_longer;
             Subject Shared extend::renewals_do_not_undo_an_extend;
+            Subject Shared extend::an_extend_is_not_passed_on;
             Raw Shared extend::a_shorter_renewal_changes_nothing;
             Raw Shared extend::an_extend_whose_reply_is_lost_is_not_shortened;
             Subject Shared extend::an_extend_of_a_lost_lock_fails;

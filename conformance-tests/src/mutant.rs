@@ -118,6 +118,8 @@ macro_rules! __for_each_mutant {
             mutant_giver_lives_on GiverLivesOn a_giver_has_nothing_any_more;
             /// Only the holder changes; ttl and label stay.
             mutant_hand_over_on_the_givers_terms HandOverOnTheGiversTerms a_hand_over_is_on_the_next_ones_terms;
+            /// A hand-over moves the end of the hold forward only, also where the giver had extended it.
+            mutant_hand_over_keeps_the_end HandOverKeepsTheEnd an_extend_is_not_passed_on;
             /// A hand-over is a release and then an acquire.
             mutant_hand_over_lets_go HandOverLetsGo nobody_gets_in_between_a_hand_over;
             /// A repeated hand-over is a new grant, so that the first answer, which comes late, has an old token.
@@ -170,6 +172,8 @@ macro_rules! __for_each_mutant {
             mutant_every_error_is_a_timeout EveryErrorIsATimeout no_server_is_unavailable;
             /// Once its server has answered, an outage is told as a timeout.
             mutant_outage_is_a_timeout OutageIsATimeout a_server_that_has_gone_is_unavailable;
+            /// A waiter whose time is up right after another one's, before the server has answered it, is told of an outage.
+            mutant_late_waiter_is_an_outage LateWaiterIsAnOutage waits_with_one_limit_all_time_out;
             /// An outage is told without what caused it.
             mutant_outage_without_a_cause OutageWithoutACause a_server_that_has_gone_is_unavailable;
             /// An acquire with no time to wait does not ask.

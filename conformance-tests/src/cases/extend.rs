@@ -5,7 +5,7 @@ use std::time::Duration;
 use lock_core::ErrorKind;
 use tokio::time::{Instant, sleep};
 
-use super::support::is_pending;
+use super::support::{LITTLE, is_pending};
 use crate::context::{Cx, RawCx};
 use crate::link::Link;
 use crate::raw::Grant;
@@ -66,6 +66,27 @@ pub(crate) async fn renewals_do_not_undo_an_extend(cx: &Cx) -> Verdict {
     );
     ensure!(guard.state() != State::Lost, "lost long before the end of the extend");
     Ok(())
+}
+
+/// An extend ends with its holder. The next task of the client has the name for its own ttl: if the client falls silent, the name
+/// is free by then. By capability.
+pub(crate) async fn an_extend_is_not_passed_on(cx: &Cx) -> Verdict {
+    let (link, ask) = (Link::new(), cx.brief("a"));
+    let client = cx.subject_through(&link).await;
+    let guard = cx.hold(&client, &ask).await?;
+    let extended = cx.soon("extend", guard.extend(2 * cx.freed_by(ask.ttl))).await?;
+    if !Capability::Extend.is_in(client.capabilities()) {
+        return Err(cx.undeclared(Capability::Extend, extended));
+    }
+    extended.or_fail("extend")?;
+    let mut waiting = Box::pin(client.acquire(&ask));
+    ensure!(is_pending(&mut waiting, LITTLE).await, "granted twice, or failed");
+    guard.released().await?;
+    let what = "the next task of the client to be granted";
+    let next = cx.soon(what, waiting).await?.or_fail(what)?;
+    ensure!(next.is_some(), "a waiter was told busy");
+    link.stall();
+    cx.until_free("a", cx.freed_by(ask.ttl), "the client fell silent").await
 }
 
 /// A renewal for less than is left changes nothing. By capability.

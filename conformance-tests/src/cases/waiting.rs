@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use lock_core::ErrorKind;
 use lock_core::backend::Terms;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::support::{LITTLE, is_pending};
@@ -190,6 +191,54 @@ pub(crate) async fn a_wait_behind_the_own_client_times_out(cx: &Cx) -> Verdict {
         error.holder()
     );
     ensure!(took >= time, "a wait of {time:?} ended after {took:?}");
+    guard.released().await
+}
+
+/// Tasks of one client wait with one limit for what another client holds, which the server has said: all time out. One whose
+/// time is up before the server has answered it was not refused by a server that has gone.
+pub(crate) async fn waits_with_one_limit_all_time_out(cx: &Cx) -> Verdict {
+    const TASKS: u32 = 20;
+    let (holder, client) = (cx.subject().await, cx.subject().await);
+    let ask = cx.ask("a").await;
+    let guard = cx.hold(&holder, &ask).await?;
+    let time = Duration::from_secs(2);
+    for gap in [Duration::ZERO, Duration::from_millis(5)] {
+        let mut attempts = 0;
+        let error = loop {
+            cx.ensure_busy(&client, &ask).await?;
+            let mut tasks = JoinSet::new();
+            for number in 0..TASKS {
+                let (client, ask) = (client.clone(), ask.clone().within(time));
+                tasks.spawn(async move {
+                    sleep(gap * number).await;
+                    client.acquire(&ask).await
+                });
+            }
+            let waits = async {
+                let mut other = None;
+                while let Some(waited) = tasks.join_next().await {
+                    match waited.map_err(|panic| Stop::assertion(panic.to_string()))? {
+                        Ok(_) => return Err(Stop::assertion("granted while another client held it")),
+                        Err(error) if error.kind() == ErrorKind::TimedOut => {}
+                        Err(error) => other = Some(error),
+                    }
+                }
+                Ok(other)
+            };
+            let error = cx.within(time + cx.patience(), "waits with one limit", waits).await??;
+            attempts += 1;
+            // On a busy machine the server may not have answered any of them in time.
+            if error.is_none() || attempts == 3 {
+                break error;
+            }
+        };
+        if let Some(error) = error {
+            let kind = error.kind();
+            return Err(Stop::assertion(format!(
+                "of {TASKS} waits for a name that is taken, one failed as {kind:?}: {error}"
+            )));
+        }
+    }
     guard.released().await
 }
 

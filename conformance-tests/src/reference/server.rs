@@ -258,6 +258,7 @@ impl ReferenceServer {
             None if takes_what_is_free => None,
             _ => return Ok(HandedOver::AlreadyLost),
         };
+        let former_end = entry.holds.first().map(|hold| hold.expires);
         entry.holds.clear();
         if next.yields && !entry.queue.is_empty() && !self.has(Mutant::HandOverYieldsToNobody) {
             state.dead.insert(giver);
@@ -270,6 +271,9 @@ impl ReferenceServer {
         let mut token = entry.grant(self.mutant, next, self.clock(now), now)?;
         if let Some(hold) = entry.hold_of(next.holder) {
             hold.former = Some(giver);
+            if self.has(Mutant::HandOverKeepsTheEnd) {
+                hold.expires = hold.expires.max(former_end.unwrap_or(now));
+            }
             if let Some(former) = former_token.filter(|_| self.has(Mutant::HandOverKeepsTheToken)) {
                 (hold.token, token) = (former, former);
             }

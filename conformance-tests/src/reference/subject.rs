@@ -87,6 +87,16 @@ impl MutantSubject {
                 self.reached.fetch_or(acquired.is_ok(), Ordering::SeqCst);
                 acquired
             }
+            (Mutant::LateWaiterIsAnOutage, WaitLimit::Within(_)) => {
+                let under_way = UnderWay::new(&self.under_way, &ask);
+                let is_behind = under_way.first(|other| other.name == ask.name).is_some();
+                whole.acquire(&ask).await.map_err(|error| match error.kind() {
+                    ErrorKind::TimedOut if is_behind => {
+                        Error::new(ErrorKind::Unavailable, "given up before the server was asked")
+                    }
+                    _ => error,
+                })
+            }
             (Mutant::OutageWithoutACause, _) => whole.acquire(&ask).await.map_err(|error| match error.kind() {
                 ErrorKind::Unavailable => Error::new(ErrorKind::Unavailable, error.to_string()),
                 _ => error,
