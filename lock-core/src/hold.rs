@@ -81,6 +81,9 @@ struct Succession<W: Successor> {
     detached: Option<Detached<W>>,
     /// To whom the hold is being handed over. Boxed, since it is large and mostly there is none.
     next: Option<Box<NextHolder<W>>>,
+    /// Whether anybody waited for it when its release began. One who comes later is not passed the hold: it may have ended at the
+    /// server before.
+    was_awaited: bool,
     /// Whether it was passed on, and somebody else has the holder id now.
     passed: bool,
     /// Where nobody keeps the turn for the release, until that is answered.
@@ -178,6 +181,7 @@ impl<W: Successor> ActiveHold<W> {
                 turn: Some(turn),
                 detached: None,
                 next: None,
+                was_awaited: false,
                 passed: false,
                 unanswered: None,
             }),
@@ -249,6 +253,7 @@ impl<W: Successor> ActiveHold<W> {
     /// The name is about to be free.
     fn releasing(&self) {
         let mut succession = self.succession.lock();
+        succession.was_awaited = succession.inherited_turn().is_some_and(Turn::is_awaited);
         if let Some(turn) = &mut succession.turn {
             turn.releasing();
         }

@@ -98,7 +98,7 @@ pub(super) fn pass_on<W: Successor>(active: &ActiveHold<W>) -> bool {
 fn take_next<W: Successor>(active: &ActiveHold<W>) -> Option<(Turn<W>, W, Grant)> {
     // In one step with the pass: a release that another runner sends would end what was passed on.
     let mut succession = active.succession();
-    if active.release_sent.load(Ordering::SeqCst) || !may_pass(active) {
+    if active.release_sent.load(Ordering::SeqCst) || !succession.was_awaited || !may_pass(active) {
         return None;
     }
     let turn = succession.inherited_turn()?;

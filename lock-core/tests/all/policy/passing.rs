@@ -204,6 +204,20 @@ async fn half_of_the_lease_must_be_left() {
     }
 }
 
+/// Its node or row may have been deleted before the acquire began: only the server knows.
+#[tokio::test(start_paused = true)]
+async fn a_dropped_hold_is_handed_over_to_an_acquire_that_comes_later() {
+    let (backend, locks) = passing();
+    let guard = locks.lock("a").acquire().await.unwrap();
+    advance(MOMENT).await;
+    backend.sent();
+    drop(guard);
+    // Before the background has sent the release.
+    let next = locks.lock("a").acquire().await.unwrap();
+    assert_eq!(backend.sent(), [Request::HandOver]);
+    next.release().await.unwrap();
+}
+
 /// Of a hold that may have ended at the server without anybody's noticing.
 #[tokio::test(start_paused = true)]
 async fn an_unconfirmed_hold_is_handed_over() {
