@@ -84,6 +84,25 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// What this backend can do beyond the minimum. Does no I/O, and always returns the same.
     fn capabilities(&self) -> Capabilities;
 
+    /// Where its server is: host, port and database or path, without credentials, in words that are the same for all clients
+    /// with the same address. A [quorum](https://docs.rs/lock-quorum) orders its nodes by it, so that the order of its list
+    /// does not matter. Does no I/O. Defaults to `None`.
+    fn address(&self) -> Option<String> {
+        None
+    }
+
+    /// What tells the server that answers from all others, whatever its address, database or prefix. A quorum refuses two nodes
+    /// that say the same. Defaults to `None`: it is not known.
+    ///
+    /// # Errors
+    /// If the server cannot be asked.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point.
+    async fn server_id(&self) -> Result<Option<String>> {
+        Ok(None)
+    }
+
     /// Connects to the server and checks that it can keep locks. A backend also connects on demand.
     ///
     /// # Errors

@@ -71,7 +71,8 @@ impl Lock {
         self
     }
 
-    /// Sets a label, shown to anyone who asks who holds the lock: at most 255 bytes. Defaults to that of the locker.
+    /// Sets a label, shown to anyone who asks who holds the lock: at most 255 bytes, of which a quorum
+    /// shows 245. Defaults to that of the locker.
     ///
     /// # Examples
     /// ```

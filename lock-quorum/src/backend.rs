@@ -78,6 +78,16 @@ impl QuorumBackend {
             tracing::warn!(target: "polylock", nodes = nodes.len(),
                 "a quorum of an even number of nodes survives no more failures than one node less: add or remove one");
         }
+        if let Some(delay) = config.restart_delay() {
+            // One that has the delay refuses longer TTLs.
+            for (index, node) in nodes.iter().enumerate() {
+                if node.capabilities.longest_ttl > delay {
+                    tracing::warn!(target: "polylock", node = index + 1, kind = node.kind(),
+                        "this node of a quorum has no restart_delay: if it loses its data, or an empty server replaces it, keep it \
+                         stopped for the longest TTL");
+                }
+            }
+        }
         let capabilities = capabilities(&nodes, config);
         let client = Arc::new(Client::new(nodes, config.patience()));
         Ok(Self { client, capabilities })

@@ -17,6 +17,8 @@ use crate::votes::{Vote, Votes};
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) nodes: Vec<Node>,
+    /// Where the nodes are, if that is known of all of them.
+    addresses: Option<Vec<String>>,
     patience: Duration,
     /// The shortest TTL for which the nodes are near enough, as they were when they were connected.
     pub(crate) sensible_ttl: Mutex<Option<Duration>>,
@@ -46,6 +48,7 @@ pub(crate) struct Acquiring {
 impl Client {
     pub(crate) fn new(nodes: Vec<Node>, patience: Duration) -> Self {
         Self {
+            addresses: nodes.iter().map(|node| node.backend.address()).collect(),
             nodes,
             patience,
             sensible_ttl: Mutex::default(),
@@ -67,7 +70,11 @@ impl Client {
     }
 
     pub(crate) fn order(&self, name: &LockName) -> impl Iterator<Item = usize> + Clone + use<> {
-        rules::order(name.as_str(), self.nodes.len())
+        let order: Vec<usize> = match &self.addresses {
+            Some(addresses) => rules::order_by_address(name.as_str(), addresses),
+            None => rules::order(name.as_str(), self.nodes.len()).collect(),
+        };
+        order.into_iter()
     }
 
     /// Awaits the answer of a vote's node. Suspects the node if there is none within the patience since it was asked.

@@ -39,8 +39,8 @@
 //!   that a majority of votes is at most, and a majority is at least. If all nodes of an odd number answer, it is the median
 //!   of their tokens, and needs no further request. Otherwise lower votes are raised first. While a hold lasts, all its votes
 //!   are raised to its token, so that any minority of the nodes may forget it.
-//! - **One of simultaneous tries wins.** The nodes of a name have an order, the same for all processes that list them in the same
-//!   order. The first node that is reached decides, the *anchor*: whoever does not get its vote gives the others back. Waiters
+//! - **One of simultaneous tries wins.** The nodes of a name have an order, by their addresses, or by the list if a node has
+//!   none. The first node that is reached decides, the *anchor*: whoever does not get its vote gives the others back. Waiters
 //!   wait in its queue. So there is no random back-off, and a hundred waiters cost about as many requests per grant as three.
 //! - **A silent node** costs at most the [patience](QuorumConfig::with_patience), once. A waiter in its queue notices after its
 //!   own patience and another one. After that the node is asked last for half a TTL, 15 s at most. A node that is slower than
@@ -66,7 +66,7 @@
 //! - A process that is paused for longer than its lease may act before it notices. As with any lock service, only the fencing
 //!   token protects then.
 //! - Clocks that run more than 5 % apart end votes earlier or later than believed.
-//! - Processes whose lists differ by more than one node. Then two majorities need not meet. Lists in a different order are slower.
+//! - Processes whose lists differ by more than one node. Then two majorities need not meet. The order of the list does not matter.
 //!
 //! # Limits
 //! Holds are exclusive or [shared](lock_core::RwLock). Semaphores above 1 are refused: each node counts only the permits that it

@@ -91,14 +91,37 @@ async fn check_different(client: &Arc<Client>, connected: &[usize]) -> Result<()
     }
     drop(probes);
     *lock(&client.sensible_ttl) = rules::sensible_ttl(times, client.nodes.len());
+    if same.is_none() {
+        same = same_server(client, connected).await;
+    }
     match same {
         None => Ok(()),
         Some((earlier, later)) => {
-            let message =
-                format!("nodes {earlier} and {later} are the same server, which has one vote: name each once");
+            let message = format!(
+                "nodes {earlier} and {later} are the same server, which has one vote: name each server once, with one database and prefix"
+            );
             Err(Error::new(ErrorKind::Misconfigured, message))
         }
     }
+}
+
+/// The first two nodes that say that they are the same server. They may keep their votes in different places of it, or refuse any
+/// vote at the moment.
+async fn same_server(client: &Arc<Client>, connected: &[usize]) -> Option<(String, usize)> {
+    let asked = connected.iter().map(|node| {
+        let backend = &client.nodes[*node].backend;
+        async move { (*node, timeout(PATIENCE, backend.server_id()).await) }
+    });
+    let mut known: Vec<(usize, String)> = Vec::new();
+    for (node, answer) in join_all(asked).await {
+        // What cannot be asked is compared by the next process that starts.
+        let Ok(Ok(Some(id))) = answer else { continue };
+        if let Some((earlier, _)) = known.iter().find(|(_, known)| *known == id) {
+            return Some(((earlier + 1).to_string(), node + 1));
+        }
+        known.push((node, id));
+    }
+    None
 }
 
 /// A TTL that is too short for the way to the nodes is no error: they may be nearer at another time.

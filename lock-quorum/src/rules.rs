@@ -16,14 +16,34 @@ pub fn majority(nodes: usize) -> usize {
     nodes / 2 + 1
 }
 
-/// The nodes in the order in which a request for this name asks them. It is the same in every process that lists the nodes in
-/// the same order.
+/// The nodes with these addresses in the order in which a request for this name asks them. It is the same in every process that
+/// lists the same addresses, in any order. If a node is added or removed, the order of the others stays.
+///
+/// Each name orders the nodes by a hash of the name and the address. Nodes with the same address keep the order of the list.
+pub fn order_by_address<A: AsRef<str>>(name: &str, addresses: &[A]) -> Vec<usize> {
+    let mut nodes: Vec<usize> = (0..addresses.len()).collect();
+    nodes.sort_by_cached_key(|node| {
+        let address = addresses[*node].as_ref();
+        let hash = fnv_1a(address.bytes().chain([0xff]).chain(name.bytes()));
+        // FNV-1a alone hardly mixes the last bytes into the upper bits.
+        let hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        (hash ^ (hash >> 33), address.to_owned())
+    });
+    nodes
+}
+
+fn fnv_1a(bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// The nodes in the order in which a request for this name asks them, if their addresses are not known. It is the same in every
+/// process that lists the nodes in the same order.
 ///
 /// The names are spread over the nodes by their FNV-1a hash.
 pub fn order(name: &str, nodes: usize) -> impl Iterator<Item = usize> + Clone + use<> {
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let hash = fnv_1a(name.bytes());
     // No node: nothing to ask, and no division by zero.
     let first = usize::try_from(hash % (nodes.max(1) as u64)).unwrap_or_default();
     (first..nodes).chain(0..first.min(nodes))

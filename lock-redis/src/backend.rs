@@ -81,6 +81,15 @@ impl DistributedLock for RedisBackend {
             .ttl_between(SHORTEST, self.0.restart_delay.unwrap_or(LONGEST))
     }
 
+    fn address(&self) -> Option<String> {
+        Some(self.0.address.clone())
+    }
+
+    async fn server_id(&self) -> Result<Option<String>> {
+        let run = self.0.servers.run_id().await?;
+        Ok(run.map(|run| format!("redis {run}")))
+    }
+
     async fn connect(&self) -> Result<()> {
         self.0.servers.check().await
     }

@@ -19,6 +19,8 @@ use crate::servers::{Route, Servers};
 pub(crate) struct Client {
     pub(crate) servers: Servers,
     pub(crate) prefix: String,
+    /// Where it is, for whoever compares.
+    pub(crate) address: String,
     pub(crate) claims: Claims,
     pub(crate) restart_delay: Option<Duration>,
     pub(crate) renewals: Renewals,
@@ -42,6 +44,7 @@ impl Client {
         Ok(Self {
             servers: Servers::new(config)?,
             prefix: config.prefix().into(),
+            address: config.address(),
             claims: Claims::default(),
             restart_delay: config.restart_delay(),
             renewals: Renewals::default(),

@@ -305,6 +305,22 @@ impl RedisConfig {
         }
     }
 
+    /// Where the server is, with the database and the prefix, in words that do not depend on the order of several hosts.
+    pub(crate) fn address(&self) -> String {
+        let join = |hosts: &[Address]| {
+            let mut hosts: Vec<String> = hosts.iter().map(|(host, port)| format!("{host}:{port}")).collect();
+            hosts.sort_unstable();
+            hosts.join(",")
+        };
+        let server = match (&self.nodes, &self.sentinels) {
+            (Some(nodes), _) => join(nodes),
+            (None, Some(sentinels)) => format!("{}/{}", join(&sentinels.servers), sentinels.master),
+            (None, None) => self.info.addr().to_string(),
+        };
+        let database = self.info.redis_settings().db();
+        format!("redis {}/{database}/{}", server.to_lowercase(), self.prefix)
+    }
+
     pub(crate) fn info(&self) -> &ConnectionInfo {
         &self.info
     }

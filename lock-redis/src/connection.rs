@@ -180,6 +180,20 @@ impl Connection {
         is_pong.map_err(|failure| self.lock_error(failure))
     }
 
+    /// Which run of which server answers, as far as it says so.
+    ///
+    /// # Errors
+    /// Those of [`session`](Self::session), and of the connection.
+    pub(crate) async fn run_id(&self) -> Result<Option<String>> {
+        let session = self.session(std::future::pending()).await?;
+        match self.send(&session, cmd("INFO").arg("server")).await {
+            Ok(info) => Ok(identity::run_id(&info)),
+            // The user may not ask, or it is a proxy.
+            Err(Failure::Rejected(_)) => Ok(None),
+            Err(failure) => Err(self.lock_error(failure)),
+        }
+    }
+
     /// Runs a script, and loads it if the server does not know it.
     ///
     /// # Cancel safety

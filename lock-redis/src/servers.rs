@@ -220,6 +220,14 @@ impl Servers {
         }
     }
 
+    /// Which run of which server answers. `None` for a cluster, which has several.
+    pub(crate) async fn run_id(&self) -> Result<Option<String>> {
+        match &self.topology {
+            Topology::One(connection) => connection.run_id().await,
+            Topology::Cluster(_) => Ok(None),
+        }
+    }
+
     /// The hash slot of a lock, where there are several.
     fn slot(&self, keys: &Keys) -> u16 {
         match &self.topology {

@@ -139,6 +139,14 @@ impl DistributedLock for ZooKeeperBackend {
         capabilities.ttl_between(self.client.config.session_timeout(), longest)
     }
 
+    fn address(&self) -> Option<String> {
+        let config = &self.client.config;
+        let servers = config.servers().iter().map(|server| server.to_lowercase());
+        let mut servers: Vec<String> = servers.collect();
+        servers.sort_unstable();
+        Some(format!("zookeeper {}{}", servers.join(","), config.root()))
+    }
+
     async fn connect(&self) -> Result<()> {
         let session = self.client.sessions.any().await?;
         self.client

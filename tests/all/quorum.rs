@@ -192,3 +192,39 @@ async fn a_vote_that_is_restored_does_not_wait() {
     let next = granted(&other, &asked).await;
     assert!(next.token() > token, "{:?} after {token:?}", next.token());
 }
+
+/// Its databases and prefixes keep votes apart, and one crash ends them all. During its delay it refuses each vote alike.
+#[testbed::test]
+async fn one_server_is_not_several_nodes() {
+    let one = Redis::new().start().await.expect("a server");
+    let other = Redis::new().start().await.expect("a server");
+    if one.is_external() || other.is_external() {
+        return;
+    }
+    let url = one.url();
+    let base = url.trim_end_matches('/');
+    for (delay, second) in [
+        ("", format!("{base}/1")),
+        ("", format!("{url}?prefix=other:")),
+        ("?restart_delay=600s|", format!("{base}/1")),
+        ("?restart_delay=600s|", url.replace("127.0.0.1", "localhost")),
+    ] {
+        let list = format!("quorum:{delay}{url}|{}|{second}", other.url());
+        let error = polylock::connect(&list).await.expect_err("it has one vote");
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{list}: {error}");
+        assert!(
+            error.to_string().contains("nodes 1 and 3 are the same server"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn an_address_has_no_password_and_tells_databases_apart() {
+    let address = |url: &str| RedisBackend::from_url(url).expect("a good URL").address().expect("one");
+    assert_eq!(address("redis://me:secret@A:6379"), address("redis://a"));
+    assert_ne!(address("redis://a/1"), address("redis://a"));
+    assert_ne!(address("redis://a?prefix=b"), address("redis://a"));
+    let sentinels = ["redis+sentinel://a:1,b:2/m", "redis+sentinel://b:2,a:1/m"].map(address);
+    assert_eq!(sentinels[0], sentinels[1]);
+}

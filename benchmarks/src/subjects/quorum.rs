@@ -77,7 +77,10 @@ impl Nodes {
                 let crowd = load::Workload::Crowd { clients };
                 let participant = local(Polylock(self.maker()), crowd);
                 // Whom all ask first for the workload's name.
-                let first = rules::order("crowd", self.servers.len()).next().unwrap_or_default();
+                let address = |server: &Server| RedisBackend::from_url(&server.url()).ok()?.address();
+                let addresses: Vec<String> = self.servers.iter().filter_map(address).collect();
+                let first = rules::order_by_address("crowd", &addresses).first().copied();
+                let first = first.unwrap_or_default();
                 let server = self.servers[first].clone();
                 vec![("polylock", Box::new(Down { participant, server }))]
             }

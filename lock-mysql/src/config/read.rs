@@ -49,6 +49,12 @@ impl MySqlConfig {
         self.tls.as_ref()
     }
 
+    /// Where the server is, with the database and the table, for whoever compares.
+    pub(crate) fn server_and_database(&self) -> String {
+        let database = self.options.get_database().unwrap_or_default();
+        format!("mysql {}/{database}/{}", self.address().to_lowercase(), self.table)
+    }
+
     /// Where the server is, for error messages.
     pub(crate) fn address(&self) -> String {
         match self.options.get_socket() {

@@ -174,6 +174,10 @@ impl DistributedLock for LeaseTableBackend {
             .ttl_between(SHORTEST, LONGEST)
     }
 
+    fn address(&self) -> Option<String> {
+        Some(self.0.config.server_and_database())
+    }
+
     async fn connect(&self) -> Result<()> {
         self.0.connect().await
     }

@@ -177,6 +177,56 @@ fn a_release_is_what_a_majority_says() {
 }
 
 #[test]
+fn the_order_by_address_does_not_depend_on_the_list() {
+    let list = [
+        "redis a:6379/0/",
+        "redis b:6379/0/",
+        "redis c:6379/0/",
+        "redis d:6379/0/",
+    ];
+    let names: Vec<String> = (0..300).map(|name| format!("name-{name}")).collect();
+    let ordered = |name: &str, list: &[&'static str]| -> Vec<&'static str> {
+        order_by_address(name, list)
+            .into_iter()
+            .map(|node| list[node])
+            .collect()
+    };
+    let mut first = std::collections::BTreeMap::new();
+    for name in &names {
+        let order = ordered(name, &list);
+        *first.entry(order[0]).or_insert(0) += 1;
+        for shift in 1..4 {
+            let mut rotated = list;
+            rotated.rotate_left(shift);
+            assert_eq!(ordered(name, &rotated), order);
+        }
+        // Who is removed changes nothing for the others.
+        let fewer: Vec<_> = order.iter().copied().filter(|node| *node != list[3]).collect();
+        assert_eq!(ordered(name, &list[..3]), fewer);
+    }
+    assert!(
+        first.len() == 4 && first.values().all(|names| (40..=120).contains(names)),
+        "{first:?}"
+    );
+}
+
+/// Two lists that differ by one node: a hold of either excludes the holds of the other.
+#[test]
+fn majorities_of_lists_that_differ_by_one_node_meet() {
+    for nodes in 1..=6_usize {
+        let sets = |of: usize| (1..1_u32 << of).filter(move |set| set.count_ones() as usize >= majority(of));
+        for old in sets(nodes) {
+            for new in sets(nodes + 1) {
+                assert_ne!(old & new, 0, "{nodes} nodes and one more");
+            }
+        }
+    }
+    // Two more, or one replaced: they need not meet.
+    assert!(majority(3) + majority(5) <= 5);
+    assert!(majority(3) + majority(3) <= 4);
+}
+
+#[test]
 fn times_are_parts_of_the_ttl() {
     let millis = Duration::from_millis;
     assert_eq!(patience(millis(500), millis(6000)), millis(500));

@@ -204,3 +204,29 @@ async fn a_silent_node_is_suspected_by_whoever_did_not_wait_for_it() {
     let [acquires, ..] = servers.counts.take();
     assert_eq!(acquires, 2, "it is not asked while it is suspected");
 }
+
+/// As while a node is added: the one process lists it, and the other one does not yet. Each reaches only a majority of its list.
+#[tokio::test(start_paused = true)]
+async fn lists_that_differ_by_one_node_exclude_each_other() {
+    for nodes in [3, 4] {
+        let servers = Servers::new(nodes + 1);
+        for (first, second) in [(nodes, nodes + 1), (nodes + 1, nodes)] {
+            for cut_of_first in 0..first {
+                for cut_of_second in 0..second {
+                    let (one, other) = (servers.of_first(first), servers.of_first(second));
+                    one.links[cut_of_first].cut();
+                    other.links[cut_of_second].cut();
+                    let guard = one.locks.lock("a").try_acquire().await.unwrap().unwrap();
+                    let refused = other.locks.lock("a").try_acquire().await;
+                    assert!(!matches!(refused, Ok(Some(_))), "{first} and {second} nodes");
+                    one.links.iter().for_each(conformance_tests::Link::heal);
+                    guard.release().await.unwrap();
+                    let granted = other.locks.lock("a").acquire().await.unwrap();
+                    other.links.iter().for_each(conformance_tests::Link::heal);
+                    granted.release().await.unwrap();
+                    servers.until_free("a").await;
+                }
+            }
+        }
+    }
+}

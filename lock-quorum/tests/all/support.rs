@@ -49,9 +49,18 @@ impl Servers {
 
     /// A client whose list begins with this server.
     pub(crate) fn rotated(&self, first: usize) -> Client {
-        let links: Vec<Link> = self.servers.iter().map(|_| Link::new()).collect();
-        let mut nodes: Vec<_> = self
-            .servers
+        self.listed(self.servers.len(), first)
+    }
+
+    /// A client that lists so many of the servers.
+    pub(crate) fn of_first(&self, number: usize) -> Client {
+        self.listed(number, 0)
+    }
+
+    fn listed(&self, number: usize, first: usize) -> Client {
+        let servers = &self.servers[..number];
+        let links: Vec<Link> = servers.iter().map(|_| Link::new()).collect();
+        let mut nodes: Vec<_> = servers
             .iter()
             .zip(&links)
             .map(|(server, link)| {

@@ -3,6 +3,14 @@
 use redis::aio::MultiplexedConnection;
 use redis::{ErrorKind, InfoDict, RedisResult, Value, cmd, from_redis_value, from_redis_value_ref};
 
+/// The run that a server states (`INFO server`). `None` if it states none, or one that is no random number.
+pub(super) fn run_id(info: &Value) -> Option<String> {
+    let info: InfoDict = from_redis_value_ref(info).ok()?;
+    let run: String = info.get("run_id")?;
+    let is_random = run.len() >= 32 && run.bytes().any(|digit| digit != run.as_bytes()[0]);
+    is_random.then_some(run)
+}
+
 /// One run of one server, since it was promoted last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
