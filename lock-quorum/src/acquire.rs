@@ -41,7 +41,8 @@ enum Ended {
     Attempt(Attempt),
     /// Too many others were at the same name: everybody gives all back and asks again, at another time.
     Collided,
-    /// So many nodes are silent that no majority is left. All votes are given back: others may have use for them.
+    /// So many nodes are silent that no majority is left, while another one's vote is here: others may have use for it. All votes
+    /// are given back.
     Silent(Error),
 }
 
@@ -226,7 +227,7 @@ fn decide(round: &mut Round<'_>) -> Result<Decision> {
         }
         Outcome::Busy => Ok(Decision::Ended(Ended::Attempt(Attempt::Busy(round.busy(anchor))))),
         Outcome::Unavailable if round.is_unavailable() => Err(round.unavailable()),
-        Outcome::Unavailable if round.has_silent() => Ok(Decision::Ended(Ended::Silent(round.unavailable()))),
+        Outcome::Unavailable if round.has_votes_in_vain() => Ok(Decision::Ended(Ended::Silent(round.unavailable()))),
         _ if round.ask_spare_nodes() => Ok(Decision::AskedMore),
         _ => {
             if round.is_taken() {

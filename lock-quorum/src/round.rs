@@ -302,9 +302,16 @@ impl<'a> Round<'a> {
         self.patience
     }
 
-    /// Whether a node that was asked has said nothing for too long.
-    pub(crate) fn has_silent(&self) -> bool {
-        (0..self.asked.len()).any(|node| self.is_silent(node))
+    /// Whether a vote has waited for silent nodes for longer than the patience. If all are silent, they may be far away, and their
+    /// answers come together.
+    pub(crate) fn has_votes_in_vain(&self) -> bool {
+        let granted = self
+            .asked
+            .iter()
+            .flatten()
+            .filter_map(|asked| asked.in_vain_from(self.patience()));
+        let is_silent = (0..self.asked.len()).any(|node| self.is_silent(node));
+        is_silent && granted.min().is_some_and(|from| self.looked_at >= from)
     }
 
     /// The node that decides.
@@ -348,8 +355,14 @@ impl<'a> Round<'a> {
             .flatten()
             .filter(open)
             .map(|asked| asked.at + patience);
-        let silent_at = silent_at.filter(|at| self.looked_at < *at);
-        silent_at.chain(self.next_look_around()).min()
+        let in_vain_at = self
+            .asked
+            .iter()
+            .flatten()
+            .filter_map(|asked| asked.in_vain_from(patience));
+        let looks = silent_at.chain(in_vain_at).chain(self.next_look_around());
+        // What is over does not come again.
+        looks.filter(|at| self.looked_at < *at).min()
     }
 
     /// Whether busy nodes were asked once more.
@@ -450,6 +463,11 @@ impl<'a> Round<'a> {
 impl Asked {
     fn is_granted(&self) -> bool {
         matches!(self.answer, Some(Answered::Granted { .. }))
+    }
+
+    /// From when on the vote is had in vain, unless there is a majority by then.
+    fn in_vain_from(&self, patience: Duration) -> Option<Instant> {
+        Some(self.at + self.took()? + patience)
     }
 
     fn took(&self) -> Option<Duration> {

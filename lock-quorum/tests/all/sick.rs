@@ -230,3 +230,15 @@ async fn lists_that_differ_by_one_node_exclude_each_other() {
         }
     }
 }
+
+/// Their answers come together, later than the patience.
+#[tokio::test(start_paused = true)]
+async fn a_lock_of_far_nodes_is_granted() {
+    for part in [10, 20, 30, 38] {
+        let servers = Servers::new(3);
+        let client = servers.client();
+        client.links.iter().for_each(|link| link.delay(TTL * part / 200));
+        let granted = timeout(TTL * 2, client.locks.lock("a").acquire()).await;
+        assert!(granted.is_ok(), "round trip {part} % of the TTL");
+    }
+}
