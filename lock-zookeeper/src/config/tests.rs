@@ -54,7 +54,7 @@ fn says_what_is_wrong_and_what_is_right() {
         ("zookeeper://zk/%ff", "UTF-8"),
         (
             "zookeeper://zk?ttl=3s",
-            "session_timeout, connect_timeout, heartbeat, auth, acl, sessions, tls, ca, cert, key",
+            "session_timeout, connect_timeout, heartbeat, previous_password, auth, acl, sessions, tls, ca, cert, key",
         ),
         ("zookeeper://zk?session_timeout=3", "write 3s or 500ms"),
         ("zookeeper://zk?session_timeout=1ms", "100ms to 1h"),

@@ -41,10 +41,14 @@ impl Session {
             self.set_outage(Some(error::lock_error(DriverError::ConnectionLoss)));
             self.disconnect();
             self.suspect();
-            match state {
-                SessionState::Expired => return DriverError::SessionExpired,
-                SessionState::AuthFailed => return DriverError::AuthFailed,
-                _ => {}
+            let end = match state {
+                SessionState::Expired => Some(DriverError::SessionExpired),
+                SessionState::AuthFailed => Some(DriverError::AuthFailed),
+                _ => None,
+            };
+            if let Some(end) = end {
+                self.suspect_because(&error::lock_error(end.clone()));
+                return end;
             }
             let connected = tokio::select! {
                 connected = self.connect_again(config, backoff, &mut dialed) => connected,

@@ -375,9 +375,21 @@ impl Session {
         self.reporter.set(state);
     }
 
+    /// Makes all leases suspect, because of the [outage](Self::outage) if there is one.
     pub(super) fn suspect(&self) {
+        let why = self.outage();
         for lease in self.liveness().leases.values() {
-            lease.suspect();
+            match &why {
+                Some(why) => lease.suspect_because(why.clone()),
+                None => lease.suspect(),
+            }
+        }
+    }
+
+    /// Makes all leases suspect: the session is about to end because of this.
+    pub(super) fn suspect_because(&self, why: &Error) {
+        for lease in self.liveness().leases.values() {
+            lease.suspect_because(why.clone());
         }
     }
 
