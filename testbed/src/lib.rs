@@ -67,7 +67,7 @@ pub use locate::{
 };
 pub use mariadb::MariaDb;
 pub use mariadb::template::forget_templates;
-pub use offline::{is_offline, skip_left_out, skip_offline};
+pub use offline::{is_offline, skip, skip_left_out, skip_offline};
 pub use redis::Redis;
 pub use redis::cluster::Cluster;
 pub use redis::replica::Replicated;

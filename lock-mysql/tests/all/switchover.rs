@@ -128,6 +128,17 @@ async fn a_switchover_ends_the_old_holds_and_all_clients_follow(
 
 #[testbed::test]
 async fn a_replica_takes_the_primarys_place() {
+    let server = Fixture::own().await;
+    if !server
+        .observer()
+        .await
+        .text("SELECT VERSION()")
+        .await
+        .contains("MariaDB")
+    {
+        testbed::skip("a MySQL is replicated by other statements; its groups have a test of their own");
+        return;
+    }
     let (old, new) = replicated().await;
     let demote = async || old.observer().await.run("SET GLOBAL read_only=1").await;
     let promote = async || {

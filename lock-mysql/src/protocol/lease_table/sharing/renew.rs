@@ -32,9 +32,10 @@ impl LeaseStatements {
                 let skips = skip_locked(renewals);
                 let free =
                     format!("SELECT h.`name`,h.`holder` FROM {both} AND h.`expires`>{NOW} WHERE {of_names}{skips}");
+                // With the name's row before those of its holders, MySQL 9 updates one holder of each name.
                 format!(
-                    "UPDATE ({free}) f STRAIGHT_JOIN `{leases}` l ON l.`name`=f.`name` \
-                     STRAIGHT_JOIN `{holders}` h ON h.`name`=f.`name` AND h.`holder`=f.`holder` SET {set}"
+                    "UPDATE ({free}) f STRAIGHT_JOIN `{holders}` h ON h.`name`=f.`name` AND h.`holder`=f.`holder` \
+                     STRAIGHT_JOIN `{leases}` l ON l.`name`=f.`name` SET {set}"
                 )
             }
         };

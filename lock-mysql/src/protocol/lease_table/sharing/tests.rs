@@ -229,8 +229,8 @@ fn renewals_lock_the_rows_of_the_names_before_the_holders() {
     let free = format!(
         "SELECT h.`name`,h.`holder` FROM {tables} AND h.`expires`>NOW WHERE {names} LIMIT 1 FOR UPDATE SKIP LOCKED"
     );
-    let joined = "`t_leases` l ON l.`name`=f.`name` STRAIGHT_JOIN `t_lease_holders` h \
-                  ON h.`name`=f.`name` AND h.`holder`=f.`holder` SET h.`term`=";
+    let joined = "`t_lease_holders` h ON h.`name`=f.`name` AND h.`holder`=f.`holder` \
+                  STRAIGHT_JOIN `t_leases` l ON l.`name`=f.`name` SET h.`term`=";
     assert!(
         update.starts_with(&format!("UPDATE ({free}) f STRAIGHT_JOIN {joined}")),
         "{update}"
