@@ -116,7 +116,7 @@ impl RawCx {
     pub(crate) async fn ensure_taken(&self, backend: &Arc<dyn DistributedLock>, name: &str) -> Verdict {
         match self.try_once(backend, name).await? {
             Err(_) => Ok(()),
-            Ok(grant) => Err(Stop::assertion(format!(
+            Ok(grant) => Err(Stop::safety(format!(
                 "{name:?} was granted to a second one, token {}",
                 grant.token()
             ))),

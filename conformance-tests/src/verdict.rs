@@ -25,6 +25,9 @@ pub struct Failure {
     pub message: String,
     /// Whether an assertion of the case found it, or an operation failed on the way there.
     pub asserted: bool,
+    /// Whether it breaks exclusion or the order of tokens: two holders at a time, or a token that went back. No slow machine
+    /// explains that.
+    pub safety: bool,
     /// Where.
     pub at: &'static Location<'static>,
 }
@@ -113,7 +116,13 @@ impl Stop {
     /// An assertion did not hold.
     #[track_caller]
     pub fn assertion(message: impl Into<String>) -> Self {
-        Self::failed(message.into(), true)
+        Self::failed(message.into(), true, false)
+    }
+
+    /// Two held a name at a time, or a token went back.
+    #[track_caller]
+    pub fn safety(message: impl Into<String>) -> Self {
+        Self::failed(message.into(), true, true)
     }
 
     /// An operation failed that was to succeed.
@@ -125,14 +134,15 @@ impl Stop {
             message.push_str(&format!(": {cause}"));
             source = cause.source();
         }
-        Self::failed(message, false)
+        Self::failed(message, false, false)
     }
 
     #[track_caller]
-    fn failed(message: String, asserted: bool) -> Self {
+    fn failed(message: String, asserted: bool, safety: bool) -> Self {
         Self::Failed(Failure {
             message,
             asserted,
+            safety,
             at: Location::caller(),
         })
     }
@@ -169,7 +179,8 @@ impl<T> OrFail<T> for std::io::Result<T> {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}", self.at.file(), self.at.line(), self.message)
+        let what = if self.safety { "SAFETY: " } else { "" };
+        write!(f, "{}:{}: {what}{}", self.at.file(), self.at.line(), self.message)
     }
 }
 
@@ -194,3 +205,13 @@ macro_rules! ensure {
     };
 }
 pub(crate) use ensure;
+
+/// The same for exclusion and the order of tokens.
+macro_rules! ensure_safe {
+    ($condition:expr, $($message:tt)+) => {
+        if !$condition {
+            return Err($crate::verdict::Stop::safety(format!($($message)+)));
+        }
+    };
+}
+pub(crate) use ensure_safe;

@@ -48,7 +48,13 @@ pub(crate) fn run(mut options: Options) -> Result<ExitCode> {
             None => {
                 let (name, kind) = (step.name.clone(), step.kind);
                 match wanted(step, options) {
-                    Ok(step) => run::step(&step, &path, options.offline, start + TOTAL),
+                    Ok(step) => {
+                        let run = run::step(&step, &path, options.offline, start + TOTAL);
+                        match step.kind {
+                            Kind::Test => run::again(run, step, &path, options.offline, start + TOTAL),
+                            _ => run,
+                        }
+                    }
                     Err(why) => Run::left_out(name, kind, Outcome::Failed(why)),
                 }
             }
@@ -122,6 +128,9 @@ fn conclude(runs: &[Run], total: Duration) -> ExitCode {
     }
     for problem in &problems {
         println!("FAILED: {problem}");
+    }
+    for test in &report.unsteady {
+        println!("UNSTEADY: test {test} failed beside others and passed alone; what it printed is above");
     }
     for warning in over_budget(runs, total) {
         println!("!!! OVER BUDGET: {warning}");

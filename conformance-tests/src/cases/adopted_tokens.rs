@@ -7,7 +7,7 @@ use lock_core::{ErrorKind, FencingToken};
 
 use crate::context::RawCx;
 use crate::raw::{Grant, granted};
-use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure};
+use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure, ensure_safe};
 
 /// About as far as another server's tokens are.
 const FAR: u64 = 1 << 50;
@@ -46,7 +46,7 @@ pub(crate) async fn a_token_is_adopted(cx: &RawCx) -> Verdict {
     }
     for client in &clients {
         let next = cx.grant(client, "a").await?;
-        ensure!(next.token() > last, "{last} was followed by {}", next.token());
+        ensure_safe!(next.token() > last, "{last} was followed by {}", next.token());
         last = next.token();
         next.release().await?;
     }
@@ -66,7 +66,7 @@ pub(crate) async fn a_raised_token_is_remembered(cx: &RawCx) -> Verdict {
     ensure!(raised.token() == own, "a hold's own token changed");
     raised.release().await?;
     let next = cx.grant(&other, "a").await?;
-    ensure!(next.token() > most, "{most} was followed by {}", next.token());
+    ensure_safe!(next.token() > most, "{most} was followed by {}", next.token());
     next.release().await
 }
 

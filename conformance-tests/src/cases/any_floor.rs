@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::context::RawCx;
 use crate::raw::Grant;
-use crate::verdict::{Capability, OrFail, Skip, Stop, Verdict, ensure};
+use crate::verdict::{Capability, OrFail, Skip, Stop, Verdict, ensure, ensure_safe};
 
 /// Further than a server counts by itself in a year, be it by the microsecond.
 const FAR: u64 = 1 << 50;
@@ -42,7 +42,7 @@ async fn raise(cx: &RawCx, grant: &Grant, token: FencingToken) -> Verdict {
 /// Whoever is granted the name next has a larger token.
 async fn ensure_next_is_above(cx: &RawCx, client: &Arc<dyn DistributedLock>, last: FencingToken) -> Verdict {
     let next = cx.grant(client, "a").await?;
-    ensure!(next.token() > last, "{last} was followed by {}", next.token());
+    ensure_safe!(next.token() > last, "{last} was followed by {}", next.token());
     next.release().await
 }
 
@@ -90,7 +90,7 @@ pub(crate) async fn a_token_that_was_reached_is_not_adopted(cx: &RawCx) -> Verdi
     let smaller = FencingToken::new(1).ok_or_else(|| Stop::assertion("1 is no token"))?;
     for wanted in [last, smaller] {
         let next = grant_with(cx, &other, |options| options.token_at_least(wanted)).await?;
-        ensure!(next.token() > last, "{last} was followed by {}", next.token());
+        ensure_safe!(next.token() > last, "{last} was followed by {}", next.token());
         let counted = next.token().as_u64() - last.as_u64();
         // A server may count the changes of all names. No server makes one in 32 us.
         let micros = u64::try_from(granted.elapsed().as_micros()).unwrap_or(u64::MAX);
@@ -196,7 +196,7 @@ pub(crate) async fn a_raised_readers_token_is_remembered(cx: &RawCx) -> Verdict 
     raise(cx, &first, raised).await?;
     cx.ensure_holders("a", 2, "after a raise").await?;
     let third = cx.grant_in(&other, "a", Mode::Shared).await?;
-    ensure!(third.token() > raised, "{raised} was followed by {}", third.token());
+    ensure_safe!(third.token() > raised, "{raised} was followed by {}", third.token());
     for reader in [&first, &second] {
         reader.release().await?;
     }
@@ -213,7 +213,7 @@ pub(crate) async fn a_raised_readers_token_is_remembered(cx: &RawCx) -> Verdict 
     }
     third.release().await?;
     let writer = cx.grant_in(&client, "a", Mode::Exclusive).await?;
-    ensure!(
+    ensure_safe!(
         writer.token() > third.token(),
         "{} was followed by {}",
         third.token(),

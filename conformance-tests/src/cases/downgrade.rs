@@ -7,7 +7,7 @@ use lock_core::backend::{DistributedLock, ReleaseOutcome};
 
 use crate::context::RawCx;
 use crate::raw::ensure_waiting;
-use crate::verdict::{Capability, Stop, Verdict, ensure};
+use crate::verdict::{Capability, Stop, Verdict, ensure, ensure_safe};
 
 /// A new client of a backend that declares what a downgrade needs.
 async fn client(cx: &RawCx) -> Result<Arc<dyn DistributedLock>, Stop> {
@@ -46,7 +46,7 @@ pub(crate) async fn nobody_writes_during_a_downgrade(cx: &RawCx) -> Verdict {
     grant.release().await?;
     let what = "the writer to be granted after the hold that was downgraded";
     let next = writing.grant(cx, cx.patience(), what).await?;
-    ensure!(next.token() > token, "{token} was followed by {}", next.token());
+    ensure_safe!(next.token() > token, "{token} was followed by {}", next.token());
     next.release().await
 }
 
@@ -71,7 +71,7 @@ pub(crate) async fn a_downgrade_admits_waiting_readers(cx: &RawCx) -> Verdict {
     }
     readers.push(cx.grant_in(&late, "a", Shared).await?);
     for reader in &readers {
-        ensure!(
+        ensure_safe!(
             reader.token() > grant.token(),
             "{} was followed by {}",
             grant.token(),

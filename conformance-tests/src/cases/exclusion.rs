@@ -12,7 +12,7 @@ use crate::child::Child;
 use crate::context::{Cx, RawCx};
 use crate::job::{Job, read_number};
 use crate::subject::{Ask, Subject};
-use crate::verdict::{OrFail, Stop, Verdict, ensure};
+use crate::verdict::{OrFail, Stop, Verdict, ensure, ensure_safe};
 
 /// A name that one client has is busy for another one, until it is released.
 pub(crate) async fn a_second_client_is_refused(cx: &RawCx) -> Verdict {
@@ -110,7 +110,7 @@ async fn enter_often(client: Arc<dyn Subject>, ask: Ask, rounds: u32, inside: Ar
         let others = inside.fetch_add(1, Ordering::SeqCst);
         sleep(LITTLE).await;
         inside.fetch_sub(1, Ordering::SeqCst);
-        ensure!(others == 0, "{others} were inside already");
+        ensure_safe!(others == 0, "{others} were inside already");
         guard.released().await?;
     }
     Ok(())
@@ -134,7 +134,7 @@ pub(crate) async fn exclusion_between_processes(cx: &Cx) -> Verdict {
         child.says(cx, "counted", 2 * cx.patience()).await?;
     }
     let counted = read_number(counter.path()).or_fail("read the counter")?;
-    ensure!(
+    ensure_safe!(
         counted == u64::from(3 * ROUNDS),
         "of {} additions {counted} are left",
         3 * ROUNDS

@@ -13,7 +13,7 @@ use super::support::LITTLE;
 use crate::context::{RawCx, lock_name};
 use crate::link::Link;
 use crate::raw::Grant;
-use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure};
+use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure, ensure_safe};
 
 pub(super) fn or_skip(backend: &Arc<dyn DistributedLock>) -> Verdict {
     Capability::HandOver.or_skip(backend.capabilities())
@@ -289,7 +289,7 @@ pub(crate) async fn tokens_grow_over_a_hand_over(cx: &RawCx) -> Verdict {
                 .ok_or_else(|| Stop::assertion(format!("{last} leaves no room for larger tokens")))?;
             let options = RequestOptions::new(lock_name("a")?, Terms::new(ttl));
             holding = hand_over(cx, &holding, options.token_above(floor).start()).await?;
-            ensure!(
+            ensure_safe!(
                 holding.token() > floor,
                 "{last} was followed by {}, asked for above {floor}",
                 holding.token()
@@ -297,7 +297,7 @@ pub(crate) async fn tokens_grow_over_a_hand_over(cx: &RawCx) -> Verdict {
         }
         holding.release().await?;
         let after = cx.grant(&other, "a").await?;
-        ensure!(
+        ensure_safe!(
             after.token() > holding.token(),
             "{} was followed by {}",
             holding.token(),

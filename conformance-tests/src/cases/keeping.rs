@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::context::RawCx;
 use crate::link::Link;
 use crate::raw::{Grant, Waiter};
-use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure};
+use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure, ensure_safe};
 
 fn or_skip(backend: &Arc<dyn DistributedLock>) -> Verdict {
     Capability::MinimumHold.or_skip(backend.capabilities())
@@ -52,7 +52,7 @@ pub(crate) async fn a_released_name_is_kept(cx: &RawCx) -> Verdict {
     }
     ensure!(cx.is_held("a").await?, "kept, and shown as free");
     let next = granted_after(cx, waiting, sent, 2 * ttl).await?;
-    ensure!(
+    ensure_safe!(
         next.token() > grant.token(),
         "{} was followed by {}",
         grant.token(),

@@ -11,7 +11,7 @@ use super::support::{Began, LITTLE, Polls, granted, is_pending};
 use crate::context::Cx;
 use crate::link::Link;
 use crate::subject::Ask;
-use crate::verdict::{Capability, Stop, Verdict, ensure};
+use crate::verdict::{Capability, Stop, Verdict, ensure, ensure_safe};
 
 /// More polls than any release takes.
 const MANY: u32 = 100;
@@ -42,7 +42,7 @@ pub(crate) async fn hand_overs_are_bounded(cx: &Cx) -> Verdict {
     }
     let grants = grants.lock().unwrap_or_else(PoisonError::into_inner).clone();
     for pair in grants.windows(2) {
-        ensure!(
+        ensure_safe!(
             pair[0].1 < pair[1].1,
             "token {} was followed by {}",
             pair[0].1,

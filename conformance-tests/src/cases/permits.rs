@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use crate::context::RawCx;
 use crate::link::Link;
 use crate::raw::{drive, granted, permits, request_in};
-use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure};
+use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure, ensure_safe};
 
 /// However many ask at once, never more permits are out than there are, and all who ask get theirs in the end.
 pub(crate) async fn never_more_than_the_limit(cx: &RawCx) -> Verdict {
@@ -69,7 +69,7 @@ pub(crate) async fn several_permits_or_none(cx: &RawCx) -> Verdict {
     let second = cx.grant_in(&other, "a", two).await?;
     cx.ensure_holders("a", 2, "two requests hold all permits").await?;
     cx.ensure_refused(&client, "a", permits(1, 5)?).await?;
-    ensure!(
+    ensure_safe!(
         second.token() > first.token(),
         "{} was followed by {}",
         first.token(),

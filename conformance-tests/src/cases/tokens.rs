@@ -12,10 +12,10 @@ use crate::context::{Cx, RawCx};
 use crate::harness::Data;
 use crate::link::Link;
 use crate::raw::granted;
-use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure};
+use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure, ensure_safe};
 
 fn ensure_grows(last: &mut Option<FencingToken>, token: FencingToken, over: &str) -> Verdict {
-    ensure!(
+    ensure_safe!(
         last.is_none_or(|last| token > last),
         "over {over}, {last:?} was followed by {token}"
     );
@@ -146,7 +146,7 @@ pub(crate) async fn a_token_is_above_what_was_asked(cx: &RawCx) -> Verdict {
         above.release().await?;
         for client in [&other, &client] {
             let next = cx.grant(client, "a").await?;
-            ensure!(next.token() > last, "{last} was followed by {}", next.token());
+            ensure_safe!(next.token() > last, "{last} was followed by {}", next.token());
             last = next.token();
             next.release().await?;
         }

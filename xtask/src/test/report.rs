@@ -2,6 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+/// With this word the conformance suite marks two holders at a time, and a token that went back.
+const SAFETY: &str = "SAFETY: ";
+
+/// If more tests of a step fail, it is not for want of time.
+const MOST_UNSTEADY: usize = 15;
+
 /// What became of one test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -20,6 +26,10 @@ pub(crate) struct Report {
     pub(crate) tests: BTreeMap<String, Verdict>,
     /// Why something was skipped, by the test's path.
     pub(crate) reasons: BTreeMap<String, String>,
+    /// What tests that failed printed.
+    pub(crate) printed: BTreeMap<String, String>,
+    /// Tests that failed beside others and passed alone.
+    pub(crate) unsteady: Vec<String>,
     /// Binaries that began and never said how it ended.
     unfinished: usize,
     current: Option<Binary>,
@@ -32,6 +42,9 @@ struct Binary {
     skips: BTreeSet<String>,
     /// "test NAME ... " without a verdict: the test's own output follows.
     open: Option<String>,
+    /// What the failed tests printed, which follows after all verdicts, and whose lines come just now.
+    printed: BTreeMap<String, String>,
+    printing: Option<String>,
 }
 
 impl Report {
@@ -75,12 +88,45 @@ impl Report {
             self.note(test, *verdict);
         }
         self.reasons.extend(other.reasons.clone());
+        self.printed.extend(other.printed.clone());
+        self.unsteady.extend(other.unsteady.clone());
+    }
+
+    /// The tests that may be run once more, alone: all that failed, unless there is more to it than a busy machine.
+    pub(crate) fn to_repeat(&self) -> Option<Vec<String>> {
+        let failed: Vec<String> = self.failed_tests().map(String::from).collect();
+        let is_explained = |test: &String| self.printed.get(test).is_some_and(|printed| !printed.contains(SAFETY));
+        let all = self.unfinished == 0
+            && self.failed == failed.len()
+            && (1..=MOST_UNSTEADY).contains(&failed.len())
+            && failed.iter().all(is_explained);
+        all.then_some(failed)
+    }
+
+    /// Takes in how the failed tests fared alone. Whether all of them passed.
+    pub(crate) fn settle(&mut self, alone: &Self) -> bool {
+        let failed: Vec<String> = self.failed_tests().map(String::from).collect();
+        let passed = |test: &String| alone.tests.get(test) == Some(&Verdict::Passed);
+        if alone.failed > 0 || alone.unfinished > 0 || !failed.iter().all(passed) {
+            return false;
+        }
+        self.failed -= failed.len();
+        self.passed += failed.len();
+        for test in failed {
+            self.tests.insert(test.clone(), Verdict::Passed);
+            self.unsteady.push(test);
+        }
+        true
+    }
+
+    fn failed_tests(&self) -> impl Iterator<Item = &str> {
+        let failed = self.tests.iter().filter(|(_, verdict)| **verdict == Verdict::Failed);
+        failed.map(|(test, _)| test.as_str())
     }
 
     /// What is wrong beyond steps that failed.
     pub(crate) fn problems(&self) -> Vec<String> {
-        let failed = self.tests.iter().filter(|(_, verdict)| **verdict == Verdict::Failed);
-        let mut problems: Vec<String> = failed.map(|(test, _)| format!("test {test}")).collect();
+        let mut problems: Vec<String> = self.failed_tests().map(|test| format!("test {test}")).collect();
         if self.unfinished > 0 {
             problems.push(format!("{} test binaries ended without a result", self.unfinished));
         }
@@ -102,8 +148,12 @@ impl Report {
 
     fn end_of_binary(&mut self, counts: Counts) {
         let Binary {
-            mut verdicts, skips, ..
+            mut verdicts,
+            skips,
+            printed,
+            ..
         } = self.current.take().unwrap_or_default();
+        self.printed.extend(printed);
         // The harness knows no skipping at run time: such a test "passes".
         let green: Vec<&String> = skips
             .iter()
@@ -139,7 +189,17 @@ impl Report {
 
 impl Binary {
     fn line(&mut self, line: &str) {
-        if let Some(rest) = line.strip_prefix("test ")
+        if let Some(test) = line
+            .strip_prefix("---- ")
+            .and_then(|line| line.strip_suffix(" stdout ----"))
+        {
+            self.printing = Some(test.into());
+            self.printed.entry(test.into()).or_default();
+        } else if let Some(test) = &self.printing {
+            let printed = self.printed.entry(test.clone()).or_default();
+            printed.push_str(line);
+            printed.push('\n');
+        } else if let Some(rest) = line.strip_prefix("test ")
             && let Some((test, said)) = rest.split_once(" ... ").or_else(|| rest.split_once(" ..."))
         {
             let test = test.trim_end_matches(" - should panic").to_string();
@@ -282,6 +342,51 @@ mod tests {
     #[test]
     fn nothing_is_a_problem() {
         assert_eq!(read("    Finished `test` profile\n").problems(), ["no test has passed"]);
+    }
+
+    fn failing(output: &str) -> Report {
+        read(&format!(
+            "running 2 tests\ntest a ... FAILED\ntest b ... ok\n\nfailures:\n\n---- a stdout ----\n{output}\ntest b ... ok\n\n\n\
+             failures:\n    a\n\n\
+             test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.0s\n"
+        ))
+    }
+
+    #[test]
+    fn a_test_that_passes_alone_is_unsteady() {
+        let mut report = failing("not within 10s");
+        assert_eq!(report.to_repeat(), Some(vec!["a".into()]));
+        let alone = "running 1 test\ntest a ... ok\n\
+                     test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 1 filtered out; finished in 0.0s\n";
+        assert!(report.settle(&read(alone)));
+        assert_eq!(report.summary(0), "2 passed, 0 failed, 0 skipped");
+        assert_eq!(report.problems(), [""; 0]);
+        assert_eq!(report.unsteady, ["a"]);
+    }
+
+    #[test]
+    fn a_test_that_fails_alone_has_failed() {
+        let mut report = failing("not within 10s");
+        assert!(!report.settle(&failing("again")));
+        assert!(!report.settle(&Report::default()));
+        assert_eq!(report.problems(), ["test a"]);
+        assert_eq!(report.summary(0), "1 passed, 1 failed, 0 skipped");
+    }
+
+    #[test]
+    fn what_no_slow_machine_explains_is_not_repeated() {
+        assert_eq!(failing("x.rs:1: SAFETY: 2 were followed by 1").to_repeat(), None);
+        let died = read("running 1 test\ntest a ... FAILED\n");
+        assert_eq!(died.to_repeat(), None);
+        assert_eq!(read("running 0 tests\n").to_repeat(), None);
+        let lines: String = (0..=MOST_UNSTEADY).map(|at| format!("test t{at} ... FAILED\n")).collect();
+        let printed: String = (0..=MOST_UNSTEADY).map(|at| format!("---- t{at} stdout ----\nlate\n")).collect();
+        let failed = MOST_UNSTEADY + 1;
+        let many = read(&format!(
+            "running {failed} tests\n{lines}\nfailures:\n\n{printed}\n\
+             test result: FAILED. 0 passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.0s\n"
+        ));
+        assert_eq!(many.to_repeat(), None);
     }
 
     #[test]

@@ -97,6 +97,24 @@ pub(crate) fn step(step: &Step, path: &OsStr, offline: bool, deadline: Instant) 
     }
 }
 
+/// Runs the tests that failed once more, with nothing beside them. If all of them pass then, the step has passed, and they
+/// are called unsteady.
+pub(crate) fn again(first: Run, mut step: Step, path: &OsStr, offline: bool, deadline: Instant) -> Run {
+    let Some(failed) = first.report.to_repeat() else {
+        return first;
+    };
+    step.name += ", what failed, alone";
+    step.chosen = failed;
+    step.environment.push(("RUST_TEST_THREADS", "1".into()));
+    let alone = self::step(&step, path, offline, deadline);
+    let mut run = first;
+    run.time += alone.time;
+    if alone.outcome == Outcome::Passed && run.report.settle(&alone.report) {
+        run.outcome = Outcome::Passed;
+    }
+    run
+}
+
 /// Cargo in the workspace's root, without what the cargo that started us has set for us.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
