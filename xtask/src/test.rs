@@ -1,6 +1,9 @@
 //! `cargo xtask test`: everything that must hold before a change goes in.
 
+use std::ffi::OsString;
+use std::panic::resume_unwind;
 use std::process::ExitCode;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::{Result, servers};
@@ -37,31 +40,69 @@ pub(crate) fn run(mut options: Options) -> Result<ExitCode> {
     } else {
         prepare(options.install, &mut runs)?;
     }
-    let path = deny::path()?;
-    for step in steps::all() {
-        let senseless = step
-            .needs
-            .filter(|needed| !succeeded(&runs, needed))
-            .map(Outcome::Senseless);
-        let run = match senseless.or_else(|| impossible(&step, options).map(Outcome::LeftOut)) {
-            Some(outcome) => Run::left_out(step.name, step.kind, outcome),
-            None => {
-                let (name, kind) = (step.name.clone(), step.kind);
-                match wanted(step, options) {
-                    Ok(step) => {
-                        let run = run::step(&step, &path, options.offline, start + TOTAL);
-                        match step.kind {
-                            Kind::Test => run::again(run, step, &path, options.offline, start + TOTAL),
-                            _ => run,
-                        }
-                    }
-                    Err(why) => Run::left_out(name, kind, Outcome::Failed(why)),
-                }
-            }
+    let runner = Runner {
+        options,
+        path: deny::path()?,
+        deadline: start + TOTAL,
+    };
+    let (beside, steps): (Vec<Step>, Vec<Step>) = steps::all().into_iter().partition(|step| step.beside);
+    let mut beside = Some(beside);
+    for step in steps {
+        let others = (step.name == steps::LONGEST).then(|| beside.take()).flatten();
+        let run = |runs: &[Run]| runner.run(step, runs);
+        let done = match others {
+            Some(others) => runner.run_beside(others, || run(&runs)),
+            None => vec![run(&runs)],
         };
-        runs.push(run);
+        runs.extend(done);
     }
     Ok(conclude(&runs, start.elapsed()))
+}
+
+#[derive(Debug)]
+struct Runner {
+    options: Options,
+    path: OsString,
+    deadline: Instant,
+}
+
+impl Runner {
+    /// Runs the step, if it can be and has a sense after `earlier`.
+    fn run(&self, step: Step, earlier: &[Run]) -> Run {
+        let senseless = step.needs.filter(|needed| !succeeded(earlier, needed));
+        let left_out = match senseless {
+            Some(needed) => Some(Outcome::Senseless(needed)),
+            None => impossible(&step, self.options).map(Outcome::LeftOut),
+        };
+        let (name, kind) = (step.name.clone(), step.kind);
+        match (left_out, wanted(step, self.options)) {
+            (Some(outcome), _) => Run::left_out(name, kind, outcome),
+            (None, Err(why)) => Run::left_out(name, kind, Outcome::Failed(why)),
+            (None, Ok(step)) => {
+                let run = run::step(&step, &self.path, self.options.offline, self.deadline);
+                match step.kind {
+                    Kind::Test => run::again(run, step, &self.path, self.options.offline, self.deadline),
+                    _ => run,
+                }
+            }
+        }
+    }
+
+    /// Runs `longest`, and the others one after another meanwhile. What they print comes after it.
+    fn run_beside(&self, others: Vec<Step>, longest: impl FnOnce() -> Run) -> Vec<Run> {
+        thread::scope(|scope| {
+            let others = scope.spawn(|| {
+                let run = |step| self.run(step, &[]);
+                others.into_iter().map(run).collect::<Vec<_>>()
+            });
+            let mut runs = vec![longest()];
+            runs.extend(others.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            for run in &runs[1..] {
+                print!("{}", run.printed);
+            }
+            runs
+        })
+    }
 }
 
 /// Fails at once where something is missing, before anything long.

@@ -379,8 +379,12 @@ mod tests {
         let died = read("running 1 test\ntest a ... FAILED\n");
         assert_eq!(died.to_repeat(), None);
         assert_eq!(read("running 0 tests\n").to_repeat(), None);
-        let lines: String = (0..=MOST_UNSTEADY).map(|at| format!("test t{at} ... FAILED\n")).collect();
-        let printed: String = (0..=MOST_UNSTEADY).map(|at| format!("---- t{at} stdout ----\nlate\n")).collect();
+        let lines: String = (0..=MOST_UNSTEADY)
+            .map(|at| format!("test t{at} ... FAILED\n"))
+            .collect();
+        let printed: String = (0..=MOST_UNSTEADY)
+            .map(|at| format!("---- t{at} stdout ----\nlate\n"))
+            .collect();
         let failed = MOST_UNSTEADY + 1;
         let many = read(&format!(
             "running {failed} tests\n{lines}\nfailures:\n\n{printed}\n\

@@ -1,6 +1,6 @@
 //! Runs one step and listens to what it prints.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, PipeReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
@@ -19,6 +19,8 @@ pub(crate) struct Run {
     pub(crate) time: Duration,
     pub(crate) outcome: Outcome,
     pub(crate) report: Report,
+    /// What a step that runs beside another one would have printed.
+    pub(crate) printed: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +41,7 @@ impl Run {
             time,
             outcome: Outcome::Passed,
             report: Report::default(),
+            printed: String::new(),
         }
     }
 
@@ -49,6 +52,7 @@ impl Run {
             time: Duration::ZERO,
             outcome,
             report: Report::default(),
+            printed: String::new(),
         }
     }
 
@@ -61,9 +65,10 @@ impl Run {
     }
 }
 
-/// The command of `step`, its output passed on as it comes. Goes on after `deadline`, but says so.
+/// The command of `step`. Its output is passed on as it comes, or kept if the step runs beside another one. Goes on after
+/// `deadline`, but says so.
 pub(crate) fn step(step: &Step, path: &OsStr, offline: bool, deadline: Instant) -> Run {
-    let mut command = cargo();
+    let mut command = if step.beside { yielding_cargo() } else { cargo() };
     command
         .args(&step.arguments)
         .env("PATH", path)
@@ -74,12 +79,16 @@ pub(crate) fn step(step: &Step, path: &OsStr, offline: bool, deadline: Instant) 
     if !step.chosen.is_empty() {
         command.args(["--", "--exact"]).args(&step.chosen);
     }
-    println!("\n=== {}: cargo {}", step.name, step.arguments.join(" "));
     let start = Instant::now();
-    let mut report = Report::default();
-    let outcome = stream(&mut command, deadline, |line| {
+    let (mut report, mut printed) = (Report::default(), String::new());
+    let mut print = |line: &str| match step.beside {
+        true => printed += &format!("{line}\n"),
         // Who closed our output does not want it; the exit code remains.
-        let _ = writeln!(std::io::stdout(), "{line}");
+        false => _ = writeln!(std::io::stdout(), "{line}"),
+    };
+    print(&format!("\n=== {}: cargo {}", step.name, step.arguments.join(" ")));
+    let outcome = stream(&mut command, deadline, |line| {
+        print(line);
         report.line(line);
     });
     let outcome = match outcome {
@@ -94,6 +103,7 @@ pub(crate) fn step(step: &Step, path: &OsStr, offline: bool, deadline: Instant) 
         time: start.elapsed(),
         outcome,
         report,
+        printed,
     }
 }
 
@@ -117,7 +127,21 @@ pub(crate) fn again(first: Run, mut step: Step, path: &OsStr, offline: bool, dea
 
 /// Cargo in the workspace's root, without what the cargo that started us has set for us.
 pub(crate) fn cargo() -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    in_workspace(Command::new(program()))
+}
+
+/// The same at the lowest priority.
+fn yielding_cargo() -> Command {
+    let mut command = Command::new("nice");
+    command.args(["-n", "19"]).arg(program());
+    in_workspace(command)
+}
+
+fn program() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+fn in_workspace(mut command: Command) -> Command {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("xtask is a folder of the workspace");

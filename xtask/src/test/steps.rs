@@ -17,7 +17,12 @@ pub(crate) struct Step {
     pub(crate) edition: Option<Edition>,
     /// A step without whose success this one is senseless.
     pub(crate) needs: Option<&'static str>,
+    /// Whether it runs beside the tests, which mostly wait, and yields to them.
+    pub(crate) beside: bool,
 }
+
+/// The step beside which others run. Cargo locks its folder while it builds, not while tests run.
+pub(crate) const LONGEST: &str = "tests";
 
 /// What the time of a step is counted as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,18 +81,14 @@ pub(crate) fn all() -> Vec<Step> {
             &format!("clippy {ALL} --test torture -- -D warnings"),
         ),
         step("build tests", Kind::Build, &format!("test {ALL} --no-run")),
-        step("tests", Kind::Test, &format!("test {ALL} --tests --no-fail-fast"))
+        step(LONGEST, Kind::Test, &format!("test {ALL} --tests --no-fail-fast"))
             .with(MANY_THREADS)
             .needs("build tests"),
-        step("doctests", Kind::Test, &format!("test {ALL} --doc --no-fail-fast")).needs("build tests"),
     ];
+    steps.extend(built_beside());
+    steps.push(step("doctests", Kind::Test, &format!("test {ALL} --doc --no-fail-fast")).needs("build tests"));
     steps.extend(Edition::EXTRA.map(on_edition));
     steps.extend([
-        step(
-            "build torture",
-            Kind::Build,
-            &format!("test {ALL} --test torture --no-run"),
-        ),
         // Their processes mostly wait. With more at a time, a busy machine would disturb their faults.
         step(
             "torture",
@@ -96,8 +97,21 @@ pub(crate) fn all() -> Vec<Step> {
         )
         .with(("RUST_TEST_THREADS", "3"))
         .needs("build torture"),
-        races("build races", Kind::Build, " --no-run"),
         races("races", Kind::Test, "").needs("build races"),
+        step("polylock alone", Kind::Test, "test --package polylock --no-fail-fast").needs("build polylock alone"),
+    ]);
+    steps
+}
+
+/// What is built or checked, and is not needed by the first tests.
+fn built_beside() -> Vec<Step> {
+    let mut steps = vec![
+        step(
+            "build torture",
+            Kind::Build,
+            &format!("test {ALL} --test torture --no-run"),
+        ),
+        races("build races", Kind::Build, " --no-run"),
         step("docs", Kind::Build, &format!("doc {ALL} --no-deps")).with(("RUSTDOCFLAGS", "-D warnings")),
         step(
             "deny",
@@ -105,8 +119,7 @@ pub(crate) fn all() -> Vec<Step> {
             "deny --workspace --locked check --hide-inclusion-graph bans licenses sources",
         ),
         step("build polylock alone", Kind::Build, "test --package polylock --no-run"),
-        step("polylock alone", Kind::Test, "test --package polylock --no-fail-fast").needs("build polylock alone"),
-    ]);
+    ];
     for feature in FEATURES {
         let name = format!("check polylock with {feature}");
         steps.push(step(
@@ -118,6 +131,9 @@ pub(crate) fn all() -> Vec<Step> {
     for package in ALONE {
         let name = format!("check {package} alone");
         steps.push(step(&name, Kind::Build, &format!("check --package {package}")));
+    }
+    for step in &mut steps {
+        step.beside = true;
     }
     steps
 }
@@ -155,6 +171,7 @@ fn step(name: &str, kind: Kind, arguments: &str) -> Step {
         environment: Vec::new(),
         edition: None,
         needs: None,
+        beside: false,
     }
 }
 
@@ -181,6 +198,15 @@ mod tests {
             let earlier = |name| steps[..at].iter().any(|earlier| earlier.name == name);
             assert!(step.needs.is_none_or(earlier), "{step:?}");
         }
+    }
+
+    #[test]
+    fn what_runs_beside_the_tests_follows_them_and_is_needed_by_none_before() {
+        let steps = all();
+        let longest = steps.iter().position(|step| step.name == LONGEST).expect("it is there");
+        let mut others = steps[longest + 1..].iter().skip_while(|step| step.beside);
+        assert!(steps[..=longest].iter().all(|step| !step.beside));
+        assert!(others.all(|step| !step.beside));
     }
 
     #[test]
