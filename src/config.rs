@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lock_core::{Error, ErrorKind, FencingToken, Locker, Result};
 
-use crate::connect::{self, Scheme};
+use crate::connect;
 
 pub use self::quorum::QuorumOptions;
 
@@ -14,6 +14,7 @@ mod duration;
 #[cfg(feature = "serde")]
 mod file;
 mod quorum;
+mod shown;
 
 /// The lock server and the defaults of all locks, as a part of an application's configuration. Change the URL, and the
 /// same code uses another server.
@@ -210,7 +211,7 @@ enum Servers<'a> {
     Quorum(&'a [String], Option<&'a QuorumOptions>),
 }
 
-/// Of each URL only a known scheme: any other part may be a password in the wrong place.
+/// Shows of each URL the scheme, hosts, ports, database and the names of the parameters, and no password.
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
@@ -223,13 +224,9 @@ impl fmt::Debug for Config {
             operation_timeout,
             token_floor,
         } = self;
-        let shown = |url: &String| {
-            let scheme = Scheme::split(url).map_or("", |_| url.split(':').next().unwrap_or_default());
-            format!("{scheme}:..")
-        };
         f.debug_struct("Config")
-            .field("url", &format_args!("{}", shown(url)))
-            .field("urls", &urls.iter().map(shown).collect::<Vec<_>>())
+            .field("url", &format_args!("{}", shown::shown(url)))
+            .field("urls", &urls.iter().map(|url| shown::shown(url)).collect::<Vec<_>>())
             .field("quorum", quorum)
             .field("ttl", ttl)
             .field("label", label)

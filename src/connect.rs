@@ -5,6 +5,7 @@ use std::sync::Arc;
 use lock_core::backend::DistributedLock;
 use lock_core::{Error, ErrorKind, Locker, MemoryBackend, Result};
 
+pub(crate) use self::scheme::Scheme;
 use crate::config::QuorumOptions;
 #[cfg(feature = "quorum")]
 use crate::quorum::QuorumConfig;
@@ -73,39 +74,7 @@ fn backend(url: &str) -> Result<Arc<dyn DistributedLock>> {
         Some((Scheme::MySql, _)) => mysql(url),
         Some((Scheme::ZooKeeper, _)) => zookeeper(url),
         Some((Scheme::Quorum, _)) => quorum(url),
-        // What stands there may be a password: it is not repeated.
-        None => {
-            let message = "unknown URL scheme: use memory:, redis://, mysql://, zookeeper:// or quorum:";
-            Err(Error::new(ErrorKind::Misconfigured, message))
-        }
-    }
-}
-
-/// The backend that a URL's scheme selects.
-#[derive(Clone, Copy)]
-pub(crate) enum Scheme {
-    Memory,
-    Redis,
-    MySql,
-    ZooKeeper,
-    Quorum,
-}
-
-impl Scheme {
-    /// The scheme, in any case, and the rest of the URL. `None` for an unknown scheme.
-    pub(crate) fn split(url: &str) -> Option<(Self, &str)> {
-        let (scheme, rest) = url.split_once(':')?;
-        let scheme = match scheme.to_ascii_lowercase().as_str() {
-            "memory" => Self::Memory,
-            "redis" | "rediss" | "redis+unix" | "unix" | "valkey" | "valkeys" | "valkey+unix" => Self::Redis,
-            "redis+cluster" | "rediss+cluster" | "valkey+cluster" | "valkeys+cluster" => Self::Redis,
-            "redis+sentinel" | "rediss+sentinel" | "valkey+sentinel" | "valkeys+sentinel" => Self::Redis,
-            "mysql" | "mariadb" => Self::MySql,
-            "zookeeper" | "zookeeper+tls" => Self::ZooKeeper,
-            "quorum" => Self::Quorum,
-            _ => return None,
-        };
-        Some((scheme, rest))
+        None => Err(Error::new(ErrorKind::Misconfigured, scheme::unknown(url))),
     }
 }
 
@@ -231,5 +200,6 @@ without_feature!("zookeeper", zookeeper(&str));
 without_feature!("quorum", quorum(&str));
 without_feature!("quorum", quorum_of(&[String], Option<&QuorumOptions>));
 
+mod scheme;
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,5 @@
-//! Names the server that answers where a backend expected another kind.
+//! Names what is wrong with a backend's address: the server that answers where another kind was expected, and the parameter
+//! that a URL may not have.
 //!
 //! A backend that cannot talk with its server reads the [first answer](first_answer) at the address, and makes its error with
 //! [`wrong_server`]. This is a crate of its own, since `lock-core` names no backend and backends do not depend on each other.
@@ -22,6 +23,10 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use lock_core::{Error, ErrorKind};
+
+pub use parameters::unknown_parameter;
+
+mod parameters;
 
 /// A command of ZooKeeper's, which servers that read lines answer as well.
 const COMMAND: &[u8] = b"srvr";

@@ -326,7 +326,7 @@ impl MySqlConfig {
         }
         if self.options.get_database().is_none_or(str::is_empty) {
             return Err(misconfigured(
-                "no database is named: call with_database, or write mysql://user:password@host:port/database",
+                "no database is named: write mysql://user:password@host:port/database, or call with_database",
             ));
         }
         schema::check_prefix(&self.table)?;

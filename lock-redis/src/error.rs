@@ -154,7 +154,7 @@ fn classify_by_code(code: &str, detail: &str) -> (ErrorKind, &'static str) {
     match code {
         "NOAUTH" => (
             Denied,
-            "wants a password: put it into the URL (redis://user:password@host)",
+            "wants a password: put it into the URL (redis://:password@host for requirepass, redis://user:password@host for a user)",
         ),
         "WRONGPASS" => (Denied, "refuses the user name or the password"),
         "DENIED" => (

@@ -5,7 +5,7 @@ fn never_shows_the_password() {
     let config = |url: &str| Config::new(url).with_label("me");
     let shown = format!("{:?}", config("Redis://user:secret@host"));
     assert!(
-        !shown.contains("secret") && shown.contains("Redis:..") && shown.contains("me"),
+        !shown.contains("secret") && shown.contains("Redis://..@host") && shown.contains("me"),
         "{shown}"
     );
     for url in ["secret@host:6379", "user:secret@host", "secret", "secret://host"] {
@@ -18,7 +18,7 @@ fn never_shows_the_password() {
 fn never_shows_the_passwords_of_a_quorum() {
     let shown = format!("{:?}", Config::of_quorum(["redis://user:secret@host", "secret"]));
     assert!(!shown.contains("secret") && !shown.contains("user"), "{shown}");
-    assert!(shown.contains(r#"urls: ["redis:..", ":.."]"#), "{shown}");
+    assert!(shown.contains(r#"url: , urls: ["redis://..@host", ".."]"#), "{shown}");
 }
 
 fn refusal(config: &Config) -> String {

@@ -84,8 +84,10 @@ fn with_a_feature_its_urls_are_taken_and_unknown_parameters_are_not() {
         "ZooKeeper://user:pw@localhost/path",
     ] {
         connect_lazy(url).unwrap();
-        // What is unknown may be a part of a password: it is not shown, and a hint says how to write one.
         let refused = refusal(&format!("{url}?colour=red")).to_string();
+        assert!(refused.contains("`colour`") && !refused.contains("red,"), "{refused}");
+        // This one may be a part of a password: it is not shown, and a hint says how to write one.
+        let refused = refusal(&format!("{url}?previous_pass=a&colour=red")).to_string();
         assert!(!refused.contains("colour") && refused.contains('%'), "{refused}");
     }
 }

@@ -1,5 +1,6 @@
 //! What may be asked of a backend, checked before it is asked.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::backend::{Capabilities, Mode};
@@ -7,6 +8,19 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// The longest label, in bytes.
 pub(crate) const MAX_LABEL_BYTES: usize = 255;
+
+/// A duration that people can read: long ones in days.
+struct Readable(Duration);
+
+impl fmt::Display for Readable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const DAY: u64 = 24 * 60 * 60;
+        match self.0.as_secs() / DAY {
+            0..2 => write!(f, "{:?}", self.0),
+            days => write!(f, "{days} days"),
+        }
+    }
+}
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
@@ -28,7 +42,7 @@ impl Limits {
                 "this backend has no upgradable holds: acquire the write side at once, or use another backend",
             ),
             Mode::Permits(_) if self.capabilities.permits == 0 => {
-                unsupported("this backend has no semaphores: use an exclusive lock, or another backend")
+                unsupported("this backend has no semaphores: use Redis, Valkey, MySQL with ?strategy=lease, or memory")
             }
             Mode::Permits(permits) if permits.of() > self.capabilities.permits => {
                 let message = format!(
@@ -65,8 +79,8 @@ impl Limits {
             return Err(Error::new(ErrorKind::Misconfigured, message));
         }
         if ttl > longest {
-            let message =
-                format!("a ttl of {ttl:?} is longer than this backend can keep: choose at most {longest:?}{how}");
+            let (ttl, longest) = (Readable(ttl), Readable(longest));
+            let message = format!("a ttl of {ttl} is longer than this backend can keep: choose at most {longest}{how}");
             return Err(Error::new(ErrorKind::Misconfigured, message));
         }
         Ok(())
@@ -98,7 +112,7 @@ impl Limits {
         if !self.capabilities.minimum_hold {
             return Err(Error::new(
                 ErrorKind::Unsupported,
-                "this backend has no minimum hold: use Redis, Valkey, ZooKeeper, the lease table of MySQL or memory, or leave out `hold_at_least`",
+                "this backend has no minimum hold: use Redis, Valkey, ZooKeeper, MySQL with ?strategy=lease, or memory, or leave out `hold_at_least`",
             ));
         }
         if let Some(ttl) = fixed_ttl.filter(|ttl| *ttl < minimum) {
@@ -109,9 +123,9 @@ impl Limits {
         }
         let longest = self.capabilities.longest_ttl;
         if minimum > longest {
-            let message = format!(
-                "a minimum hold of {minimum:?} is longer than this backend can keep: choose at most {longest:?}"
-            );
+            let (minimum, longest) = (Readable(minimum), Readable(longest));
+            let message =
+                format!("a minimum hold of {minimum} is longer than this backend can keep: choose at most {longest}");
             return Err(Error::new(ErrorKind::Misconfigured, message));
         }
         Ok(())
@@ -156,6 +170,11 @@ mod tests {
         assert!(refusal(Duration::from_millis(999)).to_string().contains("at least 1s"));
         assert!(refusal(Duration::from_secs(61)).to_string().contains("at most 60s"));
         assert!(limits.check_ttl(Duration::from_secs(60)).is_ok());
+        assert!(
+            refusal(Duration::MAX)
+                .to_string()
+                .contains("a ttl of 213503982334601 days")
+        );
         assert_eq!(limits.check_fixed().unwrap_err().kind(), ErrorKind::Unsupported);
         assert_eq!(limits.check_extend().unwrap_err().kind(), ErrorKind::Unsupported);
         let permits = Mode::Permits(Permits::new(1, 5).unwrap());

@@ -3,6 +3,7 @@
 use std::num::ParseIntError;
 
 use lock_core::Result;
+use lock_identify::unknown_parameter;
 use lock_tls::TlsParameters;
 use sqlx::ConnectOptions;
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
@@ -49,8 +50,8 @@ impl MySqlConfig {
     /// | `socket` | the path of a Unix socket to use instead of TCP |
     ///
     /// # Errors
-    /// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) for anything else in it. The error shows no part of
-    /// the URL: any part may belong to a password that is not percent-encoded.
+    /// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) for anything else in it. The error names an
+    /// unknown parameter, but shows nothing that may belong to a password that is not percent-encoded.
     pub fn from_url(url: &str) -> Result<Self> {
         if has_unencoded_password(url) {
             return Err(misconfigured(NOT_ENCODED));
@@ -66,14 +67,14 @@ impl MySqlConfig {
             .query_pairs()
             .into_owned()
             .partition(|(key, _)| PARAMETERS.contains(&key.as_str()));
-        if drivers
-            .iter()
-            .any(|(key, _)| !DRIVER_PARAMETERS.contains(&key.as_str()))
-        {
-            let known = [&PARAMETERS[..], &DRIVER_PARAMETERS[..]].concat().join(", ");
-            return Err(misconfigured(format!(
-                "the URL has an unknown parameter: the known ones are {known}; in a password, write ? as %3F and & as %26"
-            )));
+        let is_unknown = |(key, _): &&(String, String)| !DRIVER_PARAMETERS.contains(&key.as_str());
+        if let Some((key, _)) = drivers.iter().find(is_unknown) {
+            let known = [&PARAMETERS[..], &DRIVER_PARAMETERS[..]].concat();
+            let (query, hint) = (
+                url.query().unwrap_or_default(),
+                "in a password, write ? as %3F and & as %26",
+            );
+            return Err(unknown_parameter("MySQL", key, query, &known, hint));
         }
         let mut tls = TlsParameters::default();
         let mut to_driver = Vec::new();

@@ -12,7 +12,7 @@ use lock_identify::wrong_server;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout};
 
-use super::greeting;
+use super::greeting::{self, SILENCE_LIMIT};
 use super::limiter::{DIAL_SPACING, DialLimiter, Turn};
 use super::liveness::LastAnswer;
 use super::session::Session;
@@ -160,7 +160,7 @@ impl Dialer {
         match opened {
             // The driver also panics at some of what others say.
             Err(error @ (SqlError::Panicked(_) | SqlError::Driver(sqlx::Error::Protocol(_)))) if tcp => {
-                let answer = greeting::non_mysql_answer(options.get_host(), options.get_port()).await;
+                let answer = greeting::non_mysql_answer(options.get_host(), options.get_port(), SILENCE_LIMIT).await;
                 Err(answer.map_or(error, SqlError::NotMySql))
             }
             // Not an answer of the server's.

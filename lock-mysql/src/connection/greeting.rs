@@ -14,7 +14,7 @@ use lock_identify::first_answer;
 use tokio::time::sleep;
 
 /// How long the server may be silent on the second connection.
-const SILENCE_LIMIT: Duration = Duration::from_millis(500);
+pub(crate) const SILENCE_LIMIT: Duration = Duration::from_millis(500);
 
 /// How long a connect may take, if it may take longer, before the second connection is made.
 const SLOW_CONNECT: Duration = Duration::from_secs(3);
@@ -24,21 +24,28 @@ const SLOW_CONNECT: Duration = Duration::from_secs(3);
 /// # Cancel safety
 /// May be dropped at any point.
 pub(crate) async fn detect_non_mysql(host: &str, port: u16, limit: Duration) -> Vec<u8> {
-    // It takes two limits of silence to look.
-    sleep(SLOW_CONNECT.min(limit / 2)).await;
-    match non_mysql_answer(host, port).await {
+    let (wait, silence) = schedule(limit);
+    sleep(wait).await;
+    match non_mysql_answer(host, port, silence).await {
         Some(answer) => answer,
         None => pending().await,
     }
+}
+
+/// After how long the second connection is made, and how long the server may be silent on it. Two silences fit into the rest of
+/// the limit, and as much again for a busy machine.
+fn schedule(limit: Duration) -> (Duration, Duration) {
+    let silence = SILENCE_LIMIT.min(limit / 5);
+    (SLOW_CONNECT.min(limit.saturating_sub(4 * silence)), silence)
 }
 
 /// The server's first answer, if it is certainly no MySQL.
 ///
 /// # Cancel safety
 /// May be dropped at any point.
-pub(crate) async fn non_mysql_answer(host: &str, port: u16) -> Option<Vec<u8>> {
+pub(crate) async fn non_mysql_answer(host: &str, port: u16, silence: Duration) -> Option<Vec<u8>> {
     // A MySQL that hangs stays silent at a text, too; most others answer.
-    let answer = first_answer(host, port, SILENCE_LIMIT, SILENCE_LIMIT).await.ok()?;
+    let answer = first_answer(host, port, silence, silence).await.ok()?;
     is_no_mysql_greeting(&answer).then_some(answer)
 }
 
@@ -66,6 +73,18 @@ mod tests {
         ));
         assert!(!is_no_mysql_greeting(b""));
         assert!(!is_no_mysql_greeting(b"\x5b\x00"));
+    }
+
+    #[test]
+    fn two_silences_fit_into_any_limit() {
+        for millis in [10, 200, 1_000, 2_000, 5_000, 60_000] {
+            let limit = Duration::from_millis(millis);
+            let (wait, silence) = schedule(limit);
+            assert!(wait + 2 * silence < limit, "{limit:?}");
+            assert!(wait >= limit / 5 || wait == SLOW_CONNECT, "{limit:?}");
+        }
+        assert_eq!(schedule(Duration::from_secs(2)).0, Duration::from_millis(400));
+        assert_eq!(schedule(Duration::from_secs(5)).0, SLOW_CONNECT);
     }
 
     #[test]

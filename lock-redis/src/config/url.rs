@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use lock_core::{Error, Result};
+use lock_core::Result;
+use lock_identify::unknown_parameter;
 #[cfg(feature = "tls")]
 use lock_tls::TlsParameters;
 use redis::IntoConnectionInfo;
@@ -14,6 +15,17 @@ use crate::probe::Checks;
 
 /// Where a Sentinel listens if the URL does not say it.
 const SENTINEL_PORT: u16 = 26379;
+
+/// What any URL may say after its `?`.
+const PARAMETERS: [&str; 7] = [
+    "prefix",
+    "connect_timeout",
+    "response_timeout",
+    "grace",
+    "checks",
+    "replicas",
+    "restart_delay",
+];
 
 impl RedisConfig {
     /// Parses a URL: `redis://[[user]:password@]host[:port][/database]`, for a Redis Cluster
@@ -35,7 +47,7 @@ impl RedisConfig {
     /// Percent-encode special characters of user and password: `/` as `%2F`, `?` as `%3F`, `#` as `%23`, `@` as `%40`.
     ///
     /// # Errors
-    /// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) for anything else, and for TLS without the feature `tls`. No error shows any part of the URL: it may be a part of the password.
+    /// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) for anything else, and for TLS without the feature `tls`. An error names an unknown parameter, but shows nothing that may be a part of the password.
     pub fn from_url(url: &str) -> Result<Self> {
         let (scheme, rest) = url.split_once("://").unwrap_or_default();
         let scheme = scheme.to_ascii_lowercase();
@@ -101,9 +113,11 @@ impl RedisConfig {
                 ("sentinel_user", _) if has_sentinels => config = config.with_sentinel_user(value),
                 ("sentinel_password", _) if has_sentinels => config = config.with_sentinel_password(value),
                 (_, false) if tls.read(&name, &value)? => {}
-                (_, true) => return Err(unknown_parameter("db, user, pass, ")),
-                (_, false) if has_sentinels => return Err(unknown_parameter("sentinel_user, sentinel_password, ")),
-                (_, false) => return Err(unknown_parameter("")),
+                _ => {
+                    let (unix, sentinel) = (is_unix, has_sentinels);
+                    let query = parsed.query().unwrap_or_default();
+                    return Err(unknown_parameter("Redis", &name, query, &known(unix, sentinel), ENCODE));
+                }
             }
         }
         let address = config.info.addr().clone();
@@ -148,9 +162,11 @@ fn duration(name: &'static str, value: &str) -> Result<Duration> {
         .map_err(|_| misconfigured(format!("{name} in the URL is no duration: write 3s or 500ms; {ENCODE}")))
 }
 
-fn unknown_parameter(more: &str) -> Error {
-    misconfigured(format!(
-        "the URL of a Redis has an unknown parameter: allowed are {more}prefix, connect_timeout, response_timeout, \
-         grace, checks, replicas, restart_delay, tls, ca, cert, key; {ENCODE}"
-    ))
+fn known(is_unix: bool, has_sentinels: bool) -> Vec<&'static str> {
+    let of_server: &[&str] = match (is_unix, has_sentinels) {
+        (true, _) => &["db", "user", "pass"],
+        (false, true) => &["tls", "ca", "cert", "key", "sentinel_user", "sentinel_password"],
+        (false, false) => &["tls", "ca", "cert", "key"],
+    };
+    [&PARAMETERS[..], of_server].concat()
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lock_core::Result;
+use lock_identify::unknown_parameter;
 use percent_encoding::percent_decode_str;
 
 #[cfg(not(feature = "tls"))]
@@ -12,6 +13,20 @@ use super::{HeartbeatKind, ZooKeeperConfig, misconfigured};
 use lock_tls::TlsParameters;
 
 const ENCODE: &str = "in user, password and root path, write / as %2F, ? as %3F, # as %23, @ as %40 and % as %25";
+
+const PARAMETERS: [&str; 11] = [
+    "session_timeout",
+    "connect_timeout",
+    "heartbeat",
+    "previous_password",
+    "auth",
+    "acl",
+    "sessions",
+    "tls",
+    "ca",
+    "cert",
+    "key",
+];
 
 impl ZooKeeperConfig {
     /// Reads a URL, and checks it. The user, the password and the root path may be percent-encoded; a `/`, `?`, `#`, `@`
@@ -28,7 +43,7 @@ impl ZooKeeperConfig {
     ///
     /// # Errors
     /// [`ErrorKind::Misconfigured`](lock_core::ErrorKind::Misconfigured) says which part is wrong and what it may be. It
-    /// never repeats the part, which may be a piece of a password.
+    /// names an unknown parameter, but repeats nothing that may be a piece of a password.
     pub fn from_url(url: &str) -> Result<Self> {
         let (scheme, rest) = url.split_once("://").unwrap_or_default();
         let is_secured = match scheme.to_ascii_lowercase().as_str() {
@@ -87,9 +102,7 @@ impl ZooKeeperConfig {
                 }
                 _ if tls.read(key, &decode("value of a parameter", value)?)? => config,
                 _ => {
-                    return Err(misconfigured(format!(
-                        "the URL has an unknown parameter: allowed are session_timeout, connect_timeout, heartbeat, previous_password, auth, acl, sessions, tls, ca, cert, key; {ENCODE}"
-                    )));
+                    return Err(unknown_parameter("ZooKeeper", key, query, &PARAMETERS, ENCODE));
                 }
             };
         }
