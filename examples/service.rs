@@ -58,10 +58,18 @@ async fn pack_and_send() {
     sleep(Duration::from_secs(1)).await;
 }
 
+/// Ctrl-C, or the SIGTERM that Docker, Kubernetes and systemd send.
 async fn stopped() {
-    let interrupt = tokio::signal::ctrl_c().await;
-    println!(
-        "stopping: {}",
-        if interrupt.is_ok() { "Ctrl-C" } else { "no signals here" }
-    );
+    let terminated = async {
+        #[cfg(unix)]
+        if let Ok(mut signal) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+            signal.recv().await;
+            return;
+        }
+        std::future::pending().await
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => println!("stopping: Ctrl-C"),
+        () = terminated => println!("stopping: SIGTERM"),
+    }
 }

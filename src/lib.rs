@@ -20,6 +20,17 @@ pub use lock_tls::Tls;
 mod config;
 mod connect;
 
+/// The code on these pages is tested.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../docs/coming-from.md")]
+    struct ComingFrom;
+    #[doc = include_str!("../docs/production.md")]
+    struct Production;
+    #[doc = include_str!("../docs/testing.md")]
+    struct Testing;
+}
+
 /// Locks in Redis or Valkey, and fenced data there. Needs the feature `redis`.
 ///
 /// What this backend guarantees, its limits, and the server settings and permissions that it needs: [`lock_redis`]. That
