@@ -21,6 +21,7 @@ use tracing_subscriber::registry::LookupSpan;
 use self::lives::{a_life_of_haste, a_life_of_trouble, an_eventful_life};
 
 mod docs;
+mod json;
 mod lives;
 
 fn runtime() -> Runtime {
