@@ -18,6 +18,8 @@ pub(crate) enum Job {
         ttl: Duration,
         minimum: Option<Duration>,
     },
+    /// Asks for a name that is held and acquires another one, again and again; says `asking TOKEN` after the first time.
+    Ask { held: String, own: String, ttl: Duration },
     /// Adds to the number in a file, so many times, holding the lock; then says `counted`.
     Count {
         name: String,
@@ -34,6 +36,9 @@ impl Job {
                 let mut ask = Ask::new(name, ttl);
                 ask.minimum = minimum;
                 hold(&*subject, &ask, parent).await;
+            }
+            Self::Ask { held, own, ttl } => {
+                ask(&*subject, &Ask::new(held, ttl), &Ask::new(own, ttl), &parent).await;
             }
             Self::Count {
                 name,
@@ -69,6 +74,29 @@ async fn hold(subject: &dyn Subject, ask: &Ask, mut parent: Parent) {
                 });
             }
             other => return parent.say(&format!("failed: no such command: {other}")),
+        }
+    }
+}
+
+/// Until it is killed.
+async fn ask(subject: &dyn Subject, held: &Ask, own: &Ask, parent: &Parent) {
+    let (a_try, a_wait) = (held.clone().trying(), held.clone().within(Duration::from_millis(1)));
+    let mut is_said = false;
+    loop {
+        match subject.acquire(&a_try).await {
+            Ok(None) => {}
+            other => panic!("try {:?}, which is held: {other:?}", held.name),
+        }
+        let guard = match subject.acquire(own).await {
+            Ok(Some(guard)) => guard,
+            other => panic!("acquire {:?}: {other:?}", own.name),
+        };
+        if !std::mem::replace(&mut is_said, true) {
+            parent.say(&format!("asking {}", guard.token()));
+        }
+        guard.release().await.unwrap_or_else(|error| panic!("release: {error}"));
+        if let Ok(Some(_)) = subject.acquire(&a_wait).await {
+            panic!("{:?} was granted, which is held", held.name);
         }
     }
 }
@@ -111,6 +139,7 @@ impl fmt::Display for Job {
                     None => Ok(()),
                 }
             }
+            Self::Ask { held, own, ttl } => write!(f, "ask {held} {own} {}", ttl.as_millis()),
             Self::Count {
                 name,
                 ttl,
@@ -137,6 +166,11 @@ impl FromStr for Job {
                 name: (*name).to_owned(),
                 ttl: millis(ttl)?,
                 minimum: minimum.first().copied().map(millis).transpose()?,
+            }),
+            ["ask", held, own, ttl] => Ok(Self::Ask {
+                held: (*held).to_owned(),
+                own: (*own).to_owned(),
+                ttl: millis(ttl)?,
             }),
             ["count", name, ttl, rounds, file] => Ok(Self::Count {
                 name: (*name).to_owned(),
@@ -165,6 +199,11 @@ mod tests {
                 name: "a".to_owned(),
                 ttl: Duration::from_millis(1500),
                 minimum: Some(Duration::from_secs(3)),
+            },
+            Job::Ask {
+                held: "a".to_owned(),
+                own: "b".to_owned(),
+                ttl: Duration::from_secs(1),
             },
             Job::Count {
                 name: "a".to_owned(),

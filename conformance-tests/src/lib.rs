@@ -126,13 +126,18 @@
 //! the client and any TCP server; [`Linked`] does it around a backend in memory.
 //!
 //! # What the suite cannot see
-//! - With [`Linked`] the delay is outside of the backend: between the caller and the backend, and not between
-//!   [`sending`](lock_core::backend::AcquireRequest::sending) and the server. So the suite does not notice a backend in this process
-//!   that arms its lease from after its own I/O, unless that I/O is slow. Such a backend should wait for the link itself, with
-//!   [`round_trip`] around its request, between `sending` and [`arm`](lock_core::backend::Lease::arm). Behind a [`FaultProxy`] it is
-//!   noticed.
-//! - Processes are killed while they hold a lock or wait for it, but at no chosen moment of a request. A backend that writes its state
-//!   in several steps, such as to a file, needs a test of its own that kills clients between them.
+//! - Whether a lease counts from before the request: time passes at [`SentAt::now`](lock_core::backend::SentAt::now) and
+//!   [`sending`](lock_core::backend::AcquireRequest::sending) on the threads of the case's runtime, so that a moment that is taken after
+//!   the request took effect makes a lease too long. This also finds a backend in this process whose work takes no time. It does
+//!   not find one that takes its moments on threads or runtimes of its own, unless a [`FaultProxy`] delays its messages.
+//! - With [`Linked`] a link's delay is outside of the backend: between the caller and the backend. A backend in this process can wait
+//!   for the link itself, with [`round_trip`] around its request, between `sending` and
+//!   [`arm`](lock_core::backend::Lease::arm).
+//! - Clients die before each of their replies in turn: with a [`FaultProxy`] this leaves out no step of a request that the server can
+//!   tell from another. What a backend does in its own process, such as writing a file, is cut short by killing processes at
+//!   moments of chance, a dozen in each run. A file that is emptied before it is written is found by that. If a shorter part of a request
+//!   is not safe, run the case often.
+//! - A client that is killed is not a machine that loses its power: what the backend had written and not synced is still there.
 //!
 //! # Time
 //! On a paused clock a whole run takes a fraction of a second. On real servers, lower bounds are strict and upper bounds are
@@ -178,6 +183,7 @@ mod proxy;
 mod raw;
 pub mod reference;
 mod run;
+mod sending;
 mod subject;
 mod verdict;
 mod watched;

@@ -30,6 +30,8 @@ struct State {
     replies_left: Option<u64>,
     /// The n-th reply from now gets lost.
     swallow: Option<u64>,
+    /// Whether the way is cut from then on.
+    ends_then: bool,
     delay: Duration,
     waiting: usize,
 }
@@ -98,7 +100,13 @@ impl Link {
 
     /// Loses the n-th reply from now, from 1, and ends its connection; the request has arrived.
     pub fn swallow_reply(&self, n: u64) {
-        self.change(|state| state.swallow = Some(n));
+        self.change(|state| (state.swallow, state.ends_then) = (Some(n), false));
+    }
+
+    /// Loses the n-th reply from now, from 1, and is [cut](Self::cut) from then on, as if the client had died: the request has
+    /// arrived, and no later one does.
+    pub fn cut_at_reply(&self, n: u64) {
+        self.change(|state| (state.swallow, state.ends_then) = (Some(n), true));
     }
 
     /// Makes every message take this much longer.
@@ -248,6 +256,10 @@ impl State {
         match &mut self.swallow {
             Some(1) => {
                 self.swallow = None;
+                if self.ends_then {
+                    self.cut = true;
+                    self.breaks += 1;
+                }
                 return Some(Err(Broken));
             }
             Some(left) => *left -= 1,

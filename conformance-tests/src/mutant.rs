@@ -12,6 +12,20 @@ macro_rules! __for_each_mutant {
             mutant_grant_counts_from_the_reply GrantCountsFromTheReply belief_counts_from_before_the_request;
             /// The lease of a renewal does.
             mutant_renewal_counts_from_the_reply RenewalCountsFromTheReply belief_in_a_renewal_counts_from_before_it;
+            /// A backend in this process takes the moment of sending when its own work is done: it calls `sending` in time, and
+            /// arms the lease from a later moment.
+            mutant_grant_counts_from_its_effect GrantCountsFromItsEffect belief_counts_from_before_the_effect;
+            /// Its renewals do.
+            mutant_renewal_counts_from_its_effect RenewalCountsFromItsEffect
+                belief_in_a_renewal_counts_from_before_its_effect;
+            /// Its hand-overs do.
+            mutant_hand_over_counts_from_its_effect HandOverCountsFromItsEffect
+                belief_in_a_hand_over_counts_from_before_its_effect;
+            /// A hold gets its expiry by a second request (`SETNX`, then `EXPIRE`): a client that dies in between has it for ever.
+            mutant_expiry_by_a_second_request ExpiryByASecondRequest a_client_that_dies_in_a_request_costs_no_name;
+            /// Whoever asks takes the name's state away and writes it back by a second request: a client that dies in between
+            /// ends the hold of somebody else.
+            mutant_state_written_back StateWrittenBack a_client_that_dies_in_a_request_costs_no_name;
             /// A repeated acquire is answered as granted, but its ttl still runs from the first one.
             mutant_repeat_rearms_nothing RepeatRearmsNothing a_repeated_acquire_is_the_same_grant;
             /// Each try of a request has an id of its own, so that a retry after a lost reply waits for itself.

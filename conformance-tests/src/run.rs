@@ -15,6 +15,7 @@ use crate::child;
 use crate::context::{Cx, RawCx};
 use crate::harness::{BackendHarness, Harness, NoServer, ServerUse};
 use crate::raw::permits;
+use crate::sending::SendingDelay;
 use crate::verdict::{Capability, Failure, Skip, Stop, Verdict};
 
 /// How a case ended.
@@ -143,6 +144,10 @@ fn on_runtime<F: Future<Output = Verdict>>(paused: bool, case: impl FnOnce() -> 
         builder.worker_threads(2);
         (builder, LIMIT)
     };
+    let sending = SendingDelay::new(paused);
+    let of_runtime = sending.clone();
+    builder.on_thread_start(move || of_runtime.begin_thread());
+    sending.begin_thread();
     let runtime = match builder.enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return Outcome::Panicked(format!("no runtime: {error}")),

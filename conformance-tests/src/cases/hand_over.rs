@@ -9,10 +9,12 @@ use lock_core::{FencingToken, HoldState};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
+use super::belief::{PART_OF_THE_TTL, ensure_ends_first, near};
 use super::support::LITTLE;
 use crate::context::{RawCx, lock_name};
 use crate::link::Link;
 use crate::raw::Grant;
+use crate::sending::delay_sending;
 use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure, ensure_safe};
 
 pub(super) fn or_skip(backend: &Arc<dyn DistributedLock>) -> Verdict {
@@ -181,6 +183,16 @@ pub(crate) async fn belief_in_a_hand_over_counts_from_before_it(cx: &RawCx) -> V
         "handed over for {ttl:?}, and somebody else had it after {took:?}"
     );
     successor.release().await
+}
+
+/// Nor later than before the request took effect. By capability.
+pub(crate) async fn belief_in_a_hand_over_counts_from_before_its_effect(cx: &RawCx) -> Verdict {
+    let (link, client) = near(cx).await?;
+    or_skip(&client)?;
+    let giver = cx.grant(&client, "a").await?;
+    delay_sending(cx.ttl() / PART_OF_THE_TTL);
+    let heir = hand_over(cx, &giver, cx.request("a", cx.ttl())?).await?;
+    ensure_ends_first(cx, &link, &heir).await
 }
 
 /// Nobody who waits or tries elsewhere gets it in between. By capability.

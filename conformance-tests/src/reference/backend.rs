@@ -20,6 +20,8 @@ use crate::mutant::Mutant;
 
 /// How long a waiter sleeps at the most, for it may miss being woken.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// The ttl of a hold whose expiry is set later.
+const FOR_EVER: Duration = Duration::from_secs(1_000_000);
 
 /// A client of a [`ReferenceServer`].
 #[derive(Debug)]
@@ -85,8 +87,23 @@ impl ReferenceBackend {
             let counted = ask.clone();
             ask.is_counted = self.client.put(move |server| server.would_admit(&counted)).await?;
         }
+        if self.has(Mutant::StateWrittenBack) {
+            let name = ask.name.clone();
+            let state = self.client.put(move |server| server.take_state(&name)).await?;
+            let name = ask.name.clone();
+            self.client.put(move |server| server.write_state(&name, state)).await?;
+        }
+        let second_request = self.has(Mutant::ExpiryByASecondRequest).then(|| ask.clone());
+        if second_request.is_some() {
+            ask.ttl = FOR_EVER;
+        }
+        let of_effect = self.has(Mutant::GrantCountsFromItsEffect);
+        let asking = self.client.ask(connection, move |server| {
+            let reply = server.acquire(&ask)?;
+            Ok((reply, of_effect.then(SentAt::now)))
+        });
         let answer = tokio::select! {
-            answer = self.client.ask(connection, move |server| server.acquire(&ask)) => answer,
+            answer = asking => answer,
             // It was asked, so the outcome is unknown.
             () = long_given_up(request) => Err(Error::new(ErrorKind::Unavailable, "given up before the answer")),
         };
@@ -94,8 +111,12 @@ impl ReferenceBackend {
             true => error.not_executed(),
             false => error,
         })?;
+        let (reply, of_effect) = answer;
+        if let (Reply::Granted(_), Some(ask)) = (&reply, second_request) {
+            self.client.put(move |server| server.set_expiry(&ask)).await?;
+        }
         let before = before.filter(|_| !self.has(Mutant::GrantCountsFromTheReply));
-        Ok((answer, before.unwrap_or_else(|| request.sending())))
+        Ok((reply, of_effect.or(before).unwrap_or_else(|| request.sending())))
     }
 
     async fn asked(&self, request: &AcquireRequest) -> Result<Attempt> {
@@ -269,13 +290,17 @@ impl Hold for ReferenceHold {
             ..self.ask.clone()
         };
         let sent = SentAt::now();
-        let renewing = self.client.put(move |server| server.renew(&ask));
-        let renewed = match self.client.has(Mutant::RenewalGivenUpEarly) {
+        let of_effect = self.client.has(Mutant::RenewalCountsFromItsEffect);
+        let renewing = self.client.put(move |server| {
+            let renewed = server.renew(&ask)?;
+            Ok((renewed, of_effect.then(SentAt::now)))
+        });
+        let (renewed, of_effect) = match self.client.has(Mutant::RenewalGivenUpEarly) {
             true => timeout(ttl / 6, renewing).await.unwrap_or_else(|_| Err(unanswered()))?,
             false => renewing.await?,
         };
         let late = self.client.has(Mutant::RenewalCountsFromTheReply);
-        let sent = if late { SentAt::now() } else { sent };
+        let sent = if late { SentAt::now() } else { of_effect.unwrap_or(sent) };
         Ok(match renewed {
             true => Renewal::Renewed(self.lease.arm(sent, ttl)?),
             false => Renewal::Lost,
@@ -331,7 +356,8 @@ impl Hold for ReferenceHold {
         let (giver, ask) = (self.ask.holder, self.next(next));
         let next_ask = ask.clone();
         let connection = self.client.connect()?;
-        let sent = next.sending();
+        let mut sent = next.sending();
+        let of_effect = self.client.has(Mutant::HandOverCountsFromItsEffect);
         let handed_over = if self.client.has(Mutant::HandOverLetsGo) {
             self.release(ReleaseOptions::default()).await?;
             match self.client.put(move |server| server.acquire(&next_ask)).await? {
@@ -339,10 +365,13 @@ impl Hold for ReferenceHold {
                 Reply::Busy { .. } => HandedOver::Yielded,
             }
         } else {
-            let handing_over = self
-                .client
-                .ask(connection, move |server| server.hand_over(giver, &next_ask));
-            handing_over.await?
+            let handing_over = self.client.ask(connection, move |server| {
+                let handed_over = server.hand_over(giver, &next_ask)?;
+                Ok((handed_over, of_effect.then(SentAt::now)))
+            });
+            let (handed_over, of_effect) = handing_over.await?;
+            sent = of_effect.unwrap_or(sent);
+            handed_over
         };
         let token = match handed_over {
             HandedOver::Granted(token) => token,

@@ -9,7 +9,7 @@ use lock_core::{Error, ErrorKind, FencingToken, Result};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::state::{HandedOver, Hold, Reply, Request, State};
+use super::state::{Entry, HandedOver, Hold, Reply, Request, State};
 use crate::harness::Data;
 use crate::mutant::Mutant;
 
@@ -95,6 +95,28 @@ impl ReferenceServer {
         entry
             .grant(self.mutant, request, self.clock(now), now)
             .map(Reply::Granted)
+    }
+
+    /// Takes a name's state away, for the mutant that writes it back by a second request.
+    pub(super) fn take_state(&self, name: &str) -> Result<Option<Entry>> {
+        Ok(self.up()?.names.remove(&self.key(name)))
+    }
+
+    /// Writes it back.
+    pub(super) fn write_state(&self, name: &str, state: Option<Entry>) -> Result<()> {
+        self.up()?.names.extend(state.map(|state| (self.key(name), state)));
+        Ok(())
+    }
+
+    /// Sets the end of a hold, for the mutant that does so by a second request.
+    pub(super) fn set_expiry(&self, request: &Request) -> Result<()> {
+        let expires = Instant::now() + request.ttl;
+        let mut state = self.up()?;
+        let entry = state.names.get_mut(&self.key(&request.name));
+        if let Some(hold) = entry.and_then(|entry| entry.hold_of(request.holder)) {
+            hold.expires = expires;
+        }
+        Ok(())
     }
 
     /// Whether the request would be granted, for the client that counts permits itself.

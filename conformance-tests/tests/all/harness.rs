@@ -1,5 +1,7 @@
 //! The servers that the suite runs on.
 
+#[cfg(unix)]
+pub(crate) mod file;
 pub(crate) mod memory;
 pub(crate) mod mysql_lease;
 pub(crate) mod mysql_row;

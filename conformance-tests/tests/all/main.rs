@@ -2,6 +2,8 @@
 
 use conformance_tests::{__for_each_mutant, WriteSide, conformance};
 
+#[cfg(unix)]
+use harness::file::FileHarness;
 use harness::memory::MemoryHarness;
 use harness::mysql_lease::LeaseTableHarness;
 use harness::mysql_row::{Hostile, MySql9, MySql9Hostile, OverTls as MySqlOverTls, OwnMariaDb, RowLockHarness};
@@ -18,6 +20,22 @@ mod mutants;
 conformance!(memory, MemoryHarness);
 conformance!(one_permit memory_permit, MemoryHarness);
 conformance!(subject memory_write, WriteSide<MemoryHarness>);
+// All the work of such a backend is done in its clients' processes. Its mutants show what the cases for that are worth.
+#[cfg(unix)]
+conformance!(
+    only [
+        a_second_client_is_refused
+        exclusion_between_processes
+        belief_counts_from_before_the_effect
+        belief_in_a_renewal_counts_from_before_its_effect
+        a_client_that_dies_in_a_request_costs_no_name
+        processes_killed_in_a_request_cost_no_name
+        a_killed_process_frees_its_lock
+        a_held_lock_is_renewed
+        tokens_grow_over_an_expiry
+    ] file,
+    FileHarness
+);
 conformance!(quorum_memory, QuorumOfMemory);
 conformance!(
     quorum_redis,

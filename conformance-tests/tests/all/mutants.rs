@@ -6,6 +6,9 @@ use conformance_tests::mutants::Mutant;
 use conformance_tests::reference::ReferenceHarness;
 use conformance_tests::{Outcome, cases, execute};
 
+#[cfg(unix)]
+use crate::harness::file::{Bug, FileHarness};
+
 #[test]
 fn the_reference_passes_everything() {
     for case in cases::all() {
@@ -27,4 +30,42 @@ fn every_mutant_has_a_case_of_its_own() {
             .count();
         assert_eq!(cases, 1, "{} is to be caught by {}", mutant.name(), mutant.caught_by());
     }
+}
+
+/// The case with this name, on files. Its child processes are the test of the same name in the module `file`.
+#[cfg(unix)]
+fn on_files(bug: Bug, name: &str) -> Outcome {
+    let case = cases::all().iter().find(|case| case.name == name).expect("a case");
+    execute(
+        case,
+        Arc::new(FileHarness::with_bug(Some(bug))),
+        &format!("file::{name}"),
+    )
+}
+
+#[cfg(unix)]
+fn is_caught(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Failed(failure) if failure.asserted)
+}
+
+#[cfg(unix)]
+#[test]
+fn a_grant_that_counts_from_its_effect_is_caught_on_files() {
+    let outcome = on_files(Bug::CountsFromTheEffect, "belief_counts_from_before_the_effect");
+    assert!(is_caught(&outcome), "{outcome}");
+}
+
+/// Whether a process is killed between two calls of the system is chance. It is usually caught in the first run.
+#[cfg(unix)]
+#[test]
+fn a_file_that_is_emptied_before_it_is_written_is_caught() {
+    const RUNS: u32 = 10;
+    let mut runs = 0..RUNS;
+    let caught = runs.find(|_| {
+        let outcome = on_files(Bug::EmptiesBeforeItWrites, "processes_killed_in_a_request_cost_no_name");
+        println!("{outcome}");
+        is_caught(&outcome)
+    });
+    println!("caught in run {caught:?}, counted from 0");
+    assert!(caught.is_some(), "not caught in {RUNS} runs of the case");
 }

@@ -1,0 +1,84 @@
+//! Belief counts from before a request takes effect, also if it takes effect at once.
+//!
+//! In each case time passes just before the backend takes a moment of sending. If it takes that moment in time, its
+//! request is only later. If it takes it after its request has taken effect, its lease is longer than the server's.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::backend::DistributedLock;
+use tokio::time::{Instant, sleep};
+
+use super::support::LITTLE;
+use crate::context::RawCx;
+use crate::link::Link;
+use crate::raw::{Grant, drive, granted};
+use crate::sending::delay_sending;
+use crate::verdict::{OrFail, Stop, Verdict, ensure};
+
+/// More than the margin of a lease, and so little that it may pass several times before a grant.
+pub(super) const PART_OF_THE_TTL: u32 = 6;
+
+/// A grant counts from before its request took effect.
+pub(crate) async fn belief_counts_from_before_the_effect(cx: &RawCx) -> Verdict {
+    let (link, client) = near(cx).await?;
+    delay_sending(cx.ttl() / PART_OF_THE_TTL);
+    let grant = granted_late(cx, &client).await?;
+    ensure_ends_first(cx, &link, &grant).await
+}
+
+/// So does a renewal, where core renews.
+pub(crate) async fn belief_in_a_renewal_counts_from_before_its_effect(cx: &RawCx) -> Verdict {
+    let (link, client) = near(cx).await?;
+    let asked = Instant::now();
+    let grant = cx.grant_for(&client, "a", cx.ttl()).await?;
+    if !client.capabilities().session_renewal {
+        delay_sending(cx.ttl() / PART_OF_THE_TTL);
+        // On a busy machine the hold may be over by the time of the answer.
+        ensure!(
+            grant.renew(cx.ttl()).await? || asked.elapsed() >= cx.ttl(),
+            "a renewal of a live hold said that it was lost"
+        );
+    }
+    ensure_ends_first(cx, &link, &grant).await
+}
+
+/// A client that has reached its server, and the link to it.
+pub(super) async fn near(cx: &RawCx) -> Result<(Link, Arc<dyn DistributedLock>), Stop> {
+    let link = Link::new();
+    let client = cx.backend_through(&link).await;
+    cx.soon("connect", client.connect()).await?.or_fail("connect")?;
+    Ok((link, client))
+}
+
+/// A grant that may come too late for its lease on a busy machine, and is asked for again then.
+async fn granted_late(cx: &RawCx, client: &Arc<dyn DistributedLock>) -> Result<Grant, Stop> {
+    let (request, control) = cx.request("a", cx.ttl())?;
+    let asking = async {
+        loop {
+            match drive(&**client, &request).await {
+                Err(error) if error.is_retryable() => sleep(LITTLE).await,
+                attempt => return attempt,
+            }
+        }
+    };
+    let attempt = cx.soon("acquire a free name", asking).await?.or_fail("acquire")?;
+    granted(attempt, request, control)?.map_err(|busy| Stop::assertion(format!("a free name was busy: {busy:?}")))
+}
+
+/// Cuts the holder off. When somebody else is granted the name, the holder must not believe in its hold any more.
+pub(super) async fn ensure_ends_first(cx: &RawCx, link: &Link, grant: &Grant) -> Verdict {
+    delay_sending(Duration::ZERO);
+    let waiter = cx.connected().await?;
+    let asking = cx.request("a", cx.long_ttl().await)?;
+    let waiting = cx.wait_out(&waiter, asking).await?;
+    link.stall();
+    let what = "the waiter to be granted when the ttl is over";
+    let next = waiting.grant(cx, cx.freed_by(cx.ttl()), what).await?;
+    ensure!(
+        !grant.is_live(),
+        "two believe that they hold it: {:?} is left of the first",
+        grant.lease().valid_for()
+    );
+    next.release().await
+}
