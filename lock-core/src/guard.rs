@@ -28,8 +28,8 @@ use crate::watch::Watch;
 /// then stay at the server until its ttl ends, and on a current-thread runtime it always does. Before `main` returns,
 /// release the guards and await [`Locker::shutdown`](crate::Locker::shutdown).
 ///
-/// A guard knows by its own clock when it was lost, [suspended time](crate#what-is-promised) included; no network is
-/// needed. It cannot stop a process that is paused: a process that resumes late may act before it checks. Give
+/// A guard knows by its own clock when it was lost, [suspended time](https://docs.rs/lock-core/latest/lock_core/#what-is-promised)
+/// included; no network is needed. It cannot stop a process that is paused: a process that resumes late may act before it checks. Give
 /// [`token`](Self::token) to the resource that the lock protects, and have that reject smaller ones.
 ///
 /// After a fork, a guard belongs to the parent process. In the child, dropping it does nothing and releasing it is an

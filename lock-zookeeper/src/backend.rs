@@ -97,7 +97,7 @@ impl ZooKeeperBackend {
 
 impl ZooKeeperBackend {
     /// Gives the root path, the directories of names and all nodes in them the ACL of this configuration: for the [change of a
-    /// password](crate#change-of-a-password). Locks stay held. A few requests for each name, 64 names at a time.
+    /// password](https://docs.rs/lock-zookeeper/latest/lock_zookeeper/#change-of-a-password). Locks stay held. A few requests for each name, 64 names at a time.
     ///
     /// # Errors
     /// [`ErrorKind::Denied`](lock_core::ErrorKind::Denied) if a node belongs to an identity that this configuration does not have.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::{Result, servers};
 
 mod deny;
+mod links;
 mod report;
 mod run;
 mod share;
@@ -45,6 +46,7 @@ pub(crate) fn run(mut options: Options) -> Result<ExitCode> {
         path: deny::path()?,
         deadline: start + TOTAL,
     };
+    links::prepare(&run::root().join("target/doc"), &steps::PUBLISHED)?;
     let (beside, steps): (Vec<Step>, Vec<Step>) = steps::all().into_iter().partition(|step| step.beside);
     let mut beside = Some(beside);
     for step in steps {
@@ -56,7 +58,21 @@ pub(crate) fn run(mut options: Options) -> Result<ExitCode> {
         };
         runs.extend(done);
     }
+    if succeeded(&runs, steps::DOCS) {
+        runs.push(links_of_docs());
+    }
     Ok(conclude(&runs, start.elapsed()))
+}
+
+/// Checks what rustdoc has written.
+fn links_of_docs() -> Run {
+    let start = Instant::now();
+    let outcome = match links::dead(&run::root().join("target/doc"), &steps::PUBLISHED) {
+        Ok(dead) if dead.is_empty() => Outcome::Passed,
+        Ok(dead) => Outcome::Failed(format!("dead links:\n{}", dead.join("\n"))),
+        Err(error) => Outcome::Failed(error),
+    };
+    Run::ended("links of docs", Kind::Build, start.elapsed(), outcome)
 }
 
 #[derive(Debug)]

@@ -33,7 +33,7 @@ impl RedisConfig {
     /// User, password, database and TLS are those of the Redis. The Sentinels have credentials of their own
     /// ([`with_sentinel_user`](Self::with_sentinel_user), [`with_sentinel_password`](Self::with_sentinel_password)), and are
     /// reached over TLS if the Redis is. The crate page says [what a failover may
-    /// cost](crate#redis-sentinel).
+    /// cost](https://docs.rs/lock-redis/latest/lock_redis/#redis-sentinel).
     ///
     /// ```
     /// # use lock_redis::RedisConfig;

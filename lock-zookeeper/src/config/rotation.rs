@@ -9,7 +9,7 @@ pub(super) const NO_DIGEST: &str =
 impl ZooKeeperConfig {
     /// The password that the [user](Self::with_user) had before. Each connection proves both, and both may access the nodes that it
     /// makes. Only for the scheme `digest`, whose identities contain the password: see ["Change of a
-    /// password"](crate#change-of-a-password). Defaults to none.
+    /// password"](https://docs.rs/lock-zookeeper/latest/lock_zookeeper/#change-of-a-password). Defaults to none.
     ///
     /// ```
     /// # use lock_zookeeper::ZooKeeperConfig;

@@ -35,11 +35,15 @@ pub(crate) enum Outcome {
 
 impl Run {
     pub(crate) fn done(name: &str, kind: Kind, time: Duration) -> Self {
+        Self::ended(name, kind, time, Outcome::Passed)
+    }
+
+    pub(crate) fn ended(name: &str, kind: Kind, time: Duration, outcome: Outcome) -> Self {
         Self {
             name: name.into(),
             kind,
             time,
-            outcome: Outcome::Passed,
+            outcome,
             report: Report::default(),
             printed: String::new(),
         }
@@ -137,15 +141,18 @@ fn yielding_cargo() -> Command {
     in_workspace(command)
 }
 
+/// The workspace's folder.
+pub(crate) fn root() -> &'static Path {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+    folder.expect("xtask is a folder of the workspace")
+}
+
 fn program() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
 fn in_workspace(mut command: Command) -> Command {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("xtask is a folder of the workspace");
-    command.current_dir(root);
+    command.current_dir(root());
     for (name, _) in std::env::vars_os() {
         if name
             .to_str()
