@@ -337,19 +337,7 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub async fn downgrade(&mut self) -> Result<()> {
-        self.0.keeper().check_process()?;
-        let hold = self.hold();
-        let limits = hold.options.limits;
-        if hold.options.minimum.is_some() {
-            let message = "a minimum hold stays exclusive: release it, or leave out `hold_at_least`";
-            return Err(Error::new(ErrorKind::Misconfigured, message).with_name(&hold.options.name));
-        }
-        if self.mode() == Mode::Exclusive {
-            limits
-                .check_downgrade()
-                .map_err(|error| error.about(&hold.options.name))?;
-        }
-        hold.downgrade(limits.operation_timeout).await
+        self.0.downgrade().await
     }
 
     /// Releases the lock, and reports whether it was held until now. If guards share a hold by a

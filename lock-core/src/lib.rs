@@ -1,7 +1,7 @@
 //! The contract of polylock's distributed locks, the policy that all backends share, and the memory backend.
 //!
 //! Applications use the `polylock` crate, which re-exports this crate together with the backends. To write a backend of
-//! your own, start at [`backend`].
+//! your own, start at [`backend`]. For code without async there is the module `blocking`, with the feature of that name.
 //!
 //! # What no lock service can promise
 //! A process may be paused past the end of its lease: by a garbage collector, by a page fault, or because the machine is
@@ -63,6 +63,7 @@
 //! | `a release in the background failed; the hold ends by itself` | `DEBUG` | `lock`, `error` |
 //! | `the backend panicked in a renewal` | `ERROR` | `lock` |
 //! | `the backend panicked in the background` | `ERROR` | |
+//! | `a callback of a lost lock panicked` | `ERROR` | `lock` |
 //!
 //! With the feature `metrics`, through the `metrics` crate. Lock names are not labels, since there may be any number.
 //!
@@ -114,6 +115,9 @@ mod acquire;
 pub mod backend;
 mod backend_state;
 mod background;
+#[cfg(all(feature = "blocking", not(shuttle)))]
+#[cfg_attr(docsrs, doc(cfg(feature = "blocking")))]
+pub mod blocking;
 mod error;
 mod guard;
 mod hold;

@@ -217,6 +217,12 @@ pub(crate) fn job_panicked() {
     tracing::error!(target: "polylock", "the backend panicked in the background");
 }
 
+/// One that a user gave.
+#[cfg(all(feature = "blocking", not(shuttle)))]
+pub(crate) fn callback_panicked(name: &LockName) {
+    tracing::error!(target: "polylock", lock = name.as_str(), "a callback of a lost lock panicked");
+}
+
 /// How long an acquire takes, and what comes of it.
 pub(crate) struct AcquireTimer {
     #[cfg(feature = "metrics")]

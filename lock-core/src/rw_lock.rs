@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::lock::Lock;
 
 pub(crate) mod upgradable;
-mod upgrade;
+pub(crate) mod upgrade;
 
 /// A reader-writer lock: any number of readers hold it together, and a writer holds it alone. Owned and cheap to clone; made by
 /// [`Locker::rw_lock`](crate::Locker::rw_lock).

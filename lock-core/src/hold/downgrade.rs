@@ -2,13 +2,32 @@
 
 use std::time::Duration;
 
-use super::{ActiveHold, Successor};
+use super::{ActiveHold, Share, Successor};
 use crate::backend::{Mode, Renewal};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lost::LostCause;
 use crate::observe::{self, BackendRequest};
 use crate::sync::time::sleep;
 use crate::sync::{Arc, Ordering};
+
+impl<W: Successor> Share<W> {
+    /// Makes its hold a shared one, once it is known that this can be.
+    pub(crate) async fn downgrade(&self) -> Result<()> {
+        self.keeper().check_process()?;
+        let hold = self.hold();
+        let limits = hold.options.limits;
+        if hold.options.minimum.is_some() {
+            let message = "a minimum hold stays exclusive: release it, or leave out `hold_at_least`";
+            return Err(Error::new(ErrorKind::Misconfigured, message).with_name(&hold.options.name));
+        }
+        if hold.mode() == Mode::Exclusive {
+            limits
+                .check_downgrade()
+                .map_err(|error| error.about(&hold.options.name))?;
+        }
+        hold.downgrade(limits.operation_timeout).await
+    }
+}
 
 impl<W: Successor> ActiveHold<W> {
     /// Makes it shared, if that is answered in time. Whatever comes of it, it counts as shared from the first poll on.

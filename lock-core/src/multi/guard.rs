@@ -24,7 +24,7 @@ pub struct MultiGuard(
 );
 
 impl MultiGuard {
-    pub(super) fn new(guards: Vec<Guard>) -> Self {
+    pub(crate) fn new(guards: Vec<Guard>) -> Self {
         Self(guards)
     }
 
@@ -218,7 +218,7 @@ impl MultiGuard {
 }
 
 /// The state of several holds together.
-fn weakest(states: impl Iterator<Item = HoldState>) -> HoldState {
+pub(crate) fn weakest(states: impl Iterator<Item = HoldState>) -> HoldState {
     let mut weakest = HoldState::Held;
     for state in states {
         match state {
@@ -231,10 +231,11 @@ fn weakest(states: impl Iterator<Item = HoldState>) -> HoldState {
 }
 
 /// Returns as soon as any of them is lost.
-async fn first_loss(guards: &[Guard]) -> Lost {
-    match guards.is_empty() {
+pub(crate) async fn first_loss<'a>(guards: impl IntoIterator<Item = &'a Guard>) -> Lost {
+    let losses: Vec<_> = guards.into_iter().map(|guard| Box::pin(guard.lost())).collect();
+    match losses.is_empty() {
         true => std::future::pending().await,
-        false => select_all(guards.iter().map(|guard| Box::pin(guard.lost()))).await.0,
+        false => select_all(losses).await.0,
     }
 }
 

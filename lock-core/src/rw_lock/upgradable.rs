@@ -150,6 +150,17 @@ impl Deref for UpgradableGuard {
     }
 }
 
+#[cfg(all(feature = "blocking", not(shuttle)))]
+impl UpgradableGuard {
+    pub(crate) fn from_parts(guard: Guard, locker: Locker) -> Self {
+        Self { guard, locker }
+    }
+
+    pub(crate) fn into_parts(self) -> (Guard, Locker) {
+        (self.guard, self.locker)
+    }
+}
+
 impl UpgradableGuard {
     /// Goes from reading to writing in place, however long that takes: waits until the other readers have left. It passes all
     /// waiting writers. New readers wait behind it. Nobody writes between the read and the write, so what was read is still

@@ -28,7 +28,7 @@ use crate::sync::time::Instant;
 use crate::time::until;
 
 /// Makes an upgradable hold exclusive. False if others hold the name too, and the caller does not wait.
-pub(super) async fn upgrade(shared: &Arc<Shared>, share: &Share<Caller>, wait: WaitLimit) -> Result<bool> {
+pub(crate) async fn upgrade(shared: &Arc<Shared>, share: &Share<Caller>, wait: WaitLimit) -> Result<bool> {
     ensure_running(&shared.keeper)?;
     let _in_flight = shared.keeper.in_flight();
     let closing = shared.closing.notified();

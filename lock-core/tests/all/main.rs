@@ -1,6 +1,8 @@
 //! Core, from outside.
 #![cfg(not(shuttle))]
 
+#[cfg(feature = "blocking")]
+mod blocking;
 mod hostile;
 mod local_lines;
 mod local_queue;

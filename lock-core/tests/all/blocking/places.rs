@@ -1,0 +1,151 @@
+//! Calls from places where other libraries panic or hang.
+
+use std::cell::RefCell;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+
+use lock_core::Error;
+use lock_core::blocking::{Guard, Locker};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::spawn_blocking;
+
+use super::{PATIENCE, two};
+
+/// What a thread may do with a locker.
+fn use_it(locks: &Locker, elsewhere: &Locker) -> Result<(), Error> {
+    locks.connect()?;
+    let lock = locks.lock("a");
+    let guard = lock.acquire_within(PATIENCE)?;
+    assert!(guard.wait_lost(std::time::Duration::from_millis(1))?.is_none());
+    guard.on_lost(|lost| panic!("{lost:?}"))?;
+    guard.extend(PATIENCE)?;
+    assert!(lock.try_acquire()?.is_none());
+    drop(guard);
+    // Waits for the release.
+    elsewhere.lock("a").with_within(PATIENCE, |held| held.check())??;
+    assert!(!lock.status()?.is_held());
+    Ok(())
+}
+
+#[tokio::test]
+async fn inside_a_task_of_a_current_thread_runtime() {
+    let (locks, elsewhere) = two();
+    use_it(&locks, &elsewhere).unwrap();
+    tokio::spawn(async move { use_it(&locks, &elsewhere) })
+        .await
+        .unwrap()
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn inside_a_task_of_a_multi_thread_runtime() {
+    let (locks, elsewhere) = two();
+    use_it(&locks, &elsewhere).unwrap();
+    tokio::spawn(async move { use_it(&locks, &elsewhere) })
+        .await
+        .unwrap()
+        .unwrap();
+}
+
+#[tokio::test]
+async fn in_spawn_blocking() {
+    let (locks, elsewhere) = two();
+    spawn_blocking(move || use_it(&locks, &elsewhere))
+        .await
+        .unwrap()
+        .unwrap();
+}
+
+/// A task whose budget is spent gets no answer from Tokio's channels and timers.
+#[tokio::test]
+async fn in_a_task_whose_budget_is_spent() {
+    let (locks, elsewhere) = two();
+    let spent = async {
+        while tokio::task::coop::has_budget_remaining() {
+            futures_util::future::poll_fn(|context| {
+                tokio::task::coop::poll_proceed(context).map(|it| it.made_progress())
+            })
+            .await;
+        }
+        use_it(&locks, &elsewhere)
+    };
+    tokio::time::timeout(PATIENCE, spent).await.unwrap().unwrap();
+}
+
+/// Locks something in its drop.
+struct LocksInDrop {
+    locks: Locker,
+    elsewhere: Locker,
+    tell: Sender<Result<(), Error>>,
+}
+
+impl Drop for LocksInDrop {
+    fn drop(&mut self) {
+        // The test has failed where nobody listens.
+        let _ = self.tell.send(use_it(&self.locks, &self.elsewhere));
+    }
+}
+
+#[test]
+fn a_guard_that_is_dropped_in_a_panic_is_released() {
+    let (locks, elsewhere) = two();
+    let lock = locks.lock("a");
+    let panicking = thread::spawn(move || {
+        let _guard = lock.acquire().unwrap();
+        std::panic::resume_unwind(Box::new("as planned"));
+    });
+    assert!(panicking.join().is_err());
+    elsewhere.lock("a").acquire_within(PATIENCE).unwrap().release().unwrap();
+}
+
+#[test]
+fn calls_in_a_drop_in_a_panic() {
+    let (locks, elsewhere) = two();
+    let (tell, told) = channel();
+    let panicking = thread::spawn(move || {
+        let _locks = LocksInDrop { locks, elsewhere, tell };
+        std::panic::resume_unwind(Box::new("as planned"));
+    });
+    assert!(panicking.join().is_err());
+    told.recv_timeout(PATIENCE).unwrap().unwrap();
+}
+
+thread_local! {
+    static IN_DROP: RefCell<Option<LocksInDrop>> = const { RefCell::new(None) };
+    static HELD: RefCell<Option<Guard>> = const { RefCell::new(None) };
+    static RUNTIME: RefCell<Option<Runtime>> = const { RefCell::new(None) };
+}
+
+#[test]
+fn calls_in_a_destructor_of_a_thread_local() {
+    // Destructors run in the reverse order of the first uses, so Tokio's own thread-locals have gone, or are still there.
+    for tokio_comes_first in [false, true] {
+        let (locks, elsewhere) = two();
+        let (tell, told) = channel();
+        let use_tokio = || {
+            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {});
+            RUNTIME.set(Some(runtime));
+        };
+        let ending = thread::spawn(move || {
+            if tokio_comes_first {
+                use_tokio();
+            }
+            IN_DROP.set(Some(LocksInDrop { locks, elsewhere, tell }));
+            if !tokio_comes_first {
+                use_tokio();
+            }
+        });
+        told.recv_timeout(PATIENCE).unwrap().unwrap();
+        ending.join().unwrap();
+    }
+}
+
+#[test]
+fn a_guard_in_a_thread_local_is_released_when_its_thread_ends() {
+    let (locks, elsewhere) = two();
+    let lock = locks.lock("a");
+    let ending = thread::spawn(move || HELD.set(Some(lock.acquire().unwrap())));
+    ending.join().unwrap();
+    elsewhere.lock("a").acquire_within(PATIENCE).unwrap().release().unwrap();
+}
