@@ -17,6 +17,9 @@ pub use lock_core::{
 #[cfg_attr(docsrs, doc(cfg(any(feature = "tls", feature = "zookeeper-tls"))))]
 pub use lock_tls::Tls;
 
+#[cfg(feature = "blocking")]
+#[cfg_attr(docsrs, doc(cfg(feature = "blocking")))]
+pub mod blocking;
 mod config;
 mod connect;
 

@@ -171,6 +171,29 @@ fn assert_acquire_all(lines: &[String]) {
     assert_eq!(lines[3], "all transfers are done");
 }
 
+#[cfg(feature = "blocking")]
+#[test]
+fn a_pool_of_workers_ships_each_order_once() {
+    assert_worker_pool(&run("worker_pool", &[]));
+}
+
+#[cfg(feature = "blocking")]
+fn assert_worker_pool(lines: &[String]) {
+    let ends = |text: &str| lines.iter().filter(|line| line.contains(text)).count();
+    assert_eq!(
+        (ends(" is shipped, "), ends(" was shipped before")),
+        (8, 8),
+        "{lines:?}"
+    );
+    assert_eq!(lines.last().expect("a line"), "all locks are released");
+}
+
+#[cfg(feature = "blocking")]
+#[test]
+fn a_migration_runs_at_start_up() {
+    assert_eq!(run("migration", &[]), ["migrated 3 steps"]);
+}
+
 /// The service on a port of its own, and its address.
 fn service(url: &str) -> (Example, String) {
     let service = Example::start("service", &[url, "127.0.0.1:0"]);
@@ -285,6 +308,20 @@ mod on_redis {
     async fn a_cron_job_runs_on_one_host() {
         let server = redis().await;
         assert_one_cron_job(&server.url(), "60");
+    }
+
+    #[cfg(feature = "blocking")]
+    #[testbed::test]
+    async fn one_of_three_instances_migrates() {
+        let (server, folder) = (redis().await, tempfile::tempdir().expect("a folder"));
+        let file = folder.path().join("schema.txt");
+        let arguments = [&server.url(), file.to_str().expect("UTF-8")];
+        let instances: Vec<Example> = (0..3).map(|_| Example::start("migration", &arguments)).collect();
+        let mut lines: Vec<String> = instances.into_iter().flat_map(Example::finish).collect();
+        lines.sort();
+        assert_eq!(lines, ["migrated 3 steps", "nothing to migrate", "nothing to migrate"]);
+        assert_eq!(std::fs::read_to_string(file).expect("it is there").lines().count(), 3);
+        assert_worker_pool(&run("worker_pool", &[&server.url()]));
     }
 
     /// Ships an order until this is the status. On a busy machine the server may be slower than the service waits.

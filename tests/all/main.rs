@@ -1,5 +1,10 @@
 //! The facade, as an application uses it: its examples, its pages, and what it says of wrong settings.
 
+#[cfg(all(
+    feature = "blocking",
+    any(feature = "redis", feature = "mysql", feature = "zookeeper")
+))]
+mod blocking;
 #[cfg(all(feature = "redis", feature = "mysql", feature = "zookeeper"))]
 mod connect;
 mod docs;

@@ -1,5 +1,7 @@
 //! What becomes of the locks of a process that ends, or forks.
 
+#[cfg(feature = "blocking")]
+mod blocking;
 mod child;
 mod ending;
 mod fork;
