@@ -1,0 +1,107 @@
+//! Values of options.
+
+use rustix::process::Signal;
+
+use super::signal;
+
+/// What the command gets if the lock is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnLoss {
+    /// This signal, and SIGKILL after the grace.
+    Signal(Signal),
+    Ignore,
+}
+
+impl OnLoss {
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "ignore" => Ok(Self::Ignore),
+            name => signal(name)
+                .map(Self::Signal)
+                .ok_or_else(|| "write term, kill, ignore, or a signal like INT, HUP or USR1".to_owned()),
+        }
+    }
+}
+
+/// So many permits of a semaphore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Permits {
+    pub(crate) take: u32,
+    pub(crate) of: u32,
+}
+
+impl Permits {
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let parsed = text
+            .split_once('/')
+            .and_then(|(take, of)| Some((take.parse().ok()?, of.parse().ok()?)));
+        match parsed {
+            Some((take, of)) if (1..=of).contains(&take) => Ok(Self { take, of }),
+            _ => Err("write how many of how many, as in 1/3".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+    use crate::cli::{Cli, Subcommand};
+
+    #[test]
+    fn the_description_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_a_loss_means() {
+        assert_eq!(OnLoss::parse("term"), Ok(OnLoss::Signal(Signal::TERM)));
+        assert_eq!(OnLoss::parse("SIGUSR1"), Ok(OnLoss::Signal(Signal::USR1)));
+        assert_eq!(OnLoss::parse("ignore"), Ok(OnLoss::Ignore));
+        assert!(OnLoss::parse("sometimes").is_err());
+    }
+
+    #[test]
+    fn permits_are_some_of_some() {
+        assert_eq!(Permits::parse("2/5"), Ok(Permits { take: 2, of: 5 }));
+        for wrong in ["0/5", "6/5", "2", "2/", "a/b", "-1/3"] {
+            assert!(Permits::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn options_after_the_command_are_its_own() {
+        let line = [
+            "polylock",
+            "run",
+            "--lock",
+            "a",
+            "--url",
+            "redis://h",
+            "--",
+            "ls",
+            "--lock",
+            "-l",
+            "--",
+        ];
+        let Subcommand::Run(run) = Cli::try_parse_from(line).unwrap().subcommand else {
+            panic!("run");
+        };
+        assert_eq!(run.command, ["ls", "--lock", "-l", "--"]);
+        assert_eq!(run.lock.lock, ["a"]);
+    }
+
+    #[test]
+    fn a_command_or_a_text_is_needed() {
+        let parses = |rest: &[&str]| {
+            let line = ["polylock", "run", "--lock", "a"].iter().chain(rest);
+            Cli::try_parse_from(line).is_ok()
+        };
+        assert!(!parses(&[]) && !parses(&["--"]));
+        assert!(parses(&["--", "ls"]) && parses(&["--shell", "ls | wc"]));
+        assert!(!parses(&["--shell", "ls", "--", "ls"]));
+        assert!(!parses(&["--try", "--wait", "1s", "--", "ls"]));
+        assert!(!parses(&["--wait", "1", "--", "ls"]), "a duration has a unit");
+    }
+}

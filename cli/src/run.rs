@@ -1,0 +1,278 @@
+//! `polylock run`: acquire, start the command, wait for its end, end the rest, release.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use polylock::Locker;
+use rustix::process::Signal;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use self::guarded::Guarded;
+pub(crate) use self::guarded::LossPipe;
+use self::token_file::write_tokens;
+use crate::acquire::{acquire, locker};
+use crate::cli::{OnLoss, OutputArgs, RunArgs, ServerArgs};
+use crate::exit::{Code, Failure};
+use crate::held::{Held, Loss};
+use crate::message::say;
+use crate::signals::{Reaction, Signals, WHILE_RUNNING, WHILE_WAITING, name, while_running, while_waiting};
+use crate::{command, environment, terminal};
+
+mod guarded;
+mod token_file;
+
+/// How long polylock waits for an acquire that is given up to be undone.
+const UNDONE_WITHIN: Duration = Duration::from_secs(1);
+
+/// How long polylock waits for the answer to the release.
+const RELEASED_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long the guard may take to kill what the command has started.
+const KILLED_WITHIN: Duration = Duration::from_secs(5);
+
+/// Runs the command while the lock is held. Returns the code to exit with.
+///
+/// # Errors
+/// If nothing was started.
+pub(crate) async fn run(
+    arguments: RunArgs,
+    server: &ServerArgs,
+    output: OutputArgs,
+    loss: LossPipe,
+) -> Result<Code, Failure> {
+    let line = command_line(&arguments);
+    if arguments.on_loss == OnLoss::Ignore && !arguments.i_have_fencing {
+        return Err(Failure::usage(
+            "--on-loss ignore lets two commands run at once: say --i-have-fencing if what they change rejects old tokens",
+        ));
+    }
+    command::check(&line[0], std::env::var_os("PATH").as_deref())?;
+    let locks = locker(&arguments.lock, server, &line[0])?;
+    let ttl = locks.lock(&arguments.lock.lock[0]).options().ttl;
+    let stop_before = stop_before(&arguments, ttl)?;
+    if stop_before.is_zero() && arguments.stop_before.is_none() && arguments.on_loss != OnLoss::Ignore && !output.quiet
+    {
+        let grace = arguments.grace;
+        say(&format!(
+            "warning: if the lock is lost, the command may run on for the grace of {grace:?}: choose a ttl of more than twice that"
+        ));
+    }
+    if let Some(path) = &arguments.token_file {
+        write_tokens(path, None)?;
+    }
+    let mut signals = Signals::default();
+    signals.listen(&WHILE_WAITING)?;
+    let acquired = tokio::select! {
+        biased;
+        given_up = given_up(&mut signals) => Err(given_up),
+        acquired = acquire(&locks, &arguments.lock, server.connect_timeout, arguments.on_unreachable, output) => acquired,
+    };
+    let held = match acquired {
+        Ok(held) => held,
+        Err(failure) => {
+            // What was sent is undone. What is not by then ends with its TTL.
+            let _ = timeout(UNDONE_WITHIN, locks.shutdown()).await;
+            return Err(failure);
+        }
+    };
+    let run = Run {
+        arguments,
+        output,
+        ttl,
+        stop_before,
+        held,
+        has_lost: false,
+    };
+    run.with_lock(&locks, &line, signals, loss).await
+}
+
+fn command_line(arguments: &RunArgs) -> Vec<OsString> {
+    match &arguments.shell {
+        Some(text) => vec!["/bin/sh".into(), "-c".into(), text.clone()],
+        None => arguments.command.clone(),
+    }
+}
+
+/// How long before the end of the lease the command is ended.
+fn stop_before(arguments: &RunArgs, ttl: Duration) -> Result<Duration, Failure> {
+    match arguments.stop_before {
+        _ if arguments.on_loss == OnLoss::Ignore => Ok(Duration::ZERO),
+        // Between two renewals, half of it may be left.
+        Some(time) if time > ttl / 2 => Err(Failure::usage(format!(
+            "--stop-before {time:?} is more than half of the ttl, {ttl:?}: a late renewal would end the command"
+        ))),
+        Some(time) => Ok(time),
+        None if 2 * arguments.grace < ttl => Ok(arguments.grace),
+        None => Ok(Duration::ZERO),
+    }
+}
+
+/// Waits for a signal that ends the waiting.
+async fn given_up(signals: &mut Signals) -> Failure {
+    loop {
+        let signal = signals.next().await;
+        if while_waiting(signal) == Reaction::GiveUp {
+            let message = format!(
+                "ended by {} while waiting for the lock: nothing was started",
+                name(signal)
+            );
+            return Failure::new(Code::of_signal(signal), message);
+        }
+    }
+}
+
+/// A run whose lock is acquired.
+#[derive(Debug)]
+struct Run {
+    arguments: RunArgs,
+    output: OutputArgs,
+    ttl: Duration,
+    stop_before: Duration,
+    /// `None` without a lock, by `--on-unreachable run`.
+    held: Option<Held>,
+    has_lost: bool,
+}
+
+impl Run {
+    async fn with_lock(
+        mut self,
+        locks: &Locker,
+        line: &[OsString],
+        mut signals: Signals,
+        loss: LossPipe,
+    ) -> Result<Code, Failure> {
+        let ran = self.start_and_wait(line, &mut signals, loss).await;
+        let released = self.release(locks).await;
+        let (lost_code, lost_ok) = (self.arguments.lock.lost_code, self.arguments.lost_ok);
+        match ran? {
+            _ if self.has_lost && !lost_ok => Ok(Code::new(lost_code)),
+            code if code == Code::SUCCESS && self.arguments.strict_release => released.map(|()| code),
+            code => Ok(code),
+        }
+    }
+
+    async fn start_and_wait(
+        &mut self,
+        line: &[OsString],
+        signals: &mut Signals,
+        loss: LossPipe,
+    ) -> Result<Code, Failure> {
+        let tokens = self.held.as_ref().map(Held::tokens);
+        if let (Some(path), Some(tokens)) = (&self.arguments.token_file, &tokens) {
+            write_tokens(path, Some(tokens))?;
+        }
+        // A signal that came while the lock was granted.
+        tokio::select! {
+            biased;
+            given_up = given_up(signals) => return Err(given_up),
+            () = std::future::ready(()) => {}
+        }
+        signals.listen(&WHILE_RUNNING)?;
+        let variables = environment::variables(tokens.as_deref(), self.ttl, loss.descriptor());
+        let guarded = Guarded::start(&self.arguments, line, variables, loss)?;
+        self.wait(guarded, signals).await
+    }
+
+    /// Waits for the command's end, and ends it if the lock is lost.
+    async fn wait(&mut self, mut guarded: Guarded, signals: &mut Signals) -> Result<Code, Failure> {
+        let by_terminal = self.arguments.no_group && terminal::is_terminal();
+        let mut has_terminated = false;
+        let mut kill_at = None;
+        let mut give_up_at = None;
+        let code = loop {
+            tokio::select! {
+                biased;
+                loss = lost(self.held.as_ref(), self.stop_before), if !self.has_lost => {
+                    self.has_lost = true;
+                    guarded.tell_loss();
+                    kill_at = self.end_command(&loss, &guarded);
+                }
+                () = sleep_until(kill_at.unwrap_or_else(Instant::now)), if kill_at.is_some() => {
+                    kill_at = None;
+                    give_up_at = Some(Instant::now() + KILLED_WITHIN);
+                    guarded.kill();
+                }
+                () = sleep_until(give_up_at.unwrap_or_else(Instant::now)), if give_up_at.is_some() => {
+                    give_up_at = None;
+                    guarded.kill_guard();
+                }
+                code = guarded.wait() => break code?,
+                signal = signals.next() => match while_running(signal, has_terminated, by_terminal) {
+                    Reaction::Kill => kill_at = Some(Instant::now()),
+                    reaction => {
+                        has_terminated |= signal == Signal::TERM;
+                        guarded.react(reaction, signal);
+                    }
+                },
+            }
+        };
+        if let Some(Err(lost)) = self.held.as_ref().map(Held::check)
+            && !self.has_lost
+        {
+            // This process was paused, and the command came to its end meanwhile.
+            self.has_lost = true;
+            say(&format!("{lost}, while the command ran"));
+        }
+        Ok(code)
+    }
+
+    /// Returns when the command is to be killed.
+    fn end_command(&self, loss: &Loss, guarded: &Guarded) -> Option<Instant> {
+        match self.arguments.on_loss {
+            OnLoss::Ignore => {
+                say(&format!("{loss}; the command goes on, by --on-loss ignore"));
+                None
+            }
+            OnLoss::Signal(Signal::KILL) => {
+                say(&format!("{loss}; killing the command"));
+                Some(Instant::now())
+            }
+            OnLoss::Signal(signal) => {
+                say(&format!("{loss}; ending the command by {}", name(signal)));
+                guarded.react(Reaction::ForwardAndContinue, signal);
+                Some(Instant::now() + self.arguments.grace)
+            }
+        }
+    }
+
+    /// Releases the lock. A failure is said, and is one of the run only with `--strict-release`.
+    async fn release(&mut self, locks: &Locker) -> Result<(), Failure> {
+        let held = self.held.take();
+        let released = timeout(RELEASED_WITHIN, async {
+            let released = match held {
+                Some(held) => held.release().await,
+                None => Ok(()),
+            };
+            let shut_down = locks.shutdown().await;
+            released.and(shut_down)
+        });
+        let failure = match released.await {
+            Ok(Ok(())) => return Ok(()),
+            // That is said already.
+            Ok(Err(error)) if error.is_lost() && self.has_lost => return Ok(()),
+            Ok(Err(error)) if error.is_lost() => {
+                self.has_lost = true;
+                error.to_string()
+            }
+            Ok(Err(error)) => format!("the lock ends with its ttl, since it was not released: {error}"),
+            Err(_) => format!(
+                "the lock ends with its ttl, since the server did not answer to the release within {RELEASED_WITHIN:?}"
+            ),
+        };
+        if !self.output.quiet {
+            say(&failure);
+        }
+        Err(Failure::new(Code::UNAVAILABLE, failure))
+    }
+}
+
+/// Waits for the loss of what is held.
+async fn lost(held: Option<&Held>, stop_before: Duration) -> Loss {
+    match held {
+        Some(held) => held.lost(stop_before).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+//! The command and its guard, as `run` sees them.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::time::Duration;
+
+use rustix::io::FdFlags;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, Signal, getpgrp, getpid, kill_process, kill_process_group};
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep_until};
+
+use crate::cli::RunArgs;
+use crate::exit::{Code, Failure};
+use crate::guard::{KILL_ALL, ourselves};
+use crate::signals::{Reaction, Signals};
+use crate::{processes, terminal};
+
+/// How long the orphans of a guard that was killed may take to end.
+const ORPHANS_KILLED_WITHIN: Duration = Duration::from_secs(5);
+
+/// A pipe whose end tells the command that the lock is lost. Before the command starts, it tells the guard to start it.
+#[derive(Debug)]
+pub(crate) struct LossPipe {
+    read: OwnedFd,
+    write: OwnedFd,
+}
+
+impl LossPipe {
+    /// # Errors
+    /// If the system refuses.
+    pub(crate) fn new() -> Result<Self, Failure> {
+        let pipe = pipe_with(PipeFlags::CLOEXEC);
+        let (read, write) = pipe.map_err(|error| Failure::os("cannot make a pipe", &error.into()))?;
+        Ok(Self { read, write })
+    }
+
+    /// The number that the command knows it by.
+    pub(crate) fn descriptor(&self) -> i32 {
+        self.read.as_raw_fd()
+    }
+}
+
+/// The command, and the guard that is its parent.
+#[derive(Debug)]
+pub(super) struct Guarded {
+    guard: Child,
+    process: Pid,
+    /// Whether the guard leads a group with the command.
+    has_group: bool,
+    /// `None` once the command knows of the loss.
+    loss: Option<OwnedFd>,
+}
+
+impl Guarded {
+    /// Starts the guard, gives it the terminal, and lets it start the command. To be called on the main thread: the guard is
+    /// told of that thread's end.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub(super) fn start(
+        arguments: &RunArgs,
+        line: &[OsString],
+        variables: Vec<(&'static str, Option<String>)>,
+        loss: LossPipe,
+    ) -> Result<Self, Failure> {
+        let cannot_start = |error: io::Error| Failure::os("cannot start the command", &error);
+        // If the guard is killed, we get its orphans.
+        processes::adopt_orphans();
+        let mut command = Command::from(ourselves().map_err(cannot_start)?);
+        command.arg("__guard");
+        command.arg(format!("--parent={}", getpid()));
+        command.arg(format!("--parent-group={}", getpgrp()));
+        command.arg(format!("--go={}", loss.descriptor()));
+        command.arg(format!("--grace-ms={}", arguments.grace.as_millis()));
+        command.args(arguments.no_group.then_some("--no-group"));
+        command.args(arguments.leave_children.then_some("--leave-children"));
+        command.arg("--").args(line);
+        for (name, value) in variables {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let LossPipe { read, write } = loss;
+        rustix::io::fcntl_setfd(&read, FdFlags::empty()).map_err(|error| cannot_start(error.into()))?;
+        let guard = command.process_group(0).spawn().map_err(cannot_start)?;
+        let process = guard.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        let process = process.ok_or_else(|| Failure::new(Code::UNEXPECTED, "the guard of the command has ended"))?;
+        let guarded = Self {
+            guard,
+            process,
+            has_group: !arguments.no_group,
+            loss: Some(write),
+        };
+        guarded.give_terminal();
+        if let Some(write) = &guarded.loss {
+            // It fails if the guard has ended: then the wait for it says so.
+            let _ = rustix::io::write(write, b"g");
+        }
+        Ok(guarded)
+    }
+
+    /// Waits for the command's end, and for that of what it has started. Returns the code to exit with.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point, and called again.
+    pub(super) async fn wait(&mut self) -> Result<Code, Failure> {
+        let status = self.guard.wait().await;
+        let status = status.map_err(|error| Failure::os("cannot wait for the command", &error))?;
+        if let Some(signal) = status.signal() {
+            end_orphans().await;
+            return Ok(Code::of_raw_signal(signal));
+        }
+        let code = status.code().and_then(|code| u8::try_from(code).ok());
+        Ok(code.map_or(Code::UNEXPECTED, Code::new))
+    }
+
+    /// Tells the command that the lock is lost: its pipe ends.
+    pub(super) fn tell_loss(&mut self) {
+        self.loss = None;
+    }
+
+    /// Passes a signal on.
+    pub(super) fn react(&self, reaction: Reaction, signal: Signal) {
+        match reaction {
+            Reaction::Forward => self.send(signal),
+            Reaction::ForwardAndContinue => {
+                self.send(signal);
+                self.give_terminal();
+                self.send(Signal::CONT);
+            }
+            Reaction::Ignore | Reaction::GiveUp | Reaction::Kill => {}
+        }
+    }
+
+    /// Lets the guard kill all that the command has started.
+    pub(super) fn kill(&self) {
+        let _ = kill_process(self.process, KILL_ALL);
+    }
+
+    /// Kills the guard and its group, if it does not answer.
+    pub(super) fn kill_guard(&self) {
+        let _ = kill_process_group(self.process, Signal::KILL);
+    }
+
+    /// The guard is our child, and its number its own, until `wait` has returned. What fails here has ended by itself.
+    fn send(&self, signal: Signal) {
+        let _ = match self.has_group {
+            true => kill_process_group(self.process, signal),
+            false => kill_process(self.process, signal),
+        };
+    }
+
+    fn give_terminal(&self) {
+        if self.has_group {
+            terminal::give_to(self.process);
+        }
+    }
+}
+
+/// If the guard was killed, its orphans are ours.
+async fn end_orphans() {
+    let mut signals = Signals::default();
+    if signals.insist(Signal::CHILD).is_err() {
+        return;
+    }
+    let give_up_at = Instant::now() + ORPHANS_KILLED_WITHIN;
+    loop {
+        let alive = processes::reap(None);
+        if alive.is_empty() || Instant::now() >= give_up_at {
+            return;
+        }
+        let ours = processes::our_groups(None);
+        processes::signal(&alive, Signal::KILL, &ours, &mut HashSet::new());
+        tokio::select! {
+            _ = signals.next() => {}
+            () = sleep_until(give_up_at) => {}
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! Which process group has the terminal.
+
+use std::io::stdin;
+
+use rustix::process::{Pid, getpgrp};
+use rustix::termios::{isatty, tcgetpgrp, tcsetpgrp};
+
+/// Whether standard input is a terminal.
+pub(crate) fn is_terminal() -> bool {
+    isatty(stdin())
+}
+
+/// Gives the terminal of standard input to this group, if the group of this process has it: the system would stop any other
+/// process that tries.
+pub(crate) fn give_to(group: Pid) {
+    if tcgetpgrp(stdin()).is_ok_and(|owner| owner == getpgrp()) {
+        // It fails if the group has ended meanwhile: then nobody needs it.
+        let _ = tcsetpgrp(stdin(), group);
+    }
+}

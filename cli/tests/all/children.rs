@@ -1,0 +1,108 @@
+//! No process that a command has started outlives `run`, however that ends.
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::{Running, read_to_end, redis};
+
+/// A process that left the command's group and session, and whose parent has ended.
+const DAEMON: &str = "(setsid sh -c 'echo daemon; exec sleep 1000' &)";
+
+#[testbed::test]
+async fn sigkill_of_polylock_leaves_nothing() {
+    let server = redis().await;
+    for text in [
+        "echo ready; exec sleep 1000".to_owned(),
+        "sleep 1000 & echo ready; wait".to_owned(),
+        "trap '' TERM HUP; sleep 1000 & echo ready; wait".to_owned(),
+        format!("sleep 1000 & {DAEMON}; wait"),
+    ] {
+        let running = Running::start(&server.url(), &["run", "--lock", "a", "--ttl", "1s", "--shell", &text]);
+        let first = running.line();
+        assert!(["ready", "daemon"].contains(&first.as_str()), "{first}");
+        running.signal(Signal::KILL);
+        // Nobody has the output any more.
+        running.rest();
+    }
+}
+
+#[testbed::test]
+async fn nor_does_sigkill_of_polylock_and_its_guard_at_once() {
+    let server = redis().await;
+    let line = ["run", "--lock", "a", "--shell", "echo $PPID; exec sleep 1000"];
+    let running = Running::start(&server.url(), &line);
+    let guard = pid(&running.line());
+    for process in [running.pid(), guard] {
+        kill_process(process, Signal::KILL).expect("it runs");
+    }
+    running.rest();
+}
+
+#[testbed::test]
+async fn sigkill_of_the_guard_ends_the_command_and_is_seen() {
+    let server = redis().await;
+    let text = format!("{DAEMON}; sleep 1000 & echo $PPID; wait");
+    let running = Running::start(&server.url(), &["run", "--lock", "a", "--shell", &text]);
+    let mut lines = [running.line(), running.line()];
+    lines.sort();
+    let [guard, daemon] = lines;
+    assert_eq!(daemon, "daemon");
+    kill_process(pid(&guard), Signal::KILL).expect("it runs");
+    assert_eq!(running.end().code, Some(137));
+}
+
+#[testbed::test]
+async fn what_the_command_leaves_is_ended_after_it() {
+    let server = redis().await;
+    // The last one ignores SIGTERM, and gets SIGKILL after the grace.
+    for left in [
+        "sleep 1000 &",
+        &format!("{DAEMON};"),
+        "(trap '' TERM; exec sleep 1000) &",
+    ] {
+        let text = format!("{left} exit 3");
+        let line = ["run", "--lock", "a", "--try", "--grace", "300ms", "--shell", &text];
+        let ended = Running::start(&server.url(), &line).end();
+        assert_eq!(ended.code, Some(3), "{left}: {ended:?}");
+    }
+}
+
+#[testbed::test]
+async fn it_may_be_left_running() {
+    let server = redis().await;
+    let line = [
+        "run",
+        "--lock",
+        "a",
+        "--leave-children",
+        "--shell",
+        "sh -c 'echo $$; exec sleep 1000' 2>/dev/null & exit 3",
+    ];
+    let (ended, output) = Running::start(&server.url(), &line).end_alone();
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    let left = pid(&output
+        .recv_timeout(std::time::Duration::from_secs(60))
+        .expect("its number"));
+    // It runs: nobody has ended it.
+    kill_process(left, Signal::KILL).expect("it runs");
+    read_to_end(&output);
+}
+
+#[testbed::test]
+async fn a_command_in_our_group_gets_the_signals_and_is_ended_too() {
+    let server = redis().await;
+    let text = "trap 'echo told' TERM; sleep 1000 & echo ready; while :; do sleep 0.02; done";
+    let running = Running::start(&server.url(), &["run", "--lock", "a", "--no-group", "--shell", text]);
+    running.wait_for("ready");
+    running.signal(Signal::TERM);
+    running.wait_for("told");
+    running.signal(Signal::TERM);
+    assert_eq!(running.end().code, Some(137));
+}
+
+fn pid(line: &str) -> Pid {
+    line.trim()
+        .parse()
+        .ok()
+        .and_then(Pid::from_raw)
+        .expect("the number of a process")
+}

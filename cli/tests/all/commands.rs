@@ -1,0 +1,111 @@
+//! `hold`, `status`, `doctor` and `migrate`.
+
+use rustix::process::Signal;
+
+use crate::support::{Running, redis, run};
+
+fn is_free(url: &str) -> bool {
+    let status = run(url, &["status", "--lock", "a"]);
+    assert!(matches!(status.code, Some(0 | 1)), "{status:?}");
+    status.code == Some(1)
+}
+
+#[testbed::test]
+async fn hold_prints_the_token_and_ends_with_its_input() {
+    let server = redis().await;
+    let mut holder = Running::start(&server.url(), &["hold", "--lock", "a"]);
+    let line = holder.line();
+    assert!(
+        line.strip_prefix("token ")
+            .is_some_and(|token| token.parse::<u64>().is_ok()),
+        "{line}"
+    );
+    assert!(!is_free(&server.url()));
+    holder.close_input();
+    assert_eq!(holder.end().code, Some(0));
+    assert!(is_free(&server.url()));
+}
+
+#[testbed::test]
+async fn hold_ends_by_a_signal_or_after_a_time() {
+    let server = redis().await;
+    let holder = Running::start(&server.url(), &["hold", "--lock", "a", "--lock", "b", "--json"]);
+    for line in [holder.line(), holder.line()] {
+        let held: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        assert!(held["name"].is_string() && held["token"].is_string(), "{line}");
+    }
+    holder.signal(Signal::TERM);
+    assert_eq!(holder.end().code, Some(0));
+    assert!(is_free(&server.url()));
+    let timed = run(
+        &server.url(),
+        &["hold", "--lock", "a", "--for", "1ms", "--ignore-stdin"],
+    );
+    assert_eq!(timed.code, Some(0), "{timed:?}");
+    assert!(is_free(&server.url()));
+}
+
+#[testbed::test]
+async fn hold_is_76_if_the_lock_is_lost() {
+    let server = redis().await;
+    let holder = Running::start(&server.url(), &["hold", "--lock", "a", "--ttl", "1s"]);
+    holder.line();
+    server.kill().expect("it runs");
+    holder.wait_for_message("was lost");
+    assert_eq!(holder.end().code, Some(76));
+}
+
+#[testbed::test]
+async fn status_is_1_if_the_only_lock_is_free() {
+    let server = redis().await;
+    assert!(is_free(&server.url()));
+    let both = run(&server.url(), &["status", "--lock", "a", "--lock", "b", "--json"]);
+    assert_eq!((both.code, both.output.len()), (Some(0), 2), "{both:?}");
+    let one: serde_json::Value = serde_json::from_str(&both.output[0]).expect("JSON");
+    assert_eq!(one["held"], false);
+    assert_eq!(one["holders"], serde_json::json!([]));
+}
+
+#[testbed::test]
+async fn doctor_reports_what_the_library_checks() {
+    let safe = redis().await;
+    let well = run(&safe.url(), &["doctor"]);
+    assert_eq!(well.code, Some(0), "{well:?}");
+    assert!(
+        well.output.iter().any(|line| line.starts_with("ok    acquire: ")),
+        "{well:?}"
+    );
+    let forgetful = testbed::Redis::new()
+        .setting("appendonly", ["no"])
+        .password("secret")
+        .start()
+        .await;
+    let forgetful = forgetful.expect("a server");
+    let warned = run(&forgetful.url(), &["doctor", "--json"]);
+    assert_eq!(warned.code, Some(1), "{warned:?}");
+    let is_warning = |line: &String| line.contains("\"warn\"") && line.contains("this Redis can lose locks");
+    assert!(warned.output.iter().any(is_warning), "{warned:?}");
+    let shown = format!("{warned:?}");
+    assert!(!shown.contains("secret"), "{shown}");
+}
+
+#[test]
+fn doctor_is_78_without_a_server() {
+    let ended = run("redis://:secret@127.0.0.1:1", &["doctor", "--connect-timeout", "1s"]);
+    assert_eq!(ended.code, Some(78), "{ended:?}");
+    assert!(ended.output.join("").starts_with("fail  connect: "), "{ended:?}");
+    assert!(!format!("{ended:?}").contains("secret"), "{ended:?}");
+}
+
+#[test]
+fn migrate_prints_the_sql() {
+    let printed = run("", &["migrate", "--print", "--table", "shop_locks"]);
+    let sql = printed.output.join("\n");
+    assert_eq!(
+        (printed.code, sql.matches("CREATE TABLE IF NOT EXISTS").count()),
+        (Some(0), 5),
+        "{sql}"
+    );
+    assert!(sql.contains("shop_locks_fences"), "{sql}");
+    assert_eq!(run("", &["migrate", "--print", "--table", "a b"]).code, Some(78));
+}

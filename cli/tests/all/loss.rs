@@ -1,0 +1,205 @@
+//! What becomes of a command whose lock is lost.
+
+use rustix::process::Signal;
+
+use crate::support::{Running, redis, run};
+
+/// A command that ends on SIGTERM, and says so.
+const POLITE: &str = "trap 'echo told; exit 0' TERM; echo started; while :; do sleep 0.05; done";
+
+/// A command that does not.
+const STUBBORN: &str = "trap '' TERM; echo started; while :; do sleep 0.05; done";
+
+fn delete_lock(url: &str, name: &str) {
+    let client = redis::Client::open(url).expect("a URL");
+    let mut connection = client.get_connection().expect("it runs");
+    let deleted: i32 = redis::cmd("DEL")
+        .arg(format!("polylock:{name}"))
+        .query(&mut connection)
+        .expect("it deletes");
+    assert_eq!(deleted, 1);
+}
+
+#[testbed::test]
+async fn the_command_gets_sigterm_and_the_code_is_76() {
+    let server = redis().await;
+    let running = Running::start(
+        &server.url(),
+        &["run", "--lock", "a", "--ttl", "3s", "-q", "--shell", POLITE],
+    );
+    running.wait_for("started");
+    delete_lock(&server.url(), "a");
+    let ended = running.end();
+    assert_eq!(
+        (ended.code, ended.output),
+        (Some(76), vec!["told".to_owned()]),
+        "{}",
+        ended.messages
+    );
+    assert!(
+        ended.messages.contains("the hold of lock \"a\" was lost"),
+        "{}",
+        ended.messages
+    );
+}
+
+#[testbed::test]
+async fn a_command_that_ignores_sigterm_is_killed_after_the_grace() {
+    let server = redis().await;
+    for how in [&["--grace", "200ms"][..], &["--on-loss", "kill"]] {
+        let line = [
+            &["run", "--lock", "a", "--ttl", "3s", "--lost-code", "9"],
+            how,
+            &["--shell", STUBBORN],
+        ]
+        .concat();
+        let running = Running::start(&server.url(), &line);
+        running.wait_for("started");
+        delete_lock(&server.url(), "a");
+        let ended = running.end();
+        assert_eq!(ended.code, Some(9), "{how:?}: {ended:?}");
+    }
+}
+
+#[testbed::test]
+async fn the_command_s_code_counts_if_that_is_asked_for() {
+    let server = redis().await;
+    let text = "trap 'exit 7' INT; echo started; while :; do sleep 0.05; done";
+    let line = [
+        "run",
+        "--lock",
+        "a",
+        "--ttl",
+        "3s",
+        "--on-loss",
+        "int",
+        "--lost-ok",
+        "--shell",
+        text,
+    ];
+    let running = Running::start(&server.url(), &line);
+    running.wait_for("started");
+    delete_lock(&server.url(), "a");
+    assert_eq!(running.end().code, Some(7));
+}
+
+#[testbed::test]
+async fn a_command_with_fencing_goes_on_and_learns_of_the_loss_by_its_pipe() {
+    let server = redis().await;
+    let text = "echo started; cat <&$POLYLOCK_LOST_FD; echo lost; exit 0";
+    let line = [
+        "run",
+        "--lock",
+        "a",
+        "--ttl",
+        "3s",
+        "--on-loss",
+        "ignore",
+        "--i-have-fencing",
+        "--shell",
+        text,
+    ];
+    let running = Running::start(&server.url(), &line);
+    running.wait_for("started");
+    delete_lock(&server.url(), "a");
+    let ended = running.end();
+    assert_eq!(
+        (ended.code, ended.output),
+        (Some(76), vec!["lost".to_owned()]),
+        "{}",
+        ended.messages
+    );
+}
+
+/// The clock of this process decides: nobody answers.
+#[testbed::test]
+async fn a_server_that_hangs_is_a_loss() {
+    let server = redis().await;
+    let running = Running::start(&server.url(), &["run", "--lock", "a", "--ttl", "3s", "--shell", POLITE]);
+    running.wait_for("started");
+    server.pause().expect("it runs");
+    assert_eq!(running.line(), "told");
+    server.resume().expect("it is paused");
+    let ended = running.end();
+    assert_eq!(ended.code, Some(76), "{ended:?}");
+}
+
+#[testbed::test]
+async fn a_server_that_ends_is_a_loss() {
+    let server = redis().await;
+    let running = Running::start(&server.url(), &["run", "--lock", "a", "--ttl", "3s", "--shell", POLITE]);
+    running.wait_for("started");
+    server.kill().expect("it runs");
+    let ended = running.end();
+    assert_eq!(
+        (ended.code, ended.output),
+        (Some(76), vec!["told".to_owned()]),
+        "{}",
+        ended.messages
+    );
+}
+
+#[testbed::test]
+async fn a_fixed_lease_ends_the_command() {
+    let server = redis().await;
+    let line = ["run", "--lock", "a", "--ttl", "2s", "--fixed", "--shell", POLITE];
+    let ended = run(&server.url(), &line);
+    assert_eq!((ended.code, ended.output.len()), (Some(76), 2), "{ended:?}");
+}
+
+/// What the command writes right after the pause cannot be prevented: that is what the token is for.
+#[testbed::test]
+async fn a_pause_of_polylock_beyond_the_ttl_is_a_loss() {
+    let server = redis().await;
+    let text = "trap '' TERM; echo started; cat <&$POLYLOCK_LOST_FD; echo lost";
+    let paused = Running::start(&server.url(), &["run", "--lock", "a", "--ttl", "1s", "--shell", text]);
+    paused.wait_for("started");
+    paused.signal(Signal::STOP);
+    let next = run(&server.url(), &["run", "--lock", "a", "--", "echo", "next"]);
+    assert_eq!(next.output, ["next"], "{next:?}");
+    paused.signal(Signal::CONT);
+    let ended = paused.end();
+    assert_eq!(
+        (ended.code, ended.output),
+        (Some(76), vec!["lost".to_owned()]),
+        "{}",
+        ended.messages
+    );
+}
+
+#[testbed::test]
+async fn a_command_that_ended_during_the_pause_is_76_as_well() {
+    let server = redis().await;
+    let mut paused = Running::start(
+        &server.url(),
+        &["run", "--lock", "a", "--ttl", "1s", "--shell", "echo started; cat"],
+    );
+    paused.wait_for("started");
+    paused.signal(Signal::STOP);
+    paused.close_input();
+    let next = run(&server.url(), &["run", "--lock", "a", "--", "echo", "next"]);
+    assert_eq!(next.output, ["next"], "{next:?}");
+    paused.signal(Signal::CONT);
+    assert_eq!(paused.end().code, Some(76));
+}
+
+#[testbed::test]
+async fn a_release_that_is_not_answered_is_no_failure_unless_that_is_asked_for() {
+    let server = redis().await;
+    for (name, how, code) in [("a", &["-v"][..], 0), ("b", &["--strict-release"], 69)] {
+        let line = [
+            &["run", "--lock", name, "--ttl", "1h"],
+            how,
+            &["--shell", "echo started; cat"],
+        ]
+        .concat();
+        let mut running = Running::start(&server.url(), &line);
+        running.wait_for("started");
+        server.pause().expect("it runs");
+        running.close_input();
+        let ended = running.end();
+        server.resume().expect("it is paused");
+        assert_eq!(ended.code, Some(code), "{ended:?}");
+        assert!(ended.messages.contains("the lock ends with its ttl"), "{ended:?}");
+    }
+}

@@ -1,0 +1,13 @@
+//! `polylock` as its users run it: real processes on real servers.
+
+#![cfg(target_os = "linux")]
+
+mod children;
+mod codes;
+mod commands;
+mod environment;
+mod loss;
+mod servers;
+mod signals;
+mod support;
+mod terminal;

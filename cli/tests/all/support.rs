@@ -1,0 +1,168 @@
+//! Processes that tests start. They end with the test: if `polylock run` is killed, its command is.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Longer than anything here takes on a slow machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// `polylock`, with this server in its environment.
+pub(crate) fn command(url: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_polylock"));
+    command.args(arguments).env("POLYLOCK_URL", url).env_remove("RUST_LOG");
+    command
+}
+
+/// A running `polylock`, whose outputs are read line by line.
+pub(crate) struct Running {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: Receiver<String>,
+    messages: Receiver<String>,
+}
+
+/// What is left when it has ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) output: Vec<String>,
+    pub(crate) messages: String,
+}
+
+impl Running {
+    pub(crate) fn start(url: &str, arguments: &[&str]) -> Self {
+        Self::spawn(&mut command(url, arguments))
+    }
+
+    pub(crate) fn spawn(command: &mut Command) -> Self {
+        let command = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().expect("it was built");
+        Self {
+            input: child.stdin.take(),
+            output: lines(child.stdout.take().expect("it is piped")),
+            messages: lines(child.stderr.take().expect("it is piped")),
+            child,
+        }
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Reads on to this line of its output.
+    pub(crate) fn wait_for(&self, text: &str) {
+        read_to(&self.output, text);
+    }
+
+    /// The next line of its output.
+    pub(crate) fn line(&self) -> String {
+        self.output.recv_timeout(PATIENCE).expect("another line")
+    }
+
+    /// Reads on to this message.
+    pub(crate) fn wait_for_message(&self, text: &str) {
+        read_to(&self.messages, text);
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).expect("it runs");
+    }
+
+    pub(crate) fn write(&mut self, text: &str) {
+        let input = self.input.as_mut().expect("it is open");
+        input.write_all(text.as_bytes()).expect("it reads");
+    }
+
+    pub(crate) fn close_input(&mut self) {
+        self.input = None;
+    }
+
+    /// Waits until no process has its output any more: neither `polylock` nor anything that it has started.
+    pub(crate) fn rest(&self) -> Vec<String> {
+        read_to_end(&self.output)
+    }
+
+    /// Ends its input, and waits for its end and for that of all that it has started.
+    pub(crate) fn end(mut self) -> Ended {
+        self.close_input();
+        let output = self.rest();
+        self.ended(output)
+    }
+
+    /// Waits for its end alone.
+    pub(crate) fn end_alone(mut self) -> (Ended, Receiver<String>) {
+        self.close_input();
+        let (_, none) = channel();
+        let output = std::mem::replace(&mut self.output, none);
+        (self.ended(Vec::new()), output)
+    }
+
+    fn ended(&mut self, output: Vec<String>) -> Ended {
+        Ended {
+            code: self.child.wait().expect("it ends").code(),
+            output,
+            messages: std::iter::from_fn(|| self.messages.recv_timeout(PATIENCE).ok())
+                .collect::<Vec<_>>()
+                .join("\n"),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both fail if it has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs it to its end.
+pub(crate) fn run(url: &str, arguments: &[&str]) -> Ended {
+    let mut running = Running::start(url, arguments);
+    running.close_input();
+    running.end()
+}
+
+pub(crate) async fn redis() -> testbed::Server {
+    testbed::Redis::new().start().await.expect("a server")
+}
+
+fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(from).lines().map_while(Result::ok) {
+            // The test may have seen enough.
+            let _ = sender.send(line);
+        }
+    });
+    lines
+}
+
+pub(crate) fn read_to(lines: &Receiver<String>, text: &str) {
+    let mut seen = Vec::new();
+    loop {
+        match lines.recv_timeout(PATIENCE) {
+            Ok(line) if line.contains(text) => return,
+            Ok(line) => seen.push(line),
+            Err(_) => panic!("no line with {text:?}, but {seen:?}"),
+        }
+    }
+}
+
+pub(crate) fn read_to_end(lines: &Receiver<String>) -> Vec<String> {
+    let mut seen = Vec::new();
+    loop {
+        match lines.recv_timeout(PATIENCE) {
+            Ok(line) => seen.push(line),
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return seen,
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("a process still has the output: {seen:?}"),
+        }
+    }
+}

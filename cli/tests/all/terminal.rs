@@ -1,0 +1,139 @@
+//! On a terminal: a real one, by a pty.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command};
+use std::sync::mpsc::{Receiver, channel};
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+use crate::support::{read_to, redis};
+
+/// A session of its own whose terminal is ours, with `sh` in it.
+struct Session {
+    shell: Child,
+    keyboard: File,
+    screen: Receiver<String>,
+}
+
+impl Session {
+    /// `setsid -c` makes standard input the terminal of the new session.
+    fn start(url: &str, text: &str) -> Self {
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("there are pseudo terminals");
+        grantpt(&ours).expect("it is ours");
+        unlockpt(&ours).expect("it is ours");
+        let name = ptsname(&ours, Vec::new())
+            .expect("it has a name")
+            .into_string()
+            .expect("UTF-8");
+        let open = || {
+            OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open(&name)
+                .expect("it is unlocked")
+        };
+        let mut command = Command::new("setsid");
+        command
+            .args(["-c", "sh", "-c", text])
+            .env("POLYLOCK_URL", url)
+            .env("POLYLOCK", env!("CARGO_BIN_EXE_polylock"));
+        let shell = command
+            .stdin(open())
+            .stdout(open())
+            .stderr(open())
+            .spawn()
+            .expect("there is setsid");
+        let screen = lines(ours.try_clone().expect("it is open"));
+        Self {
+            shell,
+            keyboard: ours.into(),
+            screen,
+        }
+    }
+
+    fn wait_for(&self, text: &str) {
+        read_to(&self.screen, text);
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).expect("it is open");
+    }
+
+    fn end(mut self) -> Option<i32> {
+        self.shell.wait().expect("it ends").code()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // What runs in it gets SIGHUP when we close the terminal. Both fail if it has ended.
+        let _ = self.shell.kill();
+        let _ = self.shell.wait();
+    }
+}
+
+fn lines(terminal: OwnedFd) -> Receiver<String> {
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(File::from(terminal)).lines().map_while(Result::ok) {
+            // The test may have seen enough.
+            let _ = sender.send(line);
+        }
+    });
+    lines
+}
+
+#[testbed::test]
+async fn the_command_reads_the_terminal_and_the_script_after_it_does_too() {
+    let server = redis().await;
+    let text = "$POLYLOCK run --lock a -- sh -c 'read line; echo \"command <$line>\"'
+        read line; echo \"script <$line>\"";
+    let mut session = Session::start(&server.url(), text);
+    session.press("one\n");
+    session.wait_for("command <one>");
+    session.press("two\n");
+    session.wait_for("script <two>");
+    assert_eq!(session.end(), Some(0));
+}
+
+#[testbed::test]
+async fn ctrl_c_is_the_command_s_alone() {
+    let server = redis().await;
+    let text = "$POLYLOCK run --lock b -- sh -c \"trap 'echo interrupted; exit 7' INT; echo ready; while :; do sleep 0.02; done\"
+        echo \"code $?\"; read line; echo \"script <$line>\"";
+    let mut session = Session::start(&server.url(), text);
+    session.wait_for("ready");
+    session.press("\u{3}");
+    session.wait_for("code 7");
+    session.press("two\n");
+    session.wait_for("script <two>");
+}
+
+#[testbed::test]
+async fn a_stopped_command_gives_the_terminal_back_and_goes_on() {
+    let server = redis().await;
+    // The script shares the terminal with polylock, and gets Ctrl-C, too.
+    let text = "trap : INT; $POLYLOCK run --lock a -- sh -c 'echo ready; read line; echo \"command <$line>\"'; echo \"code $?\"";
+    let mut session = Session::start(&server.url(), text);
+    session.wait_for("ready");
+    session.press("\u{1a}");
+    session.wait_for("the command is stopped");
+    // The terminal is polylock's: it gets the signal, and passes it on.
+    session.press("\u{3}");
+    session.wait_for("code 130");
+    assert_eq!(session.end(), Some(0));
+}
+
+#[testbed::test]
+async fn a_command_in_our_group_shares_the_terminal() {
+    let server = redis().await;
+    let text = "trap '' INT; $POLYLOCK run --no-group --lock a -- sh -c 'echo ready; read line; echo \"command <$line>\"'; echo \"code $?\"";
+    let mut session = Session::start(&server.url(), text);
+    session.wait_for("ready");
+    session.press("one\n");
+    session.wait_for("command <one>");
+    session.wait_for("code 0");
+    assert_eq!(session.end(), Some(0));
+}
