@@ -14,6 +14,7 @@ fn pages() -> Vec<PathBuf> {
     let folders = [
         "",
         "docs",
+        "cli",
         "lock-core",
         "lock-redis",
         "lock-mysql",
