@@ -39,10 +39,10 @@ pub(crate) enum Kind {
 
 /// All crates, the facade with every feature. Cargo unifies features over the packages that a command selects: with this
 /// selection all commands share what they build.
-const ALL: &str = "--workspace --features polylock/redis,polylock/mysql,polylock/zookeeper,polylock/quorum,polylock/tls,polylock/zookeeper-tls,polylock/zookeeper-sasl,polylock/serde,polylock/metrics";
+const ALL: &str = "--workspace --features polylock/redis,polylock/mysql,polylock/zookeeper,polylock/quorum,polylock/tls,polylock/zookeeper-tls,polylock/zookeeper-sasl,polylock/serde,polylock/metrics,polylock/blocking";
 
 /// The features of the facade, each of which must do without the others.
-const FEATURES: [&str; 9] = [
+const FEATURES: [&str; 10] = [
     "redis",
     "mysql",
     "zookeeper",
@@ -52,10 +52,11 @@ const FEATURES: [&str; 9] = [
     "zookeeper-sasl",
     "serde",
     "metrics",
+    "blocking",
 ];
 
 /// The crates that users depend on by name. Each must build without what the others switch on.
-pub(crate) const PUBLISHED: [&str; 9] = [
+pub(crate) const PUBLISHED: [&str; 10] = [
     "polylock",
     "lock-core",
     "lock-identify",
@@ -65,6 +66,7 @@ pub(crate) const PUBLISHED: [&str; 9] = [
     "lock-zookeeper",
     "lock-quorum",
     "conformance-tests",
+    "polylock-cli",
 ];
 
 /// The tests on servers mostly wait.
