@@ -20,6 +20,7 @@ mod extend;
 mod hand_over;
 mod keeping;
 mod loss;
+mod maximum;
 mod minimum;
 mod multi;
 mod names;
@@ -223,6 +224,8 @@ macro_rules! __for_each_case {
             Subject Shared minimum::a_minimum_that_is_over_keeps_nothing;
             Subject Shared minimum::a_minimum_hold_outlasts_its_client;
             Subject Shared minimum::a_minimum_hold_outlasts_its_process;
+            Subject Shared maximum::a_hold_that_lasts_too_long_is_lost;
+            Subject Shared maximum::a_release_comes_before_the_maximum;
             Modes Shared readers::readers_hold_together;
             Modes Shared readers::a_writer_is_alone;
             Modes Shared readers::a_reader_is_refused_beside_a_writer;

@@ -236,6 +236,13 @@ macro_rules! __for_each_mutant {
             /// A name is kept for the minimum from its release on, instead of from its acquire.
             mutant_minimum_counts_from_the_release MinimumCountsFromTheRelease a_minimum_that_is_over_keeps_nothing;
 
+            /// A hung holder keeps the name for ever (RedLock.net #68), whatever maximum it asked for.
+            mutant_maximum_ignored MaximumIgnored a_hold_that_lasts_too_long_is_lost;
+            /// A maximum hold is a timer of its holder's alone: the name is renewed on.
+            mutant_maximum_frees_nothing MaximumFreesNothing a_hold_that_lasts_too_long_is_lost;
+            /// The timer of a maximum hold goes on after the release, and ends the next hold of its client.
+            mutant_maximum_outlives_its_hold MaximumOutlivesItsHold a_release_comes_before_the_maximum;
+
             /// The mode is ignored: a reader is alone, as a writer is.
             mutant_mode_ignored ModeIgnored readers_hold_together;
             /// A writer gets in beside readers (distributed-lock-redis 0.2: the readers are counted, and then the key is set).

@@ -180,6 +180,8 @@ pub struct Ask {
     pub fixed: bool,
     /// How long the name stays taken at least, even if it is released.
     pub minimum: Option<Duration>,
+    /// After which time it is lost, if it is still held then.
+    pub maximum: Option<Duration>,
     /// The key of a hold that it may share.
     pub reentry: Option<ReentryKey>,
     /// How long to wait.
@@ -207,6 +209,7 @@ impl Ask {
             label: None,
             fixed: false,
             minimum: None,
+            maximum: None,
             reentry: None,
             wait: WaitLimit::Forever,
         }
@@ -258,6 +261,13 @@ impl Ask {
     #[must_use]
     pub fn hold_at_least(mut self, minimum: Duration) -> Self {
         self.minimum = Some(minimum);
+        self
+    }
+
+    /// Loses the lock after this time, if it is still held then.
+    #[must_use]
+    pub fn hold_at_most(mut self, maximum: Duration) -> Self {
+        self.maximum = Some(maximum);
         self
     }
 

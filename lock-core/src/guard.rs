@@ -129,6 +129,7 @@ impl Guard {
             mode: self.mode(),
             fixed_lease: options.fixed,
             minimum_hold: options.minimum,
+            maximum_hold: options.maximum,
             token_floor: options.token_floor,
         }
     }
@@ -266,7 +267,8 @@ impl Guard {
     ///
     /// # Errors
     /// - [`ErrorKind::Unsupported`] if the backend cannot extend, or the lease is fixed.
-    /// - [`ErrorKind::Misconfigured`] if the backend cannot keep such a TTL.
+    /// - [`ErrorKind::Misconfigured`] if the backend cannot keep such a TTL, or if it is longer than what is left of the
+    ///   [maximum hold](crate::Lock::hold_at_most).
     /// - [`ErrorKind::Lost`] if the hold was lost.
     /// - [`ErrorKind::Unavailable`] if the server did not answer within the locker's operation timeout.
     ///
@@ -300,6 +302,7 @@ impl Guard {
         limits.check_extend().map_err(refused)?;
         limits.check_ttl(ttl).map_err(refused)?;
         hold.check()?;
+        hold.check_maximum(ttl).map_err(refused)?;
         hold.extend(ttl, limits.operation_timeout).await
     }
 

@@ -186,6 +186,14 @@ impl<W: Successor> ActiveHold<W> {
                 unanswered: None,
             }),
         });
+        // Counted from here: the one who waited for it has it now.
+        let maximum_end = active
+            .options
+            .maximum
+            .and_then(|maximum| LeaseInstant::now().after(maximum));
+        if let Some(maximum_end) = maximum_end {
+            active.lease.end_by(maximum_end);
+        }
         active.lease.tell_of_loss(Waker::from(active.clone()));
         active
     }
@@ -199,6 +207,19 @@ impl<W: Successor> ActiveHold<W> {
     fn rest_of_minimum(&self) -> Option<Duration> {
         let rest = self.kept_until?.saturating_duration_since(LeaseInstant::now());
         Some(rest).filter(|rest| !rest.is_zero())
+    }
+
+    /// Refuses what would keep it beyond its maximum.
+    pub(crate) fn check_maximum(&self, ttl: Duration) -> Result<()> {
+        let Some(maximum_end) = self.lease.maximum_end() else {
+            return Ok(());
+        };
+        let left = maximum_end.saturating_duration_since(LeaseInstant::now());
+        if ttl <= left {
+            return Ok(());
+        }
+        let message = format!("an extension of {ttl:?} is longer than what is left of the maximum hold, {left:?}");
+        Err(Error::new(ErrorKind::Misconfigured, message))
     }
 
     /// Whether it may last for longer than its ttl. Then nobody else in the process gets it as it is: if the process dies, the

@@ -29,6 +29,7 @@ pub struct Lock {
     label: Option<Arc<str>>,
     fixed: bool,
     minimum: Option<Duration>,
+    maximum: Option<Duration>,
     reentry: Option<ReentryKey>,
 }
 
@@ -42,6 +43,7 @@ impl Lock {
             label,
             fixed: false,
             minimum: None,
+            maximum: None,
             reentry: None,
         }
     }
@@ -134,6 +136,36 @@ impl Lock {
         self
     }
 
+    /// Keeps the lock for at most `maximum` after it was acquired, so that hung work cannot keep it for ever. If the guard
+    /// is not released by then, it is lost with [`LostCause::MaximumHold`](crate::LostCause::MaximumHold): renewals stop, and
+    /// the name is released at the server. If the server does not answer then, the name frees itself within the TTL.
+    /// Off by default.
+    ///
+    /// The loss stops no work by itself: run the work with [`Guard::run`]. A thread that hangs goes on beside the next holder
+    /// when it wakes up, and only a fence rejects what it writes then.
+    ///
+    /// The time counts by this process's clock, from the grant. Guards that share a hold by a [`ReentryKey`] share its
+    /// maximum too, and an upgrade or downgrade does not begin it anew. A reader with a maximum has a hold of its own.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_core::{Locker, LostCause, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let lock = locks.lock("report").hold_at_most(Duration::from_millis(50));
+    /// let guard = lock.acquire().await?;
+    /// let hung = std::future::pending::<()>();
+    /// assert_eq!(guard.run(hung).await.unwrap_err().cause(), LostCause::MaximumHold);
+    /// lock.acquire().await?.release().await?; // the next one has it
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn hold_at_most(mut self, maximum: Duration) -> Self {
+        self.maximum = Some(maximum);
+        self
+    }
+
     /// Shares the hold of a caller that acquired with the same key, instead of waiting for it. Off by default. Holders of one
     /// key do not exclude each other: see [`ReentryKey`].
     ///
@@ -188,6 +220,7 @@ impl Lock {
             mode: self.mode.as_ref().copied().unwrap_or_default(),
             fixed_lease: self.fixed,
             minimum_hold: self.minimum,
+            maximum_hold: self.maximum,
             token_floor: self.locker.token_floor(),
         }
     }
@@ -325,6 +358,7 @@ impl Lock {
             label: self.label.clone(),
             fixed: self.fixed,
             minimum: self.minimum,
+            maximum: self.maximum,
             reentry: self.reentry.clone(),
             token_floor: self.locker.token_floor(),
             limits: self.locker.limits(),

@@ -20,6 +20,8 @@ pub struct LockOptions {
     pub fixed_lease: bool,
     /// How long the name stays taken at least.
     pub minimum_hold: Option<Duration>,
+    /// How long a guard keeps the lock at most.
+    pub maximum_hold: Option<Duration>,
     /// The number that the token is above.
     pub token_floor: Option<FencingToken>,
 }

@@ -39,6 +39,9 @@ pub enum LostCause {
     /// The server has become read-only, as before a planned switchover: another server may grant the lock.
     #[error("the server has become read-only, and another may have taken its place")]
     ReadOnly,
+    /// It was held for as long as [`Lock::hold_at_most`](crate::Lock::hold_at_most) allows, by this process's own clock.
+    #[error("it was held for its maximum time")]
+    MaximumHold,
 }
 
 impl Lost {

@@ -317,6 +317,7 @@ impl HoldTimer {
                 LostCause::NotHeld => "not_held",
                 LostCause::Disconnected => "disconnected",
                 LostCause::ReadOnly => "read_only",
+                LostCause::MaximumHold => "maximum_hold",
             };
             metrics::counter!("polylock_losses_total", "cause" => cause).increment(1);
             metrics::histogram!("polylock_hold_seconds", "ended" => "lost").record(self.since.elapsed());

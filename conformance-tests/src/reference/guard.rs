@@ -26,6 +26,8 @@ pub(super) struct MutantGuard {
     pub(super) leader: Option<OwnedMutexGuard<()>>,
     /// Since when, and for how long, the guard itself is to keep the name taken.
     pub(super) minimum: Option<(Instant, Duration)>,
+    /// When the guard itself says that it is lost.
+    pub(super) lost_at: Option<Instant>,
 }
 
 impl MutantGuard {
@@ -38,6 +40,7 @@ impl MutantGuard {
             again: None,
             leader: None,
             minimum: None,
+            lost_at: None,
         }
     }
 
@@ -102,6 +105,7 @@ impl SubjectGuard for MutantGuard {
     fn state(&self) -> State {
         let state = self.whole.as_ref().map_or(State::Released, |whole| whole.state());
         match state {
+            State::Held if self.lost_at.is_some_and(|lost_at| lost_at <= Instant::now()) => State::Lost,
             State::Lost if self.mutant == Mutant::LostNeverFires || self.is_revived() => State::Held,
             state => state,
         }
@@ -112,8 +116,9 @@ impl SubjectGuard for MutantGuard {
     }
 
     async fn lost(&self) {
-        match self.mutant {
-            Mutant::LostNeverFires => std::future::pending().await,
+        match (self.mutant, self.lost_at) {
+            (Mutant::LostNeverFires, _) => std::future::pending().await,
+            (_, Some(lost_at)) => sleep_until(lost_at).await,
             _ => self.whole().lost().await,
         }
     }

@@ -28,6 +28,7 @@ pub(super) struct MutantSubject {
     /// The runtime that first used it.
     home: OnceLock<Handle>,
     keys: Keys,
+    maxima: Maxima,
     /// The only key of one that does not look at keys.
     any_key: ReentryKey,
     /// The acquires under way.
@@ -51,6 +52,7 @@ impl MutantSubject {
             reached: AtomicBool::new(false),
             home: OnceLock::new(),
             keys: Keys::default(),
+            maxima: Maxima::default(),
             any_key: ReentryKey::new(),
             under_way: Arc::default(),
             leaders: Mutex::default(),
@@ -135,6 +137,10 @@ impl MutantSubject {
             _ if ask.reentry.is_some() => self.acquire_with_key(ask).await,
             _ if ask.minimum.is_some() && self.keeps_the_minimum_itself() => {
                 ask.minimum = None;
+                whole.acquire(&ask).await
+            }
+            (Mutant::MaximumIgnored | Mutant::MaximumFreesNothing, _) => {
+                ask.maximum = None;
                 whole.acquire(&ask).await
             }
             _ => whole.acquire(&ask).await,
@@ -262,6 +268,20 @@ impl Drop for UnderWay {
     }
 }
 
+/// When the holds of each name have lasted for their maximum, for the mutant that forgets whose it was.
+#[derive(Debug, Default)]
+struct Maxima(Mutex<HashMap<String, Instant>>);
+
+impl Maxima {
+    fn of(&self, ask: &Ask) -> Option<Instant> {
+        let mut maxima = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(maximum) = ask.maximum {
+            maxima.insert(ask.name.clone(), Instant::now() + maximum);
+        }
+        maxima.get(&ask.name).copied()
+    }
+}
+
 /// The answer to an acquire, whose guard is never released if nobody takes it.
 struct Orphan(Option<Acquired>);
 
@@ -316,6 +336,11 @@ impl Subject for MutantSubject {
         }
         if self.keeps_the_minimum_itself() {
             guard.minimum = ask.minimum.map(|minimum| (Instant::now(), minimum));
+        }
+        match self.mutant {
+            Mutant::MaximumFreesNothing => guard.lost_at = ask.maximum.map(|maximum| Instant::now() + maximum),
+            Mutant::MaximumOutlivesItsHold => guard.lost_at = self.maxima.of(ask),
+            _ => {}
         }
         if self.mutant == Mutant::LateAnswerRevives {
             tokio::spawn(revive(

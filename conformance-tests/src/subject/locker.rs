@@ -92,6 +92,9 @@ impl LockerSubject {
         if let Some(minimum) = ask.minimum {
             lock = lock.hold_at_least(minimum);
         }
+        if let Some(maximum) = ask.maximum {
+            lock = lock.hold_at_most(maximum);
+        }
         if let Some(key) = &ask.reentry {
             lock = lock.reentrant(key);
         }

@@ -131,6 +131,29 @@ impl Limits {
         Ok(())
     }
 
+    /// `fixed_ttl`: that of a lease that is never renewed.
+    pub(crate) fn check_maximum(
+        maximum: Duration,
+        minimum: Option<Duration>,
+        fixed_ttl: Option<Duration>,
+    ) -> Result<()> {
+        let refused = |message: String| Err(Error::new(ErrorKind::Misconfigured, message));
+        if maximum.is_zero() {
+            return refused("a maximum hold of 0 holds nothing: choose a longer one".to_owned());
+        }
+        if let Some(minimum) = minimum.filter(|minimum| *minimum > maximum) {
+            return refused(format!(
+                "a lock cannot be held for at least {minimum:?} and at most {maximum:?}: choose a maximum of at least the minimum"
+            ));
+        }
+        match fixed_ttl.filter(|ttl| *ttl <= maximum) {
+            Some(ttl) => refused(format!(
+                "a fixed lease of {ttl:?} ends before a maximum hold of {maximum:?}: leave out `hold_at_most`"
+            )),
+            None => Ok(()),
+        }
+    }
+
     pub(crate) fn check_downgrade(&self) -> Result<()> {
         match self.capabilities.downgrade {
             true => Ok(()),
@@ -203,6 +226,11 @@ mod tests {
                 .contains("fixed lease of 1s")
         );
         assert!(limits.check_minimum(second, Some(second)).is_ok());
+        let refusal = |maximum, minimum, ttl| Limits::check_maximum(maximum, minimum, ttl).unwrap_err().to_string();
+        assert!(refusal(Duration::ZERO, None, None).contains("holds nothing"));
+        assert!(refusal(second, Some(second * 2), None).contains("at least 2s and at most 1s"));
+        assert!(refusal(second, None, Some(second)).contains("a fixed lease of 1s ends before"));
+        assert!(Limits::check_maximum(second, Some(second), Some(second * 2)).is_ok());
         assert!(Limits::check_label(&"x".repeat(255)).is_ok() && Limits::check_label(&"x".repeat(256)).is_err());
     }
 }

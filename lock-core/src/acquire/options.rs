@@ -23,6 +23,7 @@ pub(crate) struct AcquireOptions {
     pub(crate) label: Option<Arc<str>>,
     pub(crate) fixed: bool,
     pub(crate) minimum: Option<Duration>,
+    pub(crate) maximum: Option<Duration>,
     pub(crate) reentry: Option<ReentryKey>,
     /// The token must be larger than this one.
     pub(crate) token_floor: Option<FencingToken>,
@@ -92,8 +93,12 @@ impl AcquireOptions {
         if self.mode != Mode::Exclusive {
             self.check_shareable()?;
         }
-        match self.minimum {
-            Some(minimum) => self.limits.check_minimum(minimum, self.fixed.then_some(self.ttl)),
+        let fixed_ttl = self.fixed.then_some(self.ttl);
+        if let Some(minimum) = self.minimum {
+            self.limits.check_minimum(minimum, fixed_ttl)?;
+        }
+        match self.maximum {
+            Some(maximum) => Limits::check_maximum(maximum, self.minimum, fixed_ttl),
             None => Ok(()),
         }
     }
@@ -186,6 +191,7 @@ impl AcquireOptions {
     pub(crate) fn unused(&self) -> Self {
         Self {
             minimum: None,
+            maximum: None,
             limits: Limits {
                 hand_overs: u32::MAX,
                 ..self.limits
@@ -211,7 +217,9 @@ impl AcquireOptions {
     /// Whether a reader may join the shared hold of another one, which has this token: it has all that it asked for, and
     /// looks no different to those who ask who holds the lock.
     pub(crate) fn may_join(&self, held: &Self, token: FencingToken) -> bool {
-        let is_plain = |options: &Self| options.mode == Mode::Shared && !options.fixed && options.reentry.is_none();
+        let is_plain = |options: &Self| {
+            options.mode == Mode::Shared && !options.fixed && options.reentry.is_none() && options.maximum.is_none()
+        };
         is_plain(self) && is_plain(held) && self.ttl <= held.ttl && self.label == held.label && self.allows(token)
     }
 
@@ -232,6 +240,8 @@ impl AcquireOptions {
             "a fixed lease here and a renewed one there".to_owned()
         } else if self.minimum != held.minimum && self.mode == Mode::Exclusive {
             format!("a minimum hold of {:?} instead of {:?}", self.minimum, held.minimum)
+        } else if self.maximum != held.maximum {
+            format!("a maximum hold of {:?} instead of {:?}", self.maximum, held.maximum)
         } else if self.token_floor > held.token_floor {
             "a token floor above that of the hold".to_owned()
         } else {

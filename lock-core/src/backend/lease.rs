@@ -62,6 +62,8 @@ struct Record {
     session_end: Option<LeaseInstant>,
     /// How long that session lives on without the server's hearing of it.
     session_term: Option<Duration>,
+    /// When it has lasted for its maximum, if it has one and is live.
+    maximum_end: Option<LeaseInstant>,
     /// When the latest request was sent whose answer armed it.
     armed_from: Option<LeaseInstant>,
     /// When the latest request was sent whose answer armed it or bound it to its session.
@@ -83,6 +85,15 @@ struct Record {
 impl Record {
     /// When the lease ends.
     fn end(&self) -> Option<LeaseInstant> {
+        let hold_end = self.hold_end()?;
+        Some(
+            self.maximum_end
+                .map_or(hold_end, |maximum_end| maximum_end.min(hold_end)),
+        )
+    }
+
+    /// When the hold ends, whatever its maximum is.
+    fn hold_end(&self) -> Option<LeaseInstant> {
         let term_end = self.term_end?;
         Some(
             self.session_end
@@ -137,6 +148,7 @@ impl Lease {
             term_end: None,
             session_end: None,
             session_term: None,
+            maximum_end: None,
             armed_from: None,
             heard_of: None,
             suspected: None,
@@ -327,6 +339,7 @@ impl Lease {
             return false;
         }
         record.phase = Phase::Releasing;
+        record.forget_maximum();
         let watcher = record.watcher.take();
         drop(record);
         drop(watcher);
@@ -404,7 +417,10 @@ impl Lease {
         let mut record = self.0.record.lock();
         if record.end().is_some_and(|end| rules::has_expired(end, now)) {
             match record.phase {
-                Phase::Live => self.set_lost(&mut record, LostCause::Expired, now),
+                Phase::Live => {
+                    let cause = record.cause_of_end();
+                    self.set_lost(&mut record, cause, now);
+                }
                 // The release is unanswered, but the lease is over.
                 Phase::Releasing => {
                     record.phase = Phase::Released;
@@ -419,11 +435,12 @@ impl Lease {
     fn set_lost(&self, record: &mut Record, cause: LostCause, now: LeaseInstant) {
         record.phase = Phase::Lost(cause);
         let end = record.end().filter(|end| rules::has_expired(*end, now));
+        record.forget_maximum();
         let failure = record.failure.take();
         let error = match cause {
             LostCause::Expired => end.and_then(|end| record.driven.stall(end, now)).or(failure),
-            // The server answered: what went wrong before is not why.
-            LostCause::NotHeld => None,
+            // Neither is why: the server answered, or the time was up.
+            LostCause::NotHeld | LostCause::MaximumHold => None,
             _ => failure,
         };
         let lost = Lost::new(self.0.name.clone(), cause);
@@ -451,6 +468,7 @@ impl fmt::Debug for Lease {
 
 mod driven;
 mod inherit;
+mod maximum;
 mod rest_on;
 mod state;
 mod suspicion;

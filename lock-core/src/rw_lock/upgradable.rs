@@ -57,6 +57,24 @@ impl UpgradableLock {
         Self(self.0.label(label))
     }
 
+    /// Keeps the lock for at most `maximum`, upgraded or not, as [`Lock::hold_at_most`] does.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_core::{Locker, LostCause, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let catalog = Locker::new(MemoryBackend::new()).rw_lock("catalog");
+    /// let mut guard = catalog.upgradable().hold_at_most(Duration::from_millis(50)).acquire().await?;
+    /// guard.upgrade().await?;
+    /// assert_eq!(guard.lost().await.cause(), LostCause::MaximumHold);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn hold_at_most(self, maximum: Duration) -> Self {
+        Self(self.0.hold_at_most(maximum))
+    }
+
     /// Acquires the lock for reading, however long that takes.
     ///
     /// # Errors

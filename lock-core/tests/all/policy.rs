@@ -11,6 +11,7 @@ mod cancelled;
 mod last_word;
 mod late_answers;
 mod losses;
+mod maximum;
 mod one_caller;
 mod passing;
 mod permits;

@@ -133,6 +133,13 @@ async fn renewals(server: &Scripted, locks: &Locker, called: Called) {
         server.last_request().lease().lose(cause);
         assert_eq!(guard.lost().await.cause(), cause);
     }
+    let guard = locks
+        .lock(called("m"))
+        .hold_at_most(seconds(1))
+        .acquire()
+        .await
+        .unwrap();
+    assert_eq!(guard.lost().await.cause(), LostCause::MaximumHold);
 }
 
 async fn releases(server: &Scripted, locks: &Locker, called: Called) {
