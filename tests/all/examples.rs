@@ -84,7 +84,7 @@ impl Drop for Example {
     }
 }
 
-fn run(name: &str, arguments: &[&str]) -> Vec<String> {
+pub(crate) fn run(name: &str, arguments: &[&str]) -> Vec<String> {
     Example::start(name, arguments).finish()
 }
 

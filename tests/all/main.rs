@@ -12,6 +12,7 @@ mod examples;
 #[cfg(feature = "mysql")]
 mod fencing;
 mod flash_sale;
+mod metrics;
 #[cfg(all(feature = "redis", feature = "mysql", feature = "zookeeper"))]
 mod moving;
 mod names;
