@@ -23,7 +23,7 @@ use crate::observe::{self, BackendRequest};
 use crate::queue::{Detached, LineKind, Turn, UnansweredRelease, Waiter};
 use crate::sync::time::{Instant, sleep};
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, Weak};
-use crate::time::LeaseInstant;
+use crate::time::{LeaseInstant, within};
 use crate::token::FencingToken;
 
 pub(crate) mod current;
@@ -250,7 +250,7 @@ impl<W: Successor> ActiveHold<W> {
             _ = self.lease.ended() => {}
             () = sleep(limit) => {
                 self.lease.suspect();
-                let message = format!("the extension was not answered within {limit:?}");
+                let message = format!("the extension was not answered {}", within(limit));
                 return Err(Error::new(ErrorKind::Unavailable, message).with_name(&self.options.name));
             }
         }

@@ -18,6 +18,7 @@ use crate::rw_lock::RwLock;
 use crate::semaphore::Semaphore;
 use crate::sync::Arc;
 use crate::sync::time::timeout;
+use crate::time::within;
 use crate::token::FencingToken;
 
 mod options;
@@ -235,7 +236,7 @@ impl Locker {
         let status = timeout(self.operation_timeout, self.shared.backend.lock.status(&name))
             .await
             .unwrap_or_else(|_| {
-                let message = format!("the lock server did not answer within {:?}", self.operation_timeout);
+                let message = format!("the lock server did not answer {}", within(self.operation_timeout));
                 Err(Error::new(ErrorKind::Unavailable, message))
             });
         let status = status.map_err(|error| error.about(&name))?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 use crate::name::LockName;
+use crate::time::before;
 
 /// The hold ended without being released: somebody else may hold the lock.
 ///
@@ -99,12 +100,12 @@ impl Lost {
     }
 
     /// All that is known of it, in one line.
-    fn why(&self) -> String {
+    pub(crate) fn why(&self) -> String {
         let mut why = self.cause().to_string();
         if let Some(confirmed) = self.last_confirmed() {
-            why += &format!(" (last confirmed {confirmed:.1?} before");
+            why += &format!(" (last confirmed {}", before(confirmed));
             if let Some(ended) = self.lease_ended() {
-                why += &format!(", the lease ended {ended:.1?} before");
+                why += &format!(", the lease ended {}", before(ended));
             }
             why += ")";
         }

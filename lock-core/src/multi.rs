@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::lock::Lock;
 use crate::sync::time::{Instant, sleep};
-use crate::time::until;
+use crate::time::{until, within};
 
 pub(crate) mod guard;
 mod plan;
@@ -249,7 +249,10 @@ impl Acquiring {
 
     fn unanswered(&self, lock: &Lock) -> Error {
         let limit = self.limit.unwrap_or_default();
-        let message = format!("the lock server did not answer within {limit:?}: check that it is there");
+        let message = format!(
+            "the lock server did not answer {}: check that it is there",
+            within(limit)
+        );
         about(lock, Error::new(ErrorKind::Unavailable, message))
     }
 

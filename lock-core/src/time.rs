@@ -5,6 +5,22 @@ use std::time::Duration;
 use crate::backend::rules::Moment;
 use crate::sync::time::{Instant, sleep_until};
 
+/// How a sentence says that something was not done in this time.
+pub(crate) fn within(limit: Duration) -> String {
+    match limit.is_zero() {
+        true => "at once".to_owned(),
+        false => format!("within {limit:?}"),
+    }
+}
+
+/// How a sentence says how long before an event something else was.
+pub(crate) fn before(time: Duration) -> String {
+    match time < Duration::from_millis(1) {
+        true => "just before".to_owned(),
+        false => format!("{time:.1?} before"),
+    }
+}
+
 /// A moment of a lease's time.
 ///
 /// The clocks of std and tokio stand still while a machine is suspended, and the server's goes on. Two such moments lie

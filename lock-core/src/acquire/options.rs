@@ -9,6 +9,7 @@ use crate::name::LockName;
 use crate::reentry::ReentryKey;
 use crate::sync::Arc;
 use crate::sync::time::Instant;
+use crate::time::within;
 use crate::token::FencingToken;
 
 /// How many tokens a grant reserves at most: one for itself, and one for each pass.
@@ -74,8 +75,8 @@ impl Rest {
     /// The end of a sentence that says how long nothing was acquired.
     pub(crate) fn text(self) -> String {
         match self.locks {
-            1 => format!("within {:?}", self.limit),
-            locks => format!("within {:?}, the limit for all {locks} locks", self.limit),
+            1 => within(self.limit),
+            locks => format!("{}, the limit for all {locks} locks", within(self.limit)),
         }
     }
 }

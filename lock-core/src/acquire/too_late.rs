@@ -1,8 +1,11 @@
 //! The error of an acquire whose time is up.
 
+use std::time::Duration;
+
 use super::options::{AcquireOptions, WaitLimit};
 use crate::error::{Error, ErrorKind};
 use crate::queue::last_word::LastWord;
+use crate::time::within;
 
 /// Says what is known of the name. A limit in it is as the caller gave it.
 pub(super) fn too_late(options: &AcquireOptions, wait: WaitLimit, word: LastWord) -> Error {
@@ -16,11 +19,14 @@ pub(super) fn too_late(options: &AcquireOptions, wait: WaitLimit, word: LastWord
         LastWord::Taken(None) => taken(),
         LastWord::Nothing if wait.was_spent_waiting() => taken(),
         LastWord::Failed(cause) => {
-            let message = format!("not acquired within {limit:?}, as the lock server cannot be asked");
+            let message = format!("not acquired {}, as the lock server cannot be asked", within(limit));
             Error::new(ErrorKind::Unavailable, message).with_source(cause)
         }
         LastWord::Nothing => {
-            let message = format!("the lock server did not answer within {limit:?}: check that it is there");
+            let message = format!(
+                "the lock server did not answer {}: check that it is there",
+                within(limit)
+            );
             Error::new(ErrorKind::Unavailable, message)
         }
     };
@@ -31,7 +37,7 @@ pub(super) fn too_late(options: &AcquireOptions, wait: WaitLimit, word: LastWord
 fn in_time(wait: WaitLimit) -> String {
     match wait {
         WaitLimit::Rest(rest) => rest.text(),
-        WaitLimit::Within(limit) if !limit.is_zero() => format!("within {limit:?}"),
-        WaitLimit::Within(_) | WaitLimit::Once | WaitLimit::Forever => "at once".to_owned(),
+        WaitLimit::Within(limit) => within(limit),
+        WaitLimit::Once | WaitLimit::Forever => within(Duration::ZERO),
     }
 }

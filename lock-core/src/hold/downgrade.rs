@@ -9,6 +9,7 @@ use crate::lost::LostCause;
 use crate::observe::{self, BackendRequest};
 use crate::sync::time::sleep;
 use crate::sync::{Arc, Ordering};
+use crate::time::within;
 
 impl<W: Successor> Share<W> {
     /// Makes its hold a shared one, once it is known that this can be.
@@ -38,7 +39,7 @@ impl<W: Successor> ActiveHold<W> {
             _ = self.lease.ended() => Ok(self.check()?),
             () = sleep(limit) => {
                 self.lease.suspect();
-                let message = format!("the downgrade was not answered within {limit:?}");
+                let message = format!("the downgrade was not answered {}", within(limit));
                 Err(Error::new(ErrorKind::Unavailable, message).with_name(&self.options.name))
             }
         }

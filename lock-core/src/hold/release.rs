@@ -20,13 +20,12 @@ use crate::background::keeper::Keeper;
 use crate::background::schedule::{Checked, ScheduleSlot, ScheduledHold};
 use crate::background::undos::Undos;
 use crate::error::{Error, ErrorKind, Result};
-use crate::lost::LostCause;
 use crate::mutant::{Mutant, is_active};
 use crate::observe::{self, BackendRequest, HandOverOutcome};
 use crate::queue::Turn;
 use crate::sync::time::{Instant, sleep};
 use crate::sync::{Arc, Mutex, Ordering};
-use crate::time::until;
+use crate::time::{until, within};
 
 /// Ends the hold with its last share, and waits for the answer for so long; after that, and when this is dropped, the
 /// release goes on in the background. Whether others still share in the hold.
@@ -59,7 +58,7 @@ pub(crate) async fn release_share<W: Successor>(mut share: Share<W>, limit: Dura
         biased;
         answer = poll_fn(|context| releasing.begun.poll(context)) => answer.map(|()| false),
         () = until(patience) => {
-            let message = format!("the release was not answered within {limit:?}; it goes on in the background");
+            let message = format!("the release was not answered {}; it goes on in the background", within(limit));
             Err(Error::new(ErrorKind::Unavailable, message).with_name(&hold.options.name))
         }
     }
@@ -261,7 +260,7 @@ async fn end<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
 }
 
 fn released<W: Successor>(active: &ActiveHold<W>) {
-    active.lease.finish_release(Ok(()));
+    active.lease.finish_release();
     observe::released(&active.options.name, active.token());
 }
 
@@ -305,7 +304,7 @@ async fn keep_trying<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
         let last_try = active.end().checked_add(active.options.ttl);
         if !error.is_retryable() || last_try.is_some_and(|last_try| Instant::now() >= last_try) {
             undo_next(&active);
-            active.lease.finish_release(Ok(()));
+            active.lease.finish_release();
             return Err(error.about(&active.options.name));
         }
         if active.succession().next.is_none() {
@@ -348,10 +347,9 @@ async fn release_once<W: Successor>(active: &ActiveHold<W>) -> Result<ReleaseOut
 }
 
 fn lost<W: Successor>(active: &ActiveHold<W>) -> Error {
-    // What the backend has said of it, if anything.
-    let cause = active.lease.lost_in_release().unwrap_or(LostCause::NotHeld);
-    active.lease.finish_release(Err(cause));
-    Error::new(ErrorKind::Lost, "the hold had ended before it was released")
+    let lost = active.lease.lost_before_release();
+    let message = format!("the hold had ended before it was released: {}", lost.why());
+    Error::new(ErrorKind::Lost, message)
         .with_name(&active.options.name)
-        .with_source(cause)
+        .with_source(lost.cause())
 }

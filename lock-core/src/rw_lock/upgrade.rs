@@ -25,7 +25,7 @@ use crate::lost::LostCause;
 use crate::observe::{self, BackendRequest};
 use crate::sync::Arc;
 use crate::sync::time::Instant;
-use crate::time::until;
+use crate::time::{until, within};
 
 /// Makes an upgradable hold exclusive. False if others hold the name too, and the caller does not wait.
 pub(crate) async fn upgrade(shared: &Arc<Shared>, share: &Share<Caller>, wait: WaitLimit) -> Result<bool> {
@@ -256,7 +256,7 @@ impl<'a> Upgrading<'a> {
         };
         let message = match self.wait {
             WaitLimit::Once => return Ok(false),
-            WaitLimit::Within(limit) if !limit.is_zero() => format!("not upgraded within {limit:?}"),
+            WaitLimit::Within(limit) => format!("not upgraded {}", within(limit)),
             _ => "not upgraded at once".to_owned(),
         };
         let error = Error::new(ErrorKind::TimedOut, message).with_name(&options.name);
@@ -270,7 +270,10 @@ impl<'a> Upgrading<'a> {
 /// The error of an upgrade that the server has not answered.
 fn too_late(options: &AcquireOptions, wait: WaitLimit) -> Error {
     let limit = options.time_limit(wait).unwrap_or_default();
-    let message = format!("the lock server did not answer within {limit:?}: check that it is there");
+    let message = format!(
+        "the lock server did not answer {}: check that it is there",
+        within(limit)
+    );
     Error::new(ErrorKind::Unavailable, message).with_name(&options.name)
 }
 

@@ -1,7 +1,6 @@
 //! A lease goes on for the next holder, to whom the hold was passed on.
 
 use super::{Lease, Phase};
-use crate::lost::LostCause;
 use crate::time::LeaseInstant;
 
 impl Lease {
@@ -38,24 +37,19 @@ impl Lease {
         self.0.record.lock().armed_from
     }
 
-    /// How the hold was lost, if that was said while it was being released.
-    pub(crate) fn lost_in_release(&self) -> Option<LostCause> {
-        self.0.record.lock().lost_in_release
-    }
-
     /// What was said of the hold to the giver's lease while it was passed on. From here on it is said to this one.
     pub(crate) fn catch_up(&self, giver: &Self) {
         let (suspected, failure, lost) = {
             let giver = giver.0.record.lock();
             (giver.suspected.is_some(), giver.failure.clone(), giver.lost_in_release)
         };
-        match failure {
-            Some(failure) if suspected => self.suspect_because(failure),
+        match &failure {
+            Some(failure) if suspected => self.suspect_because(failure.clone()),
             None if suspected => self.suspect(),
             _ => {}
         }
         if let Some(cause) = lost {
-            self.lose(cause);
+            self.lose_by(cause, failure);
         }
     }
 }

@@ -99,7 +99,7 @@ async fn release_is_not_loss_and_nothing_arms_after_it() {
     assert!(lease.begin_release());
     lease.lose(LostCause::Disconnected);
     assert!(lease.arm(SentAt::now(), TTL).is_err());
-    lease.finish_release(Ok(()));
+    lease.finish_release();
     assert_eq!(lease.ended().await, Ended::Released);
     assert!(!lease.begin_release());
 }
@@ -168,7 +168,7 @@ async fn an_heir_goes_on_where_a_release_began() {
     assert!(!heir.inherit(&giver), "held by another");
     pass(2).await;
     assert!(giver.begin_release() && heir.inherit(&giver));
-    giver.finish_release(Ok(()));
+    giver.finish_release();
     assert_eq!(
         (heir.state(), heir.valid_for()),
         (HoldState::Held, Duration::from_secs(7))

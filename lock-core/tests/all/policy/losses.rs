@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::backend::SentAt;
-use lock_core::{Ended, Error, ErrorKind, HoldState, Lost, LostCause};
+use lock_core::{Ended, Error, ErrorKind, HoldState, Locker, Lost, LostCause};
 
 use super::{TTL, scripted, seconds};
 use crate::scripted::{Answer, Request};
@@ -30,7 +30,7 @@ async fn an_expired_hold_names_the_error_of_its_last_renewal() {
     tokio::time::sleep(seconds(5)).await;
     let expected = text(&lost);
     assert!(
-        expected.contains("it was not renewed in time (last confirmed 8.1s before"),
+        expected.contains("it was not renewed in time (last confirmed 8.1s before, the lease ended just before):"),
         "{expected}"
     );
     assert_eq!(guard.check().unwrap_err(), lost);
@@ -95,4 +95,81 @@ async fn a_backend_says_what_its_connection_failed_with() {
     lease.arm(SentAt::now(), TTL).unwrap();
     lease.lose(LostCause::Disconnected);
     assert!(guard.check().unwrap_err().error().is_none());
+}
+
+/// A hold whose release finds it gone: the release and the watch say what is known.
+#[tokio::test(start_paused = true)]
+async fn a_release_of_a_hold_that_had_ended_says_why() {
+    let (backend, locks) = scripted();
+    let guard = locks.lock("a").acquire().await.unwrap();
+    let watch = guard.watch();
+    tokio::time::sleep(seconds(1)).await;
+    backend.next(Request::Release, [Answer::NotHeld]);
+    let released = guard.release().await.unwrap_err();
+    let expected = "lock \"a\": the hold had ended before it was released: \
+                    the server says that it is not ours any more (last confirmed 1.0s before)";
+    assert_eq!(released.to_string(), expected);
+    let cause = released.cause().and_then(|cause| cause.downcast_ref::<LostCause>());
+    assert_eq!(cause, Some(&LostCause::NotHeld));
+    let Ended::Lost(lost) = watch.ended().await else {
+        panic!("a release is no loss, but this hold was lost before");
+    };
+    assert_eq!(
+        (lost.cause(), lost.last_confirmed()),
+        (LostCause::NotHeld, Some(seconds(1)))
+    );
+    assert!(lost.error().is_none() && lost.lease_ended().is_none(), "{lost}");
+
+    let guard = locks.lock("b").acquire().await.unwrap();
+    let watch = guard.watch();
+    backend.before(Request::Release, "b", |lease| async move {
+        lease.lose_because(
+            LostCause::Disconnected,
+            Error::new(ErrorKind::Unavailable, "it was killed"),
+        );
+        Ok(())
+    });
+    backend.next(Request::Release, [Answer::NotHeld]);
+    let released = guard.release().await.unwrap_err().to_string();
+    let expected = "the connection to which it was bound has ended (last confirmed just before): it was killed";
+    assert!(released.ends_with(expected), "{released}");
+    let Ended::Lost(lost) = watch.ended().await else {
+        panic!("a release is no loss, but this hold was lost before");
+    };
+    assert_eq!(lost.error().map(ToString::to_string).as_deref(), Some("it was killed"));
+}
+
+/// Whoever ends a connection says why.
+#[tokio::test(start_paused = true)]
+async fn a_backend_says_why_it_lost_the_hold() {
+    let (backend, locks) = scripted();
+    let guard = locks.lock("a").acquire().await.unwrap();
+    let lease = backend.last_request().lease().clone();
+    let why = |text: &'static str| Error::new(ErrorKind::Unavailable, text);
+    lease.suspect_because(why("silent"));
+    lease.lose_because(LostCause::Disconnected, why("killed"));
+    lease.lose_because(LostCause::Disconnected, why("closed later"));
+    let lost = guard.check().unwrap_err();
+    assert_eq!(lost.error().map(ToString::to_string).as_deref(), Some("killed"));
+}
+
+/// "0ns" says nothing to anybody.
+#[tokio::test(start_paused = true)]
+async fn no_text_says_0ns() {
+    let (backend, locks) = scripted();
+    let mut texts = Vec::new();
+    for (name, answer) in [("a", Answer::Fail), ("b", Answer::Deny), ("c", Answer::GiveUp)] {
+        let lock = locks.lock(name);
+        backend.next(Request::Acquire, [answer]);
+        texts.push(lock.acquire_within(Duration::ZERO).await.unwrap_err().to_string());
+        backend.next(Request::Acquire, [answer]);
+        texts.push(lock.try_acquire().await.unwrap_err().to_string());
+        backend.clear();
+    }
+    let elsewhere = Locker::new(backend.clone());
+    let _taken = elsewhere.lock("d").acquire().await.unwrap();
+    let taken = locks.lock("d").acquire_within(Duration::ZERO).await.unwrap_err();
+    assert!(taken.to_string().contains("not acquired at once"), "{taken}");
+    texts.push(taken.to_string());
+    assert!(texts.iter().all(|text| !text.contains("0ns")), "{texts:#?}");
 }
