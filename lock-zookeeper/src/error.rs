@@ -109,6 +109,11 @@ pub(crate) fn rejected(error: DriverError) -> Error {
     lock_error(error).not_executed()
 }
 
+/// There is no connection, for this reason.
+pub(crate) fn connection_lost(why: Error) -> Error {
+    Error::new(ErrorKind::Unavailable, "the connection to ZooKeeper broke").with_source(why)
+}
+
 pub(crate) fn session_ended(why: Option<Error>) -> Error {
     let error = Error::new(ErrorKind::Unavailable, "the ZooKeeper session ended");
     caused(error, why)

@@ -47,8 +47,7 @@ impl Session {
                 _ => None,
             };
             if let Some(end) = end {
-                self.suspect_because(&error::lock_error(end.clone()));
-                return end;
+                return self.ended_by(end);
             }
             let connected = tokio::select! {
                 connected = self.connect_again(config, backoff, &mut dialed) => connected,
@@ -56,10 +55,16 @@ impl Session {
             };
             match connected {
                 Ok(connection) => self.connection.send_replace(Some(Arc::new(connection))),
-                Err(end) => return end,
+                Err(end) => return self.ended_by(end),
             };
             self.set_outage(None);
         }
+    }
+
+    /// The server says that the session has ended: that is why its leases are lost.
+    fn ended_by(&self, end: DriverError) -> DriverError {
+        self.suspect_because(&error::lock_error(end.clone()));
+        end
     }
 
     /// A new connection, on which nothing is older than what this session has seen. Fails when the server says that the
@@ -101,6 +106,7 @@ impl Session {
         sleep(PROBE_AFTER).await;
         loop {
             if let Some(why) = diagnose(config).await {
+                self.suspect_because(&error::connection_lost(why.clone()));
                 self.set_outage(Some(why));
             }
             sleep(PROBE_AGAIN).await;

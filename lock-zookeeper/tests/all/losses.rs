@@ -1,0 +1,55 @@
+//! What a lost hold says of its loss.
+
+use lock_core::{ErrorKind, Guard, Locker, LostCause};
+use testbed::Server;
+
+use crate::support::*;
+
+async fn held(server: &Server, root: &str) -> Guard {
+    let locks = Locker::new(short_lived(server, root)).with_ttl(TTL);
+    within(locks.lock("a").acquire()).await.unwrap()
+}
+
+#[testbed::test]
+async fn a_deleted_node_is_what_the_server_says() {
+    let (server, root) = (shared_server().await, fresh_root());
+    let guard = held(server, &root).await;
+    let client = observer(server).await;
+    let directory = format!("{root}/a");
+    let nodes = children_until(&client, &directory, |children| !children.is_empty()).await;
+    client.delete(&format!("{directory}/{}", nodes[0]), None).await.unwrap();
+    let lost = within(guard.lost()).await;
+    assert_eq!(lost.cause(), LostCause::NotHeld, "{lost}");
+    assert!(lost.error().is_none() && lost.last_confirmed().is_some(), "{lost}");
+}
+
+/// The session's connection broke, and there was no other: the lease ended by our clock.
+#[testbed::test]
+async fn a_server_that_was_stopped_is_why_the_lease_ended() {
+    let server = own_server().await;
+    let guard = held(&server, "/test").await;
+    server.kill().unwrap();
+    let lost = within(guard.lost()).await;
+    assert_eq!(lost.cause(), LostCause::Expired, "{lost}");
+    let error = lost.error().expect("the connection broke");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    assert!(error.to_string().contains(server.address()), "{error}");
+    assert!(
+        lost.last_confirmed().is_some() && lost.lease_ended().is_some(),
+        "{lost}"
+    );
+}
+
+/// The session's own error is passed on: the server does not know it any more.
+#[testbed::test]
+async fn a_session_that_the_server_forgot_is_named() {
+    let server = own_server().await;
+    let guard = Locker::new(patient(server.address(), "/test")).with_ttl(2 * LONG);
+    let guard = within(guard.lock("a").acquire()).await.unwrap();
+    server.restart_without_data().await.unwrap();
+    let lost = within(guard.lost()).await;
+    assert_eq!(lost.cause(), LostCause::Disconnected, "{lost}");
+    let error = lost.error().expect("the session ended");
+    assert!(error.to_string().contains("session"), "{error}");
+    assert!(lost.to_string().ends_with(&error.to_string()), "{lost}");
+}
