@@ -171,6 +171,12 @@ impl SqlError {
         self.convert(false)
     }
 
+    /// The same where the error itself goes to somebody else: why the connection's hold is lost.
+    pub(crate) fn why_lost(&self) -> Error {
+        let (kind, message) = self.kind_and_message(false);
+        Error::new(kind, message).with_source(self.to_string())
+    }
+
     /// The error for a caller when no connection could be made.
     pub(crate) fn into_connect_lock_error(self) -> Error {
         self.convert(true)
@@ -246,6 +252,15 @@ pub(crate) enum ConnectError {
     Transient(Error),
     /// Dialling again would fail in the same way.
     Permanent(Error),
+}
+
+impl From<Error> for ConnectError {
+    fn from(error: Error) -> Self {
+        match error.kind() {
+            ErrorKind::Unavailable => Self::Transient(error),
+            _ => Self::Permanent(error),
+        }
+    }
 }
 
 impl From<ConnectError> for Error {

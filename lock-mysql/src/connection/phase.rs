@@ -3,11 +3,12 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lock_core::LostCause;
 use lock_core::backend::{AcquireRequest, HolderId, Lease, SentAt};
+use lock_core::{Error, LostCause};
 use tokio::time::Instant;
 
 use super::monitor::{CHECK_INTERVAL, RegisteredHold};
+use crate::error::SqlError;
 use crate::protocol::seconds_up;
 
 /// How long a connection that carries a hold may be quiet: proxies and firewalls drop those that are quiet for minutes.
@@ -65,10 +66,17 @@ impl Phase {
         read_only.is_some_and(|span| span.is_over(max_read_only))
     }
 
-    /// The server ended the hold.
-    pub(super) fn lose(&mut self, cause: LostCause) {
+    /// The server has become read-only, which ends the hold.
+    pub(super) fn lose_to_read_only(&mut self) {
         if let Self::Holding { hold, .. } = std::mem::replace(self, Self::InUse) {
-            hold.lose(cause);
+            hold.lease.lose(LostCause::ReadOnly, None);
+        }
+    }
+
+    /// The connection or its transaction has ended, and with it the hold.
+    pub(super) fn lose_because(&mut self, error: &SqlError) {
+        if let Self::Holding { hold, .. } = std::mem::replace(self, Self::InUse) {
+            hold.lease.lose(LostCause::Disconnected, Some(error.why_lost()));
         }
     }
 
@@ -146,6 +154,16 @@ impl LeaseSlot {
         is_held
     }
 
+    /// The hold has ended, for this reason if it is known.
+    pub(super) fn lose(&self, cause: LostCause, why: Option<Error>) {
+        let lease = self.take();
+        match (lease, why) {
+            (Some(lease), Some(why)) => lease.lose_because(cause, why),
+            (Some(lease), None) => lease.lose(cause),
+            (None, _) => {}
+        }
+    }
+
     fn take(&self) -> Option<Lease> {
         self.lock().take()
     }
@@ -196,12 +214,6 @@ impl CarriedHold {
         drop(self.lease.take());
     }
 
-    fn lose(self, cause: LostCause) {
-        if let Some(lease) = self.lease.take() {
-            lease.lose(cause);
-        }
-    }
-
     pub(super) fn expires_at(&self) -> Instant {
         self.expiry.at
     }
@@ -229,9 +241,7 @@ impl CarriedHold {
 
 impl Drop for CarriedHold {
     fn drop(&mut self) {
-        if let Some(lease) = self.lease.take() {
-            lease.lose(LostCause::Disconnected);
-        }
+        self.lease.lose(LostCause::Disconnected, None);
     }
 }
 

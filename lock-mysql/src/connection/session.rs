@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lock_core::Error;
 use lock_core::backend::{HolderId, Lease, SentAt};
+use lock_core::{Error, LostCause};
 use tokio::runtime::{self, Handle};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
@@ -145,8 +145,8 @@ impl Session {
                 after(limit),
             )
             .await;
-        if answer.as_ref().is_err_and(SqlError::is_unanswered) {
-            self.abort();
+        if let Some(error) = answer.as_ref().err().filter(|error| error.is_unanswered()) {
+            self.abort_because(error);
         }
         answer?
     }
@@ -176,8 +176,8 @@ impl Session {
     /// May be dropped at any point.
     pub(crate) async fn ping(&self, limit: Duration) -> Result<(), SqlError> {
         let answer = self.ask(Command::Ping, after(limit)).await;
-        if answer.as_ref().is_err_and(SqlError::is_unanswered) {
-            self.abort();
+        if let Some(error) = answer.as_ref().err().filter(|error| error.is_unanswered()) {
+            self.abort_because(error);
         }
         answer?
     }
@@ -226,9 +226,9 @@ impl Session {
         };
         let limit = after_begun(has_begun, limit);
         let answer = self.ask(command, limit).await.and_then(|answer| answer);
-        match answer {
+        match &answer {
             Ok(()) | Err(SqlError::HoldEnded | SqlError::NotConnected) => {}
-            Err(_) => self.abort(),
+            Err(error) => self.abort_because(error),
         }
         answer
     }
@@ -247,7 +247,7 @@ impl Session {
         match &answer {
             Ok(_) | Err(SqlError::HoldEnded | SqlError::NotConnected) => {}
             Err(error) if error.is_refusal() => {}
-            Err(_) => self.abort(),
+            Err(error) => self.abort_because(error),
         }
         answer
     }
@@ -308,6 +308,15 @@ impl Session {
     pub(crate) fn abort(&self) {
         self.is_aborted.store(true, Ordering::Release);
         self.task.abort();
+    }
+
+    /// The same, and a hold that it carries is lost for this reason.
+    fn abort_because(&self, error: &SqlError) {
+        let carried = self.carried().as_ref().map(|(_, lease)| lease.clone());
+        if let Some(lease) = carried {
+            lease.lose(LostCause::Disconnected, Some(error.why_lost()));
+        }
+        self.abort();
     }
 
     /// Whether it serves no command any more. One that was [aborted](Self::abort) would still take commands, and drop them,

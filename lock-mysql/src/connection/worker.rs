@@ -4,7 +4,6 @@ use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::LostCause;
 use lock_core::backend::SentAt;
 use sqlx::Connection;
 use sqlx::mysql::MySqlConnection;
@@ -275,7 +274,7 @@ impl Worker {
         let answer = self.round_trip(self.asks_of_hold(), Some(seconds)).await;
         if let Ok(answer) = &answer {
             if self.is_read_only_for_too_long(answer) {
-                self.phase.lose(LostCause::ReadOnly);
+                self.phase.lose_to_read_only();
                 return Break(Exit::Finished);
             }
             self.count_ping_as_renewal(answer.sent);
@@ -306,6 +305,7 @@ impl Worker {
         match answer {
             // With the transaction, the row's lock is gone.
             Err(error) if !error.is_refusal() || self.phase.is_holding() && error.may_end_transaction() => {
+                self.phase.lose_because(error);
                 self.phase = Phase::InUse;
                 Break(Exit::Disconnected)
             }

@@ -14,6 +14,7 @@ mod hand_over;
 mod holds;
 mod hostile;
 mod lease;
+mod losses;
 mod modes;
 mod names;
 mod optimistic;

@@ -51,6 +51,7 @@ impl Worker {
             // Nobody knows which of the statements was refused; and a deadlock, or with some settings a wait that timed out,
             // has rolled the transaction back.
             Err(error) if error.may_end_transaction() || releases && error.is_refusal() => {
+                self.phase.lose_because(error);
                 drop(reply.send(Err(SqlError::Disconnected)));
                 return Break(Exit::Finished);
             }

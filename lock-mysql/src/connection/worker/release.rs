@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
-use lock_core::LostCause;
 use lock_core::backend::HolderId;
 
 use super::{Exit, Reply, Worker};
@@ -27,7 +26,7 @@ impl Worker {
             answer = self.round_trip("ROLLBACK".to_owned(), None).await;
             if is_read_only && answer.is_ok() {
                 // Another server may take the writes by now, and may have granted the name.
-                self.phase.lose(LostCause::ReadOnly);
+                self.phase.lose_to_read_only();
                 drop(reply.send(Err(SqlError::HoldEnded)));
                 return Break(Exit::Finished);
             }
