@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lock_core::Error;
+use lock_core::{Error, LockName};
 
 use self::claims::Claims;
 use self::downgrade::Downgrades;
@@ -64,7 +64,8 @@ impl Shared {
         Self {
             asking: ConnectionGroup::new(dialer.clone(), 1, 1),
             keeping: ConnectionGroup::new(dialer.clone(), 2, 2),
-            statements: Arc::new(LeaseStatements::new(config.table())),
+            statements: Arc::new(
+                LeaseStatements::new(config.table())),
             claims: Claims::default(),
             waits: Waits::default(),
             locked_rows: LockedRows::default(),
@@ -102,6 +103,31 @@ impl Shared {
                 Ok(self.run_job(&self.asking, &member, job, limit).await?)
             }
             None => self.keep_job(job).await,
+        }
+    }
+
+    /// What changes this name's row. If a stranger keeps the row locked, as far as is known, it fails at once instead of waiting,
+    /// and all that follows over the connection with it.
+    fn without_waiting(&self, name: &LockName, job: Job) -> Job {
+        if !self.locked_rows.contains(name) {
+            return job;
+        }
+        let statements = match job {
+            Job::Statement(sql) => vec![sql],
+            Job::Transaction(statements) => statements,
+            renewal @ Job::Renew(..) => return renewal,
+        };
+        let mut all = vec![self.statements.lock_row_at_once(name)];
+        all.extend(statements);
+        Job::Transaction(all)
+    }
+
+    /// Whether this name's row was locked, as an answer shows.
+    fn note_row(&self, name: &LockName, done: &Result<JobDone, RequestError>) {
+        match done {
+            Ok(_) => self.locked_rows.remove(name),
+            Err(RequestError::Sql(error)) if error.is_busy() => self.locked_rows.insert(name),
+            Err(_) => {}
         }
     }
 

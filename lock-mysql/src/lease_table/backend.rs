@@ -77,9 +77,10 @@ use crate::protocol::lease_table::holder;
 ///   one sleeps while anybody waits.
 /// - A hold survives any round trip below a fifth of its TTL, and below two fifths if its process has no more than two
 ///   holds to renew at a time: each of two connections carries one text at a time.
-/// - While a stranger keeps a name's row locked, as a forgotten transaction does, acquires of that name fail. The first one fails
-///   after a second, and acquires of other names wait behind it; the next ones fail at once. Renewals of other holds leave such a
-///   row out. The first renewal of its own hold waits for it for a second, on one of the two connections of renewals.
+/// - While a stranger keeps a name's row locked, as a forgotten transaction does, acquires and releases of that name fail. The
+///   first one that finds the row locked fails after a second, and what goes over the same connection waits behind it; all that
+///   follow fail at once. MySQL has no shorter wait for a row than one second, and without any wait, requests that meet in a
+///   row would fail as well. Renewals of other holds leave such a row out.
 /// - If a proxy hides the connection that sleeps, or its process has another database user, nobody can wake it. Then a
 ///   waiter learns of a release when it asks, one to four times a second, or every 1 to 2 s to share the name.
 /// - If the process that is to call the next waiter ends before it does, that waiter learns of the next release when it asks.

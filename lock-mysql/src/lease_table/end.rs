@@ -29,7 +29,9 @@ impl Shared {
             true => Job::Statement(self.statements.abandon(request.name(), holder)),
             false => Job::Transaction(self.statements.end(request.name(), holder)),
         };
-        match self.keep_on(job).await {
+        let done = self.keep_on(self.without_waiting(request.name(), job)).await;
+        self.note_row(request.name(), &done);
+        match done {
             Err(RequestError::Sql(error)) if error.is_missing_table() => {}
             answer => {
                 let ended = answer.map_err(lock_error)?.result;
@@ -62,7 +64,7 @@ impl Shared {
     ) -> Result<bool> {
         self.end_unanswered(holder).await?;
         let sql = self.statements.release(name, holder, keep_for);
-        let (was_there, sleeper) = released(&self.end_hold(holder, Job::Statement(sql)).await?);
+        let (was_there, sleeper) = released(&self.end_hold(name, holder, Job::Statement(sql)).await?);
         self.wake_waiter(name, sleeper);
         Ok(was_there)
     }
@@ -76,7 +78,8 @@ impl Shared {
     ) -> Result<bool> {
         self.end_unanswered(holder).await?;
         let statements = self.statements.end(name, holder);
-        let (was_there, sleeper) = shared_released(&self.end_hold(holder, Job::Transaction(statements)).await?);
+        let ended = self.end_hold(name, holder, Job::Transaction(statements)).await?;
+        let (was_there, sleeper) = shared_released(&ended);
         self.wake_waiter(name, sleeper);
         if is_permit {
             // Others that wait for permits have left no mark.
@@ -86,8 +89,10 @@ impl Shared {
     }
 
     /// What it did; nothing if there is no table any more.
-    async fn end_hold(&self, holder: HolderId, job: Job) -> Result<StatementResult> {
-        let result = match self.end_job(job).await {
+    async fn end_hold(&self, name: &LockName, holder: HolderId, job: Job) -> Result<StatementResult> {
+        let done = self.end_job(self.without_waiting(name, job)).await;
+        self.note_row(name, &done);
+        let result = match done {
             Ok(done) => done.result,
             Err(RequestError::Sql(error)) if error.is_missing_table() => StatementResult::default(),
             Err(error) => return Err(lock_error(error)),

@@ -238,7 +238,11 @@ impl LeaseHold {
             .statements
             .hand_over(&self.name, self.holder, &terms, next.yields());
         next.sending();
-        let done = match shared.keep_job(Job::Statement(sql)).await {
+        let done = shared
+            .keep_job(shared.without_waiting(&self.name, Job::Statement(sql)))
+            .await;
+        shared.note_row(&self.name, &done);
+        let done = match done {
             Err(RequestError::Sql(error)) if error.is_missing_table() => return Ok(HandOver::AlreadyLost),
             done => done.map_err(lock_error)?,
         };

@@ -1,6 +1,6 @@
 //! A row that a stranger keeps locked.
 
-use lock_core::backend::{DistributedLock, Mode, ReleaseOutcome, Renewal, Wait};
+use lock_core::backend::{DistributedLock, Mode, ReleaseOptions, ReleaseOutcome, Renewal, Wait};
 use std::sync::Arc;
 
 use lock_core::ErrorKind;
@@ -88,7 +88,41 @@ async fn a_row_that_a_stranger_locks_costs_only_its_own_hold(server: Server) {
     }
 }
 
+/// The first release that finds the row locked waits for it, with what goes over its connection; the next ones fail at once.
+async fn releases_of_a_row_that_a_stranger_locks_wait_for_it_only_once(server: Server) {
+    let fixture = Fixture::on(server);
+    let (backend, mut stranger, mut observer) = (backend(&fixture), fixture.observer().await, fixture.observer().await);
+    for mode in [Mode::Exclusive, Mode::Shared] {
+        let name = format!("{mode:?}");
+        let held = grant_in(&backend, &name, mode).await;
+        let lock = format!(
+            "BEGIN;SELECT 1 FROM {}_leases WHERE name='{name}' FOR UPDATE",
+            fixture.table
+        );
+        stranger.run(&lock).await;
+        let before = counted(&mut observer, "Innodb_row_lock_waits").await;
+        for _ in 0..3 {
+            let released = soon("refused", held.hold.release(ReleaseOptions::default())).await;
+            let error = released.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+            assert!(error.is_not_executed() && error.is_retryable(), "{error}");
+            grant(&backend, "another", secs(60)).await.release().await;
+        }
+        let waits = counted(&mut observer, "Innodb_row_lock_waits").await - before;
+        assert_eq!(waits, 1, "{mode:?}: the first release waits");
+        stranger.run("ROLLBACK").await;
+        assert_eq!(held.release().await, ReleaseOutcome::Released);
+        assert!(try_once(&backend, &name).await.is_ok());
+    }
+}
+
 mod mariadb {
+    #[testbed::test]
+    async fn releases_of_a_row_that_a_stranger_locks_wait_for_it_only_once() {
+        let server = crate::support::Fixture::own().await.server;
+        super::releases_of_a_row_that_a_stranger_locks_wait_for_it_only_once(server).await;
+    }
+
     #[testbed::test]
     async fn a_row_that_a_stranger_locks_costs_only_its_own_hold() {
         let server = crate::support::Fixture::own().await.server;
@@ -97,6 +131,13 @@ mod mariadb {
 }
 
 mod mysql9 {
+    #[testbed::test]
+    async fn releases_of_a_row_that_a_stranger_locks_wait_for_it_only_once() {
+        if let Some(server) = testbed::skip_left_out(testbed::Edition::MySql9.start().await) {
+            super::releases_of_a_row_that_a_stranger_locks_wait_for_it_only_once(server).await;
+        }
+    }
+
     #[testbed::test]
     async fn a_row_that_a_stranger_locks_costs_only_its_own_hold() {
         if let Some(server) = testbed::skip_left_out(testbed::Edition::MySql9.start().await) {
