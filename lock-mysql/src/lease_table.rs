@@ -65,7 +65,8 @@ impl Shared {
             asking: ConnectionGroup::new(dialer.clone(), 1, 1),
             keeping: ConnectionGroup::new(dialer.clone(), 2, 2),
             statements: Arc::new(
-                LeaseStatements::new(config.table())),
+                LeaseStatements::new(config.table()).in_database(config.options().get_database().unwrap_or_default()),
+            ),
             claims: Claims::default(),
             waits: Waits::default(),
             locked_rows: LockedRows::default(),

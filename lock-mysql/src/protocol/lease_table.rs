@@ -28,6 +28,8 @@ pub(crate) struct LeaseStatements {
     leases: String,
     /// One row for each who shares a name.
     holders: String,
+    /// Where the tables are. Named locks are the server's, whatever the database.
+    database: String,
 }
 
 /// Set in an answer if the name is taken: a bit that no token has. The rest is how long it stays taken, in microseconds.
@@ -205,6 +207,16 @@ impl LeaseStatements {
         Self {
             leases: format!("{table}_leases"),
             holders: format!("{table}_lease_holders"),
+            database: String::new(),
+        }
+    }
+
+    /// Where the tables are. Some servers tell databases apart by case, and some do not: where they do, two databases may share
+    /// their queue entries.
+    pub(crate) fn in_database(self, database: &str) -> Self {
+        Self {
+            database: database.to_lowercase(),
+            ..self
         }
     }
 

@@ -52,7 +52,11 @@ impl LeaseStatements {
 
     /// The named locks of all entries. Their names take 64 bytes at most, and no letters that differ by their case.
     fn entries(&self, name: &LockName, first: usize) -> impl Iterator<Item = String> {
-        let of = hash(&[self.leases.as_bytes(), name.as_str().as_bytes()]);
+        let of = hash(&[
+            self.database.as_bytes(),
+            self.leases.as_bytes(),
+            name.as_str().as_bytes(),
+        ]);
         (0..ENTRIES).map(move |entry| format!("'polylock:queue:{of:016x}:{}'", first.wrapping_add(entry) % ENTRIES))
     }
 }
@@ -88,7 +92,7 @@ mod tests {
         assert_eq!(hash(&[b""]), 0xaf63_bd4c_8601_b7df);
         let entries: Vec<_> = LeaseStatements::new("t").entries(&name(), 15).collect();
         assert_eq!(entries.len(), ENTRIES);
-        let of = hash(&[b"t_leases", b"a"]);
+        let of = hash(&[b"", b"t_leases", b"a"]);
         assert_eq!(entries[0], format!("'polylock:queue:{of:016x}:15'"));
         assert_eq!(entries[1], format!("'polylock:queue:{of:016x}:0'"));
         assert!(entries.iter().all(|entry| entry.len() <= 64));
@@ -115,12 +119,17 @@ mod tests {
     }
 
     #[test]
-    fn names_and_tables_have_entries_of_their_own() {
-        let entry = |table, name| {
+    fn names_tables_and_databases_have_entries_of_their_own() {
+        let entry_in = |database, table, name| {
             LeaseStatements::new(table)
+                .in_database(database)
                 .entries(&LockName::new(name).unwrap(), 0)
                 .next()
         };
+        let entry = |table, name| entry_in("app", table, name);
+        assert_ne!(entry_in("app", "t", "a"), entry_in("shop", "t", "a"));
+        // A server that does not tell them apart must not have two queues of one name.
+        assert_eq!(entry_in("app", "t", "a"), entry_in("App", "t", "a"));
         assert_ne!(entry("t", "a"), entry("t", "b"));
         assert_ne!(entry("t", "a"), entry("u", "a"));
         assert_ne!(entry("t", "A"), entry("t", "a"));

@@ -35,8 +35,8 @@ pub(super) async fn is_held(observer: &mut Observer, fixture: &Fixture, name: &s
 
 /// How many processes have an entry in the queue of a name.
 pub(super) async fn queued(observer: &mut Observer, fixture: &Fixture, name: &str) -> u64 {
-    // The entries' names are those of 16 named locks, with a hash of table and name: FNV-1a.
-    let hashed = format!("{}_leases\0{name}\0", fixture.table);
+    // The entries' names are those of 16 named locks, with a hash of database, table and name: FNV-1a.
+    let hashed = format!("app\0{}_leases\0{name}\0", fixture.table);
     let hash = hashed.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
