@@ -14,7 +14,7 @@ use crate::schema::Table;
 use self::cluster::variables;
 pub use self::durability::Checks;
 pub(crate) use self::durability::check_durability;
-pub(crate) use self::proxy::{check_control, check_session};
+pub(crate) use self::proxy::check_session;
 
 mod cluster;
 mod durability;

@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use lock_core::Error;
 use lock_core::backend::AcquireRequest;
+use lock_core::{Error, ErrorKind, Result};
 use tokio::runtime;
 use tokio::task::JoinSet;
 
 use super::dial::Dialer;
+use super::end::find_connection;
 use super::limiter::{DialLimiter, Turn};
 use super::monitor::HoldRegistry;
 use super::session::{Session, current_runtime};
@@ -26,6 +27,8 @@ pub(crate) struct ControlConnections {
 #[derive(Debug)]
 struct ControlConnection {
     session: Mutex<Option<Arc<Session>>>,
+    /// The last one that had its server [checked](ControlConnections::check).
+    checked: Mutex<Option<Identity>>,
     limiter: DialLimiter,
     /// The connections of the same runtime that carry holds, which this one monitors.
     holds: Arc<HoldRegistry>,
@@ -68,6 +71,49 @@ impl ControlConnections {
             async move { session.run(sql, None, limit).await }
         };
         self.run(request, run).await
+    }
+
+    /// Makes sure, once for each control connection, that it is one to the same server as this connection for locks, which is
+    /// alive.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Misconfigured`] if its server does not have this one: it could end no connection and show no holder.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point.
+    pub(crate) async fn check(&self, session: &Session) -> Result<()> {
+        match self.is_of_server(session).await? {
+            true => Ok(()),
+            false => {
+                let message = "two connections to the MySQL server reached different servers: a proxy spreads them, or leads \
+                               reads elsewhere; have it lead all of this user's to the server that takes writes";
+                Err(Error::new(ErrorKind::Misconfigured, message).not_executed())
+            }
+        }
+    }
+
+    /// Whether the server of the control connection has this connection, too. True if it was [checked](Self::check) before.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point.
+    pub(super) async fn is_of_server(&self, session: &Session) -> Result<bool> {
+        let control = self
+            .of_this_runtime()
+            .ok_or_else(|| SqlError::NoRuntime.into_lock_error())?;
+        let asked = control.live().map(|live| live.identity());
+        if asked.is_some() && *control.checked() == asked {
+            return Ok(true);
+        }
+        let found = find_connection(session.identity(), async |sql| {
+            let answer = self.execute(sql, None).await?;
+            Ok(answer.results.into_iter().next().unwrap_or_default())
+        });
+        let is_found = found.await?.is_some();
+        if is_found {
+            // If it was made anew meanwhile, nobody knows which of both has answered.
+            *control.checked() = asked;
+        }
+        Ok(is_found)
     }
 
     /// Makes those of all runtimes anew when they are next used.
@@ -132,6 +178,7 @@ impl ControlConnection {
             });
             Self {
                 session: Mutex::default(),
+                checked: Mutex::default(),
                 limiter: DialLimiter::serial(),
                 holds,
                 _monitor: monitor,
@@ -214,6 +261,10 @@ impl ControlConnection {
         }
         attempt.finish(opened.as_ref().map(|_| ()).map_err(Clone::clone));
         opened
+    }
+
+    fn checked(&self) -> MutexGuard<'_, Option<Identity>> {
+        self.checked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Arc<Session>>> {

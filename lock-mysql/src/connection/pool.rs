@@ -58,8 +58,13 @@ impl Pool {
         let permit = self.permit(request).await.map_err(ConnectError::Permanent)?;
         let holds = self.control.open().await?;
         let (session, is_reused) = match self.pop() {
-            Some(session) => (session, true),
-            None => (self.open_monitored(holds).await?, false),
+            // One that the server of a new control connection does not have may have ended.
+            Some(session) if self.control.is_of_server(&session).await? => (session, true),
+            _ => {
+                let session = self.open_monitored(holds).await?;
+                self.control.check(&session).await?;
+                (session, false)
+            }
         };
         session.take_permit(permit);
         Ok(PooledSession {

@@ -27,21 +27,6 @@ pub(crate) async fn check_session(session: &Session, limit: Duration) -> Result<
     Ok(check(tried, wait_timeout, is_marked == Some(1))?)
 }
 
-/// `found`: whether the control connection's server has the session's identity.
-///
-/// # Errors
-/// [`ErrorKind::Misconfigured`] if it has not: it could end no connection and show no holder.
-pub(crate) fn check_control(found: bool) -> Result<()> {
-    match found {
-        true => Ok(()),
-        false => {
-            let message = "two connections to the MySQL server reached different servers: a proxy spreads them, or leads \
-                           reads elsewhere; have it lead all of this user's to the server that takes writes";
-            Err(Error::new(ErrorKind::Misconfigured, message))
-        }
-    }
-}
-
 fn read_back(identity: Identity) -> String {
     format!(
         "SELECT CAST(@@SESSION.wait_timeout AS UNSIGNED),CAST(IS_USED_LOCK({identity})=CONNECTION_ID() AS SIGNED);COMMIT"

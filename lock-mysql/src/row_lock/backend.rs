@@ -276,7 +276,7 @@ impl Shared {
             .map_err(SqlError::into_lock_error)?;
         let checked = probe::check_session(&session, limit).await;
         checked.map_err(RequestError::into_lock_error)?;
-        probe::check_control(self.client.find(session.identity()).await?.is_some())?;
+        self.client.control.check(&session).await?;
         self.set_prepared(true);
         self.client.pool.offer(session);
         Ok(())

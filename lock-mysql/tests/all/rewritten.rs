@@ -6,6 +6,7 @@ use lock_mysql::{MySqlConfig, RowLockBackend};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::support::proxy::Proxy;
 use crate::support::*;
 
 /// The configuration of a client behind a proxy that replaces what clients say by something of the same length.
@@ -73,6 +74,27 @@ async fn a_proxy_that_does_not_pass_on_everything_is_refused() {
     // One that changes nothing of that.
     let honest = behind(&fixture, "something else", "never mind").await;
     RowLockBackend::new(honest).unwrap().connect().await.unwrap();
+}
+
+/// The control connection broke, and its successor reached another server than those for locks.
+#[testbed::test]
+async fn a_later_control_connection_to_another_server_is_refused() {
+    let (fixture, elsewhere) = (Fixture::own().await, Fixture::own().await);
+    let proxy = Proxy::of(&fixture).await;
+    let backend = proxy.patient(&fixture);
+    backend.connect().await.unwrap();
+    grant(&backend, "a", secs(10)).await.release().await;
+    let mut observer = fixture.observer().await;
+    let others = "FROM information_schema.PROCESSLIST WHERE ID<>CONNECTION_ID() AND COMMAND='Sleep'";
+    while observer.number(&format!("SELECT COUNT(*) {others}")).await > 0 {
+        let id = observer.number(&format!("SELECT MIN(ID) {others}")).await;
+        observer.try_run(&format!("KILL CONNECTION {id}")).await;
+    }
+    proxy.lead_next_to(&elsewhere);
+    let (request, _control) = options("a", secs(10)).wait(Wait::No).start();
+    let error = soon("refused", backend.acquire(&request)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+    assert!(error.to_string().contains("different servers"), "{error}");
 }
 
 #[testbed::test]

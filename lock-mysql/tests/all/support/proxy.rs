@@ -18,6 +18,8 @@ pub(crate) struct Proxy {
     address: String,
     /// Where new connections lead.
     server: Arc<Mutex<String>>,
+    /// Where the next one leads instead.
+    next: Arc<Mutex<Option<String>>>,
     faults: Arc<watch::Sender<Faults>>,
     dials: Arc<AtomicUsize>,
     requests: Arc<AtomicUsize>,
@@ -47,11 +49,14 @@ impl Proxy {
         let server = Arc::new(Mutex::new(fixture.server.address().to_owned()));
         let (target, faults_there, counted) = (server.clone(), faults.clone(), dials.clone());
         let requests_there = requests.clone();
+        let next = Arc::<Mutex<Option<String>>>::default();
+        let next_there = next.clone();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
                 if !faults_there.borrow().broken {
-                    let target = target.lock().unwrap().clone();
+                    let next = next_there.lock().unwrap().take();
+                    let target = next.unwrap_or_else(|| target.lock().unwrap().clone());
                     let served = serve(number, client, target, faults_there.subscribe(), requests_there.clone());
                     tokio::spawn(served);
                 }
@@ -60,6 +65,7 @@ impl Proxy {
         Self {
             address,
             server,
+            next,
             faults,
             dials,
             requests,
@@ -94,6 +100,11 @@ impl Proxy {
     /// Leads new connections to this server, as an address does that was moved. Those that are open stay where they are.
     pub(crate) fn lead_to(&self, fixture: &Fixture) {
         *self.server.lock().unwrap() = fixture.server.address().to_owned();
+    }
+
+    /// Leads the next connection to this server, and those after it where they led before.
+    pub(crate) fn lead_next_to(&self, fixture: &Fixture) {
+        *self.next.lock().unwrap() = Some(fixture.server.address().to_owned());
     }
 
     /// How often clients have dialled.
