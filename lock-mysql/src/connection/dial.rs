@@ -122,6 +122,8 @@ impl Dialer {
 
     async fn dial(&self, autocommit: Autocommit, limit: Duration) -> Result<Arc<Session>, ConnectError> {
         let Turn::Dial(attempt) = self.limiter.turn(|| None::<Infallible>).await?;
+        // The last dial before the time is up may have too little of it. Then why the one before it failed says more.
+        let earlier = self.limiter.failure().filter(|_| limit < self.config.connect_timeout());
         let opened = self.open_once(autocommit, limit).await;
         let failure = match opened {
             Ok(session) => {
@@ -133,6 +135,7 @@ impl Dialer {
             Err(error @ (SqlError::NoRuntime | SqlError::RuntimeShutDown)) => {
                 return Err(ConnectError::Permanent(error.into_connect_lock_error()));
             }
+            Err(error @ SqlError::TimedOut(_)) => earlier.unwrap_or_else(|| self.failure(error)),
             Err(error) => self.failure(error),
         };
         attempt.finish(Err(failure.clone()));

@@ -397,3 +397,24 @@ async fn a_full_server_is_unavailable_and_holders_are_not_touched() {
     granted.hold.renew(secs(10)).await.unwrap();
     assert_eq!(granted.state(), lock_core::HoldState::Held);
 }
+
+/// The last dial has what is left of the time, which may be too little for it. Why those before it failed says more.
+#[testbed::test]
+async fn a_dial_that_is_cut_short_does_not_hide_why_others_failed() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let url = format!("mysql://root@{address}/app");
+    let config = MySqlConfig::from_url(&url).unwrap().with_connect_timeout(secs(3));
+    let backend = RowLockBackend::new(config).unwrap();
+    let connecting = tokio::spawn({
+        let backend = backend.clone();
+        async move { backend.connect().await }
+    });
+    // It is refused again and again, and then nobody answers.
+    tokio::time::sleep(secs(1)).await;
+    let _silent = TcpListener::bind(address).await.unwrap();
+    let error = soon("given up", connecting).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("refused"), "{error}");
+}

@@ -217,3 +217,24 @@ async fn a_replica_is_unavailable_until_it_is_a_primary() {
     in_the_end(async || backend.acquire(&request("b", TTL).0).await).await;
     assert!(release(&hold).await);
 }
+
+/// The last dial has what is left of the time, which may be too little for it. Why those before it failed says more.
+#[testbed::test]
+async fn a_dial_that_is_cut_short_does_not_hide_why_others_failed() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("it is bound");
+    drop(listener);
+    let backend = backend(&address.to_string(), Duration::from_secs(3));
+    let connecting = tokio::spawn({
+        let backend = backend.clone();
+        async move { backend.connect().await }
+    });
+    // It is refused again and again, and then nobody answers.
+    tokio::time::sleep(ONCE).await;
+    let _silent = TcpListener::bind(address).await.expect("nobody else has the port");
+    let connecting = timeout(AT_MOST, connecting).await.expect("it gives up");
+    let error = connecting.expect("no panic").expect_err("nobody answers");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert!(error.to_string().contains("refused"), "{error}");
+    assert!(!error.to_string().contains("0ns"), "{error}");
+}
