@@ -4,9 +4,10 @@ use lock_core::{ErrorKind, Locker};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, pause, resume};
 
-use crate::support::{Fixture, SECOND, TTL, soon_enough, until, with_config};
+use crate::support::{AT_MOST, Fixture, SECOND, TTL, soon_enough, until, with_config};
 
 /// A way to the server that can be shut: then everybody is turned away, and counted.
 struct Door {
@@ -169,4 +170,34 @@ async fn a_waiter_whose_refresh_fell_into_an_outage_asks_again_soon_after_it() {
         waited
     })
     .await;
+}
+
+/// No more releases can wait than there were holds, since nothing is granted in an outage. They go out at once when the server is
+/// back, and new acquires do not wait behind them.
+#[testbed::test]
+async fn guards_dropped_in_an_outage_are_given_back_and_keep_nobody_waiting() {
+    const MANY: usize = 2000;
+    const TASKS: usize = 100;
+    let Some(fixture) = Fixture::own().await else { return };
+    let locks = Locker::new(fixture.backend()).with_ttl(TTL);
+    let mut guards = Vec::with_capacity(MANY);
+    for number in 0..MANY {
+        let lock = locks.lock(format!("held/{number}"));
+        guards.push(lock.acquire().await.expect("a free lock"));
+    }
+    fixture.server.pause().unwrap();
+    drop(guards);
+    tokio::time::sleep(2 * SECOND).await;
+    fixture.server.resume().unwrap();
+    let mut tasks = JoinSet::new();
+    for task in 0..TASKS {
+        let lock = locks.lock(format!("new/{task}"));
+        tasks.spawn(async move { lock.acquire_within(AT_MOST).await?.release().await });
+    }
+    for answered in tasks.join_all().await {
+        answered.expect("granted and released");
+    }
+    locks.shutdown().await.expect("all were given back");
+    let left: Vec<String> = fixture.raw(&["KEYS", &fixture.lock_key("held/*")]).await;
+    assert!(left.is_empty(), "{} are held yet", left.len());
 }

@@ -1,0 +1,70 @@
+//! What a lost hold says of its loss.
+
+use std::time::Duration;
+
+use lock_core::{ErrorKind, Guard, Locker, Lost, LostCause};
+use lock_redis::RedisConfig;
+
+use crate::support::*;
+
+/// Renewed every second.
+const SHORT: Duration = Duration::from_secs(3);
+
+async fn held(config: RedisConfig, name: &str) -> Guard {
+    let locks = Locker::new(with_config(config)).with_ttl(SHORT);
+    locks.lock(name).acquire().await.expect("a free lock")
+}
+
+async fn lost(guard: &Guard) -> Lost {
+    let lost = tokio::time::timeout(AT_MOST, guard.lost()).await;
+    lost.expect("it is lost when its lease has ended")
+}
+
+#[testbed::test]
+async fn a_server_that_was_stopped_is_named() {
+    let Some(fixture) = Fixture::own().await else { return };
+    let guard = held(fixture.config(), "a").await;
+    fixture.server.kill().unwrap();
+    let lost = lost(&guard).await;
+    assert_eq!(lost.cause(), LostCause::Expired);
+    let error = lost.error().expect("renewals failed");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+    assert!(lost.to_string().contains(fixture.server.address()), "{lost}");
+    assert!(
+        lost.last_confirmed().is_some() && lost.lease_ended().is_some(),
+        "{lost}"
+    );
+}
+
+#[testbed::test]
+async fn a_deleted_key_is_what_the_server_says() {
+    let fixture = Fixture::new().await;
+    let guard = held(fixture.config(), "a").await;
+    let deleted: u32 = fixture.raw(&["DEL", &fixture.lock_key("a")]).await;
+    assert_eq!(deleted, 1);
+    let lost = lost(&guard).await;
+    assert_eq!(lost.cause(), LostCause::NotHeld, "{lost}");
+    assert!(lost.error().is_none() && lost.last_confirmed().is_some(), "{lost}");
+}
+
+/// A connection that was killed costs no hold. If there can be no other one, as the password was changed, the loss says that.
+#[testbed::test]
+async fn a_changed_password_is_named() {
+    let Some(fixture) = Fixture::own_of(testbed::Redis::new().password("old")).await else {
+        return;
+    };
+    let guard = held(fixture.config(), "a").await;
+    let _changed: String = fixture.raw(&["CONFIG", "SET", "requirepass", "new"]).await;
+    let killed: u32 = fixture.raw(&["CLIENT", "KILL", "SKIPME", "yes"]).await;
+    assert!(killed > 0, "nobody was connected");
+    let lost = lost(&guard).await;
+    assert_eq!(lost.cause(), LostCause::Expired);
+    let error = lost.error().expect("no connection could be made");
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error:?}");
+    assert!(lost.to_string().contains("WRONGPASS"), "{lost}");
+    let released = guard.release().await.unwrap_err();
+    assert!(
+        released.is_lost() && released.to_string().contains("WRONGPASS"),
+        "{released}"
+    );
+}
