@@ -118,6 +118,7 @@ macro_rules! __for_each_case {
             Subject Shared loss::work_stops_with_the_lock;
             Subject Shared loss::a_lost_lock_can_be_acquired_again;
             Subject Shared loss::a_paused_process_knows_its_loss;
+            Raw Shared loss::a_loss_says_why;
             Raw Shared release::a_release_has_freed_the_name;
             Raw Shared release::an_acquire_follows_a_release;
             Raw Shared release::an_expired_holder_releases_no_successor;
@@ -303,6 +304,7 @@ macro_rules! __for_each_case {
             Subject Shared outages::a_server_that_has_fallen_silent_is_unavailable;
             Subject Shared outages::a_try_after_an_outage_asks_the_server;
             Subject Shared outages::a_release_in_an_outage_is_told;
+            Subject Shared outages::cancelled_acquires_do_not_prolong_an_outage;
             Subject Shared status::a_free_name_has_no_holder;
             Subject Shared status::the_holder_is_shown;
             Raw Shared status::a_status_changes_nothing;

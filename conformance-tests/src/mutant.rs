@@ -90,6 +90,10 @@ macro_rules! __for_each_mutant {
             mutant_dropped_acquire_is_under_way DroppedAcquireIsUnderWay an_acquire_dropped_half_way_can_be_repeated;
             /// While a waiter's connection is down, its caller still gets the server's last word: the name is taken.
             mutant_outage_is_not_reported OutageIsNotReported a_wait_ends_in_an_outage;
+            /// A renewal that fails is repeated by the backend itself, which tells nobody why it failed.
+            mutant_renewal_error_is_dropped RenewalErrorIsDropped a_loss_says_why;
+            /// Cancelled acquires are undone one by one, and new ones wait for that.
+            mutant_undos_come_first UndosComeFirst cancelled_acquires_do_not_prolong_an_outage;
             /// For a while after each failed connect, requests fail without asking.
             mutant_fails_without_asking FailsWithoutAsking a_try_after_an_outage_asks_the_server;
             /// A release that was never sent counts as one whose answer got lost.

@@ -2,16 +2,19 @@
 
 use std::time::Duration;
 
-use lock_core::ErrorKind;
+use lock_core::backend::Mode;
+use lock_core::{ErrorKind, Guard, Locker, Lost, LostCause};
 use tokio::time::sleep;
 
+use super::errors::{ensure_explained, ensure_unavailable};
 use super::support::is_pending;
 use crate::child::Child;
-use crate::context::Cx;
+use crate::context::{Cx, RawCx};
 use crate::job::Job;
 use crate::link::Link;
 use crate::subject::{End, State, SubjectGuard};
 use crate::verdict::{OrFail, Stop, Verdict, ensure};
+use crate::yielding::Yielding;
 
 /// Waits until the guard says that it is lost, in each of its ways.
 async fn ensure_lost(cx: &Cx, guard: &dyn SubjectGuard, within: Duration, why: &str) -> Verdict {
@@ -274,4 +277,63 @@ pub(crate) async fn a_paused_process_knows_its_loss(cx: &Cx) -> Verdict {
         guard.state()
     );
     guard.released().await
+}
+
+/// A loss carries the error of the connection, or of the last renewal, and says when the server last confirmed the hold.
+pub(crate) async fn a_loss_says_why(cx: &RawCx) -> Verdict {
+    let link = Link::new();
+    let guard = held_through(cx, &link, "cut").await?;
+    link.cut();
+    let lost = ensure_dated(cx, &guard, "its connection was cut").await?;
+    ensure!(lost.cause() != LostCause::NotHeld, "cut off from the server: {lost}");
+    let Some(error) = lost.error() else {
+        return Err(Stop::assertion(format!("cut off, and its loss has no error: {lost}")));
+    };
+    ensure_explained(error, "a loss whose connection was cut")?;
+
+    let link = Link::new();
+    let guard = held_through(cx, &link, "silent").await?;
+    link.stall();
+    let lost = ensure_dated(cx, &guard, "its connection fell silent").await?;
+    let Some(error) = lost.error() else {
+        return Err(Stop::assertion(format!(
+            "unanswered, and its loss has no error: {lost}"
+        )));
+    };
+    ensure_unavailable(error, "a loss whose connection fell silent")?;
+
+    let guard = held_through(cx, &Link::new(), "taken").await?;
+    cx.take_away("taken").await;
+    let lost = ensure_dated(cx, &guard, "it was taken away").await?;
+    ensure!(
+        lost.cause() == LostCause::NotHeld || lost.error().is_some(),
+        "taken away, and its loss says neither that nor why: {lost}"
+    );
+    Ok(())
+}
+
+/// A hold, of the ttl that can be waited out, of a client behind this link.
+async fn held_through(cx: &RawCx, link: &Link, name: &str) -> Result<Guard, Stop> {
+    let locks = Locker::new(Yielding::new(cx.backend_through(link).await));
+    let lock = match cx.alone() {
+        Mode::Permits(permits) => locks.semaphore(name, permits.of()).permits(permits.take()),
+        _ => locks.lock(name),
+    };
+    let lock = lock.ttl(cx.ttl());
+    cx.soon("a free lock", lock.acquire()).await?.or_fail("acquire")
+}
+
+/// The loss of this hold, which says how old the server's last word is.
+async fn ensure_dated(cx: &RawCx, guard: &Guard, why: &str) -> Result<Lost, Stop> {
+    let lost = cx.within(cx.freed_by(cx.ttl()), why, guard.lost()).await?;
+    ensure!(
+        lost.last_confirmed().is_some(),
+        "{why}, and the loss does not say when the hold was last confirmed: {lost}"
+    );
+    ensure!(
+        lost.lease_ended().is_some() == (lost.cause() == LostCause::Expired),
+        "{why}, and its lease ended {:?} before: {lost}",
+        lost.lease_ended()
+    );
+    Ok(lost)
 }

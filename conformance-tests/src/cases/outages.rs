@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use lock_core::{Error, ErrorKind};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::errors::{ensure_explained, ensure_unavailable};
@@ -228,4 +229,56 @@ pub(crate) async fn a_release_in_an_outage_is_told(cx: &Cx) -> Verdict {
     }
     cx.until_free("a", cx.freed_by(cx.ttl()), "a release in an outage")
         .await
+}
+
+/// So many tasks acquire during an outage, so often each.
+const CROWD: usize = 100;
+const CANCELS: usize = 4;
+
+/// Many acquires are cancelled while the server is silent. Once it answers, as many new ones are granted soon, and what was
+/// cancelled holds nothing: undoing it neither keeps others waiting nor is forgotten.
+pub(crate) async fn cancelled_acquires_do_not_prolong_an_outage(cx: &Cx) -> Verdict {
+    let link = Link::new();
+    let client = cx.subject_through(&link).await;
+    let ask = cx.ask("a").await;
+    cx.hold(&client, &ask).await?.released().await?;
+    link.stall();
+    let mut tasks = JoinSet::new();
+    for task in 0..CROWD {
+        let (client, mut ask) = (client.clone(), ask.clone());
+        tasks.spawn(async move {
+            for round in 0..CANCELS {
+                ask.name = cancelled(task, round);
+                drop(timeout(Duration::from_millis(10), client.acquire(&ask)).await);
+            }
+        });
+    }
+    cx.soon("acquires that are cancelled", tasks.join_all()).await?;
+    link.heal();
+    let mut tasks = JoinSet::new();
+    for task in 0..CROWD {
+        let (client, mut ask) = (client.clone(), ask.clone());
+        ask.name = format!("{task}/after");
+        tasks.spawn(async move {
+            let acquired = client.acquire(&ask).await.or_fail("acquire after an outage")?;
+            let guard = acquired.ok_or_else(|| Stop::assertion("a new lock was busy"))?;
+            guard.released().await
+        });
+    }
+    let granted = cx.soon("as many new locks, once the server answers", tasks.join_all());
+    granted.await?.into_iter().collect::<Verdict>()?;
+    let names = (0..CROWD).flat_map(|task| (0..CANCELS).map(move |round| cancelled(task, round)));
+    let free = async {
+        for name in names {
+            while cx.is_held(&name).await? {
+                sleep(LITTLE).await;
+            }
+        }
+        Ok(())
+    };
+    cx.soon("the cancelled acquires to be undone", free).await?
+}
+
+fn cancelled(task: usize, round: usize) -> String {
+    format!("{task}/{round}")
 }

@@ -1,6 +1,7 @@
 //! The backend: one request for each call, another one after each wait.
 
 use std::collections::HashSet;
+use std::future::pending;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -32,6 +33,8 @@ pub struct ReferenceBackend {
     only_id: HolderId,
     /// The acquires under way, for the mutant that takes a dropped one for one of them.
     under_way: Mutex<HashSet<HolderId>>,
+    /// Held while an acquire is being undone, for the mutant whose acquires wait for that.
+    undoing: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -49,6 +52,7 @@ impl ReferenceBackend {
             mutant,
             only_id: HolderId::random(),
             under_way: Mutex::default(),
+            undoing: tokio::sync::Mutex::default(),
         }
     }
 
@@ -220,6 +224,9 @@ impl DistributedLock for ReferenceBackend {
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
+        if self.has(Mutant::UndosComeFirst) {
+            drop(self.undoing.lock().await);
+        }
         if !self.has(Mutant::DroppedAcquireIsUnderWay) {
             return self.asked(request).await;
         }
@@ -232,6 +239,14 @@ impl DistributedLock for ReferenceBackend {
     }
 
     async fn abandon(&self, request: &AcquireRequest) -> Result<()> {
+        let _alone = match self.has(Mutant::UndosComeFirst) {
+            true => {
+                let alone = self.undoing.lock().await;
+                sleep(2 * LOOK_AGAIN).await;
+                Some(alone)
+            }
+            false => None,
+        };
         let (name, holder, replaces) = (request.name().clone(), self.holder(request), request.replaces());
         self.client
             .put(move |server| server.abandon(name.as_str(), holder, replaces))
@@ -291,10 +306,16 @@ impl Hold for ReferenceHold {
         };
         let sent = SentAt::now();
         let of_effect = self.client.has(Mutant::RenewalCountsFromItsEffect);
-        let renewing = self.client.put(move |server| {
+        let asking = self.client.put(move |server| {
             let renewed = server.renew(&ask)?;
             Ok((renewed, of_effect.then(SentAt::now)))
         });
+        let renewing = async {
+            match asking.await {
+                Err(_) if self.client.has(Mutant::RenewalErrorIsDropped) => pending().await,
+                answer => answer,
+            }
+        };
         let (renewed, of_effect) = match self.client.has(Mutant::RenewalGivenUpEarly) {
             true => timeout(ttl / 6, renewing).await.unwrap_or_else(|_| Err(unanswered()))?,
             false => renewing.await?,
