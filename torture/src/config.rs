@@ -95,9 +95,14 @@ impl RunConfig {
             // It must stop before the others have waited for long enough.
             Fault::SplitBrain => is_acknowledged || (is_delayed && self.min_replicas && self.ttl >= LONG_SPLIT_TTL),
             // Slots may move to a master that is trusted, from one that has forgotten their locks.
-            _ if self.nemesis.contains(&Fault::Reshard) => is_acknowledged,
+            _ if self.moves_slots() => is_acknowledged,
             _ => self.backend.is_replicated() && (is_acknowledged || is_delayed),
         }
+    }
+
+    fn moves_slots(&self) -> bool {
+        let moves = [Fault::Reshard, Fault::SlotHalfway];
+        self.nemesis.iter().any(|fault| moves.contains(fault))
     }
 
     /// How many replicas follow each master, if any do.

@@ -75,6 +75,7 @@ macro_rules! faults {
 }
 
 const REDIS: &[Backend] = &[Backend::Redis];
+const MEMORY: &[Backend] = &[Backend::Redis, Backend::RedisSentinel];
 const ROW: &[Backend] = &[Backend::MysqlRow];
 const CLUSTER: &[Backend] = &[Backend::RedisCluster];
 const SENTINEL: &[Backend] = &[Backend::RedisSentinel];
@@ -195,8 +196,8 @@ faults! {
         effects: &[CutsConnections],
         ..EVERYWHERE
     };
-    /// The server may use no more memory.
-    MemoryFull: Facts { only: Some((REDIS, "only Redis has a command for it")), ..EVERYWHERE };
+    /// The server, or each of several, may use no more memory.
+    MemoryFull: Facts { only: Some((MEMORY, "only Redis has a command for it")), ..EVERYWHERE };
     /// There is no room on the server's disk: no file can become larger. The server refuses writes, or ends.
     DiskFull: Facts {
         only: Some((ON_DISK, "its servers do not write to a disk that can be filled")),
@@ -213,6 +214,8 @@ faults! {
     };
     /// The hash slots of the locks move from master to master, again and again.
     Reshard: Facts { effects: &[], ..OF_CLUSTER };
+    /// A hash slot of the locks stays on its way from master to master for longer than a lease: none of its keys is moved before.
+    SlotHalfway: Facts { effects: &[], ..OF_CLUSTER };
     /// A master is killed with SIGKILL, and started again when its replica has taken over.
     MasterKill: OF_REPLICATED;
     /// A master is stopped with SIGSTOP, and goes on when its replica has taken over.

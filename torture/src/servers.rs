@@ -217,6 +217,18 @@ impl LockServer {
         tell(&self.server, command).await
     }
 
+    /// Sets how many bytes a Redis may use, 0 for any number. Of several, any may be the master.
+    pub(crate) async fn limit_memory(&self, bytes: &str) -> Result<()> {
+        let Some(watched) = &self.watched else {
+            return self.tell(&format!("CONFIG SET maxmemory {bytes}")).await;
+        };
+        for index in 0..watched.redis().servers().len() {
+            let set = ["CONFIG", "SET", "maxmemory", bytes];
+            watched.redis().call(index, &set).await?;
+        }
+        Ok(())
+    }
+
     /// Waits until a Redis can write to its disk again.
     pub(crate) async fn has_room(&self) -> Result<()> {
         until_info(&self.server, "persistence", "aof_last_write_status:ok").await

@@ -143,7 +143,7 @@ fn outlasting(config: RunConfig) -> RunConfig {
 /// What replaces a master, or moves its locks, where no lock may be lost by it: because the only replica has each of them, or
 /// because the next master waits.
 fn durable(all: RunConfig) -> Vec<(String, RunConfig)> {
-    const FAULTS: [Fault; 7] = [
+    const FAULTS: [Fault; 9] = [
         Fault::ServerKill,
         Fault::MasterKill,
         Fault::MasterStop,
@@ -151,6 +151,8 @@ fn durable(all: RunConfig) -> Vec<(String, RunConfig)> {
         Fault::PlannedFailover,
         Fault::SplitBrain,
         Fault::Reshard,
+        Fault::SlotHalfway,
+        Fault::MemoryFull,
     ];
     let mut cells = Vec::new();
     for fault in FAULTS.into_iter().filter(|fault| all.nemesis.contains(fault)) {

@@ -15,15 +15,21 @@ use super::context::{Context, Struck};
 pub(super) async fn reshard(context: &mut Context, server: &LockServer) -> Result<Struck> {
     let cluster = server.cluster()?;
     for _ in 0..context.number(1..=4) {
-        let (slot, from) = place(context, cluster).await?;
-        let mut others = masters(cluster).await?;
-        others.retain(|node| *node != from);
-        let to = others[context.index(others.len())];
+        let (slot, from, to) = journey(context, cluster).await?;
         cluster.begin_move(slot, from, to).await?;
         // While its keys are on their way.
         context.last(0.0..0.1).await;
         cluster.finish_move(slot, from, to).await?;
     }
+    Ok(Struck::AtOnce)
+}
+
+pub(super) async fn slot_halfway(context: &mut Context, server: &LockServer) -> Result<Struck> {
+    let cluster = server.cluster()?;
+    let (slot, from, to) = journey(context, cluster).await?;
+    cluster.begin_move(slot, from, to).await?;
+    context.last(1.2..2.5).await;
+    cluster.finish_move(slot, from, to).await?;
     Ok(Struck::AtOnce)
 }
 
@@ -72,6 +78,14 @@ pub(super) async fn stale_replica(context: &mut Context, server: &LockServer) ->
     cluster[master].restart().await?;
     server.ready().await?;
     Ok(Struck::At(from))
+}
+
+/// The slot of some lock, its master, and another one to which it may move.
+async fn journey(context: &mut Context, cluster: &Cluster) -> Result<(u16, usize, usize)> {
+    let (slot, from) = place(context, cluster).await?;
+    let mut others = masters(cluster).await?;
+    others.retain(|node| *node != from);
+    Ok((slot, from, others[context.index(others.len())]))
 }
 
 /// The slot of some lock, and its master.

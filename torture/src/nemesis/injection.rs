@@ -53,6 +53,7 @@ impl Injection {
             Fault::DiskFull => Self::Server(|context, target| Box::pin(disk_full(context, target))),
             Fault::Failover => Self::Server(|context, target| Box::pin(redis::failover(context, target))),
             Fault::Reshard => Self::Server(|context, target| Box::pin(cluster::reshard(context, target))),
+            Fault::SlotHalfway => Self::Server(|context, target| Box::pin(cluster::slot_halfway(context, target))),
             Fault::MasterKill => Self::Server(|context, target| Box::pin(master_kill(context, target))),
             Fault::MasterStop => Self::Server(|context, target| Box::pin(master_stop(context, target))),
             Fault::StaleReplica => Self::Server(|context, target| Box::pin(stale_replica(context, target))),

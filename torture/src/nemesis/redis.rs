@@ -27,9 +27,9 @@ async fn repeat(context: &mut Context, server: &LockServer, commands: &[&str]) -
 }
 
 pub(super) async fn memory_full(context: &mut Context, server: &LockServer) -> Result<Struck> {
-    server.tell("CONFIG SET maxmemory 1").await?;
+    server.limit_memory("1").await?;
     context.last(0.3..1.5).await;
-    server.tell("CONFIG SET maxmemory 0").await?;
+    server.limit_memory("0").await?;
     Ok(Struck::AtOnce)
 }
 

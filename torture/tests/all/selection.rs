@@ -112,7 +112,7 @@ fn redis_sentinel() {
         "--backend",
         "redis-sentinel",
         "--nemesis",
-        "planned-failover,split-brain",
+        "planned-failover,split-brain,memory-full",
         "--replicas",
         "1",
     ]);
@@ -124,7 +124,7 @@ fn redis_cluster() {
         "--backend",
         "redis-cluster",
         "--nemesis",
-        "stale-replica",
+        "stale-replica,slot-halfway",
         "--replicas",
         "1",
         // Many holds outlast the replacement of a master.
