@@ -1,11 +1,14 @@
 //! One acquire, from the first request to the grant: it asks, and waits in the queue until its turn.
 
+use std::convert::Infallible;
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use lock_core::backend::{AcquireRequest, Attempt, Busy, Wait};
 use lock_core::{Error, ErrorKind, Result};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::client::Client;
@@ -59,7 +62,21 @@ pub(crate) async fn acquire(client: &Arc<Client>, request: &AcquireRequest) -> R
             entry.waiter.clear();
         }
         let ttl = request.ttl();
-        let taken = match ask(client, request, ttl, &keys, (&mut route, room), may_have_entry).await? {
+        let answered_before = entry.as_ref().and_then(|entry| entry.busy.clone());
+        let answered_before = answered_before.map(|busy| (route.health(), busy));
+        let reporting = async move {
+            if let Some((health, busy)) = answered_before {
+                report(health, request, &busy, false).await;
+            }
+            pending::<Infallible>().await
+        };
+        let asking = ask(client, request, ttl, &keys, (&mut route, room), may_have_entry);
+        let answer = tokio::select! {
+            biased;
+            answer = asking => answer?,
+            never = reporting => match never {},
+        };
+        let taken = match answer {
             Outcome::Granted(attempt) => {
                 if let Some(entry) = &mut entry {
                     entry.is_confirmed = true;
@@ -211,7 +228,7 @@ impl<'a> QueueEntry<'a> {
         let ask_again = tokio::select! {
             // First, so that core always learns that the name is taken.
             biased;
-            () = report(route, self.request, &busy) => true,
+            () = report(route.health(), self.request, &busy, true) => true,
             () = self.waiter.wait(Instant::now() + longest) => true,
             () = self.request.given_up() => false,
             never = self.client.servers.watch(route) => match never {},
@@ -229,16 +246,18 @@ impl Drop for QueueEntry<'_> {
     }
 }
 
-/// Reports to core whether the server can be asked while a request waits over this session. Returns when the session ends.
-async fn report(session: &Session, request: &AcquireRequest, busy: &Busy) {
-    let mut health = session.health();
+/// Reports to core whether the server can be asked, while a request that was answered before waits over this session or asks again.
+/// `is_news` is whether core has yet to learn that the name is taken. Returns when the session ends.
+async fn report(mut health: watch::Receiver<Health>, request: &AcquireRequest, busy: &Busy, mut is_news: bool) {
     loop {
         let now = health.borrow_and_update().clone();
         match now {
-            Health::Healthy => request.note_busy(busy.clone()),
+            Health::Healthy if is_news => request.note_busy(busy.clone()),
+            Health::Healthy => {}
             Health::Silent(why) => request.note_unreachable(why),
             Health::Ended(why) => return request.note_unreachable(why),
         }
+        is_news = true;
         // Cannot fail: the session has the sender.
         let _ = health.changed().await;
     }

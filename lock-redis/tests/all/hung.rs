@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use lock_core::backend::DistributedLock;
-use lock_redis::RedisBackend;
+use lock_redis::{RedisBackend, RedisConfig};
 use tokio::time::Instant;
 
 use crate::support::waiter::{Hung, Waiter};
 use crate::support::{
-    Fixture, Proxied, SECOND, TTL, in_the_end_granted, in_the_end_released, release, request, soon_enough, take, until,
-    with_config,
+    Fixture, LONG, Proxied, SECOND, TTL, in_the_end_granted, in_the_end_released, release, request, soon_enough, take,
+    until, with_config,
 };
 
 /// Nobody refreshes an entry of such a ttl before: what happens earlier was published by the server.
@@ -260,4 +260,32 @@ async fn a_hold_that_an_operator_deletes_is_found_out_by_the_next_refresh() {
         waited
     })
     .await;
+}
+
+/// A queue entry of such a ttl is refreshed at once. Whoever waits must learn of the silence before the answer's time is up: a
+/// quorum goes on without this server then.
+#[testbed::test]
+async fn a_waiter_that_asks_again_reports_that_the_server_is_silent() {
+    let fixture = Fixture::new().await;
+    let hold = take(&fixture.backend(), "a").await;
+    let patient = |config: RedisConfig| config.with_response_timeout(LONG);
+    let Proxied { proxy, backend } = Proxied::new(&fixture, patient).await;
+    let waiter = Waiter::queued(&fixture, &backend, "a", SECOND).await;
+    until("it knows that the name is taken", async || {
+        waiter.request.last_busy().is_some()
+    })
+    .await;
+
+    proxy.hold_answers();
+    let before = fixture.scripts_run().await;
+    until("it has asked again", async || fixture.scripts_run().await > before).await;
+    until("it reports the silence", async || {
+        waiter.request.unreachable().is_some()
+    })
+    .await;
+
+    proxy.let_go();
+    until("it reports the answer", async || waiter.request.unreachable().is_none()).await;
+    assert!(release(&hold).await);
+    assert!(release(&waiter.granted().await).await);
 }
