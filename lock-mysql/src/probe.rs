@@ -15,10 +15,12 @@ use self::cluster::variables;
 pub use self::durability::Checks;
 pub(crate) use self::durability::check_durability;
 pub(crate) use self::proxy::check_session;
+pub(crate) use self::server_id::{FACTS, STARTED, server_id};
 
 mod cluster;
 mod durability;
 mod proxy;
+mod server_id;
 
 /// Makes sure that the tables are there and lock rows.
 ///

@@ -12,6 +12,7 @@ use crate::acquire;
 use crate::client::Client;
 use crate::config::ZooKeeperConfig;
 use crate::error;
+use crate::server_id;
 use crate::state::{ConnectionState, StateWatch};
 use crate::status;
 
@@ -145,6 +146,11 @@ impl DistributedLock for ZooKeeperBackend {
         let mut servers: Vec<String> = servers.collect();
         servers.sort_unstable();
         Some(format!("zookeeper {}{}", servers.join(","), config.root()))
+    }
+
+    async fn server_id(&self) -> Result<Option<String>> {
+        let session = self.client.sessions.any().await?;
+        self.client.within_limit(&session, server_id::read(&session)).await
     }
 
     async fn connect(&self) -> Result<()> {

@@ -219,5 +219,6 @@ mod leftover;
 mod names;
 mod probe;
 mod protocol;
+mod server_id;
 mod state;
 mod status;

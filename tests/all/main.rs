@@ -16,6 +16,8 @@ mod metrics;
 #[cfg(all(feature = "redis", feature = "mysql", feature = "zookeeper"))]
 mod moving;
 mod names;
+#[cfg(all(feature = "mysql", feature = "zookeeper", feature = "quorum"))]
+mod one_server;
 #[cfg(all(feature = "redis", feature = "quorum"))]
 mod quorum;
 #[cfg(all(feature = "redis", feature = "mysql", feature = "zookeeper"))]

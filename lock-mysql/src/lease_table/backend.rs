@@ -11,6 +11,7 @@ use lock_core::{LockName, Result};
 use super::Shared;
 use crate::config::{MySqlConfig, Strategy};
 use crate::error::SqlError;
+use crate::probe;
 use crate::protocol::lease_table::holder;
 
 /// Locks that are rows with a lease, for any number of holds on at most four connections. `strategy=lease`.
@@ -179,6 +180,10 @@ impl DistributedLock for LeaseTableBackend {
         Some(self.0.config.server_and_database())
     }
 
+    async fn server_id(&self) -> Result<Option<String>> {
+        self.0.server_id().await.map(Some)
+    }
+
     async fn connect(&self) -> Result<()> {
         self.0.connect().await
     }
@@ -199,6 +204,16 @@ impl DistributedLock for LeaseTableBackend {
 }
 
 impl Shared {
+    async fn server_id(&self) -> Result<String> {
+        let member = self.asking.member(None).await?;
+        let ask = async |sql: &str| {
+            let answer = self.run(&self.asking, &member, sql.to_owned()).await;
+            answer.map_err(SqlError::into_lock_error)
+        };
+        let (facts, started) = (ask(probe::FACTS).await?, ask(probe::STARTED).await?);
+        probe::server_id(&facts.result.rows, &started.result.rows).map_err(SqlError::into_lock_error)
+    }
+
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
         let member = self.asking.member(None).await?;
         let found = match self.run(&self.asking, &member, self.statements.holders(name)).await {
