@@ -89,7 +89,7 @@ impl QuorumBackend {
             }
         }
         let capabilities = capabilities(&nodes, config);
-        let client = Arc::new(Client::new(nodes, config.patience()));
+        let client = Arc::new(Client::new(nodes, config.patience(), config.restart_delay()));
         Ok(Self { client, capabilities })
     }
 }
@@ -137,7 +137,10 @@ impl DistributedLock for QuorumBackend {
     }
 
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
-        let attempt = acquire(&self.client, request).await;
+        let attempt = match self.client.members.check(request.ttl()) {
+            Ok(()) => acquire(&self.client, request).await,
+            Err(error) => Err(error.not_executed()),
+        };
         attempt.map_err(|error| error.with_name(request.name()))
     }
 

@@ -10,6 +10,7 @@ use lock_core::backend::{AcquireRequest, HolderId};
 use tokio::time::{Instant, sleep_until};
 
 use crate::clean_up::CleanUp;
+use crate::members::Members;
 use crate::node::{Node, lock};
 use crate::rules;
 use crate::votes::{Vote, Votes};
@@ -29,6 +30,8 @@ pub(crate) struct Client {
     passed_by: Mutex<HashMap<LockName, Vec<Option<Instant>>>>,
     requests: Mutex<Requests>,
     pub(crate) clean_up: CleanUp,
+    /// The processes that use the same nodes.
+    pub(crate) members: Arc<Members>,
 }
 
 /// The requests that may have something at a node, by the holder id of the quorum's request.
@@ -46,9 +49,11 @@ pub(crate) struct Acquiring {
 }
 
 impl Client {
-    pub(crate) fn new(nodes: Vec<Node>, patience: Duration) -> Self {
+    pub(crate) fn new(nodes: Vec<Node>, patience: Duration, restart_delay: Option<Duration>) -> Self {
+        let addresses: Option<Vec<String>> = nodes.iter().map(|node| node.backend.address()).collect();
         Self {
-            addresses: nodes.iter().map(|node| node.backend.address()).collect(),
+            members: Members::new(&nodes, addresses.as_deref(), restart_delay),
+            addresses,
             nodes,
             patience,
             sensible_ttl: Mutex::default(),
@@ -162,6 +167,12 @@ impl Client {
         let passed_by = lock(&self.passed_by);
         let until = passed_by.get(name).and_then(|nodes| nodes[node]);
         until.is_some_and(|until| Instant::now() < until)
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.members.end();
     }
 }
 

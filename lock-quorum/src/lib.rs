@@ -67,6 +67,9 @@
 //!   token protects then.
 //! - Clocks that run more than 5 % apart end votes earlier or later than believed.
 //! - Processes whose lists differ by more than one node. Then two majorities need not meet. The order of the list does not matter.
+//!   When a process connects, it leaves a mark at each node, a hold of a reserved name, and is refused as
+//!   [misconfigured](lock_core::ErrorKind::Misconfigured) if the mark of another one says that the two lists, or the two restart
+//!   delays, do not go together. A process that shares no node with it at that moment is not seen.
 //!
 //! # Limits
 //! Holds are exclusive or [shared](lock_core::RwLock). Semaphores above 1 are refused: each node counts only the permits that it
@@ -90,6 +93,8 @@ mod follow;
 mod hold;
 mod label;
 mod late;
+mod mark;
+mod members;
 mod node;
 mod probe;
 mod renew;

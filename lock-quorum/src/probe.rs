@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::clean_up;
 use crate::client::Client;
 use crate::error::NodeErrors;
+use crate::members;
 use crate::node::lock;
 use crate::rules;
 use crate::votes::{Call, Vote, Votes};
@@ -54,7 +55,8 @@ pub(crate) async fn connect(client: &Arc<Client>) -> Result<()> {
         return Err(if is_refused { error.retryable(false) } else { error });
     }
     connected.sort_unstable();
-    check_different(client, &connected).await
+    check_different(client, &connected).await?;
+    members::join(client, &connected).await
 }
 
 /// Takes the same random name at each node. It is taken already only if an earlier node is the same server.
@@ -108,9 +110,10 @@ async fn check_different(client: &Arc<Client>, connected: &[usize]) -> Result<()
 /// The first two nodes that say that they are the same server. They may keep their votes in different places of it, or refuse any
 /// vote at the moment.
 async fn same_server(client: &Arc<Client>, connected: &[usize]) -> Option<(String, usize)> {
+    const LONGEST: Duration = Duration::from_secs(5);
     let asked = connected.iter().map(|node| {
         let backend = &client.nodes[*node].backend;
-        async move { (*node, timeout(PATIENCE, backend.server_id()).await) }
+        async move { (*node, timeout(LONGEST, backend.server_id()).await) }
     });
     let mut known: Vec<(usize, String)> = Vec::new();
     for (node, answer) in join_all(asked).await {
@@ -173,7 +176,8 @@ pub(crate) async fn close(client: &Arc<Client>) -> Result<()> {
     const PATIENCE: Duration = Duration::from_secs(1);
     clean_up::go_on(client);
     // What a silent node may still have expires by itself.
-    let _ = timeout(PATIENCE, client.clean_up.finished()).await;
+    let ended = async { tokio::join!(client.clean_up.finished(), client.members.leave()) };
+    let _ = timeout(PATIENCE, ended).await;
     let answers = join_all(client.nodes.iter().map(|node| node.backend.close())).await;
     let mut errors = NodeErrors::default();
     let mut closed = 0;

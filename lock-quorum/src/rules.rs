@@ -16,6 +16,12 @@ pub fn majority(nodes: usize) -> usize {
     nodes / 2 + 1
 }
 
+/// Whether each majority of one list of nodes has a node in common with each majority of another one, if so many nodes are in both.
+/// Otherwise two processes with these lists may both be granted a lock.
+pub fn majorities_meet(nodes: usize, others: usize, shared: usize) -> bool {
+    majority(nodes) + majority(others) > nodes + others - shared
+}
+
 /// The nodes with these addresses in the order in which a request for this name asks them. It is the same in every process that
 /// lists the same addresses, in any order. If a node is added or removed, the order of the others stays.
 ///
@@ -32,7 +38,7 @@ pub fn order_by_address<A: AsRef<str>>(name: &str, addresses: &[A]) -> Vec<usize
     nodes
 }
 
-fn fnv_1a(bytes: impl Iterator<Item = u8>) -> u64 {
+pub(crate) fn fnv_1a(bytes: impl Iterator<Item = u8>) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })

@@ -434,7 +434,7 @@ impl LockServer {
     }
 }
 
-/// Whether a Redis keeps this key for later: fences, and marks of the server.
+/// Whether a Redis keeps this key for later: fences, marks of the server, and those of the processes of a quorum that run.
 fn is_state(key: &str) -> bool {
-    key.ends_with(":fence") || key.contains("}member")
+    key.ends_with(":fence") || key.contains("}member") || key.contains("polylock-quorum-member-")
 }

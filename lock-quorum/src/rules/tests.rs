@@ -222,8 +222,25 @@ fn majorities_of_lists_that_differ_by_one_node_meet() {
         }
     }
     // Two more, or one replaced: they need not meet.
-    assert!(majority(3) + majority(5) <= 5);
-    assert!(majority(3) + majority(3) <= 4);
+    assert!(!majorities_meet(3, 5, 3));
+    assert!(!majorities_meet(3, 3, 2));
+}
+
+/// Tried with all majorities of lists of up to five nodes.
+#[test]
+fn majorities_meet_where_the_rule_says_so() {
+    for (nodes, others) in (1..=5_usize).flat_map(|nodes| (1..=5_usize).map(move |others| (nodes, others))) {
+        for shared in 0..=nodes.min(others) {
+            let sets = |of: usize| (0..1_u32 << of).filter(move |set| set.count_ones() as usize >= majority(of));
+            // The other list begins with the last nodes of this one.
+            let meet = sets(nodes).all(|one| sets(others).all(|other| one & other << (nodes - shared) != 0));
+            assert_eq!(
+                majorities_meet(nodes, others, shared),
+                meet,
+                "{nodes}, {others}, {shared}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod acquiring;
 mod contention;
 mod holding;
+mod members;
 mod releasing;
 mod sessions;
 mod sick;

@@ -1,0 +1,192 @@
+//! What a process states of its quorum in the label of a mark, and whether two such statements go together.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+use lock_core::{Error, ErrorKind};
+
+use crate::rules;
+
+/// How a process's quorum is configured, as far as others have to know.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Mark {
+    nodes: usize,
+    /// Zero without one.
+    restart_delay: Duration,
+    /// A hash of each node's address, sorted. Empty if they are not known, or too many for a label.
+    addresses: Vec<u32>,
+}
+
+/// So many hashes fit into a label.
+const MOST_ADDRESSES: usize = 20;
+const PREFIX: &str = "quorum of ";
+
+impl Mark {
+    pub(crate) fn new(nodes: usize, restart_delay: Option<Duration>, addresses: &[u32]) -> Self {
+        let mut addresses = match addresses.len() <= MOST_ADDRESSES {
+            true => addresses.to_vec(),
+            false => Vec::new(),
+        };
+        addresses.sort_unstable();
+        Self {
+            nodes,
+            restart_delay: restart_delay.unwrap_or_default(),
+            addresses,
+        }
+    }
+
+    pub(crate) fn parse(label: &str) -> Option<Self> {
+        let (nodes, rest) = label.strip_prefix(PREFIX)?.split_once(" nodes, delay ")?;
+        let (delay, list) = rest.split_once(" ms, list ")?;
+        let addresses = list.split(',').filter(|hash| !hash.is_empty());
+        let addresses: Option<Vec<u32>> = addresses.map(|hash| u32::from_str_radix(hash, 16).ok()).collect();
+        Some(Self {
+            nodes: nodes.parse().ok()?,
+            restart_delay: Duration::from_millis(delay.parse().ok()?),
+            addresses: addresses?,
+        })
+    }
+
+    /// Whether this process may go on beside one with the `other` mark, which was seen at these of our nodes. If the other one
+    /// has a shorter restart delay, up to which TTL.
+    pub(crate) fn beside(
+        &self,
+        other: &Self,
+        own_addresses: &[u32],
+        seen_at: &BTreeSet<usize>,
+    ) -> Result<Option<Duration>, Error> {
+        let shared = self.shared_with(other, own_addresses, seen_at);
+        if !rules::majorities_meet(self.nodes, other.nodes, shared) {
+            let message = format!(
+                "another process has a list of {} nodes, {shared} of which are among the {} nodes of this one, so that both could be \
+                 granted the same lock: add or remove one node at a time, in all processes, or stop the processes with the other \
+                 list first",
+                other.nodes, self.nodes
+            );
+            return Err(Error::new(ErrorKind::Misconfigured, message));
+        }
+        match (self.restart_delay, other.restart_delay) {
+            (own, theirs) if own == theirs => Ok(None),
+            (own, theirs) if own > theirs && !theirs.is_zero() => Ok(Some(theirs)),
+            (own, theirs) => {
+                let said = |delay: Duration| match delay.is_zero() {
+                    true => "no restart_delay".to_owned(),
+                    false => format!("a restart_delay of {delay:?}"),
+                };
+                let message = format!(
+                    "another process uses these nodes with {}, and this one with {}, so that a node that forgot a lock could \
+                     grant it too early: use the same delay in all processes, or stop the other processes first",
+                    said(theirs),
+                    said(own)
+                );
+                Err(Error::new(ErrorKind::Misconfigured, message))
+            }
+        }
+    }
+
+    /// How many nodes are in both lists. A node whose mark was seen is in both, and so is one that both call by the same address.
+    /// If the two lists call no node by the same address where the mark was seen, nobody can tell: then as many as there may be.
+    fn shared_with(&self, other: &Self, own_addresses: &[u32], seen_at: &BTreeSet<usize>) -> usize {
+        let is_listed = |node: usize| other.addresses.binary_search(&own_addresses[node]).is_ok();
+        if own_addresses.len() != self.nodes || !seen_at.iter().any(|node| is_listed(*node)) {
+            return self.nodes.min(other.nodes);
+        }
+        (0..self.nodes)
+            .filter(|node| seen_at.contains(node) || is_listed(*node))
+            .count()
+    }
+}
+
+/// The label, which everybody sees who looks at the mark.
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let delay = self.restart_delay.as_millis();
+        write!(f, "{PREFIX}{} nodes, delay {delay} ms, list ", self.nodes)?;
+        for (index, hash) in self.addresses.iter().enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            write!(f, "{comma}{hash:08x}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A node's address in a mark.
+pub(crate) fn hash(address: &str) -> u32 {
+    let hash = rules::fnv_1a(address.bytes());
+    // The upper and the lower half.
+    (hash >> 32) as u32 ^ hash as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Option<Duration> = Some(Duration::from_secs(60));
+
+    /// Whether a process with the first list may start beside one with the second list whose marks are at these nodes.
+    fn beside(own: &[u32], other: &[u32], seen_at: &[usize]) -> bool {
+        let [mine, theirs] = [own, other].map(|list| Mark::new(list.len(), MINUTE, list));
+        mine.beside(&theirs, own, &seen_at.iter().copied().collect()).is_ok()
+    }
+
+    #[test]
+    fn a_mark_survives_its_label() {
+        for addresses in [vec![], vec![7], (1..=20).map(|node| u32::MAX - node).collect()] {
+            for delay in [None, MINUTE] {
+                let mark = Mark::new(addresses.len(), delay, &addresses);
+                let label = mark.to_string();
+                assert!(label.len() <= 255, "{label}");
+                assert_eq!(Mark::parse(&label), Some(mark), "{label}");
+            }
+        }
+        for label in [
+            "",
+            "quorum of",
+            "quorum of 3 nodes, delay x ms, list ",
+            "quorum of 3 nodes, delay 1 ms, list zz",
+        ] {
+            assert_eq!(Mark::parse(label), None, "{label}");
+        }
+    }
+
+    #[test]
+    fn lists_that_differ_by_one_node_go_together() {
+        assert!(beside(&[1, 2, 3], &[3, 2, 1], &[0]));
+        assert!(beside(&[1, 2, 3, 4], &[1, 2, 3], &[0, 1, 2]));
+        assert!(beside(&[1, 2, 3], &[1, 2, 3, 4], &[0]));
+        assert!(!beside(&[1, 2, 3, 4, 5], &[1, 2, 3], &[0, 1, 2]), "two nodes more");
+        assert!(!beside(&[1, 2, 4], &[1, 2, 3], &[0, 1]), "a node replaced");
+        assert!(!beside(&[3, 4, 5], &[1, 2, 3], &[0]), "one node in both");
+    }
+
+    /// Nodes that could not be asked count by their addresses, and nodes that were seen count whatever they are called.
+    #[test]
+    fn a_node_that_is_down_is_in_both_lists() {
+        assert!(beside(&[1, 2, 3, 4], &[1, 2, 3], &[0]));
+        assert!(beside(&[1, 2, 30, 4], &[1, 2, 3], &[0, 2]));
+        assert!(
+            beside(&[10, 20, 30], &[1, 2, 3], &[0, 1]),
+            "the same nodes by other names"
+        );
+        assert!(
+            !beside(&[10, 20, 30, 40, 50], &[1, 2, 3], &[0, 1]),
+            "whatever their names are"
+        );
+    }
+
+    #[test]
+    fn a_longer_delay_limits_the_ttl_and_a_shorter_one_is_refused() {
+        let list = [1, 2, 3];
+        let [none, minute, hour] =
+            [None, MINUTE, MINUTE.map(|minute| minute * 60)].map(|delay| Mark::new(3, delay, &list));
+        let everywhere = (0..3).collect();
+        let beside = |own: &Mark, other: &Mark| own.beside(other, &list, &everywhere);
+        assert_eq!(beside(&minute, &minute).unwrap(), None);
+        assert_eq!(beside(&hour, &minute).unwrap(), MINUTE);
+        for (own, other) in [(&minute, &hour), (&none, &minute), (&minute, &none)] {
+            let error = beside(own, other).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+        }
+    }
+}

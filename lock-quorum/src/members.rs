@@ -1,0 +1,340 @@
+//! Marks at the nodes: each process leaves one that states its list of nodes and its restart delay, and looks for those of others.
+//!
+//! A mark is an exclusive hold of one of a few reserved names, so that it works on each kind of node and expires after a crash. If
+//! more processes run than there are names, the others rely on the marks that are there, and take one when it is free.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use lock_core::backend::{
+    AcquireRequest, Attempt, DistributedLock, Hold, ReleaseOptions, Renewal, RequestControl, RequestOptions, Terms,
+    Wait,
+};
+use lock_core::{Error, ErrorKind, HoldState, LockName, Result};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use crate::client::Client;
+use crate::mark::{self, Mark};
+use crate::node::{Node, lock};
+
+/// How many reserved names there are at each node.
+const NAMES: usize = 8;
+/// How long a mark outlives its process, if the node keeps holds for that long.
+const TTL: Duration = Duration::from_secs(30);
+/// How long a node may take that was reached a moment ago.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The marks of this process, and what those of others mean for it.
+pub(crate) struct Members {
+    own: Mark,
+    /// By node. Empty if they are not known.
+    addresses: Vec<u32>,
+    ttl: Duration,
+    state: Mutex<State>,
+    /// How often the process has wanted no mark any more.
+    ended: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct State {
+    marks: Vec<Arc<Marked>>,
+    /// The nodes that are being asked for a mark.
+    asked: BTreeSet<usize>,
+    /// Whether the process wants marks.
+    is_wanted: bool,
+    /// Whether a task renews them.
+    is_kept: bool,
+    /// Why this process must not acquire anything.
+    refused: Option<Error>,
+    /// The shortest restart delay of another process, if ours is longer.
+    longest_ttl: Option<Duration>,
+}
+
+/// A mark of this process.
+struct Marked {
+    node: usize,
+    hold: Arc<dyn Hold>,
+    request: AcquireRequest,
+    /// To be dropped with it.
+    _control: RequestControl,
+}
+
+impl Members {
+    pub(crate) fn new(nodes: &[Node], addresses: Option<&[String]>, restart_delay: Option<Duration>) -> Arc<Self> {
+        let addresses: Vec<u32> = addresses
+            .unwrap_or_default()
+            .iter()
+            .map(|address| mark::hash(address))
+            .collect();
+        let capabilities = || nodes.iter().map(|node| node.capabilities);
+        let longest = capabilities().map(|node| node.longest_ttl).min().unwrap_or(TTL);
+        let shortest = capabilities().map(|node| node.shortest_ttl).max().unwrap_or(TTL);
+        Arc::new(Self {
+            own: Mark::new(nodes.len(), restart_delay, &addresses),
+            addresses,
+            ttl: TTL.min(longest).max(shortest),
+            state: Mutex::default(),
+            ended: watch::Sender::new(0),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Whether an acquire with this TTL may go on, as far as is known. Asks no node.
+    pub(crate) fn check(&self, ttl: Duration) -> Result<()> {
+        let state = self.state();
+        if let Some(error) = &state.refused {
+            return Err(error.clone());
+        }
+        match state.longest_ttl.filter(|longest| ttl > *longest) {
+            None => Ok(()),
+            Some(longest) => {
+                let message = format!(
+                    "a TTL of {ttl:?} is longer than the restart_delay of another process of this quorum: choose at most {longest:?} \
+                     until all processes have the longer delay"
+                );
+                Err(Error::new(ErrorKind::Misconfigured, message))
+            }
+        }
+    }
+
+    /// Has the marks released soon.
+    pub(crate) fn end(&self) {
+        let mut state = self.state();
+        (state.is_wanted, state.is_kept) = (false, false);
+        self.ended.send_modify(|ended| *ended += 1);
+    }
+
+    /// Releases the marks, as far as the nodes answer.
+    pub(crate) async fn leave(&self) {
+        self.end();
+        self.release().await;
+    }
+
+    /// No release is dropped half-way.
+    async fn release(&self) {
+        let marks = std::mem::take(&mut self.state().marks);
+        let released = marks.into_iter().map(|mark| {
+            tokio::spawn(async move {
+                // What a silent node still has expires.
+                let _ = mark.hold.release(ReleaseOptions::default()).await;
+            })
+        });
+        let _ = timeout(PATIENCE, join_all(released)).await;
+    }
+
+    /// Keeps the mark, unless none is wanted any more.
+    fn keep(&self, mark: Marked) -> std::result::Result<(), Marked> {
+        let mut state = self.state();
+        match state.is_wanted {
+            false => Err(mark),
+            true => {
+                state.marks.push(Arc::new(mark));
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes the first reserved name that is free, beginning anywhere.
+    async fn take(&self, node: usize, backend: &dyn DistributedLock) -> Result<()> {
+        let first = rand::random_range(0..NAMES);
+        for number in (first..NAMES).chain(0..first) {
+            let terms = Terms::new(self.ttl).label(self.own.to_string());
+            // It is no vote: a node gives it during its restart delay, too.
+            let options = RequestOptions::new(name(number)?, terms).wait(Wait::No).reinstates();
+            let (request, control) = options.start();
+            let attempt = backend.acquire(&request).await;
+            let mark = match attempt {
+                Ok(Attempt::Granted(hold, _armed)) => Marked {
+                    node,
+                    hold,
+                    request,
+                    _control: control,
+                },
+                Ok(_) => continue,
+                Err(error) if request.was_certainly_not_sent(&error) => return Err(error),
+                // What is left of it expires, if this fails too.
+                Err(_) => return backend.abandon(&request).await,
+            };
+            if let Err(unwanted) = self.keep(mark) {
+                unwanted.hold.release(ReleaseOptions::default()).await?;
+            }
+            return Ok(());
+        }
+        Ok(())
+    }
+
+    /// Whether the mark is still there. A node that does not answer is asked again later.
+    async fn renew(&self, mark: &Marked, is_of_session: bool) -> bool {
+        if !is_of_session && let Ok(Ok(Renewal::Lost)) = timeout(PATIENCE, mark.hold.renew(self.ttl)).await {
+            return false;
+        }
+        matches!(mark.request.lease().state(), HoldState::Held | HoldState::Suspect)
+    }
+}
+
+fn name(number: usize) -> Result<LockName> {
+    LockName::new(format!("polylock-quorum-member-{number}"))
+}
+
+/// Leaves a mark at each of these nodes, and looks at those of others: before, so that a stranger leaves none, and again, so that
+/// of two that come at once one sees the other.
+///
+/// # Errors
+/// [`ErrorKind::Misconfigured`] if a process whose list or delay does not go together with this one's uses the nodes.
+pub(crate) async fn join(client: &Arc<Client>, nodes: &[usize]) -> Result<()> {
+    let members = &client.members;
+    let is_first = !members.state().is_kept;
+    look(client, nodes).await;
+    if members.state().refused.is_none() {
+        members.state().is_wanted = true;
+        leave_marks(client, nodes).await;
+        look(client, nodes).await;
+    }
+    let refused = members.state().refused.clone();
+    if let Some(error) = refused {
+        if is_first {
+            // The process did not start, and may try again.
+            members.leave().await;
+            members.state().refused = None;
+        }
+        return Err(error);
+    }
+    let is_kept = std::mem::replace(&mut members.state().is_kept, true);
+    if !is_kept {
+        let ended = members.ended.subscribe();
+        tokio::spawn(keep(Arc::downgrade(client), members.clone(), ended));
+    }
+    Ok(())
+}
+
+/// At those that have none. No acquire is dropped half-way: what comes late is kept then.
+async fn leave_marks(client: &Arc<Client>, nodes: &[usize]) {
+    let mut taking = Vec::new();
+    for node in nodes.iter().copied() {
+        let members = client.members.clone();
+        {
+            let mut state = members.state();
+            if state.marks.iter().any(|mark| mark.node == node) || !state.asked.insert(node) {
+                continue;
+            }
+        }
+        let backend = client.nodes[node].backend.clone();
+        taking.push(tokio::spawn(async move {
+            // Tried again at the next renewal.
+            let _ = members.take(node, &*backend).await;
+            members.state().asked.remove(&node);
+        }));
+    }
+    let _ = timeout(PATIENCE, join_all(taking)).await;
+}
+
+/// Looks at the marks of others, and notes what they mean. What a node does not answer in time is looked at by the next one who
+/// joins.
+async fn look(client: &Client, nodes: &[usize]) {
+    let looks = nodes
+        .iter()
+        .flat_map(|node| (0..NAMES).map(move |number| (*node, number)));
+    let looks = looks.map(|(node, number)| async move {
+        let name = name(number).ok()?;
+        let status = client.nodes[node].backend.status(&name);
+        let status = timeout(PATIENCE, status).await.ok()?.ok()?;
+        let label = status.holders.first()?.label.clone()?;
+        Some((Mark::parse(&label)?, node))
+    });
+    let mut others: BTreeMap<Mark, BTreeSet<usize>> = BTreeMap::new();
+    for (mark, node) in join_all(looks).await.into_iter().flatten() {
+        others.entry(mark).or_default().insert(node);
+    }
+    let members = &client.members;
+    let judged = others
+        .iter()
+        .map(|(mark, seen_at)| members.own.beside(mark, &members.addresses, seen_at));
+    let judged: Result<Vec<Option<Duration>>> = judged.collect();
+    let mut state = members.state();
+    match judged {
+        Ok(limits) => {
+            state.longest_ttl = limits.into_iter().flatten().min();
+            state.refused = None;
+        }
+        Err(error) => state.refused = Some(error),
+    }
+}
+
+/// Renews the marks until nobody wants them any more.
+async fn keep(client: Weak<Client>, members: Arc<Members>, mut ended: watch::Receiver<u64>) {
+    let _kept = Kept(members.clone(), *ended.borrow());
+    loop {
+        tokio::select! {
+            biased;
+            _ = ended.changed() => break,
+            () = sleep(members.ttl / 3) => {}
+        }
+        match client.upgrade() {
+            Some(client) => renew(&client).await,
+            None => break,
+        }
+    }
+    // Unless the process has begun anew meanwhile.
+    if !members.state().is_wanted {
+        members.release().await;
+    }
+}
+
+/// A task renews the marks, for as long as the value lives.
+struct Kept(Arc<Members>, u64);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        if *self.0.ended.borrow() == self.1 {
+            state.is_kept = false;
+        }
+    }
+}
+
+async fn renew(client: &Arc<Client>) {
+    let members = &client.members;
+    let marks = members.state().marks.clone();
+    let renewed = join_all(marks.iter().map(|mark| async {
+        let is_of_session = client.nodes[mark.node].capabilities.session_renewal;
+        (mark.node, members.renew(mark, is_of_session).await)
+    }));
+    let lost: BTreeSet<usize> = renewed
+        .await
+        .into_iter()
+        .filter(|(_, lives)| !lives)
+        .map(|(node, _)| node)
+        .collect();
+    members.state().marks.retain(|mark| !lost.contains(&mark.node));
+
+    let marks_before = members.state().marks.len();
+    let nodes: Vec<usize> = (0..client.nodes.len()).collect();
+    leave_marks(client, &nodes).await;
+    let (is_new, was_refused, is_limited) = {
+        let state = members.state();
+        let is_new = state.marks.len() > marks_before;
+        (is_new, state.refused.is_some(), state.longest_ttl.is_some())
+    };
+    if is_new || was_refused || is_limited {
+        look(client, &nodes).await;
+        let refused = members.state().refused.clone();
+        if let Some(error) = refused.filter(|_| !was_refused) {
+            tracing::error!(target: "polylock", %error, "a process with another quorum uses the same nodes: no lock is acquired");
+        }
+    }
+}
+
+impl fmt::Debug for Members {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Members")
+            .field("own", &self.own)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,287 @@
+//! Processes with other lists of nodes, or another restart delay, beside those that run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use conformance_tests::{Link, Linked};
+use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, LockStatus};
+use lock_core::{Error, ErrorKind, LockName, Locker, MemoryBackend, Result};
+use lock_quorum::{QuorumBackend, QuorumConfig};
+use tokio::time::sleep;
+
+use crate::support::TTL;
+
+/// Longer than a mark outlives its process.
+const EXPIRED: Duration = Duration::from_secs(31);
+/// Until a process has looked after its marks.
+const A_LOOK: Duration = Duration::from_secs(11);
+
+/// A server with an address.
+#[derive(Debug)]
+struct Addressed {
+    linked: Linked,
+    address: String,
+}
+
+struct Servers(Vec<MemoryBackend>);
+
+/// A process.
+struct Process {
+    backend: QuorumBackend,
+    locks: Locker,
+    links: Vec<Link>,
+}
+
+impl Servers {
+    fn new() -> Self {
+        Self((0..6).map(|_| MemoryBackend::new()).collect())
+    }
+
+    /// A process that lists these of the servers, and has not connected yet.
+    fn process(&self, list: &[usize]) -> Process {
+        self.process_with(list, None, "server")
+    }
+
+    /// The same with this restart delay, and with other names for the servers.
+    fn process_with(&self, list: &[usize], delay: Option<Duration>, called: &str) -> Process {
+        let links: Vec<Link> = list.iter().map(|_| Link::new()).collect();
+        let nodes = list.iter().zip(&links).map(|(server, link)| {
+            let linked = Linked::new(self.0[*server].clone(), link.clone());
+            let address = format!("{called} {server}");
+            Arc::new(Addressed { linked, address }) as Arc<dyn DistributedLock>
+        });
+        let config = QuorumConfig::new().with_restart_delay(delay.unwrap_or_default());
+        let backend = QuorumBackend::with_config(nodes, &config).unwrap();
+        let locks = Locker::new(backend.clone()).with_ttl(TTL.min(delay.unwrap_or(TTL)));
+        Process { backend, locks, links }
+    }
+
+    async fn running(&self, list: &[usize]) -> Process {
+        let process = self.process(list);
+        process.backend.connect().await.unwrap();
+        process
+    }
+
+    async fn refused(&self, list: &[usize]) -> Error {
+        let error = self
+            .process(list)
+            .backend
+            .connect()
+            .await
+            .expect_err("it is a stranger");
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+        error
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn from_three_to_five_at_once_is_refused() {
+    let servers = Servers::new();
+    for (old, new) in [(&[0, 1, 2][..], &[0, 1, 2, 3, 4][..]), (&[0, 1, 2, 3, 4], &[2, 1, 0])] {
+        let running = servers.running(old).await;
+        let line = servers.refused(new).await.to_string();
+        assert!(line.contains("add or remove one node at a time"), "{line}");
+        assert!(
+            line.contains(&format!("a list of {} nodes, 3 of which", old.len())),
+            "{line}"
+        );
+        // Whoever was there goes on.
+        running
+            .locks
+            .lock("a")
+            .acquire()
+            .await
+            .unwrap()
+            .release()
+            .await
+            .unwrap();
+        running.locks.shutdown().await.unwrap();
+        servers.running(new).await.locks.shutdown().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_node_in_place_of_one_is_refused() {
+    let servers = Servers::new();
+    let _running = servers.running(&[0, 1, 2]).await;
+    servers.refused(&[0, 1, 3]).await;
+    servers.refused(&[3, 4, 2]).await;
+    servers.running(&[2, 0, 1]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_is_replaced_by_adding_and_removing_one_at_a_time() {
+    let servers = Servers::new();
+    let of_three = servers.running(&[0, 1, 2]).await;
+    let guard = of_three.locks.lock("a").acquire().await.unwrap();
+    let of_four = servers.running(&[0, 1, 2, 3]).await;
+    assert!(of_four.locks.lock("a").try_acquire().await.unwrap().is_none());
+    servers.refused(&[0, 1, 3]).await;
+    guard.release().await.unwrap();
+    of_three.locks.shutdown().await.unwrap();
+    let replaced = servers.running(&[0, 1, 3]).await;
+    let guard = replaced.locks.lock("a").acquire().await.unwrap();
+    assert!(of_four.locks.lock("a").try_acquire().await.unwrap().is_none());
+    servers.refused(&[0, 1, 2]).await;
+    guard.release().await.unwrap();
+}
+
+/// A node that died is removed, or another one is added, while it is down for all.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_down_stops_no_start() {
+    let servers = Servers::new();
+    servers.0[2].set_available(false);
+    let _running = servers.running(&[0, 1, 2]).await;
+    servers.running(&[0, 1, 2]).await;
+    servers.running(&[0, 1, 2, 3]).await;
+    servers.refused(&[0, 1, 3]).await;
+    servers.0[2].set_available(true);
+    sleep(A_LOOK).await;
+    servers.running(&[0, 1, 2, 3]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn servers_with_other_names_are_the_same_list() {
+    let servers = Servers::new();
+    let _running = servers.running(&[0, 1, 2]).await;
+    let elsewhere = |list| servers.process_with(list, None, "another name");
+    elsewhere(&[0, 1, 2]).backend.connect().await.unwrap();
+    let error = elsewhere(&[0, 1, 2, 3, 4]).backend.connect().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_is_seen_for_as_long_as_it_runs() {
+    let servers = Servers::new();
+    let running = servers.running(&[0, 1, 2]).await;
+    sleep(Duration::from_secs(3600)).await;
+    servers.refused(&[0, 1, 3]).await;
+    // It is dropped without a word.
+    drop(running);
+    sleep(Duration::from_secs(1)).await;
+    servers.running(&[0, 1, 3]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_crashed_is_forgotten_when_its_marks_expire() {
+    let servers = Servers::new();
+    let crashed = servers.running(&[0, 1, 2]).await;
+    crashed.links.iter().for_each(Link::cut);
+    servers.refused(&[0, 1, 3]).await;
+    sleep(EXPIRED).await;
+    servers.running(&[0, 1, 3]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_begins_anew_is_seen_again() {
+    let servers = Servers::new();
+    let running = servers.running(&[0, 1, 2]).await;
+    running.backend.close().await.unwrap();
+    servers.running(&[0, 1, 3]).await.backend.close().await.unwrap();
+    running.backend.connect().await.unwrap();
+    sleep(EXPIRED).await;
+    servers.refused(&[0, 1, 3]).await;
+    // It may connect as often as it likes.
+    running.backend.connect().await.unwrap();
+}
+
+/// A stranger that is started again and again leaves nothing that others could take for a process.
+#[tokio::test(start_paused = true)]
+async fn a_refused_process_leaves_no_mark() {
+    let servers = Servers::new();
+    let running = servers.running(&[0, 1, 2]).await;
+    for _ in 0..10 {
+        servers.refused(&[0, 1, 3]).await;
+    }
+    running.locks.shutdown().await.unwrap();
+    servers.running(&[2, 1, 0]).await;
+}
+
+/// More processes than there are marks.
+#[tokio::test(start_paused = true)]
+async fn many_processes_with_one_list_go_on_side_by_side() {
+    let servers = Servers::new();
+    let mut running = Vec::new();
+    for _ in 0..20 {
+        running.push(servers.running(&[0, 1, 2]).await);
+    }
+    servers.refused(&[0, 1, 3]).await;
+    // Those that have the marks end first, and others take them.
+    for process in running.drain(..15) {
+        process.locks.shutdown().await.unwrap();
+    }
+    sleep(A_LOOK).await;
+    servers.refused(&[0, 1, 3]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stranger_that_nobody_saw_at_first_is_refused_when_it_is_seen() {
+    let servers = Servers::new();
+    let first = servers.process(&[0, 1, 2]);
+    first.links[2].cut();
+    first.backend.connect().await.unwrap();
+    let other = servers.running(&[2, 3, 4]).await;
+    first.links[2].heal();
+    sleep(A_LOOK).await;
+    let error = first.locks.lock("a").acquire().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+    other.locks.lock("a").acquire().await.unwrap().release().await.unwrap();
+    other.locks.shutdown().await.unwrap();
+    sleep(A_LOOK).await;
+    first.locks.lock("a").acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_strangers_delay_is_refused_and_a_longer_one_limits_the_ttl() {
+    const MINUTE: Duration = Duration::from_secs(60);
+    let servers = Servers::new();
+    let of = |delay| servers.process_with(&[0, 1, 2], delay, "server");
+    let minute = of(Some(MINUTE));
+    minute.backend.connect().await.unwrap();
+    for delay in [None, Some(MINUTE / 2)] {
+        let error = of(delay).backend.connect().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
+        assert!(
+            error.to_string().contains("use the same delay in all processes"),
+            "{error}"
+        );
+    }
+    let longer = of(Some(2 * MINUTE));
+    longer.backend.connect().await.unwrap();
+    let lock = longer.locks.lock("a");
+    lock.acquire().await.unwrap().release().await.unwrap();
+    let long = lock.ttl(2 * MINUTE);
+    let error = long.acquire().await.unwrap_err();
+    assert!(error.to_string().contains("choose at most 60s"), "{error}");
+    minute.locks.shutdown().await.unwrap();
+    sleep(A_LOOK).await;
+    long.acquire().await.unwrap().release().await.unwrap();
+}
+
+#[async_trait]
+impl DistributedLock for Addressed {
+    fn capabilities(&self) -> Capabilities {
+        self.linked.capabilities()
+    }
+
+    fn address(&self) -> Option<String> {
+        Some(self.address.clone())
+    }
+
+    async fn connect(&self) -> Result<()> {
+        self.linked.connect().await
+    }
+
+    async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
+        self.linked.acquire(request).await
+    }
+
+    async fn abandon(&self, request: &AcquireRequest) -> Result<()> {
+        self.linked.abandon(request).await
+    }
+
+    async fn status(&self, name: &LockName) -> Result<LockStatus> {
+        self.linked.status(name).await
+    }
+}
