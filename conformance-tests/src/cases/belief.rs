@@ -14,7 +14,7 @@ use crate::context::RawCx;
 use crate::link::Link;
 use crate::raw::{Grant, drive, granted};
 use crate::sending::delay_sending;
-use crate::verdict::{OrFail, Stop, Verdict, ensure};
+use crate::verdict::{OrFail, Stop, Verdict, ensure, ensure_safe};
 
 /// More than the margin of a lease, and so little that it may pass several times before a grant.
 pub(super) const PART_OF_THE_TTL: u32 = 6;
@@ -75,7 +75,7 @@ pub(super) async fn ensure_ends_first(cx: &RawCx, link: &Link, grant: &Grant) ->
     link.stall();
     let what = "the waiter to be granted when the ttl is over";
     let next = waiting.grant(cx, cx.freed_by(cx.ttl()), what).await?;
-    ensure!(
+    ensure_safe!(
         !grant.is_live(),
         "two believe that they hold it: {:?} is left of the first",
         grant.lease().valid_for()

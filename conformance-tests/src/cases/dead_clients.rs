@@ -13,7 +13,7 @@ use crate::job::Job;
 use crate::link::Link;
 use crate::raw::Grant;
 use crate::subject::State;
-use crate::verdict::{OrFail, Stop, Verdict, ensure};
+use crate::verdict::{OrFail, Stop, Verdict, ensure, ensure_safe};
 
 /// More replies than any client gets that asks for two names.
 const MANY: u64 = 300;
@@ -122,7 +122,7 @@ pub(crate) async fn processes_killed_in_a_request_cost_no_name(cx: &Cx) -> Verdi
         let Some(own_guard) = acquiring.or_fail(&what)? else {
             return Err(Stop::assertion("an acquire that waits for ever was busy"));
         };
-        ensure!(own_guard.token() > theirs, "token {} after {theirs}", own_guard.token());
+        ensure_safe!(own_guard.token() > theirs, "token {} after {theirs}", own_guard.token());
         own_guard.released().await?;
     }
     guard.released().await?;
