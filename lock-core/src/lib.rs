@@ -61,11 +61,15 @@
 //! | `lock released` | `DEBUG` | `lock`, `token` |
 //! | `release unanswered; trying again` | `DEBUG` | `lock`, `error` |
 //! | `a release in the background failed; the hold ends by itself` | `DEBUG` | `lock`, `error` |
+//! | `leader elected` | `INFO` | `lock`, `term` |
+//! | `leader resigned` | `INFO` | `lock`, `term` |
+//! | `leadership lost` | `WARN` | `lock`, `term`, `cause` |
 //! | `the backend panicked in a renewal` | `ERROR` | `lock` |
 //! | `the backend panicked in the background` | `ERROR` | |
 //! | `a callback of a lost lock panicked` | `ERROR` | `lock` |
 //!
-//! With the feature `metrics`, through the `metrics` crate. Lock names are not labels, since there may be any number.
+//! With the feature `metrics`, through the `metrics` crate. Lock names are not labels, since there may be any number; only
+//! `polylock_leader` has the name of its election, if [`Election::measured`] asks for it.
 //!
 //! | metric | kind | label |
 //! |---|---|---|
@@ -79,11 +83,15 @@
 //! | `polylock_losses_total` | holds that were lost | `cause`: `expired`, `not_held`, `disconnected`, `read_only`, `maximum_hold` |
 //! | `polylock_hand_overs_total` | holds passed on within the process | `outcome`: `passed`, `granted`, `yielded`, `lost`, `unknown` |
 //! | `polylock_undos_dropped_total` | cancelled acquires that were not undone, because 10,000 waited to be | |
+//! | `polylock_leader` | gauge: elections in which this process leads, by name | `election` |
 //! | `polylock_requests_total` | calls of the backend, one round trip each where it does not wait | `request`: `acquire`, `renew`, `release`, `hand_over`, `downgrade`, `abandon`, `status` |
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
 pub use backend::lease::{Ended, HoldState};
+pub use election::observer::{Leader, Observer};
+pub use election::term::Term;
+pub use election::{Election, ElectionState};
 pub use error::{Error, ErrorKind, Result};
 pub use guard::{Guard, Release};
 pub use lock::Lock;
@@ -118,6 +126,7 @@ mod background;
 #[cfg(all(feature = "blocking", not(shuttle)))]
 #[cfg_attr(docsrs, doc(cfg(feature = "blocking")))]
 pub mod blocking;
+mod election;
 mod error;
 mod guard;
 mod hold;

@@ -350,6 +350,12 @@ impl Lock {
         Ok(())
     }
 
+    /// # Errors
+    /// If it can never be acquired.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.checked().map(drop)
+    }
+
     fn checked(&self) -> Result<AcquireOptions> {
         let options = AcquireOptions {
             name: self.name.clone()?,

@@ -6,9 +6,7 @@ use std::time::Duration;
 use tracing::Span;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::lost::Lost;
-#[cfg(feature = "metrics")]
-use crate::lost::LostCause;
+use crate::lost::{Lost, LostCause};
 use crate::name::LockName;
 use crate::token::FencingToken;
 
@@ -21,6 +19,7 @@ pub(crate) fn describe() {
         describe_histogram!("polylock_hold_seconds", Unit::Seconds, "How long a lock was held");
         describe_gauge!("polylock_acquires", "Acquires under way: those that wait, mostly");
         describe_gauge!("polylock_holds", "Locks held by this process");
+        describe_gauge!("polylock_leader", "Elections in which this process leads");
         describe_counter!("polylock_contended_total", "Acquires that found the lock taken");
         describe_counter!("polylock_renewals_total", "Renewals");
         describe_counter!("polylock_suspicions_total", "Holds that became suspect");
@@ -221,6 +220,31 @@ pub(crate) fn job_panicked() {
 #[cfg(all(feature = "blocking", not(shuttle)))]
 pub(crate) fn callback_panicked(name: &LockName) {
     tracing::error!(target: "polylock", lock = name.as_str(), "a callback of a lost lock panicked");
+}
+
+/// A candidate of this process leads.
+pub(crate) fn elected(name: &LockName, term: FencingToken, is_measured: bool) {
+    tracing::info!(target: "polylock", lock = name.as_str(), term = term.as_u64(), "leader elected");
+    leads(name, is_measured, 1.0);
+}
+
+/// It leads no longer: it has resigned, or lost its hold for this reason.
+pub(crate) fn term_ended(name: &LockName, term: FencingToken, lost: Option<LostCause>, is_measured: bool) {
+    match lost {
+        None => tracing::info!(target: "polylock", lock = name.as_str(), term = term.as_u64(), "leader resigned"),
+        Some(cause) => {
+            tracing::warn!(target: "polylock", lock = name.as_str(), term = term.as_u64(), %cause, "leadership lost");
+        }
+    }
+    leads(name, is_measured, 0.0);
+}
+
+fn leads(name: &LockName, is_measured: bool, leads: f64) {
+    #[cfg(feature = "metrics")]
+    if is_measured {
+        metrics::gauge!("polylock_leader", "election" => name.as_str().to_owned()).set(leads);
+    }
+    let _ = (name, is_measured, leads);
 }
 
 /// How long an acquire takes, and what comes of it.

@@ -123,6 +123,11 @@ fn one_process_leads() {
     leader.wait_for("works as the leader"); // by now it listens for signals
     leader.signal(Signal::INT);
     assert!(leader.finish().last().expect("a line").ends_with(" stops"));
+    let leader = Example::start("leader", &[]);
+    leader.wait_for("works as the leader");
+    leader.wait_for("works as the leader");
+    leader.signal(Signal::TERM);
+    assert!(leader.finish().last().expect("a line").ends_with(" stops"));
 }
 
 #[test]
@@ -294,13 +299,13 @@ mod on_redis {
             candidate
         };
         let first = start();
-        first.wait_for("leads, fencing token");
+        first.wait_for("leads, term");
         let second = start();
         first.signal(Signal::KILL);
-        second.wait_for("leads, fencing token");
+        second.wait_for("leads, term");
         let third = start();
         second.signal(Signal::INT);
-        third.wait_for("leads, fencing token");
+        third.wait_for(&format!("the leader is \"process {}\"", third.child.id()));
         second.finish();
     }
 
@@ -470,10 +475,10 @@ mod on_mysql {
         // The host that runs it waits for them.
         assert_one_cron_job(&server.url(), "8");
         let first = Example::start("leader", &[&server.url(), "60"]);
-        first.wait_for("leads, fencing token");
+        first.wait_for("leads, term");
         let second = Example::start("leader", &[&server.url(), "60"]);
         second.wait_for("waits for its turn");
         first.signal(Signal::KILL); // closes its connection
-        second.wait_for("leads, fencing token");
+        second.wait_for("leads, term");
     }
 }

@@ -3,6 +3,7 @@
 
 #[cfg(feature = "blocking")]
 mod blocking;
+mod election;
 mod hostile;
 mod local_lines;
 mod local_queue;

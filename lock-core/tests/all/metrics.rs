@@ -132,10 +132,10 @@ fn every_metric_and_label_has_its_name_in_the_docs() {
             MetricKind::Gauge => "gauge",
             MetricKind::Histogram => "histogram",
         };
-        let labels = key
-            .key()
-            .labels()
-            .map(|label| format!(" {}={}", label.key(), label.value()));
+        let labels = key.key().labels().map(|label| match label.key() {
+            "election" => " election=NAME".to_owned(),
+            key => format!(" {key}={}", label.value()),
+        });
         format!("{kind} {}{}", key.key().name(), labels.collect::<String>())
     };
     let lives = async {

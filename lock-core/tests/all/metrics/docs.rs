@@ -23,6 +23,8 @@ pub(crate) fn metrics() -> BTreeSet<String> {
         let mut label = in_backticks(columns[3]);
         match label.next() {
             None => vec![format!("{kind} {name}")],
+            // Any name is a value of this one.
+            Some("election") => vec![format!("{kind} {name} election=NAME")],
             Some(key) => label.map(|value| format!("{kind} {name} {key}={value}")).collect(),
         }
     });

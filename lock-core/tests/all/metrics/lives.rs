@@ -88,6 +88,7 @@ pub(crate) async fn a_life_of_trouble(called: Called) {
     let many = locks.semaphore(called("s"), 3).acquire(1).await.unwrap();
     few.release().await.unwrap();
     many.release().await.unwrap();
+    elections(&server, &locks, called).await;
     renewals(&server, &locks, called).await;
     releases(&server, &locks, called).await;
     locks.shutdown().await.unwrap();
@@ -111,6 +112,14 @@ async fn acquires(server: &Scripted, locks: &Locker, called: Called) {
     server.next(Request::Acquire, [Answer::FailAfter(seconds(2))]);
     assert!(timeout(seconds(1), lock.acquire()).await.is_err());
     server.next(Request::Abandon, [Answer::Deny]);
+}
+
+async fn elections(server: &Scripted, locks: &Locker, called: Called) {
+    let election = locks.election(called("leader")).measured();
+    election.campaign().await.unwrap().resign().await.unwrap();
+    let term = election.campaign().await.unwrap();
+    server.last_request().lease().lose(LostCause::NotHeld);
+    drop(term);
 }
 
 async fn renewals(server: &Scripted, locks: &Locker, called: Called) {

@@ -69,6 +69,7 @@ impl DistributedLock for Scripted {
     }
 
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
+        *self.log().count.entry(Request::Status).or_default() += 1;
         self.0.yields().await;
         let status = self.0.server.status(name).await;
         self.0.yields().await;

@@ -24,6 +24,8 @@ pub(crate) enum Request {
     Release,
     HandOver,
     Downgrade,
+    /// Counted alone: it changes nothing.
+    Status,
 }
 
 /// How the server answers a request.

@@ -1,0 +1,379 @@
+//! Leader election: of several candidates one leads, and another one takes over when its term ends.
+
+use std::future::poll_fn;
+use std::ops::ControlFlow;
+use std::task::Poll;
+use std::time::Duration;
+
+use self::candidate::Candidate;
+use self::observer::{Leader, Observer};
+use self::term::Term;
+use crate::error::{Error, ErrorKind, Result};
+use crate::lock::Lock;
+use crate::locker::Locker;
+use crate::runtime;
+use crate::sync::Arc;
+use crate::sync::time::sleep_until;
+use crate::token::FencingToken;
+use crate::watch::Watch;
+
+mod candidate;
+pub(crate) mod observer;
+pub(crate) mod term;
+
+/// A candidate pauses for this part of its TTL after each of its terms, so that another one is elected.
+const PAUSE: u32 = 3;
+/// Above this part of the TTL, a margin would end terms whose renewals are in time.
+const LONGEST_MARGIN: u32 = 3;
+
+/// A candidate in an election, or somebody who only observes it. Owned and cheap to clone; made by [`Locker::election`].
+/// Clones are the same candidate.
+///
+/// An election is a lock: the leader holds it, the fencing token is the *term*, and the label is the leader's *value*. So
+/// nobody leads without a lease, terms grow, and if the leader's process dies, another candidate is elected within the TTL.
+/// The election and [`Locker::lock`] of the same name exclude each other.
+///
+/// - **One term after the other.** [`lead`](Self::lead) calls its closure for each term. It begins a call only after the
+///   future of the call before has returned or was dropped.
+/// - **Resigning.** Another candidate that waits is elected first, also one in another process. After each of its terms a
+///   candidate pauses for a third of its TTL before it campaigns again. An election does not pass between candidates of one
+///   process.
+/// - **Loss.** After a loss the candidate campaigns again, after the same pause.
+/// - **Observers** see terms in order, see none twice, and surely see the last one.
+///
+/// A leader that was paused may act after its term has ended: see
+/// [what no lock service can promise](crate#what-no-lock-service-can-promise). Give the term to the resource that the leader
+/// writes to, and have it reject earlier ones.
+///
+/// # Examples
+/// ```
+/// # use std::ops::ControlFlow;
+/// # use std::time::Duration;
+/// # use lock_core::{Locker, MemoryBackend};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+/// # let locks = Locker::new(MemoryBackend::new());
+/// let election = locks.election("scheduler").value("http://10.0.0.7:8080").ttl(Duration::from_secs(10));
+/// let leads = election.lead(|term| async move {
+///     println!("elected, term {}", term.token());
+///     // Work as the leader. This future is dropped at its next await when the term ends.
+///     ControlFlow::Break("done") // resign, and do not campaign again
+/// });
+/// assert_eq!(leads.await?, "done");
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Election {
+    lock: Lock,
+    margin: Duration,
+    is_measured: bool,
+    candidate: Arc<Candidate>,
+}
+
+/// What a candidate knows of its election, for a health endpoint.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum ElectionState {
+    /// This candidate leads.
+    Leading {
+        /// Its term.
+        term: FencingToken,
+        /// How long the term lasts if nothing renews it, by this process's clock.
+        valid_for: Duration,
+    },
+    /// Somebody else leads, as the server answered.
+    Following(Leader),
+    /// Nobody leads.
+    Electing,
+    /// The server did not say who leads, for this reason.
+    Unreachable(Error),
+}
+
+impl Locker {
+    /// The election with this name: this process as a candidate or as an observer. Does no I/O; the calls that need the
+    /// server report an invalid name.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let term = locks.election("scheduler").campaign().await?;
+    /// term.check()?; // before each step that only the leader may do
+    /// term.resign().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn election(&self, name: impl AsRef<str>) -> Election {
+        Election {
+            // Whoever waits at the server is first, of whichever process.
+            lock: self.clone().with_hand_overs(0).lock(name),
+            margin: Duration::ZERO,
+            is_measured: false,
+            candidate: Arc::default(),
+        }
+    }
+}
+
+impl Election {
+    /// Sets the value that the candidate proclaims when it is elected, such as its address: at most 255 bytes, of which a
+    /// quorum shows 245. Defaults to the locker's label.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let _term = locks.election("a").value("http://10.0.0.7:8080").campaign().await?;
+    /// let leader = locks.election("a").observe().changed().await?;
+    /// assert_eq!(leader.value(), Some("http://10.0.0.7:8080"));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn value(mut self, value: impl Into<Arc<str>>) -> Self {
+        self.lock = self.lock.label(value);
+        self
+    }
+
+    /// Sets the TTL: how long nobody leads after the leader's process died. Defaults to that of the locker. Observers ask
+    /// the server every third of their TTL.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let term = locks.election("a").ttl(Duration::from_secs(10)).campaign().await?;
+    /// assert!(term.valid_for() <= Duration::from_secs(9)); // a tenth less, since clocks differ
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.lock = self.lock.ttl(ttl);
+        self
+    }
+
+    /// Ends the work of [`lead`](Self::lead) this long before the lease ends, for work that needs time to stop. At most a
+    /// third of the TTL. Defaults to zero.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let election = locks.election("a").ttl(Duration::from_secs(10)).margin(Duration::from_secs(4));
+    /// assert!(election.campaign().await.is_err()); // renewals may come later than that
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn margin(mut self, margin: Duration) -> Self {
+        self.margin = margin;
+        self
+    }
+
+    /// Reports the gauge `polylock_leader`, with the election's name as its label, if the feature `metrics` is on: 1 while
+    /// this candidate leads. Off by default, as names are no labels where there may be any number of them.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let _term = locks.election("scheduler").measured().campaign().await?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn measured(mut self) -> Self {
+        self.is_measured = true;
+        self
+    }
+
+    /// Campaigns, and calls `work` with each term that it wins, until a call returns [`ControlFlow::Break`]: then it resigns
+    /// and returns the value. After [`ControlFlow::Continue`] it resigns, and after a loss it has nothing to resign; both
+    /// times it pauses for a third of the TTL and campaigns again.
+    ///
+    /// The future of a call is dropped when its term ends; the term is checked before each poll. This stops only the
+    /// future, not tasks, threads or requests that it started. To stop leading from outside, drop the future of `lead`.
+    ///
+    /// # Errors
+    /// Those of [`campaign`](Self::campaign).
+    ///
+    /// # Cancel safety
+    /// If it is dropped, the future of `work` is dropped first, and the candidate resigns in the background.
+    /// [`Locker::shutdown`] waits for that.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::ops::ControlFlow;
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// # async fn write(_: lock_core::FencingToken) {}
+    /// let election = locks.election("scheduler");
+    /// let leads = election.lead(|term| async move {
+    ///     write(term.token()).await;
+    ///     ControlFlow::Break(())
+    /// });
+    /// leads.await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn lead<T, W>(&self, mut work: impl FnMut(Watch) -> W) -> Result<T>
+    where
+        W: Future<Output = ControlFlow<T>>,
+    {
+        loop {
+            let term = self.campaign().await?;
+            // Drops the work before it returns, whatever comes of it.
+            match self.run(&term, work(term.watch())).await {
+                // It led until here: whether the server has answered yet changes nothing of what was done.
+                Some(ControlFlow::Break(value)) => {
+                    let _ = term.resign().await;
+                    return Ok(value);
+                }
+                Some(ControlFlow::Continue(())) => {
+                    let _ = term.resign().await;
+                }
+                None => drop(term),
+            }
+        }
+    }
+
+    /// Waits until this candidate is elected, however long that takes. After an earlier term of its own, it pauses first.
+    ///
+    /// # Errors
+    /// Those of [`Lock::acquire`], and [`ErrorKind::Misconfigured`] if the [margin](Self::margin) is too long.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, it campaigns no more; what was sent is undone in the background.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let term = locks.election("scheduler").campaign().await?;
+    /// assert_eq!(term.run(async { 6 * 7 }).await?, 42); // dropped if the term ends
+    /// term.resign().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn campaign(&self) -> Result<Term> {
+        self.check_margin()?;
+        runtime::current()?;
+        let shared = self.lock.locker().shared();
+        // Hears of a close from here on. The acquire reports it.
+        let closing = shared.closing.notified();
+        shared.check_open()?;
+        if let Some(pauses_until) = self.candidate.pauses_until() {
+            tokio::select! {
+                biased;
+                () = closing => {}
+                () = sleep_until(pauses_until) => {}
+            }
+        }
+        let guard = self.lock.acquire().await?;
+        let pause = self.lock.options().ttl / PAUSE;
+        Ok(Term::begin(guard, &self.candidate, pause, self.is_measured))
+    }
+
+    /// A view of who leads, term by term. Needs no campaign.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let term = locks.election("scheduler").campaign().await?;
+    /// let mut seen = locks.election("scheduler").observe();
+    /// assert_eq!(seen.changed().await?.term(), term.token());
+    /// # Ok(()) }
+    /// ```
+    pub fn observe(&self) -> Observer {
+        Observer::new(self.clone())
+    }
+
+    /// Whether this candidate leads now, by this process's clock and without any network.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let election = locks.election("scheduler");
+    /// let term = election.campaign().await?;
+    /// assert!(election.is_leader());
+    /// term.resign().await?;
+    /// assert!(!election.is_leader());
+    /// # Ok(()) }
+    /// ```
+    pub fn is_leader(&self) -> bool {
+        self.candidate.term().is_some()
+    }
+
+    /// What this candidate knows of the election now, for a health endpoint. While it leads, no network is needed;
+    /// otherwise this asks the server once, for up to the locker's operation timeout.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{ElectionState, Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let server = MemoryBackend::new();
+    /// # let election = Locker::new(server.clone()).election("scheduler");
+    /// assert!(matches!(election.state().await, ElectionState::Electing));
+    /// let _term = election.campaign().await?;
+    /// assert!(matches!(election.state().await, ElectionState::Leading { .. }));
+    /// # let elsewhere = Locker::new(server.clone()).election("scheduler");
+    /// assert!(matches!(elsewhere.state().await, ElectionState::Following(_)));
+    /// server.set_available(false);
+    /// assert!(matches!(elsewhere.state().await, ElectionState::Unreachable(_)));
+    /// # Ok(()) }
+    /// ```
+    pub async fn state(&self) -> ElectionState {
+        if let Some(term) = self.candidate.term() {
+            return ElectionState::Leading {
+                term: term.token(),
+                valid_for: term.valid_for(),
+            };
+        }
+        match Leader::ask(self.clone()).await {
+            // It knows better: its own term is over.
+            Ok(Some(leader)) if !leader.is_me() => ElectionState::Following(leader),
+            Ok(_) => ElectionState::Electing,
+            Err(error) => ElectionState::Unreachable(error),
+        }
+    }
+
+    fn check_margin(&self) -> Result<()> {
+        let longest = self.lock.options().ttl / LONGEST_MARGIN;
+        if self.margin <= longest {
+            return Ok(());
+        }
+        let message = format!(
+            "a margin of {:?} is too long: choose at most {longest:?}, or a longer ttl",
+            self.margin
+        );
+        let error = Error::new(ErrorKind::Misconfigured, message);
+        Err(match self.lock.name() {
+            Some(name) => error.with_name(name),
+            None => error,
+        })
+    }
+
+    /// Polls the work until the term ends, and drops it. `None` if the term ended first.
+    async fn run<F: Future>(&self, term: &Term, work: F) -> Option<F::Output> {
+        let ended = term.ended(self.margin);
+        tokio::pin!(work, ended);
+        poll_fn(|context| {
+            if term.valid_for() <= self.margin {
+                return Poll::Ready(None);
+            }
+            if let Poll::Ready(output) = work.as_mut().poll(context) {
+                return Poll::Ready(Some(output));
+            }
+            ended.as_mut().poll(context).map(|()| None)
+        })
+        .await
+    }
+}

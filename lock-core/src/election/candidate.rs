@@ -1,0 +1,65 @@
+//! What the clones of an election share: one candidate of this process.
+
+use crate::sync::time::Instant;
+use crate::sync::{Mutex, Notify};
+use crate::token::FencingToken;
+use crate::watch::Watch;
+
+#[derive(Debug, Default)]
+pub(super) struct Candidate {
+    state: Mutex<State>,
+    /// Told when it is elected.
+    pub(super) elected: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Its latest term, which may be over.
+    latest: Option<Elected>,
+    pauses_until: Option<Instant>,
+}
+
+/// A term that it was elected for.
+#[derive(Clone, Debug)]
+struct Elected {
+    watch: Watch,
+    is_over: bool,
+}
+
+impl Candidate {
+    /// From here on it leads.
+    pub(super) fn begin(&self, watch: Watch) {
+        let elected = Elected { watch, is_over: false };
+        self.state.lock().latest = Some(elected);
+        self.elected.notify_waiters();
+    }
+
+    /// This term is over, and it does not campaign again before that time.
+    pub(super) fn end(&self, term: FencingToken, pauses_until: Option<Instant>) {
+        let mut state = self.state.lock();
+        // A term of a clone may have begun meanwhile.
+        let latest = state.latest.as_mut().filter(|latest| latest.watch.token() == term);
+        if let Some(latest) = latest {
+            latest.is_over = true;
+        }
+        state.pauses_until = state.pauses_until.max(pauses_until);
+    }
+
+    pub(super) fn pauses_until(&self) -> Option<Instant> {
+        self.state.lock().pauses_until
+    }
+
+    /// The term in which it leads now.
+    pub(super) fn term(&self) -> Option<Watch> {
+        let latest = self.state.lock().latest.clone()?;
+        // Outside the lock.
+        let leads = !latest.is_over && !latest.watch.valid_for().is_zero();
+        leads.then_some(latest.watch)
+    }
+
+    /// Whether this was a term of its own, the latest.
+    pub(super) fn had(&self, term: FencingToken) -> bool {
+        let state = self.state.lock();
+        state.latest.as_ref().is_some_and(|latest| latest.watch.token() == term)
+    }
+}

@@ -1,0 +1,285 @@
+//! Who leads, as others see it.
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+use super::Election;
+use crate::backend::{LockStatus, Mode};
+use crate::error::Result;
+use crate::runtime;
+use crate::sync::Arc;
+use crate::sync::time::Instant;
+use crate::time::until;
+use crate::token::FencingToken;
+
+/// An observer asks the server every this part of the TTL.
+const ASKS_EVERY: u32 = 3;
+/// Observers that were started together do not ask together: each asks earlier, by up to this part of its period.
+const JITTER: u32 = 4;
+
+/// Somebody who leads, or led when the server was asked.
+#[derive(Clone, Debug)]
+pub struct Leader {
+    term: FencingToken,
+    value: Option<Arc<str>>,
+    is_me: bool,
+    asked: Instant,
+}
+
+impl Leader {
+    /// Asks the server. `None` if nobody leads.
+    pub(super) async fn ask(election: Election) -> Result<Option<Self>> {
+        let asked = Instant::now();
+        let status = election.lock.status().await?;
+        Ok(Self::of(&status, asked, |term| election.candidate.had(term)))
+    }
+
+    /// A holder that leads: in exclusive mode, and with a token.
+    fn of(status: &LockStatus, asked: Instant, is_me: impl Fn(FencingToken) -> bool) -> Option<Self> {
+        let leads = |mode: Option<Mode>| mode.is_none_or(|mode| mode == Mode::Exclusive);
+        let holder = status.holders.iter().find(|holder| leads(holder.mode))?;
+        let term = holder.token?;
+        Some(Self {
+            term,
+            value: holder.label.clone(),
+            is_me: is_me(term),
+            asked,
+        })
+    }
+
+    /// The leader's term: its fencing token.
+    #[must_use]
+    pub fn term(&self) -> FencingToken {
+        self.term
+    }
+
+    /// The leader's [value](crate::Election::value), if the server knows one.
+    #[must_use]
+    pub fn value(&self) -> Option<&str> {
+        self.value.as_deref()
+    }
+
+    /// Whether it is the candidate that observes.
+    #[must_use]
+    pub fn is_me(&self) -> bool {
+        self.is_me
+    }
+
+    /// How long ago the server was asked whose answer this is. Its term may have ended since.
+    #[must_use]
+    pub fn age(&self) -> Duration {
+        Instant::now().saturating_duration_since(self.asked)
+    }
+}
+
+/// Follows the leaders of an election; made by [`Election::observe`].
+///
+/// It learns at once when a candidate of the same [`Election`] is elected, and otherwise asks the server every third of the
+/// TTL, or up to a quarter of that earlier.
+///
+/// # Examples
+/// ```
+/// # use lock_core::{Locker, MemoryBackend};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+/// # let locks = Locker::new(MemoryBackend::new());
+/// # let _term = locks.election("scheduler").value("http://10.0.0.7:8080").campaign().await?;
+/// let mut seen = locks.election("scheduler").observe();
+/// let leader = seen.changed().await?;
+/// println!("{:?} leads in term {}", leader.value(), leader.term());
+/// # Ok(()) }
+/// ```
+pub struct Observer {
+    election: Election,
+    latest: Option<Leader>,
+    period: Duration,
+    /// `None` past the end of the clock.
+    ask_at: Option<Instant>,
+    /// A request under way, which outlives the call that began it.
+    asking: Option<BoxFuture<'static, Result<Option<Leader>>>>,
+}
+
+impl Observer {
+    pub(super) fn new(election: Election) -> Self {
+        let period = period(election.lock.options().ttl, RandomState::new().hash_one(()));
+        Self {
+            election,
+            latest: None,
+            period,
+            ask_at: Some(Instant::now()),
+            asking: None,
+        }
+    }
+
+    /// Waits for a leader of a later term than any that this observer has returned. Terms may be skipped, but the last one
+    /// never is. While the server cannot be reached, it keeps asking.
+    ///
+    /// # Errors
+    /// Errors that waiting cannot cure, such as [`ErrorKind::Misconfigured`](crate::ErrorKind::Misconfigured),
+    /// [`ErrorKind::Denied`](crate::ErrorKind::Denied),
+    /// [`ErrorKind::InvalidName`](crate::ErrorKind::InvalidName) and [`ErrorKind::ShutDown`](crate::ErrorKind::ShutDown).
+    ///
+    /// # Cancel safety
+    /// If it is dropped, nothing is missed: the next call goes on.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let election = locks.election("scheduler");
+    /// let mut seen = election.observe();
+    /// let term = election.campaign().await?;
+    /// let leader = seen.changed().await?;
+    /// assert!(leader.is_me() && leader.term() == term.token());
+    /// # Ok(()) }
+    /// ```
+    pub async fn changed(&mut self) -> Result<Leader> {
+        runtime::current()?;
+        // A ttl of zero would ask without a pause.
+        self.election.lock.check()?;
+        let (candidate, shared) = (
+            self.election.candidate.clone(),
+            self.election.lock.locker().shared().clone(),
+        );
+        let closing = shared.closing.notified();
+        tokio::pin!(closing);
+        closing.as_mut().enable();
+        loop {
+            let elected = candidate.elected.notified();
+            tokio::pin!(elected);
+            elected.as_mut().enable();
+            shared.check_open()?;
+            if let Some(leader) = self.own().and_then(|own| self.newer(own)) {
+                return Ok(leader);
+            }
+            tokio::select! {
+                biased;
+                () = &mut closing => {}
+                () = elected => {}
+                answer = self.answer() => match answer {
+                    Ok(Some(leader)) => if let Some(leader) = self.newer(leader) {
+                        return Ok(leader);
+                    }
+                    Ok(None) => {}
+                    Err(error) if error.is_retryable() => {}
+                    Err(error) => return Err(error),
+                },
+            }
+        }
+    }
+
+    /// The leader that [`changed`](Self::changed) returned last.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// # let _term = locks.election("scheduler").campaign().await?;
+    /// let mut seen = locks.election("scheduler").observe();
+    /// assert!(seen.current().is_none());
+    /// let term = seen.changed().await?.term();
+    /// assert_eq!(seen.current().map(|leader| leader.term()), Some(term));
+    /// # Ok(()) }
+    /// ```
+    pub fn current(&self) -> Option<&Leader> {
+        self.latest.as_ref()
+    }
+
+    /// The answer of the server, which is asked when that is due.
+    async fn answer(&mut self) -> Result<Option<Leader>> {
+        if self.asking.is_none() {
+            until(self.ask_at).await;
+            self.ask_at = Instant::now().checked_add(self.period);
+        }
+        let election = &self.election;
+        let asking = self
+            .asking
+            .get_or_insert_with(|| Box::pin(Leader::ask(election.clone())));
+        let answer = asking.await;
+        self.asking = None;
+        answer
+    }
+
+    /// The candidate of this process, while it leads.
+    fn own(&self) -> Option<Leader> {
+        let term = self.election.candidate.term()?;
+        Some(Leader {
+            term: term.token(),
+            value: self.election.lock.options().label,
+            is_me: true,
+            asked: Instant::now(),
+        })
+    }
+
+    /// The leader, if its term is later than all that were returned. An older answer is nothing new.
+    fn newer(&mut self, leader: Leader) -> Option<Leader> {
+        let is_newer = self.latest.as_ref().is_none_or(|latest| latest.term < leader.term);
+        is_newer.then(|| self.latest.insert(leader).clone())
+    }
+}
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Observer")
+            .field("election", &self.election)
+            .field("latest", &self.latest)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How often an observer asks; `random` tells it from others.
+fn period(ttl: Duration, random: u64) -> Duration {
+    let longest = ttl / ASKS_EVERY;
+    let percent = u32::try_from(random % 101).unwrap_or_default();
+    longest - longest / JITTER / 100 * percent
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use crate::backend::{HolderStatus, Permits};
+    use crate::locker::Locker;
+    use crate::memory::MemoryBackend;
+
+    #[test]
+    fn it_asks_within_a_third_of_the_ttl() {
+        let ttl = Duration::from_secs(12);
+        assert_eq!(period(ttl, 0), Duration::from_secs(4));
+        assert_eq!(period(ttl, 100), Duration::from_secs(3));
+        assert!((0..1000).all(|random| (3..=4).contains(&period(ttl, random).as_secs())));
+        assert!(period(Duration::MAX, 100) < Duration::MAX / 3);
+    }
+
+    /// A server may answer what was true before, as a replica does.
+    #[tokio::test(start_paused = true)]
+    async fn an_older_answer_is_dropped() {
+        let mut observer = Locker::new(MemoryBackend::new()).election("a").observe();
+        let mut is_new = |term: u64| {
+            let holder = HolderStatus::new().with_token(FencingToken::try_from(term).unwrap());
+            let leader = Leader::of(&LockStatus::held(holder), Instant::now(), |_| false);
+            observer.newer(leader.unwrap()).is_some()
+        };
+        assert_eq!([7, 5, 7, 8, 6].map(&mut is_new), [true, false, false, true, false]);
+        assert_eq!(observer.current().map(|leader| leader.term().as_u64()), Some(8));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_holds_the_name_alone_and_has_a_token_leads() {
+        let token = FencingToken::try_from(7_u64).unwrap();
+        let leader = |holder: HolderStatus| Leader::of(&LockStatus::held(holder), Instant::now(), |term| term == token);
+        let holder = HolderStatus::new().with_token(token).with_label("ours");
+        let led = leader(holder.clone()).unwrap();
+        assert_eq!((led.term(), led.value(), led.is_me()), (token, Some("ours"), true));
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert_eq!(led.age(), Duration::from_secs(2));
+        assert!(leader(holder.clone().with_mode(Mode::Exclusive)).is_some());
+        assert!(leader(holder.clone().with_mode(Mode::Shared)).is_none());
+        assert!(leader(holder.with_mode(Mode::Permits(Permits::new(1, 2).unwrap()))).is_none());
+        assert!(leader(HolderStatus::new().with_label("a foreign client")).is_none());
+        assert!(Leader::of(&LockStatus::free(), Instant::now(), |_| true).is_none());
+    }
+}
