@@ -13,6 +13,7 @@ mod contention;
 mod dead_clients;
 mod downgrade;
 mod dropping;
+mod elections;
 mod errors;
 mod exclusion;
 mod expiry;
@@ -310,6 +311,12 @@ macro_rules! __for_each_case {
             Raw Shared status::a_status_changes_nothing;
             Raw Shared status::a_busy_answer_names_the_holder;
             Subject Shared status::the_status_of_no_name_is_an_error;
+            Subject Shared elections::a_killed_leader_is_followed;
+            Subject Shared elections::a_dropped_leader_is_followed;
+            Subject Shared elections::whoever_resigns_lets_another_lead;
+            Subject Shared elections::terms_grow_and_the_last_one_is_seen;
+            Subject Shared elections::the_work_of_two_terms_does_not_overlap;
+            Subject Shared elections::the_state_of_an_election_is_known;
             Subject Shared contention::a_hundred_tasks_lose_no_update;
             Subject Shared contention::a_turmoil_leaves_nothing;
         }

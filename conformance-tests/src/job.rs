@@ -20,6 +20,8 @@ pub(crate) enum Job {
     },
     /// Asks for a name that is held and acquires another one, again and again; says `asking TOKEN` after the first time.
     Ask { held: String, own: String, ttl: Duration },
+    /// Campaigns, says `leads TERM`, and leads until it is killed.
+    Lead { name: String, ttl: Duration },
     /// Adds to the number in a file, so many times, holding the lock; then says `counted`.
     Count {
         name: String,
@@ -40,6 +42,7 @@ impl Job {
             Self::Ask { held, own, ttl } => {
                 ask(&*subject, &Ask::new(held, ttl), &Ask::new(own, ttl), &parent).await;
             }
+            Self::Lead { name, ttl } => lead(&*subject, &name, ttl, parent).await,
             Self::Count {
                 name,
                 ttl,
@@ -101,6 +104,20 @@ async fn ask(subject: &dyn Subject, held: &Ask, own: &Ask, parent: &Parent) {
     }
 }
 
+/// Until it is killed.
+async fn lead(subject: &dyn Subject, name: &str, ttl: Duration, mut parent: Parent) {
+    let Some(candidate) = subject.candidate(name, ttl, "child") else {
+        return parent.say("failed: no elections");
+    };
+    match candidate.campaign().await {
+        Ok(term) => {
+            parent.say(&format!("leads {}", term.token()));
+            parent.command().await;
+        }
+        Err(error) => parent.say(&format!("failed {error}")),
+    }
+}
+
 async fn count(subject: &dyn Subject, ask: &Ask, rounds: u32, file: &Path) {
     for _ in 0..rounds {
         let guard = match subject.acquire(ask).await {
@@ -140,6 +157,7 @@ impl fmt::Display for Job {
                 }
             }
             Self::Ask { held, own, ttl } => write!(f, "ask {held} {own} {}", ttl.as_millis()),
+            Self::Lead { name, ttl } => write!(f, "lead {name} {}", ttl.as_millis()),
             Self::Count {
                 name,
                 ttl,
@@ -170,6 +188,10 @@ impl FromStr for Job {
             ["ask", held, own, ttl] => Ok(Self::Ask {
                 held: (*held).to_owned(),
                 own: (*own).to_owned(),
+                ttl: millis(ttl)?,
+            }),
+            ["lead", name, ttl] => Ok(Self::Lead {
+                name: (*name).to_owned(),
                 ttl: millis(ttl)?,
             }),
             ["count", name, ttl, rounds, file] => Ok(Self::Count {
@@ -203,6 +225,10 @@ mod tests {
             Job::Ask {
                 held: "a".to_owned(),
                 own: "b".to_owned(),
+                ttl: Duration::from_secs(1),
+            },
+            Job::Lead {
+                name: "a".to_owned(),
                 ttl: Duration::from_secs(1),
             },
             Job::Count {

@@ -159,7 +159,10 @@ pub use link::{Broken, Connection, Direction, Link};
 pub use linked::{Linked, round_trip};
 pub use proxy::FaultProxy;
 pub use run::{Outcome, execute};
-pub use subject::{Ask, End, LockerSubject, State, Subject, SubjectGuard, Task, WaitLimit};
+pub use subject::{
+    Ask, Candidate, Elected, ElectionState, End, LockerSubject, Observer, State, Subject, SubjectGuard, Task, Then,
+    WaitLimit, Work,
+};
 pub use verdict::{Capability, Failure, OrFail, Skip, Stop, Verdict};
 pub use write_side::WriteSide;
 pub use yielding::Yielding;

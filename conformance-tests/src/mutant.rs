@@ -319,6 +319,18 @@ macro_rules! __for_each_mutant {
             /// A refused try for several keeps those that it had.
             mutant_refused_try_keeps_a_part RefusedTryKeepsAPart a_refused_try_leaves_nothing;
 
+            /// A leader that resigns passes the lock on to its own next request.
+            mutant_resigner_leads_on ResignerLeadsOn whoever_resigns_lets_another_lead;
+            /// The work of a term goes on when the term is lost (client-go: the next leader starts while the callback of the
+            /// former one runs).
+            mutant_terms_overlap TermsOverlap the_work_of_two_terms_does_not_overlap;
+            /// An observer tells of a leader again that it told of before the latest one.
+            mutant_observer_goes_back ObserverGoesBack terms_grow_and_the_last_one_is_seen;
+            /// An observer tells of a leader when the next one has come.
+            mutant_observer_misses_the_last ObserverMissesTheLast terms_grow_and_the_last_one_is_seen;
+            /// A server that does not answer is taken for one that says that nobody leads.
+            mutant_outage_is_an_election OutageIsAnElection the_state_of_an_election_is_known;
+
             /// The client counts the permits and then takes one (kazoo #213): two of them take the last one.
             mutant_permits_counted_by_the_client PermitsCountedByTheClient never_more_than_the_limit;
             /// Holders are counted instead of permits.

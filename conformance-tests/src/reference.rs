@@ -20,6 +20,7 @@ pub use self::server::ReferenceServer;
 mod admission;
 mod backend;
 mod client;
+mod election;
 mod guard;
 mod reentry;
 mod server;

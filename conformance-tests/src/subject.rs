@@ -10,8 +10,10 @@ use async_trait::async_trait;
 use lock_core::backend::{Capabilities, LockStatus, Mode};
 use lock_core::{Error, ErrorKind, FencingToken, ReentryKey, Release, Result};
 
+mod election;
 mod locker;
 
+pub use election::{Candidate, Elected, ElectionState, Observer, Then, Work};
 pub use locker::LockerSubject;
 
 /// A boxed future that borrows nothing.
@@ -51,6 +53,13 @@ pub trait Subject: Debug + Send + Sync + 'static {
     async fn acquire_all(&self, asks: &[Ask], wait: WaitLimit) -> Result<Option<Vec<Box<dyn SubjectGuard>>>> {
         let _ = (asks, wait);
         Err(Error::new(ErrorKind::Unsupported, "it acquires one lock at a time"))
+    }
+
+    /// A candidate in the election with this name, which proclaims this value. `None` if it has no elections, which is the
+    /// default.
+    fn candidate(&self, name: &str, ttl: Duration, value: &str) -> Option<Arc<dyn Candidate>> {
+        let _ = (name, ttl, value);
+        None
     }
 
     /// Who holds the name, as the server sees it.

@@ -46,6 +46,8 @@ pub enum Skip {
     ExclusiveAlone,
     /// [`Subject::acquires_several`](crate::Subject::acquires_several) says no.
     OneAtATime,
+    /// The subject has no elections.
+    NoElections,
 }
 
 /// The capabilities that a backend may do without.
@@ -191,6 +193,7 @@ impl fmt::Display for Skip {
             Self::OneProcess => f.write_str("its locks live in one process"),
             Self::NoSignals => f.write_str("this system cannot pause a process"),
             Self::OneAtATime => f.write_str("it acquires one lock at a time"),
+            Self::NoElections => f.write_str("it has no elections"),
             Self::ExclusiveAlone => f.write_str("it is about exclusive holds alone"),
         }
     }

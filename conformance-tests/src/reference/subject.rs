@@ -12,10 +12,11 @@ use tokio::runtime::Handle;
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::election::MutantCandidate;
 use super::guard::{MutantGuard, revive};
 use super::reentry::Keys;
 use crate::mutant::Mutant;
-use crate::subject::{Ask, LockerSubject, Subject, SubjectGuard, WaitLimit};
+use crate::subject::{Ask, Candidate, LockerSubject, Subject, SubjectGuard, WaitLimit};
 
 #[derive(Debug)]
 pub(super) struct MutantSubject {
@@ -364,6 +365,16 @@ impl Subject for MutantSubject {
             | (Mutant::RefusedTryKeepsAPart, WaitLimit::Try) => self.one_by_one(asks, wait).await,
             _ => self.whole.acquire_all(asks, wait).await,
         }
+    }
+
+    fn candidate(&self, name: &str, ttl: Duration, value: &str) -> Option<Arc<dyn Candidate>> {
+        let whole = self.whole.candidate(name, ttl, value)?;
+        Some(Arc::new(MutantCandidate {
+            whole,
+            subject: self.whole.clone(),
+            ask: Ask::new(name, ttl),
+            mutant: self.mutant,
+        }))
     }
 
     async fn status(&self, name: &str) -> Result<LockStatus> {

@@ -6,12 +6,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lock_core::backend::{Capabilities, DistributedLock, LockStatus, Mode};
 use lock_core::{
-    Ended, Error, ErrorKind, FencingToken, Guard, HoldState, Lock, Locker, MultiGuard, Release, Result,
+    Ended, Error, ErrorKind, FencingToken, Guard, HoldState, Lock, Locker, MultiGuard, Release, Result, Term,
     UpgradableGuard, acquire_all, acquire_all_within, try_acquire_all,
 };
 
-use super::{Ask, End, State, Subject, SubjectGuard, Task, WaitLimit};
+use self::election::LockerCandidate;
+use super::{Ask, Candidate, End, State, Subject, SubjectGuard, Task, WaitLimit};
 use crate::yielding::Yielding;
+
+mod election;
 
 /// A [`Locker`] over a backend: what makes the subject cases test that backend.
 #[derive(Debug, Clone)]
@@ -25,6 +28,7 @@ pub struct LockerSubject {
 enum LockerGuard {
     Plain(Guard),
     Upgradable(UpgradableGuard),
+    Term(Term),
 }
 
 impl LockerGuard {
@@ -36,6 +40,7 @@ impl LockerGuard {
         match self {
             Self::Plain(guard) => guard,
             Self::Upgradable(guard) => guard,
+            Self::Term(term) => term,
         }
     }
 }
@@ -153,6 +158,11 @@ impl Subject for LockerSubject {
         Ok(all.map(guards))
     }
 
+    fn candidate(&self, name: &str, ttl: Duration, value: &str) -> Option<Arc<dyn Candidate>> {
+        let election = self.locker.election(name).ttl(ttl).value(value);
+        Some(Arc::new(LockerCandidate(election)))
+    }
+
     async fn status(&self, name: &str) -> Result<LockStatus> {
         self.locker.status(name).await
     }
@@ -208,6 +218,7 @@ impl SubjectGuard for LockerGuard {
         match self {
             Self::Plain(guard) => guard.downgrade().await,
             Self::Upgradable(guard) => guard.downgrade().await,
+            Self::Term(_) => Err(Error::new(ErrorKind::Unsupported, "a term is not downgraded")),
         }
     }
 
@@ -215,7 +226,7 @@ impl SubjectGuard for LockerGuard {
         match (self, limit) {
             (Self::Upgradable(guard), Some(limit)) => guard.upgrade_within(limit).await,
             (Self::Upgradable(guard), None) => guard.upgrade().await,
-            (Self::Plain(_), _) => Err(Error::new(ErrorKind::Unsupported, "it is not upgradable")),
+            (Self::Plain(_) | Self::Term(_), _) => Err(Error::new(ErrorKind::Unsupported, "it is not upgradable")),
         }
     }
 
@@ -223,6 +234,7 @@ impl SubjectGuard for LockerGuard {
         match *self {
             Self::Plain(guard) => guard.release().await,
             Self::Upgradable(guard) => guard.release().await,
+            Self::Term(term) => term.resign().await.map(|()| Release::Released),
         }
     }
 }

@@ -1,0 +1,302 @@
+//! Elections: terms one after the other, and another leader soon after the last one has gone.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use lock_core::FencingToken;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::support::is_pending;
+use crate::child::Child;
+use crate::context::Cx;
+use crate::job::Job;
+use crate::link::Link;
+use crate::subject::{Candidate, Elected, ElectionState, Subject, SubjectGuard, Then, Work};
+use crate::verdict::{OrFail, Skip, Stop, Verdict, ensure};
+
+const NAME: &str = "leader";
+const TERMS: usize = 100;
+
+fn candidate(subject: &Arc<dyn Subject>, ttl: Duration, value: &str) -> Result<Arc<dyn Candidate>, Stop> {
+    subject
+        .candidate(NAME, ttl, value)
+        .ok_or(Stop::Skipped(Skip::NoElections))
+}
+
+/// A candidate that leads whenever it is elected, and tells when its work begins. The work ends when it is told to resign.
+struct Leading {
+    leads: JoinHandle<()>,
+    began: UnboundedReceiver<FencingToken>,
+    resign: UnboundedSender<()>,
+}
+
+impl Leading {
+    fn begin(candidate: &Arc<dyn Candidate>) -> Self {
+        let (begins, began) = unbounded_channel();
+        let (resign, resigns) = unbounded_channel();
+        let resigns = Arc::new(tokio::sync::Mutex::new(resigns));
+        let work: Work = Arc::new(move |term| {
+            let (begins, resigns) = (begins.clone(), resigns.clone());
+            Box::pin(async move {
+                // The case may have seen enough.
+                begins.send(term).ok();
+                let told = resigns.lock().await.recv().await;
+                told.map_or(Then::Stop, |()| Then::Campaign)
+            })
+        });
+        let candidate = candidate.clone();
+        let leads = tokio::spawn(async move {
+            if let Err(error) = candidate.lead(work).await {
+                panic!("lead: {error}");
+            }
+        });
+        Self { leads, began, resign }
+    }
+
+    /// Its next term, which begins within this time.
+    async fn elected(&mut self, cx: &Cx, within: Duration, what: &str) -> Result<FencingToken, Stop> {
+        let term = cx.within(within, what, self.began.recv()).await?;
+        term.ok_or_else(|| Stop::assertion(format!("a candidate ended: {what}")))
+    }
+
+    fn resign(&self) {
+        // A candidate that ended is found out by whoever waits for it.
+        self.resign.send(()).ok();
+    }
+}
+
+impl Drop for Leading {
+    fn drop(&mut self) {
+        self.leads.abort();
+    }
+}
+
+/// A leader's process is killed: another candidate is elected within the TTL.
+pub(crate) async fn a_killed_leader_is_followed(cx: &Cx) -> Verdict {
+    let follower = candidate(&cx.subject().await, cx.ttl(), "parent")?;
+    let job = Job::Lead {
+        name: NAME.to_owned(),
+        ttl: cx.ttl(),
+    };
+    let mut child = Child::start(cx, &job)?;
+    let term: FencingToken = child
+        .says(cx, "leads", cx.patience())
+        .await?
+        .parse()
+        .map_err(|_| Stop::assertion("a child that leads without a term"))?;
+    let mut follows = Leading::begin(&follower);
+    cx.until_places(NAME, 1).await?;
+    child.kill()?;
+    let what = "a candidate to be elected after the leader was killed";
+    let next = follows.elected(cx, cx.freed_by(cx.ttl()), what).await?;
+    ensure!(next > term, "term {next} after {term}");
+    Ok(())
+}
+
+/// A leader's task is dropped: another candidate is elected soon, long before the TTL is over.
+pub(crate) async fn a_dropped_leader_is_followed(cx: &Cx) -> Verdict {
+    let ttl = cx.long_ttl().await;
+    let (one, two) = (cx.subject().await, cx.subject().await);
+    let mut first = Leading::begin(&candidate(&one, ttl, "one")?);
+    let term = first
+        .elected(cx, cx.patience(), "the only candidate to be elected")
+        .await?;
+    let mut second = Leading::begin(&candidate(&two, ttl, "two")?);
+    cx.until_places(NAME, 1).await?;
+    drop(first);
+    let what = "a candidate to be elected after the leader was dropped";
+    let next = second.elected(cx, cx.patience(), what).await?;
+    ensure!(next > term, "term {next} after {term}");
+    Ok(())
+}
+
+/// A leader resigns, and campaigns again: the other candidate leads first, each time.
+pub(crate) async fn whoever_resigns_lets_another_lead(cx: &Cx) -> Verdict {
+    let (one, two) = (cx.subject().await, cx.subject().await);
+    let mut leader = Leading::begin(&candidate(&one, cx.ttl(), "one")?);
+    let mut term = leader
+        .elected(cx, cx.patience(), "the only candidate to be elected")
+        .await?;
+    let mut waiting = Leading::begin(&candidate(&two, cx.ttl(), "two")?);
+    for _ in 0..2 {
+        cx.until_places(NAME, 1).await?;
+        leader.resign();
+        let next = tokio::select! {
+            next = waiting.elected(cx, cx.patience(), "the other candidate to be elected") => next?,
+            again = leader.began.recv() => {
+                return Err(Stop::assertion(format!("the leader has resigned, and leads again in term {again:?}")));
+            }
+        };
+        ensure!(next > term, "term {next} after {term}");
+        term = next;
+        std::mem::swap(&mut leader, &mut waiting);
+    }
+    Ok(())
+}
+
+/// A hundred terms, of two clients in turn: each is larger than the one before. An observer sees no term twice and none that
+/// is older than what it saw, and it sees the last one.
+pub(crate) async fn terms_grow_and_the_last_one_is_seen(cx: &Cx) -> Verdict {
+    let (one, two, three) = (cx.subject().await, cx.subject().await, cx.subject().await);
+    let mut seen = candidate(&three, cx.ttl(), "three")?.observe();
+    let (tell, mut told) = unbounded_channel();
+    let observing = tokio::spawn(async move {
+        loop {
+            let leader = seen.changed().await;
+            if tell.send(leader).is_err() {
+                return;
+            }
+        }
+    });
+    let (mut last, mut held, mut previous) = (None, None, None);
+    for (number, client) in [&one, &two].into_iter().cycle().enumerate().take(TERMS) {
+        if let Some(term) = held.take() {
+            resign(term).await?;
+        }
+        // Another candidate each time: it has not led before, and need not pause.
+        let candidate = candidate(client, cx.ttl(), &format!("leader {number}"))?;
+        let what = "a candidate to be elected whom nobody opposes";
+        let term = cx.soon(what, candidate.campaign()).await?.or_fail(what)?;
+        ensure!(
+            last.is_none_or(|last| last < term.token()),
+            "term {} after {last:?}",
+            term.token()
+        );
+        if number == 0 {
+            let what = "an observer to see the first term";
+            previous = Some(next_seen(cx, &mut told, previous, what).await?.term);
+        }
+        last = Some(term.token());
+        held = Some(term);
+    }
+    let what = "an observer to see the last term";
+    while previous != last {
+        let leader = next_seen(cx, &mut told, previous, what).await?;
+        previous = Some(leader.term);
+        if previous == last {
+            let expected = format!("leader {}", TERMS - 1);
+            ensure!(
+                leader.value.as_deref() == Some(&*expected),
+                "the last value is {:?}",
+                leader.value
+            );
+        }
+    }
+    let nothing = timeout(cx.ttl() / 2, told.recv()).await;
+    ensure!(nothing.is_err(), "an observer saw the last term, and then {nothing:?}");
+    observing.abort();
+    match held {
+        Some(term) => resign(term).await,
+        None => Ok(()),
+    }
+}
+
+/// What an observer tells next: a later term than the one before.
+async fn next_seen(
+    cx: &Cx,
+    told: &mut UnboundedReceiver<lock_core::Result<Elected>>,
+    previous: Option<FencingToken>,
+    what: &str,
+) -> Result<Elected, Stop> {
+    let leader = cx.within(cx.ttl() + cx.patience(), what, told.recv()).await?;
+    let leader = leader
+        .ok_or_else(|| Stop::assertion("the observer ended"))?
+        .or_fail("observe")?;
+    ensure!(
+        previous.is_none_or(|previous| previous < leader.term),
+        "an observer saw term {} after {previous:?}",
+        leader.term
+    );
+    Ok(leader)
+}
+
+async fn resign(term: Box<dyn SubjectGuard>) -> Verdict {
+    term.released().await
+}
+
+/// A leader whose hold is taken away is elected again. The work of its new term begins when that of the old one has ended.
+pub(crate) async fn the_work_of_two_terms_does_not_overlap(cx: &Cx) -> Verdict {
+    struct Working(Arc<AtomicUsize>);
+    impl Drop for Working {
+        fn drop(&mut self) {
+            self.0.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+    let (begins, mut began) = unbounded_channel();
+    let working = Arc::new(AtomicUsize::new(0));
+    let work: Work = Arc::new(move |term| {
+        let others = working.fetch_add(1, Ordering::SeqCst);
+        let (begins, works) = (begins.clone(), Working(working.clone()));
+        Box::pin(async move {
+            let _works = works;
+            // The case may have seen enough.
+            begins.send((term, others)).ok();
+            std::future::pending().await
+        })
+    });
+    let candidate = candidate(&cx.subject().await, cx.ttl(), "one")?;
+    let mut leads = Box::pin(candidate.lead(work));
+    let mut last = None;
+    for _ in 0..3 {
+        let what = "the only candidate to be elected, again";
+        let next = async {
+            tokio::select! {
+                next = began.recv() => next,
+                ended = &mut leads => panic!("a candidate ended: {ended:?}"),
+            }
+        };
+        let (term, others) = cx
+            .within(cx.freed_by(2 * cx.ttl()), what, next)
+            .await?
+            .ok_or_else(|| Stop::assertion("a candidate ended"))?;
+        ensure!(
+            others == 0,
+            "the work of a new term began beside that of {others} others"
+        );
+        ensure!(last.is_none_or(|last| last < term), "term {term} after {last:?}");
+        last = Some(term);
+        ensure!(
+            is_pending(&mut leads, Duration::from_millis(20)).await,
+            "a candidate ended while it led"
+        );
+        cx.take_away(NAME).await;
+    }
+    Ok(())
+}
+
+/// What a health endpoint returns: electing, leading, following with the leader's value, unreachable.
+pub(crate) async fn the_state_of_an_election_is_known(cx: &Cx) -> Verdict {
+    let (link, ttl) = (Link::new(), cx.long_ttl().await);
+    let (one, two) = (cx.subject().await, cx.subject_through(&link).await);
+    let (leader, follower) = (candidate(&one, ttl, "address 1")?, candidate(&two, ttl, "address 2")?);
+    let state = follower.state().await;
+    ensure!(
+        state == ElectionState::Electing,
+        "nobody leads, and the state is {state:?}"
+    );
+    let term = cx.soon("campaign", leader.campaign()).await?.or_fail("campaign")?;
+    let state = leader.state().await;
+    ensure!(
+        state == ElectionState::Leading(term.token()),
+        "it leads, and its state is {state:?}"
+    );
+    let state = follower.state().await;
+    let following = ElectionState::Following(term.token(), Some("address 1".into()));
+    ensure!(state == following, "somebody leads, and the state is {state:?}");
+    link.cut();
+    let state = cx.soon("a state without a server", follower.state()).await?;
+    ensure!(
+        state == ElectionState::Unreachable,
+        "no server, and the state is {state:?}"
+    );
+    resign(term).await?;
+    let state = leader.state().await;
+    ensure!(
+        state == ElectionState::Electing,
+        "it has resigned, and its state is {state:?}"
+    );
+    Ok(())
+}

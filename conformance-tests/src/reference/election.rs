@@ -1,0 +1,115 @@
+//! The candidate of the mutants whose bug is in elections.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lock_core::Result;
+
+use crate::mutant::Mutant;
+use crate::subject::{
+    Ask, Candidate, Elected, ElectionState, LockerSubject, Observer, Subject, SubjectGuard, Then, Work,
+};
+
+#[derive(Debug)]
+pub(super) struct MutantCandidate {
+    pub(super) whole: Arc<dyn Candidate>,
+    pub(super) subject: Arc<LockerSubject>,
+    pub(super) ask: Ask,
+    pub(super) mutant: Mutant,
+}
+
+impl MutantCandidate {
+    /// Campaigns again before it resigns, and so passes the lock on to itself.
+    async fn lead_on(&self, work: &Work) -> Result<()> {
+        let mut term = elected(&self.subject, &self.ask).await?;
+        while work(term.token()).await == Then::Campaign {
+            let (subject, ask) = (self.subject.clone(), self.ask.clone());
+            let next = tokio::spawn(async move { elected(&subject, &ask).await });
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            term.release().await?;
+            match next.await {
+                Ok(next) => term = next?,
+                Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+            }
+        }
+        term.release().await.map(drop)
+    }
+
+    /// Does not end its work at the loss of a term.
+    async fn lead_beside_itself(&self, work: &Work) -> Result<()> {
+        loop {
+            let term = elected(&self.subject, &self.ask).await?;
+            tokio::spawn(work(term.token()));
+            term.lost().await;
+        }
+    }
+}
+
+async fn elected(subject: &LockerSubject, ask: &Ask) -> Result<Box<dyn SubjectGuard>> {
+    let elected = subject.acquire(ask).await?;
+    Ok(elected.unwrap_or_else(|| unreachable!("it waits for ever")))
+}
+
+#[async_trait]
+impl Candidate for MutantCandidate {
+    async fn campaign(&self) -> Result<Box<dyn SubjectGuard>> {
+        self.whole.campaign().await
+    }
+
+    async fn lead(&self, work: Work) -> Result<()> {
+        match self.mutant {
+            Mutant::ResignerLeadsOn => self.lead_on(&work).await,
+            Mutant::TermsOverlap => self.lead_beside_itself(&work).await,
+            _ => self.whole.lead(work).await,
+        }
+    }
+
+    fn observe(&self) -> Box<dyn Observer> {
+        let whole = self.whole.observe();
+        match self.mutant {
+            Mutant::ObserverGoesBack => Box::new(GoingBack(whole, Vec::new())),
+            Mutant::ObserverMissesTheLast => Box::new(MissingTheLast(whole, None)),
+            _ => whole,
+        }
+    }
+
+    async fn state(&self) -> ElectionState {
+        match self.whole.state().await {
+            ElectionState::Unreachable if self.mutant == Mutant::OutageIsAnElection => ElectionState::Electing,
+            state => state,
+        }
+    }
+}
+
+/// Tells of the leader before once more, as an answer that comes late does.
+#[derive(Debug)]
+struct GoingBack(Box<dyn Observer>, Vec<Elected>);
+
+#[async_trait]
+impl Observer for GoingBack {
+    async fn changed(&mut self) -> Result<Elected> {
+        if self.1.len() > 1 {
+            return Ok(self.1.remove(0));
+        }
+        let elected = self.0.changed().await?;
+        self.1.push(elected.clone());
+        Ok(elected)
+    }
+}
+
+/// Tells of a leader when the next one is there.
+#[derive(Debug)]
+struct MissingTheLast(Box<dyn Observer>, Option<Elected>);
+
+#[async_trait]
+impl Observer for MissingTheLast {
+    async fn changed(&mut self) -> Result<Elected> {
+        loop {
+            let elected = self.0.changed().await?;
+            if let Some(before) = self.1.replace(elected) {
+                return Ok(before);
+            }
+        }
+    }
+}
