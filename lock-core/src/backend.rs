@@ -196,7 +196,9 @@ pub trait Hold: Debug + Send + Sync + 'static {
     /// still accepts answers to the earlier ones: several calls may be under way.
     ///
     /// # Errors
-    /// If the outcome is unknown. Core retries until the lease has ended.
+    /// If the outcome is unknown. Core retries until the lease has ended. The loss then carries the last error
+    /// ([`Lost::error`](crate::Lost::error)), so return what failed, with its cause, instead of retrying in silence. Where the
+    /// session renews, report it by [`Lease::suspect_because`] or [`Lease::lose_because`].
     ///
     /// # Cancel safety
     /// May be dropped at any point. Core drops it when the release begins.
