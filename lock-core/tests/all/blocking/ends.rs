@@ -81,6 +81,7 @@ fn a_scope_waits_for_dropped_guards_also_after_a_panic() {
     assert!(!elsewhere.status("a").unwrap().is_held());
 
     let (locks, elsewhere) = two();
+    let lock = locks.lock("a");
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         locks.scope(|locks| {
             let _guard = locks.lock("a").acquire().unwrap();
@@ -89,6 +90,7 @@ fn a_scope_waits_for_dropped_guards_also_after_a_panic() {
     }));
     assert!(panicked.is_err());
     assert!(!elsewhere.status("a").unwrap().is_held());
+    assert_eq!(lock.acquire().unwrap_err().kind(), ErrorKind::ShutDown);
 }
 
 #[test]
