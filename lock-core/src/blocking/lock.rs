@@ -52,6 +52,28 @@ impl Lock {
         Self(self.0.hold_at_least(minimum))
     }
 
+    /// Keeps the lock for at most `maximum`, so that hung work cannot keep it for ever: see
+    /// [`Lock::hold_at_most`](crate::Lock::hold_at_most). Off by default.
+    ///
+    /// The loss stops no thread: one that hangs goes on beside the next holder when it wakes up, and only a fence rejects
+    /// what it writes then.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_core::{LostCause, MemoryBackend, blocking::Locker};
+    /// # fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let guard = locks.lock("report").hold_at_most(Duration::from_millis(50)).acquire()?;
+    /// let lost = guard.wait_lost(Duration::from_secs(10))?.expect("it hung");
+    /// assert_eq!(lost.cause(), LostCause::MaximumHold);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn hold_at_most(self, maximum: Duration) -> Self {
+        Self(self.0.hold_at_most(maximum))
+    }
+
     /// Shares the hold of a caller that acquired with the same key: see [`ReentryKey`]. Off by default.
     #[must_use]
     pub fn reentrant(self, key: &ReentryKey) -> Self {

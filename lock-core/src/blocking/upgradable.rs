@@ -34,6 +34,12 @@ impl UpgradableLock {
         Self(self.0.label(label))
     }
 
+    /// Keeps the lock for at most `maximum`, upgraded or not, as [`Lock::hold_at_most`](super::Lock::hold_at_most) does.
+    #[must_use]
+    pub fn hold_at_most(self, maximum: Duration) -> Self {
+        Self(self.0.hold_at_most(maximum))
+    }
+
     /// Acquires the lock for reading, however long that takes.
     ///
     /// # Errors

@@ -124,3 +124,18 @@ fn a_loss_ends_the_wait_for_it() {
     assert_eq!(again.unwrap(), Some(lost));
     assert!(released.unwrap_err().is_lost());
 }
+
+#[test]
+fn a_hold_that_lasts_too_long_goes_to_the_next_one() {
+    let (locks, elsewhere) = two();
+    let (calls, called) = channel();
+    let short = Duration::from_millis(20);
+    let guard = locks.lock("a").hold_at_most(short).acquire().unwrap();
+    guard.on_lost(move |lost| calls.send(lost.cause()).unwrap()).unwrap();
+    let next = elsewhere.lock("a").acquire_within(PATIENCE).unwrap();
+    assert!(next.token() > guard.token());
+    assert_eq!(called.recv_timeout(PATIENCE).unwrap(), LostCause::MaximumHold);
+    let reader = locks.rw_lock("b").upgradable().hold_at_most(short).acquire().unwrap();
+    let lost = reader.wait_lost(PATIENCE).unwrap().expect("it is over");
+    assert_eq!(lost.cause(), LostCause::MaximumHold);
+}
