@@ -179,7 +179,7 @@ impl Run {
         let mut has_terminated = false;
         let mut kill_at = None;
         let mut give_up_at = None;
-        let code = loop {
+        loop {
             tokio::select! {
                 biased;
                 loss = lost(self.held.as_ref(), self.stop_before), if !self.has_lost => {
@@ -196,7 +196,7 @@ impl Run {
                     give_up_at = None;
                     guarded.kill_guard();
                 }
-                code = guarded.wait() => break code?,
+                code = guarded.wait() => return code,
                 signal = signals.next() => match while_running(signal, has_terminated, by_terminal) {
                     Reaction::Kill => kill_at = Some(Instant::now()),
                     reaction => {
@@ -205,15 +205,7 @@ impl Run {
                     }
                 },
             }
-        };
-        if let Some(Err(lost)) = self.held.as_ref().map(Held::check)
-            && !self.has_lost
-        {
-            // This process was paused, and the command came to its end meanwhile.
-            self.has_lost = true;
-            say(&format!("{lost}, while the command ran"));
         }
-        Ok(code)
     }
 
     /// Returns when the command is to be killed.
@@ -251,8 +243,10 @@ impl Run {
             // That is said already.
             Ok(Err(error)) if error.is_lost() && self.has_lost => return Ok(()),
             Ok(Err(error)) if error.is_lost() => {
+                // This process was paused, and the command came to its end meanwhile.
                 self.has_lost = true;
-                error.to_string()
+                say(&format!("{error}, while the command ran"));
+                return Ok(());
             }
             Ok(Err(error)) => format!("the lock ends with its ttl, since it was not released: {error}"),
             Err(_) => format!(

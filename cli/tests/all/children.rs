@@ -30,9 +30,12 @@ async fn nor_does_sigkill_of_polylock_and_its_guard_at_once() {
     let server = redis().await;
     let line = ["run", "--lock", "a", "--shell", "echo $PPID; exec sleep 1000"];
     let running = Running::start(&server.url(), &line);
-    let guard = pid(&running.line());
-    for process in [running.pid(), guard] {
-        kill_process(process, Signal::KILL).expect("it runs");
+    let both = [running.pid(), pid(&running.line())];
+    // Neither may act on the other's end.
+    for signal in [Signal::STOP, Signal::KILL] {
+        for process in both {
+            kill_process(process, signal).expect("it runs");
+        }
     }
     running.rest();
 }
@@ -55,13 +58,15 @@ async fn what_the_command_leaves_is_ended_after_it() {
     let server = redis().await;
     // The last one ignores SIGTERM, and gets SIGKILL after the grace.
     for left in [
-        "sleep 1000 &",
+        "sh -c 'echo left; exec sleep 1000' &",
         &format!("{DAEMON};"),
-        "(trap '' TERM; exec sleep 1000) &",
+        "sh -c 'trap \"\" TERM; echo left; exec sleep 1000' &",
     ] {
-        let text = format!("{left} exit 3");
+        let text = format!("{left} read line; exit 3");
         let line = ["run", "--lock", "a", "--try", "--grace", "300ms", "--shell", &text];
-        let ended = Running::start(&server.url(), &line).end();
+        let running = Running::start(&server.url(), &line);
+        running.line();
+        let ended = running.end();
         assert_eq!(ended.code, Some(3), "{left}: {ended:?}");
     }
 }
