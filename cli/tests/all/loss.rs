@@ -23,11 +23,7 @@ fn delete_lock(url: &str, name: &str) {
 #[testbed::test]
 async fn the_command_gets_sigterm_and_the_code_is_76() {
     let server = redis().await;
-    let running = Running::start(
-        &server.url(),
-        &["run", "--lock", "a", "--ttl", "3s", "-q", "--shell", POLITE],
-    );
-    running.wait_for("started");
+    let running = Running::started(&server.url(), &["--ttl", "3s", "-q"], POLITE);
     delete_lock(&server.url(), "a");
     let ended = running.end();
     assert_eq!(
@@ -115,8 +111,7 @@ async fn a_command_with_fencing_goes_on_and_learns_of_the_loss_by_its_pipe() {
 #[testbed::test]
 async fn a_server_that_hangs_is_a_loss() {
     let server = redis().await;
-    let running = Running::start(&server.url(), &["run", "--lock", "a", "--ttl", "3s", "--shell", POLITE]);
-    running.wait_for("started");
+    let running = Running::started(&server.url(), &["--ttl", "3s"], POLITE);
     server.pause().expect("it runs");
     assert_eq!(running.line(), "told");
     server.resume().expect("it is paused");
@@ -127,8 +122,7 @@ async fn a_server_that_hangs_is_a_loss() {
 #[testbed::test]
 async fn a_server_that_ends_is_a_loss() {
     let server = redis().await;
-    let running = Running::start(&server.url(), &["run", "--lock", "a", "--ttl", "3s", "--shell", POLITE]);
-    running.wait_for("started");
+    let running = Running::started(&server.url(), &["--ttl", "3s"], POLITE);
     server.kill().expect("it runs");
     let ended = running.end();
     assert_eq!(
@@ -152,8 +146,7 @@ async fn a_fixed_lease_ends_the_command() {
 async fn a_pause_of_polylock_beyond_the_ttl_is_a_loss() {
     let server = redis().await;
     let text = "trap '' TERM; echo started; cat <&$POLYLOCK_LOST_FD; echo lost";
-    let paused = Running::start(&server.url(), &["run", "--lock", "a", "--ttl", "1s", "--shell", text]);
-    paused.wait_for("started");
+    let paused = Running::started(&server.url(), &["--ttl", "1s"], text);
     paused.signal(Signal::STOP);
     let next = run(&server.url(), &["run", "--lock", "a", "--", "echo", "next"]);
     assert_eq!(next.output, ["next"], "{next:?}");
@@ -170,11 +163,7 @@ async fn a_pause_of_polylock_beyond_the_ttl_is_a_loss() {
 #[testbed::test]
 async fn a_command_that_ended_during_the_pause_is_76_as_well() {
     let server = redis().await;
-    let mut paused = Running::start(
-        &server.url(),
-        &["run", "--lock", "a", "--ttl", "1s", "--shell", "echo started; cat"],
-    );
-    paused.wait_for("started");
+    let mut paused = Running::started(&server.url(), &["--ttl", "1s"], "echo started; cat");
     paused.signal(Signal::STOP);
     paused.close_input();
     let next = run(&server.url(), &["run", "--lock", "a", "--", "echo", "next"]);

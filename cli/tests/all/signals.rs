@@ -49,8 +49,7 @@ async fn while_running_they_are_the_command_s() {
     let server = redis().await;
     let text = "for s in INT HUP QUIT USR1 USR2 TERM; do trap \"echo $s\" $s; done
         trap 'echo CONT' CONT; echo started; while :; do sleep 0.02; done";
-    let running = Running::start(&server.url(), &["run", "--lock", "a", "--shell", text]);
-    running.wait_for("started");
+    let running = Running::started(&server.url(), &[], text);
     for (signal, name) in [
         (Signal::INT, "INT"),
         (Signal::HUP, "HUP"),
@@ -71,8 +70,7 @@ async fn while_running_they_are_the_command_s() {
 async fn a_command_s_answer_to_sigterm_is_the_code() {
     let server = redis().await;
     let text = "trap 'exit 9' TERM; echo started; while :; do sleep 0.02; done";
-    let running = Running::start(&server.url(), &["run", "--lock", "a", "--shell", text]);
-    running.wait_for("started");
+    let running = Running::started(&server.url(), &[], text);
     running.signal(Signal::TERM);
     assert_eq!(running.end().code, Some(9));
     let next = run(&server.url(), &["run", "--try", "--lock", "a", "--", "true"]);
@@ -83,8 +81,7 @@ async fn a_command_s_answer_to_sigterm_is_the_code() {
 async fn a_stopped_command_keeps_its_lock_and_goes_on() {
     let server = redis().await;
     let text = "echo started; read line; echo \"$line\"";
-    let mut running = Running::start(&server.url(), &["run", "--lock", "a", "--ttl", "1s", "--shell", text]);
-    running.wait_for("started");
+    let mut running = Running::started(&server.url(), &["--ttl", "1s"], text);
     running.signal(Signal::TSTP);
     running.wait_for_message("the command is stopped");
     // Longer than the lease lives without a renewal.
@@ -104,11 +101,7 @@ async fn a_stopped_command_keeps_its_lock_and_goes_on() {
 #[testbed::test]
 async fn a_stopped_command_can_be_ended() {
     let server = redis().await;
-    let running = Running::start(
-        &server.url(),
-        &["run", "--lock", "a", "--shell", "echo started; exec cat"],
-    );
-    running.wait_for("started");
+    let running = Running::started(&server.url(), &[], "echo started; exec cat");
     running.signal(Signal::TSTP);
     running.wait_for_message("the command is stopped");
     running.signal(Signal::TERM);
@@ -136,8 +129,7 @@ async fn while_the_rest_is_ended_a_second_one_kills_it() {
 async fn while_the_lock_is_released_they_change_nothing() {
     let server = redis().await;
     let text = "trap '' INT HUP; echo started; cat; echo done";
-    let mut running = Running::start(&server.url(), &["run", "-v", "--lock", "a", "--shell", text]);
-    running.wait_for("started");
+    let mut running = Running::started(&server.url(), &["-v"], text);
     server.pause().expect("it runs");
     running.close_input();
     running.wait_for("done");

@@ -38,6 +38,13 @@ impl Running {
         Self::spawn(&mut command(url, arguments))
     }
 
+    /// `run` on the lock `a`, with a text of the shell that has said "started".
+    pub(crate) fn started(url: &str, options: &[&str], text: &str) -> Self {
+        let running = Self::start(url, &[&["run", "--lock", "a"], options, &["--shell", text]].concat());
+        running.wait_for("started");
+        running
+    }
+
     pub(crate) fn spawn(command: &mut Command) -> Self {
         let command = command
             .stdin(Stdio::piped())
