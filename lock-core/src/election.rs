@@ -42,7 +42,7 @@ const LONGEST_MARGIN: u32 = 3;
 /// - **Observers** see terms in order, see none twice, and surely see the last one.
 ///
 /// A leader that was paused may act after its term has ended: see
-/// [what no lock service can promise](crate#what-no-lock-service-can-promise). Give the term to the resource that the leader
+/// [what no lock service can promise](https://docs.rs/lock-core/latest/lock_core/#what-no-lock-service-can-promise). Give the term to the resource that the leader
 /// writes to, and have it reject earlier ones.
 ///
 /// # Examples
