@@ -17,7 +17,7 @@ use crate::subjects::counted::{Counted, Work};
 use crate::subjects::held::{Held, HeldBare};
 use crate::subjects::polylock::{Polylock, Raw, WithoutHandOvers, WithoutPasses};
 use crate::subjects::quorum::Nodes;
-use crate::subjects::{core, costs, memory, mysql, parts, redis, tls, waiters, zookeeper};
+use crate::subjects::{blocking, core, costs, memory, mysql, parts, redis, tls, waiters, zookeeper};
 use crate::workload::Workload;
 
 pub(crate) struct Benchmark {
@@ -122,6 +122,7 @@ impl Benchmark {
             Workload::Costs(tasks) => self.costed(tasks),
             Workload::Parts(tasks) if self.backend == Backend::Memory => parts::participants(tasks),
             Workload::Parts(_) => Vec::new(),
+            Workload::Blocking(threads) => blocking::participants(&self.make, threads),
             Workload::Held => self.holders(),
             Workload::Idle if self.backend == Backend::Mysql => {
                 vec![(

@@ -1,5 +1,6 @@
 //! Who competes.
 
+pub(crate) mod blocking;
 pub(crate) mod core;
 pub(crate) mod costs;
 pub(crate) mod counted;

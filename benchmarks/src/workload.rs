@@ -23,6 +23,8 @@ pub(crate) enum Workload {
     Costs(usize),
     /// So many tasks, each with a name of its own, over TLS and without.
     Tls(usize),
+    /// So many threads, each with a name of its own: the API without async beside the async one.
+    Blocking(usize),
     /// What single operations of the runtime and of the system cost where so many tasks do them.
     Parts(usize),
 }
@@ -47,6 +49,7 @@ pub(crate) fn all() -> Vec<Workload> {
     all.extend([own(1), own(16), own(64), background(1), background(64)].map(Workload::Load));
     all.extend([16, 64].map(Workload::Costs));
     all.push(Workload::Tls(64));
+    all.extend([1, 16].map(Workload::Blocking));
     all.extend([One { tasks: 16 }, Two { tasks: 16 }].map(Workload::Load));
     all.extend([3, 100].map(|clients| Workload::Load(Crowd { clients })));
     all.push(Workload::Down(100));
@@ -77,7 +80,9 @@ impl Workload {
             // Whoever waits for the lock at the end has it once more, after some switches of tasks on a busy machine.
             Self::Load(load::Workload::HandOff { clients }) => Duration::from_secs(10 + clients as u64 / 4),
             Self::Down(_) => Duration::from_secs(30),
-            Self::Load(_) | Self::Core | Self::Costs(_) | Self::Tls(_) | Self::Parts(_) => Duration::from_secs(10),
+            Self::Load(_) | Self::Core | Self::Costs(_) | Self::Tls(_) | Self::Blocking(_) | Self::Parts(_) => {
+                Duration::from_secs(10)
+            }
             // Ten thousand are taken and given back.
             Self::Held | Self::Idle | Self::Waiters => Duration::from_secs(120),
         }
@@ -146,6 +151,12 @@ impl Workload {
             Self::Core => "one name, one task, on a runtime of one thread, by that thread's CPU".into(),
             Self::Costs(tasks) => format!("{}, and what a pair costs", own_names(tasks)),
             Self::Tls(tasks) => format!("{}, over TLS and without, on one server", own_names(tasks)),
+            Self::Blocking(threads) => {
+                format!(
+                    "{}, and as many threads without async; release awaited",
+                    own_names(threads)
+                )
+            }
             Self::Parts(tasks) => format!("{tasks} tasks on this runtime that do one operation again and again"),
         }
     }
@@ -173,6 +184,7 @@ impl fmt::Display for Workload {
             Self::Core => f.write_str("core-1"),
             Self::Costs(tasks) => write!(f, "costs-{tasks}"),
             Self::Tls(tasks) => write!(f, "tls-{tasks}"),
+            Self::Blocking(threads) => write!(f, "blocking-{threads}"),
             Self::Parts(tasks) => write!(f, "parts-{tasks}"),
         }
     }
