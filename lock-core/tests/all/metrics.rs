@@ -197,7 +197,10 @@ fn every_span_and_event_has_its_name_in_the_docs() {
         a_life_of_trouble(str::to_owned).await;
         a_life_of_haste().await;
     });
-    assert_same(&seen.0.lock().unwrap(), &docs::spans_and_events());
+    let mut documented = docs::spans_and_events();
+    // It comes from the thread of the API without async, which has its own subscriber: a unit test of that looks for it.
+    documented.retain(|row| !row.contains("a callback of a lost lock panicked"));
+    assert_same(&seen.0.lock().unwrap(), &documented);
 }
 
 fn assert_same(seen: &BTreeSet<String>, documented: &BTreeSet<String>) {

@@ -139,6 +139,11 @@ fn built_beside() -> Vec<Step> {
         let name = format!("check {package} alone");
         steps.push(step(&name, Kind::Build, &format!("check --package {package}")));
     }
+    steps.push(step(
+        "check polylock-cli without servers",
+        Kind::Build,
+        "check --package polylock-cli --no-default-features",
+    ));
     for step in &mut steps {
         step.beside = true;
     }
