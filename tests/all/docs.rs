@@ -98,6 +98,28 @@ fn the_tests_that_the_page_of_the_quorum_names_exist() {
     assert!(named > 20, "{named}");
 }
 
+/// So that nobody looks for a case that has another name.
+#[test]
+fn the_cases_that_the_page_for_authors_names_exist() {
+    let page = include_str!("../../docs/writing-a-backend.md");
+    let folder = root().join("conformance-tests/src/cases");
+    let files = fs::read_dir(folder)
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").path());
+    let sources: String = files.map(|path| fs::read_to_string(path).expect("UTF-8")).collect();
+    let rows = page
+        .lines()
+        .filter(|line| line.starts_with("| ") && line.ends_with("` |"));
+    let cases: Vec<&str> = rows
+        .filter_map(|row| Some(row.rsplit_once(" | `")?.1.trim_end_matches("` |")))
+        .flat_map(|cases| cases.split("`, `"))
+        .collect();
+    assert!(cases.len() > 12, "{cases:?}");
+    for case in cases {
+        assert!(sources.contains(&format!("fn {case}(")), "there is no case {case}");
+    }
+}
+
 /// The events and metrics have two readers: users of polylock, and authors of a backend.
 #[test]
 fn the_reference_has_the_events_and_metrics_of_core() {
