@@ -30,7 +30,7 @@
 //! # Inside async code
 //! A call blocks its thread, whatever that runs. Inside async code it neither panics nor deadlocks, but it stalls all tasks
 //! of that worker: await the async API there, or use `spawn_blocking`. A wait never ends if it blocks the very thread on
-//! which the holder of the lock would go on.
+//! which the holder of the lock would go on, or a caller that waits for the lock before it.
 //!
 //! # Drop, and the end of the process
 //! Dropping a guard posts its release and never waits. [`Guard::release`], [`Lock::with`], [`Locker::scope`] and
@@ -38,7 +38,8 @@
 //!
 //! # Forks
 //! A forked child has no thread of its parent's. What the parent made returns [`Misconfigured`](crate::ErrorKind::Misconfigured) there.
-//! A locker that the child makes works: its first call starts a thread of the child's own.
+//! A locker that the child makes works: its first call starts a thread of the child's own. Processes are told apart by their ids: in a
+//! descendant that has the id of an ancestor that used polylock, such as the first process of a new namespace, calls never return.
 
 pub use self::guard::Guard;
 pub use self::lock::Lock;

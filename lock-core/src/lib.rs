@@ -67,6 +67,7 @@
 //! | `the backend panicked in a renewal` | `ERROR` | `lock` |
 //! | `the backend panicked in the background` | `ERROR` | |
 //! | `a callback of a lost lock panicked` | `ERROR` | `lock` |
+//! | `a callback of a lost lock was not called: no thread can be started` | `ERROR` | `lock` |
 //!
 //! With the feature `metrics`, through the `metrics` crate. Lock names are not labels, since there may be any number; only
 //! `polylock_leader` has the name of its election, if [`Election::measured`] asks for it.

@@ -347,6 +347,11 @@ impl Lock {
             let message = "a minimum hold cannot be acquired together with other locks: leave out `hold_at_least`";
             return Err(Error::new(ErrorKind::Misconfigured, message).with_name(&options.name));
         }
+        if options.maximum.is_some() {
+            // It would count from the first grant, and be over while the next lock is waited for, again and again.
+            let message = "a maximum hold cannot be acquired together with other locks: leave out `hold_at_most`";
+            return Err(Error::new(ErrorKind::Misconfigured, message).with_name(&options.name));
+        }
         Ok(())
     }
 

@@ -228,6 +228,12 @@ pub(crate) fn elected(name: &LockName, term: FencingToken, is_measured: bool) {
     leads(name, is_measured, 1.0);
 }
 
+/// The operating system starts no thread for it.
+#[cfg(all(feature = "blocking", not(shuttle)))]
+pub(crate) fn callback_not_started(name: &LockName) {
+    tracing::error!(target: "polylock", lock = name.as_str(), "a callback of a lost lock was not called: no thread can be started");
+}
+
 /// It leads no longer: it has resigned, or lost its hold for this reason.
 pub(crate) fn term_ended(name: &LockName, term: FencingToken, lost: Option<LostCause>, is_measured: bool) {
     match lost {
@@ -236,15 +242,16 @@ pub(crate) fn term_ended(name: &LockName, term: FencingToken, lost: Option<LostC
             tracing::warn!(target: "polylock", lock = name.as_str(), term = term.as_u64(), %cause, "leadership lost");
         }
     }
-    leads(name, is_measured, 0.0);
+    leads(name, is_measured, -1.0);
 }
 
-fn leads(name: &LockName, is_measured: bool, leads: f64) {
+/// Counted, since the next candidate of this process may be elected before the term of the last one is dropped.
+fn leads(name: &LockName, is_measured: bool, more: f64) {
     #[cfg(feature = "metrics")]
     if is_measured {
-        metrics::gauge!("polylock_leader", "election" => name.as_str().to_owned()).set(leads);
+        metrics::gauge!("polylock_leader", "election" => name.as_str().to_owned()).increment(more);
     }
-    let _ = (name, is_measured, leads);
+    let _ = (name, is_measured, more);
 }
 
 /// How long an acquire takes, and what comes of it.

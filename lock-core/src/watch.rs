@@ -81,7 +81,26 @@ impl Watch {
         self.lease.state()
     }
 
-    /// Checks that the hold was not lost. A released hold was not lost.
+    /// Whether the hold still counts as held, by this process's clock: it was neither released nor lost. Work that goes on beside
+    /// its guard asks this, since [`check`](Self::check) finds nothing wrong with a hold that was released.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let guard = Locker::new(MemoryBackend::new()).lock("a").acquire().await?;
+    /// let watch = guard.watch();
+    /// assert!(watch.is_held());
+    /// guard.release().await?;
+    /// assert!(!watch.is_held());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        matches!(self.lease.state(), HoldState::Held | HoldState::Suspect)
+    }
+
+    /// Checks that the hold was not lost. A released hold was not lost: see [`is_held`](Self::is_held).
     ///
     /// # Errors
     /// [`Lost`], if it was. A lost hold stays lost.

@@ -1,8 +1,7 @@
 //! What a thread keeps while it has a lock.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
-
-use tokio::task::spawn_blocking;
 
 use super::call::wait_for;
 use super::thread;
@@ -191,16 +190,28 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub fn on_lost(&self, callback: impl FnOnce(Lost) + Send + 'static) -> Result<()> {
-        self.0.share().keeper().check_process()?;
+        self.check_process()?;
         let watch = self.watch();
         thread::runtime()?.spawn(async move {
             let Ended::Lost(lost) = watch.ended().await else { return };
-            // Not on polylock's thread, which it might block.
-            if spawn_blocking(move || callback(lost)).await.is_err() {
-                observe::callback_panicked(watch.name());
+            // Not on polylock's thread, which it might block, nor on Tokio's for blocking work, whose number is limited.
+            let name = watch.name().clone();
+            let call = move || {
+                if catch_unwind(AssertUnwindSafe(|| callback(lost))).is_err() {
+                    observe::callback_panicked(&name);
+                }
+            };
+            let started = std::thread::Builder::new().name("polylock-callback".into()).spawn(call);
+            if started.is_err() {
+                observe::callback_not_started(watch.name());
             }
         });
         Ok(())
+    }
+
+    /// Fails in a forked child, whose parent's the hold is.
+    pub(super) fn check_process(&self) -> Result<()> {
+        self.0.share().keeper().check_process()
     }
 
     /// Keeps the lock for at least `ttl` from now: see [`Guard::extend`](crate::Guard::extend).

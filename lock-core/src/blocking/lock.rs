@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::call::wait_for;
 use super::guard::Guard;
 use crate::backend::LockStatus;
-use crate::error::{ErrorKind, Result};
+use crate::error::Result;
 use crate::lock_options::LockOptions;
 use crate::name::LockName;
 use crate::reentry::ReentryKey;
@@ -215,9 +215,10 @@ impl Lock {
 
 fn run_and_release<T>(guard: Guard, work: impl FnOnce(&Guard) -> T) -> Result<T> {
     let result = work(&guard);
+    // `work` may have forked: then the hold is the parent's.
+    guard.check_process()?;
     match guard.release() {
-        // The second one is in a process that `work` forked.
-        Err(error) if matches!(error.kind(), ErrorKind::Lost | ErrorKind::Misconfigured) => Err(error),
+        Err(error) if error.is_lost() => Err(error),
         _ => Ok(result),
     }
 }

@@ -1,7 +1,9 @@
 //! The one thread of a process that drives all blocking lockers.
 
 use std::future::pending;
+use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::{self, ThreadId};
 
@@ -90,17 +92,24 @@ impl Driver {
                 .with_source(error)
                 .not_executed()
         };
-        let runtime = Builder::new_current_thread()
-            .thread_name("polylock-callback")
-            .enable_all()
-            .build()
+        // Made on the thread itself: a runtime that is dropped inside async code, as it would be if the thread cannot be started,
+        // panics.
+        let (tell, told) = sync_channel(1);
+        let drive = move || match Builder::new_current_thread().enable_all().build() {
+            Err(error) => drop(tell.send(Err(error))),
+            Ok(runtime) => {
+                drop(tell.send(Ok(runtime.handle().clone())));
+                runtime.block_on(pending::<()>());
+            }
+        };
+        let thread = thread::Builder::new()
+            .name("polylock".into())
+            .spawn(drive)
             .map_err(failed)?;
-        let handle = runtime.handle().clone();
-        let drive = move || runtime.block_on(pending::<()>());
-        let thread = thread::Builder::new().name("polylock".into()).spawn(drive);
+        let made = told.recv().unwrap_or_else(|ended| Err(io::Error::other(ended)));
         Ok(Self {
-            runtime: handle,
-            thread: thread.map_err(failed)?.thread().id(),
+            runtime: made.map_err(failed)?,
+            thread: thread.thread().id(),
         })
     }
 }

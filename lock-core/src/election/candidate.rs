@@ -1,7 +1,7 @@
 //! What the clones of an election share: one candidate of this process.
 
 use crate::sync::time::Instant;
-use crate::sync::{Mutex, Notify};
+use crate::sync::{Arc, Mutex, Notify};
 use crate::token::FencingToken;
 use crate::watch::Watch;
 
@@ -23,15 +23,36 @@ struct State {
 #[derive(Clone, Debug)]
 struct Elected {
     watch: Watch,
+    /// What it proclaimed.
+    value: Option<Arc<str>>,
     is_over: bool,
 }
 
 impl Candidate {
     /// From here on it leads.
-    pub(super) fn begin(&self, watch: Watch) {
-        let elected = Elected { watch, is_over: false };
-        self.state.lock().latest = Some(elected);
+    pub(super) fn begin(&self, watch: Watch, value: Option<Arc<str>>) {
+        let mut state = self.state.lock();
+        // A clone that was granted the next term may have come here before.
+        let is_latest = state
+            .latest
+            .as_ref()
+            .is_none_or(|latest| latest.watch.token() < watch.token());
+        if is_latest {
+            state.latest = Some(Elected {
+                watch,
+                value,
+                is_over: false,
+            });
+        }
+        drop(state);
         self.elected.notify_waiters();
+    }
+
+    /// Its latest term, which may be over, and what it proclaimed.
+    pub(super) fn latest(&self) -> Option<(FencingToken, Option<Arc<str>>)> {
+        let state = self.state.lock();
+        let latest = state.latest.as_ref()?;
+        Some((latest.watch.token(), latest.value.clone()))
     }
 
     /// This term is over, and it does not campaign again before that time.

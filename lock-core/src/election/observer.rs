@@ -5,6 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use tokio::runtime::Id as RuntimeId;
 
 use super::Election;
 use crate::backend::{LockStatus, Mode};
@@ -68,7 +69,8 @@ impl Leader {
         self.is_me
     }
 
-    /// How long ago the server was asked whose answer this is. Its term may have ended since.
+    /// How long ago the server was asked whose answer this is. Its term may have ended since. The time that the machine was
+    /// suspended does not count.
     #[must_use]
     pub fn age(&self) -> Duration {
         Instant::now().saturating_duration_since(self.asked)
@@ -78,7 +80,7 @@ impl Leader {
 /// Follows the leaders of an election; made by [`Election::observe`].
 ///
 /// It learns at once when a candidate of the same [`Election`] is elected, and otherwise asks the server every third of the
-/// TTL, or up to a quarter of that earlier.
+/// TTL, or up to a quarter of that earlier. A term of another candidate that begins and ends between two requests is not seen.
 ///
 /// # Examples
 /// ```
@@ -97,8 +99,8 @@ pub struct Observer {
     period: Duration,
     /// `None` past the end of the clock.
     ask_at: Option<Instant>,
-    /// A request under way, which outlives the call that began it.
-    asking: Option<BoxFuture<'static, Result<Option<Leader>>>>,
+    /// A request under way, which outlives the call that began it, and the runtime on which it began.
+    asking: Option<(RuntimeId, BoxFuture<'static, Result<Option<Leader>>>)>,
 }
 
 impl Observer {
@@ -113,8 +115,8 @@ impl Observer {
         }
     }
 
-    /// Waits for a leader of a later term than any that this observer has returned. Terms may be skipped, but the last one
-    /// never is. While the server cannot be reached, it keeps asking.
+    /// Waits for a leader of a later term than any that this observer has returned. Terms may be skipped, but not one that lasts
+    /// longer than a third of the TTL. While the server cannot be reached, it keeps asking.
     ///
     /// # Errors
     /// Errors that waiting cannot cure, such as [`ErrorKind::Misconfigured`](crate::ErrorKind::Misconfigured),
@@ -138,6 +140,7 @@ impl Observer {
     /// ```
     pub async fn changed(&mut self) -> Result<Leader> {
         runtime::current()?;
+        self.election.lock.locker().shared().keeper.check_process()?;
         // A ttl of zero would ask without a pause.
         self.election.lock.check()?;
         let (candidate, shared) = (
@@ -191,25 +194,28 @@ impl Observer {
 
     /// The answer of the server, which is asked when that is due.
     async fn answer(&mut self) -> Result<Option<Leader>> {
+        let here = runtime::current()?.id();
+        // Its timers belong to the other runtime, which may have ended.
+        self.asking.take_if(|(began, _)| *began != here);
         if self.asking.is_none() {
             until(self.ask_at).await;
             self.ask_at = Instant::now().checked_add(self.period);
         }
         let election = &self.election;
-        let asking = self
+        let (_, asking) = self
             .asking
-            .get_or_insert_with(|| Box::pin(Leader::ask(election.clone())));
+            .get_or_insert_with(|| (here, Box::pin(Leader::ask(election.clone()))));
         let answer = asking.await;
         self.asking = None;
         answer
     }
 
-    /// The candidate of this process, while it leads.
+    /// The latest term of the candidate of this process, which may be over by now.
     fn own(&self) -> Option<Leader> {
-        let term = self.election.candidate.term()?;
+        let (term, value) = self.election.candidate.latest()?;
         Some(Leader {
-            term: term.token(),
-            value: self.election.lock.options().label,
+            term,
+            value,
             is_me: true,
             asked: Instant::now(),
         })

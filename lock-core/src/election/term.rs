@@ -24,10 +24,16 @@ pub struct Term {
 }
 
 impl Term {
-    pub(super) fn begin(guard: Guard, candidate: &Arc<Candidate>, pause: Duration, is_measured: bool) -> Self {
+    pub(super) fn begin(
+        guard: Guard,
+        value: Option<Arc<str>>,
+        candidate: &Arc<Candidate>,
+        pause: Duration,
+        is_measured: bool,
+    ) -> Self {
         let watch = guard.watch();
         observe::elected(watch.name(), watch.token(), is_measured);
-        candidate.begin(watch.clone());
+        candidate.begin(watch.clone(), value);
         Self {
             guard,
             reign: Reign {
@@ -35,6 +41,7 @@ impl Term {
                 watch,
                 pause,
                 is_measured,
+                process: std::process::id(),
             },
         }
     }
@@ -82,6 +89,19 @@ impl Term {
     }
 }
 
+impl Term {
+    /// Waits until the term is lost, but no longer than `margin`.
+    pub(super) async fn outlast(&self, margin: Duration) {
+        if !margin.is_zero() {
+            tokio::select! {
+                biased;
+                _ = self.guard.lost() => {}
+                () = sleep(margin) => {}
+            }
+        }
+    }
+}
+
 impl Deref for Term {
     type Target = Guard;
 
@@ -97,10 +117,15 @@ struct Reign {
     watch: Watch,
     pause: Duration,
     is_measured: bool,
+    process: u32,
 }
 
 impl Drop for Reign {
     fn drop(&mut self) {
+        // The term is the parent's, and its locks may have been taken by a thread that did not come along.
+        if self.process != std::process::id() {
+            return;
+        }
         let (name, term) = (self.watch.name(), self.watch.token());
         self.candidate.end(term, Instant::now().checked_add(self.pause));
         let lost = self.watch.check().err();

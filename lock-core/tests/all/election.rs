@@ -131,6 +131,41 @@ async fn the_work_is_dropped_when_the_lease_ends_or_a_margin_before() {
     }
 }
 
+/// What the work has started may go on until the margin is over: nobody else is elected before, although renewals succeed again.
+#[tokio::test(start_paused = true)]
+async fn nobody_else_is_elected_within_the_margin() {
+    let (backend, locks) = scripted();
+    let (tell, mut told) = unbounded_channel();
+    let margin = seconds(3);
+    let leader = leads(locks.election("a").margin(margin), "ours", Work::Hangs, &tell);
+    next_leader(&mut told).await;
+    let other = Locker::new(backend.server().clone()).with_ttl(TTL).election("a");
+    let elected = tokio::spawn(async move { other.campaign().await.map(|term| (term, Instant::now())) });
+    // Until half a second before the margin, and again within it.
+    backend.next(Request::Renew, vec![Answer::Fail; 3]);
+    assert!(matches!(next(&mut told).await, Told::Ends(..)));
+    let dropped = Instant::now();
+    let (_term, began) = elected.await.unwrap().unwrap();
+    assert!(began - dropped >= margin, "{:?}", began - dropped);
+    leader.abort();
+}
+
+/// What goes on beside the work learns that the term was resigned.
+#[tokio::test(start_paused = true)]
+async fn a_clone_of_the_term_knows_that_it_was_resigned() {
+    let (_server, ours, _) = two();
+    let mut watch = None;
+    let election = ours.election("a");
+    let led = election.lead(|term| {
+        assert!(term.is_held());
+        watch = Some(term.clone());
+        async { ControlFlow::Break(()) }
+    });
+    led.await.unwrap();
+    let watch = watch.expect("it was elected");
+    assert!(!watch.is_held() && watch.check().is_ok());
+}
+
 /// Renewals that come in time never end a term, however long the margin.
 #[tokio::test(start_paused = true)]
 async fn a_margin_ends_no_term_that_is_renewed() {
@@ -318,6 +353,7 @@ async fn the_state_is_that_of_the_own_clock_or_of_the_server() {
     let ElectionState::Leading {
         term: number,
         valid_for,
+        ..
     } = election.state().await
     else {
         panic!("it leads")

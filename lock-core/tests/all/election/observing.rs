@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use lock_core::{ErrorKind, Leader, Locker, Observer};
 use static_assertions::assert_impl_all;
+use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{TTL, scripted, seconds, two};
-use crate::scripted::Request;
+use crate::scripted::{Answer, Request};
 
 assert_impl_all!(Observer: Send);
 
@@ -85,6 +86,36 @@ async fn the_own_election_is_known_at_once() {
     );
     sleep(seconds(2)).await;
     assert_eq!(leader.age(), seconds(2));
+}
+
+/// Also if it is over before the observer looks.
+#[tokio::test(start_paused = true)]
+async fn a_short_term_of_the_own_election_is_seen() {
+    let (_server, ours, _) = two();
+    let election = ours.election("a");
+    let mut seen = election.observe();
+    let term = election.clone().value("of a clone").campaign().await.unwrap();
+    let number = term.token();
+    term.resign().await.unwrap();
+    let leader = seen.changed().await.unwrap();
+    assert_eq!((leader.term(), leader.value()), (number, Some("of a clone")));
+}
+
+/// The request that is under way has timers of the runtime on which it began.
+#[test]
+fn an_observer_moves_to_another_runtime() {
+    let runtime = || Builder::new_current_thread().enable_time().build().unwrap();
+    let (backend, locks) = scripted();
+    let mut seen = locks.election("a").observe();
+    let elsewhere = Locker::new(backend.server().clone()).election("a");
+    let first = runtime();
+    let term = first.block_on(elsewhere.campaign()).unwrap();
+    backend.next(Request::Status, vec![Answer::Hang]);
+    let silent = first.block_on(async { timeout(Duration::from_millis(50), seen.changed()).await });
+    assert!(silent.is_err());
+    drop(first);
+    let leader = runtime().block_on(async { timeout(seconds(60), seen.changed()).await });
+    assert_eq!(leader.expect("in time").unwrap().term(), term.token());
 }
 
 #[tokio::test(start_paused = true)]
