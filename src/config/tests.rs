@@ -63,7 +63,13 @@ async fn a_quorum_is_of_the_servers_that_are_listed() {
         .with_patience(Duration::from_secs(1))
         .with_restart_delay(Duration::from_secs(60));
     let listed = Config::of_quorum(urls).with_quorum(settings).connect().await.unwrap();
-    let in_a_url = Config::new("quorum:memory:c1|memory:c2|memory:c3")
+    let other = Config::new("quorum:memory:c1|memory:c2|memory:c3");
+    let error = other.connect().await.unwrap_err().to_string();
+    assert!(
+        error.contains("a restart_delay of 60s, and this one with no"),
+        "{error}"
+    );
+    let in_a_url = Config::new("quorum:?restart_delay=60s|memory:c1|memory:c2|memory:c3")
         .connect()
         .await
         .unwrap();
@@ -85,7 +91,10 @@ fn settings_of_a_quorum_that_cannot_work_are_refused() {
     let hasty = QuorumOptions::new().with_patience(Duration::from_millis(1));
     for (config, advice) in [
         (Config::of_quorum(["memory:"]).with_quorum(hasty), "choose 10ms to 60s"),
-        (Config::of_quorum(["memory:", "secret://a"]), "node 2 of the quorum"),
+        (
+            Config::of_quorum(["memory:", "etcd://user:secret@a"]),
+            "node 2 of the quorum",
+        ),
         (Config::of_quorum(["quorum:memory:"]), "list all servers in one quorum"),
     ] {
         let refused = refusal(&config);

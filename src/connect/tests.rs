@@ -166,7 +166,10 @@ fn a_node_that_may_forget_has_the_delay_of_its_quorum() {
 #[test]
 #[cfg(feature = "quorum")]
 fn a_quorum_names_the_node_whose_url_cannot_be_used() {
-    for url in ["quorum:memory:|secret://a", "quorum:memory:|quorum:memory:|memory:"] {
+    for url in [
+        "quorum:memory:|etcd://user:secret@a",
+        "quorum:memory:|quorum:memory:|memory:",
+    ] {
         let refused = refusal(url).to_string();
         assert!(refused.contains("node 2") && !refused.contains("secret"), "{refused}");
     }

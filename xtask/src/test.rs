@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::panic::resume_unwind;
 use std::process::ExitCode;
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -51,11 +52,13 @@ pub(crate) fn run(mut options: Options) -> Result<ExitCode> {
     let mut beside = Some(beside);
     for step in steps {
         let others = (step.name == steps::LONGEST).then(|| beside.take()).flatten();
-        let run = |runs: &[Run]| runner.run(step, runs);
         let done = match others {
-            Some(others) => runner.run_beside(others, || run(&runs)),
-            None => vec![run(&runs)],
+            Some(others) => runner.run_beside(step, others, &runs),
+            None => vec![runner.run(step, &runs, || {})],
         };
+        let mut done = done.into_iter();
+        // With nothing beside it.
+        runs.extend(done.next().map(|run| runner.again(run)));
         runs.extend(done);
     }
     if succeeded(&runs, steps::DOCS) {
@@ -84,34 +87,42 @@ struct Runner {
 
 impl Runner {
     /// Runs the step, if it can be and has a sense after `earlier`.
-    fn run(&self, step: Step, earlier: &[Run]) -> Run {
+    fn run(&self, step: Step, earlier: &[Run], begun: impl FnOnce()) -> Run {
         let senseless = step.needs.filter(|needed| !succeeded(earlier, needed));
         let left_out = match senseless {
             Some(needed) => Some(Outcome::Senseless(needed)),
             None => impossible(&step, self.options).map(Outcome::LeftOut),
         };
+        if let Some(outcome) = left_out {
+            return Run::left_out(step.name, step.kind, outcome);
+        }
         let (name, kind) = (step.name.clone(), step.kind);
-        match (left_out, wanted(step, self.options)) {
-            (Some(outcome), _) => Run::left_out(name, kind, outcome),
-            (None, Err(why)) => Run::left_out(name, kind, Outcome::Failed(why)),
-            (None, Ok(step)) => {
-                let run = run::step(&step, &self.path, self.options.offline, self.deadline);
-                match step.kind {
-                    Kind::Test => run::again(run, step, &self.path, self.options.offline, self.deadline),
-                    _ => run,
-                }
-            }
+        match wanted(step, self.options) {
+            Err(why) => Run::left_out(name, kind, Outcome::Failed(why)),
+            Ok(step) => run::step(step, &self.path, self.options.offline, self.deadline, begun),
+        }
+    }
+
+    /// Repeats what failed in a step of tests.
+    fn again(&self, run: Run) -> Run {
+        match run.kind {
+            Kind::Test => run::again(run, &self.path, self.options.offline, self.deadline),
+            _ => run,
         }
     }
 
     /// Runs `longest`, and the others one after another meanwhile. What they print comes after it.
-    fn run_beside(&self, others: Vec<Step>, longest: impl FnOnce() -> Run) -> Vec<Run> {
+    fn run_beside(&self, longest: Step, others: Vec<Step>, earlier: &[Run]) -> Vec<Run> {
         thread::scope(|scope| {
-            let others = scope.spawn(|| {
-                let run = |step| self.run(step, &[]);
+            // Not before: both would wait for cargo's lock.
+            let (begun, wait) = mpsc::channel::<()>();
+            let others = scope.spawn(move || {
+                // It ends with the sender.
+                let _ = wait.recv();
+                let run = |step| self.run(step, &[], || {});
                 others.into_iter().map(run).collect::<Vec<_>>()
             });
-            let mut runs = vec![longest()];
+            let mut runs = vec![self.run(longest, earlier, move || drop(begun))];
             runs.extend(others.join().unwrap_or_else(|panic| resume_unwind(panic)));
             for run in &runs[1..] {
                 print!("{}", run.printed);

@@ -106,10 +106,7 @@ fn what_is_wrong_with_a_url_of_sentinels() {
         ("redis+sentinel://s1:port/m", "bad port"),
         ("redis+sentinel://s1/m/db", "names no Redis server"),
         ("redis+sentinel://s1/m?sentinel_user=a", "set sentinel_password"),
-        (
-            "redis+sentinel://s1/m?wait=5",
-            "allowed are sentinel_user, sentinel_password, prefix",
-        ),
+        ("redis+sentinel://s1/m?wait=5", "key, sentinel_user, sentinel_password;"),
         ("redis://s1/0?sentinel_password=a", "allowed are prefix"),
         ("redis+unix+sentinel:///s1/m", "redis+sentinel://"),
     ] {
@@ -193,7 +190,7 @@ fn tls_in_a_url() {
         ("rediss://h?cert=c.pem", "set both"),
         ("rediss://h?tls=perhaps", "none of true, false"),
         ("rediss://a..b", "host"),
-        ("redis+unix:///s?tls=true", "allowed are db"),
+        ("redis+unix:///s?tls=true", "`tls`: allowed are prefix"),
     ] {
         let error = refused(url);
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{url}: {error}");

@@ -32,6 +32,9 @@ pub(crate) struct Report {
     pub(crate) unsteady: Vec<String>,
     /// Binaries that began and never said how it ended.
     unfinished: usize,
+    /// Binaries in which a test failed, and those that cargo says have failed: one may also crash after its last test.
+    failed_binaries: usize,
+    failed_targets: usize,
     current: Option<Binary>,
 }
 
@@ -63,6 +66,9 @@ impl Report {
             self.reasons.insert(skip.test.into(), skip.reason.into());
             // Without a binary it comes from a helper process; it counts all the same.
             self.current.get_or_insert_default().skips.insert(skip.test.into());
+        }
+        if line.starts_with("error: test failed, to rerun") || line.starts_with("error: doctest failed, to rerun") {
+            self.failed_targets += 1;
         }
         if let Some(counts) = Counts::parse(line) {
             self.end_of_binary(counts);
@@ -97,6 +103,7 @@ impl Report {
         let failed: Vec<String> = self.failed_tests().map(String::from).collect();
         let is_explained = |test: &String| self.printed.get(test).is_some_and(|printed| !printed.contains(SAFETY));
         let all = self.unfinished == 0
+            && self.failed_targets == self.failed_binaries
             && self.failed == failed.len()
             && (1..=MOST_UNSTEADY).contains(&failed.len())
             && failed.iter().all(is_explained);
@@ -161,6 +168,7 @@ impl Report {
             .collect();
         self.passed += counts.passed.saturating_sub(green.len());
         self.failed += counts.failed;
+        self.failed_binaries += usize::from(counts.failed > 0);
         let red = skips
             .iter()
             .filter(|test| verdicts.get(*test) == Some(&Verdict::Failed))
@@ -348,7 +356,8 @@ mod tests {
         read(&format!(
             "running 2 tests\ntest a ... FAILED\ntest b ... ok\n\nfailures:\n\n---- a stdout ----\n{output}\ntest b ... ok\n\n\n\
              failures:\n    a\n\n\
-             test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.0s\n"
+             test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.0s\n\
+             error: test failed, to rerun pass `-p x --test y`\n"
         ))
     }
 
@@ -376,6 +385,9 @@ mod tests {
     #[test]
     fn what_no_slow_machine_explains_is_not_repeated() {
         assert_eq!(failing("x.rs:1: SAFETY: 2 were followed by 1").to_repeat(), None);
+        let mut crashed = failing("not within 10s");
+        crashed.line("error: test failed, to rerun pass `-p x --test z`");
+        assert_eq!(crashed.to_repeat(), None, "another binary crashed after its last test");
         let died = read("running 1 test\ntest a ... FAILED\n");
         assert_eq!(died.to_repeat(), None);
         assert_eq!(read("running 0 tests\n").to_repeat(), None);

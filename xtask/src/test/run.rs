@@ -21,6 +21,8 @@ pub(crate) struct Run {
     pub(crate) report: Report,
     /// What a step that runs beside another one would have printed.
     pub(crate) printed: String,
+    /// What was run, if anything.
+    step: Option<Step>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +48,7 @@ impl Run {
             outcome,
             report: Report::default(),
             printed: String::new(),
+            step: None,
         }
     }
 
@@ -57,6 +60,7 @@ impl Run {
             outcome,
             report: Report::default(),
             printed: String::new(),
+            step: None,
         }
     }
 
@@ -71,7 +75,9 @@ impl Run {
 
 /// The command of `step`. Its output is passed on as it comes, or kept if the step runs beside another one. Goes on after
 /// `deadline`, but says so.
-pub(crate) fn step(step: &Step, path: &OsStr, offline: bool, deadline: Instant) -> Run {
+///
+/// Calls `begun` when the first program runs, which is when cargo has built them all.
+pub(crate) fn step(step: Step, path: &OsStr, offline: bool, deadline: Instant, begun: impl FnOnce()) -> Run {
     let mut command = if step.beside { yielding_cargo() } else { cargo() };
     command
         .args(&step.arguments)
@@ -91,7 +97,13 @@ pub(crate) fn step(step: &Step, path: &OsStr, offline: bool, deadline: Instant) 
         false => _ = writeln!(std::io::stdout(), "{line}"),
     };
     print(&format!("\n=== {}: cargo {}", step.name, step.arguments.join(" ")));
+    let mut begun = Some(begun);
     let outcome = stream(&mut command, deadline, |line| {
+        if line.starts_with("     Running ")
+            && let Some(begun) = begun.take()
+        {
+            begun();
+        }
         print(line);
         report.line(line);
     });
@@ -108,20 +120,20 @@ pub(crate) fn step(step: &Step, path: &OsStr, offline: bool, deadline: Instant) 
         outcome,
         report,
         printed,
+        step: Some(step),
     }
 }
 
 /// Runs the tests that failed once more, with nothing beside them. If all of them pass then, the step has passed, and they
 /// are called unsteady.
-pub(crate) fn again(first: Run, mut step: Step, path: &OsStr, offline: bool, deadline: Instant) -> Run {
-    let Some(failed) = first.report.to_repeat() else {
-        return first;
+pub(crate) fn again(mut run: Run, path: &OsStr, offline: bool, deadline: Instant) -> Run {
+    let (Some(failed), Some(mut step)) = (run.report.to_repeat(), run.step.take()) else {
+        return run;
     };
     step.name += ", what failed, alone";
     step.chosen = failed;
     step.environment.push(("RUST_TEST_THREADS", "1".into()));
-    let alone = self::step(&step, path, offline, deadline);
-    let mut run = first;
+    let alone = self::step(step, path, offline, deadline, || {});
     run.time += alone.time;
     if alone.outcome == Outcome::Passed && run.report.settle(&alone.report) {
         run.outcome = Outcome::Passed;
