@@ -48,15 +48,16 @@ impl Mark {
         })
     }
 
-    /// Whether this process may go on beside one with the `other` mark, which was seen at these of our nodes. If the other one
-    /// has a shorter restart delay, up to which TTL.
+    /// Whether this process may go on beside one with the `other` mark, which was seen at these of our nodes, of which those
+    /// `answered`. If the other one has a shorter restart delay, up to which TTL.
     pub(crate) fn beside(
         &self,
         other: &Self,
         own_addresses: &[u32],
         seen_at: &BTreeSet<usize>,
+        answered: &BTreeSet<usize>,
     ) -> Result<Option<Duration>, Error> {
-        let shared = self.shared_with(other, own_addresses, seen_at);
+        let shared = self.shared_with(other, own_addresses, seen_at, answered);
         if !rules::majorities_meet(self.nodes, other.nodes, shared) {
             let message = format!(
                 "another process has a list of {} nodes, {shared} of which are among the {} nodes of this one, so that both could be \
@@ -86,15 +87,23 @@ impl Mark {
     }
 
     /// How many nodes are in both lists. A node whose mark was seen is in both, and so is one that both call by the same address.
-    /// If the two lists call no node by the same address where the mark was seen, nobody can tell: then as many as there may be.
-    fn shared_with(&self, other: &Self, own_addresses: &[u32], seen_at: &BTreeSet<usize>) -> usize {
+    /// Of one that does not answer nobody can tell: it may be in both, by another name there. It is looked at until it answers.
+    /// If the two lists call no node by the same address where the mark was seen, as many are in both as there may be.
+    fn shared_with(
+        &self,
+        other: &Self,
+        own_addresses: &[u32],
+        seen_at: &BTreeSet<usize>,
+        answered: &BTreeSet<usize>,
+    ) -> usize {
         let is_listed = |node: usize| other.addresses.binary_search(&own_addresses[node]).is_ok();
         if own_addresses.len() != self.nodes || !seen_at.iter().any(|node| is_listed(*node)) {
             return self.nodes.min(other.nodes);
         }
         (0..self.nodes)
-            .filter(|node| seen_at.contains(node) || is_listed(*node))
+            .filter(|node| seen_at.contains(node) || is_listed(*node) || !answered.contains(node))
             .count()
+            .min(other.nodes)
     }
 }
 
@@ -127,7 +136,9 @@ mod tests {
     /// Whether a process with the first list may start beside one with the second list whose marks are at these nodes.
     fn beside(own: &[u32], other: &[u32], seen_at: &[usize]) -> bool {
         let [mine, theirs] = [own, other].map(|list| Mark::new(list.len(), MINUTE, list));
-        mine.beside(&theirs, own, &seen_at.iter().copied().collect()).is_ok()
+        let answered = (0..own.len()).collect();
+        mine.beside(&theirs, own, &seen_at.iter().copied().collect(), &answered)
+            .is_ok()
     }
 
     #[test]
@@ -175,13 +186,26 @@ mod tests {
         );
     }
 
+    /// Three hosts that each call their own node `localhost`: one of the nodes is down.
+    #[test]
+    fn a_node_that_is_down_and_has_another_name_is_no_reason_to_refuse() {
+        let (own, other) = ([10, 2, 3], [1, 2, 3]);
+        let [mine, theirs] = [own, other].map(|list| Mark::new(3, MINUTE, &list));
+        let beside = |answered: &[usize]| {
+            let answered = answered.iter().copied().collect();
+            mine.beside(&theirs, &own, &BTreeSet::from([1, 2]), &answered).is_ok()
+        };
+        assert!(beside(&[1, 2]));
+        assert!(!beside(&[0, 1, 2]), "a node replaced: it answers, and has no mark");
+    }
+
     #[test]
     fn a_longer_delay_limits_the_ttl_and_a_shorter_one_is_refused() {
         let list = [1, 2, 3];
         let [none, minute, hour] =
             [None, MINUTE, MINUTE.map(|minute| minute * 60)].map(|delay| Mark::new(3, delay, &list));
         let everywhere = (0..3).collect();
-        let beside = |own: &Mark, other: &Mark| own.beside(other, &list, &everywhere);
+        let beside = |own: &Mark, other: &Mark| own.beside(other, &list, &everywhere, &everywhere);
         assert_eq!(beside(&minute, &minute).unwrap(), None);
         assert_eq!(beside(&hour, &minute).unwrap(), MINUTE);
         for (own, other) in [(&minute, &hour), (&none, &minute), (&minute, &none)] {

@@ -48,6 +48,8 @@ struct State {
     is_wanted: bool,
     /// Whether a task renews them.
     is_kept: bool,
+    /// Whether there may be marks that were not seen: a node did not answer the last look, or a mark of ours came after it.
+    must_look: bool,
     /// Why this process must not acquire anything.
     refused: Option<Error>,
     /// The shortest restart delay of another process, if ours is longer.
@@ -136,6 +138,8 @@ impl Members {
             false => Err(mark),
             true => {
                 state.marks.push(Arc::new(mark));
+                // Somebody who came meanwhile may have left one.
+                state.must_look = true;
                 Ok(())
             }
         }
@@ -190,19 +194,20 @@ fn name(number: usize) -> Result<LockName> {
 /// [`ErrorKind::Misconfigured`] if a process whose list or delay does not go together with this one's uses the nodes.
 pub(crate) async fn join(client: &Arc<Client>, nodes: &[usize]) -> Result<()> {
     let members = &client.members;
-    let is_first = !members.state().is_kept;
     look(client, nodes).await;
     if members.state().refused.is_none() {
         members.state().is_wanted = true;
         leave_marks(client, nodes).await;
         look(client, nodes).await;
     }
-    let refused = members.state().refused.clone();
+    let (refused, is_kept) = {
+        let state = members.state();
+        (state.refused.clone(), state.is_kept)
+    };
     if let Some(error) = refused {
-        if is_first {
-            // The process did not start, and may try again.
+        if !is_kept {
+            // The process did not start. It acquires nothing until it has joined.
             members.leave().await;
-            members.state().refused = None;
         }
         return Err(error);
     }
@@ -235,36 +240,56 @@ async fn leave_marks(client: &Arc<Client>, nodes: &[usize]) {
     let _ = timeout(PATIENCE, join_all(taking)).await;
 }
 
-/// Looks at the marks of others, and notes what they mean. What a node does not answer in time is looked at by the next one who
-/// joins.
+/// Looks at the marks of others, and notes what they mean. Until every node has answered, the keeper looks again, and what was found
+/// before still counts.
 async fn look(client: &Client, nodes: &[usize]) {
+    let members = &client.members;
+    members.state().must_look = false;
     let looks = nodes
         .iter()
         .flat_map(|node| (0..NAMES).map(move |number| (*node, number)));
     let looks = looks.map(|(node, number)| async move {
-        let name = name(number).ok()?;
-        let status = client.nodes[node].backend.status(&name);
-        let status = timeout(PATIENCE, status).await.ok()?.ok()?;
-        let label = status.holders.first()?.label.clone()?;
-        Some((Mark::parse(&label)?, node))
+        let status = async {
+            let name = name(number)?;
+            let status = client.nodes[node].backend.status(&name);
+            timeout(PATIENCE, status).await.unwrap_or_else(|_| Err(unanswered()))
+        };
+        (node, status.await)
     });
+    let mut answered: BTreeSet<usize> = nodes.iter().copied().collect();
     let mut others: BTreeMap<Mark, BTreeSet<usize>> = BTreeMap::new();
-    for (mark, node) in join_all(looks).await.into_iter().flatten() {
-        others.entry(mark).or_default().insert(node);
+    for (node, status) in join_all(looks).await {
+        let Ok(status) = status else {
+            answered.remove(&node);
+            continue;
+        };
+        let label = status.holders.first().and_then(|holder| holder.label.as_deref());
+        if let Some(mark) = label.and_then(Mark::parse) {
+            others.entry(mark).or_default().insert(node);
+        }
     }
-    let members = &client.members;
     let judged = others
         .iter()
-        .map(|(mark, seen_at)| members.own.beside(mark, &members.addresses, seen_at));
+        .map(|(mark, seen_at)| members.own.beside(mark, &members.addresses, seen_at, &answered));
     let judged: Result<Vec<Option<Duration>>> = judged.collect();
+    let is_whole = answered.len() == client.nodes.len();
     let mut state = members.state();
+    state.must_look |= !is_whole;
     match judged {
-        Ok(limits) => {
-            state.longest_ttl = limits.into_iter().flatten().min();
-            state.refused = None;
-        }
         Err(error) => state.refused = Some(error),
+        Ok(limits) => {
+            let limit = limits.into_iter().flatten().min();
+            if is_whole {
+                (state.longest_ttl, state.refused) = (limit, None);
+            } else {
+                state.longest_ttl = [state.longest_ttl, limit].into_iter().flatten().min();
+            }
+        }
     }
+}
+
+fn unanswered() -> Error {
+    Error::new(ErrorKind::Unavailable, "a node did not answer in time")
 }
 
 /// Renews the marks until nobody wants them any more.
@@ -314,15 +339,13 @@ async fn renew(client: &Arc<Client>) {
         .collect();
     members.state().marks.retain(|mark| !lost.contains(&mark.node));
 
-    let marks_before = members.state().marks.len();
     let nodes: Vec<usize> = (0..client.nodes.len()).collect();
     leave_marks(client, &nodes).await;
-    let (is_new, was_refused, is_limited) = {
+    let (must_look, was_refused, is_limited) = {
         let state = members.state();
-        let is_new = state.marks.len() > marks_before;
-        (is_new, state.refused.is_some(), state.longest_ttl.is_some())
+        (state.must_look, state.refused.is_some(), state.longest_ttl.is_some())
     };
-    if is_new || was_refused || is_limited {
+    if must_look || was_refused || is_limited {
         look(client, &nodes).await;
         let refused = members.state().refused.clone();
         if let Some(error) = refused.filter(|_| !was_refused) {

@@ -15,7 +15,7 @@ use crate::context::Cx;
 use crate::job::Job;
 use crate::link::Link;
 use crate::subject::{Candidate, Elected, ElectionState, Subject, SubjectGuard, Then, Work};
-use crate::verdict::{OrFail, Skip, Stop, Verdict, ensure};
+use crate::verdict::{OrFail, Skip, Stop, Verdict, ensure, ensure_safe};
 
 const NAME: &str = "leader";
 const TERMS: usize = 100;
@@ -92,7 +92,7 @@ pub(crate) async fn a_killed_leader_is_followed(cx: &Cx) -> Verdict {
     child.kill()?;
     let what = "a candidate to be elected after the leader was killed";
     let next = follows.elected(cx, cx.freed_by(cx.ttl()), what).await?;
-    ensure!(next > term, "term {next} after {term}");
+    ensure_safe!(next > term, "term {next} after {term}");
     Ok(())
 }
 
@@ -109,7 +109,7 @@ pub(crate) async fn a_dropped_leader_is_followed(cx: &Cx) -> Verdict {
     drop(first);
     let what = "a candidate to be elected after the leader was dropped";
     let next = second.elected(cx, cx.patience(), what).await?;
-    ensure!(next > term, "term {next} after {term}");
+    ensure_safe!(next > term, "term {next} after {term}");
     Ok(())
 }
 
@@ -130,7 +130,7 @@ pub(crate) async fn whoever_resigns_lets_another_lead(cx: &Cx) -> Verdict {
                 return Err(Stop::assertion(format!("the leader has resigned, and leads again in term {again:?}")));
             }
         };
-        ensure!(next > term, "term {next} after {term}");
+        ensure_safe!(next > term, "term {next} after {term}");
         term = next;
         std::mem::swap(&mut leader, &mut waiting);
     }
@@ -160,7 +160,7 @@ pub(crate) async fn terms_grow_and_the_last_one_is_seen(cx: &Cx) -> Verdict {
         let candidate = candidate(client, cx.ttl(), &format!("leader {number}"))?;
         let what = "a candidate to be elected whom nobody opposes";
         let term = cx.soon(what, candidate.campaign()).await?.or_fail(what)?;
-        ensure!(
+        ensure_safe!(
             last.is_none_or(|last| last < term.token()),
             "term {} after {last:?}",
             term.token()
@@ -205,7 +205,7 @@ async fn next_seen(
     let leader = leader
         .ok_or_else(|| Stop::assertion("the observer ended"))?
         .or_fail("observe")?;
-    ensure!(
+    ensure_safe!(
         previous.is_none_or(|previous| previous < leader.term),
         "an observer saw term {} after {previous:?}",
         leader.term
@@ -252,11 +252,11 @@ pub(crate) async fn the_work_of_two_terms_does_not_overlap(cx: &Cx) -> Verdict {
             .within(cx.freed_by(2 * cx.ttl()), what, next)
             .await?
             .ok_or_else(|| Stop::assertion("a candidate ended"))?;
-        ensure!(
+        ensure_safe!(
             others == 0,
             "the work of a new term began beside that of {others} others"
         );
-        ensure!(last.is_none_or(|last| last < term), "term {term} after {last:?}");
+        ensure_safe!(last.is_none_or(|last| last < term), "term {term} after {last:?}");
         last = Some(term);
         ensure!(
             is_pending(&mut leads, Duration::from_millis(20)).await,

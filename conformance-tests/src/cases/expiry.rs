@@ -7,7 +7,7 @@ use crate::context::{Cx, RawCx};
 use crate::job::Job;
 use crate::link::Link;
 use crate::subject::State;
-use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure};
+use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure, ensure_safe};
 
 /// A client whose network goes silent loses its holds to those who wait, and by then has ceased to believe in them.
 pub(crate) async fn a_silent_clients_hold_ends(cx: &RawCx) -> Verdict {
@@ -167,7 +167,7 @@ pub(crate) async fn a_killed_process_frees_its_lock(cx: &Cx) -> Verdict {
     let theirs: u64 = token
         .parse()
         .map_err(|_| Stop::assertion(format!("not a token: {token:?}")))?;
-    ensure!(
+    ensure_safe!(
         guard.token().as_u64() > theirs,
         "token {} after {theirs}",
         guard.token()

@@ -13,7 +13,7 @@ use crate::context::{Cx, RawCx};
 use crate::job::Job;
 use crate::link::Link;
 use crate::subject::{End, State, SubjectGuard};
-use crate::verdict::{OrFail, Stop, Verdict, ensure};
+use crate::verdict::{OrFail, Stop, Verdict, ensure, ensure_safe};
 use crate::yielding::Yielding;
 
 /// Waits until the guard says that it is lost, in each of its ways.
@@ -230,7 +230,7 @@ pub(crate) async fn a_lost_lock_can_be_acquired_again(cx: &Cx) -> Verdict {
         "a second one holds it, and the first says {:?}",
         lost.state()
     );
-    ensure!(
+    ensure_safe!(
         guard.token() > lost.token(),
         "token {} after {}",
         guard.token(),

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use super::support::{Began, granted};
 use crate::context::Cx;
 use crate::subject::State;
-use crate::verdict::{Verdict, ensure};
+use crate::verdict::{Verdict, ensure, ensure_safe};
 
 /// A guard that nobody releases is lost at its maximum, and not before. The name is free soon after that, long before its TTL
 /// is over, for waiters here and elsewhere.
@@ -26,7 +26,7 @@ pub(crate) async fn a_hold_that_lasts_too_long_is_lost(cx: &Cx) -> Verdict {
         let what = "the waiter to be granted when the hold has lasted for its maximum";
         let next = granted(waiting.end(cx, what).await?)?;
         ensure!(hung.state() == State::Lost, "lost, and its state is {:?}", hung.state());
-        ensure!(
+        ensure_safe!(
             next.token() > hung.token(),
             "token {} after {}",
             next.token(),

@@ -11,7 +11,7 @@ use crate::context::Cx;
 use crate::job::Job;
 use crate::link::Link;
 use crate::subject::{Ask, Subject, SubjectGuard};
-use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure};
+use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure, ensure_safe};
 
 /// Acquires for at least so long; and when that was about to be asked for.
 async fn hold_at_least(
@@ -70,7 +70,7 @@ pub(crate) async fn a_minimum_hold_outlasts_its_guard(cx: &Cx) -> Verdict {
         }
         let waiting = Began::acquire(waiter, &ask).await;
         let next = granted_after(cx, waiting, asked, minimum).await?;
-        ensure!(next.token() > token, "token {} after {token}", next.token());
+        ensure_safe!(next.token() > token, "token {} after {token}", next.token());
         next.released().await?;
     }
     cx.until_free("a", cx.patience(), "the release").await

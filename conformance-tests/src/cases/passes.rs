@@ -10,7 +10,7 @@ use lock_core::{FencingToken, HoldState};
 use super::hand_over;
 use crate::context::{RawCx, lock_name};
 use crate::raw::{Grant, drive, granted};
-use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure};
+use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure, ensure_safe};
 
 /// How many tokens a grant reserves here.
 const TOKENS: u32 = 4;
@@ -93,14 +93,14 @@ pub(crate) async fn tokens_grow_over_passes(cx: &RawCx) -> Verdict {
     for number in 1..TOKENS {
         let passed = must_pass(&hold)?;
         let token = passed.hold.token();
-        ensure!(token > last, "token {token} after {last}, at pass {number}");
+        ensure_safe!(token > last, "token {token} after {last}, at pass {number}");
         (hold, last) = (passed.hold, token);
     }
     ensure!(pass(&hold)?.is_none(), "passed on more often than tokens were reserved");
     let released = cx.soon("a release", hold.release(ReleaseOptions::default())).await?;
     released.or_fail("release")?;
     let next = cx.grant(&other, "a").await?;
-    ensure!(next.token() > last, "token {} after {last}", next.token());
+    ensure_safe!(next.token() > last, "token {} after {last}", next.token());
     let single = next.hold.clone();
     ensure!(pass(&single)?.is_none(), "passed on, though no token was reserved");
     next.release().await

@@ -166,7 +166,7 @@ pub(crate) async fn a_hand_over_whose_reply_is_lost_counts(cx: &Cx) -> Verdict {
         link.swallow_reply(1);
         cx.soon("the release", guard.released()).await??;
         let next = next.granted(cx, "the next one to be granted").await?;
-        ensure!(next.token() > first, "token {} after {first}", next.token());
+        ensure_safe!(next.token() > first, "token {} after {first}", next.token());
         ensure!(behind.is_waiting(), "granted to two, or failed");
         cx.ensure_busy(cx.observer().await, &ask).await?;
         next.released().await?;

@@ -200,7 +200,7 @@ pub(crate) async fn tokens_grow_over_permits(cx: &RawCx) -> Verdict {
             }
             for grant in grants {
                 let token = Some(grant.token());
-                ensure!(last < token, "{mode:?} has the token {token:?} after {last:?}");
+                ensure_safe!(last < token, "{mode:?} has the token {token:?} after {last:?}");
                 last = token;
                 grant.release().await?;
             }

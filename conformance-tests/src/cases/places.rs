@@ -8,7 +8,7 @@ use super::support::{Began, LITTLE, granted};
 use crate::context::Cx;
 use crate::link::Link;
 use crate::subject::SubjectGuard;
-use crate::verdict::{Capability, Stop, Verdict, ensure};
+use crate::verdict::{Capability, Stop, Verdict, ensure, ensure_safe};
 
 /// Fifty waiters of a client cost the server one entry, where it counts them, and all have their turn, in order.
 pub(crate) async fn local_waiters_share_one_place(cx: &Cx) -> Verdict {
@@ -34,7 +34,7 @@ pub(crate) async fn local_waiters_share_one_place(cx: &Cx) -> Verdict {
             .granted(cx, &format!("waiter {number} to be granted"))
             .await?;
         let token = Some(next.token());
-        ensure!(token > last, "token {token:?} after {last:?}");
+        ensure_safe!(token > last, "token {token:?} after {last:?}");
         last = token;
         ensure!(
             waiting.iter().all(Began::is_waiting),

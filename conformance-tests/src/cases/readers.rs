@@ -5,7 +5,7 @@ use lock_core::backend::{Attempt, Renewal};
 
 use crate::context::RawCx;
 use crate::link::Link;
-use crate::verdict::{Capability, Verdict, ensure};
+use crate::verdict::{Capability, Verdict, ensure, ensure_safe};
 
 /// Readers hold a name together, of one client and of several.
 pub(crate) async fn readers_hold_together(cx: &RawCx) -> Verdict {
@@ -160,13 +160,13 @@ pub(crate) async fn readers_tokens_grow_and_the_writers_is_larger(cx: &RawCx) ->
         }
         for grant in &grants {
             let token = Some(grant.token());
-            ensure!(last < token, "a reader's token {token:?} followed {last:?}");
+            ensure_safe!(last < token, "a reader's token {token:?} followed {last:?}");
             last = token;
             grant.release().await?;
         }
         let writer = cx.grant_in(&other, "a", Exclusive).await?;
         let token = Some(writer.token());
-        ensure!(last < token, "a writer's token {token:?} followed a reader's, {last:?}");
+        ensure_safe!(last < token, "a writer's token {token:?} followed a reader's, {last:?}");
         last = token;
         writer.release().await?;
     }

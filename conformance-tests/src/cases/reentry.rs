@@ -10,7 +10,7 @@ use super::support::{Began, is_pending};
 use crate::context::Cx;
 use crate::link::Link;
 use crate::subject::{Ask, State, Subject, SubjectGuard};
-use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure};
+use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure, ensure_safe};
 
 /// Acquires what this key holds already: soon, with the hold's token.
 async fn share(
@@ -257,7 +257,7 @@ pub(crate) async fn a_lost_hold_is_not_shared(cx: &Cx) -> Verdict {
     ensure!(waiting.is_waiting(), "shared what was lost, or failed");
     guard.released().await?;
     let next = waiting.granted(cx, "the key's next hold").await?;
-    ensure!(
+    ensure_safe!(
         next.token() > lost.token(),
         "token {} after {}",
         next.token(),
