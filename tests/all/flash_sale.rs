@@ -122,7 +122,7 @@ fn what_cannot_work_says_what_to_do() {
         ("--processes 2", "use --processes 1, or a lock server with --backend"),
         (
             "--backend etcd://host",
-            "use memory:, redis://, mysql://, zookeeper:// or quorum:",
+            "`etcd`, which polylock does not know: use memory:, redis://",
         ),
         ("--ttl 0s --buyers 1", "choose a longer one"),
         ("--processes 0", "0 is not in 1..=256"),
