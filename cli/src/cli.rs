@@ -151,8 +151,8 @@ pub(crate) struct RunArgs {
     /// How long the command may take to end after a signal
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "5s", help_heading = "Command")]
     pub(crate) grace: Duration,
-    /// Treat the lock as lost so long before its lease ends, so that the command is gone by then. Default: --grace, or 0 if
-    /// that is half of the TTL or more
+    /// Treat the lock as lost so long before its lease ends, so that the command is gone by then. Default: --grace, or a
+    /// sixth of the TTL if that is less
     #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Command")]
     pub(crate) stop_before: Option<Duration>,
     /// The command's effects are protected by the fencing token: needed for --on-loss ignore

@@ -160,6 +160,8 @@ impl Job {
                 KILL_ALL => {
                     self.is_killed = true;
                     processes::signal(&self.alive(), Signal::KILL, &self.ours(), &mut HashSet::new());
+                    // Also where the system lists no children. Its number is its own: its end was not noted yet.
+                    let _ = kill_process(Pid::from_child(&self.command), Signal::KILL);
                 }
                 // In our group, the command got it as well.
                 signal if !self.has_group || self.started.elapsed() < EARLY => {
@@ -211,7 +213,7 @@ impl Job {
                 return;
             }
             if now >= kill_at + KILLED_WITHIN {
-                say("what the command has started cannot be killed");
+                // They become children of `polylock run`, which does not release the lock then.
                 return;
             }
             let next = match now < kill_at {

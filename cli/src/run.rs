@@ -4,11 +4,11 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use polylock::Locker;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use self::guarded::Guarded;
 pub(crate) use self::guarded::LossPipe;
+use self::guarded::{Ended, Guarded};
 use self::token_file::write_tokens;
 use crate::acquire::{acquire, locker};
 use crate::cli::{OnLoss, OutputArgs, RunArgs, ServerArgs};
@@ -50,12 +50,8 @@ pub(crate) async fn run(
     let locks = locker(&arguments.lock, server, &line[0])?;
     let ttl = locks.lock(&arguments.lock.lock[0]).options().ttl;
     let stop_before = stop_before(&arguments, ttl)?;
-    if stop_before.is_zero() && arguments.stop_before.is_none() && arguments.on_loss != OnLoss::Ignore && !output.quiet
-    {
-        let grace = arguments.grace;
-        say(&format!(
-            "warning: if the lock is lost, the command may run on for the grace of {grace:?}: choose a ttl of more than twice that"
-        ));
+    if let Some(warning) = warning(&arguments, stop_before).filter(|_| !output.quiet) {
+        say(&warning);
     }
     if let Some(path) = &arguments.token_file {
         write_tokens(path, None)?;
@@ -102,9 +98,22 @@ fn stop_before(arguments: &RunArgs, ttl: Duration) -> Result<Duration, Failure> 
             "--stop-before {time:?} is more than half of the ttl, {ttl:?}: a late renewal would end the command"
         ))),
         Some(time) => Ok(time),
-        None if 2 * arguments.grace < ttl => Ok(arguments.grace),
-        None => Ok(Duration::ZERO),
+        // A renewal that is late but succeeds must not end the command.
+        None => Ok(arguments.grace.min(ttl / 6)),
     }
+}
+
+/// If the default of `--stop-before` is less than the grace.
+fn warning(arguments: &RunArgs, stop_before: Duration) -> Option<String> {
+    let grace = arguments.grace;
+    if arguments.on_loss == OnLoss::Ignore || arguments.stop_before.is_some() || stop_before >= grace {
+        return None;
+    }
+    let beyond = grace - stop_before;
+    Some(format!(
+        "warning: if the lock is lost, the command may run on for {beyond:?} after its lease: choose a ttl of six times \
+         the grace, {grace:?}, or set --stop-before"
+    ))
 }
 
 /// Waits for a signal that ends the waiting.
@@ -142,9 +151,13 @@ impl Run {
         loss: LossPipe,
     ) -> Result<Code, Failure> {
         let ran = self.start_and_wait(line, &mut signals, loss).await;
-        let released = self.release(locks).await;
+        let survivors = ran.as_ref().map_or(&[][..], |ended| &ended.survivors);
+        let released = match not_released(survivors, self.held.is_some(), self.ttl) {
+            None => self.release(locks).await,
+            Some(why) => Err(self.leave(why)),
+        };
         let (lost_code, lost_ok) = (self.arguments.lock.lost_code, self.arguments.lost_ok);
-        match ran? {
+        match ran?.code {
             _ if self.has_lost && !lost_ok => Ok(Code::new(lost_code)),
             code if code == Code::SUCCESS && self.arguments.strict_release => released.map(|()| code),
             code => Ok(code),
@@ -156,7 +169,7 @@ impl Run {
         line: &[OsString],
         signals: &mut Signals,
         loss: LossPipe,
-    ) -> Result<Code, Failure> {
+    ) -> Result<Ended, Failure> {
         let tokens = self.held.as_ref().map(Held::tokens);
         if let (Some(path), Some(tokens)) = (&self.arguments.token_file, &tokens) {
             write_tokens(path, Some(tokens))?;
@@ -174,7 +187,7 @@ impl Run {
     }
 
     /// Waits for the command's end, and ends it if the lock is lost.
-    async fn wait(&mut self, mut guarded: Guarded, signals: &mut Signals) -> Result<Code, Failure> {
+    async fn wait(&mut self, mut guarded: Guarded, signals: &mut Signals) -> Result<Ended, Failure> {
         let by_terminal = self.arguments.no_group && terminal::is_terminal();
         let mut has_terminated = false;
         let mut kill_at = None;
@@ -185,18 +198,18 @@ impl Run {
                 loss = lost(self.held.as_ref(), self.stop_before), if !self.has_lost => {
                     self.has_lost = true;
                     guarded.tell_loss();
-                    kill_at = self.end_command(&loss, &guarded);
+                    kill_at = earlier(kill_at, self.end_command(&loss, &guarded));
                 }
                 () = sleep_until(kill_at.unwrap_or_else(Instant::now)), if kill_at.is_some() => {
                     kill_at = None;
-                    give_up_at = Some(Instant::now() + KILLED_WITHIN);
+                    give_up_at = earlier(give_up_at, Some(Instant::now() + KILLED_WITHIN));
                     guarded.kill();
                 }
                 () = sleep_until(give_up_at.unwrap_or_else(Instant::now)), if give_up_at.is_some() => {
                     give_up_at = None;
                     guarded.kill_guard();
                 }
-                code = guarded.wait() => return code,
+                ended = guarded.wait() => return ended,
                 signal = signals.next() => match while_running(signal, has_terminated, by_terminal) {
                     Reaction::Kill => kill_at = Some(Instant::now()),
                     reaction => {
@@ -225,6 +238,14 @@ impl Run {
                 Some(Instant::now() + self.arguments.grace)
             }
         }
+    }
+
+    /// Leaves the lock to its TTL, and says why.
+    fn leave(&mut self, why: String) -> Failure {
+        // If it were dropped, it would be released in the background.
+        std::mem::forget(self.held.take());
+        say(&why);
+        Failure::new(Code::UNAVAILABLE, why)
     }
 
     /// Releases the lock. A failure is said, and is one of the run only with `--strict-release`.
@@ -258,6 +279,23 @@ impl Run {
         }
         Err(Failure::new(Code::UNAVAILABLE, failure))
     }
+}
+
+/// Why the lock is not released: what the command has started still runs.
+fn not_released(survivors: &[Pid], is_held: bool, ttl: Duration) -> Option<String> {
+    if survivors.is_empty() {
+        return None;
+    }
+    let numbers: Vec<String> = survivors.iter().map(ToString::to_string).collect();
+    let numbers = numbers.join(", ");
+    Some(match is_held {
+        true => format!("not released: {numbers} of the command cannot be killed; the lock ends with its ttl, {ttl:?}"),
+        false => format!("{numbers} of the command cannot be killed"),
+    })
+}
+
+fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    one.into_iter().chain(other).min()
 }
 
 /// Waits for the loss of what is held.

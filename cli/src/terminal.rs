@@ -1,6 +1,6 @@
 //! Which process group has the terminal.
 
-use std::io::stdin;
+use std::io::{stdin, stdout};
 
 use rustix::process::{Pid, getpgrp};
 use rustix::termios::{isatty, tcgetpgrp, tcsetpgrp};
@@ -8,6 +8,11 @@ use rustix::termios::{isatty, tcgetpgrp, tcsetpgrp};
 /// Whether standard input is a terminal.
 pub(crate) fn is_terminal() -> bool {
     isatty(stdin())
+}
+
+/// Whether standard output is a terminal.
+pub(crate) fn shows_output() -> bool {
+    isatty(stdout())
 }
 
 /// Gives the terminal of standard input to this group, if the group of this process has it: the system would stop any other

@@ -53,6 +53,19 @@ pub(super) struct Guarded {
     has_group: bool,
     /// `None` once the command knows of the loss.
     loss: Option<OwnedFd>,
+    /// Children that this process had before, as after `exec` in a script.
+    strangers: Vec<Pid>,
+    /// Whether what the command has started may outlive it.
+    may_leave: bool,
+}
+
+/// How a command has ended.
+#[derive(Debug)]
+pub(super) struct Ended {
+    /// The code to exit with.
+    pub(super) code: Code,
+    /// The processes of the command that could not be ended.
+    pub(super) survivors: Vec<Pid>,
 }
 
 impl Guarded {
@@ -68,7 +81,8 @@ impl Guarded {
         loss: LossPipe,
     ) -> Result<Self, Failure> {
         let cannot_start = |error: io::Error| Failure::os("cannot start the command", &error);
-        // If the guard is killed, we get its orphans.
+        let strangers = processes::children();
+        // When the guard ends, we get its orphans.
         processes::adopt_orphans();
         let mut command = Command::from(ourselves().map_err(cannot_start)?);
         command.arg("__guard");
@@ -95,6 +109,8 @@ impl Guarded {
             process,
             has_group: !arguments.no_group,
             loss: Some(write),
+            strangers,
+            may_leave: arguments.leave_children,
         };
         guarded.give_terminal();
         if let Some(write) = &guarded.loss {
@@ -104,19 +120,31 @@ impl Guarded {
         Ok(guarded)
     }
 
-    /// Waits for the command's end, and for that of what it has started. Returns the code to exit with.
+    /// Waits for the command's end, and for that of what it has started.
+    ///
+    /// # Errors
+    /// If the system refuses.
     ///
     /// # Cancel safety
     /// May be dropped at any point, and called again.
-    pub(super) async fn wait(&mut self) -> Result<Code, Failure> {
+    pub(super) async fn wait(&mut self) -> Result<Ended, Failure> {
         let status = self.guard.wait().await;
         let status = status.map_err(|error| Failure::os("cannot wait for the command", &error))?;
         if let Some(signal) = status.signal() {
-            end_orphans().await;
-            return Ok(Code::of_raw_signal(signal));
+            return Ok(Ended {
+                code: Code::of_raw_signal(signal),
+                survivors: end_orphans(&self.strangers).await,
+            });
         }
         let code = status.code().and_then(|code| u8::try_from(code).ok());
-        Ok(code.map_or(Code::UNEXPECTED, Code::new))
+        Ok(Ended {
+            code: code.map_or(Code::UNEXPECTED, Code::new),
+            survivors: match self.may_leave {
+                true => Vec::new(),
+                // The guard could not end them.
+                false => without(processes::reap(None), &self.strangers),
+            },
+        })
     }
 
     /// Tells the command that the lock is lost: its pipe ends.
@@ -138,7 +166,8 @@ impl Guarded {
     }
 
     /// Lets the guard kill all that the command has started.
-    pub(super) fn kill(&self) {
+    pub(super) fn kill(&mut self) {
+        self.may_leave = false;
         let _ = kill_process(self.process, KILL_ALL);
     }
 
@@ -155,24 +184,24 @@ impl Guarded {
         };
     }
 
+    /// In a pipeline, the terminal stays with the pipeline's group: a pager at its end reads it.
     fn give_terminal(&self) {
-        if self.has_group {
+        if self.has_group && terminal::shows_output() {
             terminal::give_to(self.process);
         }
     }
 }
 
-/// If the guard was killed, its orphans are ours.
-async fn end_orphans() {
+/// If the guard was killed, its orphans are ours. Returns those that could not be ended.
+async fn end_orphans(strangers: &[Pid]) -> Vec<Pid> {
     let mut signals = Signals::default();
-    if signals.insist(Signal::CHILD).is_err() {
-        return;
-    }
+    // If the system refuses, the loop ends at its limit.
+    let _ = signals.insist(Signal::CHILD);
     let give_up_at = Instant::now() + ORPHANS_KILLED_WITHIN;
     loop {
-        let alive = processes::reap(None);
+        let alive = without(processes::reap(None), strangers);
         if alive.is_empty() || Instant::now() >= give_up_at {
-            return;
+            return alive;
         }
         let ours = processes::our_groups(None);
         processes::signal(&alive, Signal::KILL, &ours, &mut HashSet::new());
@@ -181,4 +210,9 @@ async fn end_orphans() {
             () = sleep_until(give_up_at) => {}
         }
     }
+}
+
+fn without(mut children: Vec<Pid>, strangers: &[Pid]) -> Vec<Pid> {
+    children.retain(|child| !strangers.contains(child));
+    children
 }

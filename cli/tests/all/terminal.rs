@@ -137,3 +137,18 @@ async fn a_command_in_our_group_shares_the_terminal() {
     session.wait_for("code 0");
     assert_eq!(session.end(), Some(0));
 }
+
+#[testbed::test]
+async fn a_pager_after_a_pipe_reads_the_terminal() {
+    let server = redis().await;
+    // The command ends when nobody reads its output any more.
+    let text = "$POLYLOCK run --lock a -- sh -c 'while echo page; do sleep 0.02; done' |
+        (read page; echo \"pager shows <$page>\"; read key </dev/tty; echo \"pager <$key>\")
+        echo \"code $?\"";
+    let mut session = Session::start(&server.url(), text);
+    session.wait_for("pager shows <page>");
+    session.press("q\n");
+    session.wait_for("pager <q>");
+    session.wait_for("code 0");
+    assert_eq!(session.end(), Some(0));
+}
