@@ -1,15 +1,19 @@
 //! `polylock status`: who holds a lock, as the server sees it.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
-use polylock::Mode;
 use polylock::backend::{HolderStatus, LockStatus};
+use polylock::{Locker, Mode};
 use serde_json::{Value, json};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::cli::{ServerArgs, StatusArgs};
 use crate::exit::{Code, Failure};
 use crate::server;
+
+/// How long a server that does not answer may delay the end.
+const SHUTDOWN: Duration = Duration::from_secs(1);
 
 /// Prints the status of each lock. Returns the code to exit with: 1 if the only lock is free.
 ///
@@ -18,6 +22,13 @@ use crate::server;
 pub(crate) async fn status(arguments: &StatusArgs, server: &ServerArgs) -> Result<Code, Failure> {
     let locks = server::config(server)?.connect_lazy()?;
     server::connect(&locks, server.connect_timeout).await?;
+    let shown = show(&locks, arguments).await;
+    // What a quorum's clients leave at its nodes would stay there for half a minute.
+    let _ = timeout(SHUTDOWN, locks.shutdown()).await;
+    shown
+}
+
+async fn show(locks: &Locker, arguments: &StatusArgs) -> Result<Code, Failure> {
     loop {
         let mut all = Vec::new();
         for name in &arguments.lock {

@@ -12,8 +12,21 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// `polylock`, with this server in its environment.
 pub(crate) fn command(url: &str, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_polylock"));
-    command.args(arguments).env("POLYLOCK_URL", url).env_remove("RUST_LOG");
+    let mut command = with_signals();
+    let program = env!("CARGO_BIN_EXE_polylock");
+    command
+        .arg(program)
+        .args(arguments)
+        .env("POLYLOCK_URL", url)
+        .env_remove("RUST_LOG");
+    command
+}
+
+/// Becomes the program that is its next argument, with no signal ignored: whoever runs the tests in the background may ignore
+/// SIGINT, and `polylock` heeds that.
+pub(crate) fn with_signals() -> Command {
+    let mut command = Command::new("env");
+    command.arg("--default-signal");
     command
 }
 

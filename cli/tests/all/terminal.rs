@@ -3,12 +3,12 @@
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
-use std::process::{Child, Command};
+use std::process::Child;
 use std::sync::mpsc::{Receiver, channel};
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use crate::support::{read_to, redis};
+use crate::support::{read_to, redis, with_signals};
 
 /// A session of its own whose terminal is ours, with `sh` in it.
 struct Session {
@@ -34,9 +34,9 @@ impl Session {
                 .open(&name)
                 .expect("it is unlocked")
         };
-        let mut command = Command::new("setsid");
+        let mut command = with_signals();
         command
-            .args(["-c", "sh", "-c", text])
+            .args(["setsid", "-c", "sh", "-c", text])
             .env("POLYLOCK_URL", url)
             .env("POLYLOCK", env!("CARGO_BIN_EXE_polylock"));
         let shell = command
