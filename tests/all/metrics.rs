@@ -42,7 +42,7 @@ fn the_dashboard_asks_for_metrics_that_there_are() {
 fn the_example_prints_buckets() {
     let printed = crate::examples::run("metrics", &[]);
     for line in [
-        "# the second one: TimedOut",
+        "# the second one: lock \"orders/42\": not acquired within 20ms (held by",
         "polylock_wait_seconds_bucket{outcome=\"timed_out\",le=\"0.01\"} 0",
         "polylock_wait_seconds_bucket{outcome=\"timed_out\",le=\"+Inf\"} 1",
         "polylock_hold_seconds_count{ended=\"released\"} 1",

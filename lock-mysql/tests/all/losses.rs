@@ -89,10 +89,12 @@ async fn a_changed_password_is_named(server: Server) {
     observer
         .run(&format!("ALTER USER '{user}'@'%' IDENTIFIED BY 'new'"))
         .await;
-    let connections = format!("SELECT ID FROM information_schema.PROCESSLIST WHERE USER='{user}' LIMIT 1");
-    let count = format!("SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER='{user}'");
-    while observer.number(&count).await > 0 {
-        let connection = observer.number(&connections).await;
+    let newest = format!("SELECT COALESCE(MAX(ID), 0) FROM information_schema.PROCESSLIST WHERE USER='{user}'");
+    loop {
+        let connection = observer.number(&newest).await;
+        if connection == 0 {
+            break;
+        }
         // It may have ended by itself.
         observer.try_run(&format!("KILL CONNECTION {connection}")).await;
     }

@@ -153,7 +153,11 @@ fn calls_in_a_destructor_of_a_thread_local() {
                 use_tokio();
             }
         });
-        told.recv_timeout(PATIENCE).unwrap().unwrap();
+        match told.recv_timeout(PATIENCE).unwrap() {
+            // The clock of Tokio's feature test-util, which only tests have, lives in one of its thread-locals.
+            Err(error) if !tokio_comes_first && error.contains("thread-local variable has been destroyed") => {}
+            used => used.unwrap(),
+        }
         ending.join().unwrap();
     }
 }
