@@ -158,7 +158,7 @@ impl Lock {
     ///
     /// # Errors
     /// - Those of [`acquire`](Self::acquire); `work` was not run.
-    /// - [`ErrorKind::Lost`] if the lock was lost before `work` returned: somebody else may have had it meanwhile. What `work`
+    /// - [`ErrorKind::Lost`](crate::ErrorKind::Lost) if the lock was lost before `work` returned: somebody else may have had it meanwhile. What `work`
     ///   returned is dropped.
     ///
     /// If only the release fails, the lock was held all the time: the result is returned, and the lock frees itself within the TTL.

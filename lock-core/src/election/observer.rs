@@ -5,14 +5,13 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use tokio::runtime::Id as RuntimeId;
 
 use super::Election;
 use crate::backend::{LockStatus, Mode};
 use crate::error::Result;
 use crate::runtime;
-use crate::sync::Arc;
 use crate::sync::time::Instant;
+use crate::sync::{Arc, RuntimeId};
 use crate::time::until;
 use crate::token::FencingToken;
 
