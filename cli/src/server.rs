@@ -46,6 +46,8 @@ pub(crate) fn config(arguments: &ServerArgs) -> Result<Config, Failure> {
 /// Those of [`Locker::connect`].
 pub(crate) async fn connect(locks: &Locker, limit: Duration) -> polylock::Result<()> {
     timeout(limit, locks.connect()).await.unwrap_or_else(|_| {
+        // What is left of a limit is a little less than was asked for.
+        let limit = Duration::from_secs_f64((limit.as_secs_f64() * 1000.0).round() / 1000.0);
         let message = format!("the lock server was not reached within {limit:?}: check that it runs, and its address");
         Err(Error::new(ErrorKind::Unavailable, message))
     })
