@@ -36,15 +36,18 @@ pub(crate) async fn hold(arguments: &HoldArgs, server: &ServerArgs, output: Outp
         Ok(None) => Err(Failure::new(Code::UNEXPECTED, "there is no lock")),
         Ok(Some(held)) => {
             let lost_code = Code::new(arguments.lock.lost_code);
-            print(&held.tokens(), arguments.json)?;
-            tokio::select! {
-                biased;
-                loss = held.lost(Duration::ZERO) => Err(Failure::new(lost_code, loss.to_string())),
-                _ = ended(&mut signals) => Ok(()),
-                () = limit(arguments.limit) => Ok(()),
-                () = end_of_input(), if !arguments.ignore_stdin => Ok(()),
-            }
-            .and(match timeout(RELEASED_WITHIN, held.release()).await {
+            let waited = match print(&held.tokens(), arguments.json) {
+                // Nobody reads the token: the lock is released all the same.
+                Err(failure) => Err(failure),
+                Ok(()) => tokio::select! {
+                    biased;
+                    loss = held.lost(Duration::ZERO) => Err(Failure::new(lost_code, loss.to_string())),
+                    _ = ended(&mut signals) => Ok(()),
+                    () = limit(arguments.limit) => Ok(()),
+                    () = end_of_input(), if !arguments.ignore_stdin => Ok(()),
+                },
+            };
+            waited.and(match timeout(RELEASED_WITHIN, held.release()).await {
                 Ok(Ok(())) => Ok(Code::SUCCESS),
                 Ok(Err(error)) if error.is_lost() => Err(Failure::new(lost_code, error.to_string())),
                 Ok(Err(error)) => Err(error.into()),

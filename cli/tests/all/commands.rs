@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use crate::support::{Running, redis, run};
+use crate::support::{Running, command, redis, run};
 
 fn is_free(url: &str) -> bool {
     let status = run(url, &["status", "--lock", "a"]);
@@ -42,6 +42,17 @@ async fn hold_ends_by_a_signal_or_after_a_time() {
         &["hold", "--lock", "a", "--for", "1ms", "--ignore-stdin"],
     );
     assert_eq!(timed.code, Some(0), "{timed:?}");
+    assert!(is_free(&server.url()));
+}
+
+#[testbed::test]
+async fn hold_releases_if_nobody_reads_the_token() {
+    let server = redis().await;
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut hold = command(&server.url(), &["hold", "--lock", "a", "--ignore-stdin"]);
+    let status = hold.stdout(writer).status().expect("it was built");
+    assert!(!status.success(), "{status}");
     assert!(is_free(&server.url()));
 }
 
