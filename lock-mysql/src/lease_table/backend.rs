@@ -81,7 +81,8 @@ use crate::protocol::lease_table::holder;
 /// - While a stranger keeps a name's row locked, as a forgotten transaction does, acquires and releases of that name fail. The
 ///   first one that finds the row locked fails after a second, and what goes over the same connection waits behind it; all that
 ///   follow fail at once. MySQL has no shorter wait for a row than one second, and without any wait, requests that meet in a
-///   row would fail as well. Renewals of other holds leave such a row out.
+///   row would fail as well. Renewals never wait for such a row at the server: a renewal that finds it locked tries again for about
+///   600 ms, and delays no other one.
 /// - If a proxy hides the connection that sleeps, or its process has another database user, nobody can wake it. Then a
 ///   waiter learns of a release when it asks, one to four times a second, or every 1 to 2 s to share the name.
 /// - If the process that is to call the next waiter ends before it does, that waiter learns of the next release when it asks.

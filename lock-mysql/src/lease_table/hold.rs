@@ -9,6 +9,7 @@ use lock_core::backend::{
     AcquireRequest, HandOver, Hold, HolderId, Lease, Mode, ReleaseOptions, ReleaseOutcome, Renewal, SentAt,
 };
 use lock_core::{Error, ErrorKind, FencingToken, HoldState, LockName, Result};
+use tokio::time::sleep;
 
 use super::{Shared, lock_error};
 use crate::connection::Member;
@@ -16,6 +17,11 @@ use crate::error::{RequestError, SqlError};
 use crate::protocol::lease_table::sharing::raised;
 use crate::protocol::lease_table::{LeaseRenewal, LeaseTerms, granted};
 use crate::protocol::{Job, JobDone};
+
+/// Pauses before a renewal tries again whose row somebody else has locked, in milliseconds. Clients of ours lock a row for a
+/// moment. Renewals never wait at the server: what is sent over the same connection would wait behind them, for a second at
+/// least.
+const LOCKED_PAUSES: [u64; 7] = [5, 10, 20, 40, 80, 160, 320];
 
 pub(super) struct LeaseHold {
     pub(super) shared: Arc<Shared>,
@@ -178,24 +184,39 @@ impl LeaseHold {
         let (statements, locked_rows) = (&self.shared.statements, &self.shared.locked_rows);
         let is_locked = locked_rows.contains(&self.name);
         let job = match is_locked {
-            // The others' renewals are not to wait for it again.
+            // The others' renewals are asked for together, without it.
             true => Job::Transaction(statements.renew_at_once(ttl, &renewal)),
             false => Job::Renew(statements.clone(), renewal),
         };
-        // Whoever calls decides how long to wait.
-        let mut done = self.shared.run_job(&self.shared.keeping, member, job, None).await;
-        match &mut done {
-            Ok(done) if is_locked => {
-                locked_rows.remove(&self.name);
-                if is_shared {
-                    // It has said whether the hold is there.
-                    done.result.matched = done.result.rows.len() as u64;
+        let mut pauses = match is_locked {
+            true => [].iter(),
+            false => LOCKED_PAUSES.iter(),
+        };
+        loop {
+            // Whoever calls decides how long to wait.
+            let mut done = self
+                .shared
+                .run_job(&self.shared.keeping, member, job.clone(), None)
+                .await;
+            match &mut done {
+                Ok(done) if is_locked => {
+                    locked_rows.remove(&self.name);
+                    if is_shared {
+                        // It has said whether the hold is there.
+                        done.result.matched = done.result.rows.len() as u64;
+                    }
                 }
+                Err(error) if error.is_busy() => match pauses.next() {
+                    Some(pause) => {
+                        sleep(Duration::from_millis(*pause)).await;
+                        continue;
+                    }
+                    None => locked_rows.insert(&self.name),
+                },
+                _ => {}
             }
-            Err(error) if error.is_busy() => locked_rows.insert(&self.name),
-            _ => {}
+            return done;
         }
-        done
     }
 
     async fn try_raise(&self, token: FencingToken) -> Result<()> {

@@ -131,13 +131,13 @@ pub(crate) fn wake(sleeper: u64) -> String {
     format!("KILL QUERY IS_USED_LOCK({})", sleeper_lock(sleeper))
 }
 
-/// What a renewal does about rows that somebody else has locked.
+/// What a renewal does about rows that somebody else has locked. It never waits for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rows {
-    /// Waits for them: afterwards, a hold that was not renewed is lost.
-    Wait,
     /// Leaves them out: a hold that was not renewed may be lost or not.
     SkipLocked,
+    /// Its transaction has locked them before, or has failed: a hold that was not renewed is lost.
+    Locked,
 }
 
 /// One hold to renew.
@@ -241,7 +241,7 @@ impl LeaseStatements {
         let set = format!("l.`term`=GREATEST(l.`term`,{ttl}),l.`expires`=GREATEST({REPAIRED},{NOW}+{ttl})");
         let among = among(renewals);
         match rows {
-            Rows::Wait => format!("UPDATE `{leases}` l SET {set} WHERE {among}"),
+            Rows::Locked => format!("UPDATE `{leases}` l SET {set} WHERE {among}"),
             Rows::SkipLocked => {
                 let free = format!("SELECT `name` FROM `{leases}` WHERE {among}{}", skip_locked(renewals));
                 format!("UPDATE ({free}) f STRAIGHT_JOIN `{leases}` l ON l.`name`=f.`name` SET {set}")

@@ -1,5 +1,6 @@
 //! A server whose disk is full.
 
+use futures_util::future::join_all;
 use lock_core::{Error, ErrorKind, Locker};
 use lock_mysql::Strategy;
 use testbed::{Disk, MariaDb};
@@ -32,6 +33,10 @@ async fn a_full_disk_refuses_new_names_and_loses_nothing(strategy: Strategy) {
     first.connect().await.unwrap();
     second.connect().await.unwrap();
     let held = first.lock("held").acquire().await.unwrap();
+    let mut others = Vec::new();
+    for number in 0..3 {
+        others.push(first.lock(format!("other {number}")).acquire().await.unwrap());
+    }
     disk.fill(true).unwrap();
     // There is some room in the table's file.
     let (mut last, mut refused) = (held.token(), None);
@@ -61,6 +66,10 @@ async fn a_full_disk_refuses_new_names_and_loses_nothing(strategy: Strategy) {
     let waiting = tokio::spawn(async move { waiter.acquire().await });
     // Names that have a row go on.
     held.extend(secs(700)).await.unwrap();
+    // Also those that are renewed together.
+    let extended = join_all(others.iter().map(|guard| guard.extend(secs(700)))).await;
+    assert!(extended.iter().all(Result::is_ok), "{extended:?}");
+    drop(others);
     assert!(second.lock("held").try_acquire().await.unwrap().is_none());
     let token = held.token();
     held.release().await.unwrap();

@@ -36,23 +36,19 @@ struct Part {
 
 enum Serves {
     One(Gathered),
-    /// Renewals for the same time. Those that wait for rows are of one hold.
-    Renewals(Duration, Rows, Vec<Gathered>),
+    /// Renewals for the same time.
+    Renewals(Duration, Vec<Gathered>),
 }
 
 impl Worker {
     /// Runs the jobs in as few texts as can be. A connection that has nothing more to do counts as idle.
     pub(super) async fn gather(&mut self, mut jobs: Vec<Gathered>) -> ControlFlow<Exit> {
         self.phase = Phase::InUse;
-        let mut last = Vec::new();
         while !jobs.is_empty() {
             let rest = jobs.split_off(jobs.len().min(MOST_JOBS));
             jobs.retain(|job| !job.reply.is_closed());
-            last.append(&mut self.run_parts(parts(jobs)).await?);
+            self.run_parts(parts(jobs)).await?;
             jobs = rest;
-        }
-        for part in last {
-            self.run_parts(vec![part]).await?;
         }
         self.phase = Phase::Idle {
             since: Instant::now(),
@@ -63,10 +59,8 @@ impl Worker {
     }
 
     /// Runs the parts, and those behind one that the server refused once more. Renewals run one by one if only some of them
-    /// were made, or if the server refused them together. Returns those that are left, which wait for rows: nobody else is to
-    /// wait with them.
-    async fn run_parts(&mut self, mut parts: Vec<Part>) -> ControlFlow<Exit, Vec<Part>> {
-        let mut last = Vec::new();
+    /// were made, or if the server refused them together.
+    async fn run_parts(&mut self, mut parts: Vec<Part>) -> ControlFlow<Exit> {
         while !parts.is_empty() {
             let later = parts.split_off(parts.len().min(MOST_PARTS));
             let statements = parts.iter().flat_map(|part| part.statements.iter().map(String::as_str));
@@ -90,8 +84,8 @@ impl Worker {
                 let goes_on = serves_on && self.roll_back(&part).await;
                 match part.serves {
                     // One of them may be the reason.
-                    Serves::Renewals(ttl, rows, jobs) if goes_on && renewals(&jobs).len() > 1 => {
-                        again.append(&mut one_by_one(ttl, rows, jobs));
+                    Serves::Renewals(ttl, jobs) if goes_on && renewals(&jobs).len() > 1 => {
+                        again.append(&mut one_by_one(ttl, jobs));
                     }
                     serves => serves.fail(error),
                 }
@@ -101,11 +95,9 @@ impl Worker {
                 }
                 break;
             }
-            let (mut waiting, again) = again.into_iter().partition(Part::waits_for_rows);
-            last.append(&mut waiting);
-            parts = rest.chain::<Vec<_>>(again).chain(later).collect();
+            parts = rest.chain(again).chain(later).collect();
         }
-        Continue(last)
+        Continue(())
     }
 
     /// Ends the transaction that a refused statement has left open, with its row locks, before anything else runs in it.
@@ -148,11 +140,7 @@ impl Part {
     fn one(job: Gathered) -> Self {
         let statements = match &job.job {
             Job::Statement(sql) => vec![sql.clone()],
-            Job::Transaction(statements) => {
-                let statements = statements.iter().map(String::as_str);
-                let all = [BEGIN].into_iter().chain(statements).chain([COMMIT]);
-                all.map(str::to_owned).collect()
-            }
+            Job::Transaction(statements) => transaction(statements.clone()),
             // Renewals are served by the part of their time.
             Job::Renew(..) => Vec::new(),
         };
@@ -162,29 +150,28 @@ impl Part {
         }
     }
 
-    fn renewals(ttl: Duration, rows: Rows, jobs: Vec<Gathered>) -> Self {
-        let statements = match jobs.first() {
-            Some(first) => match &first.job {
-                Job::Renew(statements, renewal) if renewal.is_shared => {
-                    statements.renew_shared(ttl, &renewals(&jobs), rows).into()
-                }
-                Job::Renew(statements, _) => vec![statements.renew(ttl, &renewals(&jobs), rows)],
-                Job::Statement(_) | Job::Transaction(_) => Vec::new(),
-            },
-            None => Vec::new(),
+    /// One statement that leaves out rows that somebody has locked. For a hold alone, a transaction that fails then.
+    fn renewals(ttl: Duration, jobs: Vec<Gathered>) -> Self {
+        let all = renewals(&jobs);
+        let statements = match (jobs.first().map(|first| &first.job), &all[..]) {
+            (Some(Job::Renew(statements, _)), [one]) => transaction(statements.renew_at_once(ttl, one)),
+            (Some(Job::Renew(statements, renewal)), all) if renewal.is_shared => {
+                statements.renew_shared(ttl, all, Rows::SkipLocked).into()
+            }
+            (Some(Job::Renew(statements, _)), all) => vec![statements.renew(ttl, all, Rows::SkipLocked)],
+            _ => Vec::new(),
         };
         Self {
             statements,
-            serves: Serves::Renewals(ttl, rows, jobs),
+            serves: Serves::Renewals(ttl, jobs),
         }
     }
 
-    fn waits_for_rows(&self) -> bool {
-        matches!(self.serves, Serves::Renewals(_, Rows::Wait, _))
-    }
-
     fn is_transaction(&self) -> bool {
-        matches!(&self.serves, Serves::One(job) if matches!(job.job, Job::Transaction(_)))
+        match &self.serves {
+            Serves::One(job) => matches!(job.job, Job::Transaction(_)),
+            Serves::Renewals(_, jobs) => renewals(jobs).len() == 1,
+        }
     }
 
     /// Answers all whom it serves, and returns the renewals that are to be asked for one by one: those that left out a hold,
@@ -198,22 +185,22 @@ impl Part {
         let result = results.pop().unwrap_or_default();
         match self.serves {
             Serves::One(job) => drop(job.reply.send(Ok(JobDone { sent, result }))),
-            Serves::Renewals(ttl, rows, jobs) if jobs.iter().any(Gathered::is_shared) => match held(&result) {
+            Serves::Renewals(ttl, jobs) if jobs.iter().any(Gathered::is_shared) => match held(&result) {
                 Ok(held) => {
+                    let is_alone = renewals(&jobs).len() == 1;
                     let (there, missing): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| job.is_among(&held));
                     there.into_iter().for_each(|job| job.renewed(sent, true));
-                    match rows {
-                        Rows::SkipLocked => return one_by_one(ttl, Rows::Wait, missing),
-                        Rows::Wait => missing.into_iter().for_each(|job| job.renewed(sent, false)),
+                    match is_alone {
+                        false => return one_by_one(ttl, missing),
+                        true => missing.into_iter().for_each(|job| job.renewed(sent, false)),
                     }
                 }
-                Err(error) => Serves::Renewals(ttl, rows, jobs).fail(error),
+                Err(error) => Serves::Renewals(ttl, jobs).fail(error),
             },
-            Serves::Renewals(ttl, rows, jobs) => match (result.matched, renewals(&jobs).len()) {
+            Serves::Renewals(ttl, jobs) => match (result.matched, renewals(&jobs).len()) {
                 (matched, holds) if matched == holds as u64 => jobs.into_iter().for_each(|job| job.renewed(sent, true)),
-                (_, 0 | 1) if rows == Rows::Wait => jobs.into_iter().for_each(|job| job.renewed(sent, false)),
-                (_, 0 | 1) => return one_by_one(ttl, Rows::Wait, jobs),
-                _ => return one_by_one(ttl, rows, jobs),
+                (_, 0 | 1) => jobs.into_iter().for_each(|job| job.renewed(sent, false)),
+                _ => return one_by_one(ttl, jobs),
             },
         }
         Vec::new()
@@ -224,7 +211,7 @@ impl Serves {
     fn fail(self, error: SqlError) {
         match self {
             Self::One(job) => drop(job.reply.send(Err(error))),
-            Self::Renewals(_, _, jobs) => {
+            Self::Renewals(_, jobs) => {
                 for job in jobs {
                     drop(job.reply.send(Err(error.for_another())));
                 }
@@ -243,8 +230,16 @@ fn renewals(jobs: &[Gathered]) -> Vec<LeaseRenewal> {
         .collect()
 }
 
+/// The texts of a transaction.
+fn transaction(statements: Vec<String>) -> Vec<String> {
+    let mut all = vec![BEGIN.to_owned()];
+    all.extend(statements);
+    all.push(COMMIT.to_owned());
+    all
+}
+
 /// A part for each hold.
-fn one_by_one(ttl: Duration, rows: Rows, jobs: Vec<Gathered>) -> Vec<Part> {
+fn one_by_one(ttl: Duration, jobs: Vec<Gathered>) -> Vec<Part> {
     let mut holds: Vec<Vec<Gathered>> = Vec::new();
     let mut places = HashMap::new();
     for job in jobs {
@@ -257,16 +252,11 @@ fn one_by_one(ttl: Duration, rows: Rows, jobs: Vec<Gathered>) -> Vec<Part> {
             None => holds.push(vec![job]),
         }
     }
-    holds.into_iter().map(|jobs| Part::renewals(ttl, rows, jobs)).collect()
+    holds.into_iter().map(|jobs| Part::renewals(ttl, jobs)).collect()
 }
 
 /// One part for each statement or transaction, and one for all renewals of the same time and kind: they come first.
 fn parts(jobs: Vec<Gathered>) -> Vec<Part> {
-    // Alone, it keeps nobody waiting, and the short statement is enough.
-    let rows = match jobs.len() {
-        1 => Rows::Wait,
-        _ => Rows::SkipLocked,
-    };
     let (mut renewals, mut parts): (Vec<(_, Vec<Gathered>)>, Vec<Part>) = Default::default();
     for job in jobs {
         match job.renewal().map(|renewal| (renewal.ttl, renewal.is_shared)) {
@@ -278,11 +268,7 @@ fn parts(jobs: Vec<Gathered>) -> Vec<Part> {
         }
     }
     let mut all: Vec<Part> = Vec::with_capacity(renewals.len() + parts.len());
-    all.extend(
-        renewals
-            .into_iter()
-            .map(|((ttl, _), jobs)| Part::renewals(ttl, rows, jobs)),
-    );
+    all.extend(renewals.into_iter().map(|((ttl, _), jobs)| Part::renewals(ttl, jobs)));
     all.append(&mut parts);
     all
 }

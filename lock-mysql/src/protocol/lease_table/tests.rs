@@ -117,7 +117,7 @@ fn renewals_of_one_time_are_one_statement() {
     let set =
         "SET l.`term`=GREATEST(l.`term`,1000000),l.`expires`=GREATEST(LEAST(`expires`,SYSDATE+`term`),NOW+1000000)";
     assert_eq!(
-        shown(&statements.renew(ttl, &renewals, Rows::Wait), &terms(1, None)),
+        shown(&statements.renew(ttl, &renewals, Rows::Locked), &terms(1, None)),
         format!("UPDATE `t_leases` l {set} WHERE {among}")
     );
     let skips = "LIMIT 2 FOR UPDATE SKIP LOCKED";

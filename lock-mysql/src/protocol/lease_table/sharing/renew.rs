@@ -27,7 +27,7 @@ impl LeaseStatements {
         };
         let set = format!("{},{}", renewed("h"), renewed("l"));
         let update = match rows {
-            Rows::Wait => format!("UPDATE {both} AND h.`expires`>{NOW} SET {set} WHERE {of_names}"),
+            Rows::Locked => format!("UPDATE {both} AND h.`expires`>{NOW} SET {set} WHERE {of_names}"),
             Rows::SkipLocked => {
                 let skips = skip_locked(renewals);
                 let free =
@@ -55,9 +55,9 @@ impl LeaseStatements {
         match renewal.is_shared {
             true => {
                 statements.push(self.lock_holder_at_once(&renewal.name, renewal.holder));
-                statements.extend(self.renew_shared(ttl, renewals, Rows::Wait));
+                statements.extend(self.renew_shared(ttl, renewals, Rows::Locked));
             }
-            false => statements.push(self.renew(ttl, renewals, Rows::Wait)),
+            false => statements.push(self.renew(ttl, renewals, Rows::Locked)),
         }
         statements
     }

@@ -208,7 +208,7 @@ fn renewals_lock_the_rows_of_the_names_before_the_holders() {
         is_shared: true,
     };
     let renewed = |rows| LeaseStatements::new("t").renew_shared(renewal.ttl, std::slice::from_ref(&renewal), rows);
-    let statements = renewed(Rows::Wait);
+    let statements = renewed(Rows::Locked);
     let among = "ON h.`name`=l.`name` AND h.`holder` IN ('ME')";
     let names = "l.`name` IN (x'61') AND l.`holder` IN ('shared','permits') AND l.`expires`>NOW";
     let tables = format!("`t_leases` l STRAIGHT_JOIN `t_lease_holders` h {among}");
