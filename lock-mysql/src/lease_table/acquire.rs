@@ -64,10 +64,7 @@ impl Shared {
             let wakes = match (sleeper, taken.is_marked) {
                 (Awaited::No, _) => Wakes::Nobody,
                 (Awaited::Soon, _) => Wakes::Sleeper,
-                (Awaited::By(_), _) if request.mode() != Mode::Exclusive => match self.queue_up(request).await {
-                    Wakes::Turn => Wakes::SharedTurn,
-                    wakes => wakes,
-                },
+                (Awaited::By(_), _) if request.mode() != Mode::Exclusive => self.queue_up(request).await,
                 (Awaited::By(_), true) => {
                     self.give_back_entry(request.name(), request.holder());
                     Wakes::Release
@@ -197,7 +194,7 @@ impl Shared {
         sleeper: Awaited,
         member: &Arc<Member>,
     ) -> Result<Answered, SqlError> {
-        let mark = self.mark(request, sleeper, Wakes::SharedTurn);
+        let mark = self.mark(request, sleeper, Wakes::Turn);
         let mut statements = self.statements.share(request.name(), terms, sharing, mark);
         if self.locked_rows.contains(request.name()) {
             statements.insert(0, self.statements.lock_row_at_once(request.name()));
@@ -231,7 +228,7 @@ impl Shared {
             Awaited::No => (Wakes::Nobody, 0),
         };
         (request.wait() != Wait::No).then(|| Mark {
-            lasts: self.waits.mark_lasts(wakes),
+            lasts: self.waits.mark_lasts(wakes, request.mode()),
             sleeper,
         })
     }

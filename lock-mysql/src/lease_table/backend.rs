@@ -85,6 +85,8 @@ use crate::protocol::lease_table::holder;
 ///   600 ms, and delays no other one.
 /// - If a proxy hides the connection that sleeps, or its process has another database user, nobody can wake it. Then a
 ///   waiter learns of a release when it asks, one to four times a second, or every 1 to 2 s to share the name.
+/// - If the server takes no further connection of the process, none sleeps, and the same holds; but a waiter that wants the name
+///   alone asks every 25 to 50 ms, with one statement.
 /// - If the process that is to call the next waiter ends before it does, that waiter learns of the next release when it asks.
 /// - A row that nobody has used for seven days is deleted in the background, if the user has the permission `DELETE`. See
 ///   [`MySqlConfig::with_retention`] and [`clean_up`](Self::clean_up).

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lock_core::LockName;
-use lock_core::backend::{AcquireRequest, HolderId};
+use lock_core::backend::{AcquireRequest, HolderId, Mode};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -28,6 +28,8 @@ struct Registry {
 #[derive(Debug)]
 pub(super) struct Waiter {
     name: LockName,
+    /// Whether it waits to share the name.
+    shares: bool,
     /// How often it was refused.
     refused: u32,
     /// The holder's label, when it was asked for last.
@@ -47,8 +49,6 @@ pub(super) enum Wakes {
     Release,
     /// The next grant, which calls one of those who wait without a mark.
     Turn,
-    /// The same for one that waits to share the name: it asks by a transaction of ten statements.
-    SharedTurn,
     Nobody,
     /// The connection by which it is woken, once that is made.
     Sleeper,
@@ -63,8 +63,9 @@ const PAUSE_IF_WOKEN: Duration = Duration::from_secs(1);
 /// The longest time between two questions of one whose turn comes: whoever was to call it may be gone, or have called another
 /// one that is gone.
 const PAUSE_UNTIL_TURN: Duration = Duration::from_millis(500);
-/// The same for one that waits to share the name.
-const PAUSE_UNTIL_SHARED_TURN: Duration = Duration::from_secs(2);
+/// The longest time between two questions of one that waits to share the name, whatever wakes it: it asks by a transaction of
+/// ten statements.
+const PAUSE_TO_SHARE: Duration = Duration::from_secs(2);
 /// Each name that is waited for adds so much to the longest time: a process asks at most a thousand times a second.
 const FOR_EACH_NAME: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -99,6 +100,7 @@ impl Waits {
         registry.sweep(now);
         let waiter = registry.waiters.entry(request.holder()).or_insert_with(|| Waiter {
             name: request.name().clone(),
+            shares: request.mode() != Mode::Exclusive,
             refused: 0,
             label: None,
             asked: now,
@@ -116,8 +118,10 @@ impl Waits {
     /// When to ask again for a name that stays taken for so long.
     pub(super) fn pause(&self, waiter: HolderId, rest: Duration, wakes: Wakes) -> Duration {
         let registry = self.lock();
-        let refused = registry.waiters.get(&waiter).map_or(1, |waiter| waiter.refused);
-        pause(refused, registry.waiters.len(), rest, wakes, rand::random())
+        let waiter = registry.waiters.get(&waiter);
+        let (refused, shares) = waiter.map_or((1, false), |waiter| (waiter.refused, waiter.shares));
+        let longest = longest_pause(registry.waiters.len(), wakes, shares);
+        pause(refused, longest, rest, wakes, rand::random())
     }
 
     pub(super) fn entry(&self, waiter: HolderId) -> Option<QueueEntry> {
@@ -136,8 +140,8 @@ impl Waits {
     }
 
     /// For how long the mark of a waiter stays in the row: until it has asked again.
-    pub(super) fn mark_lasts(&self, wakes: Wakes) -> Duration {
-        longest_pause(self.lock().waiters.len(), wakes) + LATE
+    pub(super) fn mark_lasts(&self, wakes: Wakes, mode: Mode) -> Duration {
+        longest_pause(self.lock().waiters.len(), wakes, mode != Mode::Exclusive) + LATE
     }
 
     pub(super) fn remove(&self, waiter: HolderId) -> Option<Waiter> {
@@ -205,12 +209,11 @@ impl Registry {
 
 /// When to ask again after the `refused`th refusal: less and less often, when the hold ends at the latest, and with so much
 /// jitter that those who wait do not ask at the same time. `random` is from 0 to 1.
-fn pause(refused: u32, names: usize, rest: Duration, wakes: Wakes, random: f64) -> Duration {
+fn pause(refused: u32, longest: Duration, rest: Duration, wakes: Wakes, random: f64) -> Duration {
     let shortest = PAUSES.0;
-    let longest = longest_pause(names, wakes);
     let backoff = match wakes {
         Wakes::Now => return Duration::ZERO,
-        Wakes::Release | Wakes::Turn | Wakes::SharedTurn | Wakes::Sleeper => longest,
+        Wakes::Release | Wakes::Turn | Wakes::Sleeper => longest,
         Wakes::Nobody => shortest
             .saturating_mul(1 << refused.saturating_sub(1).min(16))
             .min(longest),
@@ -220,13 +223,13 @@ fn pause(refused: u32, names: usize, rest: Duration, wakes: Wakes, random: f64) 
     backoff.mul_f64(0.5 + random / 2.0).min(end)
 }
 
-/// The longest time between two questions, if so many names are waited for.
-fn longest_pause(names: usize, wakes: Wakes) -> Duration {
+/// The longest time between two questions, if so many names are waited for, of one that waits to share its name or not.
+fn longest_pause(names: usize, wakes: Wakes, shares: bool) -> Duration {
     let names = u32::try_from(names).unwrap_or(u32::MAX);
     let one = match wakes {
+        _ if shares => PAUSE_TO_SHARE,
         Wakes::Release => PAUSE_IF_WOKEN,
         Wakes::Turn | Wakes::Sleeper => PAUSE_UNTIL_TURN,
-        Wakes::SharedTurn => PAUSE_UNTIL_SHARED_TURN,
         Wakes::Nobody | Wakes::Now => PAUSES.1,
     };
     (one + FOR_EACH_NAME.saturating_mul(names)).min(LONGEST_PAUSE)
@@ -242,31 +245,46 @@ mod tests {
         Duration::from_millis(ms)
     }
 
+    /// The pause of one that waits to have the name alone.
+    fn alone(refused: u32, names: usize, rest: Duration, wakes: Wakes, random: f64) -> Duration {
+        pause(refused, longest_pause(names, wakes, false), rest, wakes, random)
+    }
+
     #[test]
     fn asks_less_and_less_often_and_when_the_hold_ends() {
-        let pauses = [1, 2, 3, 4, 5, 99].map(|refused| pause(refused, 0, ms(9999), Wakes::Nobody, 1.0));
+        let pauses = [1, 2, 3, 4, 5, 99].map(|refused| alone(refused, 0, ms(9999), Wakes::Nobody, 1.0));
         assert_eq!(pauses, [ms(5), ms(10), ms(20), ms(40), ms(50), ms(50)]);
-        assert_eq!(pause(99, 0, ms(9999), Wakes::Nobody, 0.0), ms(25));
-        assert_eq!(pause(99, 0, ms(7), Wakes::Nobody, 0.0), ms(7));
-        assert_eq!(pause(99, 0, ms(7), Wakes::Nobody, 1.0), ms(12));
+        assert_eq!(alone(99, 0, ms(9999), Wakes::Nobody, 0.0), ms(25));
+        assert_eq!(alone(99, 0, ms(7), Wakes::Nobody, 0.0), ms(7));
+        assert_eq!(alone(99, 0, ms(7), Wakes::Nobody, 1.0), ms(12));
     }
 
     #[test]
     fn one_that_is_woken_asks_seldom() {
-        assert_eq!(pause(1, 0, ms(9999), Wakes::Release, 1.0), ms(1000));
-        assert_eq!(pause(1, 0, ms(9999), Wakes::Release, 0.0), ms(500));
-        assert_eq!(pause(1, 0, ms(7), Wakes::Release, 1.0), ms(12));
-        assert_eq!(pause(1, 0, ms(9999), Wakes::Turn, 1.0), ms(500));
-        assert_eq!(pause(1, 0, ms(9999), Wakes::SharedTurn, 0.0), ms(1000));
-        assert_eq!(pause(9, 0, ms(9999), Wakes::Now, 1.0), ms(0));
+        assert_eq!(alone(1, 0, ms(9999), Wakes::Release, 1.0), ms(1000));
+        assert_eq!(alone(1, 0, ms(9999), Wakes::Release, 0.0), ms(500));
+        assert_eq!(alone(1, 0, ms(7), Wakes::Release, 1.0), ms(12));
+        assert_eq!(alone(1, 0, ms(9999), Wakes::Turn, 1.0), ms(500));
+        assert_eq!(alone(9, 0, ms(9999), Wakes::Now, 1.0), ms(0));
+    }
+
+    #[test]
+    fn one_that_waits_to_share_asks_at_most_once_a_second() {
+        for wakes in [Wakes::Turn, Wakes::Sleeper, Wakes::Nobody] {
+            let longest = longest_pause(0, wakes, true);
+            assert_eq!(pause(10, longest, ms(9999), wakes, 0.0), ms(1000), "{wakes:?}");
+        }
+        let longest = longest_pause(0, Wakes::Nobody, true);
+        let pauses = [1, 2, 9, 10].map(|refused| pause(refused, longest, ms(9999), Wakes::Nobody, 1.0));
+        assert_eq!(pauses, [ms(5), ms(10), ms(1280), ms(2000)]);
     }
 
     #[test]
     fn a_thousand_names_ask_a_thousand_times_a_second() {
-        assert_eq!(pause(99, 1000, ms(60_000), Wakes::Nobody, 1.0), ms(1050));
-        assert_eq!(pause(u32::MAX, usize::MAX, ms(70), Wakes::Nobody, 1.0), ms(75));
+        assert_eq!(alone(99, 1000, ms(60_000), Wakes::Nobody, 1.0), ms(1050));
+        assert_eq!(alone(u32::MAX, usize::MAX, ms(70), Wakes::Nobody, 1.0), ms(75));
         assert_eq!(
-            pause(u32::MAX, usize::MAX, ms(99_999), Wakes::Release, 1.0),
+            alone(u32::MAX, usize::MAX, ms(99_999), Wakes::Release, 1.0),
             LONGEST_PAUSE
         );
     }

@@ -4,6 +4,7 @@ use lock_core::backend::Mode::{Exclusive, Shared};
 use lock_core::backend::{AcquireRequest, Attempt, DistributedLock, Mode, Renewal, RequestControl};
 use lock_mysql::LeaseTableBackend;
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
 
 use super::sharing::{grant_in, permits, try_in};
 use super::support::*;
@@ -152,13 +153,13 @@ async fn those_who_wait_to_share_a_name_ask_seldom_and_are_woken() {
             queued(&mut observer, &fixture, "a").await == WAITERS
         })
         .await;
-        let (before, start) = (counted(&mut observer, "Questions").await, tokio::time::Instant::now());
-        tokio::time::sleep(secs(5)).await;
+        let (before, start) = (counted(&mut observer, "Questions").await, Instant::now());
+        sleep(secs(5)).await;
         let asked = counted(&mut observer, "Questions").await - before;
         let most = start.elapsed().as_secs_f64() * (10 * WAITERS) as f64;
         assert!((asked as f64) < most, "{asked} statements, at most {most}");
         println!("{asked} statements for {wanted:?}");
-        let start = tokio::time::Instant::now();
+        let start = Instant::now();
         holder.release().await;
         let mut entering = tokio::task::JoinSet::new();
         for (waiting, backend) in waiting {
@@ -171,6 +172,38 @@ async fn those_who_wait_to_share_a_name_ask_seldom_and_are_woken() {
             entered.unwrap();
             println!("one more was in and out {:?} after the release", start.elapsed());
         }
+    }
+}
+
+/// The server takes no connection of theirs that could sleep. They ask often at first, in the hope of a short hold.
+#[testbed::test]
+async fn those_whom_nobody_can_wake_ask_seldom_to_share_a_name() {
+    const AT_FIRST: f64 = 100.0;
+    let fixture = Fixture::own().await;
+    let (first, mut observer) = (backend(&fixture), fixture.observer().await);
+    // One connection that asks, and two that keep.
+    observer
+        .run("CREATE USER few@'%' IDENTIFIED BY 'few' WITH MAX_USER_CONNECTIONS 3;GRANT ALL ON *.* TO few@'%'")
+        .await;
+    let of_few = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER='few'";
+    for wanted in [Shared, permits(1, 9)] {
+        let second = LeaseTableBackend::new(config(&fixture).with_user("few").with_password("few")).unwrap();
+        grant(&second, "another", secs(60)).await.release().await;
+        until("all connections are there", async || observer.number(of_few).await == 3).await;
+        let holder = grant_in(&first, "a", Exclusive).await;
+        let (before, start) = (counted(&mut observer, "Questions").await, Instant::now());
+        let waiting = wait_in(&second, wanted);
+        sleep(secs(4)).await;
+        let asked = counted(&mut observer, "Questions").await - before;
+        let most = AT_FIRST + 10.0 * start.elapsed().as_secs_f64();
+        assert!((asked as f64) < most, "{asked} statements, at most {most}");
+        assert!(waiting.request.last_busy().is_some());
+        let sleeping = observer.statements().await;
+        assert!(!sleeping.iter().any(|sql| sql.contains(":held")), "{sleeping:?}");
+        holder.release().await;
+        waiting.granted().await.release().await;
+        drop(second);
+        until("no connection is left", async || observer.number(of_few).await == 0).await;
     }
 }
 
