@@ -23,6 +23,8 @@ pub(crate) enum Check {
     Reentry,
     /// A loss is told at most 150 ms of running time after the lease.
     LateLoss,
+    /// No hold is lost while every process runs, and whatever breaks ends none.
+    LostHold,
     /// Everyone acquires soon after the last fault was healed.
     Recovery,
     /// Nothing is left on the server but documented fence state.

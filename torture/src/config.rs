@@ -80,6 +80,11 @@ impl RunConfig {
         self.nemesis.iter().any(|fault| fault.has(effect))
     }
 
+    /// Whether no hold may be lost by what breaks. Whoever is stopped to measure what that costs loses its holds.
+    pub(crate) fn keeps_holds(&self) -> bool {
+        self.measured.is_none() && self.nemesis.iter().all(|fault| fault.has(Effect::KeepsHolds))
+    }
+
     /// Whether believed intervals may never overlap. Otherwise they are reported, and the fence alone protects.
     pub(crate) fn promises_exclusion(&self) -> bool {
         let is_outside = |fault: &Fault| fault.is_outside_model_of(self.backend) && !self.makes_up_for(*fault);

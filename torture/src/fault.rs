@@ -52,6 +52,8 @@ pub(crate) enum Effect {
     ReplacesMaster,
     /// A leader may have lost its quorum without noticing it.
     PartsLeader,
+    /// Whoever holds goes on: no hold is lost by it.
+    KeepsHolds,
 }
 
 /// Makes the enum and its table of facts.
@@ -197,7 +199,11 @@ faults! {
         ..EVERYWHERE
     };
     /// The server, or each of several, may use no more memory.
-    MemoryFull: Facts { only: Some((MEMORY, "only Redis has a command for it")), ..EVERYWHERE };
+    MemoryFull: Facts {
+        only: Some((MEMORY, "only Redis has a command for it")),
+        effects: &[KeepsHolds],
+        ..EVERYWHERE
+    };
     /// There is no room on the server's disk: no file can become larger. The server refuses writes, or ends.
     DiskFull: Facts {
         only: Some((ON_DISK, "its servers do not write to a disk that can be filled")),
@@ -215,7 +221,7 @@ faults! {
     /// The hash slots of the locks move from master to master, again and again.
     Reshard: Facts { effects: &[], ..OF_CLUSTER };
     /// A hash slot of the locks stays on its way from master to master for longer than a lease: none of its keys is moved before.
-    SlotHalfway: Facts { effects: &[], ..OF_CLUSTER };
+    SlotHalfway: Facts { effects: &[KeepsHolds], ..OF_CLUSTER };
     /// A master is killed with SIGKILL, and started again when its replica has taken over.
     MasterKill: OF_REPLICATED;
     /// A master is stopped with SIGSTOP, and goes on when its replica has taken over.

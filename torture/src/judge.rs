@@ -49,6 +49,9 @@ impl History {
         }
         breaches.extend(sharing::not_shared(self, &holds));
         breaches.extend(loss::late(self, &operations));
+        if config.keeps_holds() {
+            breaches.extend(loss::lost(self, &holds));
+        }
         breaches.extend(late);
         breaches.extend(usage::standstill(self, &holds));
         breaches.extend(

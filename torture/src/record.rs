@@ -56,6 +56,9 @@ pub(crate) enum Event {
         minimum: u64,
         #[serde(default)]
         mode: Held,
+        /// Whether it is not renewed.
+        #[serde(default)]
+        fixed: bool,
     },
     /// From now on it reads beside others what it held alone, if the server agrees.
     Downgrading {
@@ -282,12 +285,13 @@ mod tests {
                 end: 9,
                 minimum: 3,
                 mode: Held::Permits { take: 1, of: 2 },
+                fixed: true,
             },
         );
         writer.at(6, Event::Drained);
         let lines: Vec<Line> = read(&path).unwrap();
         assert!(
-            matches!(lines[0], Line { t: 5, event: Event::Held { op: 1, lock: 2, end: 9, minimum: 3, mode: Held::Permits { take: 1, of: 2 }, token } } if token == u64::MAX >> 1)
+            matches!(lines[0], Line { t: 5, event: Event::Held { op: 1, lock: 2, end: 9, minimum: 3, mode: Held::Permits { take: 1, of: 2 }, fixed: true, token } } if token == u64::MAX >> 1)
         );
         assert!(matches!(lines[1].event, Event::Drained));
         assert_eq!(parse_process_file("process-3-2.jsonl"), Some((3, 2)));

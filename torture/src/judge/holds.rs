@@ -28,6 +28,8 @@ pub(crate) struct Hold {
     pub(crate) token: u64,
     /// How it was held at first.
     pub(crate) mode: Held,
+    /// Whether it is not renewed.
+    pub(crate) fixed: bool,
     /// When what it was granted for was sent, and when the grant was there.
     pub(crate) sent: u64,
     pub(crate) granted: u64,
@@ -178,6 +180,7 @@ impl Operations {
                 end: lease_end,
                 minimum,
                 mode,
+                fixed,
             } => {
                 let Some(index) = self.by_op.get(op) else { return };
                 let (sent, granted, came) = *self.grants.get(&(*lock, *token)).unwrap_or(&(t, t, Came::FromServer));
@@ -190,6 +193,7 @@ impl Operations {
                     lock: *lock,
                     token: *token,
                     mode: *mode,
+                    fixed: *fixed,
                     sent,
                     granted,
                     came,

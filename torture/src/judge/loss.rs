@@ -1,6 +1,6 @@
 //! Whether losses were told in time.
 
-use super::holds::Operation;
+use super::holds::{Hold, Operation};
 use crate::check::Check;
 use crate::clock;
 use crate::history::{History, ProcessHistory};
@@ -36,6 +36,28 @@ pub(super) fn late(history: &History, operations: &[Operation]) -> Vec<Breach> {
         }
     }
     breaches
+}
+
+/// Holds that ended though they were renewed, and though no process was kept from running: then servers were not either.
+pub(super) fn lost(history: &History, holds: &[&Hold]) -> Vec<Breach> {
+    let ttl = clock::nanos(history.outcome.config.ttl);
+    let lost = holds.iter().filter(|hold| {
+        let last_ttl = hold.lease_end.saturating_sub(ttl)..hold.lease_end;
+        is_lost(hold) && some_not_running(history, last_ttl.start, last_ttl.end) <= ttl / 10
+    });
+    lost.map(|hold| {
+        let cause = hold.lost.as_ref().map_or("", |(_, cause)| cause);
+        Breach::new(
+            Check::LostHold,
+            format!("{cause}:\n    {}", history.tell(hold.held, hold)),
+        )
+    })
+    .collect()
+}
+
+/// Whether it was lost while its holder had it, and not because nobody renewed it.
+fn is_lost(hold: &Hold) -> bool {
+    !hold.fixed && hold.lost.as_ref().is_some_and(|(t, _)| *t <= hold.left)
 }
 
 /// How much of this time the process was stopped, or got no processor.
@@ -78,7 +100,81 @@ fn covered(mut intervals: Vec<(u64, u64)>, from: u64, to: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::holds::operations;
     use super::*;
+    use crate::mode::Held;
+    use crate::record::{Line, Outcome};
+
+    #[test]
+    fn a_hold_that_was_renewed_and_ran_may_not_be_lost() {
+        let config = crate::matrix::cells(false).swap_remove(0).config;
+        let (begin, ttl) = (1, clock::nanos(config.ttl));
+        let held = |op, fixed| Line {
+            t: begin,
+            event: Event::Held {
+                op,
+                lock: 0,
+                token: op,
+                end: begin + ttl,
+                minimum: 0,
+                mode: Held::Exclusive,
+                fixed,
+            },
+        };
+        let lost = |op| Line {
+            t: begin + ttl,
+            event: Event::Lost {
+                op,
+                cause: "Expired".to_owned(),
+            },
+        };
+        let asked = |op| Line {
+            t: begin,
+            event: Event::Inv { op, lock: 0 },
+        };
+        let mut lines: Vec<Line> = (1..=3).map(asked).collect();
+        // The second one is not renewed, and the third one is not lost.
+        lines.extend([held(1, false), held(2, true), held(3, false), lost(1), lost(2)]);
+        let end = Line {
+            t: begin + 2 * ttl,
+            event: Event::Drained,
+        };
+        let breaches = |lines: Vec<Line>| {
+            let process = ProcessHistory {
+                process: 0,
+                incarnation: 0,
+                killed: None,
+                lines,
+            };
+            let operations = operations(&process);
+            let outcome = Outcome {
+                config: config.clone(),
+                about: String::new(),
+                begin,
+                healed: begin,
+                end: begin + 2 * ttl,
+                leftovers: Vec::new(),
+                connections: (0, 0),
+                problems: Vec::new(),
+            };
+            let (processes, uses, strikes) = (vec![process], Vec::new(), Vec::new());
+            let history = History {
+                outcome,
+                processes,
+                uses,
+                strikes,
+            };
+            let holds: Vec<&Hold> = operations.iter().filter_map(|one| one.hold.as_ref()).collect();
+            super::lost(&history, &holds).len()
+        };
+        let ran = [&lines[..], std::slice::from_ref(&end)].concat();
+        assert_eq!(breaches(ran), 1);
+        let starved = Line {
+            t: begin + ttl / 2,
+            event: Event::Starved { from: begin },
+        };
+        assert_eq!(breaches([&lines[..], &[starved, end]].concat()), 0);
+    }
 
     #[test]
     fn time_is_not_counted_twice() {

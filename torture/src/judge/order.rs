@@ -177,6 +177,7 @@ mod tests {
             lock: 0,
             token,
             mode: Held::Exclusive,
+            fixed: false,
             sent: asked,
             granted: held,
             came: Came::FromServer,

@@ -105,6 +105,7 @@ impl Actor {
             end,
             minimum,
             mode,
+            fixed: stay.fixed,
         };
         self.shared.history.at(held, event);
         self.shared.note_acquired();

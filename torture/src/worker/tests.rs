@@ -29,7 +29,7 @@ async fn judged(config: RunConfig) -> Verdict {
         println!("{verdict}");
         tries += 1;
         let broken = verdict.broken();
-        let is_timed = |check: &Check| matches!(check, Check::LateLoss | Check::Recovery);
+        let is_timed = |check: &Check| matches!(check, Check::LateLoss | Check::LostHold | Check::Recovery);
         let is_disturbed = verdict.exit_code() != 0 && broken.iter().all(is_timed);
         if !is_disturbed || tries == TRIES {
             return verdict;
