@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use lock_core::backend::{AcquireRequest, Attempt, HolderId, RequestControl, RequestOptions, Terms, Wait};
 use lock_core::{Error, ErrorKind, LockName, Result};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::clean_up;
 use crate::client::Client;
@@ -21,6 +21,9 @@ use crate::votes::{Call, Vote, Votes};
 
 /// How long to wait for the rest of the nodes when a majority is connected.
 const PATIENCE: Duration = Duration::from_millis(500);
+
+/// How long a node may take that was reached a moment ago, if a majority has answered.
+const REST: Duration = Duration::from_secs(2);
 
 /// Connects to a majority at least. A setting that cannot work is an error wherever it is, since it does not pass.
 pub(crate) async fn connect(client: &Arc<Client>) -> Result<()> {
@@ -59,44 +62,14 @@ pub(crate) async fn connect(client: &Arc<Client>) -> Result<()> {
     members::join(client, &connected).await
 }
 
-/// Takes the same random name at each node. It is taken already only if an earlier node is the same server.
+/// Which two nodes are the same server, if any are found to be: the names of both.
+type Same = Option<(String, String)>;
+
+/// Asks all nodes at the same time. A node that does not answer while a majority does is left out: the next process that starts
+/// compares it.
 async fn check_different(client: &Arc<Client>, connected: &[usize]) -> Result<()> {
-    /// Longer than the probe, and short for what a process leaves behind that dies meanwhile.
-    const TTL: Duration = Duration::from_secs(10);
-    let name = LockName::new(format!("quorum-probe-{}", HolderId::random()))?;
-    let start = |node: usize| {
-        let terms = Terms::new(TTL).label(format!("{LABEL}{}", node + 1));
-        RequestOptions::new(name.clone(), terms).wait(Wait::No).start()
-    };
-    let first: (AcquireRequest, RequestControl) = start(0);
-    let votes = Arc::new(Votes::new(&first.0, client.nodes.len()));
-    let mut probes = Vec::new();
-    let mut times = Vec::new();
-    let mut same = None;
-    for node in connected {
-        let vote = Arc::new(Vote::new(*node, start(*node), false));
-        votes.record(&vote);
-        let mut probe = Probe::new(client, &votes, vote);
-        let asked = Instant::now();
-        let attempt = timeout(TTL, probe.ask()).await;
-        times.push(asked.elapsed());
-        if let Ok(Ok(Attempt::Busy(busy))) = attempt {
-            let earlier = busy
-                .holder
-                .as_deref()
-                .and_then(|label| label.strip_prefix(LABEL))
-                .map(str::to_owned);
-            same = Some((earlier.unwrap_or_else(|| "an earlier one".to_owned()), node + 1));
-            break;
-        }
-        probes.push(probe);
-    }
-    drop(probes);
-    *lock(&client.sensible_ttl) = rules::sensible_ttl(times, client.nodes.len());
-    if same.is_none() {
-        same = same_server(client, connected).await;
-    }
-    match same {
+    let (by_name, by_id) = tokio::join!(share_a_name(client, connected), same_server(client, connected));
+    match by_name?.or(by_id) {
         None => Ok(()),
         Some((earlier, later)) => {
             let message = format!(
@@ -107,20 +80,70 @@ async fn check_different(client: &Arc<Client>, connected: &[usize]) -> Result<()
     }
 }
 
+/// Takes the same random name at each node. It is taken already only if another node is the same server.
+async fn share_a_name(client: &Arc<Client>, connected: &[usize]) -> Result<Same> {
+    /// Longer than the probe, and short for what a process leaves behind that dies meanwhile.
+    const TTL: Duration = Duration::from_secs(10);
+    let name = LockName::new(format!("quorum-probe-{}", HolderId::random()))?;
+    let start = |node: usize| {
+        let terms = Terms::new(TTL).label(format!("{LABEL}{}", node + 1));
+        RequestOptions::new(name.clone(), terms).wait(Wait::No).start()
+    };
+    let first: (AcquireRequest, RequestControl) = start(0);
+    let votes = Arc::new(Votes::new(&first.0, client.nodes.len()));
+    let mut probes = Vec::new();
+    for node in connected {
+        let vote = Arc::new(Vote::new(*node, start(*node), false));
+        votes.record(&vote);
+        probes.push(Probe::new(client, &votes, vote));
+    }
+    let asked = Instant::now();
+    let mut times = Vec::new();
+    let mut same = None;
+    let mut answers: FuturesUnordered<_> = probes.iter_mut().map(Probe::ask).collect();
+    while same.is_none() {
+        let limit = match times.len() >= client.needed() {
+            true => REST,
+            false => TTL,
+        };
+        let Ok(Some((node, answer))) = timeout_at(asked + limit, answers.next()).await else {
+            break;
+        };
+        times.push(asked.elapsed());
+        if let Ok(Attempt::Busy(busy)) = answer {
+            let other = busy.holder.as_deref().and_then(|label| label.strip_prefix(LABEL));
+            same = Some(in_order(other, node));
+        }
+    }
+    drop(answers);
+    drop(probes);
+    // Those that have not answered take so long at least.
+    times.resize(connected.len(), asked.elapsed());
+    *lock(&client.sensible_ttl) = rules::sensible_ttl(times, client.nodes.len());
+    Ok(same)
+}
+
+/// The number of the node that has the name, if that is known, and of one that found it taken, counted from 0.
+fn in_order(other: Option<&str>, node: usize) -> (String, String) {
+    let node = node + 1;
+    match other.and_then(|other| other.parse::<usize>().ok()) {
+        Some(other) => (other.min(node).to_string(), other.max(node).to_string()),
+        None => ("an earlier one".to_owned(), node.to_string()),
+    }
+}
+
 /// The first two nodes that say that they are the same server. They may keep their votes in different places of it, or refuse any
 /// vote at the moment.
-async fn same_server(client: &Arc<Client>, connected: &[usize]) -> Option<(String, usize)> {
-    const LONGEST: Duration = Duration::from_secs(5);
+async fn same_server(client: &Arc<Client>, connected: &[usize]) -> Same {
     let asked = connected.iter().map(|node| {
         let backend = &client.nodes[*node].backend;
-        async move { (*node, timeout(LONGEST, backend.server_id()).await) }
+        async move { (*node, timeout(REST, backend.server_id()).await) }
     });
     let mut known: Vec<(usize, String)> = Vec::new();
     for (node, answer) in join_all(asked).await {
-        // What cannot be asked is compared by the next process that starts.
         let Ok(Ok(Some(id))) = answer else { continue };
         if let Some((earlier, _)) = known.iter().find(|(_, known)| *known == id) {
-            return Some(((earlier + 1).to_string(), node + 1));
+            return Some(((earlier + 1).to_string(), (node + 1).to_string()));
         }
         known.push((node, id));
     }
@@ -155,13 +178,15 @@ impl Probe {
         }
     }
 
-    async fn ask(&mut self) -> Result<Attempt> {
+    /// The node, and its answer.
+    async fn ask(&mut self) -> (usize, Result<Attempt>) {
+        let node = self.vote.node;
         let Some(call) = &mut self.call else {
-            return Ok(Attempt::Busy(Default::default()));
+            return (node, Ok(Attempt::Busy(Default::default())));
         };
         let attempt = call.future.as_mut().await;
         self.call = None;
-        attempt
+        (node, attempt)
     }
 }
 

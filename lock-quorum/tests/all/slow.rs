@@ -9,7 +9,7 @@ use lock_core::backend::{
 };
 use lock_core::{Error, ErrorKind, LockName, Locker, MemoryBackend, Result};
 use lock_quorum::QuorumBackend;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::support::{Servers, TTL};
 
@@ -32,6 +32,23 @@ async fn the_acquire_of_a_vote_is_awaited_however_long_it_takes() {
     let direct = Locker::new(servers.servers[1].clone());
     let next = direct.lock("a").acquire().await.unwrap();
     assert_eq!(next.token().as_u64(), 2, "it has voted");
+}
+
+/// It was reached, and then answers nothing for long.
+#[tokio::test(start_paused = true)]
+async fn one_slow_node_delays_no_start_by_more_than_its_patience() {
+    for slow in 0..3 {
+        let servers = Servers::new(3);
+        let nodes = servers.servers.iter().enumerate().map(|(node, server)| match node {
+            node if node == slow => Arc::new(Slow(server.clone())) as Arc<dyn DistributedLock>,
+            _ => Arc::new(server.clone()),
+        });
+        let locks = Locker::new(QuorumBackend::new(nodes).unwrap()).with_ttl(TTL);
+        let begin = Instant::now();
+        locks.connect().await.unwrap();
+        // For its vote, and for its mark.
+        assert_eq!(begin.elapsed().as_secs(), 4, "node {slow}");
+    }
 }
 
 /// They look for a connection for a while after nobody waits any more.
