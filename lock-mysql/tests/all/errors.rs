@@ -403,17 +403,20 @@ async fn a_full_server_is_unavailable_and_holders_are_not_touched() {
 async fn a_dial_that_is_cut_short_does_not_hide_why_others_failed() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    drop(listener);
     let url = format!("mysql://root@{address}/app");
-    let config = MySqlConfig::from_url(&url).unwrap().with_connect_timeout(secs(3));
+    let config = MySqlConfig::from_url(&url).unwrap().with_connect_timeout(secs(6));
     let backend = RowLockBackend::new(config).unwrap();
     let connecting = tokio::spawn({
         let backend = backend.clone();
         async move { backend.connect().await }
     });
-    // It is refused again and again, and then nobody answers.
-    tokio::time::sleep(secs(1)).await;
-    let _silent = TcpListener::bind(address).await.unwrap();
+    // The first dial is refused. When the second one comes, nobody answers any more.
+    let (mut first, _) = soon("a dial", listener.accept()).await.unwrap();
+    let refusal = [&[0xff, 0x10, 0x04][..], b"refused"].concat();
+    let header = [u8::try_from(refusal.len()).unwrap(), 0, 0, 0];
+    first.write_all(&[&header[..], &refusal].concat()).await.unwrap();
+    drop(first);
+    let _second = soon("a dial", listener.accept()).await.unwrap();
     let error = soon("given up", connecting).await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("refused"), "{error}");

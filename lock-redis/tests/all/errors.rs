@@ -6,7 +6,7 @@ use lock_core::backend::DistributedLock;
 use lock_core::{Error, ErrorKind, Locker};
 use lock_redis::{RedisBackend, RedisConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout};
 
 use crate::support::{
@@ -218,20 +218,29 @@ async fn a_replica_is_unavailable_until_it_is_a_primary() {
     assert!(release(&hold).await);
 }
 
+async fn a_dial(listener: &TcpListener) -> TcpStream {
+    let accepted = timeout(AT_MOST, listener.accept()).await.expect("somebody dials");
+    accepted.expect("it listens").0
+}
+
 /// The last dial has what is left of the time, which may be too little for it. Why those before it failed says more.
 #[testbed::test]
 async fn a_dial_that_is_cut_short_does_not_hide_why_others_failed() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("it is bound");
-    drop(listener);
-    let backend = backend(&address.to_string(), Duration::from_secs(3));
+    let backend = backend(&address.to_string(), Duration::from_secs(6));
     let connecting = tokio::spawn({
         let backend = backend.clone();
         async move { backend.connect().await }
     });
-    // It is refused again and again, and then nobody answers.
-    tokio::time::sleep(ONCE).await;
-    let _silent = TcpListener::bind(address).await.expect("nobody else has the port");
+    // The first dial is refused. When the second one comes, nobody answers any more.
+    let mut first = a_dial(&listener).await;
+    let asked = first.read(&mut [0; 1024]).await.expect("it is there");
+    assert!(asked > 0, "it asks at once");
+    let refusals = b"-LOADING refused\r\n".repeat(16);
+    first.write_all(&refusals).await.expect("it is there");
+    drop(first);
+    let _second = a_dial(&listener).await;
     let connecting = timeout(AT_MOST, connecting).await.expect("it gives up");
     let error = connecting.expect("no panic").expect_err("nobody answers");
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
