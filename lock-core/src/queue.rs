@@ -109,7 +109,7 @@ impl<W: Waiter> Queues<W> {
         }
         let (waiter, receiver) = wait();
         line.push(waiter);
-        Ok(Admission::Waiting(receiver, line.news))
+        Ok(Admission::Waiting(receiver, line.known_to_waiter()))
     }
 
     /// A caller in the line of permits states this limit. What the one before it stated, if the name has been in use since.

@@ -151,6 +151,15 @@ impl<W: Waiter> Queue<W> {
         self.failure = None;
     }
 
+    /// How much of what was learned is no news to a waiter that comes now. That the server has refused this process is: it
+    /// stands until the server says something else.
+    pub(super) fn known_to_waiter(&self) -> u64 {
+        match self.leader {
+            LeaderState::Refused(_) => self.news.saturating_sub(1),
+            LeaderState::Asking | LeaderState::Holding(..) | LeaderState::Releasing => self.news,
+        }
+    }
+
     pub(super) fn push(&mut self, waiter: W) {
         if waiter.is_patient() {
             self.latest.add(waiter.deadline());

@@ -226,6 +226,29 @@ fn the_last_word_is_the_latest() {
     assert!(matches!(word(2), LastWord::Failed(_)));
 }
 
+/// Its turn comes when its own time is up: that this request has no answer says nothing of the server.
+#[test]
+fn a_waiter_that_came_after_a_refusal_is_told_of_it() {
+    let queues = Arc::new(Queues::default());
+    let turn = first(&queues, None);
+    turn.refused(Some("elsewhere".into()), None);
+    let Admission::Waiting(mut receiver, news) = try_enter(&queues, true, None) else {
+        panic!("it waits");
+    };
+    drop(turn);
+    let Ok(Told::Turn(turn)) = receiver.try_recv() else {
+        panic!("it has the turn");
+    };
+    let since = Since { news, half_time: None };
+    let word = queues.last_word(&name(), LineKind::Exclusive, since);
+    assert!(matches!(word, LastWord::Taken(None)), "{word:?}");
+    let (asking, _control) = request(Duration::from_secs(1));
+    assert!(turn.has_news(since, &asking));
+    // Unless the server is silent for half of its time.
+    let half_time = Some(Instant::now() + Duration::from_secs(1));
+    assert!(!turn.has_news(Since { news, half_time }, &asking));
+}
+
 #[test]
 fn a_release_under_way_keeps_the_queue_and_wakes_the_refused() {
     let queues = Arc::new(Queues::default());
