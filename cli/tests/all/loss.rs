@@ -10,6 +10,9 @@ const POLITE: &str = "trap 'echo told; exit 0' TERM; echo started; while :; do s
 /// A command that does not.
 const STUBBORN: &str = "trap '' TERM; echo started; while :; do sleep 0.05; done";
 
+/// Every third of it the lock is renewed, and a loss is seen. A machine that stands still for seconds ends no lease.
+const BRIEF: &str = "9s";
+
 fn delete_lock(url: &str, name: &str) {
     let client = redis::Client::open(url).expect("a URL");
     let mut connection = client.get_connection().expect("it runs");
@@ -23,7 +26,7 @@ fn delete_lock(url: &str, name: &str) {
 #[testbed::test]
 async fn the_command_gets_sigterm_and_the_code_is_76() {
     let server = redis().await;
-    let running = Running::started(&server.url(), &["--ttl", "3s", "-q"], POLITE);
+    let running = Running::started(&server.url(), &["--ttl", BRIEF, "-q"], POLITE);
     delete_lock(&server.url(), "a");
     let ended = running.end();
     assert_eq!(
@@ -44,7 +47,7 @@ async fn a_command_that_ignores_sigterm_is_killed_after_the_grace() {
     let server = redis().await;
     for how in [&["--grace", "200ms"][..], &["--on-loss", "kill"]] {
         let line = [
-            &["run", "--lock", "a", "--ttl", "3s", "--lost-code", "9"],
+            &["run", "--lock", "a", "--ttl", BRIEF, "--lost-code", "9"],
             how,
             &["--shell", STUBBORN],
         ]
@@ -66,7 +69,7 @@ async fn the_command_s_code_counts_if_that_is_asked_for() {
         "--lock",
         "a",
         "--ttl",
-        "3s",
+        BRIEF,
         "--on-loss",
         "int",
         "--lost-ok",
@@ -88,7 +91,7 @@ async fn a_command_with_fencing_goes_on_and_learns_of_the_loss_by_its_pipe() {
         "--lock",
         "a",
         "--ttl",
-        "3s",
+        BRIEF,
         "--on-loss",
         "ignore",
         "--i-have-fencing",

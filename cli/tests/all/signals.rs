@@ -81,11 +81,11 @@ async fn a_command_s_answer_to_sigterm_is_the_code() {
 async fn a_stopped_command_keeps_its_lock_and_goes_on() {
     let server = redis().await;
     let text = "echo started; read line; echo \"$line\"";
-    let mut running = Running::started(&server.url(), &["--ttl", "1s"], text);
+    let mut running = Running::started(&server.url(), &["--ttl", "6s"], text);
     running.signal(Signal::TSTP);
     running.wait_for_message("the command is stopped");
     // Longer than the lease lives without a renewal.
-    let next = run(&server.url(), &["run", "--wait", "2s", "--lock", "a", "--", "true"]);
+    let next = run(&server.url(), &["run", "--wait", "7s", "--lock", "a", "--", "true"]);
     assert_eq!(next.code, Some(75), "{next:?}");
     running.write("line\n");
     running.signal(Signal::CONT);
