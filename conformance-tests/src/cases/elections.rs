@@ -141,6 +141,7 @@ pub(crate) async fn whoever_resigns_lets_another_lead(cx: &Cx) -> Verdict {
 /// is older than what it saw, and it sees the last one.
 pub(crate) async fn terms_grow_and_the_last_one_is_seen(cx: &Cx) -> Verdict {
     let (one, two, three) = (cx.subject().await, cx.subject().await, cx.subject().await);
+    let ttl = cx.long_ttl().await;
     let mut seen = candidate(&three, cx.ttl(), "three")?.observe();
     let (tell, mut told) = unbounded_channel();
     let observing = tokio::spawn(async move {
@@ -157,7 +158,7 @@ pub(crate) async fn terms_grow_and_the_last_one_is_seen(cx: &Cx) -> Verdict {
             resign(term).await?;
         }
         // Another candidate each time: it has not led before, and need not pause.
-        let candidate = candidate(client, cx.ttl(), &format!("leader {number}"))?;
+        let candidate = candidate(client, ttl, &format!("leader {number}"))?;
         let what = "a candidate to be elected whom nobody opposes";
         let term = cx.soon(what, candidate.campaign()).await?.or_fail(what)?;
         ensure_safe!(
