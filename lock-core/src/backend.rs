@@ -17,6 +17,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 pub use self::capabilities::Capabilities;
+pub use self::change::Change;
 pub use self::holder::HolderId;
 pub use self::lease::{Armed, Lease};
 pub use self::mode::{Mode, Permits};
@@ -30,6 +31,7 @@ use crate::name::LockName;
 use crate::token::FencingToken;
 
 mod capabilities;
+mod change;
 mod holder;
 pub(crate) mod lease;
 mod mode;
@@ -181,6 +183,22 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// # Cancel safety
     /// May be dropped at any point.
     async fn status(&self, name: &LockName) -> Result<LockStatus>;
+
+    /// Who holds the name, as [`status`](Self::status), and a [`Change`] that completes when the name may have changed hands
+    /// since this answer: for observers of an election. It completes once, so core calls this again after it.
+    ///
+    /// It costs nothing for names that nobody follows. A change that is missed does no harm: core asks now and then. But the
+    /// change completes if the connection ends over which it would be heard. A backend that can do this declares
+    /// [`Capabilities::follow`]. Defaults to the status, and a change that never completes.
+    ///
+    /// # Errors
+    /// If the server cannot be asked.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point, as may the change.
+    async fn follow(&self, name: &LockName) -> Result<(LockStatus, Change)> {
+        Ok((self.status(name).await?, Change::never()))
+    }
 }
 
 /// A hold at the server. Every method takes `&self`, so that a release never waits for a hung renewal.

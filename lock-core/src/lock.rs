@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::acquire::options::{AcquireOptions, WaitLimit};
 use crate::acquire::{Acquired, acquire};
-use crate::backend::{LockStatus, Mode};
+use crate::backend::{Change, LockStatus, Mode};
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::Guard;
 use crate::lock_options::LockOptions;
@@ -31,6 +31,7 @@ pub struct Lock {
     minimum: Option<Duration>,
     maximum: Option<Duration>,
     reentry: Option<ReentryKey>,
+    shows_token: bool,
 }
 
 impl Lock {
@@ -45,12 +46,19 @@ impl Lock {
             minimum: None,
             maximum: None,
             reentry: None,
+            shows_token: false,
         }
     }
 
     /// The same lock in another mode.
     pub(crate) fn with_mode(mut self, mode: Result<Mode>) -> Self {
         self.mode = mode;
+        self
+    }
+
+    /// The same lock, whose token anybody can learn from the server while it is held.
+    pub(crate) fn with_token_shown(mut self) -> Self {
+        self.shows_token = true;
         self
     }
 
@@ -327,6 +335,11 @@ impl Lock {
         self.locker.status(self.name.as_ref().map_err(Error::clone)?).await
     }
 
+    /// The same, and what completes when this may have changed.
+    pub(crate) async fn follow(&self) -> Result<(LockStatus, Change)> {
+        self.locker.follow(self.name.as_ref().map_err(Error::clone)?).await
+    }
+
     pub(crate) async fn wait(&self, limit: WaitLimit) -> Result<Guard> {
         match acquire(self.locker.shared(), &self.checked()?, limit).await? {
             Acquired::Share(share) => Ok(Guard::new(share)),
@@ -371,6 +384,7 @@ impl Lock {
             minimum: self.minimum,
             maximum: self.maximum,
             reentry: self.reentry.clone(),
+            shows_token: self.shows_token,
             token_floor: self.locker.token_floor(),
             limits: self.locker.limits(),
         };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::acquire::limits::Limits;
 use crate::acquire::shared::Shared;
-use crate::backend::{Capabilities, DistributedLock, LockStatus};
+use crate::backend::{Capabilities, Change, DistributedLock, LockStatus};
 use crate::backend_state::BackendState;
 use crate::background::runner::ensure_running;
 use crate::error::{Error, ErrorKind, Result};
@@ -230,18 +230,26 @@ impl Locker {
     /// ```
     pub async fn status(&self, name: impl AsRef<str>) -> Result<LockStatus> {
         let name = LockName::new(name)?;
+        self.ask(&name, self.shared.backend.lock.status(&name)).await
+    }
+
+    /// The same, and what completes when this may have changed.
+    pub(crate) async fn follow(&self, name: &LockName) -> Result<(LockStatus, Change)> {
+        self.ask(name, self.shared.backend.lock.follow(name)).await
+    }
+
+    /// The server's answer to a question about who holds a name.
+    async fn ask<T>(&self, name: &LockName, asking: impl Future<Output = Result<T>>) -> Result<T> {
         self.shared.keeper.check_process()?;
         runtime::current()?;
         observe::requested(BackendRequest::Status);
-        let status = timeout(self.operation_timeout, self.shared.backend.lock.status(&name))
-            .await
-            .unwrap_or_else(|_| {
-                let message = format!("the lock server did not answer {}", within(self.operation_timeout));
-                Err(Error::new(ErrorKind::Unavailable, message))
-            });
-        let status = status.map_err(|error| error.about(&name))?;
+        let answer = timeout(self.operation_timeout, asking).await.unwrap_or_else(|_| {
+            let message = format!("the lock server did not answer {}", within(self.operation_timeout));
+            Err(Error::new(ErrorKind::Unavailable, message))
+        });
+        let answer = answer.map_err(|error| error.about(name))?;
         self.shared.backend.note_reached();
-        Ok(status)
+        Ok(answer)
     }
 
     /// Refuses new acquires, ends waiting ones, and waits until all background work is done: the releases of dropped

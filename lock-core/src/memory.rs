@@ -9,7 +9,7 @@ use async_trait::async_trait;
 
 use self::server::{Answer, HandedOver, MemoryServer};
 use crate::backend::{
-    AcquireRequest, Attempt, Busy, Capabilities, DistributedLock, HandOver, Hold, HolderId, Lease, LockStatus,
+    AcquireRequest, Attempt, Busy, Capabilities, Change, DistributedLock, HandOver, Hold, HolderId, Lease, LockStatus,
     ReleaseOptions, ReleaseOutcome, Renewal, SentAt, Wait,
 };
 use crate::error::Result;
@@ -19,6 +19,7 @@ use crate::sync::{Arc, Mutex, Notify};
 use crate::token::FencingToken;
 
 mod entry;
+mod followers;
 mod server;
 
 /// A lock server in this process's memory. A clone is another client of the same server.
@@ -117,6 +118,7 @@ impl DistributedLock for MemoryBackend {
             .minimum_hold()
             .ordered()
             .any_floor()
+            .follow()
             .shared()
             .upgradable()
             .downgrade()
@@ -165,6 +167,11 @@ impl DistributedLock for MemoryBackend {
 
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
         self.0.status(name)
+    }
+
+    async fn follow(&self, name: &LockName) -> Result<(LockStatus, Change)> {
+        let (status, changed) = self.0.follow(name)?;
+        Ok((status, Change::new(async move { changed.notified().await })))
     }
 }
 

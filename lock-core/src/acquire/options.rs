@@ -26,6 +26,8 @@ pub(crate) struct AcquireOptions {
     pub(crate) minimum: Option<Duration>,
     pub(crate) maximum: Option<Duration>,
     pub(crate) reentry: Option<ReentryKey>,
+    /// Whether anybody can learn the token from the server.
+    pub(crate) shows_token: bool,
     /// The token must be larger than this one.
     pub(crate) token_floor: Option<FencingToken>,
     pub(crate) limits: Limits,
@@ -167,7 +169,11 @@ impl AcquireOptions {
     fn request_options(&self, wait: WaitLimit, deadline: Option<Instant>) -> RequestOptions {
         let wait = if wait.is_patient() { Wait::Until } else { Wait::No };
         let options = RequestOptions::new(self.name.clone(), self.terms(deadline));
-        let mut options = options.mode(self.mode).wait(wait).fixed(self.fixed);
+        let mut options = options
+            .mode(self.mode)
+            .wait(wait)
+            .fixed(self.fixed)
+            .shows_token(self.shows_token);
         if self.can_pass() {
             options = options.reserve(self.limits.hand_overs.saturating_add(1).min(MOST_TOKENS));
         }

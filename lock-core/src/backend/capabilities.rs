@@ -45,6 +45,8 @@ pub struct Capabilities {
     /// A grant can have any token that is asked for: above any [floor](super::AcquireRequest::token_floor), however far away, and
     /// [at least](super::AcquireRequest::token_at_least) any other; and a hold's token can be [raised](super::Hold::raise_token).
     pub any_floor: bool,
+    /// A client hears at once when a name changes hands: [`DistributedLock::follow`](super::DistributedLock::follow).
+    pub follow: bool,
     /// The backend's session renews all holds, and core renews none.
     pub session_renewal: bool,
     /// Readers can hold a name together: [`Mode::Shared`](super::Mode::Shared).
@@ -74,6 +76,7 @@ impl Default for Capabilities {
             ordered: false,
             durable_tokens: false,
             any_floor: false,
+            follow: false,
             session_renewal: false,
             shared: false,
             upgradable: false,
@@ -117,6 +120,8 @@ declare! {
     durable_tokens,
     /// Declares [`any_floor`](#structfield.any_floor).
     any_floor,
+    /// Declares [`follow`](#structfield.follow).
+    follow,
     /// Declares [`session_renewal`](#structfield.session_renewal).
     session_renewal,
     /// Declares [`shared`](#structfield.shared).

@@ -41,6 +41,7 @@ struct Shared {
     reinstates: bool,
     reserve: u32,
     yields: bool,
+    shows_token: bool,
     lease: Lease,
     made: Instant,
     state: Mutex<State>,
@@ -130,6 +131,12 @@ impl AcquireRequest {
     /// Whether a hand-over to this request yields to a queue entry at the server: see [`Hold::hand_over`](super::Hold::hand_over).
     pub fn yields(&self) -> bool {
         self.0.yields
+    }
+
+    /// Whether the [status](super::DistributedLock::status) must show the grant's token, as observers of an election need it. A
+    /// backend whose status always does ignores this.
+    pub fn shows_token(&self) -> bool {
+        self.0.shows_token
     }
 
     /// The lease that a grant arms.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use super::Election;
-use crate::backend::{LockStatus, Mode};
+use crate::backend::{Change, LockStatus, Mode};
 use crate::error::Result;
 use crate::runtime;
 use crate::sync::time::Instant;
@@ -19,6 +19,9 @@ use crate::token::FencingToken;
 const ASKS_EVERY: u32 = 3;
 /// Observers that were started together do not ask together: each asks earlier, by up to this part of its period.
 const JITTER: u32 = 4;
+/// At the earliest so long after its last request, an observer asks because the server reported a change. A name that changes
+/// hands all the time costs no more.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Somebody who leads, or led when the server was asked.
 #[derive(Clone, Debug)]
@@ -35,6 +38,14 @@ impl Leader {
         let asked = Instant::now();
         let status = election.lock.status().await?;
         Ok(Self::of(&status, asked, |term| election.candidate.had(term)))
+    }
+
+    /// The same, and what completes when somebody else may lead.
+    async fn follow(election: Election) -> Result<(Option<Self>, Change)> {
+        let asked = Instant::now();
+        let (status, change) = election.lock.follow().await?;
+        let leader = Self::of(&status, asked, |term| election.candidate.had(term));
+        Ok((leader, change))
     }
 
     /// A holder that leads: in exclusive mode, and with a token.
@@ -78,8 +89,10 @@ impl Leader {
 
 /// Follows the leaders of an election; made by [`Election::observe`].
 ///
-/// It learns at once when a candidate of the same [`Election`] is elected, and otherwise asks the server every third of the
-/// TTL, or up to a quarter of that earlier. A term of another candidate that begins and ends between two requests is not seen.
+/// It learns at once when a candidate of the same [`Election`] is elected, and of others if the server reports changes
+/// ([`Capabilities::follow`](crate::backend::Capabilities::follow): memory, Redis and ZooKeeper). It also asks the server every
+/// third of the TTL, or up to a quarter of that earlier. A term of another candidate that begins and ends between two requests is not
+/// seen.
 ///
 /// # Examples
 /// ```
@@ -99,8 +112,14 @@ pub struct Observer {
     /// `None` past the end of the clock.
     ask_at: Option<Instant>,
     /// A request under way, which outlives the call that began it, and the runtime on which it began.
-    asking: Option<(RuntimeId, BoxFuture<'static, Result<Option<Leader>>>)>,
+    asking: Option<(RuntimeId, Asking)>,
+    /// Completes when the last answer may be out of date.
+    change: Change,
+    /// When it asked last.
+    asked: Option<Instant>,
 }
+
+type Asking = BoxFuture<'static, Result<(Option<Leader>, Change)>>;
 
 impl Observer {
     pub(super) fn new(election: Election) -> Self {
@@ -111,6 +130,8 @@ impl Observer {
             period,
             ask_at: Some(Instant::now()),
             asking: None,
+            change: Change::never(),
+            asked: None,
         }
     }
 
@@ -197,16 +218,35 @@ impl Observer {
         // Its timers belong to the other runtime, which may have ended.
         self.asking.take_if(|(began, _)| *began != here);
         if self.asking.is_none() {
-            until(self.ask_at).await;
-            self.ask_at = Instant::now().checked_add(self.period);
+            self.due().await;
+            let now = Instant::now();
+            (self.asked, self.ask_at) = (Some(now), now.checked_add(self.period));
+            self.change = Change::never();
         }
         let election = &self.election;
         let (_, asking) = self
             .asking
-            .get_or_insert_with(|| (here, Box::pin(Leader::ask(election.clone()))));
+            .get_or_insert_with(|| (here, Box::pin(Leader::follow(election.clone()))));
         let answer = asking.await;
         self.asking = None;
-        answer
+        let (leader, change) = answer?;
+        self.change = change;
+        Ok(leader)
+    }
+
+    /// Waits until the server is to be asked: its time has come, or the server reported a change.
+    async fn due(&mut self) {
+        tokio::select! {
+            biased;
+            () = until(self.ask_at) => return,
+            () = &mut self.change => {}
+        }
+        // Completed: it must not be polled again, also if this is dropped below.
+        self.change = Change::never();
+        if let Some(soon) = self.asked.and_then(|asked| asked.checked_add(PAUSE)) {
+            self.ask_at = Some(self.ask_at.map_or(soon, |at| at.min(soon)));
+        }
+        until(self.ask_at).await;
     }
 
     /// The latest term of the candidate of this process, which may be over by now.

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use super::entry::{Entry, Record};
+use super::followers::Followers;
 use crate::backend::{AcquireRequest, Armed, HolderId, HolderStatus, Lease, LockStatus, Mode, rules};
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::LockName;
@@ -30,6 +31,7 @@ struct State {
     last_token: u64,
     names: HashMap<LockName, Entry>,
     tombstones: Tombstones,
+    followers: Followers,
 }
 
 /// Ids that were abandoned, which may come late.
@@ -77,6 +79,7 @@ impl MemoryServer {
             last_token: 0,
             names: HashMap::new(),
             tombstones: Tombstones::default(),
+            followers: Followers::default(),
         }))
     }
 
@@ -117,6 +120,7 @@ impl MemoryServer {
         let token = next_token(last_token, request)?;
         entry.grant(request, token, now);
         state.last_token = last_reserved(token, request);
+        state.followers.tell(name);
         Ok(Answer::Granted(token, request.lease().arm(sent, ttl)?))
     }
 
@@ -216,6 +220,7 @@ impl MemoryServer {
                 entry.waiters.iter().for_each(|waiter| waiter.wake.notify_one());
             }
             state.last_token = last_reserved(token, next);
+            state.followers.tell(next.name());
             Ok(HandedOver::Granted(token, next.lease().arm(sent, next.ttl())?))
         } else if rules::is_mine(&hold.holder, &next.holder()) {
             hold.expires = rules::prolonged(hold.expires, now, next.ttl());
@@ -227,12 +232,13 @@ impl MemoryServer {
 
     /// Whether the hold was this holder's, which has it with this token and lease from now on. No request: it needs no server.
     pub(super) fn pass(&self, name: &LockName, holder: HolderId, token: FencingToken, lease: &Lease) -> bool {
-        let mut state = self.0.lock();
+        let state = &mut *self.0.lock();
         let Some(hold) = state.names.get_mut(name).and_then(|entry| entry.hold_of(holder)) else {
             return false;
         };
         hold.token = token;
         hold.lease = Some(lease.clone());
+        state.followers.tell(name);
         true
     }
 
@@ -246,24 +252,17 @@ impl MemoryServer {
     }
 
     pub(super) fn status(&self, name: &LockName) -> Result<LockStatus> {
-        let now = Instant::now();
         let state = self.0.lock();
         state.check_available()?;
-        let Some(entry) = state.names.get(name) else {
-            return Ok(LockStatus::free().with_waiting(0));
-        };
-        let live = entry.holds.iter().filter(|hold| !rules::has_expired(hold.expires, now));
-        let status = LockStatus::held_by(live.map(|hold| {
-            let holder = HolderStatus::new()
-                .with_token(hold.token)
-                .with_mode(hold.mode)
-                .with_expires_in(hold.expires - now);
-            match &hold.label {
-                Some(label) => holder.with_label(label.clone()),
-                None => holder,
-            }
-        }));
-        Ok(status.with_waiting(entry.waiters.len()))
+        Ok(state.status(name))
+    }
+
+    /// The same, and what is notified of the next change.
+    pub(super) fn follow(&self, name: &LockName) -> Result<(LockStatus, Arc<Notify>)> {
+        let mut state = self.0.lock();
+        state.check_available()?;
+        let changed = state.followers.add(name);
+        Ok((state.status(name), changed))
     }
 
     pub(super) fn check_available(&self) -> Result<()> {
@@ -305,6 +304,7 @@ impl MemoryServer {
         };
         let holds = &mut state.names.entry(name.clone()).or_default().holds;
         let former = std::mem::replace(holds, vec![hold]);
+        state.followers.tell(name);
         drop(state);
         former.iter().for_each(Record::lose);
         token
@@ -333,6 +333,25 @@ impl State {
         }
     }
 
+    fn status(&self, name: &LockName) -> LockStatus {
+        let now = Instant::now();
+        let Some(entry) = self.names.get(name) else {
+            return LockStatus::free().with_waiting(0);
+        };
+        let live = entry.holds.iter().filter(|hold| !rules::has_expired(hold.expires, now));
+        let status = LockStatus::held_by(live.map(|hold| {
+            let holder = HolderStatus::new()
+                .with_token(hold.token)
+                .with_mode(hold.mode)
+                .with_expires_in(hold.expires - now);
+            match &hold.label {
+                Some(label) => holder.with_label(label.clone()),
+                None => holder,
+            }
+        }));
+        status.with_waiting(entry.waiters.len())
+    }
+
     /// Whether the giver's hold has ended because somebody waits here.
     fn gives_way(&mut self, giver: HolderId, name: &LockName) -> bool {
         let waits = self.names.get(name).is_some_and(|entry| !entry.waiters.is_empty());
@@ -353,6 +372,7 @@ impl State {
         };
         let result = change(entry);
         entry.wake_admitted();
+        self.followers.tell(name);
         if entry.holds.is_empty() && entry.waiters.is_empty() {
             self.names.remove(name);
         }

@@ -13,6 +13,7 @@ use tokio::time::{Instant, advance, sleep, timeout};
 
 use crate::scripted::{Answer, Pass, Request, Scripted};
 
+mod following;
 mod observing;
 
 assert_impl_all!(Election: Send, Sync, Clone);

@@ -22,6 +22,7 @@ pub struct RequestOptions {
     reinstates: bool,
     reserve: u32,
     yields: bool,
+    shows_token: bool,
     replaces: Option<AcquireRequest>,
 }
 
@@ -39,6 +40,7 @@ impl RequestOptions {
             reinstates: false,
             reserve: 1,
             yields: false,
+            shows_token: false,
             replaces: None,
         }
     }
@@ -110,6 +112,13 @@ impl RequestOptions {
         self
     }
 
+    /// Has the status [show](AcquireRequest::shows_token) the grant's token.
+    #[must_use]
+    pub fn shows_token(mut self, shows: bool) -> Self {
+        self.shows_token = shows;
+        self
+    }
+
     /// Draws a holder id, makes an unarmed lease, and returns the request and its control.
     pub fn start(self) -> (AcquireRequest, RequestControl) {
         let lease = match &self.replaces {
@@ -129,6 +138,7 @@ impl RequestOptions {
             reinstates: self.reinstates,
             reserve: self.reserve,
             yields: self.yields,
+            shows_token: self.shows_token,
             lease,
             made: Instant::now(),
             state: Mutex::new(State {

@@ -1,0 +1,40 @@
+//! How a client hears that a name may have changed hands.
+
+use std::fmt;
+use std::future::pending;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures_util::future::BoxFuture;
+
+/// Completes when a name may have changed hands since the answer with which it came: see
+/// [`DistributedLock::follow`](super::DistributedLock::follow). Keeps no connection and no session alive.
+///
+/// It may complete although nothing has changed, and it may miss a change: whoever needs each one asks now and then.
+pub struct Change(BoxFuture<'static, ()>);
+
+impl Change {
+    /// One that completes with this future.
+    pub fn new(happens: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(Box::pin(happens))
+    }
+
+    /// One that never completes: nobody hears of changes.
+    pub fn never() -> Self {
+        Self::new(pending())
+    }
+}
+
+impl Future for Change {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        self.0.as_mut().poll(context)
+    }
+}
+
+impl fmt::Debug for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Change").finish_non_exhaustive()
+    }
+}
