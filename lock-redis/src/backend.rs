@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, LockStatus};
+use lock_core::backend::{AcquireRequest, Attempt, Capabilities, Change, DistributedLock, LockStatus};
 use lock_core::{LockName, Result};
 
 use crate::acquire::acquire;
@@ -72,6 +72,7 @@ impl DistributedLock for RedisBackend {
             .ordered()
             .durable_tokens()
             .any_floor()
+            .follow()
             .shared()
             .upgradable()
             .downgrade()
@@ -120,6 +121,10 @@ impl DistributedLock for RedisBackend {
 
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
         self.0.status(name).await.map_err(|error| error.with_name(name))
+    }
+
+    async fn follow(&self, name: &LockName) -> Result<(LockStatus, Change)> {
+        self.0.follow(name).await.map_err(|error| error.with_name(name))
     }
 }
 

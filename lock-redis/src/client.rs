@@ -4,7 +4,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::backend::{HolderId, LockStatus};
+use lock_core::backend::{Change, HolderId, LockStatus};
 use lock_core::{LockName, Result};
 
 use crate::claims::Claims;
@@ -57,9 +57,22 @@ impl Client {
     pub(crate) async fn status(&self, name: &LockName) -> Result<LockStatus> {
         let keys = Keys::new(&self.prefix, name);
         let mut route = self.servers.route(&keys, pending()).await?;
+        self.read_status(&mut route, &keys).await
+    }
+
+    /// The same, and what completes when it may have changed.
+    pub(crate) async fn follow(&self, name: &LockName) -> Result<(LockStatus, Change)> {
+        let keys = Keys::new(&self.prefix, name);
+        let mut route = self.servers.route(&keys, pending()).await?;
+        // First, so that no change falls between the two.
+        let change = self.servers.follow(&route, &keys).await?;
+        Ok((self.read_status(&mut route, &keys).await?, change))
+    }
+
+    async fn read_status(&self, route: &mut Route, keys: &Keys) -> Result<LockStatus> {
         let [lock, _fence, queue, ends, terms] = keys.all();
         let keys = [lock, queue, ends, terms];
-        let reply = self.servers.run(&mut route, &protocol::STATUS, &keys, &[]).await;
+        let reply = self.servers.run(route, &protocol::STATUS, &keys, &[]).await;
         let reply = reply.map_err(|failure| route.lock_error(failure))?;
         protocol::status(&reply).ok_or_else(unexpected_reply)
     }

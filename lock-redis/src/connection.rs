@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
-use lock_core::backend::{HolderId, Lease};
+use lock_core::backend::{Change, HolderId, Lease};
 use lock_core::{Error, ErrorKind, Result};
 use redis::{Cmd, RedisError, RedisResult, ServerErrorKind, Value, cmd};
 use tokio::sync::watch;
@@ -39,6 +39,7 @@ pub(crate) use window::Room;
 mod acknowledger;
 mod channels;
 mod dial;
+mod followed;
 mod heartbeat;
 mod identity;
 pub(crate) mod inbox;
@@ -295,6 +296,32 @@ impl Connection {
             let _ = timeout(CONFUSED, session.channels().subscribed_to(channel)).await;
         }
         Ok(())
+    }
+
+    /// Completes at the next change of this key from now on, or when the connection ends; never if the server does not track
+    /// keys for this user.
+    ///
+    /// # Errors
+    /// If the connection ended before the server had answered.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point.
+    pub(crate) async fn follow(&self, on: &Session, key: &str) -> Result<Change, Failure> {
+        if on.followed().is_refused() {
+            return Ok(Change::never());
+        }
+        let changed = on.followed().add(key);
+        match self.reply(on, on.send_all(&followed::track(key))).await {
+            Ok(_) => Ok(Change::new(async move { drop(changed.await) })),
+            Err(Failure::Rejected(error)) => {
+                // A node of a cluster may not have the key, or not yet.
+                if matches!(code(&error), "ERR" | "NOPERM") {
+                    on.followed().refuse();
+                }
+                Ok(Change::never())
+            }
+            Err(failure) => Err(failure),
+        }
     }
 
     /// Nothing more is to be sent over this connection; what was sent has an unknown outcome.

@@ -173,13 +173,17 @@
 //! ACL SETUSER app reset on >PASSWORD
 //!     ~polylock:* ~{polylock:* ~{*}:fence:polylock:* ~{*}:queue:polylock:* ~{*}:ends:polylock:*
 //!     ~{*}:terms:polylock:* &polylock:*
-//!     +del +eval +evalsha +exists +get +hdel +hexists +hget +hincrby +hset +pexpire +pexpireat
-//!     +ping +pttl +publish +pubsub|numsub +set +subscribe +time +zadd +zcard +zcount +zrange
-//!     +zrangebyscore +zrem +zrevrange +zrevrangebyscore +zscore
+//!     +client|caching +client|tracking +del +eval +evalsha +exists +get +hdel +hexists +hget
+//!     +hincrby +hset +pexpire +pexpireat +ping +pttl +publish +pubsub|numsub +set +subscribe
+//!     +time +zadd +zcard +zcount +zrange +zrangebyscore +zrem +zrevrange +zrevrangebyscore
+//!     +zscore
 //! ```
 //!
 //! In a cluster the rules are others: `&{*}:polylock:*` for the channels, `+ssubscribe +sunsubscribe +spublish
 //! +pubsub|shardnumsub` in place of the commands without `s`, and also `+asking +cluster|slots`.
+//!
+//! `+client|caching +client|tracking` serve the observers of elections: Redis then reports when a lock's key changes. Without
+//! them, and before Redis 6, an observer learns of a new leader by asking every third of its TTL.
 //!
 //! Also useful: `+script|load`, or the first request of each kind takes two round trips; `+info` and `+config|get`, or the
 //! settings cannot be checked; `+client|setinfo`, or `CLIENT LIST` does not show the library. They are tried once for each

@@ -7,7 +7,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::backend::{HolderId, Lease};
+use lock_core::backend::{Change, HolderId, Lease};
 use lock_core::{Error, Result};
 use tokio::time::{Instant, sleep_until};
 
@@ -119,6 +119,16 @@ impl Servers {
             }
             Topology::Cluster(cluster) => Box::pin(cluster.ask(on, keys, arguments, in_flight)).await,
         }
+    }
+
+    /// What completes at the next change of a lock's key on the route's server.
+    ///
+    /// # Errors
+    /// If the connection ended.
+    pub(crate) async fn follow(&self, on: &Route, keys: &Keys) -> Result<Change> {
+        let [lock, ..] = keys.all();
+        let following = on.connection.follow(&on.session, lock).await;
+        following.map_err(|failure| on.lock_error(failure))
     }
 
     /// Waits until enough replicas have all that the route's server answered before, for a hold of this TTL that it has. Returns

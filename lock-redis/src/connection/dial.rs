@@ -23,6 +23,7 @@ use super::unloaded::Unloaded;
 use super::window::DRIVER_SLOTS;
 use crate::config::RedisConfig;
 use crate::connection::channels::Channels;
+use crate::connection::followed::Followed;
 use crate::connection::inbox::Inbox;
 use crate::error::lock_error;
 use crate::probe::{Finding, Probe};
@@ -122,6 +123,8 @@ pub(super) struct Dialed {
     pub(super) heard: Arc<AtomicBool>,
     /// Kept up to date by what the server says.
     pub(super) channels: Arc<Channels>,
+    /// Told of each change that the server reports.
+    pub(super) followed: Arc<Followed>,
 }
 
 /// One of the connections to a server.
@@ -183,6 +186,7 @@ impl Dialed {
             ended,
             heard,
             channels,
+            followed: Arc::default(),
         }
     }
 }
@@ -267,10 +271,13 @@ impl Dialer {
     async fn connect(&self) -> Result<(Dialed, Vec<Value>), DialError> {
         let (ended, heard) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(true)));
         let channels = Arc::new(Channels::default());
-        let (on_push, inbox, on_change) = (heard.clone(), self.inbox.clone(), channels.clone());
+        let followed = Arc::new(Followed::default());
+        let (on_push, inbox, on_change, on_report) =
+            (heard.clone(), self.inbox.clone(), channels.clone(), followed.clone());
         let opened = self.open(ended.clone(), move |push| {
             on_push.store(true, Ordering::Relaxed);
             on_change.receive(push);
+            on_report.receive(push);
             inbox.receive(push);
         });
         let mut opened = opened.await?;
@@ -292,6 +299,7 @@ impl Dialer {
         let unloaded = Unloaded::new(unloaded.map(|(_, script)| script.hash().to_owned()));
         let mut dialed = Dialed::new(opened, ended, heard, channels);
         dialed.unloaded = Arc::new(unloaded);
+        dialed.followed = followed;
         Ok((dialed, replies))
     }
 

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::acknowledger::Acknowledger;
 use super::channels::Channels;
 use super::dial::Dialed;
+use super::followed::Followed;
 use super::member::Member;
 use super::unloaded::Unloaded;
 use super::window::{Room, Window};
@@ -36,6 +37,7 @@ struct Inner {
     /// Whether a request was sent since the last heartbeat.
     used: AtomicBool,
     channels: Arc<Channels>,
+    followed: Arc<Followed>,
     health: watch::Sender<Health>,
 }
 
@@ -63,6 +65,7 @@ impl Session {
             heard: dialed.heard.clone(),
             used: AtomicBool::new(true),
             channels: dialed.channels.clone(),
+            followed: dialed.followed.clone(),
             health: watch::Sender::new(Health::Healthy),
         }))
     }
@@ -104,7 +107,9 @@ impl Session {
 
     /// Marks it as ended. Returns false if it had ended already.
     pub(super) fn end(&self, why: Error) -> bool {
-        self.change(Health::Ended(why))
+        let is_news = self.change(Health::Ended(why));
+        self.0.followed.end();
+        is_news
     }
 
     /// Reports to its users that the server does not reply, or that it replies again.
@@ -125,6 +130,11 @@ impl Session {
     /// The channels in hash slots that it is subscribed to.
     pub(super) fn channels(&self) -> &Channels {
         &self.0.channels
+    }
+
+    /// The keys whose changes the server reports.
+    pub(super) fn followed(&self) -> &Followed {
+        &self.0.followed
     }
 
     /// Whether anything came from the server since the last call.
@@ -206,6 +216,17 @@ impl Session {
         self.reply(async {
             let replies = connection.send_packed_commands(commands, before, 1).await?;
             replies.into_iter().next().ok_or_else(no_reply)
+        })
+        .await
+    }
+
+    /// The same for all of several commands. The first error among their replies is that of all.
+    pub(super) async fn send_all(&self, commands: &Pipeline) -> Result<RedisResult<Value>, Error> {
+        self.0.used.store(true, Ordering::Relaxed);
+        let mut connection = self.0.connection.clone();
+        self.reply(async {
+            let replies = connection.send_packed_commands(commands, 0, commands.len()).await?;
+            Ok(Value::Array(replies))
         })
         .await
     }

@@ -1,7 +1,14 @@
 //! The permissions that a user of the server needs.
 
 /// For the connection itself.
-const CONNECTION: [&str; 4] = ["eval", "evalsha", "ping", "subscribe"];
+const CONNECTION: [&str; 6] = [
+    "client|caching",
+    "client|tracking",
+    "eval",
+    "evalsha",
+    "ping",
+    "subscribe",
+];
 
 /// For those of a Redis Cluster, beside its connections' own.
 const CLUSTER: [&str; 3] = ["asking", "cluster|slots", "sunsubscribe"];

@@ -11,6 +11,7 @@ mod disconnected;
 mod errors;
 mod faults;
 mod fencing;
+mod following;
 mod full_memory;
 mod hand_over;
 mod hung;
