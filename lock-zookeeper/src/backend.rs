@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, LockStatus};
+use lock_core::backend::{AcquireRequest, Attempt, Capabilities, Change, DistributedLock, LockStatus};
 use lock_core::{LockName, Result};
 
 use crate::acl;
@@ -12,6 +12,7 @@ use crate::acquire;
 use crate::client::Client;
 use crate::config::ZooKeeperConfig;
 use crate::error;
+use crate::follow;
 use crate::server_id;
 use crate::state::{ConnectionState, StateWatch};
 use crate::status;
@@ -134,6 +135,7 @@ impl DistributedLock for ZooKeeperBackend {
             .minimum_hold()
             .ordered()
             .any_floor()
+            .follow()
             .session_renewal();
         let capabilities = capabilities.shared().downgrade().permits(u32::MAX);
         let longest = capabilities.longest_ttl;
@@ -191,6 +193,15 @@ impl DistributedLock for ZooKeeperBackend {
             self.client.within_limit(&session, status).await
         };
         status.await.map_err(|error| error.with_name(name))
+    }
+
+    async fn follow(&self, name: &LockName) -> Result<(LockStatus, Change)> {
+        let following = async {
+            let session = self.client.sessions.any().await?;
+            let following = follow::follow(&session, self.client.config.root(), name);
+            self.client.within_limit(&session, following).await
+        };
+        following.await.map_err(|error| error.with_name(name))
     }
 }
 

@@ -141,7 +141,7 @@
 //! - A token floor is at most 2^63 - 2^56, so that 2^20 elections to come have room. When an offset was raised, the next
 //!   acquire of each client takes one or two more round trips.
 //! - The [status](lock_core::Locker::status) shows a holder's token only if the server knows it: if the holder has written its node
-//!   since it was admitted, or if it is exclusive and nobody has joined or left the queue since.
+//!   since it was admitted, as the leader of an election does, or if it is exclusive and nobody has joined or left the queue since.
 //! - A session runs on one runtime: that of its first use. If that runtime ends, or is not driven for 1.5 s while a
 //!   request from another runtime waits, the session is ended, and its holds and places are lost. The next request gets a
 //!   new session on its own runtime.
@@ -214,6 +214,7 @@ mod config;
 mod connection;
 mod error;
 mod fence;
+mod follow;
 mod hold;
 mod leftover;
 mod names;

@@ -1,8 +1,8 @@
 //! The token of a grant: sixteen times a transaction id (zxid), plus the root path's token offset.
 //!
 //! The transaction id is the last change of the directory's children (`pzxid`) in the list that shows our node as the first, or
-//! that of our node's creation if that is larger. A grant writes nothing for it. A hand-over writes our own node, and takes
-//! the transaction id of that write. The fifteen numbers after each token are those of the passes within a process.
+//! that of our node's creation if that is larger. A grant writes nothing for it, unless its token is to be shown: see below. A
+//! hand-over writes our own node, and takes the transaction id of that write. The fifteen numbers after each token are those of the passes within a process.
 //!
 //! The offset is 0 until a request has a token floor that tokens have not reached. It is only ever raised, by
 //! compare-and-set, and counts for all locks and clients of the root path. A request that adopts a token raises it so that the token
@@ -34,7 +34,8 @@
 //! # Status
 //! The directory's data is the offset of the last grant. From this, `status` computes the holder's token even if the offset
 //! was raised since. It shows a token only if it knows the transaction id: that of a write of the holder's node, or of its
-//! creation if nobody has come or gone since.
+//! creation if nobody has come or gone since. Observers of an election need the token of each leader. So a grant whose request
+//! [shows its token](AcquireRequest::shows_token) writes its node, which takes one request more.
 
 use std::future::Future;
 use std::sync::Weak;
@@ -168,16 +169,17 @@ impl ClaimTask {
     }
 
     /// The transaction id of a grant by this listing, which shows our node as admitted. Writes our node if the request's label
-    /// has changed, or if the listing gives no base: one of another connection than our node's creation never does.
+    /// has changed, if its token is to be shown, or if the listing gives no base: one of another connection than our node's
+    /// creation never does.
     async fn base(&mut self, listing: &Listing, beside_downgraded: bool) -> Step<Option<i64>> {
         let Some(node) = &self.node else {
             return Ok(None);
         };
         let mode = self.claim.request.mode();
         let listed = protocol::base(mode, node.czxid, listing.pzxid, beside_downgraded);
-        let base = node
-            .written
-            .or(listed.filter(|_| node.created_over.ptr_eq(&listing.over)));
+        // Others cannot tell by which list it was granted.
+        let is_enough = node.created_over.ptr_eq(&listing.over) && !self.claim.request.shows_token();
+        let base = node.written.or(listed.filter(|_| is_enough));
         let mut data = node.data.clone();
         data.label = NodeData::labelled(self.claim.request.label()).label;
         // Those who wait for permits behind it look for this.

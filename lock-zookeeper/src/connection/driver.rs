@@ -74,18 +74,28 @@ impl Connection {
 
     /// Waits for the event of a watch that was set over this connection; `None` if the connection ends first.
     pub(crate) async fn watched(&self, watch: OneshotWatcher) -> Option<WatchedEvent> {
-        tokio::select! {
-            // First, and free of tokio's budget: a watch panics when its driver has gone. It may go in between.
-            biased;
-            () = unconstrained(self.driver_ended()) => None,
-            event = catch_panic(watch.changed()) => event.ok(),
+        self.watching(watch).await
+    }
+
+    /// The same without keeping the connection.
+    pub(crate) fn watching(&self, watch: OneshotWatcher) -> impl Future<Output = Option<WatchedEvent>> + Send + use<> {
+        let ended = self.driver_ended();
+        async move {
+            tokio::select! {
+                // First, and free of tokio's budget: a watch panics when its driver has gone. It may go in between.
+                biased;
+                () = unconstrained(ended) => None,
+                event = catch_panic(watch.changed()) => event.ok(),
+            }
         }
     }
 
-    async fn driver_ended(&self) {
+    fn driver_ended(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut ended = self.driver.ended.subscribe();
-        // The sender lives as long as `self`.
-        let _ = ended.wait_for(|ended| *ended).await;
+        async move {
+            // Without a sender, it has ended as well.
+            let _ = ended.wait_for(|ended| *ended).await;
+        }
     }
 }
 
