@@ -18,6 +18,7 @@ mod errors;
 mod exclusion;
 mod expiry;
 mod extend;
+mod following;
 mod hand_over;
 mod keeping;
 mod loss;
@@ -317,6 +318,8 @@ macro_rules! __for_each_case {
             Subject Shared elections::terms_grow_and_the_last_one_is_seen;
             Subject Shared elections::the_work_of_two_terms_does_not_overlap;
             Subject Shared elections::the_state_of_an_election_is_known;
+            Subject Shared elections::a_candidate_that_waited_is_seen;
+            Raw Shared following::a_follower_hears_of_each_new_holder;
             Subject Shared contention::a_hundred_tasks_lose_no_update;
             Subject Shared contention::a_turmoil_leaves_nothing;
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::backend::{
-    AcquireRequest, Attempt, Capabilities, DistributedLock, HandOver, Hold, HolderId, Lease, LockStatus,
+    AcquireRequest, Attempt, Capabilities, Change, DistributedLock, HandOver, Hold, HolderId, Lease, LockStatus,
     ReleaseOptions, ReleaseOutcome, Renewal,
 };
 use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
@@ -160,6 +160,11 @@ impl DistributedLock for Linked {
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
         let (backend, name) = (self.backend.clone(), name.clone());
         round_trip(&self.link, async move { backend.status(&name).await }).await
+    }
+
+    async fn follow(&self, name: &LockName) -> Result<(LockStatus, Change)> {
+        let (backend, name) = (self.backend.clone(), name.clone());
+        round_trip(&self.link, async move { backend.follow(&name).await }).await
     }
 }
 

@@ -328,6 +328,12 @@ macro_rules! __for_each_mutant {
             mutant_observer_goes_back ObserverGoesBack terms_grow_and_the_last_one_is_seen;
             /// An observer tells of a leader when the next one has come.
             mutant_observer_misses_the_last ObserverMissesTheLast terms_grow_and_the_last_one_is_seen;
+            /// The status shows no token while others wait for the name.
+            mutant_waiters_hide_the_token WaitersHideTheToken a_candidate_that_waited_is_seen;
+            /// A change that was declared is never reported.
+            mutant_change_is_not_reported ChangeIsNotReported a_follower_hears_of_each_new_holder;
+            /// Of several who follow a name, the last one hears of a change.
+            mutant_last_follower_alone LastFollowerAlone a_follower_hears_of_each_new_holder;
             /// A server that does not answer is taken for one that says that nobody leads.
             mutant_outage_is_an_election OutageIsAnElection the_state_of_an_election_is_known;
 

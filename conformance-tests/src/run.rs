@@ -34,7 +34,7 @@ pub enum Outcome {
 }
 
 /// The topics of hand-overs and of minimum holds, which exclusive holds alone have.
-const OF_EXCLUSIVE_HOLDS: [&str; 3] = ["hand_over", "stale_hand_over", "keeping"];
+const OF_EXCLUSIVE_HOLDS: [&str; 4] = ["hand_over", "stale_hand_over", "keeping", "following"];
 
 /// How long a case may take by the clock on the wall.
 const WALL: Duration = Duration::from_secs(330);

@@ -72,6 +72,8 @@ pub enum Capability {
     DurableTokens,
     /// [`Capabilities::any_floor`].
     AnyFloor,
+    /// [`Capabilities::follow`].
+    Follow,
     /// [`Capabilities::shared`].
     Shared,
     /// [`Capabilities::upgradable`].
@@ -95,6 +97,7 @@ impl Capability {
             Self::Ordered => capabilities.ordered,
             Self::DurableTokens => capabilities.durable_tokens,
             Self::AnyFloor => capabilities.any_floor,
+            Self::Follow => capabilities.follow,
             Self::Shared => capabilities.shared,
             Self::Upgradable => capabilities.upgradable,
             Self::Downgrade => capabilities.downgrade,

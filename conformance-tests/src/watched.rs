@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, HolderId, LockStatus};
+use lock_core::backend::{AcquireRequest, Attempt, Capabilities, Change, DistributedLock, HolderId, LockStatus};
 use lock_core::{LockName, Result};
 
 /// Remembers which requests it was asked for, and which of them were abandoned.
@@ -69,5 +69,9 @@ impl DistributedLock for Watched {
 
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
         self.backend.status(name).await
+    }
+
+    async fn follow(&self, name: &LockName) -> Result<(LockStatus, Change)> {
+        self.backend.follow(name).await
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lock_core::Result;
 use lock_core::backend::{
-    AcquireRequest, Attempt, Capabilities, DistributedLock, HandOver, Hold, Lease, LockStatus, ReleaseOptions,
+    AcquireRequest, Attempt, Capabilities, Change, DistributedLock, HandOver, Hold, Lease, LockStatus, ReleaseOptions,
     ReleaseOutcome, Renewal,
 };
 use lock_core::{FencingToken, LockName};
@@ -57,6 +57,10 @@ impl DistributedLock for Yielding {
 
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
         giving_way(self.0.status(name)).await
+    }
+
+    async fn follow(&self, name: &LockName) -> Result<(LockStatus, Change)> {
+        giving_way(self.0.follow(name)).await
     }
 }
 

@@ -195,6 +195,44 @@ pub(crate) async fn terms_grow_and_the_last_one_is_seen(cx: &Cx) -> Verdict {
     }
 }
 
+/// A candidate that waited for its election is seen like any other, while others wait behind it: by observers, and by the
+/// state of another candidate.
+pub(crate) async fn a_candidate_that_waited_is_seen(cx: &Cx) -> Verdict {
+    let (one, two, three) = (cx.subject().await, cx.subject().await, cx.subject().await);
+    let follower = candidate(&three, cx.ttl(), "three")?;
+    let mut seen = follower.observe();
+    let mut leader = Leading::begin(&candidate(&one, cx.ttl(), "one")?);
+    let mut values = ["one", "two"];
+    let mut term = leader
+        .elected(cx, cx.patience(), "the only candidate to be elected")
+        .await?;
+    let mut waiting = Leading::begin(&candidate(&two, cx.ttl(), "two")?);
+    cx.until_places(NAME, 1).await?;
+    for _ in 0..2 {
+        let what = "an observer to see who leads while others wait";
+        let elected = cx.within(cx.ttl() + cx.patience(), what, seen.changed()).await?;
+        let elected = elected.or_fail("observe")?;
+        let expected = (term, Some(values[0]));
+        ensure!(
+            (elected.term, elected.value.as_deref()) == expected,
+            "{expected:?} leads, and an observer saw {elected:?}"
+        );
+        let state = follower.state().await;
+        let following = ElectionState::Following(term, Some(values[0].into()));
+        ensure!(state == following, "somebody leads, and the state is {state:?}");
+        leader.resign();
+        let what = "the candidate that waits to be elected";
+        let next = waiting.elected(cx, cx.patience(), what).await?;
+        ensure_safe!(next > term, "term {next} after {term}");
+        term = next;
+        std::mem::swap(&mut leader, &mut waiting);
+        values.swap(0, 1);
+        // The one that resigned waits again.
+        cx.until_places(NAME, 1).await?;
+    }
+    Ok(())
+}
+
 /// What an observer tells next: a later term than the one before.
 async fn next_seen(
     cx: &Cx,

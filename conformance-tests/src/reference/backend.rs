@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::backend::{
-    AcquireRequest, Attempt, Busy, Capabilities, DistributedLock, HandOver, Hold, HolderId, Lease, LockStatus, Mode,
-    ReleaseOptions, ReleaseOutcome, Renewal, SentAt, Wait,
+    AcquireRequest, Attempt, Busy, Capabilities, Change, DistributedLock, HandOver, Hold, HolderId, Lease, LockStatus,
+    Mode, ReleaseOptions, ReleaseOutcome, Renewal, SentAt, Wait,
 };
 use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 use tokio::time::{sleep, timeout};
@@ -208,6 +208,7 @@ impl DistributedLock for ReferenceBackend {
             .ordered()
             .durable_tokens()
             .any_floor()
+            .follow()
             .shared()
             .upgradable()
             .downgrade()
@@ -256,6 +257,11 @@ impl DistributedLock for ReferenceBackend {
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
         let name = name.clone();
         self.client.put(move |server| server.status(name.as_str())).await
+    }
+
+    async fn follow(&self, name: &LockName) -> Result<(LockStatus, Change)> {
+        let name = name.clone();
+        self.client.put(move |server| server.follow(name.as_str())).await
     }
 }
 

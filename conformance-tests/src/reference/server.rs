@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lock_core::backend::{HolderId, LockStatus, Mode};
+use lock_core::backend::{Change, HolderId, LockStatus, Mode};
 use lock_core::{Error, ErrorKind, FencingToken, Result};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::state::{Entry, HandedOver, Hold, Reply, Request, State};
@@ -20,6 +20,10 @@ pub struct ReferenceServer {
     state: Mutex<State>,
     /// Something was freed.
     pub(super) freed: Notify,
+    /// Counts the changes of all names, for those who follow one.
+    changes: watch::Sender<u64>,
+    /// Counts those who follow any name, for the mutant that tells the last one alone.
+    follows: watch::Sender<u64>,
 }
 
 impl ReferenceServer {
@@ -29,6 +33,8 @@ impl ReferenceServer {
             started: Instant::now(),
             state: Mutex::default(),
             freed: Notify::new(),
+            changes: watch::Sender::new(0),
+            follows: watch::Sender::new(0),
         }
     }
 
@@ -92,9 +98,14 @@ impl ReferenceServer {
         if has_ended || !entry.admits(self.mutant, request) {
             return Ok(entry.refuse(self.mutant, request, now));
         }
-        entry
-            .grant(self.mutant, request, self.clock(now), now)
-            .map(Reply::Granted)
+        let token = entry.grant(self.mutant, request, self.clock(now), now)?;
+        self.has_changed();
+        Ok(Reply::Granted(token))
+    }
+
+    /// Somebody else may hold a name.
+    fn has_changed(&self) {
+        self.changes.send_modify(|changes| *changes += 1);
     }
 
     /// Takes a name's state away, for the mutant that writes it back by a second request.
@@ -221,6 +232,7 @@ impl ReferenceServer {
         let now = Instant::now();
         let mut state = self.up()?;
         state.dead.insert(holder);
+        self.has_changed();
         let entry = state.names.entry(self.key(name)).or_default();
         let anybodys = self.has(Mutant::ReleaseWithoutCompare);
         let hold = entry.take(|hold| anybodys || self.may_release(hold, holder));
@@ -280,6 +292,7 @@ impl ReferenceServer {
             None if takes_what_is_free => None,
             _ => return Ok(HandedOver::AlreadyLost),
         };
+        self.has_changed();
         let former_end = entry.holds.first().map(|hold| hold.expires);
         entry.holds.clear();
         if next.yields && !entry.queue.is_empty() && !self.has(Mutant::HandOverYieldsToNobody) {
@@ -306,6 +319,7 @@ impl ReferenceServer {
 
     pub(super) fn abandon(&self, name: &str, holder: HolderId, replaces: Option<HolderId>) -> Result<()> {
         let mut state = self.up()?;
+        self.has_changed();
         if self.has(Mutant::AbandonDoesNothing) {
             return Ok(());
         }
@@ -348,10 +362,34 @@ impl ReferenceServer {
         ))
     }
 
+    /// The status, and what completes at the next change.
+    pub(super) fn follow(&self, name: &str) -> Result<(LockStatus, Change)> {
+        let mut changes = self.changes.subscribe();
+        self.follows.send_modify(|follows| *follows += 1);
+        let mut later = self.follows.subscribe();
+        let mutant = self.mutant;
+        let change = async move {
+            let is_told = match mutant {
+                Some(Mutant::ChangeIsNotReported) => false,
+                Some(Mutant::LastFollowerAlone) => tokio::select! {
+                    biased;
+                    _ = later.changed() => false,
+                    _ = changes.changed() => true,
+                },
+                _ => changes.changed().await.is_ok(),
+            };
+            if !is_told {
+                std::future::pending().await
+            }
+        };
+        Ok((self.status(name)?, Change::new(change)))
+    }
+
     pub(super) fn take_away(&self, name: &str) {
         if let Some(entry) = self.lock().names.get_mut(&self.key(name)) {
             entry.holds.clear();
         }
+        self.has_changed();
         self.freed.notify_waiters();
     }
 

@@ -214,10 +214,13 @@ impl Entry {
         };
         let live = self.holds.iter().filter(|hold| self.end_of(mutant, hold) > now);
         let holders = live.take(shown).map(|hold| {
-            let holder = HolderStatus::new()
+            let mut holder = HolderStatus::new()
                 .with_token(hold.token)
                 .with_mode(hold.mode)
                 .with_expires_in(hold.expires.saturating_duration_since(now));
+            if mutant == Some(Mutant::WaitersHideTheToken) && !self.queue.is_empty() {
+                holder.token = None;
+            }
             match &hold.label {
                 Some(label) => holder.with_label(label.clone()),
                 None => holder,
