@@ -16,8 +16,8 @@
 //! With a [`Config`](crate::Config): `config.connect_lazy()?.blocking()`, then [`connect`](Locker::connect).
 
 pub use lock_core::blocking::{
-    Guard, Lock, Locker, MultiGuard, RwLock, Semaphore, UpgradableGuard, UpgradableLock, acquire_all,
-    acquire_all_within, try_acquire_all,
+    Election, Guard, Lock, Locker, MultiGuard, Observer, RwLock, Semaphore, Term, UpgradableGuard, UpgradableLock,
+    acquire_all, acquire_all_within, try_acquire_all,
 };
 
 use crate::Result;

@@ -1,7 +1,8 @@
 //! The same locks without async: for threads, command-line programs and other runtimes. Needs the feature `blocking`.
 //!
 //! Each type here mirrors the async type of its name: the same options, errors and guarantees. [`Watch`](crate::Watch),
-//! [`Error`](crate::Error), [`FencingToken`](crate::FencingToken) and [`LockStatus`](crate::backend::LockStatus) are shared.
+//! [`Error`](crate::Error), [`FencingToken`](crate::FencingToken), [`LockStatus`](crate::backend::LockStatus),
+//! [`Leader`](crate::Leader) and [`ElectionState`](crate::ElectionState) are shared.
 //!
 //! ```
 //! use std::time::Duration;
@@ -41,19 +42,23 @@
 //! A locker that the child makes works: its first call starts a thread of the child's own. Processes are told apart by their ids: in a
 //! descendant that has the id of an ancestor that used polylock, such as the first process of a new namespace, calls never return.
 
+pub use self::election::{Election, Term};
 pub use self::guard::Guard;
 pub use self::lock::Lock;
 pub use self::locker::Locker;
 pub use self::multi::{MultiGuard, acquire_all, acquire_all_within, try_acquire_all};
+pub use self::observer::Observer;
 pub use self::rw_lock::RwLock;
 pub use self::semaphore::Semaphore;
 pub use self::upgradable::{UpgradableGuard, UpgradableLock};
 
 mod call;
+mod election;
 mod guard;
 mod lock;
 mod locker;
 mod multi;
+mod observer;
 mod rw_lock;
 mod semaphore;
 #[cfg(test)]

@@ -6,7 +6,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use self::candidate::Candidate;
-use self::observer::{Leader, Observer};
+use self::observer::Observer;
+pub use self::state::ElectionState;
 use self::term::Term;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lock::Lock;
@@ -14,11 +15,11 @@ use crate::locker::Locker;
 use crate::runtime;
 use crate::sync::Arc;
 use crate::sync::time::sleep_until;
-use crate::token::FencingToken;
 use crate::watch::Watch;
 
 mod candidate;
 pub(crate) mod observer;
+mod state;
 pub(crate) mod term;
 
 /// A candidate pauses for this part of its TTL after each of its terms, so that another one is elected.
@@ -67,26 +68,6 @@ pub struct Election {
     margin: Duration,
     is_measured: bool,
     candidate: Arc<Candidate>,
-}
-
-/// What a candidate knows of its election, for a health endpoint.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum ElectionState {
-    /// This candidate leads.
-    #[non_exhaustive]
-    Leading {
-        /// Its term.
-        term: FencingToken,
-        /// How long the term lasts if nothing renews it, by this process's clock.
-        valid_for: Duration,
-    },
-    /// Somebody else leads, as the server answered.
-    Following(Leader),
-    /// Nobody leads.
-    Electing,
-    /// The server did not say who leads, for this reason.
-    Unreachable(Error),
 }
 
 impl Locker {
@@ -172,6 +153,30 @@ impl Election {
     #[must_use]
     pub fn margin(mut self, margin: Duration) -> Self {
         self.margin = margin;
+        self
+    }
+
+    /// Ends each term at the latest so long after its election: the term is lost, by
+    /// [`LostCause::MaximumHold`](crate::LostCause::MaximumHold), and the name is released. So work that hangs does not lead for ever, and
+    /// leaders take turns. The candidate then pauses and campaigns again, as after any loss. Must be longer than the
+    /// [margin](Self::margin). Off by default.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_core::{Locker, LostCause, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let election = locks.election("scheduler").hold_at_most(Duration::from_millis(50));
+    /// let term = election.campaign().await?;
+    /// let hung = std::future::pending::<()>();
+    /// assert_eq!(term.run(hung).await.unwrap_err().cause(), LostCause::MaximumHold);
+    /// locks.election("scheduler").campaign().await?.resign().await?; // another candidate leads
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn hold_at_most(mut self, maximum: Duration) -> Self {
+        self.lock = self.lock.hold_at_most(maximum);
         self
     }
 
@@ -325,59 +330,18 @@ impl Election {
         keeper.check_process().ok().and_then(|()| self.candidate.term())
     }
 
-    /// What this candidate knows of the election now, for a health endpoint. While it leads, no network is needed;
-    /// otherwise this asks the server once, for up to the locker's operation timeout.
-    ///
-    /// # Cancel safety
-    /// May be dropped at any point.
-    ///
-    /// # Examples
-    /// ```
-    /// # use lock_core::{ElectionState, Locker, MemoryBackend};
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
-    /// # let server = MemoryBackend::new();
-    /// # let election = Locker::new(server.clone()).election("scheduler");
-    /// assert!(matches!(election.state().await, ElectionState::Electing));
-    /// let _term = election.campaign().await?;
-    /// assert!(matches!(election.state().await, ElectionState::Leading { .. }));
-    /// # let elsewhere = Locker::new(server.clone()).election("scheduler");
-    /// assert!(matches!(elsewhere.state().await, ElectionState::Following(_)));
-    /// server.set_available(false);
-    /// assert!(matches!(elsewhere.state().await, ElectionState::Unreachable(_)));
-    /// # Ok(()) }
-    /// ```
-    pub async fn state(&self) -> ElectionState {
-        let leading = || {
-            self.term().map(|term| ElectionState::Leading {
-                term: term.token(),
-                valid_for: term.valid_for(),
-            })
-        };
-        if let Some(leading) = leading() {
-            return leading;
-        }
-        let answer = Leader::ask(self.clone()).await;
-        // It may have been elected meanwhile.
-        if let Some(leading) = leading() {
-            return leading;
-        }
-        match answer {
-            // It knows better: its own term is over.
-            Ok(Some(leader)) if !leader.is_me() => ElectionState::Following(leader),
-            Ok(_) => ElectionState::Electing,
-            Err(error) => ElectionState::Unreachable(error),
-        }
-    }
-
     fn check_margin(&self) -> Result<()> {
-        let longest = self.lock.options().ttl / LONGEST_MARGIN;
-        if self.margin <= longest {
-            return Ok(());
-        }
-        let message = format!(
-            "a margin of {:?} is too long: choose at most {longest:?}, or a longer ttl",
-            self.margin
-        );
+        let (options, margin) = (self.lock.options(), self.margin);
+        let longest = options.ttl / LONGEST_MARGIN;
+        let message = match options.maximum_hold {
+            Some(maximum) if !margin.is_zero() && maximum <= margin => {
+                format!(
+                    "a margin of {margin:?} leaves nothing of a maximum hold of {maximum:?}: choose a shorter margin"
+                )
+            }
+            _ if margin <= longest => return Ok(()),
+            _ => format!("a margin of {margin:?} is too long: choose at most {longest:?}, or a longer ttl"),
+        };
         let error = Error::new(ErrorKind::Misconfigured, message);
         Err(match self.lock.name() {
             Some(name) => error.with_name(name),

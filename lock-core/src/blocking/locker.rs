@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 use super::call::wait_for;
+use super::election::Election;
 use super::lock::Lock;
 use super::rw_lock::RwLock;
 use super::semaphore::Semaphore;
@@ -155,6 +156,11 @@ impl Locker {
     /// no I/O.
     pub fn semaphore(&self, name: impl AsRef<str>, limit: u32) -> Semaphore {
         Semaphore::new(self.0.semaphore(name, limit))
+    }
+
+    /// The election with this name: see [`Locker::election`](crate::Locker::election). Does no I/O.
+    pub fn election(&self, name: impl AsRef<str>) -> Election {
+        Election::new(self.0.election(name))
     }
 
     /// Who holds this name, as the server sees it. For people and dashboards: it may have changed when it arrives.

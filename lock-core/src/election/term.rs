@@ -46,6 +46,11 @@ impl Term {
         }
     }
 
+    #[cfg(all(feature = "blocking", not(shuttle)))]
+    pub(crate) fn into_parts(self) -> (Guard, Reign) {
+        (self.guard, self.reign)
+    }
+
     /// Ends the term, so that another candidate is elected. Returns when the server has answered.
     ///
     /// # Errors
@@ -112,7 +117,7 @@ impl Deref for Term {
 
 /// That the candidate leads. When it is dropped, the candidate knows that it does not.
 #[derive(Debug)]
-struct Reign {
+pub(crate) struct Reign {
     candidate: Arc<Candidate>,
     watch: Watch,
     pause: Duration,

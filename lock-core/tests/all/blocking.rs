@@ -6,6 +6,7 @@ use lock_core::MemoryBackend;
 use lock_core::blocking::Locker;
 
 mod conversions;
+mod elections;
 mod ends;
 mod places;
 mod types;

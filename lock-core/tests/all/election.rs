@@ -14,6 +14,7 @@ use tokio::time::{Instant, advance, sleep, timeout};
 use crate::scripted::{Answer, Pass, Request, Scripted};
 
 mod following;
+mod maximum;
 mod observing;
 
 assert_impl_all!(Election: Send, Sync, Clone);
