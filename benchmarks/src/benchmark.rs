@@ -17,8 +17,9 @@ use crate::subjects::counted::{Counted, Work};
 use crate::subjects::held::{Held, HeldBare};
 use crate::subjects::polylock::{Polylock, Raw, WithoutHandOvers, WithoutPasses};
 use crate::subjects::quorum::Nodes;
+use crate::subjects::takeover::TakeOver;
 use crate::subjects::{blocking, core, costs, memory, mysql, parts, redis, tls, waiters, zookeeper};
-use crate::workload::Workload;
+use crate::workload::{LeaderEnd, Workload};
 
 pub(crate) struct Benchmark {
     backend: Backend,
@@ -103,6 +104,9 @@ impl Benchmark {
             }
             return entries;
         }
+        if let Workload::TakeOver(end) = workload {
+            return self.candidates(end);
+        }
         if let Workload::Tls(tasks) = workload {
             return match tls::participants(self.backend, tasks).await {
                 Ok(participants) => entries_of(participants),
@@ -133,8 +137,11 @@ impl Benchmark {
             Workload::Idle => Vec::new(),
             Workload::Waiters => waiters::participants(&self.make, self.backend == Backend::Memory),
             // Above.
-            Workload::Tls(_) => Vec::new(),
+            Workload::Tls(_) | Workload::TakeOver(_) => Vec::new(),
         });
+        if let Workload::Blocking(threads) = workload {
+            entries.extend(self.peers.blocking_entries(threads));
+        }
         if let Workload::Load(workload) = workload
             && !entries.is_empty()
         {
@@ -155,6 +162,22 @@ impl Benchmark {
         can.then(|| ("polylock", local(Polylock(self.make.clone()), workload)))
             .into_iter()
             .collect()
+    }
+
+    /// Processes in an election; nobody where a server is in one process.
+    fn candidates(&self, end: LeaderEnd) -> Vec<Entry> {
+        if self.backend == Backend::Memory {
+            return Vec::new();
+        }
+        let polylock = TakeOver::of_polylock(self.backend, &self.url(), end);
+        let polylock = Entry {
+            subject: "polylock".into(),
+            participant: polylock
+                .map(|candidates| Box::new(candidates) as Box<dyn Participant>)
+                .map_err(|error| error.to_string()),
+            is_optional: false,
+        };
+        [polylock].into_iter().chain(self.peers.candidates(end)).collect()
     }
 
     fn counted(&self, entry: Entry) -> Entry {
@@ -311,7 +334,7 @@ fn plain_or_poll(alone: bool) -> &'static str {
     if alone { "plain" } else { "poll-10ms" }
 }
 
-fn maker(backend: Backend, url: &str) -> MakeBackend {
+pub(crate) fn maker(backend: Backend, url: &str) -> MakeBackend {
     let url = url.to_owned();
     match backend {
         // A quorum's servers make its own.

@@ -13,6 +13,7 @@ use crate::entry::Backend;
 use crate::results::Results;
 
 mod benchmark;
+mod candidate;
 mod entry;
 mod goals;
 mod machine;
@@ -59,6 +60,12 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let Some((first, rest)) = arguments.split_first()
+        && first == candidate::CANDIDATE
+    {
+        return exit(block_on(candidate::candidate(rest)).map(|()| true));
+    }
     let cli = Cli::parse();
     // Before there are threads and processes, which inherit it.
     if cli.pinned
@@ -67,17 +74,20 @@ fn main() -> ExitCode {
         eprintln!("error: this process cannot be pinned: {error}");
         return ExitCode::from(2);
     }
-    match tokio::runtime::Runtime::new() {
-        Ok(runtime) => match runtime.block_on(measure(&cli)) {
-            Ok(true) => ExitCode::SUCCESS,
-            Ok(false) => ExitCode::from(2),
-            Err(error) => {
-                eprintln!("error: {error}");
-                ExitCode::from(2)
-            }
-        },
+    exit(block_on(measure(&cli)))
+}
+
+fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Runtime::new().map_err(|error| format!("there is no runtime: {error}"))?;
+    runtime.block_on(work)
+}
+
+fn exit(all_there: Result<bool>) -> ExitCode {
+    match all_there {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(2),
         Err(error) => {
-            eprintln!("error: there is no runtime: {error}");
+            eprintln!("error: {error}");
             ExitCode::from(2)
         }
     }

@@ -8,10 +8,14 @@ use benchmarks_load::{Figures, Result, Workload};
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
-use self::build::{Family, Program};
+pub(crate) use self::build::Program;
+
+use self::build::Family;
 use self::process::Process;
 use crate::entry::{Backend, Entry};
 use crate::participant::Participant;
+use crate::subjects::takeover::TakeOver;
+use crate::workload::LeaderEnd;
 
 mod build;
 mod process;
@@ -25,6 +29,8 @@ struct Peer {
     awaited: bool,
     /// Whether it has readers and permits.
     modes: bool,
+    /// Whether it plays nothing but `blocking-1` and `blocking-16`.
+    blocking_alone: bool,
 }
 
 const fn peer(name: &'static str, backend: Backend, family: Family) -> Peer {
@@ -34,10 +40,11 @@ const fn peer(name: &'static str, backend: Backend, family: Family) -> Peer {
         family,
         awaited: true,
         modes: false,
+        blocking_alone: false,
     }
 }
 
-const PEERS: [Peer; 10] = [
+const PEERS: [Peer; 11] = [
     peer("rslock", Backend::Redis, Family::Rust),
     peer("distributed-lock-redis", Backend::Redis, Family::Rust),
     peer("rueidislock", Backend::Redis, Family::Go),
@@ -45,6 +52,10 @@ const PEERS: [Peer; 10] = [
     Peer {
         modes: true,
         ..peer("redisson", Backend::Redis, Family::Java)
+    },
+    Peer {
+        blocking_alone: true,
+        ..peer("redis-py", Backend::Redis, Family::Python)
     },
     peer("redsync", Backend::Quorum, Family::Go),
     peer("redisson", Backend::Quorum, Family::Java),
@@ -107,6 +118,34 @@ impl Peers {
             Workload::Own { background, .. } => background != peer.awaited,
             workload => workload.is_exclusive() || peer.modes,
         };
+        self.remotes(workload, |peer| !peer.blocking_alone && takes_part(peer))
+    }
+
+    /// Those whose calls block, with so many threads.
+    pub(crate) fn blocking_entries(&self, threads: usize) -> Vec<Entry> {
+        let own = Workload::Own {
+            tasks: threads,
+            background: false,
+        };
+        self.remotes(own, |peer| matches!(peer.family, Family::Java | Family::Python))
+    }
+
+    /// Those that can elect a leader, in processes of their own.
+    pub(crate) fn candidates(&self, end: LeaderEnd) -> Vec<Entry> {
+        let electing = self.0.iter().filter(|(peer, _)| peer.family == Family::Java);
+        let entry = |(peer, started): &(&'static Peer, Started)| Entry {
+            subject: peer.name.into(),
+            participant: started.clone().and_then(|process| {
+                let process = process.try_lock().map_err(|_| "it is busy".to_owned())?;
+                let candidates = TakeOver::new(process.program().electing(), peer.name, end);
+                Ok(Box::new(candidates) as Box<dyn Participant>)
+            }),
+            is_optional: true,
+        };
+        electing.map(entry).collect()
+    }
+
+    fn remotes(&self, workload: Workload, takes_part: impl Fn(&Peer) -> bool) -> Vec<Entry> {
         let participants = self.0.iter().filter(|(peer, _)| takes_part(peer));
         let entry = |(peer, started): &(&'static Peer, Started)| Entry {
             subject: peer.name.into(),

@@ -11,6 +11,7 @@ pub(crate) mod parts;
 pub(crate) mod polylock;
 pub(crate) mod quorum;
 pub(crate) mod redis;
+pub(crate) mod takeover;
 pub(crate) mod tls;
 pub(crate) mod waiters;
 pub(crate) mod weigh;

@@ -25,8 +25,31 @@ pub(crate) enum Workload {
     Tls(usize),
     /// So many threads, each with a name of its own: the API without async beside the async one.
     Blocking(usize),
+    /// How long nobody leads after the leader of an election has gone.
+    TakeOver(LeaderEnd),
     /// What single operations of the runtime and of the system cost where so many tasks do them.
     Parts(usize),
+}
+
+/// How a leader ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LeaderEnd {
+    /// It resigns, and stays a candidate.
+    Resign,
+    /// It resigns, and its process closes its client and exits.
+    Close,
+    /// Its process is killed.
+    Kill,
+}
+
+impl fmt::Display for LeaderEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Resign => "resign",
+            Self::Close => "close",
+            Self::Kill => "kill",
+        })
+    }
 }
 
 /// How many are held, and how many wait.
@@ -57,6 +80,7 @@ pub(crate) fn all() -> Vec<Workload> {
     all.extend(modes.map(Workload::Load));
     all.extend([1, 10, 100].map(|readers| Workload::Load(Beside { readers })));
     all.extend([Workload::Held, Workload::Idle, Workload::Waiters]);
+    all.extend([LeaderEnd::Resign, LeaderEnd::Close, LeaderEnd::Kill].map(Workload::TakeOver));
     // Last, since a MariaDB takes long to recover from them.
     all.extend([2, 16, 128].map(|clients| Workload::Load(HandOff { clients })));
     all
@@ -83,6 +107,8 @@ impl Workload {
             Self::Load(_) | Self::Core | Self::Costs(_) | Self::Tls(_) | Self::Blocking(_) | Self::Parts(_) => {
                 Duration::from_secs(10)
             }
+            // Processes are started, and a session or lease ends by itself.
+            Self::TakeOver(_) => Duration::from_secs(90),
             // Ten thousand are taken and given back.
             Self::Held | Self::Idle | Self::Waiters => Duration::from_secs(120),
         }
@@ -157,6 +183,17 @@ impl Workload {
                     own_names(threads)
                 )
             }
+            Self::TakeOver(end) => {
+                let how = match end {
+                    LeaderEnd::Resign => "the order to resign",
+                    LeaderEnd::Close => "the order to resign, close the client and exit",
+                    LeaderEnd::Kill => "a SIGKILL to the leader's process",
+                };
+                format!(
+                    "an election of two processes, with a ttl or session timeout of 10 s; times are from {how} until the other one \
+                     leads, one each round"
+                )
+            }
             Self::Parts(tasks) => format!("{tasks} tasks on this runtime that do one operation again and again"),
         }
     }
@@ -185,6 +222,7 @@ impl fmt::Display for Workload {
             Self::Costs(tasks) => write!(f, "costs-{tasks}"),
             Self::Tls(tasks) => write!(f, "tls-{tasks}"),
             Self::Blocking(threads) => write!(f, "blocking-{threads}"),
+            Self::TakeOver(end) => write!(f, "takeover-{end}"),
             Self::Parts(tasks) => write!(f, "parts-{tasks}"),
         }
     }

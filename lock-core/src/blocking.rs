@@ -28,6 +28,9 @@
 //! One thread for each process, named `polylock`, drives all requests and renewals. The first call starts it, and it runs until the
 //! process ends. A call hands its request to this thread and parks its own. So locks are renewed while your code runs.
 //!
+//! So a call costs two switches between threads more than an async one. The workloads `blocking-1` and `blocking-16` of the
+//! [benchmarks](https://github.com/polylock/polylock/blob/main/docs/benchmarks.md) show both beside the clients of Java and Python.
+//!
 //! # Inside async code
 //! A call blocks its thread, whatever that runs. Inside async code it neither panics nor deadlocks, but it stalls all tasks
 //! of that worker: await the async API there, or use `spawn_blocking`. A wait never ends if it blocks the very thread on

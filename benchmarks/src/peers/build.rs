@@ -14,6 +14,7 @@ pub(crate) enum Family {
     Rust,
     Go,
     Java,
+    Python,
 }
 
 /// What to run.
@@ -21,15 +22,37 @@ pub(crate) enum Family {
 pub(crate) struct Program {
     pub(crate) path: PathBuf,
     pub(crate) arguments: Vec<OsString>,
+    environment: Vec<(OsString, OsString)>,
 }
 
 impl Program {
-    fn new(path: impl Into<PathBuf>) -> Self {
-        let path = path.into();
-        let arguments = Vec::new();
-        Self { path, arguments }
+    pub(crate) fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+        }
+    }
+
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(&self.path);
+        command.args(&self.arguments).envs(self.environment.iter().cloned());
+        command
+    }
+
+    /// The program of the same peer that is a candidate in an election.
+    pub(crate) fn electing(&self) -> Self {
+        let mut electing = self.clone();
+        for argument in electing.arguments.iter_mut().filter(|argument| *argument == JAVA_MAIN) {
+            *argument = JAVA_CANDIDATE.into();
+        }
+        electing
     }
 }
+
+/// The classes to start.
+const JAVA_MAIN: &str = "Peers";
+const JAVA_CANDIDATE: &str = "Candidate";
 
 /// Builds it, or says why not.
 pub(crate) async fn build(family: Family, backend: Backend) -> Result<Program, String> {
@@ -38,6 +61,7 @@ pub(crate) async fn build(family: Family, backend: Backend) -> Result<Program, S
         Family::Rust => rust(backend, &out).await,
         Family::Go => go(&out.join("go")).await,
         Family::Java => java(&out.join("java")).await,
+        Family::Python => python(),
     }
 }
 
@@ -88,8 +112,21 @@ async fn java(out: &Path) -> Result<Program, String> {
     finish(mvn, "mvn").await?;
     let class_path = format!("{}:{}", out.join("classes").display(), out.join("lib/*").display());
     let mut java = Program::new("java");
-    java.arguments = ["-cp", &class_path, "Peers"].map(Into::into).into();
+    java.arguments = ["-cp", &class_path, JAVA_MAIN].map(Into::into).into();
     Ok(java)
+}
+
+/// With redis-py, as the tests have it.
+fn python() -> Result<Program, String> {
+    let command = testbed::redis_py().map_err(|error| error.to_string())?;
+    let mut python = Program::new(command.get_program());
+    python.arguments = command.get_args().map(Into::into).collect();
+    python.arguments.push(sources("python").join("peers.py").into());
+    let environment = command.get_envs();
+    python.environment = environment
+        .filter_map(|(name, value)| Some((name.into(), value?.into())))
+        .collect();
+    Ok(python)
 }
 
 /// Waits for a build.

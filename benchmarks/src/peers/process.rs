@@ -6,7 +6,7 @@ use std::time::Duration;
 use benchmarks_load::Result;
 use serde_json::{Map, Value};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
 use super::build::Program;
@@ -24,8 +24,8 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) async fn start(program: Program, patience: Duration) -> Result<Self> {
-        let mut child = Command::new(&program.path)
-            .args(&program.arguments)
+        let mut child = program
+            .command()
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
@@ -53,6 +53,10 @@ impl Process {
             *self = Self::start(self.program.clone(), patience).await?;
         }
         Ok(())
+    }
+
+    pub(crate) fn program(&self) -> &Program {
+        &self.program
     }
 
     pub(crate) fn version(&self, subject: &str) -> Option<String> {
