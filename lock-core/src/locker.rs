@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::acquire::limits::Limits;
 use crate::acquire::shared::Shared;
+use crate::backend::lease::HoldState;
 use crate::backend::{Capabilities, DistributedLock, LockStatus};
 use crate::backend_state::BackendState;
 use crate::background::runner::ensure_running;
@@ -13,6 +14,7 @@ use crate::label::default_label;
 use crate::lock::Lock;
 use crate::name::LockName;
 use crate::observe::{self, BackendRequest};
+use crate::own_hold::OwnHold;
 use crate::runtime;
 use crate::rw_lock::RwLock;
 use crate::semaphore::Semaphore;
@@ -242,6 +244,32 @@ impl Locker {
         let status = status.map_err(|error| error.about(&name))?;
         self.shared.backend.note_reached();
         Ok(status)
+    }
+
+    /// What this process holds by this locker and its clones, in the order of the names. Sends nothing. A hold that was lost, or
+    /// whose release has begun, is not listed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Misconfigured`] in a forked child: the holds are its parent's.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let guard = locks.lock("orders/42").acquire().await?;
+    /// for hold in locks.holds()? {
+    ///     println!("{} with token {}, for {:?}", hold.name, hold.token, hold.held_for);
+    /// }
+    /// # assert_eq!(locks.holds()?[0].token, guard.token());
+    /// # Ok(()) }
+    /// ```
+    pub fn holds(&self) -> Result<Vec<OwnHold>> {
+        self.shared.keeper.check_process()?;
+        let mut holds = self.shared.keeper.holds();
+        holds.retain(|hold| !matches!(hold.state, HoldState::Lost(_)));
+        holds.sort_by(|one, other| (&one.name, one.token).cmp(&(&other.name, other.token)));
+        Ok(holds)
     }
 
     /// Refuses new acquires, ends waiting ones, and waits until all background work is done: the releases of dropped

@@ -9,6 +9,7 @@ use super::rw_lock::RwLock;
 use super::semaphore::Semaphore;
 use crate::backend::{Capabilities, DistributedLock, LockStatus};
 use crate::error::Result;
+use crate::own_hold::OwnHold;
 use crate::sync::Arc;
 use crate::token::FencingToken;
 
@@ -173,6 +174,14 @@ impl Locker {
     pub fn status(&self, name: impl AsRef<str>) -> Result<LockStatus> {
         let (locker, name) = (self.0.clone(), name.as_ref().to_owned());
         wait_for(async move { locker.status(name).await })
+    }
+
+    /// What this process holds by this locker and its clones: see [`Locker::holds`](crate::Locker::holds). Does no I/O.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Misconfigured`](crate::ErrorKind::Misconfigured) in a forked child.
+    pub fn holds(&self) -> Result<Vec<OwnHold>> {
+        self.0.holds()
     }
 
     /// Refuses new acquires, ends waiting ones, and waits for the releases of dropped guards: see
