@@ -23,6 +23,7 @@ mod client;
 mod election;
 mod guard;
 mod reentry;
+mod revoke;
 mod server;
 mod state;
 mod subject;

@@ -78,6 +78,10 @@ pub enum Capability {
     Upgradable,
     /// [`Capabilities::downgrade`].
     Downgrade,
+    /// [`Capabilities::revoke`].
+    Revoke,
+    /// [`Capabilities::revoke_now`].
+    RevokeNow,
     /// [`Capabilities::permits`] of more than one: a semaphore of one permit is an exclusive lock.
     Permits,
 }
@@ -98,6 +102,8 @@ impl Capability {
             Self::Shared => capabilities.shared,
             Self::Upgradable => capabilities.upgradable,
             Self::Downgrade => capabilities.downgrade,
+            Self::Revoke => capabilities.revoke,
+            Self::RevokeNow => capabilities.revoke_now,
             Self::Permits => capabilities.permits > 1,
         }
     }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use lock_core::Result;
 use lock_core::backend::{
     AcquireRequest, Attempt, Capabilities, DistributedLock, HandOver, Hold, Lease, LockStatus, ReleaseOptions,
-    ReleaseOutcome, Renewal,
+    ReleaseOutcome, Renewal, Revoke, Revoked,
 };
 use lock_core::{FencingToken, LockName};
 use tokio::task::yield_now;
@@ -57,6 +57,10 @@ impl DistributedLock for Yielding {
 
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
         giving_way(self.0.status(name)).await
+    }
+
+    async fn revoke(&self, name: &LockName, token: FencingToken, how: Revoke) -> Result<Revoked> {
+        giving_way(self.0.revoke(name, token, how)).await
     }
 }
 

@@ -21,6 +21,7 @@ pub use self::holder::HolderId;
 pub use self::lease::{Armed, Lease};
 pub use self::mode::{Mode, Permits};
 pub use self::request::{AcquireRequest, RequestControl, RequestOptions, Terms, Wait};
+pub use self::revoke::{Revoke, Revoked};
 pub use self::sent_at::SentAt;
 pub use self::status::{HolderStatus, LockStatus};
 pub use crate::lost::LostCause;
@@ -34,6 +35,7 @@ mod holder;
 pub(crate) mod lease;
 mod mode;
 mod request;
+mod revoke;
 pub mod rules;
 mod sent_at;
 mod status;
@@ -181,6 +183,31 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// # Cancel safety
     /// May be dropped at any point.
     async fn status(&self, name: &LockName) -> Result<LockStatus>;
+
+    /// Ends the hold of this name with this token, whoever has it, and no other hold. Core calls it only for what the
+    /// [capabilities](Self::capabilities) declare.
+    ///
+    /// - **The token.** A hold has the token of its grant, and those that the grant [reserved](AcquireRequest::reserve) for
+    ///   passes. If no hold of the name has this token, nothing is changed. The comparison and the change are one step: what is
+    ///   released, handed over or granted meanwhile is not touched.
+    /// - **The holder id is retired**, as by a release: no renewal, release, hand-over or downgrade of it takes effect any more.
+    /// - [`Revoke::AtLeaseEnd`] leaves the hold as nobody's. It ends when it would have ended if nothing had renewed it from now
+    ///   on, and not before. It still has its token: a repeated call finds it, and so does one with [`Revoke::Now`].
+    /// - [`Revoke::Now`] frees the name and admits waiters, as a release does.
+    /// - **Sharers.** Of several who hold the name together, only the one with this token is concerned.
+    ///
+    /// If the server can tell a revoke from other losses, the former holder's backend calls [`Lease::lose`] with
+    /// [`LostCause::Revoked`] when it learns of it, at the next renewal at the latest.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] by default. Otherwise if the outcome is unknown; the call may be repeated.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point: the hold is then revoked or not.
+    async fn revoke(&self, name: &LockName, token: FencingToken, how: Revoke) -> Result<Revoked> {
+        let _ = (name, token, how);
+        Err(Error::new(ErrorKind::Unsupported, "this backend cannot revoke a hold"))
+    }
 }
 
 /// A hold at the server. Every method takes `&self`, so that a release never waits for a hung renewal.

@@ -24,6 +24,7 @@ use crate::time::within;
 use crate::token::FencingToken;
 
 mod options;
+mod revoke;
 
 const DEFAULT_TTL: Duration = Duration::from_secs(30);
 const DEFAULT_OPERATION_TIMEOUT: Duration = Duration::from_secs(5);
@@ -235,15 +236,18 @@ impl Locker {
         self.shared.keeper.check_process()?;
         runtime::current()?;
         observe::requested(BackendRequest::Status);
-        let status = timeout(self.operation_timeout, self.shared.backend.lock.status(&name))
-            .await
-            .unwrap_or_else(|_| {
-                let message = format!("the lock server did not answer {}", within(self.operation_timeout));
-                Err(Error::new(ErrorKind::Unavailable, message))
-            });
-        let status = status.map_err(|error| error.about(&name))?;
+        let status = self.answered(self.shared.backend.lock.status(&name)).await;
+        status.map_err(|error| error.about(&name))
+    }
+
+    /// The server's answer, which comes within the operation timeout.
+    async fn answered<T>(&self, request: impl Future<Output = Result<T>>) -> Result<T> {
+        let answer = timeout(self.operation_timeout, request).await.unwrap_or_else(|_| {
+            let message = format!("the lock server did not answer {}", within(self.operation_timeout));
+            Err(Error::new(ErrorKind::Unavailable, message))
+        })?;
         self.shared.backend.note_reached();
-        Ok(status)
+        Ok(answer)
     }
 
     /// What this process holds by this locker and its clones, in the order of the names. Sends nothing. A hold that was lost, or

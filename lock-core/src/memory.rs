@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use self::server::{Answer, HandedOver, MemoryServer};
 use crate::backend::{
     AcquireRequest, Attempt, Busy, Capabilities, DistributedLock, HandOver, Hold, HolderId, Lease, LockStatus,
-    ReleaseOptions, ReleaseOutcome, Renewal, SentAt, Wait,
+    ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked, SentAt, Wait,
 };
 use crate::error::Result;
 use crate::name::LockName;
@@ -120,6 +120,8 @@ impl DistributedLock for MemoryBackend {
             .shared()
             .upgradable()
             .downgrade()
+            .revoke()
+            .revoke_now()
             .permits(u32::MAX)
     }
 
@@ -165,6 +167,10 @@ impl DistributedLock for MemoryBackend {
 
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
         self.0.status(name)
+    }
+
+    async fn revoke(&self, name: &LockName, token: FencingToken, how: Revoke) -> Result<Revoked> {
+        self.0.revoke(name, token, how)
     }
 }
 

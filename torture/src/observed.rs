@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lock_core::backend::{
     AcquireRequest, Attempt, Capabilities, DistributedLock, HandOver, Hold, Lease, LockStatus, ReleaseOptions,
-    ReleaseOutcome, Renewal, rules,
+    ReleaseOutcome, Renewal, Revoke, Revoked, rules,
 };
 use lock_core::{FencingToken, LockName, Result};
 
@@ -86,6 +86,10 @@ impl DistributedLock for Observed {
 
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
         self.backend.status(name).await
+    }
+
+    async fn revoke(&self, name: &LockName, token: FencingToken, how: Revoke) -> Result<Revoked> {
+        self.backend.revoke(name, token, how).await
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lock_core::backend::{
     AcquireRequest, Attempt, Busy, Capabilities, DistributedLock, HandOver, Hold, HolderId, Lease, LockStatus, Mode,
-    ReleaseOptions, ReleaseOutcome, Renewal, SentAt, Wait,
+    ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked, SentAt, Wait,
 };
 use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 use tokio::time::{sleep, timeout};
@@ -211,6 +211,8 @@ impl DistributedLock for ReferenceBackend {
             .shared()
             .upgradable()
             .downgrade()
+            .revoke()
+            .revoke_now()
             .permits(u32::MAX);
         let mut declared = all;
         declared.hand_over &= !self.has(Mutant::HandOverUndeclared);
@@ -256,6 +258,21 @@ impl DistributedLock for ReferenceBackend {
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
         let name = name.clone();
         self.client.put(move |server| server.status(name.as_str())).await
+    }
+
+    async fn revoke(&self, name: &LockName, token: FencingToken, how: Revoke) -> Result<Revoked> {
+        let (asked, is_read_first) = (name.clone(), self.has(Mutant::RevokeWritesWhatItRead));
+        let read = self
+            .client
+            .put(move |server| server.end_of(asked.as_str(), token))
+            .await?;
+        if is_read_first {
+            sleep(LOOK_AGAIN).await;
+        }
+        let (name, read) = (name.clone(), read.filter(|_| is_read_first));
+        self.client
+            .put(move |server| server.revoke(name.as_str(), token, how, read))
+            .await
     }
 }
 

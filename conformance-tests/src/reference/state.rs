@@ -28,6 +28,8 @@ pub(super) struct Entry {
     /// The permits that came back when they expired, and those that came back once more, for the mutant that counts them.
     pub(super) expired_permits: HashMap<HolderId, u32>,
     pub(super) surplus: u32,
+    /// Whose holds were revoked, for the mutant whose releases go by it.
+    pub(super) revoked: HashSet<HolderId>,
 }
 
 #[derive(Clone)]

@@ -20,6 +20,10 @@ pub(super) struct Record {
     pub(super) mode: Mode,
     pub(super) label: Option<Arc<str>>,
     pub(super) token: FencingToken,
+    /// The token of its grant: a pass or a raise counts `token` up.
+    pub(super) granted: FencingToken,
+    /// The last of the tokens that go with the grant, for passes.
+    pub(super) last_token: FencingToken,
     pub(super) expires: Instant,
     pub(super) lease: Option<Lease>,
     /// The hold that it replaced, as long as it may be given back.
@@ -43,20 +47,49 @@ impl Record {
             mode: request.mode(),
             label: request.label(),
             token,
+            granted: token,
+            last_token: last_reserved(token, request),
             expires: rules::prolonged(now, now, request.ttl()),
             lease: Some(request.lease().clone()),
             replaced: None,
         }
     }
 
-    pub(super) fn lose(&self) {
+    pub(super) fn lose(&self, cause: LostCause) {
         if let Some(lease) = &self.lease {
-            lease.lose(LostCause::NotHeld);
+            lease.lose(cause);
+        }
+    }
+
+    /// Nobody's hold with the same terms, for as long as it lasts.
+    pub(super) fn of_nobody(&self) -> Self {
+        Self {
+            holder: HolderId::random(),
+            mode: self.mode,
+            label: self.label.clone(),
+            token: self.token,
+            granted: self.granted,
+            last_token: self.last_token,
+            expires: self.expires,
+            lease: None,
+            replaced: None,
         }
     }
 }
 
+/// The last of the tokens that go with a grant.
+pub(super) fn last_reserved(token: FencingToken, request: &AcquireRequest) -> FencingToken {
+    let last = token.as_u64().saturating_add(u64::from(request.reserve() - 1));
+    FencingToken::new(last).unwrap_or(token)
+}
+
 impl Entry {
+    /// The place of the hold to which this token belongs.
+    pub(super) fn position_of(&self, token: FencingToken) -> Option<usize> {
+        let has = |hold: &Record| rules::has_token(hold.granted, hold.last_token.max(hold.token), token);
+        self.holds.iter().position(has)
+    }
+
     pub(super) fn hold_of(&mut self, holder: HolderId) -> Option<&mut Record> {
         self.holds.iter_mut().find(|hold| rules::is_mine(&hold.holder, &holder))
     }

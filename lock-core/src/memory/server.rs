@@ -3,9 +3,10 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
-use super::entry::{Entry, Record};
-use crate::backend::{AcquireRequest, Armed, HolderId, HolderStatus, Lease, LockStatus, Mode, rules};
+use super::entry::{Entry, Record, last_reserved};
+use crate::backend::{AcquireRequest, Armed, HolderId, HolderStatus, Lease, LockStatus, Mode, Revoke, Revoked, rules};
 use crate::error::{Error, ErrorKind, Result};
+use crate::lost::LostCause;
 use crate::name::LockName;
 use crate::sync::time::Instant;
 use crate::sync::{Arc, Mutex, Notify};
@@ -116,7 +117,7 @@ impl MemoryServer {
         }
         let token = next_token(last_token, request)?;
         entry.grant(request, token, now);
-        state.last_token = last_reserved(token, request);
+        state.last_token = last_reserved(token, request).as_u64();
         Ok(Answer::Granted(token, request.lease().arm(sent, ttl)?))
     }
 
@@ -180,11 +181,8 @@ impl MemoryServer {
             };
             let Some(rest) = keep_for else { return true };
             entry.holds.push(Record {
-                holder: HolderId::random(),
                 expires: rules::prolonged(now, now, rest),
-                lease: None,
-                replaced: None,
-                ..hold
+                ..hold.of_nobody()
             });
             // Whoever waits was told of another end.
             entry.waiters.iter().for_each(|waiter| waiter.wake.notify_one());
@@ -215,7 +213,7 @@ impl MemoryServer {
                 // Whoever waits was told of a later end.
                 entry.waiters.iter().for_each(|waiter| waiter.wake.notify_one());
             }
-            state.last_token = last_reserved(token, next);
+            state.last_token = last_reserved(token, next).as_u64();
             Ok(HandedOver::Granted(token, next.lease().arm(sent, next.ttl())?))
         } else if rules::is_mine(&hold.holder, &next.holder()) {
             hold.expires = rules::prolonged(hold.expires, now, next.ttl());
@@ -243,6 +241,27 @@ impl MemoryServer {
         state.tombstones.add(holder, now);
         state.change(name, |entry| entry.undo(holder, now));
         Ok(())
+    }
+
+    /// Ends the hold of this name with this token, at once or when its lease ends; its lease is told.
+    pub(super) fn revoke(&self, name: &LockName, token: FencingToken, how: Revoke) -> Result<Revoked> {
+        let now = Instant::now();
+        let mut state = self.0.lock();
+        state.check_available()?;
+        let revoked = state.change(name, |entry| {
+            let place = entry.position_of(token)?;
+            let hold = entry.holds.remove(place);
+            if how == Revoke::AtLeaseEnd {
+                entry.holds.insert(place, hold.of_nobody());
+            }
+            Some(hold)
+        });
+        drop(state);
+        let Some(hold) = revoked.filter(|hold| !rules::has_expired(hold.expires, now)) else {
+            return Ok(Revoked::NotHeld);
+        };
+        hold.lose(LostCause::Revoked);
+        Ok(Revoked::done(hold.expires - now))
     }
 
     pub(super) fn status(&self, name: &LockName) -> Result<LockStatus> {
@@ -283,7 +302,7 @@ impl MemoryServer {
         let mut state = self.0.lock();
         let holds = state.change(name, |entry| std::mem::take(&mut entry.holds));
         drop(state);
-        holds.iter().for_each(Record::lose);
+        holds.iter().for_each(|hold| hold.lose(LostCause::NotHeld));
         !holds.is_empty()
     }
 
@@ -299,6 +318,8 @@ impl MemoryServer {
             mode: Mode::Exclusive,
             label: Some("elsewhere".into()),
             token,
+            granted: token,
+            last_token: token,
             expires: rules::prolonged(now, now, ttl.min(FOR_EVER)),
             lease: None,
             replaced: None,
@@ -306,7 +327,7 @@ impl MemoryServer {
         let holds = &mut state.names.entry(name.clone()).or_default().holds;
         let former = std::mem::replace(holds, vec![hold]);
         drop(state);
-        former.iter().for_each(Record::lose);
+        former.iter().for_each(|hold| hold.lose(LostCause::NotHeld));
         token
     }
 }
@@ -315,11 +336,6 @@ fn next_token(last: u64, request: &AcquireRequest) -> Result<FencingToken> {
     let at_least = request.token_at_least().map_or(NO_CLOCK, FencingToken::as_u64);
     rules::next_token(last, at_least, request.token_floor())
         .ok_or_else(|| Error::new(ErrorKind::Unexpected, "all tokens are used up").with_name(request.name()))
-}
-
-/// The last of the tokens that go with a grant.
-fn last_reserved(token: FencingToken, request: &AcquireRequest) -> u64 {
-    token.as_u64().saturating_add(u64::from(request.reserve() - 1))
 }
 
 impl State {
