@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, LockStatus};
-use lock_core::{LockName, Result};
+use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, LockStatus, Revoke, Revoked};
+use lock_core::{FencingToken, LockName, Result};
 
 use crate::acquire::acquire;
 use crate::client::{Client, End};
@@ -75,6 +75,8 @@ impl DistributedLock for RedisBackend {
             .shared()
             .upgradable()
             .downgrade()
+            .revoke()
+            .revoke_now()
             // The server adds them up without loss.
             .permits(u32::MAX)
             // A hold that lasts longer than the delay could be forgotten, and live on.
@@ -120,6 +122,11 @@ impl DistributedLock for RedisBackend {
 
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
         self.0.status(name).await.map_err(|error| error.with_name(name))
+    }
+
+    async fn revoke(&self, name: &LockName, token: FencingToken, how: Revoke) -> Result<Revoked> {
+        let revoked = self.0.revoke(name, token, how).await;
+        revoked.map_err(|error| error.with_name(name))
     }
 }
 

@@ -210,4 +210,5 @@ mod names;
 mod probe;
 mod protocol;
 mod renewals;
+mod revoke;
 mod servers;

@@ -111,6 +111,9 @@ pub(crate) async fn a_hold_that_was_handed_over_is_not_revoked_by_its_givers_tok
     let (client, operator) = (cx.connected().await?, cx.connected().await?);
     let how = some_way(client.capabilities())?;
     Capability::HandOver.or_skip(client.capabilities())?;
+    if cx.alone() != Mode::Exclusive {
+        return Err(Stop::Skipped(Skip::ExclusiveAlone));
+    }
     let giver = cx.grant(&client, "a").await?;
     let (request, _control) = cx.request("a", cx.long_ttl().await)?;
     let HandOver::Granted(next, _) = hand_over::answered(cx, &giver, &request).await? else {

@@ -41,6 +41,16 @@ pub(crate) struct Ended {
     pub(crate) more: bool,
 }
 
+/// A hold that was revoked.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct RevokedHold {
+    pub(crate) holder: String,
+    /// `None`: it had no end.
+    pub(crate) lease_left: Option<Duration>,
+    /// Whether a connected waiter may stand behind the queue entries that were searched.
+    pub(crate) more: bool,
+}
+
 /// Who has a name.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Taken {
@@ -137,6 +147,20 @@ pub(crate) fn ended(reply: &Value) -> Option<Ended> {
         was_held: bits & 1 != 0,
         more: bits & 2 != 0,
     })
+}
+
+/// The hold that was revoked, if there was one; `None`: no reply of our script.
+pub(crate) fn revoked(reply: &Value) -> Option<Option<RevokedHold>> {
+    let Value::Array(parts) = reply else { return None };
+    let [Value::BulkString(holder), Value::Int(left), Value::Int(more @ 0..=1)] = &parts[..] else {
+        return None;
+    };
+    let hold = RevokedHold {
+        holder: String::from_utf8(holder.clone()).ok()?,
+        lease_left: remaining(*left),
+        more: *more == 1,
+    };
+    Some((!hold.holder.is_empty()).then_some(hold))
 }
 
 fn taken(parts: &[Value]) -> Option<Taken> {

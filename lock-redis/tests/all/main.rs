@@ -33,6 +33,7 @@ mod queue_faults;
 mod renewals;
 mod replicas;
 mod restart_delay;
+mod revoke;
 mod runtimes;
 mod sentinel;
 mod simulation;
