@@ -54,9 +54,11 @@ impl Locker {
         let backend = &self.shared.backend;
         let message = match how {
             Revoke::AtLeaseEnd if !backend.capabilities.revoke => {
-                "this backend cannot revoke a hold at the end of its lease"
+                "this backend cannot revoke a hold at the end of its lease: its page says why"
             }
-            Revoke::Now if !backend.capabilities.revoke_now => "this backend cannot revoke a hold at once",
+            Revoke::Now if !backend.capabilities.revoke_now => {
+                "this backend cannot revoke a hold at once: its page says why"
+            }
             _ => "",
         };
         if !message.is_empty() {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, LockStatus};
-use lock_core::{LockName, Result};
+use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, LockStatus, Revoke, Revoked};
+use lock_core::{FencingToken, LockName, Result};
 
 use super::Shared;
 use crate::config::{MySqlConfig, Strategy};
@@ -172,6 +172,8 @@ impl DistributedLock for LeaseTableBackend {
             .any_floor()
             .shared()
             .downgrade()
+            .revoke()
+            .revoke_now()
             .permits(u32::MAX)
             .ttl_between(SHORTEST, LONGEST)
     }
@@ -200,6 +202,11 @@ impl DistributedLock for LeaseTableBackend {
 
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
         self.0.status(name).await.map_err(|error| error.with_name(name))
+    }
+
+    async fn revoke(&self, name: &LockName, token: FencingToken, how: Revoke) -> Result<Revoked> {
+        let revoked = self.0.revoke(name, token, how).await;
+        revoked.map_err(|error| error.with_name(name))
     }
 }
 

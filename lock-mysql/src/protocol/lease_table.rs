@@ -378,6 +378,7 @@ mod acquire;
 mod answers;
 mod clean_up;
 mod queue;
+pub(crate) mod revoke;
 pub(crate) mod sharing;
 #[cfg(test)]
 mod tests;
