@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::backend::{
-    AcquireRequest, Attempt, Capabilities, DistributedLock, HandOver, Hold, HolderId, Lease, LockStatus,
-    ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked,
+    AcquireRequest, Attempt, Capabilities, DistributedLock, HandOver, Hold, HolderId, Lease, ListFrom, ListPage,
+    LockStatus, ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked,
 };
 use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 use tokio::task::yield_now;
@@ -160,6 +160,11 @@ impl DistributedLock for Linked {
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
         let (backend, name) = (self.backend.clone(), name.clone());
         round_trip(&self.link, async move { backend.status(&name).await }).await
+    }
+
+    async fn list(&self, from: &ListFrom, at_most: usize) -> Result<ListPage> {
+        let (backend, from) = (self.backend.clone(), from.clone());
+        round_trip(&self.link, async move { backend.list(&from, at_most).await }).await
     }
 
     async fn revoke(&self, name: &LockName, token: FencingToken, how: Revoke) -> Result<Revoked> {

@@ -337,6 +337,16 @@ macro_rules! __for_each_mutant {
             mutant_permits_count_holders PermitsCountHolders several_permits_or_none;
             /// Permits are counted apart from readers and writers.
             mutant_permits_beside_other_modes PermitsBesideOtherModes permits_exclude_other_modes;
+            /// A list goes on after so many names: when an earlier one is freed, it leaves one out.
+            mutant_list_counts_names ListCountsNames pages_under_change_miss_no_held_name;
+            /// A list shows every name that was ever held.
+            mutant_list_shows_free_names ListShowsFreeNames names_that_are_held_are_listed;
+            /// A list takes a prefix for any part of a name, as a pattern with `%` or `*` before it does.
+            mutant_list_takes_a_prefix_for_a_part ListTakesAPrefixForAPart names_with_a_prefix_are_listed;
+            /// A list drops the last name of each full page.
+            mutant_list_drops_the_last_of_a_page ListDropsTheLastOfAPage names_that_are_held_are_listed;
+            /// A list shows names as they stand at the server, escaped.
+            mutant_list_shows_escaped_names ListShowsEscapedNames hostile_names_are_listed;
             /// A revoke ends whatever hold there is (`DEL`, Redisson's `forceUnlock`), whatever its token.
             mutant_revoke_without_token RevokeWithoutToken an_old_token_revokes_nothing;
             /// A revoke takes any token up to that of the hold.

@@ -22,6 +22,7 @@ mod backend;
 mod client;
 mod election;
 mod guard;
+mod list;
 mod reentry;
 mod revoke;
 mod server;

@@ -78,6 +78,8 @@ pub enum Capability {
     Upgradable,
     /// [`Capabilities::downgrade`].
     Downgrade,
+    /// [`Capabilities::list`].
+    List,
     /// [`Capabilities::revoke`].
     Revoke,
     /// [`Capabilities::revoke_now`].
@@ -102,6 +104,7 @@ impl Capability {
             Self::Shared => capabilities.shared,
             Self::Upgradable => capabilities.upgradable,
             Self::Downgrade => capabilities.downgrade,
+            Self::List => capabilities.list,
             Self::Revoke => capabilities.revoke,
             Self::RevokeNow => capabilities.revoke_now,
             Self::Permits => capabilities.permits > 1,

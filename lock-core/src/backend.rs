@@ -19,6 +19,7 @@ use async_trait::async_trait;
 pub use self::capabilities::Capabilities;
 pub use self::holder::HolderId;
 pub use self::lease::{Armed, Lease};
+pub use self::list::{ListFrom, ListPage};
 pub use self::mode::{Mode, Permits};
 pub use self::request::{AcquireRequest, RequestControl, RequestOptions, Terms, Wait};
 pub use self::revoke::{Revoke, Revoked};
@@ -33,6 +34,7 @@ use crate::token::FencingToken;
 mod capabilities;
 mod holder;
 pub(crate) mod lease;
+mod list;
 mod mode;
 mod request;
 mod revoke;
@@ -183,6 +185,22 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// # Cancel safety
     /// May be dropped at any point.
     async fn status(&self, name: &LockName) -> Result<LockStatus>;
+
+    /// A page of about `at_most` names, at least 1, that somebody holds or waits for.
+    ///
+    /// A name that is held during all pages is in one of them at least, whatever else changes meanwhile. Names that are taken or
+    /// freed meanwhile may be listed or not, and a name may be listed twice. Never lists a name that nobody held or waited for while
+    /// the page was read. A page may be short or empty with more to come, so that the server is not asked for too much at a time.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] by default. Otherwise if the server cannot be asked.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point.
+    async fn list(&self, from: &ListFrom, at_most: usize) -> Result<ListPage> {
+        let _ = (from, at_most);
+        Err(Error::new(ErrorKind::Unsupported, "this backend cannot list names"))
+    }
 
     /// Ends the hold of this name with this token, whoever has it, and no other hold. Core calls it only for what the
     /// [capabilities](Self::capabilities) declare.

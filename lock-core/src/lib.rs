@@ -86,7 +86,7 @@
 //! | `polylock_hand_overs_total` | holds passed on within the process | `outcome`: `passed`, `granted`, `yielded`, `lost`, `unknown` |
 //! | `polylock_undos_dropped_total` | cancelled acquires that were not undone, because 10,000 waited to be | |
 //! | `polylock_leader` | gauge: elections in which this process leads, by name | `election` |
-//! | `polylock_requests_total` | calls of the backend, one round trip each where it does not wait | `request`: `acquire`, `renew`, `release`, `hand_over`, `downgrade`, `abandon`, `status`, `revoke` |
+//! | `polylock_requests_total` | calls of the backend, one round trip each where it does not wait | `request`: `acquire`, `renew`, `release`, `hand_over`, `downgrade`, `abandon`, `status`, `list`, `revoke` |
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

@@ -23,6 +23,7 @@ use crate::sync::time::timeout;
 use crate::time::within;
 use crate::token::FencingToken;
 
+mod list;
 mod options;
 mod revoke;
 

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 
 use self::server::{Answer, HandedOver, MemoryServer};
 use crate::backend::{
-    AcquireRequest, Attempt, Busy, Capabilities, DistributedLock, HandOver, Hold, HolderId, Lease, LockStatus,
-    ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked, SentAt, Wait,
+    AcquireRequest, Attempt, Busy, Capabilities, DistributedLock, HandOver, Hold, HolderId, Lease, ListFrom, ListPage,
+    LockStatus, ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked, SentAt, Wait,
 };
 use crate::error::Result;
 use crate::name::LockName;
@@ -120,6 +120,7 @@ impl DistributedLock for MemoryBackend {
             .shared()
             .upgradable()
             .downgrade()
+            .list()
             .revoke()
             .revoke_now()
             .permits(u32::MAX)
@@ -167,6 +168,10 @@ impl DistributedLock for MemoryBackend {
 
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
         self.0.status(name)
+    }
+
+    async fn list(&self, from: &ListFrom, at_most: usize) -> Result<ListPage> {
+        self.0.list(from, at_most)
     }
 
     async fn revoke(&self, name: &LockName, token: FencingToken, how: Revoke) -> Result<Revoked> {

@@ -44,6 +44,7 @@ pub(crate) enum BackendRequest {
     Downgrade,
     Abandon,
     Status,
+    List,
     Revoke,
 }
 
@@ -97,6 +98,7 @@ pub(crate) fn requested(request: BackendRequest) {
         BackendRequest::Downgrade => "downgrade",
         BackendRequest::Abandon => "abandon",
         BackendRequest::Status => "status",
+        BackendRequest::List => "list",
         BackendRequest::Revoke => "revoke",
     })
     .increment(1);

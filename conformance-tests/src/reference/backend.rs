@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::backend::{
-    AcquireRequest, Attempt, Busy, Capabilities, DistributedLock, HandOver, Hold, HolderId, Lease, LockStatus, Mode,
-    ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked, SentAt, Wait,
+    AcquireRequest, Attempt, Busy, Capabilities, DistributedLock, HandOver, Hold, HolderId, Lease, ListFrom, ListPage,
+    LockStatus, Mode, ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked, SentAt, Wait,
 };
 use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 use tokio::time::{sleep, timeout};
@@ -211,6 +211,7 @@ impl DistributedLock for ReferenceBackend {
             .shared()
             .upgradable()
             .downgrade()
+            .list()
             .revoke()
             .revoke_now()
             .permits(u32::MAX);
@@ -258,6 +259,11 @@ impl DistributedLock for ReferenceBackend {
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
         let name = name.clone();
         self.client.put(move |server| server.status(name.as_str())).await
+    }
+
+    async fn list(&self, from: &ListFrom, at_most: usize) -> Result<ListPage> {
+        let from = from.clone();
+        self.client.put(move |server| server.list(&from, at_most)).await
     }
 
     async fn revoke(&self, name: &LockName, token: FencingToken, how: Revoke) -> Result<Revoked> {

@@ -53,6 +53,8 @@ pub struct Capabilities {
     pub upgradable: bool,
     /// An exclusive hold can become a shared one: [`Hold::downgrade`](super::Hold::downgrade).
     pub downgrade: bool,
+    /// Names can be listed: [`DistributedLock::list`](super::DistributedLock::list).
+    pub list: bool,
     /// A hold can be revoked at the end of its lease:
     /// [`DistributedLock::revoke`](super::DistributedLock::revoke) with [`Revoke::AtLeaseEnd`](super::Revoke::AtLeaseEnd).
     pub revoke: bool,
@@ -83,6 +85,7 @@ impl Default for Capabilities {
             shared: false,
             upgradable: false,
             downgrade: false,
+            list: false,
             revoke: false,
             revoke_now: false,
             permits: 0,
@@ -132,6 +135,8 @@ declare! {
     upgradable,
     /// Declares [`downgrade`](#structfield.downgrade).
     downgrade,
+    /// Declares [`list`](#structfield.list).
+    list,
     /// Declares [`revoke`](#structfield.revoke).
     revoke,
     /// Declares [`revoke_now`](#structfield.revoke_now).

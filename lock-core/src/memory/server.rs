@@ -4,7 +4,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use super::entry::{Entry, Record, last_reserved};
-use crate::backend::{AcquireRequest, Armed, HolderId, HolderStatus, Lease, LockStatus, Mode, Revoke, Revoked, rules};
+use crate::backend::{
+    AcquireRequest, Armed, HolderId, HolderStatus, Lease, ListFrom, ListPage, LockStatus, Mode, Revoke, Revoked, rules,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::lost::LostCause;
 use crate::name::LockName;
@@ -241,6 +243,33 @@ impl MemoryServer {
         state.tombstones.add(holder, now);
         state.change(name, |entry| entry.undo(holder, now));
         Ok(())
+    }
+
+    /// The next names in their order.
+    pub(super) fn list(&self, from: &ListFrom, at_most: usize) -> Result<ListPage> {
+        let now = Instant::now();
+        let state = self.0.lock();
+        state.check_available()?;
+        let is_used = |entry: &Entry| {
+            !entry.waiters.is_empty() || entry.holds.iter().any(|hold| !rules::has_expired(hold.expires, now))
+        };
+        let mut names: Vec<&LockName> = state
+            .names
+            .iter()
+            .filter(|(name, entry)| {
+                let name = name.as_str();
+                name.starts_with(from.name_prefix()) && from.after().is_none_or(|after| name > after) && is_used(entry)
+            })
+            .map(|(name, _)| name)
+            .collect();
+        names.sort_unstable();
+        let is_last = names.len() <= at_most;
+        names.truncate(at_most);
+        let next = names
+            .last()
+            .filter(|_| !is_last)
+            .map(|last| from.go_on_after(last.as_str()));
+        Ok(ListPage::new(names.into_iter().cloned(), next))
     }
 
     /// Ends the hold of this name with this token, at once or when its lease ends; its lease is told.
