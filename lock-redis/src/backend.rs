@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, LockStatus, Revoke, Revoked};
+use lock_core::backend::{
+    AcquireRequest, Attempt, Capabilities, DistributedLock, ListFrom, ListPage, LockStatus, Revoke, Revoked,
+};
 use lock_core::{FencingToken, LockName, Result};
 
 use crate::acquire::acquire;
@@ -75,6 +77,7 @@ impl DistributedLock for RedisBackend {
             .shared()
             .upgradable()
             .downgrade()
+            .list()
             .revoke()
             .revoke_now()
             // The server adds them up without loss.
@@ -122,6 +125,10 @@ impl DistributedLock for RedisBackend {
 
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
         self.0.status(name).await.map_err(|error| error.with_name(name))
+    }
+
+    async fn list(&self, from: &ListFrom, at_most: usize) -> Result<ListPage> {
+        self.0.list(from, at_most).await
     }
 
     async fn revoke(&self, name: &LockName, token: FencingToken, how: Revoke) -> Result<Revoked> {

@@ -174,7 +174,7 @@
 //!     ~polylock:* ~{polylock:* ~{*}:fence:polylock:* ~{*}:queue:polylock:* ~{*}:ends:polylock:*
 //!     ~{*}:terms:polylock:* &polylock:*
 //!     +del +eval +evalsha +exists +get +hdel +hexists +hget +hincrby +hset +pexpire +pexpireat
-//!     +ping +pttl +publish +pubsub|numsub +set +subscribe +time +zadd +zcard +zcount +zrange
+//!     +ping +pttl +publish +pubsub|numsub +scan +set +subscribe +time +zadd +zcard +zcount +zrange
 //!     +zrangebyscore +zrem +zrevrange +zrevrangebyscore +zscore
 //! ```
 //!
@@ -206,6 +206,7 @@ mod connection;
 mod error;
 mod fencing;
 mod hold;
+mod list;
 mod names;
 mod probe;
 mod protocol;

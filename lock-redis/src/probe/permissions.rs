@@ -1,7 +1,9 @@
 //! The permissions that a user of the server needs.
 
+use crate::names::as_pattern;
+
 /// For the connection itself.
-const CONNECTION: [&str; 4] = ["eval", "evalsha", "ping", "subscribe"];
+const CONNECTION: [&str; 5] = ["eval", "evalsha", "ping", "scan", "subscribe"];
 
 /// For those of a Redis Cluster, beside its connections' own.
 const CLUSTER: [&str; 3] = ["asking", "cluster|slots", "sunsubscribe"];
@@ -67,19 +69,6 @@ pub(crate) fn acl_rules(prefix: &str, more: &[&'static str], is_cluster: bool) -
     commands.sort_unstable();
     rules.extend(commands.iter().map(|command| format!("+{command}")));
     rules
-}
-
-/// The pattern that matches this text alone. White space would end the rule, so `?` stands for it.
-fn as_pattern(text: &str) -> String {
-    let mut pattern = String::new();
-    for c in text.chars() {
-        match c {
-            '*' | '?' | '[' | ']' | '\\' => pattern.extend(['\\', c]),
-            c if c.is_ascii_whitespace() => pattern.push('?'),
-            c => pattern.push(c),
-        }
-    }
-    pattern
 }
 
 #[cfg(test)]
