@@ -1,7 +1,6 @@
 //! `polylock status`: who holds a lock, as the server sees it.
 
 use std::io::{self, Write};
-use std::time::Duration;
 
 use polylock::backend::{HolderStatus, LockStatus};
 use polylock::{Locker, Mode};
@@ -10,10 +9,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::cli::{ServerArgs, StatusArgs};
 use crate::exit::{Code, Failure};
-use crate::server;
-
-/// How long a server that does not answer may delay the end.
-const SHUTDOWN: Duration = Duration::from_secs(1);
+use crate::server::{self, SHUTDOWN};
 
 /// Prints the status of each lock. Returns the code to exit with: 1 if the only lock is free.
 ///
@@ -80,7 +76,7 @@ fn as_text(name: &str, status: &LockStatus) -> String {
 }
 
 /// The text in one line.
-fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     match text.chars().any(char::is_control) {
         true => format!("{text:?}"),
         false => text.to_owned(),
