@@ -44,6 +44,7 @@ mod revoke_beside;
 mod runtimes;
 mod stale_hand_over;
 mod status;
+mod status_details;
 mod support;
 mod tokens;
 mod undeclared;
@@ -314,6 +315,9 @@ macro_rules! __for_each_case {
             Raw Shared status::a_status_changes_nothing;
             Raw Shared status::a_busy_answer_names_the_holder;
             Subject Shared status::the_status_of_no_name_is_an_error;
+            Raw Shared status_details::each_hold_has_an_id;
+            Raw Shared status_details::since_when_it_is_held_is_shown;
+            Modes Shared status_details::the_waiters_are_shown_in_order;
             Raw Shared list::names_that_are_held_are_listed;
             Raw Shared list::names_with_a_prefix_are_listed;
             Raw Shared list::hostile_names_are_listed;

@@ -337,6 +337,10 @@ macro_rules! __for_each_mutant {
             mutant_permits_count_holders PermitsCountHolders several_permits_or_none;
             /// Permits are counted apart from readers and writers.
             mutant_permits_beside_other_modes PermitsBesideOtherModes permits_exclude_other_modes;
+            /// The status shows the waiters in another order than that of the queue.
+            mutant_waiters_in_no_order WaitersInNoOrder the_waiters_are_shown_in_order;
+            /// The status shows the same id for all holds of a name.
+            mutant_status_shows_one_id StatusShowsOneId each_hold_has_an_id;
             /// A list goes on after so many names: when an earlier one is freed, it leaves one out.
             mutant_list_counts_names ListCountsNames pages_under_change_miss_no_held_name;
             /// A list shows every name that was ever held.

@@ -24,7 +24,7 @@ pub use self::mode::{Mode, Permits};
 pub use self::request::{AcquireRequest, RequestControl, RequestOptions, Terms, Wait};
 pub use self::revoke::{Revoke, Revoked};
 pub use self::sent_at::SentAt;
-pub use self::status::{HolderStatus, LockStatus};
+pub use self::status::{HolderStatus, LockStatus, WaiterStatus, since_of_token};
 pub use crate::lost::LostCause;
 
 use crate::error::{Error, ErrorKind, Result};

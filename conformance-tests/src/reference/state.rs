@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::backend::{HolderId, HolderStatus, LockStatus, Mode};
+use lock_core::backend::{HolderId, HolderStatus, LockStatus, Mode, WaiterStatus};
 use lock_core::{Error, ErrorKind, FencingToken, Result};
 use tokio::time::Instant;
 
@@ -219,13 +219,23 @@ impl Entry {
             let holder = HolderStatus::new()
                 .with_token(hold.token)
                 .with_mode(hold.mode)
+                .with_id(match mutant {
+                    Some(Mutant::StatusShowsOneId) => "the name's".to_owned(),
+                    _ => hold.holder.to_string(),
+                })
                 .with_expires_in(hold.expires.saturating_duration_since(now));
             match &hold.label {
                 Some(label) => holder.with_label(label.clone()),
                 None => holder,
             }
         });
-        let waiting = self.queue.iter().filter(|waiter| waiter.until > now).count();
-        LockStatus::held_by(holders).with_waiting(waiting)
+        let waiting = self.queue.iter().filter(|waiter| waiter.until > now);
+        let mut waiters: Vec<_> = waiting
+            .map(|waiter| WaiterStatus::new().with_mode(waiter.mode))
+            .collect();
+        if mutant == Some(Mutant::WaitersInNoOrder) {
+            waiters.reverse();
+        }
+        LockStatus::held_by(holders).with_waiters(waiters)
     }
 }

@@ -25,6 +25,8 @@ pub(super) struct Record {
     /// The last of the tokens that go with the grant, for passes.
     pub(super) last_token: FencingToken,
     pub(super) expires: Instant,
+    /// When it was granted.
+    pub(super) since: Instant,
     pub(super) lease: Option<Lease>,
     /// The hold that it replaced, as long as it may be given back.
     pub(super) replaced: Option<Box<Record>>,
@@ -34,6 +36,8 @@ pub(super) struct Record {
 pub(super) struct Waiter {
     pub(super) holder: HolderId,
     pub(super) mode: Mode,
+    pub(super) label: Option<Arc<str>>,
+    pub(super) since: Instant,
     pub(super) replaces: Option<HolderId>,
     pub(super) wake: Arc<Notify>,
     /// When the name may be free, as it was told.
@@ -50,6 +54,7 @@ impl Record {
             granted: token,
             last_token: last_reserved(token, request),
             expires: rules::prolonged(now, now, request.ttl()),
+            since: now,
             lease: Some(request.lease().clone()),
             replaced: None,
         }
@@ -71,6 +76,7 @@ impl Record {
             granted: self.granted,
             last_token: self.last_token,
             expires: self.expires,
+            since: self.since,
             lease: None,
             replaced: None,
         }
@@ -150,11 +156,14 @@ impl Entry {
         let ends = self.ends();
         if let Some(waiter) = self.waiters.iter_mut().find(|waiter| waiter.holder == request.holder()) {
             waiter.ends = ends;
+            waiter.label = request.label();
             return;
         }
         let waiter = Waiter {
             holder: request.holder(),
             mode: request.mode(),
+            label: request.label(),
+            since: Instant::now(),
             replaces: request.replaces(),
             wake: wake.clone(),
             ends,

@@ -1,11 +1,12 @@
 //! The state that a lock server keeps, here in a map.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::entry::{Entry, Record, last_reserved};
 use crate::backend::{
-    AcquireRequest, Armed, HolderId, HolderStatus, Lease, ListFrom, ListPage, LockStatus, Mode, Revoke, Revoked, rules,
+    AcquireRequest, Armed, HolderId, HolderStatus, Lease, ListFrom, ListPage, LockStatus, Mode, Revoke, Revoked,
+    WaiterStatus, rules,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::lost::LostCause;
@@ -294,24 +295,37 @@ impl MemoryServer {
     }
 
     pub(super) fn status(&self, name: &LockName) -> Result<LockStatus> {
-        let now = Instant::now();
+        let (now, time) = (Instant::now(), SystemTime::now());
+        // On paused time, as far back as its clock says.
+        let clock = |since: Instant| time - now.saturating_duration_since(since);
         let state = self.0.lock();
         state.check_available()?;
         let Some(entry) = state.names.get(name) else {
-            return Ok(LockStatus::free().with_waiting(0));
+            return Ok(LockStatus::free().with_waiters([]));
         };
         let live = entry.holds.iter().filter(|hold| !rules::has_expired(hold.expires, now));
         let status = LockStatus::held_by(live.map(|hold| {
             let holder = HolderStatus::new()
                 .with_token(hold.token)
                 .with_mode(hold.mode)
+                .with_id(hold.holder.to_string())
+                .with_since(clock(hold.since))
                 .with_expires_in(hold.expires - now);
             match &hold.label {
                 Some(label) => holder.with_label(label.clone()),
                 None => holder,
             }
         }));
-        Ok(status.with_waiting(entry.waiters.len()))
+        let waiters = entry.waiters.iter().map(|waiter| {
+            let shown = WaiterStatus::new()
+                .with_mode(waiter.mode)
+                .with_since(clock(waiter.since));
+            match &waiter.label {
+                Some(label) => shown.with_label(label.clone()),
+                None => shown,
+            }
+        });
+        Ok(status.with_waiters(waiters))
     }
 
     pub(super) fn check_available(&self) -> Result<()> {
@@ -350,6 +364,7 @@ impl MemoryServer {
             granted: token,
             last_token: token,
             expires: rules::prolonged(now, now, ttl.min(FOR_EVER)),
+            since: now,
             lease: None,
             replaced: None,
         };

@@ -1,10 +1,10 @@
 //! What the scripts answer, and what a lock's value says.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use lock_core::FencingToken;
-use lock_core::backend::{Busy, HolderId, HolderStatus, LockStatus, Mode};
+use lock_core::backend::{Busy, HolderId, HolderStatus, LockStatus, Mode, since_of_token};
 use redis::Value;
 
 use super::mode;
@@ -98,24 +98,24 @@ pub(crate) fn status(reply: &Value) -> Option<LockStatus> {
         Value::Nil => LockStatus::free(),
         Value::BulkString(value) => match Holder::parse(value) {
             Holder::Several { .. } => LockStatus::held_by(sharers_of(sharers)?),
-            holder => LockStatus::held(holder.status(remaining(*left))),
+            holder => LockStatus::held(holder.status(value, remaining(*left))),
         },
         _ => return None,
     };
     Some(status.with_waiting(usize::try_from(*waiting).ok()?))
 }
 
-/// Those who share a name, by the terms and the ms left of each: in the order of their grants, and then offers.
+/// Those who share a name, by the id, the terms and the ms left of each: in the order of their grants, and then offers.
 fn sharers_of(parts: &[Value]) -> Option<Vec<HolderStatus>> {
-    let of = |pair: &[Value]| match pair {
-        [Value::BulkString(terms), Value::Int(left)] => {
-            let mut status = sharer(&String::from_utf8_lossy(terms))?;
+    let of = |parts: &[Value]| match parts {
+        [Value::BulkString(id), Value::BulkString(terms), Value::Int(left)] => {
+            let mut status = sharer(&String::from_utf8_lossy(terms))?.with_id(String::from_utf8_lossy(id));
             status.expires_in = remaining(*left);
             Some(status)
         }
         _ => None,
     };
-    let mut sharers = parts.chunks(2).map(of).collect::<Option<Vec<_>>>()?;
+    let mut sharers = parts.chunks(3).map(of).collect::<Option<Vec<_>>>()?;
     sharers.sort_by_key(|sharer| (sharer.token.is_none(), sharer.token));
     Some(sharers)
 }
@@ -126,8 +126,14 @@ fn sharer(terms: &str) -> Option<HolderStatus> {
     let (token, _term, mode) = (parts.next()?, parts.next()?, parts.next()?);
     let mut status = HolderStatus::new().with_mode(mode::parse(mode)?);
     status.token = token_or_offer(token)?;
+    status.since = since(status.token);
     status.label = parts.next().map(Into::into);
     Some(status)
+}
+
+/// Since when a grant with this token lasts.
+fn since(token: Option<FencingToken>) -> Option<SystemTime> {
+    since_of_token(token?, SystemTime::now())
 }
 
 /// `None`: no reply of our script.
@@ -245,12 +251,16 @@ impl Holder {
     }
 
     /// As the status of the one that has the name alone.
-    fn status(self, expires_in: Option<Duration>) -> HolderStatus {
+    fn status(self, value: &[u8], expires_in: Option<Duration>) -> HolderStatus {
         let mut status = HolderStatus::new();
         status.expires_in = expires_in;
         if let Self::Ours { token, label } = self {
             status = status.with_mode(Mode::Exclusive);
             status.token = token;
+            status.since = since(token);
+            status.id = value
+                .get(..HolderId::HEX_DIGITS)
+                .map(|id| String::from_utf8_lossy(id).into());
             status.label = label;
         }
         status
