@@ -17,6 +17,7 @@ mod hung;
 mod idle;
 mod interop;
 mod late;
+mod list;
 mod losses;
 mod lost_replies;
 mod mode_scripts;
