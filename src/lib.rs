@@ -29,6 +29,8 @@ mod connect;
 mod pages {
     #[doc = include_str!("../docs/coming-from.md")]
     struct ComingFrom;
+    #[doc = include_str!("../docs/operators.md")]
+    struct Operators;
     #[doc = include_str!("../docs/production.md")]
     struct Production;
     #[doc = include_str!("../docs/testing.md")]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, ValueEnum};
 use clap_complete::Shell;
+use polylock::FencingToken;
 use rustix::process::Signal;
 
 pub(crate) use self::values::{OnLoss, Permits};
@@ -73,6 +74,16 @@ pub(crate) enum Subcommand {
     ///
     /// Exit code 0: held. 1: free (if one lock is named).
     Status(StatusArgs),
+    /// List the names that somebody holds or waits for
+    ///
+    /// Names that are taken or freed meanwhile may be listed or not.
+    List(ListArgs),
+    /// End the hold of somebody else, by its token
+    ///
+    /// Without --now its holder cannot renew it any more, and the lock is free when its lease ends: two holders never overlap.
+    ///
+    /// Exit code 0: done. 1: no hold has that token any more, and nothing was changed.
+    Break(BreakArgs),
     /// Check the server: connection, settings, permissions, times
     ///
     /// Exit code 0: no findings. 1: warnings. 78: it cannot keep locks.
@@ -248,6 +259,35 @@ pub(crate) struct StatusArgs {
     /// Print it again after each such time
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) watch: Option<Duration>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// What the names begin with
+    #[arg(value_name = "PREFIX", default_value = "", hide_default_value = true)]
+    pub(crate) prefix: String,
+    /// Only names that are held: asks for the status of each
+    #[arg(long)]
+    pub(crate) held: bool,
+    /// Print JSON, one object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BreakArgs {
+    /// The lock's name
+    #[arg(long, value_name = "NAME")]
+    pub(crate) lock: String,
+    /// The token of the hold, as `status` shows it. If another hold is there by then, nothing is changed
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) token: FencingToken,
+    /// Free the lock at once. Its holder may go on beside the next one until it notices
+    #[arg(long)]
+    pub(crate) now: bool,
+    /// Do not ask before --now
+    #[arg(long, requires = "now")]
+    pub(crate) yes: bool,
 }
 
 #[derive(Debug, Args)]

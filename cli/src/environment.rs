@@ -38,9 +38,10 @@ pub(crate) fn variables(
     ]
 }
 
-/// What the file of `--token-file` has: the token, or a line `NAME=TOKEN` for each of several locks.
+/// What the file of `--token-file` has: the token, or a line `NAME=TOKEN` for each of several locks; nothing without a lock.
 pub(crate) fn token_file(tokens: &[(LockName, FencingToken)]) -> String {
     match tokens {
+        [] => String::new(),
         [(_, token)] => format!("{token}\n"),
         several => encoded(several, "\n") + "\n",
     }

@@ -7,6 +7,7 @@
 compile_error!("polylock-cli needs process groups and signals, which it has on Unix alone: use the library `polylock`");
 
 mod acquire;
+mod break_hold;
 mod cli;
 mod command;
 mod doctor;
@@ -16,6 +17,7 @@ mod exit;
 mod guard;
 mod held;
 mod hold;
+mod list;
 mod message;
 mod migrate;
 mod processes;
@@ -71,6 +73,14 @@ fn dispatch(cli: Cli) -> Result<Code, Failure> {
         Subcommand::Status(arguments) => {
             events::install(output);
             on_runtime(status::status(&arguments, &server))
+        }
+        Subcommand::List(arguments) => {
+            events::install(output);
+            on_runtime(list::list(&arguments, &server))
+        }
+        Subcommand::Break(arguments) => {
+            events::install(output);
+            on_runtime(break_hold::break_hold(&arguments, &server))
         }
         Subcommand::Doctor(arguments) => on_runtime(doctor::doctor(&arguments, &server, events::record())),
         Subcommand::Migrate(arguments) => {

@@ -171,8 +171,9 @@ impl Run {
         loss: LossPipe,
     ) -> Result<Ended, Failure> {
         let tokens = self.held.as_ref().map(Held::tokens);
-        if let (Some(path), Some(tokens)) = (&self.arguments.token_file, &tokens) {
-            write_tokens(path, Some(tokens))?;
+        if let Some(path) = &self.arguments.token_file {
+            // Without the lock, an old token must not pass for the command's.
+            write_tokens(path, Some(tokens.as_deref().unwrap_or_default()))?;
         }
         // A signal that came while the lock was granted.
         tokio::select! {

@@ -14,6 +14,9 @@ use crate::exit::{Code, Failure};
 /// The variable that names the server. It may have a password, so that commands do not get it.
 pub(crate) const URL_VARIABLE: &str = "POLYLOCK_URL";
 
+/// How long a server that does not answer may delay the end.
+pub(crate) const SHUTDOWN: Duration = Duration::from_secs(1);
+
 /// The configuration that the arguments or the environment name.
 ///
 /// # Errors

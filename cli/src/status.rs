@@ -1,19 +1,16 @@
 //! `polylock status`: who holds a lock, as the server sees it.
 
 use std::io::{self, Write};
-use std::time::Duration;
+use std::time::SystemTime;
 
-use polylock::backend::{HolderStatus, LockStatus};
+use polylock::backend::{HolderStatus, LockStatus, WaiterStatus};
 use polylock::{Locker, Mode};
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
 use crate::cli::{ServerArgs, StatusArgs};
 use crate::exit::{Code, Failure};
-use crate::server;
-
-/// How long a server that does not answer may delay the end.
-const SHUTDOWN: Duration = Duration::from_secs(1);
+use crate::server::{self, SHUTDOWN};
 
 /// Prints the status of each lock. Returns the code to exit with: 1 if the only lock is free.
 ///
@@ -71,6 +68,11 @@ fn as_text(name: &str, status: &LockStatus) -> String {
         parts.extend(holder.token.map(|token| format!("token {token}")));
         parts.extend(
             holder
+                .since
+                .map(|since| format!("since {}", humantime::format_rfc3339_seconds(since))),
+        );
+        parts.extend(
+            holder
                 .expires_in
                 .map(|rest| format!("expires in {:.1}s", rest.as_secs_f64())),
         );
@@ -80,14 +82,14 @@ fn as_text(name: &str, status: &LockStatus) -> String {
 }
 
 /// The text in one line.
-fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     match text.chars().any(char::is_control) {
         true => format!("{text:?}"),
         false => text.to_owned(),
     }
 }
 
-/// The same fields always. `null`: the server does not know it, or polylock does not ask it yet.
+/// The same fields always. `null`: the server does not know it.
 fn as_json(name: &str, status: &LockStatus) -> Value {
     let holder = |holder: &HolderStatus| {
         json!({
@@ -95,9 +97,17 @@ fn as_json(name: &str, status: &LockStatus) -> Value {
             "mode": holder.mode.map(mode_name),
             "permits": holder.mode.and_then(permits),
             "token": holder.token.map(|token| token.to_string()),
-            "since": null,
+            "since": holder.since.map(time),
             "expires_in_ms": holder.expires_in.map(|rest| u64::try_from(rest.as_millis()).unwrap_or(u64::MAX)),
-            "id": null,
+            "id": holder.id.as_deref(),
+        })
+    };
+    let waiter = |waiter: &WaiterStatus| {
+        json!({
+            "label": waiter.label.as_deref(),
+            "mode": waiter.mode.map(mode_name),
+            "permits": waiter.mode.and_then(permits),
+            "since": waiter.since.map(time),
         })
     };
     json!({
@@ -105,8 +115,13 @@ fn as_json(name: &str, status: &LockStatus) -> Value {
         "held": status.is_held(),
         "holders": status.holders.iter().map(holder).collect::<Vec<_>>(),
         "waiting": status.waiting,
-        "waiters": null,
+        "waiters": status.waiters.as_ref().map(|waiters| waiters.iter().map(waiter).collect::<Vec<_>>()),
     })
+}
+
+/// As RFC 3339 has it, to the microsecond.
+fn time(moment: SystemTime) -> String {
+    humantime::format_rfc3339_micros(moment).to_string()
 }
 
 fn mode_name(mode: Mode) -> &'static str {
@@ -148,6 +163,8 @@ mod tests {
             .with_token(token)
             .with_expires_in(Duration::from_millis(21_400))
             .with_mode(Mode::Exclusive)
+            .with_since(SystemTime::UNIX_EPOCH + Duration::from_micros(1_795_458_000_123_456))
+            .with_id("9f")
     }
 
     #[test]
@@ -155,7 +172,7 @@ mod tests {
         let held = LockStatus::held(holder()).with_waiting(2);
         assert_eq!(
             as_text("orders/42", &held),
-            "orders/42  exclusive  host7:811  token 1795458000123456  expires in 21.4s  waiting 2\n"
+            "orders/42  exclusive  host7:811  token 1795458000123456  since 2026-11-23T18:20:00Z  expires in 21.4s  waiting 2\n"
         );
         assert_eq!(
             as_text("a\nb", &LockStatus::held(HolderStatus::new())),
@@ -172,11 +189,15 @@ mod tests {
             "name": "a", "held": true, "waiting": null, "waiters": null,
             "holders": [
                 {"label": "host7:811", "mode": "exclusive", "permits": null, "token": "1795458000123456",
-                 "since": null, "expires_in_ms": 21400, "id": null},
+                 "since": "2026-11-23T18:20:00.123456Z", "expires_in_ms": 21400, "id": "9f"},
                 {"label": null, "mode": "permits", "permits": {"take": 2, "of": 5}, "token": null,
                  "since": null, "expires_in_ms": null, "id": null},
             ],
         });
         assert_eq!(as_json("a", &status), expected);
+        let waiter = WaiterStatus::new().with_mode(two).with_label("b");
+        let waited = as_json("a", &LockStatus::free().with_waiters([waiter]));
+        let waiters = json!([{"label": "b", "mode": "permits", "permits": {"take": 2, "of": 5}, "since": null}]);
+        assert_eq!((&waited["waiting"], &waited["waiters"]), (&json!(1), &waiters));
     }
 }

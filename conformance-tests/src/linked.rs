@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::backend::{
-    AcquireRequest, Attempt, Capabilities, Change, DistributedLock, HandOver, Hold, HolderId, Lease, LockStatus,
-    ReleaseOptions, ReleaseOutcome, Renewal,
+    AcquireRequest, Attempt, Capabilities, Change, DistributedLock, HandOver, Hold, HolderId, Lease, ListFrom, ListPage,
+    LockStatus, ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked,
 };
 use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 use tokio::task::yield_now;
@@ -165,6 +165,16 @@ impl DistributedLock for Linked {
     async fn follow(&self, name: &LockName) -> Result<(LockStatus, Change)> {
         let (backend, name) = (self.backend.clone(), name.clone());
         round_trip(&self.link, async move { backend.follow(&name).await }).await
+    }
+
+    async fn list(&self, from: &ListFrom, at_most: usize) -> Result<ListPage> {
+        let (backend, from) = (self.backend.clone(), from.clone());
+        round_trip(&self.link, async move { backend.list(&from, at_most).await }).await
+    }
+
+    async fn revoke(&self, name: &LockName, token: FencingToken, how: Revoke) -> Result<Revoked> {
+        let (backend, name) = (self.backend.clone(), name.clone());
+        round_trip(&self.link, async move { backend.revoke(&name, token, how).await }).await
     }
 }
 

@@ -343,6 +343,41 @@ macro_rules! __for_each_mutant {
             mutant_permits_count_holders PermitsCountHolders several_permits_or_none;
             /// Permits are counted apart from readers and writers.
             mutant_permits_beside_other_modes PermitsBesideOtherModes permits_exclude_other_modes;
+            /// The status shows the waiters in another order than that of the queue.
+            mutant_waiters_in_no_order WaitersInNoOrder the_waiters_are_shown_in_order;
+            /// The status shows the same id for all holds of a name.
+            mutant_status_shows_one_id StatusShowsOneId each_hold_has_an_id;
+            /// A list goes on after so many names: when an earlier one is freed, it leaves one out.
+            mutant_list_counts_names ListCountsNames pages_under_change_miss_no_held_name;
+            /// A list shows every name that was ever held.
+            mutant_list_shows_free_names ListShowsFreeNames names_that_are_held_are_listed;
+            /// A list takes a prefix for any part of a name, as a pattern with `%` or `*` before it does.
+            mutant_list_takes_a_prefix_for_a_part ListTakesAPrefixForAPart names_with_a_prefix_are_listed;
+            /// A list drops the last name of each full page.
+            mutant_list_drops_the_last_of_a_page ListDropsTheLastOfAPage names_that_are_held_are_listed;
+            /// A list shows names as they stand at the server, escaped.
+            mutant_list_shows_escaped_names ListShowsEscapedNames hostile_names_are_listed;
+            /// A revoke ends whatever hold there is (`DEL`, Redisson's `forceUnlock`), whatever its token.
+            mutant_revoke_without_token RevokeWithoutToken an_old_token_revokes_nothing;
+            /// A revoke takes any token up to that of the hold.
+            mutant_revoke_takes_lower_tokens RevokeTakesLowerTokens
+                a_hold_that_was_handed_over_is_not_revoked_by_its_givers_token;
+            /// A revoke at the lease's end frees the name at once.
+            mutant_revoke_frees_at_once RevokeFreesAtOnce
+                a_revoked_hold_keeps_the_name_until_its_lease_ends;
+            /// A revoke at the lease's end only marks the hold, whose renewals go on.
+            mutant_revoked_hold_is_renewed RevokedHoldIsRenewed a_revoked_holder_is_told_with_its_next_renewal;
+            /// A revoke reads the end of the hold and writes it back by a second request: it cuts off a renewal in between.
+            mutant_revoke_writes_what_it_read RevokeWritesWhatItRead a_revoke_beside_a_renewal_cuts_nothing_off;
+            /// A revoke of one reader ends all of them.
+            mutant_revoke_ends_all_readers RevokeEndsAllReaders a_reader_is_revoked_alone;
+            /// The name stays taken after a revoke at once, until the lease would have ended.
+            mutant_revoke_now_waits RevokeNowWaits a_hold_that_is_revoked_at_once_frees_the_name;
+            /// A revoked hold has no token any more, so that nobody can free the name for good.
+            mutant_revoked_hold_has_no_token RevokedHoldHasNoToken a_revoke_can_be_repeated;
+            /// The former holder's late release ends the next one's hold.
+            mutant_revoked_holder_releases_the_next RevokedHolderReleasesTheNext
+                a_release_after_a_revoke_leaves_the_next_alone;
             /// The largest limit that anybody has stated counts for all.
             mutant_holders_limit_counts HoldersLimitCounts a_limit_binds_who_states_it;
             /// A request that is repeated takes its permits once more.

@@ -80,6 +80,12 @@ pub enum Capability {
     Upgradable,
     /// [`Capabilities::downgrade`].
     Downgrade,
+    /// [`Capabilities::list`].
+    List,
+    /// [`Capabilities::revoke`].
+    Revoke,
+    /// [`Capabilities::revoke_now`].
+    RevokeNow,
     /// [`Capabilities::permits`] of more than one: a semaphore of one permit is an exclusive lock.
     Permits,
 }
@@ -101,6 +107,9 @@ impl Capability {
             Self::Shared => capabilities.shared,
             Self::Upgradable => capabilities.upgradable,
             Self::Downgrade => capabilities.downgrade,
+            Self::List => capabilities.list,
+            Self::Revoke => capabilities.revoke,
+            Self::RevokeNow => capabilities.revoke_now,
             Self::Permits => capabilities.permits > 1,
         }
     }

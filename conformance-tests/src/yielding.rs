@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lock_core::Result;
 use lock_core::backend::{
-    AcquireRequest, Attempt, Capabilities, Change, DistributedLock, HandOver, Hold, Lease, LockStatus, ReleaseOptions,
-    ReleaseOutcome, Renewal,
+    AcquireRequest, Attempt, Capabilities, Change, DistributedLock, HandOver, Hold, Lease, ListFrom, ListPage, LockStatus,
+    ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked,
 };
 use lock_core::{FencingToken, LockName};
 use tokio::task::yield_now;
@@ -61,6 +61,14 @@ impl DistributedLock for Yielding {
 
     async fn follow(&self, name: &LockName) -> Result<(LockStatus, Change)> {
         giving_way(self.0.follow(name)).await
+    }
+
+    async fn list(&self, from: &ListFrom, at_most: usize) -> Result<ListPage> {
+        giving_way(self.0.list(from, at_most)).await
+    }
+
+    async fn revoke(&self, name: &LockName, token: FencingToken, how: Revoke) -> Result<Revoked> {
+        giving_way(self.0.revoke(name, token, how)).await
     }
 }
 

@@ -20,10 +20,12 @@ pub use self::capabilities::Capabilities;
 pub use self::change::Change;
 pub use self::holder::HolderId;
 pub use self::lease::{Armed, Lease};
+pub use self::list::{ListFrom, ListPage};
 pub use self::mode::{Mode, Permits};
 pub use self::request::{AcquireRequest, RequestControl, RequestOptions, Terms, Wait};
+pub use self::revoke::{Revoke, Revoked};
 pub use self::sent_at::SentAt;
-pub use self::status::{HolderStatus, LockStatus};
+pub use self::status::{HolderStatus, LockStatus, WaiterStatus, since_of_token};
 pub use crate::lost::LostCause;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -34,8 +36,10 @@ mod capabilities;
 mod change;
 mod holder;
 pub(crate) mod lease;
+mod list;
 mod mode;
 mod request;
+mod revoke;
 pub mod rules;
 mod sent_at;
 mod status;
@@ -198,6 +202,47 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// May be dropped at any point, as may the change.
     async fn follow(&self, name: &LockName) -> Result<(LockStatus, Change)> {
         Ok((self.status(name).await?, Change::never()))
+    }
+
+    /// A page of about `at_most` names, at least 1, that somebody holds or waits for.
+    ///
+    /// A name that is held during all pages is in one of them at least, whatever else changes meanwhile. Names that are taken or
+    /// freed meanwhile may be listed or not, and a name may be listed twice. Never lists a name that nobody held or waited for while
+    /// the page was read. A page may be short or empty with more to come, so that the server is not asked for too much at a time.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] by default. Otherwise if the server cannot be asked.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point.
+    async fn list(&self, from: &ListFrom, at_most: usize) -> Result<ListPage> {
+        let _ = (from, at_most);
+        Err(Error::new(ErrorKind::Unsupported, "this backend cannot list names"))
+    }
+
+    /// Ends the hold of this name with this token, whoever has it, and no other hold. Core calls it only for what the
+    /// [capabilities](Self::capabilities) declare.
+    ///
+    /// - **The token.** A hold has the token of its grant, and those that the grant [reserved](AcquireRequest::reserve) for
+    ///   passes. If no hold of the name has this token, nothing is changed. The comparison and the change are one step: what is
+    ///   released, handed over or granted meanwhile is not touched.
+    /// - **The holder id is retired**, as by a release: no renewal, release, hand-over or downgrade of it takes effect any more.
+    /// - [`Revoke::AtLeaseEnd`] leaves the hold as nobody's. It ends when it would have ended if nothing had renewed it from now
+    ///   on, and not before. It still has its token: a repeated call finds it, and so does one with [`Revoke::Now`].
+    /// - [`Revoke::Now`] frees the name and admits waiters, as a release does.
+    /// - **Sharers.** Of several who hold the name together, only the one with this token is concerned.
+    ///
+    /// If the server can tell a revoke from other losses, the former holder's backend calls [`Lease::lose`] with
+    /// [`LostCause::Revoked`] when it learns of it, at the next renewal at the latest.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] by default. Otherwise if the outcome is unknown; the call may be repeated.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point: the hold is then revoked or not.
+    async fn revoke(&self, name: &LockName, token: FencingToken, how: Revoke) -> Result<Revoked> {
+        let _ = (name, token, how);
+        Err(Error::new(ErrorKind::Unsupported, "this backend cannot revoke a hold"))
     }
 }
 

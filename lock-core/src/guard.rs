@@ -188,6 +188,25 @@ impl Guard {
         self.hold().lease.valid_for()
     }
 
+    /// How long the lock has been held by this guard, or by those that share its hold. Time for which the machine was suspended
+    /// counts. A hold that came from another caller of this process counts from then.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let guard = locks.lock("a").acquire().await?;
+    /// tokio::time::sleep(Duration::from_secs(3)).await;
+    /// assert!(guard.held_for() >= Duration::from_secs(3));
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn held_for(&self) -> Duration {
+        self.hold().held_for()
+    }
+
     /// Waits until the lock is lost. If it never is, this never returns.
     ///
     /// # Cancel safety

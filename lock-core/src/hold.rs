@@ -203,6 +203,16 @@ impl<W: Successor> ActiveHold<W> {
         self.renewals.end()
     }
 
+    /// How long whoever has it now has had it.
+    pub(crate) fn held_for(&self) -> Duration {
+        self.sequence.held_for()
+    }
+
+    /// How many guards have it; 0 once its release has begun.
+    pub(crate) fn shares(&self) -> usize {
+        self.shares.load(Ordering::Acquire)
+    }
+
     /// How much of the minimum hold is left.
     fn rest_of_minimum(&self) -> Option<Duration> {
         let rest = self.kept_until?.saturating_duration_since(LeaseInstant::now());

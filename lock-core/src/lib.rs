@@ -61,6 +61,7 @@
 //! | `lock released` | `DEBUG` | `lock`, `token` |
 //! | `release unanswered; trying again` | `DEBUG` | `lock`, `error` |
 //! | `a release in the background failed; the hold ends by itself` | `DEBUG` | `lock`, `error` |
+//! | `hold revoked` | `WARN` | `lock`, `token`, `at_once` |
 //! | `leader elected` | `INFO` | `lock`, `term` |
 //! | `leader resigned` | `INFO` | `lock`, `term` |
 //! | `leadership lost` | `WARN` | `lock`, `term`, `cause` |
@@ -81,11 +82,11 @@
 //! | `polylock_contended_total` | acquires that found the lock taken, by this process or at the server | `queue`: `process`, `server` |
 //! | `polylock_renewals_total` | renewals | `outcome`: `renewed`, `lost`, `failed`, `unanswered` |
 //! | `polylock_suspicions_total` | holds that became suspect | |
-//! | `polylock_losses_total` | holds that were lost | `cause`: `expired`, `not_held`, `disconnected`, `read_only`, `maximum_hold` |
+//! | `polylock_losses_total` | holds that were lost | `cause`: `expired`, `not_held`, `revoked`, `disconnected`, `read_only`, `maximum_hold` |
 //! | `polylock_hand_overs_total` | holds passed on within the process | `outcome`: `passed`, `granted`, `yielded`, `lost`, `unknown` |
 //! | `polylock_undos_dropped_total` | cancelled acquires that were not undone, because 10,000 waited to be | |
 //! | `polylock_leader` | gauge: elections in which this process leads, by name | `election` |
-//! | `polylock_requests_total` | calls of the backend, one round trip each where it does not wait | `request`: `acquire`, `renew`, `release`, `hand_over`, `downgrade`, `abandon`, `status` |
+//! | `polylock_requests_total` | calls of the backend, one round trip each where it does not wait | `request`: `acquire`, `renew`, `release`, `hand_over`, `downgrade`, `abandon`, `status`, `list`, `revoke` |
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
@@ -103,6 +104,7 @@ pub use memory::MemoryBackend;
 pub use multi::guard::MultiGuard;
 pub use multi::{acquire_all, acquire_all_within, try_acquire_all};
 pub use name::LockName;
+pub use own_hold::OwnHold;
 pub use reentry::ReentryKey;
 pub use rw_lock::RwLock;
 pub use rw_lock::upgradable::{UpgradableGuard, UpgradableLock};
@@ -141,6 +143,7 @@ mod multi;
 mod mutant;
 mod name;
 mod observe;
+mod own_hold;
 mod queue;
 mod reentry;
 mod run;

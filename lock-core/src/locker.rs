@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::acquire::limits::Limits;
 use crate::acquire::shared::Shared;
+use crate::backend::lease::HoldState;
 use crate::backend::{Capabilities, Change, DistributedLock, LockStatus};
 use crate::backend_state::BackendState;
 use crate::background::runner::ensure_running;
@@ -13,6 +14,7 @@ use crate::label::default_label;
 use crate::lock::Lock;
 use crate::name::LockName;
 use crate::observe::{self, BackendRequest};
+use crate::own_hold::OwnHold;
 use crate::runtime;
 use crate::rw_lock::RwLock;
 use crate::semaphore::Semaphore;
@@ -21,7 +23,9 @@ use crate::sync::time::timeout;
 use crate::time::within;
 use crate::token::FencingToken;
 
+mod list;
 mod options;
+mod revoke;
 
 const DEFAULT_TTL: Duration = Duration::from_secs(30);
 const DEFAULT_OPERATION_TIMEOUT: Duration = Duration::from_secs(5);
@@ -243,13 +247,43 @@ impl Locker {
         self.shared.keeper.check_process()?;
         runtime::current()?;
         observe::requested(BackendRequest::Status);
-        let answer = timeout(self.operation_timeout, asking).await.unwrap_or_else(|_| {
+        self.answered(asking).await.map_err(|error| error.about(name))
+    }
+
+    /// The server's answer, which comes within the operation timeout.
+    async fn answered<T>(&self, request: impl Future<Output = Result<T>>) -> Result<T> {
+        let answer = timeout(self.operation_timeout, request).await.unwrap_or_else(|_| {
             let message = format!("the lock server did not answer {}", within(self.operation_timeout));
             Err(Error::new(ErrorKind::Unavailable, message))
-        });
-        let answer = answer.map_err(|error| error.about(name))?;
+        })?;
         self.shared.backend.note_reached();
         Ok(answer)
+    }
+
+    /// What this process holds by this locker and its clones, in the order of the names. Sends nothing. A hold that was lost, or
+    /// whose release has begun, is not listed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Misconfigured`] in a forked child: the holds are its parent's.
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{Locker, MemoryBackend};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let guard = locks.lock("orders/42").acquire().await?;
+    /// for hold in locks.holds()? {
+    ///     println!("{} with token {}, for {:?}", hold.name, hold.token, hold.held_for);
+    /// }
+    /// # assert_eq!(locks.holds()?[0].token, guard.token());
+    /// # Ok(()) }
+    /// ```
+    pub fn holds(&self) -> Result<Vec<OwnHold>> {
+        self.shared.keeper.check_process()?;
+        let mut holds = self.shared.keeper.holds();
+        holds.retain(|hold| !matches!(hold.state, HoldState::Lost(_)));
+        holds.sort_by(|one, other| (&one.name, one.token).cmp(&(&other.name, other.token)));
+        Ok(holds)
     }
 
     /// Refuses new acquires, ends waiting ones, and waits until all background work is done: the releases of dropped

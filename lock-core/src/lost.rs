@@ -34,6 +34,9 @@ pub enum LostCause {
     /// The server answered that another holder has it, or nobody.
     #[error("the server says that it is not ours any more")]
     NotHeld,
+    /// Somebody [revoked](crate::Locker::revoke) it. A server that cannot tell answers [`NotHeld`](Self::NotHeld) instead.
+    #[error("it was revoked")]
+    Revoked,
     /// The connection or session to which the hold was bound has ended.
     #[error("the connection to which it was bound has ended")]
     Disconnected,

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 
 use self::server::{Answer, HandedOver, MemoryServer};
 use crate::backend::{
-    AcquireRequest, Attempt, Busy, Capabilities, Change, DistributedLock, HandOver, Hold, HolderId, Lease, LockStatus,
-    ReleaseOptions, ReleaseOutcome, Renewal, SentAt, Wait,
+    AcquireRequest, Attempt, Busy, Capabilities, Change, DistributedLock, HandOver, Hold, HolderId, Lease, ListFrom, ListPage,
+    LockStatus, ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked, SentAt, Wait,
 };
 use crate::error::Result;
 use crate::name::LockName;
@@ -122,6 +122,9 @@ impl DistributedLock for MemoryBackend {
             .shared()
             .upgradable()
             .downgrade()
+            .list()
+            .revoke()
+            .revoke_now()
             .permits(u32::MAX)
     }
 
@@ -172,6 +175,14 @@ impl DistributedLock for MemoryBackend {
     async fn follow(&self, name: &LockName) -> Result<(LockStatus, Change)> {
         let (status, changed) = self.0.follow(name)?;
         Ok((status, Change::new(async move { changed.notified().await })))
+    }
+
+    async fn list(&self, from: &ListFrom, at_most: usize) -> Result<ListPage> {
+        self.0.list(from, at_most)
+    }
+
+    async fn revoke(&self, name: &LockName, token: FencingToken, how: Revoke) -> Result<Revoked> {
+        self.0.revoke(name, token, how)
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tracing::Span;
 
+use crate::backend::Revoke;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lost::{Lost, LostCause};
 use crate::name::LockName;
@@ -43,6 +44,8 @@ pub(crate) enum BackendRequest {
     Downgrade,
     Abandon,
     Status,
+    List,
+    Revoke,
 }
 
 /// What came of a renewal.
@@ -95,6 +98,8 @@ pub(crate) fn requested(request: BackendRequest) {
         BackendRequest::Downgrade => "downgrade",
         BackendRequest::Abandon => "abandon",
         BackendRequest::Status => "status",
+        BackendRequest::List => "list",
+        BackendRequest::Revoke => "revoke",
     })
     .increment(1);
     let _ = request;
@@ -204,6 +209,12 @@ pub(crate) fn downgraded(name: &LockName, token: FencingToken) {
 
 pub(crate) fn released(name: &LockName, token: FencingToken) {
     tracing::debug!(target: "polylock", lock = name.as_str(), token = token.as_u64(), "lock released");
+}
+
+/// Somebody of this process ended the hold of somebody else.
+pub(crate) fn revoked(name: &LockName, token: FencingToken, how: Revoke) {
+    let at_once = how == Revoke::Now;
+    tracing::warn!(target: "polylock", lock = name.as_str(), token = token.as_u64(), at_once, "hold revoked");
 }
 
 /// One that nobody waits for any more.
@@ -346,6 +357,7 @@ impl HoldTimer {
             let cause = match cause {
                 LostCause::Expired => "expired",
                 LostCause::NotHeld => "not_held",
+                LostCause::Revoked => "revoked",
                 LostCause::Disconnected => "disconnected",
                 LostCause::ReadOnly => "read_only",
                 LostCause::MaximumHold => "maximum_hold",

@@ -35,6 +35,7 @@ mod end;
 mod hold;
 mod locked_rows;
 mod queue;
+mod revoke;
 mod sleeper;
 mod tables;
 mod waits;

@@ -93,6 +93,7 @@ mod connection;
 mod error;
 mod fence;
 mod lease_table;
+mod list;
 mod names;
 mod optimistic;
 mod probe;

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::backend::{AcquireRequest, Attempt, Capabilities, Change, DistributedLock, LockStatus};
-use lock_core::{LockName, Result};
+use lock_core::backend::{
+    AcquireRequest, Attempt, Capabilities, Change, DistributedLock, ListFrom, ListPage, LockStatus, Revoke, Revoked,
+};
+use lock_core::{FencingToken, LockName, Result};
 
 use crate::acquire::acquire;
 use crate::client::{Client, End};
@@ -76,6 +78,9 @@ impl DistributedLock for RedisBackend {
             .shared()
             .upgradable()
             .downgrade()
+            .list()
+            .revoke()
+            .revoke_now()
             // The server adds them up without loss.
             .permits(u32::MAX)
             // A hold that lasts longer than the delay could be forgotten, and live on.
@@ -125,6 +130,15 @@ impl DistributedLock for RedisBackend {
 
     async fn follow(&self, name: &LockName) -> Result<(LockStatus, Change)> {
         self.0.follow(name).await.map_err(|error| error.with_name(name))
+    }
+
+    async fn list(&self, from: &ListFrom, at_most: usize) -> Result<ListPage> {
+        self.0.list(from, at_most).await
+    }
+
+    async fn revoke(&self, name: &LockName, token: FencingToken, how: Revoke) -> Result<Revoked> {
+        let revoked = self.0.revoke(name, token, how).await;
+        revoked.map_err(|error| error.with_name(name))
     }
 }
 

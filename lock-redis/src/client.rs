@@ -124,7 +124,7 @@ impl Client {
 
     /// Has the server search on for a waiter that is connected, behind many that are not. If that fails, the waiters find
     /// out by themselves when they refresh their entries.
-    async fn wake_next(&self, route: &mut Route, keys: &Keys, id: &str) {
+    pub(crate) async fn wake_next(&self, route: &mut Route, keys: &Keys, id: &str) {
         let arguments = [id, &*self.grace_ms, EXCLUSIVE, "", "", "", "more"];
         loop {
             let end = &protocol::END;

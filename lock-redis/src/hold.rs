@@ -11,7 +11,7 @@ use futures_util::future;
 use lock_core::backend::{
     AcquireRequest, HandOver, Hold, HolderId, Lease, Mode, ReleaseOptions, ReleaseOutcome, Renewal, SentAt,
 };
-use lock_core::{Error, ErrorKind, FencingToken, HoldState, LockName, Result};
+use lock_core::{Error, ErrorKind, FencingToken, HoldState, LockName, LostCause, Result};
 
 use crate::client::{Client, End};
 use crate::connection::{LeaseRegistration, Reply};
@@ -62,6 +62,9 @@ impl Hold for RedisHold {
             }
             (_, renewal) => renewal,
         };
+        if let Ok(Renewal::Lost) = renewal {
+            self.note_revoked().await;
+        }
         renewal.map_err(|error| error.with_name(&self.name))
     }
 
@@ -130,6 +133,13 @@ impl RedisHold {
             has_it_alone: AtomicBool::new(request.mode() == Mode::Exclusive),
             _registration: client.servers.register_lease(keys, holder, &lease, granted_on),
             lease,
+        }
+    }
+
+    /// If somebody revoked it, the loss says so.
+    async fn note_revoked(&self) {
+        if !matches!(self.lease.state(), HoldState::Lost(_)) && self.client.was_revoked(&self.keys, self.holder).await {
+            self.lease.lose(LostCause::Revoked);
         }
     }
 

@@ -174,7 +174,7 @@
 //!     ~polylock:* ~{polylock:* ~{*}:fence:polylock:* ~{*}:queue:polylock:* ~{*}:ends:polylock:*
 //!     ~{*}:terms:polylock:* &polylock:*
 //!     +client|caching +client|tracking +del +eval +evalsha +exists +get +hdel +hexists +hget
-//!     +hincrby +hset +pexpire +pexpireat +ping +pttl +publish +pubsub|numsub +set +subscribe
+//!     +hincrby +hset +pexpire +pexpireat +ping +pttl +publish +pubsub|numsub +scan +set +subscribe
 //!     +time +zadd +zcard +zcount +zrange +zrangebyscore +zrem +zrevrange +zrevrangebyscore
 //!     +zscore
 //! ```
@@ -210,8 +210,10 @@ mod connection;
 mod error;
 mod fencing;
 mod hold;
+mod list;
 mod names;
 mod probe;
 mod protocol;
 mod renewals;
+mod revoke;
 mod servers;

@@ -106,6 +106,46 @@ pub(crate) fn mark(prefix: &str, number: u32) -> String {
     }
 }
 
+/// The name whose lock or queue this key is, if it is one. Where a name is shared, all its other keys go with its lock.
+pub(crate) fn name_of(prefix: &str, key: &str) -> Option<LockName> {
+    let is_its = |text: &str| {
+        let name = LockName::new(text.strip_prefix(prefix)?).ok()?;
+        let keys = Keys::new(prefix, &name);
+        let [lock, _fence, queue, ..] = keys.all();
+        (key == lock || key == queue).then_some(name)
+    };
+    if let Some(name) = is_its(key) {
+        return Some(name);
+    }
+    // `{escaped}:lock` and `{escaped}:lock:queue`, `{plain}:queue`, or `{tag}:queue:plain`.
+    let inner = key.strip_prefix('{')?;
+    let escaped = inner.strip_suffix(":queue").unwrap_or(inner).strip_suffix("}:lock");
+    let plain = || inner.strip_suffix("}:queue");
+    let tagged = || inner.split_once("}:queue:").map(|(_tag, text)| text);
+    escaped
+        .and_then(|escaped| is_its(&unescape(escaped)))
+        .or_else(|| plain().and_then(is_its))
+        .or_else(|| tagged().and_then(is_its))
+}
+
+/// Whether a text that begins with this stands as it is in all keys of its name, whatever follows.
+pub(crate) fn has_plain_keys(begin: &str) -> bool {
+    !begin.contains(['{', '}', '%'])
+}
+
+/// The pattern that matches this text alone. White space would end an ACL rule, so `?` stands for it.
+pub(crate) fn as_pattern(text: &str) -> String {
+    let mut pattern = String::new();
+    for c in text.chars() {
+        match c {
+            '*' | '?' | '[' | ']' | '\\' => pattern.extend(['\\', c]),
+            c if c.is_ascii_whitespace() => pattern.push('?'),
+            c => pattern.push(c),
+        }
+    }
+    pattern
+}
+
 /// The part of a key that alone decides on its slot, by the rule of Redis Cluster: what stands between the first `{`
 /// and the next `}`, unless that is nothing.
 pub(crate) fn hash_tag(key: &str) -> Option<&str> {
@@ -123,6 +163,10 @@ pub(crate) fn slot(key: &str) -> u16 {
         })
     });
     crc % SLOTS
+}
+
+fn unescape(escaped: &str) -> String {
+    escaped.replace("%7D", "}").replace("%7B", "{").replace("%25", "%")
 }
 
 fn escape(plain: &str) -> String {
@@ -222,6 +266,13 @@ mod tests {
             for name in hostile() {
                 let keys = keys(prefix, &name);
                 assert_eq!(slot(&keys.channel("a:inbox:1")), keys.slot(), "{name:?}");
+                for key in [keys.all()[0], keys.all()[2]] {
+                    let found = name_of(prefix, key);
+                    assert_eq!(found.as_ref().map(LockName::as_str), Some(&*name), "{key:?}");
+                }
+                for key in [keys.all()[1], keys.all()[3], keys.all()[4]] {
+                    assert_eq!(name_of(prefix, key), None, "{key:?}");
+                }
                 for key in keys.all() {
                     assert!(key != mark(prefix, 0) && key != mark(prefix, 7), "{name:?}");
                     assert_eq!(slot(key), keys.slot(), "{name:?}");

@@ -10,7 +10,7 @@ use redis::{Cmd, cmd};
 
 pub(crate) use self::replies::{
     Acquired, HandedOver, Holder, RenewedOne, Taken, acquired, ended, handed_over, is_of_shared, renewed,
-    renewed_together, status,
+    renewed_together, revoked, status,
 };
 
 pub(crate) mod mode;
@@ -82,6 +82,13 @@ pub(crate) static REINSTATE: LazyLock<Script> = LazyLock::new(|| Script::new(fil
 pub(crate) static MARK: LazyLock<Script> = LazyLock::new(|| Script::new(file!("mark")));
 /// Writes a lock's key as it is, so that replicas can be asked who has it.
 pub(crate) static WRITE_AGAIN: LazyLock<Script> = LazyLock::new(|| Script::new(file!("write_again")));
+/// Ends the hold of somebody else.
+pub(crate) static REVOKE: LazyLock<Script> = LazyLock::new(|| {
+    let (_flags, end) = file!("end").split_once('\n').expect("it begins with its flags");
+    Script::new(&file!("revoke").replace("-- include end.lua\n", end))
+});
+/// Whether a hold that is lost was revoked.
+pub(crate) static WAS_REVOKED: LazyLock<Script> = LazyLock::new(|| Script::new(file!("was_revoked")));
 /// Replies who has the lock.
 pub(crate) static STATUS: LazyLock<Script> = LazyLock::new(|| Script::new(file!("status")));
 

@@ -47,6 +47,13 @@ pub(crate) struct Route {
     node: Option<Arc<Node>>,
 }
 
+/// A server whose keys are scanned.
+pub(crate) struct Scanned {
+    /// Empty if there is one server.
+    pub(crate) address: String,
+    pub(crate) connection: Arc<Connection>,
+}
+
 impl Servers {
     /// Does no I/O.
     pub(crate) fn new(config: &RedisConfig) -> Result<Self> {
@@ -217,6 +224,38 @@ impl Servers {
             Topology::One(connection) => connection.findings(),
             Topology::Cluster(cluster) => cluster.findings(),
         }
+    }
+
+    /// The server whose keys are scanned at this address, or the next one if it has gone: of a cluster the masters, in the order
+    /// of their addresses. `None`: there is none.
+    ///
+    /// # Errors
+    /// Why the masters are not known.
+    pub(crate) async fn scanned(&self, address: &str) -> Result<Option<Scanned>> {
+        Ok(match &self.topology {
+            Topology::One(connection) => Some(Scanned {
+                address: String::new(),
+                connection: connection.clone(),
+            }),
+            Topology::Cluster(cluster) => {
+                let masters = Box::pin(cluster.masters()).await?;
+                masters.into_iter().find(|master| *master.address >= *address)
+            }
+        })
+    }
+
+    /// The same for the one after it.
+    ///
+    /// # Errors
+    /// Why the masters are not known.
+    pub(crate) async fn scanned_after(&self, address: &str) -> Result<Option<Scanned>> {
+        Ok(match &self.topology {
+            Topology::One(_) => None,
+            Topology::Cluster(cluster) => {
+                let masters = Box::pin(cluster.masters()).await?;
+                masters.into_iter().find(|master| *master.address > *address)
+            }
+        })
     }
 
     /// Whether the servers serve.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::backend::{
-    AcquireRequest, Attempt, Capabilities, DistributedLock, HandOver, Hold, Lease, LockStatus, ReleaseOptions,
-    ReleaseOutcome, Renewal, rules,
+    AcquireRequest, Attempt, Capabilities, DistributedLock, HandOver, Hold, Lease, ListFrom, ListPage, LockStatus,
+    ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked, rules,
 };
 use lock_core::{FencingToken, LockName, Result};
 
@@ -86,6 +86,14 @@ impl DistributedLock for Observed {
 
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
         self.backend.status(name).await
+    }
+
+    async fn list(&self, from: &ListFrom, at_most: usize) -> Result<ListPage> {
+        self.backend.list(from, at_most).await
+    }
+
+    async fn revoke(&self, name: &LockName, token: FencingToken, how: Revoke) -> Result<Revoked> {
+        self.backend.revoke(name, token, how).await
     }
 }
 

@@ -74,12 +74,16 @@ fn an_unavailable_server_is_69_and_nothing_is_started() {
 
 #[test]
 fn without_the_server_a_command_runs_if_that_is_asked_for() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), "7\n").expect("it is ours");
     let line = [
         "run",
         "--connect-timeout",
         "1s",
         "--lock",
         "a",
+        "--token-file",
+        file.path().to_str().expect("UTF-8"),
         "--on-unreachable",
         "run",
         "--shell",
@@ -95,6 +99,8 @@ fn without_the_server_a_command_runs_if_that_is_asked_for() {
         ended.messages
     );
     assert!(ended.messages.contains("without the lock"), "{:?}", ended.messages);
+    // It had the token of an earlier run.
+    assert_eq!(std::fs::read_to_string(file.path()).expect("it is there"), "");
 }
 
 #[test]

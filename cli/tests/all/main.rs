@@ -7,6 +7,7 @@ mod codes;
 mod commands;
 mod environment;
 mod loss;
+mod operators;
 mod pages;
 mod servers;
 mod signals;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::backend::{
-    AcquireRequest, Attempt, Busy, Capabilities, Change, DistributedLock, HandOver, Hold, HolderId, Lease, LockStatus,
-    Mode, ReleaseOptions, ReleaseOutcome, Renewal, SentAt, Wait,
+    AcquireRequest, Attempt, Busy, Capabilities, Change, DistributedLock, HandOver, Hold, HolderId, Lease, ListFrom, ListPage,
+    LockStatus, Mode, ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked, SentAt, Wait,
 };
 use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 use tokio::time::{sleep, timeout};
@@ -212,6 +212,9 @@ impl DistributedLock for ReferenceBackend {
             .shared()
             .upgradable()
             .downgrade()
+            .list()
+            .revoke()
+            .revoke_now()
             .permits(u32::MAX);
         let mut declared = all;
         declared.hand_over &= !self.has(Mutant::HandOverUndeclared);
@@ -262,6 +265,26 @@ impl DistributedLock for ReferenceBackend {
     async fn follow(&self, name: &LockName) -> Result<(LockStatus, Change)> {
         let name = name.clone();
         self.client.put(move |server| server.follow(name.as_str())).await
+    }
+
+    async fn list(&self, from: &ListFrom, at_most: usize) -> Result<ListPage> {
+        let from = from.clone();
+        self.client.put(move |server| server.list(&from, at_most)).await
+    }
+
+    async fn revoke(&self, name: &LockName, token: FencingToken, how: Revoke) -> Result<Revoked> {
+        let (asked, is_read_first) = (name.clone(), self.has(Mutant::RevokeWritesWhatItRead));
+        let read = self
+            .client
+            .put(move |server| server.end_of(asked.as_str(), token))
+            .await?;
+        if is_read_first {
+            sleep(LOOK_AGAIN).await;
+        }
+        let (name, read) = (name.clone(), read.filter(|_| is_read_first));
+        self.client
+            .put(move |server| server.revoke(name.as_str(), token, how, read))
+            .await
     }
 }
 

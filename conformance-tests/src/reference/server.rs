@@ -38,11 +38,15 @@ impl ReferenceServer {
         }
     }
 
-    fn has(&self, mutant: Mutant) -> bool {
+    pub(super) fn mutant(&self) -> Option<Mutant> {
+        self.mutant
+    }
+
+    pub(super) fn has(&self, mutant: Mutant) -> bool {
         self.mutant == Some(mutant)
     }
 
-    fn key(&self, name: &str) -> String {
+    pub(super) fn key(&self, name: &str) -> String {
         match self.mutant {
             Some(Mutant::NamesFolded) => name.to_lowercase(),
             Some(Mutant::NamesCutAtNul) => name.split('\0').next().unwrap_or_default().to_owned(),
@@ -234,7 +238,7 @@ impl ReferenceServer {
         state.dead.insert(holder);
         self.has_changed();
         let entry = state.names.entry(self.key(name)).or_default();
-        let anybodys = self.has(Mutant::ReleaseWithoutCompare);
+        let anybodys = self.has(Mutant::ReleaseWithoutCompare) || entry.revoked.contains(&holder);
         let hold = entry.take(|hold| anybodys || self.may_release(hold, holder));
         entry.come_back_again(holder);
         self.wake(hold.as_ref());
@@ -425,7 +429,7 @@ impl ReferenceServer {
         self.is_mine(hold, holder) || self.has(Mutant::RepeatedReleaseKeepsAnew) && hold.former == Some(holder)
     }
 
-    fn up(&self) -> Result<MutexGuard<'_, State>> {
+    pub(super) fn up(&self) -> Result<MutexGuard<'_, State>> {
         let state = self.lock();
         match state.down {
             true => Err(Error::new(ErrorKind::Unavailable, "the server is down")),

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::backend::{HolderId, HolderStatus, LockStatus, Mode};
+use lock_core::backend::{HolderId, HolderStatus, LockStatus, Mode, WaiterStatus};
 use lock_core::{Error, ErrorKind, FencingToken, Result};
 use tokio::time::Instant;
 
@@ -28,6 +28,8 @@ pub(super) struct Entry {
     /// The permits that came back when they expired, and those that came back once more, for the mutant that counts them.
     pub(super) expired_permits: HashMap<HolderId, u32>,
     pub(super) surplus: u32,
+    /// Whose holds were revoked, for the mutant whose releases go by it.
+    pub(super) revoked: HashSet<HolderId>,
 }
 
 #[derive(Clone)]
@@ -217,6 +219,10 @@ impl Entry {
             let mut holder = HolderStatus::new()
                 .with_token(hold.token)
                 .with_mode(hold.mode)
+                .with_id(match mutant {
+                    Some(Mutant::StatusShowsOneId) => "the name's".to_owned(),
+                    _ => hold.holder.to_string(),
+                })
                 .with_expires_in(hold.expires.saturating_duration_since(now));
             if mutant == Some(Mutant::WaitersHideTheToken) && !self.queue.is_empty() {
                 holder.token = None;
@@ -226,7 +232,13 @@ impl Entry {
                 None => holder,
             }
         });
-        let waiting = self.queue.iter().filter(|waiter| waiter.until > now).count();
-        LockStatus::held_by(holders).with_waiting(waiting)
+        let waiting = self.queue.iter().filter(|waiter| waiter.until > now);
+        let mut waiters: Vec<_> = waiting
+            .map(|waiter| WaiterStatus::new().with_mode(waiter.mode))
+            .collect();
+        if mutant == Some(Mutant::WaitersInNoOrder) {
+            waiters.reverse();
+        }
+        LockStatus::held_by(holders).with_waiters(waiters)
     }
 }

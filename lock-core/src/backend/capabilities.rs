@@ -55,6 +55,13 @@ pub struct Capabilities {
     pub upgradable: bool,
     /// An exclusive hold can become a shared one: [`Hold::downgrade`](super::Hold::downgrade).
     pub downgrade: bool,
+    /// Names can be listed: [`DistributedLock::list`](super::DistributedLock::list).
+    pub list: bool,
+    /// A hold can be revoked at the end of its lease:
+    /// [`DistributedLock::revoke`](super::DistributedLock::revoke) with [`Revoke::AtLeaseEnd`](super::Revoke::AtLeaseEnd).
+    pub revoke: bool,
+    /// A hold can be revoked at once: the same with [`Revoke::Now`](super::Revoke::Now).
+    pub revoke_now: bool,
     /// The highest limit of [`Mode::Permits`](super::Mode::Permits) that the backend can keep; 0 if it keeps no permits.
     pub permits: u32,
     /// The shortest TTL that the backend can keep. Defaults to 1 ms.
@@ -81,6 +88,9 @@ impl Default for Capabilities {
             shared: false,
             upgradable: false,
             downgrade: false,
+            list: false,
+            revoke: false,
+            revoke_now: false,
             permits: 0,
             shortest_ttl: Duration::from_millis(1),
             longest_ttl: Duration::from_secs(365 * 24 * 60 * 60),
@@ -130,6 +140,12 @@ declare! {
     upgradable,
     /// Declares [`downgrade`](#structfield.downgrade).
     downgrade,
+    /// Declares [`list`](#structfield.list).
+    list,
+    /// Declares [`revoke`](#structfield.revoke).
+    revoke,
+    /// Declares [`revoke_now`](#structfield.revoke_now).
+    revoke_now,
 }
 
 impl Capabilities {

@@ -473,7 +473,7 @@ impl Lease {
         let error = match cause {
             LostCause::Expired => end.and_then(|end| record.driven.stall(end, now)).or(failure),
             // Neither is why: the server answered, or the time was up.
-            LostCause::NotHeld | LostCause::MaximumHold => None,
+            LostCause::NotHeld | LostCause::Revoked | LostCause::MaximumHold => None,
             _ => failure,
         };
         let lost = Lost::new(self.0.name.clone(), cause);

@@ -92,6 +92,12 @@ pub fn is_mine<H: PartialEq>(holder: &H, asker: &H) -> bool {
     holder == asker
 }
 
+/// Whether `token` is one of a hold: that of its grant, `granted`, or one that was reserved with it, up to `last`. A pass leaves
+/// the hold at the server as it is and counts its token up, so all of them name the same hold.
+pub fn has_token(granted: FencingToken, last: FencingToken, token: FencingToken) -> bool {
+    granted <= token && token <= last
+}
+
 /// Whether a request in mode `asked` may hold the name together with all who hold it, `held`.
 ///
 /// An exclusive holder is alone. Readers hold it together, at most one of them upgradable. Permits hold it together if all of

@@ -1,7 +1,7 @@
 //! Who has a lock, as the server sees it.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::Mode;
 use crate::token::FencingToken;
@@ -14,6 +14,21 @@ pub struct LockStatus {
     pub holders: Vec<HolderStatus>,
     /// How many waiters are queued at the server, if it knows.
     pub waiting: Option<usize>,
+    /// Those who wait at the server, in the order of its queue, if it knows. Waiters of one process that share a queue entry are
+    /// one waiter here.
+    pub waiters: Option<Vec<WaiterStatus>>,
+}
+
+/// One waiter in a [`LockStatus`]. A field is `None` if the server does not know it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WaiterStatus {
+    /// The waiter's label.
+    pub label: Option<Arc<str>>,
+    /// How it asks for the name.
+    pub mode: Option<Mode>,
+    /// Since when it waits, by the server's clock.
+    pub since: Option<SystemTime>,
 }
 
 /// One holder in a [`LockStatus`]. A field is `None` if the server does not know it.
@@ -28,6 +43,10 @@ pub struct HolderStatus {
     pub expires_in: Option<Duration>,
     /// How it holds the name.
     pub mode: Option<Mode>,
+    /// Since when it holds the name, by the server's clock. From the grant on, also if the hold was passed on within a process.
+    pub since: Option<SystemTime>,
+    /// What tells this hold from others at the server: as a rule the holder id.
+    pub id: Option<Arc<str>>,
 }
 
 impl LockStatus {
@@ -46,6 +65,7 @@ impl LockStatus {
         Self {
             holders: holders.into_iter().collect(),
             waiting: None,
+            waiters: None,
         }
     }
 
@@ -53,6 +73,15 @@ impl LockStatus {
     #[must_use]
     pub fn with_waiting(mut self, waiting: usize) -> Self {
         self.waiting = Some(waiting);
+        self
+    }
+
+    /// Adds the waiters, in order, and their number.
+    #[must_use]
+    pub fn with_waiters(mut self, waiters: impl IntoIterator<Item = WaiterStatus>) -> Self {
+        let waiters: Vec<_> = waiters.into_iter().collect();
+        self.waiting = Some(waiters.len());
+        self.waiters = Some(waiters);
         self
     }
 
@@ -94,5 +123,75 @@ impl HolderStatus {
     pub fn with_mode(mut self, mode: Mode) -> Self {
         self.mode = Some(mode);
         self
+    }
+
+    /// Adds since when it holds the name.
+    #[must_use]
+    pub fn with_since(mut self, since: SystemTime) -> Self {
+        self.since = Some(since);
+        self
+    }
+
+    /// Adds what tells this hold from others at the server.
+    #[must_use]
+    pub fn with_id(mut self, id: impl Into<Arc<str>>) -> Self {
+        self.id = Some(id.into());
+        self
+    }
+}
+
+impl WaiterStatus {
+    /// A waiter of which nothing is known.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds its label.
+    #[must_use]
+    pub fn with_label(mut self, label: impl Into<Arc<str>>) -> Self {
+        self.label = Some(label.into());
+        self
+    }
+
+    /// Adds how it asks for the name.
+    #[must_use]
+    pub fn with_mode(mut self, mode: Mode) -> Self {
+        self.mode = Some(mode);
+        self
+    }
+
+    /// Adds since when it waits.
+    #[must_use]
+    pub fn with_since(mut self, since: SystemTime) -> Self {
+        self.since = Some(since);
+        self
+    }
+}
+
+/// When a grant was made whose token is the server's clock in microseconds since 1970. `None` if the token cannot be such a moment:
+/// it is ahead of `now`, which is about the server's time, or from before 2001. A token that had to be ahead of the clock when it was
+/// granted shows a moment that is too late by as much.
+pub fn since_of_token(token: FencingToken, now: SystemTime) -> Option<SystemTime> {
+    const YEAR_2001: u64 = 1_000_000_000_000_000;
+    /// Two clocks are never quite equal.
+    const TOLERANCE: Duration = Duration::from_secs(60);
+    let at = SystemTime::UNIX_EPOCH.checked_add(Duration::from_micros(token.as_u64()))?;
+    (token.as_u64() >= YEAR_2001 && at <= now + TOLERANCE).then_some(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_that_is_a_time_says_since_when() {
+        let time = |micros| SystemTime::UNIX_EPOCH + Duration::from_micros(micros);
+        let token = |micros| FencingToken::new(micros).unwrap();
+        let now = time(1_795_458_000_000_000);
+        let granted = 1_795_457_990_123_456;
+        assert_eq!(since_of_token(token(granted), now), Some(time(granted)));
+        for other in [1, 36, 1_795_459_000_000_000, i64::MAX.unsigned_abs()] {
+            assert_eq!(since_of_token(token(other), now), None, "{other}");
+        }
     }
 }

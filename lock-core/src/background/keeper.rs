@@ -7,6 +7,7 @@ use super::job::Job;
 use super::schedule::{Schedule, ScheduledHold};
 use crate::error::{Error, ErrorKind, Result};
 use crate::mutant::{Mutant, is_active};
+use crate::own_hold::OwnHold;
 use crate::sync::time::Instant;
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, MutexGuard, Notify, Ordering, RuntimeId};
 use crate::time::SuspendDetector;
@@ -137,6 +138,12 @@ impl Keeper {
             state.planned = Some(due);
             self.wake(state);
         }
+    }
+
+    /// What this process holds. Those that were asked are dropped outside the lock.
+    pub(crate) fn holds(&self) -> Vec<OwnHold> {
+        let holds = self.state.lock().schedule.all();
+        holds.iter().filter_map(|hold| hold.own()).collect()
     }
 
     /// Looks after the hold no more.

@@ -1,14 +1,15 @@
 //! When which hold is checked, and renewed if that is due.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
 use super::job::Job;
+use crate::own_hold::OwnHold;
 use crate::sync::time::Instant;
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, Weak};
 
 /// A hold as the keeper sees it.
 pub(crate) trait ScheduledHold: fmt::Debug + Send + Sync {
@@ -27,6 +28,9 @@ pub(crate) trait ScheduledHold: fmt::Debug + Send + Sync {
 
     /// It was lost: nothing is renewed any more.
     fn end_lost(&self);
+
+    /// The hold as its process sees it. `None` if its release has begun.
+    fn own(&self) -> Option<OwnHold>;
 
     /// Ends it at the server.
     fn release_job(self: Arc<Self>) -> Box<dyn Job>;
@@ -55,6 +59,8 @@ pub(crate) enum ScheduleSlot {
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     holds: BTreeMap<(Instant, u64), Arc<dyn ScheduledHold>>,
+    /// Those that were due and are not put back yet, by their address. Weak: whoever checks them may drop the last of them.
+    checking: HashMap<usize, Weak<dyn ScheduledHold>>,
     last_number: u64,
 }
 
@@ -65,7 +71,7 @@ impl Schedule {
         match *slot {
             ScheduleSlot::Gone => return false,
             ScheduleSlot::Due(due, number) => drop(self.holds.remove(&(due, number))),
-            ScheduleSlot::None => {}
+            ScheduleSlot::None => self.checked(&**hold),
         }
         self.last_number += 1;
         *slot = ScheduleSlot::Due(due, self.last_number);
@@ -77,7 +83,7 @@ impl Schedule {
     pub(super) fn strike_off(&mut self, hold: &dyn ScheduledHold) -> bool {
         match std::mem::replace(&mut *hold.slot().lock(), ScheduleSlot::Gone) {
             ScheduleSlot::Due(due, number) => drop(self.holds.remove(&(due, number))),
-            ScheduleSlot::None => {}
+            ScheduleSlot::None => self.checked(hold),
             ScheduleSlot::Gone => return false,
         }
         true
@@ -105,8 +111,22 @@ impl Schedule {
         let due: Vec<_> = std::mem::replace(&mut self.holds, later).into_values().collect();
         for hold in &due {
             *hold.slot().lock() = ScheduleSlot::None;
+            self.checking.insert(address(&**hold), Arc::downgrade(hold));
         }
         due
+    }
+
+    /// All that are looked after, those that are being checked too.
+    pub(super) fn all(&self) -> Vec<Arc<dyn ScheduledHold>> {
+        let checking = self.checking.values().filter_map(Weak::upgrade);
+        self.holds.values().cloned().chain(checking).collect()
+    }
+
+    fn checked(&mut self, hold: &dyn ScheduledHold) {
+        // Mostly it is a new one, and none is being checked.
+        if !self.checking.is_empty() {
+            self.checking.remove(&address(hold));
+        }
     }
 
     /// Has this runner look now after what another one is renewing.
@@ -123,5 +143,60 @@ impl Schedule {
 
     pub(super) fn is_empty(&self) -> bool {
         self.holds.is_empty()
+    }
+}
+
+/// Where the hold is: a number that no other hold has as long as a reference to it is left.
+fn address(hold: &dyn ScheduledHold) -> usize {
+    std::ptr::from_ref(hold).cast::<()>().addr()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Default)]
+    struct Fake(Mutex<ScheduleSlot>);
+
+    impl ScheduledHold for Fake {
+        fn slot(&self) -> &Mutex<ScheduleSlot> {
+            &self.0
+        }
+
+        fn check_due(self: Arc<Self>, _runner: usize, _resumed: bool) -> Option<Checked> {
+            None
+        }
+
+        fn may_be_early(&self) -> Duration {
+            Duration::ZERO
+        }
+
+        fn is_renewed_elsewhere(&self, _runner: usize) -> bool {
+            false
+        }
+
+        fn end_lost(&self) {}
+
+        fn own(&self) -> Option<OwnHold> {
+            None
+        }
+
+        fn release_job(self: Arc<Self>) -> Box<dyn Job> {
+            unreachable!("only the schedule is tested")
+        }
+    }
+
+    #[test]
+    fn those_that_are_being_checked_count_until_they_are_put_back_or_gone() {
+        let mut schedule = Schedule::default();
+        let [one, other]: [Arc<dyn ScheduledHold>; 2] = [Arc::new(Fake::default()), Arc::new(Fake::default())];
+        let now = Instant::now();
+        assert!(schedule.put(&one, now) && schedule.put(&other, now));
+        let due = schedule.take_due(Some(now));
+        assert_eq!((due.len(), schedule.is_empty(), schedule.all().len()), (2, true, 2));
+        assert!(schedule.put(&one, now));
+        assert_eq!((schedule.all().len(), schedule.checking.len()), (2, 1));
+        assert!(schedule.strike_off(&*other));
+        assert_eq!((schedule.all().len(), schedule.checking.len()), (1, 0));
     }
 }

@@ -139,6 +139,12 @@ impl Guard {
         self.0.valid_for()
     }
 
+    /// How long the lock has been held: see [`Guard::held_for`](crate::Guard::held_for).
+    #[must_use]
+    pub fn held_for(&self) -> Duration {
+        self.0.held_for()
+    }
+
     /// A view of this hold for other threads and tasks. It does not keep the lock.
     pub fn watch(&self) -> Watch {
         self.0.watch()

@@ -8,8 +8,9 @@ use super::election::Election;
 use super::lock::Lock;
 use super::rw_lock::RwLock;
 use super::semaphore::Semaphore;
-use crate::backend::{Capabilities, DistributedLock, LockStatus};
+use crate::backend::{Capabilities, DistributedLock, ListFrom, ListPage, LockStatus, Revoke, Revoked};
 use crate::error::Result;
+use crate::own_hold::OwnHold;
 use crate::sync::Arc;
 use crate::token::FencingToken;
 
@@ -179,6 +180,45 @@ impl Locker {
     pub fn status(&self, name: impl AsRef<str>) -> Result<LockStatus> {
         let (locker, name) = (self.0.clone(), name.as_ref().to_owned());
         wait_for(async move { locker.status(name).await })
+    }
+
+    /// A page of the names that somebody holds or waits for: see [`Locker::list`](crate::Locker::list).
+    ///
+    /// # Errors
+    /// Those of [`Locker::list`](crate::Locker::list).
+    pub fn list(&self, from: &ListFrom, at_most: usize) -> Result<ListPage> {
+        let (locker, from) = (self.0.clone(), from.clone());
+        wait_for(async move { locker.list(&from, at_most).await })
+    }
+
+    /// Ends the hold of this name with this token, whoever has it: see [`Locker::revoke`](crate::Locker::revoke).
+    ///
+    /// # Errors
+    /// Those of [`Locker::revoke`](crate::Locker::revoke).
+    ///
+    /// # Examples
+    /// ```
+    /// # use lock_core::{MemoryBackend, blocking::Locker};
+    /// # use lock_core::backend::{Revoke, Revoked};
+    /// # fn main() -> Result<(), lock_core::Error> {
+    /// # let locks = Locker::new(MemoryBackend::new());
+    /// let guard = locks.lock("a").acquire()?;
+    /// let revoked = locks.revoke("a", guard.token(), Revoke::Now)?;
+    /// assert!(matches!(revoked, Revoked::Done { .. }));
+    /// assert!(guard.check().is_err());
+    /// # Ok(()) }
+    /// ```
+    pub fn revoke(&self, name: impl AsRef<str>, token: FencingToken, how: Revoke) -> Result<Revoked> {
+        let (locker, name) = (self.0.clone(), name.as_ref().to_owned());
+        wait_for(async move { locker.revoke(name, token, how).await })
+    }
+
+    /// What this process holds by this locker and its clones: see [`Locker::holds`](crate::Locker::holds). Does no I/O.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Misconfigured`](crate::ErrorKind::Misconfigured) in a forked child.
+    pub fn holds(&self) -> Result<Vec<OwnHold>> {
+        self.0.holds()
     }
 
     /// Refuses new acquires, ends waiting ones, and waits for the releases of dropped guards: see

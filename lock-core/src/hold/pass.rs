@@ -5,6 +5,7 @@
 //! another mode, a hand-over yields at once.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use super::{ActiveHold, Grant, Share, Successor};
 use crate::backend::{Hold, Lease, rules};
@@ -21,6 +22,8 @@ pub(crate) struct Sequence {
     earlier: u32,
     /// When the server's last grant was answered.
     granted: LeaseInstant,
+    /// When this one of them began.
+    began: LeaseInstant,
     /// How often the hold was passed on since then.
     passed: u32,
     /// Whether anybody has had it: else its terms may be those of somebody who has gone.
@@ -30,9 +33,11 @@ pub(crate) struct Sequence {
 impl Sequence {
     /// The first one, granted now.
     pub(crate) fn first() -> Self {
+        let granted = LeaseInstant::now();
         Self {
             earlier: 0,
-            granted: LeaseInstant::now(),
+            granted,
+            began: granted,
             passed: 0,
             is_used: true,
         }
@@ -58,8 +63,14 @@ impl Sequence {
         Self {
             earlier: self.earlier + 1,
             passed: self.passed + 1,
+            began: LeaseInstant::now(),
             ..self
         }
+    }
+
+    /// How long ago it began.
+    pub(super) fn held_for(self) -> Duration {
+        LeaseInstant::now().saturating_duration_since(self.began)
     }
 
     /// Whether so many in a row have had the name that waiters elsewhere come first.

@@ -22,6 +22,7 @@ use crate::background::undos::Undos;
 use crate::error::{Error, ErrorKind, Result};
 use crate::mutant::{Mutant, is_active};
 use crate::observe::{self, BackendRequest, HandOverOutcome};
+use crate::own_hold::OwnHold;
 use crate::queue::Turn;
 use crate::sync::time::{Instant, sleep};
 use crate::sync::{Arc, Mutex, Ordering};
@@ -152,6 +153,10 @@ impl<W: Successor> ScheduledHold for ActiveHold<W> {
         self.renewals.stop();
         self.releasing();
         self.report_loss();
+    }
+
+    fn own(&self) -> Option<OwnHold> {
+        OwnHold::of(self)
     }
 
     fn release_job(self: Arc<Self>) -> Box<dyn Job> {

@@ -20,7 +20,13 @@ pub(super) struct Record {
     pub(super) mode: Mode,
     pub(super) label: Option<Arc<str>>,
     pub(super) token: FencingToken,
+    /// The token of its grant: a pass or a raise counts `token` up.
+    pub(super) granted: FencingToken,
+    /// The last of the tokens that go with the grant, for passes.
+    pub(super) last_token: FencingToken,
     pub(super) expires: Instant,
+    /// When it was granted.
+    pub(super) since: Instant,
     pub(super) lease: Option<Lease>,
     /// The hold that it replaced, as long as it may be given back.
     pub(super) replaced: Option<Box<Record>>,
@@ -30,6 +36,8 @@ pub(super) struct Record {
 pub(super) struct Waiter {
     pub(super) holder: HolderId,
     pub(super) mode: Mode,
+    pub(super) label: Option<Arc<str>>,
+    pub(super) since: Instant,
     pub(super) replaces: Option<HolderId>,
     pub(super) wake: Arc<Notify>,
     /// When the name may be free, as it was told.
@@ -43,20 +51,51 @@ impl Record {
             mode: request.mode(),
             label: request.label(),
             token,
+            granted: token,
+            last_token: last_reserved(token, request),
             expires: rules::prolonged(now, now, request.ttl()),
+            since: now,
             lease: Some(request.lease().clone()),
             replaced: None,
         }
     }
 
-    pub(super) fn lose(&self) {
+    pub(super) fn lose(&self, cause: LostCause) {
         if let Some(lease) = &self.lease {
-            lease.lose(LostCause::NotHeld);
+            lease.lose(cause);
+        }
+    }
+
+    /// Nobody's hold with the same terms, for as long as it lasts.
+    pub(super) fn of_nobody(&self) -> Self {
+        Self {
+            holder: HolderId::random(),
+            mode: self.mode,
+            label: self.label.clone(),
+            token: self.token,
+            granted: self.granted,
+            last_token: self.last_token,
+            expires: self.expires,
+            since: self.since,
+            lease: None,
+            replaced: None,
         }
     }
 }
 
+/// The last of the tokens that go with a grant.
+pub(super) fn last_reserved(token: FencingToken, request: &AcquireRequest) -> FencingToken {
+    let last = token.as_u64().saturating_add(u64::from(request.reserve() - 1));
+    FencingToken::new(last).unwrap_or(token)
+}
+
 impl Entry {
+    /// The place of the hold to which this token belongs.
+    pub(super) fn position_of(&self, token: FencingToken) -> Option<usize> {
+        let has = |hold: &Record| rules::has_token(hold.granted, hold.last_token.max(hold.token), token);
+        self.holds.iter().position(has)
+    }
+
     pub(super) fn hold_of(&mut self, holder: HolderId) -> Option<&mut Record> {
         self.holds.iter_mut().find(|hold| rules::is_mine(&hold.holder, &holder))
     }
@@ -117,11 +156,14 @@ impl Entry {
         let ends = self.ends();
         if let Some(waiter) = self.waiters.iter_mut().find(|waiter| waiter.holder == request.holder()) {
             waiter.ends = ends;
+            waiter.label = request.label();
             return;
         }
         let waiter = Waiter {
             holder: request.holder(),
             mode: request.mode(),
+            label: request.label(),
+            since: Instant::now(),
             replaces: request.replaces(),
             wake: wake.clone(),
             ends,

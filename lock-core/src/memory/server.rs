@@ -1,12 +1,16 @@
 //! The state that a lock server keeps, here in a map.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use super::entry::{Entry, Record};
+use super::entry::{Entry, Record, last_reserved};
 use super::followers::Followers;
-use crate::backend::{AcquireRequest, Armed, HolderId, HolderStatus, Lease, LockStatus, Mode, rules};
+use crate::backend::{
+    AcquireRequest, Armed, HolderId, HolderStatus, Lease, ListFrom, ListPage, LockStatus, Mode, Revoke, Revoked,
+    WaiterStatus, rules,
+};
 use crate::error::{Error, ErrorKind, Result};
+use crate::lost::LostCause;
 use crate::name::LockName;
 use crate::sync::time::Instant;
 use crate::sync::{Arc, Mutex, Notify};
@@ -119,7 +123,7 @@ impl MemoryServer {
         }
         let token = next_token(last_token, request)?;
         entry.grant(request, token, now);
-        state.last_token = last_reserved(token, request);
+        state.last_token = last_reserved(token, request).as_u64();
         state.followers.tell(name);
         Ok(Answer::Granted(token, request.lease().arm(sent, ttl)?))
     }
@@ -184,11 +188,8 @@ impl MemoryServer {
             };
             let Some(rest) = keep_for else { return true };
             entry.holds.push(Record {
-                holder: HolderId::random(),
                 expires: rules::prolonged(now, now, rest),
-                lease: None,
-                replaced: None,
-                ..hold
+                ..hold.of_nobody()
             });
             // Whoever waits was told of another end.
             entry.waiters.iter().for_each(|waiter| waiter.wake.notify_one());
@@ -219,7 +220,7 @@ impl MemoryServer {
                 // Whoever waits was told of a later end.
                 entry.waiters.iter().for_each(|waiter| waiter.wake.notify_one());
             }
-            state.last_token = last_reserved(token, next);
+            state.last_token = last_reserved(token, next).as_u64();
             state.followers.tell(next.name());
             Ok(HandedOver::Granted(token, next.lease().arm(sent, next.ttl())?))
         } else if rules::is_mine(&hold.holder, &next.holder()) {
@@ -265,6 +266,54 @@ impl MemoryServer {
         Ok((state.status(name), changed))
     }
 
+    /// The next names in their order.
+    pub(super) fn list(&self, from: &ListFrom, at_most: usize) -> Result<ListPage> {
+        let now = Instant::now();
+        let state = self.0.lock();
+        state.check_available()?;
+        let is_used = |entry: &Entry| {
+            !entry.waiters.is_empty() || entry.holds.iter().any(|hold| !rules::has_expired(hold.expires, now))
+        };
+        let mut names: Vec<&LockName> = state
+            .names
+            .iter()
+            .filter(|(name, entry)| {
+                let name = name.as_str();
+                name.starts_with(from.name_prefix()) && from.after().is_none_or(|after| name > after) && is_used(entry)
+            })
+            .map(|(name, _)| name)
+            .collect();
+        names.sort_unstable();
+        let is_last = names.len() <= at_most;
+        names.truncate(at_most);
+        let next = names
+            .last()
+            .filter(|_| !is_last)
+            .map(|last| from.go_on_after(last.as_str()));
+        Ok(ListPage::new(names.into_iter().cloned(), next))
+    }
+
+    /// Ends the hold of this name with this token, at once or when its lease ends; its lease is told.
+    pub(super) fn revoke(&self, name: &LockName, token: FencingToken, how: Revoke) -> Result<Revoked> {
+        let now = Instant::now();
+        let mut state = self.0.lock();
+        state.check_available()?;
+        let revoked = state.change(name, |entry| {
+            let place = entry.position_of(token)?;
+            let hold = entry.holds.remove(place);
+            if how == Revoke::AtLeaseEnd {
+                entry.holds.insert(place, hold.of_nobody());
+            }
+            Some(hold)
+        });
+        drop(state);
+        let Some(hold) = revoked.filter(|hold| !rules::has_expired(hold.expires, now)) else {
+            return Ok(Revoked::NotHeld);
+        };
+        hold.lose(LostCause::Revoked);
+        Ok(Revoked::done(hold.expires - now))
+    }
+
     pub(super) fn check_available(&self) -> Result<()> {
         self.0.lock().check_available()
     }
@@ -282,7 +331,7 @@ impl MemoryServer {
         let mut state = self.0.lock();
         let holds = state.change(name, |entry| std::mem::take(&mut entry.holds));
         drop(state);
-        holds.iter().for_each(Record::lose);
+        holds.iter().for_each(|hold| hold.lose(LostCause::NotHeld));
         !holds.is_empty()
     }
 
@@ -298,7 +347,10 @@ impl MemoryServer {
             mode: Mode::Exclusive,
             label: Some("elsewhere".into()),
             token,
+            granted: token,
+            last_token: token,
             expires: rules::prolonged(now, now, ttl.min(FOR_EVER)),
+            since: now,
             lease: None,
             replaced: None,
         };
@@ -306,7 +358,7 @@ impl MemoryServer {
         let former = std::mem::replace(holds, vec![hold]);
         state.followers.tell(name);
         drop(state);
-        former.iter().for_each(Record::lose);
+        former.iter().for_each(|hold| hold.lose(LostCause::NotHeld));
         token
     }
 }
@@ -315,11 +367,6 @@ fn next_token(last: u64, request: &AcquireRequest) -> Result<FencingToken> {
     let at_least = request.token_at_least().map_or(NO_CLOCK, FencingToken::as_u64);
     rules::next_token(last, at_least, request.token_floor())
         .ok_or_else(|| Error::new(ErrorKind::Unexpected, "all tokens are used up").with_name(request.name()))
-}
-
-/// The last of the tokens that go with a grant.
-fn last_reserved(token: FencingToken, request: &AcquireRequest) -> u64 {
-    token.as_u64().saturating_add(u64::from(request.reserve() - 1))
 }
 
 impl State {
@@ -334,22 +381,35 @@ impl State {
     }
 
     fn status(&self, name: &LockName) -> LockStatus {
-        let now = Instant::now();
+        let (now, time) = (Instant::now(), SystemTime::now());
+        // On paused time, as far back as its clock says.
+        let clock = |since: Instant| time - now.saturating_duration_since(since);
         let Some(entry) = self.names.get(name) else {
-            return LockStatus::free().with_waiting(0);
+            return LockStatus::free().with_waiters([]);
         };
         let live = entry.holds.iter().filter(|hold| !rules::has_expired(hold.expires, now));
         let status = LockStatus::held_by(live.map(|hold| {
             let holder = HolderStatus::new()
                 .with_token(hold.token)
                 .with_mode(hold.mode)
+                .with_id(hold.holder.to_string())
+                .with_since(clock(hold.since))
                 .with_expires_in(hold.expires - now);
             match &hold.label {
                 Some(label) => holder.with_label(label.clone()),
                 None => holder,
             }
         }));
-        status.with_waiting(entry.waiters.len())
+        let waiters = entry.waiters.iter().map(|waiter| {
+            let shown = WaiterStatus::new()
+                .with_mode(waiter.mode)
+                .with_since(clock(waiter.since));
+            match &waiter.label {
+                Some(label) => shown.with_label(label.clone()),
+                None => shown,
+            }
+        });
+        status.with_waiters(waiters)
     }
 
     /// Whether the giver's hold has ended because somebody waits here.

@@ -18,7 +18,7 @@ use tracing_subscriber::fmt::format::FmtSpan;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 
-use self::lives::{a_life_of_haste, a_life_of_trouble, an_eventful_life};
+use self::lives::{a_life_of_haste, a_life_of_trouble, an_eventful_life, an_operators_life};
 
 mod docs;
 mod json;
@@ -142,6 +142,7 @@ fn every_metric_and_label_has_its_name_in_the_docs() {
         an_eventful_life(str::to_owned).await;
         a_life_of_trouble(str::to_owned).await;
         a_life_of_haste().await;
+        an_operators_life(str::to_owned).await;
     };
     let seen: BTreeSet<_> = measured(lives).into_iter().map(named).collect();
     assert_same(&seen, &docs::metrics());
@@ -196,6 +197,7 @@ fn every_span_and_event_has_its_name_in_the_docs() {
         an_eventful_life(str::to_owned).await;
         a_life_of_trouble(str::to_owned).await;
         a_life_of_haste().await;
+        an_operators_life(str::to_owned).await;
     });
     let mut documented = docs::spans_and_events();
     // These come from threads of the API without async, which have their own subscriber: a unit test of that looks for the first.

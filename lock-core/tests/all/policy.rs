@@ -13,6 +13,7 @@ mod late_answers;
 mod losses;
 mod maximum;
 mod one_caller;
+mod own_holds;
 mod passing;
 mod permits;
 mod readers;

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, LockStatus};
-use lock_core::{LockName, Result};
+use lock_core::backend::{
+    AcquireRequest, Attempt, Capabilities, DistributedLock, ListFrom, ListPage, LockStatus, Revoke, Revoked,
+};
+use lock_core::{FencingToken, LockName, Result};
 
 use super::Shared;
 use crate::config::{MySqlConfig, Strategy};
 use crate::error::SqlError;
+use crate::list;
 use crate::probe;
 use crate::protocol::lease_table::holder;
 
@@ -175,6 +178,9 @@ impl DistributedLock for LeaseTableBackend {
             .any_floor()
             .shared()
             .downgrade()
+            .list()
+            .revoke()
+            .revoke_now()
             .permits(u32::MAX)
             .ttl_between(SHORTEST, LONGEST)
     }
@@ -204,6 +210,15 @@ impl DistributedLock for LeaseTableBackend {
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
         self.0.status(name).await.map_err(|error| error.with_name(name))
     }
+
+    async fn list(&self, from: &ListFrom, at_most: usize) -> Result<ListPage> {
+        self.0.list(from, at_most).await
+    }
+
+    async fn revoke(&self, name: &LockName, token: FencingToken, how: Revoke) -> Result<Revoked> {
+        let revoked = self.0.revoke(name, token, how).await;
+        revoked.map_err(|error| error.with_name(name))
+    }
 }
 
 impl Shared {
@@ -215,6 +230,16 @@ impl Shared {
         };
         let (facts, started) = (ask(probe::FACTS).await?, ask(probe::STARTED).await?);
         probe::server_id(&facts.result.rows, &started.result.rows).map_err(SqlError::into_lock_error)
+    }
+
+    async fn list(&self, from: &ListFrom, at_most: usize) -> Result<ListPage> {
+        let member = self.asking.member(None).await?;
+        let sql = self.statements.list(from, at_most);
+        let found = match self.run(&self.asking, &member, sql).await {
+            Err(error) if error.is_missing_table() => return Ok(ListPage::default()),
+            found => found.map_err(SqlError::into_lock_error)?,
+        };
+        list::page(&found.result.rows, from, at_most)
     }
 
     async fn status(&self, name: &LockName) -> Result<LockStatus> {

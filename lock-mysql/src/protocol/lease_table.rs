@@ -13,12 +13,13 @@
 
 use std::time::Duration;
 
-use lock_core::backend::{AcquireRequest, HolderId};
+use lock_core::backend::{AcquireRequest, HolderId, ListFrom};
 use lock_core::{FencingToken, LockName};
 
 pub(crate) use self::answers::{acquired, dead_holder, free_for, granted, held, holder, holds, released, row_after};
 pub(crate) use self::queue::sleeper_of;
 use self::sharing::KINDS;
+use crate::list;
 use crate::names::{label_literal, name_literal};
 
 /// Names of tables, made once.
@@ -334,6 +335,12 @@ impl LeaseStatements {
         )
     }
 
+    /// A page of names; `list::page` reads it.
+    pub(crate) fn list(&self, from: &ListFrom, at_most: usize) -> String {
+        let is_used = format!("(`holder` IS NOT NULL AND `expires`>{NOW}) OR {IS_MARKED}");
+        list::statement(&self.leases, &is_used, from, at_most)
+    }
+
     /// Who has the name, a row for each; no row: nobody.
     pub(crate) fn holders(&self, name: &LockName) -> String {
         let (literal, leases, holders) = (name_literal(name), &self.leases, &self.holders);
@@ -378,6 +385,7 @@ mod acquire;
 mod answers;
 mod clean_up;
 mod queue;
+pub(crate) mod revoke;
 pub(crate) mod sharing;
 #[cfg(test)]
 mod tests;

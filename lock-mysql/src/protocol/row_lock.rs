@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
-use lock_core::backend::{HolderId, Mode};
+use lock_core::backend::{HolderId, ListFrom, Mode};
 use lock_core::{FencingToken, LockName};
 
 use super::SERVER_MICROS;
+use crate::list;
 use crate::names::{label_literal, name_literal, padded_label_literal};
 
 /// Names of tables, made once.
@@ -250,6 +251,18 @@ impl Statements {
             "ROLLBACK;{NO_ROW_WAIT};INSERT IGNORE INTO `{locks}` (`name`) SELECT {name} FROM DUAL \
              WHERE NOT EXISTS (SELECT 1 FROM `{locks}` WHERE `name`={name});COMMIT"
         )
+    }
+
+    /// A page of names; `list::page` reads it. In a session that reads what others have not committed. The rows of readers
+    /// do not have the name.
+    pub(crate) fn list(&self, from: &ListFrom, at_most: usize) -> String {
+        let locks = &self.locks;
+        let readers = "CONCAT(x'ff',UNHEX(SHA2(l.`name`,256)))";
+        let is_used = format!(
+            "l.`connection`<>0 OR EXISTS(SELECT 1 FROM `{locks}` r \
+             WHERE r.`name`>{readers} AND r.`name`<CONCAT({readers},REPEAT(x'ff',17)))"
+        );
+        list::statement(locks, &is_used, from, at_most)
     }
 
     /// Who holds it, alone or as readers; no row: nobody. In a session that reads what others have not committed.

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, LockStatus};
+use lock_core::backend::{AcquireRequest, Attempt, Capabilities, DistributedLock, ListFrom, ListPage, LockStatus};
 use lock_core::{LockName, Result};
 
 use super::Shared;
 use crate::config::{MySqlConfig, Strategy};
 use crate::error::{RequestError, SqlError};
+use crate::list;
 use crate::probe;
 use crate::protocol::LONGEST_SECONDS;
 use crate::protocol::row_lock::holder;
@@ -240,6 +241,7 @@ impl DistributedLock for RowLockBackend {
             .hand_over()
             .pass_if_confirmed_within(PASS_CONFIRMED_WITHIN)
             .shared()
+            .list()
             .durable_tokens()
             .ttl_between(shortest, longest)
     }
@@ -262,6 +264,10 @@ impl DistributedLock for RowLockBackend {
     async fn status(&self, name: &LockName) -> Result<LockStatus> {
         self.0.status(name).await.map_err(|error| error.with_name(name))
     }
+
+    async fn list(&self, from: &ListFrom, at_most: usize) -> Result<ListPage> {
+        self.0.list(from, at_most).await
+    }
 }
 
 impl Shared {
@@ -280,6 +286,16 @@ impl Shared {
         self.set_prepared(true);
         self.client.pool.offer(session);
         Ok(())
+    }
+
+    async fn list(&self, from: &ListFrom, at_most: usize) -> Result<ListPage> {
+        let sql = self.statements.list(from, at_most);
+        let answer = match self.client.control.execute(sql, None).await {
+            Err(RequestError::Sql(error)) if error.is_missing_table() => return Ok(ListPage::default()),
+            answer => answer.map_err(RequestError::into_lock_error)?,
+        };
+        let rows = answer.results.first().map_or(&[][..], |select| &select.rows);
+        list::page(rows, from, at_most)
     }
 
     async fn status(&self, name: &LockName) -> Result<LockStatus> {

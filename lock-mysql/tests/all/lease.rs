@@ -7,6 +7,7 @@ mod connections;
 mod contention;
 mod crowd;
 mod late;
+mod list;
 mod read_only;
 mod restart;
 mod settings;

@@ -55,7 +55,7 @@ impl Vote {
     /// Whether its node has said that it does not know it any more.
     pub(crate) fn was_lost(&self) -> bool {
         match self.lease().state() {
-            HoldState::Lost(lost) => lost.cause() == LostCause::NotHeld,
+            HoldState::Lost(lost) => matches!(lost.cause(), LostCause::NotHeld | LostCause::Revoked),
             _ => false,
         }
     }

@@ -1,12 +1,15 @@
 //! The permissions that a user of the server needs.
 
+use crate::names::as_pattern;
+
 /// For the connection itself.
-const CONNECTION: [&str; 6] = [
+const CONNECTION: [&str; 7] = [
     "client|caching",
     "client|tracking",
     "eval",
     "evalsha",
     "ping",
+    "scan",
     "subscribe",
 ];
 
@@ -74,19 +77,6 @@ pub(crate) fn acl_rules(prefix: &str, more: &[&'static str], is_cluster: bool) -
     commands.sort_unstable();
     rules.extend(commands.iter().map(|command| format!("+{command}")));
     rules
-}
-
-/// The pattern that matches this text alone. White space would end the rule, so `?` stands for it.
-fn as_pattern(text: &str) -> String {
-    let mut pattern = String::new();
-    for c in text.chars() {
-        match c {
-            '*' | '?' | '[' | ']' | '\\' => pattern.extend(['\\', c]),
-            c if c.is_ascii_whitespace() => pattern.push('?'),
-            c => pattern.push(c),
-        }
-    }
-    pattern
 }
 
 #[cfg(test)]

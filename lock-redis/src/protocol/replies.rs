@@ -1,10 +1,10 @@
 //! What the scripts answer, and what a lock's value says.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use lock_core::FencingToken;
-use lock_core::backend::{Busy, HolderId, HolderStatus, LockStatus, Mode};
+use lock_core::backend::{Busy, HolderId, HolderStatus, LockStatus, Mode, since_of_token};
 use redis::Value;
 
 use super::mode;
@@ -37,6 +37,16 @@ pub(crate) enum HandedOver {
 pub(crate) struct Ended {
     /// Whether the holder id had the hold.
     pub(crate) was_held: bool,
+    /// Whether a connected waiter may stand behind the queue entries that were searched.
+    pub(crate) more: bool,
+}
+
+/// A hold that was revoked.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct RevokedHold {
+    pub(crate) holder: String,
+    /// `None`: it had no end.
+    pub(crate) lease_left: Option<Duration>,
     /// Whether a connected waiter may stand behind the queue entries that were searched.
     pub(crate) more: bool,
 }
@@ -88,24 +98,24 @@ pub(crate) fn status(reply: &Value) -> Option<LockStatus> {
         Value::Nil => LockStatus::free(),
         Value::BulkString(value) => match Holder::parse(value) {
             Holder::Several { .. } => LockStatus::held_by(sharers_of(sharers)?),
-            holder => LockStatus::held(holder.status(remaining(*left))),
+            holder => LockStatus::held(holder.status(value, remaining(*left))),
         },
         _ => return None,
     };
     Some(status.with_waiting(usize::try_from(*waiting).ok()?))
 }
 
-/// Those who share a name, by the terms and the ms left of each: in the order of their grants, and then offers.
+/// Those who share a name, by the id, the terms and the ms left of each: in the order of their grants, and then offers.
 fn sharers_of(parts: &[Value]) -> Option<Vec<HolderStatus>> {
-    let of = |pair: &[Value]| match pair {
-        [Value::BulkString(terms), Value::Int(left)] => {
-            let mut status = sharer(&String::from_utf8_lossy(terms))?;
+    let of = |parts: &[Value]| match parts {
+        [Value::BulkString(id), Value::BulkString(terms), Value::Int(left)] => {
+            let mut status = sharer(&String::from_utf8_lossy(terms))?.with_id(String::from_utf8_lossy(id));
             status.expires_in = remaining(*left);
             Some(status)
         }
         _ => None,
     };
-    let mut sharers = parts.chunks(2).map(of).collect::<Option<Vec<_>>>()?;
+    let mut sharers = parts.chunks(3).map(of).collect::<Option<Vec<_>>>()?;
     sharers.sort_by_key(|sharer| (sharer.token.is_none(), sharer.token));
     Some(sharers)
 }
@@ -116,8 +126,14 @@ fn sharer(terms: &str) -> Option<HolderStatus> {
     let (token, _term, mode) = (parts.next()?, parts.next()?, parts.next()?);
     let mut status = HolderStatus::new().with_mode(mode::parse(mode)?);
     status.token = token_or_offer(token)?;
+    status.since = since(status.token);
     status.label = parts.next().map(Into::into);
     Some(status)
+}
+
+/// Since when a grant with this token lasts.
+fn since(token: Option<FencingToken>) -> Option<SystemTime> {
+    since_of_token(token?, SystemTime::now())
 }
 
 /// `None`: no reply of our script.
@@ -137,6 +153,20 @@ pub(crate) fn ended(reply: &Value) -> Option<Ended> {
         was_held: bits & 1 != 0,
         more: bits & 2 != 0,
     })
+}
+
+/// The hold that was revoked, if there was one; `None`: no reply of our script.
+pub(crate) fn revoked(reply: &Value) -> Option<Option<RevokedHold>> {
+    let Value::Array(parts) = reply else { return None };
+    let [Value::BulkString(holder), Value::Int(left), Value::Int(more @ 0..=1)] = &parts[..] else {
+        return None;
+    };
+    let hold = RevokedHold {
+        holder: String::from_utf8(holder.clone()).ok()?,
+        lease_left: remaining(*left),
+        more: *more == 1,
+    };
+    Some((!hold.holder.is_empty()).then_some(hold))
 }
 
 fn taken(parts: &[Value]) -> Option<Taken> {
@@ -221,12 +251,16 @@ impl Holder {
     }
 
     /// As the status of the one that has the name alone.
-    fn status(self, expires_in: Option<Duration>) -> HolderStatus {
+    fn status(self, value: &[u8], expires_in: Option<Duration>) -> HolderStatus {
         let mut status = HolderStatus::new();
         status.expires_in = expires_in;
         if let Self::Ours { token, label } = self {
             status = status.with_mode(Mode::Exclusive);
             status.token = token;
+            status.since = since(token);
+            status.id = value
+                .get(..HolderId::HEX_DIGITS)
+                .map(|id| String::from_utf8_lossy(id).into());
             status.label = label;
         }
         status

@@ -122,7 +122,11 @@ fn replies_to_a_status() {
         Some(LockStatus::held(foreign.clone()).with_waiting(3))
     );
     let token = FencingToken::new(7).expect("a token");
-    let alone = foreign.with_mode(Mode::Exclusive).with_token(token).with_label("a b");
+    let alone = foreign
+        .with_mode(Mode::Exclusive)
+        .with_token(token)
+        .with_label("a b")
+        .with_id(ID);
     assert_eq!(
         reply(text(&format!("{ID} 7 100 a b")), vec![]),
         Some(LockStatus::held(alone).with_waiting(3))
@@ -135,7 +139,7 @@ fn replies_to_a_status() {
         Some(LockStatus::free().with_waiting(3)),
         "all have ended"
     );
-    let sharer = |mode| HolderStatus::new().with_mode(mode).with_expires_in(rest);
+    let sharer = |mode| HolderStatus::new().with_mode(mode).with_expires_in(rest).with_id(ID);
     let permits = |take, of| Mode::Permits(Permits::new(take, of).expect("no more than there are"));
     for (terms, status) in [
         ("7 100 s", sharer(Mode::Shared).with_token(token)),
@@ -145,11 +149,15 @@ fn replies_to_a_status() {
             sharer(permits(2, 3)).with_token(token).with_label("a b"),
         ),
     ] {
-        let reply = reply(shared(), vec![text(terms), Value::Int(12)]);
+        let reply = reply(shared(), vec![text(ID), text(terms), Value::Int(12)]);
         assert_eq!(reply, Some(LockStatus::held(status).with_waiting(3)), "{terms:?}");
     }
     for odd in ["", "7 100", "x 100 s", "7 100 y"] {
-        assert_eq!(reply(shared(), vec![text(odd), Value::Int(12)]), None, "{odd:?}");
+        assert_eq!(
+            reply(shared(), vec![text(ID), text(odd), Value::Int(12)]),
+            None,
+            "{odd:?}"
+        );
     }
 }
 

@@ -14,7 +14,7 @@ use lock_core::{Error, ErrorKind, Result};
 use redis::Value;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::Route;
+use super::{Route, Scanned};
 use crate::claims::InFlight;
 use crate::config::RedisConfig;
 use crate::config::hosts::Address;
@@ -89,6 +89,20 @@ impl Cluster {
             }
         }
         findings
+    }
+
+    /// The masters, in the order of their addresses.
+    pub(super) async fn masters(&self) -> Result<Vec<Scanned>> {
+        // Any slot: it makes sure that the masters are known.
+        self.route(0, std::future::pending()).await?;
+        let mut masters: Vec<Scanned> = (self.0.map().nodes().iter())
+            .map(|node| Scanned {
+                address: format!("{}:{}", node.address.0, node.address.1),
+                connection: node.requests.clone(),
+            })
+            .collect();
+        masters.sort_unstable_by(|one, other| one.address.cmp(&other.address));
+        Ok(masters)
     }
 
     /// Whether all masters serve.

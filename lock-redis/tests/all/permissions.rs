@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lock_core::backend::{
-    Attempt, DistributedLock, HandOver, Hold, Mode, Permits, ReleaseOptions, RequestOptions, Terms,
+    Attempt, DistributedLock, HandOver, Hold, ListFrom, Mode, Permits, ReleaseOptions, RequestOptions, Terms,
 };
 use lock_core::{ErrorKind, Locker, Result};
 use lock_redis::{RedisBackend, RedisConfig};
@@ -46,6 +46,7 @@ async fn everything(fixture: &Fixture, clients: &[RedisBackend; 2], lock: &str) 
     let hold = hold(first.acquire(&request).await?);
     hold.renew(2 * TTL).await?;
     first.status(request.name()).await?;
+    first.list(&ListFrom::all(), 1).await?;
 
     // One that waits and goes, one that waits and gets it, and one that gets it from within its process.
     for goes in [true, false] {

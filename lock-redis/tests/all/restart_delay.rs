@@ -20,6 +20,7 @@ mod late;
 mod many;
 mod promoted;
 mod released;
+mod revoked;
 
 /// Long enough for servers to be started again and replaced on a busy machine. No test waits until it is over.
 const DELAY: Duration = Duration::from_secs(100);

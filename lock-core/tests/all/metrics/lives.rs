@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use lock_core::backend::DistributedLock;
+use lock_core::backend::{DistributedLock, ListFrom, Revoke, Revoked};
 use lock_core::{ErrorKind, Guard, Locker, LostCause, MemoryBackend};
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
@@ -172,6 +172,19 @@ pub(crate) async fn a_life_of_haste() {
     sleep(seconds(5)).await;
     server.clear();
     server.let_go();
+    locks.shutdown().await.unwrap();
+}
+
+/// An operator looks at the locks of others, and ends one.
+pub(crate) async fn an_operators_life(called: Called) {
+    let server = MemoryBackend::new();
+    let (locks, operator) = (Locker::new(server.clone()), Locker::new(server));
+    let guard = locks.lock(called("o")).acquire().await.unwrap();
+    assert_eq!(operator.list(&ListFrom::all(), 10).await.unwrap().names.len(), 1);
+    let revoked = operator.revoke(called("o"), guard.token(), Revoke::Now).await.unwrap();
+    assert!(matches!(revoked, Revoked::Done { .. }), "{revoked:?}");
+    assert_eq!(guard.lost().await.cause(), LostCause::Revoked);
+    drop(guard);
     locks.shutdown().await.unwrap();
 }
 

@@ -1,9 +1,9 @@
 //! What the server answers to the statements of the lease table.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use lock_core::FencingToken;
-use lock_core::backend::{HolderStatus, Mode, Permits};
+use lock_core::backend::{HolderStatus, Mode, Permits, since_of_token};
 use sqlx::mysql::MySqlRow;
 
 use super::{Acquired, MARKED, TAKEN, Taken};
@@ -55,9 +55,12 @@ pub(crate) fn holder(row: &MySqlRow) -> Result<HolderStatus, SqlError> {
     let holder: Option<Vec<u8>> = column(row, 3, "holder")?;
     let mut status = HolderStatus::new().with_expires_in(rest);
     // One that is kept for a minimum time belongs to nobody.
-    if holder.is_some_and(|holder| !holder.is_empty()) {
+    if let Some(holder) = holder.filter(|holder| !holder.is_empty()) {
+        let token = token.ok_or(SqlError::UnexpectedAnswer(TOKEN))?;
+        status.since = since_of_token(token, SystemTime::now());
         status = status
-            .with_token(token.ok_or(SqlError::UnexpectedAnswer(TOKEN))?)
+            .with_id(String::from_utf8_lossy(&holder))
+            .with_token(token)
             .with_mode(mode(column(row, 4, "permits")?, column(row, 5, "limit")?)?);
     }
     Ok(if label.is_empty() {

@@ -41,13 +41,13 @@ pub(crate) enum Sharing {
 pub(super) const KINDS: &str = "('shared','permits')";
 
 /// Set in the answer to a request that ended a hold: a bit that no connection's number has.
-const ENDED: u64 = 1 << 63;
+pub(super) const ENDED: u64 = 1 << 63;
 
 /// The server's clock at this very moment: a statement that waited for a row reads it after that.
 const CLOCK: &str = micros_since_1970!("SYSDATE");
 
 /// Whether the row that was locked says that the name is shared.
-const IS_SHARED: &str = "(@holder IN ('shared','permits') AND @expires>@now)";
+pub(super) const IS_SHARED: &str = "(@holder IN ('shared','permits') AND @expires>@now)";
 
 impl Sharing {
     /// How a request in this mode shares the name; `None`: it does not.
@@ -277,7 +277,7 @@ impl LeaseStatements {
     ///
     /// A row that is missing may be there by the next statement, with holders, and it is not locked: then nothing may be
     /// changed.
-    fn lock_row(&self, name: &LockName) -> [String; 2] {
+    pub(super) fn lock_row(&self, name: &LockName) -> [String; 2] {
         let lock = format!(
             "SELECT COUNT(*),MAX(`holder`),MAX(`expires`),MAX(`term`),MAX(`last_token`),MAX(`waiter`),MAX(`wanted`),\
              MAX(`sleeper`),MAX(`label`) \

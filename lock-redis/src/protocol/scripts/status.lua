@@ -1,4 +1,4 @@
--- KEYS: lock, queue, ends, terms. Reply: {value or nothing: free, ms left (-1: no end), how many wait, {terms, ms left of
+-- KEYS: lock, queue, ends, terms. Reply: {value or nothing: free, ms left (-1: no end), how many wait, {id, terms, ms left of
 -- each that shares the name}}.
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -11,6 +11,7 @@ if string.find(value, '^%l+ %d+ %d+ %d+') then
   for i = 1, #ends, 2 do
     local terms, rest = redis.call('HGET', KEYS[4], ends[i]), ends[i + 1] - now_ms
     if terms and rest > 0 then
+      table.insert(sharers, ends[i])
       table.insert(sharers, terms)
       table.insert(sharers, rest)
     end

@@ -1,0 +1,246 @@
+//! Forced release, guarded by the token. By capability.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lock_core::backend::{Attempt, DistributedLock, Revoke, Revoked};
+use lock_core::{ErrorKind, FencingToken, Locker, LostCause};
+use tokio::time::Instant;
+
+use crate::context::{RawCx, lock_name};
+use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure, ensure_safe};
+
+/// Both ways, and what a backend declares for each.
+pub(super) const WAYS: [(Revoke, Capability); 2] = [
+    (Revoke::AtLeaseEnd, Capability::Revoke),
+    (Revoke::Now, Capability::RevokeNow),
+];
+
+/// Revokes what this token names.
+pub(super) async fn revoke(
+    cx: &RawCx,
+    client: &Arc<dyn DistributedLock>,
+    token: FencingToken,
+    how: Revoke,
+) -> Result<Revoked, Stop> {
+    let name = lock_name("a")?;
+    let revoked = cx.soon("a revoke", client.revoke(&name, token, how)).await?;
+    revoked.or_fail("revoke")
+}
+
+/// Revokes a live hold, and how long its lease would have lasted.
+pub(super) async fn revoked(
+    cx: &RawCx,
+    client: &Arc<dyn DistributedLock>,
+    token: FencingToken,
+    how: Revoke,
+) -> Result<Option<Duration>, Stop> {
+    match revoke(cx, client, token, how).await? {
+        Revoked::Done { lease_left, .. } => Ok(lease_left),
+        other => Err(Stop::assertion(format!(
+            "a live hold was revoked ({how:?}) by its token {token}, and the answer is {other:?}"
+        ))),
+    }
+}
+
+/// The waiter enters when the lease would have ended, and not before. Meanwhile nobody does. By capability.
+pub(crate) async fn a_revoked_hold_keeps_the_name_until_its_lease_ends(cx: &RawCx) -> Verdict {
+    let client = cx.client_with(Capability::Revoke).await?;
+    let (operator, other) = (cx.connected().await?, cx.connected().await?);
+    let asked = Instant::now();
+    let grant = cx.grant_for(&client, "a", cx.ttl()).await?;
+    let lease_left = revoked(cx, &operator, grant.token(), Revoke::AtLeaseEnd).await?;
+    ensure!(
+        lease_left.is_none_or(|left| left <= cx.ttl() + Duration::from_secs(1)),
+        "of a ttl of {:?}, {lease_left:?} are left",
+        cx.ttl()
+    );
+    let waiter = cx.wait_out(&other, cx.request("a", cx.long_ttl().await)?).await?;
+    let what = "the waiter to be granted when the lease has ended";
+    let next = waiter.grant(cx, cx.freed_by(cx.ttl()), what).await?;
+    ensure_safe!(!grant.is_live(), "granted to the next one while the first believes");
+    let took = asked.elapsed();
+    ensure_safe!(
+        took >= cx.ttl(),
+        "revoked at the end of a lease of {:?}, and granted after {took:?}",
+        cx.ttl()
+    );
+    ensure_safe!(
+        next.token() > grant.token(),
+        "{} was followed by {}",
+        grant.token(),
+        next.token()
+    );
+    next.release().await?;
+    cx.until_free("a", cx.patience(), "the next one's release").await
+}
+
+/// However it was revoked, the holder's next renewal tells it, by its cause if the server can tell. By capability.
+pub(crate) async fn a_revoked_holder_is_told_with_its_next_renewal(cx: &RawCx) -> Verdict {
+    let client = cx.connected().await?;
+    for (how, capability) in WAYS {
+        if !capability.is_in(client.capabilities()) {
+            continue;
+        }
+        let grant = cx.grant(&client, "a").await?;
+        revoked(cx, &client, grant.token(), how).await?;
+        ensure!(
+            !grant.renew(cx.long_ttl().await).await?,
+            "renewed after it was revoked: {how:?}"
+        );
+        // What core does with a loss: it is a release of nothing.
+        grant.released(cx).await?;
+        if how == Revoke::AtLeaseEnd {
+            continue_without(cx, &client, grant.token()).await?;
+        }
+        // Through core.
+        let locks = Locker::from_backend(client.clone()).with_ttl(cx.ttl());
+        let guard = cx
+            .soon("acquire", locks.lock("a").acquire())
+            .await?
+            .or_fail("acquire")?;
+        let operator = Locker::from_backend(cx.backend().await);
+        let done = cx.soon("a revoke", operator.revoke("a", guard.token(), how)).await?;
+        ensure!(
+            matches!(done.or_fail("revoke")?, Revoked::Done { .. }),
+            "a live hold was revoked, and is not held"
+        );
+        let lost = cx
+            .within(cx.freed_by(cx.ttl()), "the loss to be noticed", guard.lost())
+            .await?;
+        ensure!(
+            matches!(
+                lost.cause(),
+                LostCause::Revoked | LostCause::NotHeld | LostCause::Expired | LostCause::Disconnected
+            ),
+            "revoked, and {lost}"
+        );
+        drop(guard);
+        cx.until_free("a", cx.freed_by(cx.ttl()), "a revoke").await?;
+    }
+    match WAYS
+        .iter()
+        .any(|(_, capability)| capability.is_in(client.capabilities()))
+    {
+        true => Ok(()),
+        false => Capability::RevokeNow.or_skip(client.capabilities()),
+    }
+}
+
+/// Ends what a revoke has left to nobody, if that can be done at once; the case would wait for a long lease otherwise.
+async fn continue_without(cx: &RawCx, client: &Arc<dyn DistributedLock>, token: FencingToken) -> Verdict {
+    match Capability::RevokeNow.is_in(client.capabilities()) {
+        true => revoked(cx, client, token, Revoke::Now).await.map(drop),
+        false => {
+            cx.take_away("a").await;
+            Ok(())
+        }
+    }
+}
+
+/// The waiter enters at once, and the former holder's renewals do nothing. By capability.
+pub(crate) async fn a_hold_that_is_revoked_at_once_frees_the_name(cx: &RawCx) -> Verdict {
+    let client = cx.client_with(Capability::RevokeNow).await?;
+    let (operator, other) = (cx.connected().await?, cx.connected().await?);
+    let grant = cx.grant(&client, "a").await?;
+    let waiter = cx.wait_for(&other, "a", cx.long_ttl().await).await?;
+    revoked(cx, &operator, grant.token(), Revoke::Now).await?;
+    let next = waiter.grant(cx, cx.patience(), "the waiter to be granted after a revoke");
+    let next = next.await?;
+    ensure_safe!(
+        next.token() > grant.token(),
+        "{} was followed by {}",
+        grant.token(),
+        next.token()
+    );
+    ensure!(
+        !grant.renew(cx.long_ttl().await).await?,
+        "renewed beside the next holder"
+    );
+    ensure!(
+        next.renew(cx.long_ttl().await).await?,
+        "the next holder lost its hold to the former one"
+    );
+    next.release().await?;
+    cx.until_free("a", cx.patience(), "the next one's release").await
+}
+
+/// A token that no hold has, be it an earlier one, a later one or that of a free name, changes nothing. By capability.
+pub(crate) async fn an_old_token_revokes_nothing(cx: &RawCx) -> Verdict {
+    let (client, other) = (cx.connected().await?, cx.connected().await?);
+    let ways = WAYS.iter().filter(|(_, way)| way.is_in(client.capabilities()));
+    let ways: Vec<_> = ways.map(|(how, _)| *how).collect();
+    if ways.is_empty() {
+        return Capability::RevokeNow.or_skip(client.capabilities());
+    }
+    let earlier = cx.grant(&client, "a").await?;
+    earlier.release().await?;
+    for how in &ways {
+        let free = revoke(cx, &other, earlier.token(), *how).await?;
+        ensure!(free == Revoked::NotHeld, "the name is free, and {free:?}");
+    }
+    let grant = cx.grant(&client, "a").await?;
+    let later = FencingToken::new(grant.token().as_u64() + 1_000_000_000).or_else(|| FencingToken::new(u64::MAX >> 1));
+    for token in [Some(earlier.token()), later].into_iter().flatten() {
+        for how in &ways {
+            let revoked = revoke(cx, &other, token, *how).await?;
+            ensure!(
+                revoked == Revoked::NotHeld,
+                "held with token {}, revoked by {token} ({how:?}): {revoked:?}",
+                grant.token()
+            );
+            ensure!(
+                grant.renew(cx.long_ttl().await).await?,
+                "a revoke with another token ended the hold"
+            );
+            cx.ensure_taken(&other, "a").await?;
+        }
+    }
+    grant.release().await?;
+    cx.until_free("a", cx.patience(), "the release").await
+}
+
+/// A revoke at the lease's end, whose answer may be lost, finds the hold again; and so does one at once. By capability.
+pub(crate) async fn a_revoke_can_be_repeated(cx: &RawCx) -> Verdict {
+    let client = cx.client_with(Capability::Revoke).await?;
+    let grant = cx.grant(&client, "a").await?;
+    for _ in 0..2 {
+        revoked(cx, &client, grant.token(), Revoke::AtLeaseEnd).await?;
+        cx.ensure_taken(&client, "a").await?;
+    }
+    if !Capability::RevokeNow.is_in(client.capabilities()) {
+        cx.take_away("a").await;
+        return cx.until_free("a", cx.patience(), "it was taken away").await;
+    }
+    revoked(cx, &client, grant.token(), Revoke::Now).await?;
+    let next = cx.grant(&client, "a").await?;
+    let again = revoke(cx, &client, grant.token(), Revoke::Now).await?;
+    ensure!(again == Revoked::NotHeld, "revoked and followed, and {again:?}");
+    next.release().await?;
+    cx.until_free("a", cx.patience(), "the release").await
+}
+
+/// What is not declared is refused, and ends nothing.
+pub(crate) async fn without_it_a_revoke_is_unsupported(cx: &RawCx) -> Verdict {
+    let client = cx.connected().await?;
+    let grant = cx.grant(&client, "a").await?;
+    let locks = Locker::from_backend(client.clone());
+    for (how, capability) in WAYS {
+        if capability.is_in(client.capabilities()) {
+            continue;
+        }
+        let refused = cx.soon("a revoke", locks.revoke("a", grant.token(), how)).await?;
+        ensure!(
+            refused
+                .as_ref()
+                .is_err_and(|error| error.kind() == ErrorKind::Unsupported),
+            "{how:?} is not declared, and {refused:?}"
+        );
+    }
+    let again = cx.soon("the repeated acquire", client.acquire(&grant.request)).await?;
+    ensure!(
+        matches!(again.or_fail("acquire again")?, Attempt::Granted(hold, _) if hold.token() == grant.token()),
+        "a revoke that is not declared ended the hold"
+    );
+    grant.release().await
+}

@@ -1,0 +1,204 @@
+//! Forced release beside whatever else happens to the hold. By capability.
+
+use lock_core::backend::{
+    Capabilities, HandOver, Lease, Mode, ReleaseOptions, ReleaseOutcome, Renewal, RequestOptions, Revoke, Revoked,
+    Terms,
+};
+
+use super::hand_over;
+use super::revoke::{WAYS, revoke, revoked};
+use crate::context::{RawCx, lock_name};
+use crate::verdict::{Capability, OrFail, Skip, Stop, Verdict, ensure, ensure_safe};
+
+/// Some way to revoke that is declared.
+fn some_way(capabilities: Capabilities) -> Result<Revoke, Stop> {
+    let way = WAYS.iter().find(|(_, way)| way.is_in(capabilities));
+    way.map(|(how, _)| *how)
+        .ok_or(Stop::Skipped(Skip::Undeclared(Capability::RevokeNow)))
+}
+
+/// A renewal that succeeds beside a revoke counts: nobody else enters before the lease that it armed has ended. By capability.
+pub(crate) async fn a_revoke_beside_a_renewal_cuts_nothing_off(cx: &RawCx) -> Verdict {
+    let client = cx.client_with(Capability::Revoke).await?;
+    let (operator, other) = (cx.connected().await?, cx.connected().await?);
+    Capability::Extend.or_skip(client.capabilities())?;
+    let (short, long) = (cx.ttl(), 2 * cx.ttl());
+    let grant = cx.grant_for(&client, "a", short).await?;
+    let waiter = cx.wait_out(&other, cx.request("a", cx.long_ttl().await)?).await?;
+    let both = async {
+        tokio::join!(
+            revoke(cx, &operator, grant.token(), Revoke::AtLeaseEnd),
+            grant.hold.renew(long)
+        )
+    };
+    let (revoked, renewed) = cx.soon("a revoke beside a renewal", both).await?;
+    let renewed = matches!(renewed.or_fail("renew")?, Renewal::Renewed(_));
+    ensure!(
+        matches!(revoked?, Revoked::Done { .. }),
+        "a live hold was revoked, and is not held"
+    );
+    let what = "the waiter to be granted when the lease has ended";
+    let next = waiter.grant(cx, cx.freed_by(long), what).await?;
+    ensure_safe!(
+        !grant.is_live(),
+        "granted to the next one while the first believes, whose renewal beside the revoke succeeded: {renewed}"
+    );
+    ensure!(!grant.renew(long).await?, "renewed after it was revoked and followed");
+    next.release().await?;
+    cx.until_free("a", cx.patience(), "the next one's release").await
+}
+
+/// The former holder, which knows nothing of it, releases what is another's by then. By capability.
+pub(crate) async fn a_release_after_a_revoke_leaves_the_next_alone(cx: &RawCx) -> Verdict {
+    let client = cx.client_with(Capability::RevokeNow).await?;
+    let other = cx.connected().await?;
+    let grant = cx.grant(&client, "a").await?;
+    revoked(cx, &other, grant.token(), Revoke::Now).await?;
+    let next = cx.grant(&other, "a").await?;
+    for _ in 0..2 {
+        let outcome = grant.released(cx).await?;
+        ensure!(
+            outcome == ReleaseOutcome::AlreadyLost,
+            "revoked and followed, and released: {outcome:?}"
+        );
+    }
+    cx.abandoned(&client, &grant.request).await?;
+    ensure_safe!(
+        next.renew(cx.long_ttl().await).await?,
+        "the former holder's release ended the next one's hold"
+    );
+    cx.ensure_taken(&client, "a").await?;
+    next.release().await?;
+    cx.until_free("a", cx.patience(), "the next one's release").await
+}
+
+/// Whichever comes first, one hold ends, and that of the next one does not. By capability.
+pub(crate) async fn a_revoke_beside_a_release_leaves_the_next_alone(cx: &RawCx) -> Verdict {
+    const ROUNDS: u32 = 10;
+    let client = cx.client_with(Capability::RevokeNow).await?;
+    let (operator, other) = (cx.connected().await?, cx.connected().await?);
+    for round in 0..ROUNDS {
+        let grant = cx.grant(&client, "a").await?;
+        let waiter = cx.wait_for(&other, "a", cx.long_ttl().await).await?;
+        let (revoking, releasing) = (revoke(cx, &operator, grant.token(), Revoke::Now), grant.released(cx));
+        // Each is polled first in turn.
+        let (revoked, released) = match round % 2 {
+            0 => tokio::join!(revoking, releasing),
+            _ => {
+                let (released, revoked) = tokio::join!(releasing, revoking);
+                (revoked, released)
+            }
+        };
+        let (revoked, released) = (revoked?, released?);
+        let what = "the waiter to be granted after a release and a revoke";
+        let next = waiter.grant(cx, cx.patience(), what).await?;
+        ensure_safe!(
+            next.renew(cx.long_ttl().await).await?,
+            "the next one's hold was ended: {revoked:?}, {released:?}"
+        );
+        cx.ensure_taken(&client, "a").await?;
+        ensure!(
+            revoked != Revoked::NotHeld || released == ReleaseOutcome::Released,
+            "neither the revoke nor the release ended the hold"
+        );
+        next.release().await?;
+    }
+    cx.until_free("a", cx.patience(), "the last release").await
+}
+
+/// The giver's token names a hold that has ended, the next one's token its own. By capability.
+pub(crate) async fn a_hold_that_was_handed_over_is_not_revoked_by_its_givers_token(cx: &RawCx) -> Verdict {
+    let (client, operator) = (cx.connected().await?, cx.connected().await?);
+    let how = some_way(client.capabilities())?;
+    Capability::HandOver.or_skip(client.capabilities())?;
+    if cx.alone() != Mode::Exclusive {
+        return Err(Stop::Skipped(Skip::ExclusiveAlone));
+    }
+    let giver = cx.grant(&client, "a").await?;
+    let (request, _control) = cx.request("a", cx.long_ttl().await)?;
+    let HandOver::Granted(next, _) = hand_over::answered(cx, &giver, &request).await? else {
+        return Err(Stop::assertion("a live hold was not handed over"));
+    };
+    let old = revoke(cx, &operator, giver.token(), how).await?;
+    ensure!(old == Revoked::NotHeld, "handed over, and revoked by the giver's token");
+    cx.ensure_taken(&operator, "a").await?;
+    revoked(cx, &operator, next.token(), how).await?;
+    let renewal = cx.soon("a renewal", next.renew(cx.long_ttl().await)).await?;
+    ensure!(
+        matches!(renewal.or_fail("renew")?, Renewal::Lost),
+        "renewed after it was revoked"
+    );
+    cx.take_away("a").await;
+    cx.until_free("a", cx.patience(), "a revoke").await
+}
+
+/// The server knows nothing of passes: all tokens that the grant reserved name the same hold. By capability.
+pub(crate) async fn a_hold_that_was_passed_on_is_revoked_by_any_of_its_tokens(cx: &RawCx) -> Verdict {
+    let (client, operator) = (cx.connected().await?, cx.connected().await?);
+    let how = some_way(client.capabilities())?;
+    Capability::Pass.or_skip(client.capabilities())?;
+    for by_the_grants in [true, false] {
+        let options = RequestOptions::new(lock_name("a")?, Terms::new(cx.long_ttl().await)).reserve(4);
+        let grant = cx.grant_to(&client, options.start()).await?;
+        let lease = Lease::new(lock_name("a")?);
+        let Some(passed) = grant.hold.pass(&lease) else {
+            return Err(Stop::assertion("a hold with reserved tokens was not passed on"));
+        };
+        let token = match by_the_grants {
+            true => grant.token(),
+            false => passed.token(),
+        };
+        revoked(cx, &operator, token, how).await?;
+        let renewal = cx.soon("a renewal", passed.renew(cx.long_ttl().await)).await?;
+        ensure!(
+            matches!(renewal.or_fail("renew")?, Renewal::Lost),
+            "revoked by {token} of a hold that has {} now, and renewed",
+            passed.token()
+        );
+        let released = cx.soon("a release", passed.release(ReleaseOptions::default())).await?;
+        released.or_fail("release")?;
+        cx.take_away("a").await;
+        cx.until_free("a", cx.patience(), "a revoke").await?;
+    }
+    Ok(())
+}
+
+/// The other readers stay, and a writer waits for them. By capability.
+pub(crate) async fn a_reader_is_revoked_alone(cx: &RawCx) -> Verdict {
+    let client = cx.client_with(Capability::Shared).await?;
+    let (other, operator) = (cx.connected().await?, cx.connected().await?);
+    let how = some_way(client.capabilities())?;
+    let first = cx.grant_in(&client, "a", Mode::Shared).await?;
+    let second = cx.grant_in(&other, "a", Mode::Shared).await?;
+    revoked(cx, &operator, first.token(), how).await?;
+    let long = cx.long_ttl().await;
+    ensure!(!first.renew(long).await?, "renewed after it was revoked");
+    ensure!(
+        second.renew(long).await?,
+        "another reader was revoked, and this one is lost"
+    );
+    ensure!(
+        first.released(cx).await? == ReleaseOutcome::AlreadyLost,
+        "released after it was revoked"
+    );
+    cx.ensure_taken(&operator, "a").await?;
+    let both = WAYS.iter().all(|(_, way)| way.is_in(client.capabilities()));
+    if both {
+        revoked(cx, &operator, first.token(), Revoke::Now).await?;
+        cx.ensure_taken(&operator, "a").await?;
+        // The last one, so that a writer enters.
+        let (request, control) = cx.request_in_for("a", Mode::Exclusive, long)?;
+        let writer = cx.wait_with(&client, request, control).await?;
+        revoked(cx, &operator, second.token(), Revoke::Now).await?;
+        let writer = writer.grant(
+            cx,
+            cx.patience(),
+            "the writer to be granted after the last reader was revoked",
+        );
+        writer.await?.release().await?;
+    } else {
+        second.release().await?;
+        cx.take_away("a").await;
+    }
+    cx.until_free("a", cx.patience(), "all were revoked").await
+}

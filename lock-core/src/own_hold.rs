@@ -1,0 +1,49 @@
+//! What this process holds, as [`Locker::holds`](crate::Locker::holds) lists it.
+
+use std::time::Duration;
+
+use crate::backend::Mode;
+use crate::backend::lease::HoldState;
+use crate::hold::{ActiveHold, Successor};
+use crate::name::LockName;
+use crate::sync::Arc;
+use crate::token::FencingToken;
+
+/// A hold of this process, as [`Locker::holds`](crate::Locker::holds) lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OwnHold {
+    /// The lock's name.
+    pub name: LockName,
+    /// How the lock is held.
+    pub mode: Mode,
+    /// The hold's fencing token.
+    pub token: FencingToken,
+    /// The label shown to anyone who asks who holds the lock.
+    pub label: Option<Arc<str>>,
+    /// Whether the hold is held, suspect or lost, by this process's clock.
+    pub state: HoldState,
+    /// How long it has been held.
+    pub held_for: Duration,
+    /// How long it lasts if nothing renews it. Zero if it was lost.
+    pub valid_for: Duration,
+    /// How many guards share the hold: readers that joined it, or guards of one [`ReentryKey`](crate::ReentryKey).
+    pub guards: usize,
+}
+
+impl OwnHold {
+    /// `None` if its release has begun.
+    pub(crate) fn of<W: Successor>(hold: &ActiveHold<W>) -> Option<Self> {
+        let guards = hold.shares();
+        (guards > 0).then(|| Self {
+            name: hold.options.name.clone(),
+            mode: hold.mode(),
+            token: hold.token(),
+            label: hold.options.label.clone(),
+            state: hold.lease.state(),
+            held_for: hold.held_for(),
+            valid_for: hold.lease.valid_for(),
+            guards,
+        })
+    }
+}

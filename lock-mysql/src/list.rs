@@ -1,0 +1,72 @@
+//! Names with a hold, page by page, in the order of the primary key.
+
+use lock_core::backend::{ListFrom, ListPage};
+use lock_core::{LockName, Result};
+use sqlx::mysql::MySqlRow;
+
+use crate::error::SqlError;
+use crate::names::hex;
+use crate::protocol::column;
+
+/// Greater than all bytes of a name, which is UTF-8.
+const PAST_UTF8: u8 = 0xff;
+
+/// A statement that looks at so many names, and whether `is_used` is true of each. It goes on after the last one of them, so that
+/// names that are free cost a page no more than others.
+pub(crate) fn statement(table: &str, is_used: &str, from: &ListFrom, at_most: usize) -> String {
+    let prefix = from.name_prefix().as_bytes();
+    let begin = match from.after() {
+        Some(after) => format!("`name`>{}", hex(after.as_bytes())),
+        None => format!("`name`>={}", hex(prefix)),
+    };
+    let end = hex(&[prefix, &[PAST_UTF8]].concat());
+    format!(
+        "SELECT `name`,CAST({is_used} AS SIGNED) FROM `{table}` l WHERE {begin} AND `name`<{end} \
+         ORDER BY `name` LIMIT {at_most}"
+    )
+}
+
+/// The page that these rows make.
+pub(crate) fn page(rows: &[MySqlRow], from: &ListFrom, at_most: usize) -> Result<ListPage> {
+    let mut names = Vec::new();
+    let mut last = None;
+    for row in rows {
+        let (name, is_used) = read(row).map_err(SqlError::into_lock_error)?;
+        // What is no name was made by somebody else.
+        if is_used && let Ok(name) = LockName::new(&name) {
+            names.push(name);
+        }
+        last = Some(name);
+    }
+    let is_full = rows.len() >= at_most;
+    Ok(ListPage::new(
+        names,
+        last.filter(|_| is_full).map(|last| from.go_on_after(last)),
+    ))
+}
+
+fn read(row: &MySqlRow) -> Result<(String, bool), SqlError> {
+    let name: Vec<u8> = column(row, 0, "name")?;
+    let is_used: Option<i64> = column(row, 1, "state of a row")?;
+    Ok((
+        String::from_utf8_lossy(&name).into_owned(),
+        is_used.is_some_and(|used| used != 0),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_begins_with_the_prefix_or_after_the_page_before() {
+        let from = ListFrom::prefix("a/");
+        let first = statement("t", "1", &from, 7);
+        let range = "WHERE `name`>=x'612f' AND `name`<x'612fff' ORDER BY `name` LIMIT 7";
+        assert!(first.contains(range), "{first}");
+        let next = statement("t", "1", &from.go_on_after("a/7"), 7);
+        assert!(next.contains("WHERE `name`>x'612f37' AND `name`<x'612fff'"), "{next}");
+        let all = statement("t", "1", &ListFrom::all(), 7);
+        assert!(all.contains("WHERE `name`>=x'' AND `name`<x'ff'"), "{all}");
+    }
+}

@@ -1,0 +1,84 @@
+//! Names in pages.
+
+use std::time::Instant;
+
+use lock_core::backend::{DistributedLock, ListFrom, Revoke, Revoked};
+use lock_mysql::LeaseTableBackend;
+
+use super::support::*;
+use crate::support::*;
+
+/// How many names with this prefix there are, in how many pages of 1000 rows.
+async fn listed(backend: &LeaseTableBackend, prefix: &str) -> (usize, usize) {
+    let (mut names, mut pages, mut next) = (0, 0, Some(ListFrom::prefix(prefix)));
+    while let Some(from) = next {
+        let page = backend.list(&from, 1000).await.unwrap();
+        (names, pages, next) = (names + page.names.len(), pages + 1, page.next);
+    }
+    (names, pages)
+}
+
+/// Makes rows of names that somebody holds, or that are free.
+async fn make_rows(fixture: &Fixture, prefix: &str, count: usize, holder: &str) {
+    let mut observer = fixture.observer().await;
+    let (table, end) = (
+        format!("{}_leases", fixture.table),
+        "UNIX_TIMESTAMP()*1000000+600000000",
+    );
+    for first in (0..count).step_by(1000) {
+        let last = count.min(first + 1000);
+        let rows: Vec<String> = (first..last)
+            .map(|number| format!("('{prefix}{number}',{holder},{end},600000000,1,1)"))
+            .collect();
+        let columns = "`name`,`holder`,`expires`,`term`,`token`,`last_token`";
+        observer
+            .run(&format!("INSERT INTO {table} ({columns}) VALUES {}", rows.join(",")))
+            .await;
+    }
+}
+
+const SOMEBODY: &str = "'00112233445566778899aabbccddeeff'";
+
+/// A page reads no more rows than it may have names: where all are free, it is empty, with more to come.
+#[testbed::test]
+async fn free_names_are_passed_over_page_by_page() {
+    let fixture = Fixture::shared().await;
+    let backend = backend(&fixture);
+    grant(&backend, "z", secs(600)).await;
+    make_rows(&fixture, "free/", 2500, "NULL").await;
+    make_rows(&fixture, "held/", 10, SOMEBODY).await;
+    assert_eq!(listed(&backend, "").await, (11, 3));
+    assert_eq!(listed(&backend, "free/").await, (0, 3));
+    assert_eq!(listed(&backend, "held/").await, (10, 1));
+}
+
+/// What is left to nobody has its token, label and end still.
+#[testbed::test]
+async fn a_lease_that_is_revoked_at_its_end_changes_its_holder_alone() {
+    let fixture = Fixture::shared().await;
+    let (backend, mut observer) = (backend(&fixture), fixture.observer().await);
+    let granted = grant(&backend, "a", secs(600)).await;
+    let columns = "CONCAT_WS(' ',token,last_token,expires,term)";
+    let sql = format!("SELECT {columns} FROM {}_leases WHERE name='a'", fixture.table);
+    let before = observer.text(&sql).await;
+    let (name, token) = (lock_core::LockName::new("a").unwrap(), granted.hold.token());
+    let revoked = backend.revoke(&name, token, Revoke::AtLeaseEnd).await.unwrap();
+    assert!(matches!(revoked, Revoked::Done { .. }), "{revoked:?}");
+    assert_eq!(observer.text(&sql).await, before);
+    assert!(is_held(&mut observer, &fixture, "a").await);
+}
+
+/// Figures, for a quiet machine: `cargo test --release -p lock-mysql --test mysql -- --ignored --nocapture hundred_thousand`
+#[testbed::test]
+#[ignore = "it is for figures"]
+async fn a_hundred_thousand_names_in_pages() {
+    const NAMES: usize = 100_000;
+    let fixture = Fixture::shared().await;
+    let backend = backend(&fixture);
+    grant(&backend, "z", secs(600)).await;
+    make_rows(&fixture, "orders/", NAMES, SOMEBODY).await;
+    let start = Instant::now();
+    let (names, pages) = listed(&backend, "orders/").await;
+    println!("{names} names in {pages} pages of 1000: {:?}", start.elapsed());
+    assert_eq!(names, NAMES);
+}

@@ -1,0 +1,3 @@
+-- Whether a holder id that lost its hold has a tombstone: then somebody revoked it. KEYS: fence. ARGV: holder. Reply: 1 or 0.
+local fence = redis.pcall('GET', KEYS[1])
+return type(fence) == 'string' and string.find(fence, ' ' .. ARGV[1] .. ':', 1, true) and 1 or 0
