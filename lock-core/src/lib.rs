@@ -90,6 +90,7 @@
 #![deny(missing_docs)]
 
 pub use backend::lease::{Ended, HoldState};
+pub use credentials::{CredentialSource, Credentials};
 pub use election::observer::{Leader, Observer};
 pub use election::term::Term;
 pub use election::{Election, ElectionState};
@@ -127,6 +128,7 @@ mod background;
 #[cfg(all(feature = "blocking", not(shuttle)))]
 #[cfg_attr(docsrs, doc(cfg(feature = "blocking")))]
 pub mod blocking;
+mod credentials;
 mod election;
 mod error;
 mod guard;
