@@ -26,6 +26,7 @@ mod not_executed;
 mod ordering;
 mod outages;
 mod passes;
+mod passwords;
 mod permissions;
 mod probe;
 mod queue;
