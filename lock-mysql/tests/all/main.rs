@@ -20,6 +20,7 @@ mod names;
 mod optimistic;
 mod outage;
 mod passes;
+mod passwords;
 mod refused;
 mod rewritten;
 mod rules;
