@@ -190,6 +190,10 @@
 //! 4. When no client has the old password any more, call `rewrite_acls` once more, from a client with the new one alone. This ends the
 //!    access of the old one.
 //!
+//! A process need not be restarted for that: it can read both passwords from [`ZooKeeperConfig::with_credentials`]. A connection proves
+//! the passwords of the moment when it was made, so after a change of what is read the connections must be made anew: restart the servers
+//! one after the other, or the processes. Make a new backend to call `rewrite_acls`. Sessions and their holds outlive that.
+//!
 //! If an application has its own nodes in the tree, or the root path was made by an administrator, change their ACLs as well. An
 //! identity by SASL or by a certificate contains no password, so that nothing has to be done.
 #![forbid(unsafe_code)]

@@ -16,6 +16,7 @@ mod minimum;
 mod modes;
 mod outage;
 mod panics;
+mod passwords;
 mod queue;
 mod runtimes;
 #[cfg(feature = "sasl")]
