@@ -132,6 +132,8 @@
 //! - Authentication by the scheme `digest`, by SASL with the mechanism `DIGEST-MD5`, and by client certificates (`x509`) alone. SASL
 //!   needs the feature `sasl`; Kerberos (`GSSAPI`) is not supported, and user and password are tested in ASCII alone. TLS needs the
 //!   feature `tls`. No read-only servers.
+//! - A client of the driver cannot be passed in: it would send a request after its caller has given up, and whoever shares its session
+//!   could end the holds. A [`Fence`] does use the application's own client.
 //! - In a node's path, all characters of a name but letters, digits and ``-_~:@=+,.`` are written as `%XX`.
 //! - Two other clients can share a queue with this crate, if they lock the directory of the name. Curator's
 //!   `InterProcessMutex` needs nothing more. kazoo's `Lock` must be made with `extra_lock_patterns=["-lock-"]`: without it,

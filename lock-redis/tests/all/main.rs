@@ -6,6 +6,7 @@
 mod cancelled;
 mod clock;
 mod cluster;
+mod connections;
 mod contract;
 mod disconnected;
 mod errors;

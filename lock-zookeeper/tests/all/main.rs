@@ -1,5 +1,6 @@
 //! The ZooKeeper backend at real servers, in one binary: the tests that leave their server alone share one.
 
+mod connections;
 mod ensemble;
 mod errors;
 mod exclusion;
