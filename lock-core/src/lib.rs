@@ -88,6 +88,7 @@
 //! | `polylock_requests_total` | calls of the backend, one round trip each where it does not wait | `request`: `acquire`, `renew`, `release`, `hand_over`, `downgrade`, `abandon`, `status` |
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub use backend::lease::{Ended, HoldState};
 pub use credentials::{CredentialSource, Credentials};
