@@ -107,7 +107,10 @@ impl RedisConfig {
         }
         let (mut password, mut sentinel_password) = (PasswordParameters::default(), PasswordParameters::default());
         for (name, value) in parsed.query_pairs() {
-            let of_sentinel = name.strip_prefix("sentinel_").filter(|_| has_sentinels);
+            let of_sentinel = name
+                .strip_prefix("sentinel_")
+                .filter(|_| has_sentinels)
+                .unwrap_or_default();
             match (&*name, is_unix) {
                 ("prefix", _) => config.prefix = value.into_owned(),
                 ("connect_timeout", _) => config.connect_timeout = duration("connect_timeout", &value)?,
@@ -121,8 +124,7 @@ impl RedisConfig {
                 ("sentinel_password", _) if has_sentinels => config = config.with_sentinel_password(value),
                 (_, false) if tls.read(&name, &value)? => {}
                 _ if password.read(&name, &value)? => {}
-                _ if let Some(name) = of_sentinel
-                    && sentinel_password.read(name, &value)? => {}
+                _ if sentinel_password.read(of_sentinel, &value)? => {}
                 _ => {
                     let (unix, sentinel) = (is_unix, has_sentinels);
                     let query = parsed.query().unwrap_or_default();
