@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use lock_core::{Error, ErrorKind, FencingToken, Locker, Result};
+use lock_core::{CredentialSource, Error, ErrorKind, FencingToken, Locker, Result};
 
 use crate::connect;
 
@@ -58,6 +58,9 @@ pub struct Config {
     pub operation_timeout: Option<Duration>,
     /// Every grant's fencing token is larger than this one. Defaults to no floor: see [`Locker::with_token_floor`].
     pub token_floor: Option<FencingToken>,
+    /// Where the password comes from, if the URL does not say it: see [`with_credentials`](Self::with_credentials). In a file, one of
+    /// `password_file` and `password_env`.
+    pub credentials: Option<CredentialSource>,
 }
 
 impl Config {
@@ -72,6 +75,7 @@ impl Config {
             hand_overs: None,
             operation_timeout: None,
             token_floor: None,
+            credentials: None,
         }
     }
 
@@ -134,10 +138,36 @@ impl Config {
         self
     }
 
+    /// Sets where the password comes from, and perhaps the user. Each backend asks before each connection that it makes, so a password
+    /// can change while the process runs and holds locks. The page of each backend says how: "Change of a password". A
+    /// quorum asks for all of its nodes; if they have different passwords, write `password_file` into each URL. `memory:` asks for none.
+    ///
+    /// The Sentinels of a Redis have a password of their own: see the parameter `sentinel_password_file`.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[cfg(feature = "redis")]
+    /// # fn main() -> Result<(), polylock::Error> {
+    /// use polylock::{Config, CredentialSource, Credentials};
+    ///
+    /// # async fn from_vault() -> Result<String, polylock::Error> { Ok(String::new()) }
+    /// let source = CredentialSource::ask(|| async { Ok(Credentials::new(from_vault().await?)) });
+    /// let locks = Config::new("redis://app@cache").with_credentials(source).connect_lazy()?;
+    /// # drop(locks); Ok(()) }
+    /// # #[cfg(not(feature = "redis"))]
+    /// # fn main() {}
+    /// ```
+    #[must_use]
+    pub fn with_credentials(mut self, source: CredentialSource) -> Self {
+        self.credentials = Some(source);
+        self
+    }
+
     /// Connects to the server: see [`connect`](crate::connect).
     ///
     /// # Errors
-    /// Those of [`connect`](crate::connect); [`ErrorKind::Misconfigured`] without a URL, and with both `url` and `urls`.
+    /// Those of [`connect`](crate::connect); [`ErrorKind::Misconfigured`] without a URL, with both `url` and `urls`, and with a
+    /// password in a URL besides [`credentials`](Self::credentials).
     ///
     /// # Cancel safety
     /// May be dropped at any point.
@@ -150,11 +180,12 @@ impl Config {
     /// Makes a locker without I/O: see [`connect_lazy`](crate::connect_lazy).
     ///
     /// # Errors
-    /// Those of [`connect_lazy`](crate::connect_lazy); [`ErrorKind::Misconfigured`] without a URL, and with both `url` and `urls`.
+    /// Those of [`connect_lazy`](crate::connect_lazy); [`ErrorKind::Misconfigured`] without a URL, with both `url` and `urls`, and
+    /// with a password in a URL besides [`credentials`](Self::credentials).
     pub fn connect_lazy(&self) -> Result<Locker> {
         let mut locker = match self.servers()? {
-            Servers::One(url) => connect::connect_lazy(url)?,
-            Servers::Quorum(urls, options) => connect::quorum_lazy(urls, options)?,
+            Servers::One(url) => connect::lazy(url, self.credentials.as_ref())?,
+            Servers::Quorum(urls, options) => connect::quorum_lazy(urls, options, self.credentials.as_ref())?,
         };
         let Self {
             url: _,
@@ -165,6 +196,7 @@ impl Config {
             hand_overs,
             operation_timeout,
             token_floor,
+            credentials: _,
         } = self;
         if let Some(ttl) = *ttl {
             locker = locker.with_ttl(ttl);
@@ -223,6 +255,7 @@ impl fmt::Debug for Config {
             hand_overs,
             operation_timeout,
             token_floor,
+            credentials,
         } = self;
         f.debug_struct("Config")
             .field("url", &format_args!("{}", shown::shown(url)))
@@ -233,6 +266,7 @@ impl fmt::Debug for Config {
             .field("hand_overs", hand_overs)
             .field("operation_timeout", operation_timeout)
             .field("token_floor", token_floor)
+            .field("credentials", credentials)
             .finish()
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lock_core::backend::DistributedLock;
-use lock_core::{Error, ErrorKind, Locker, MemoryBackend, Result};
+use lock_core::{CredentialSource, Error, ErrorKind, Locker, MemoryBackend, Result};
 
 pub(crate) use self::scheme::Scheme;
 use crate::config::QuorumOptions;
@@ -26,6 +26,9 @@ use crate::quorum::QuorumConfig;
 /// TLS: `rediss://`, `rediss+sentinel://` or `rediss+cluster://` with the feature `tls`, `zookeeper+tls://` with the feature `zookeeper-tls`; or `tls=true` among the
 /// parameters, for MySQL as well. `ca=FILE` names the authority of the server's certificate, which defaults to those of the
 /// operating system; `cert=FILE` and `key=FILE` name a client certificate.
+///
+/// `password_file=FILE` or `password_env=VARIABLE` in place of a password: it is read before each connection, so that it can change
+/// while the process runs. Or give a function to [`Config::with_credentials`](crate::Config::with_credentials).
 ///
 /// Parameters: see `from_url` of [`RedisConfig`](redis/struct.RedisConfig.html#method.from_url),
 /// [`MySqlConfig`](mysql/struct.MySqlConfig.html#method.from_url),
@@ -58,22 +61,31 @@ pub async fn connect(url: &str) -> Result<Locker> {
 /// # Errors
 /// [`ErrorKind::Misconfigured`] for a URL that cannot work, or a feature that is not enabled.
 pub fn connect_lazy(url: &str) -> Result<Locker> {
-    Ok(Locker::from_backend(backend(url)?))
+    lazy(url, None)
+}
+
+/// Where the password comes from, if the URL does not say it.
+type Source<'a> = Option<&'a CredentialSource>;
+
+/// As [`connect_lazy`], with the password from elsewhere.
+pub(crate) fn lazy(url: &str, source: Source<'_>) -> Result<Locker> {
+    Ok(Locker::from_backend(backend(url, source)?))
 }
 
 /// As [`connect_lazy`], for a quorum of the servers with these URLs.
-pub(crate) fn quorum_lazy(urls: &[String], options: Option<&QuorumOptions>) -> Result<Locker> {
-    Ok(Locker::from_backend(quorum_of(urls, options)?))
+pub(crate) fn quorum_lazy(urls: &[String], options: Option<&QuorumOptions>, source: Source<'_>) -> Result<Locker> {
+    Ok(Locker::from_backend(quorum_of(urls, options, source)?))
 }
 
 /// The backend of a URL.
-fn backend(url: &str) -> Result<Arc<dyn DistributedLock>> {
+fn backend(url: &str, source: Source<'_>) -> Result<Arc<dyn DistributedLock>> {
     match Scheme::split(url) {
+        // It has no password.
         Some((Scheme::Memory, name)) => memory(name),
-        Some((Scheme::Redis, _)) => redis(url),
-        Some((Scheme::MySql, _)) => mysql(url),
-        Some((Scheme::ZooKeeper, _)) => zookeeper(url),
-        Some((Scheme::Quorum, _)) => quorum(url),
+        Some((Scheme::Redis, _)) => redis(url, source),
+        Some((Scheme::MySql, _)) => mysql(url, source),
+        Some((Scheme::ZooKeeper, _)) => zookeeper(url, source),
+        Some((Scheme::Quorum, _)) => quorum(url, source),
         None => Err(Error::new(ErrorKind::Misconfigured, scheme::unknown(url))),
     }
 }
@@ -90,28 +102,42 @@ fn memory(name: &str) -> Result<Arc<dyn DistributedLock>> {
 }
 
 #[cfg(feature = "redis")]
-fn redis(url: &str) -> Result<Arc<dyn DistributedLock>> {
-    Ok(Arc::new(crate::redis::RedisBackend::from_url(url)?))
+fn redis(url: &str, source: Source<'_>) -> Result<Arc<dyn DistributedLock>> {
+    let config = crate::redis::RedisConfig::from_url(url)?;
+    let config = match source {
+        Some(source) => config.with_credentials(source.clone()),
+        None => config,
+    };
+    Ok(Arc::new(crate::redis::RedisBackend::new(config)?))
 }
 
 #[cfg(feature = "mysql")]
-fn mysql(url: &str) -> Result<Arc<dyn DistributedLock>> {
-    crate::mysql::backend(crate::mysql::MySqlConfig::from_url(url)?)
+fn mysql(url: &str, source: Source<'_>) -> Result<Arc<dyn DistributedLock>> {
+    let config = crate::mysql::MySqlConfig::from_url(url)?;
+    crate::mysql::backend(match source {
+        Some(source) => config.with_credentials(source.clone()),
+        None => config,
+    })
 }
 
 #[cfg(feature = "zookeeper")]
-fn zookeeper(url: &str) -> Result<Arc<dyn DistributedLock>> {
-    Ok(Arc::new(crate::zookeeper::ZooKeeperBackend::from_url(url)?))
+fn zookeeper(url: &str, source: Source<'_>) -> Result<Arc<dyn DistributedLock>> {
+    let config = crate::zookeeper::ZooKeeperConfig::from_url(url)?;
+    let config = match source {
+        Some(source) => config.with_credentials(source.clone()),
+        None => config,
+    };
+    Ok(Arc::new(crate::zookeeper::ZooKeeperBackend::new(config)?))
 }
 
 #[cfg(feature = "quorum")]
-fn quorum(url: &str) -> Result<Arc<dyn DistributedLock>> {
+fn quorum(url: &str, source: Source<'_>) -> Result<Arc<dyn DistributedLock>> {
     let (config, urls) = QuorumConfig::from_url(url)?;
-    quorum_of_nodes(urls, &config)
+    quorum_of_nodes(urls, &config, source)
 }
 
 #[cfg(feature = "quorum")]
-fn quorum_of(urls: &[String], options: Option<&QuorumOptions>) -> Result<Arc<dyn DistributedLock>> {
+fn quorum_of(urls: &[String], options: Option<&QuorumOptions>, source: Source<'_>) -> Result<Arc<dyn DistributedLock>> {
     let mut config = QuorumConfig::new();
     if let Some(QuorumOptions {
         patience,
@@ -125,13 +151,14 @@ fn quorum_of(urls: &[String], options: Option<&QuorumOptions>) -> Result<Arc<dyn
             config = config.with_restart_delay(delay);
         }
     }
-    quorum_of_nodes(urls.iter().map(String::as_str), &config)
+    quorum_of_nodes(urls.iter().map(String::as_str), &config, source)
 }
 
 #[cfg(feature = "quorum")]
 fn quorum_of_nodes<'a>(
     urls: impl IntoIterator<Item = &'a str>,
     config: &QuorumConfig,
+    source: Source<'_>,
 ) -> Result<Arc<dyn DistributedLock>> {
     let mut nodes = Vec::new();
     for (index, url) in urls.into_iter().enumerate() {
@@ -140,7 +167,7 @@ fn quorum_of_nodes<'a>(
                 let message = "a quorum cannot be a node of another one: list all servers in one quorum";
                 Err(Error::new(ErrorKind::Misconfigured, message))
             }
-            _ => backend(&node_url(url, config.restart_delay())),
+            _ => backend(&node_url(url, config.restart_delay()), source),
         };
         nodes.push(node.map_err(|error| {
             let message = format!("the URL of node {} of the quorum cannot be used", index + 1);
@@ -194,11 +221,11 @@ macro_rules! without_feature {
     };
 }
 
-without_feature!("redis", redis(&str));
-without_feature!("mysql", mysql(&str));
-without_feature!("zookeeper", zookeeper(&str));
-without_feature!("quorum", quorum(&str));
-without_feature!("quorum", quorum_of(&[String], Option<&QuorumOptions>));
+without_feature!("redis", redis(&str, Source<'_>));
+without_feature!("mysql", mysql(&str, Source<'_>));
+without_feature!("zookeeper", zookeeper(&str, Source<'_>));
+without_feature!("quorum", quorum(&str, Source<'_>));
+without_feature!("quorum", quorum_of(&[String], Option<&QuorumOptions>, Source<'_>));
 
 mod scheme;
 #[cfg(test)]

@@ -89,8 +89,10 @@
 //! | `polylock_requests_total` | calls of the backend, one round trip each where it does not wait | `request`: `acquire`, `renew`, `release`, `hand_over`, `downgrade`, `abandon`, `status`, `list`, `revoke` |
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub use backend::lease::{Ended, HoldState};
+pub use credentials::{CredentialSource, Credentials};
 pub use election::observer::{Leader, Observer};
 pub use election::term::Term;
 pub use election::{Election, ElectionState};
@@ -129,6 +131,7 @@ mod background;
 #[cfg(all(feature = "blocking", not(shuttle)))]
 #[cfg_attr(docsrs, doc(cfg(feature = "blocking")))]
 pub mod blocking;
+mod credentials;
 mod election;
 mod error;
 mod guard;

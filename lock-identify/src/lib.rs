@@ -1,5 +1,5 @@
-//! Names what is wrong with a backend's address: the server that answers where another kind was expected, and the parameter
-//! that a URL may not have.
+//! What the URLs of all backends have in common, and the names of what is wrong with them: the server that answers where another
+//! kind was expected, the parameter that a URL may not have, and where the password is.
 //!
 //! A backend that cannot talk with its server reads the [first answer](first_answer) at the address, and makes its error with
 //! [`wrong_server`]. This is a crate of its own, since `lock-core` names no backend and backends do not depend on each other.
@@ -24,8 +24,10 @@ use tokio::time::timeout;
 
 use lock_core::{Error, ErrorKind};
 
+pub use credentials::{PasswordParameters, two_passwords};
 pub use parameters::unknown_parameter;
 
+mod credentials;
 mod parameters;
 
 /// A command of ZooKeeper's, which servers that read lines answer as well.

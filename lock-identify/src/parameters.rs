@@ -35,9 +35,14 @@ pub fn unknown_parameter(server: &str, name: &str, query: &str, known: &[&str], 
 /// belongs to a parameter that takes a secret.
 fn may_be_shown(name: &str, query: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_lowercase() || matches!(byte, b'_' | b'-');
+    // These two have none.
+    let query = query
+        .to_ascii_lowercase()
+        .replace("password_file=", "")
+        .replace("password_env=", "");
     let is_secret = ["@", "%40", "pass", "auth", "secret"]
         .iter()
-        .any(|sign| query.to_ascii_lowercase().contains(sign));
+        .any(|sign| query.contains(sign));
     (2..=40).contains(&name.len()) && name.bytes().all(is_word) && !is_secret
 }
 
@@ -70,6 +75,8 @@ mod tests {
                 "{said}"
             );
         }
+        let said = refused("prefiks", "password_file=/run/pw&prefiks=a");
+        assert!(said.contains("`prefiks`"), "{said}");
         let said = refused("colour", "colour=red");
         assert!(
             said.contains("unknown parameter `colour`: allowed are") && !said.contains("mean"),

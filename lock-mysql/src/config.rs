@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use lock_core::{Error, ErrorKind, Result};
+use lock_core::{CredentialSource, Error, ErrorKind, Result};
 use lock_tls::Tls;
 use sqlx::ConnectOptions;
 use sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlSslMode};
@@ -12,6 +12,7 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlSslMode};
 use crate::probe::Checks;
 use crate::schema;
 
+mod credentials;
 mod read;
 mod url;
 
@@ -36,6 +37,9 @@ mod url;
 #[derive(Clone)]
 pub struct MySqlConfig {
     options: MySqlConnectOptions,
+    /// Whether the options have a password that was given to us.
+    has_password: bool,
+    credentials: Option<CredentialSource>,
     table: String,
     connect_timeout: Duration,
     response_timeout: Duration,
@@ -120,6 +124,8 @@ impl MySqlConfig {
             .disable_statement_logging();
         Self {
             options,
+            has_password: false,
+            credentials: None,
             table: Self::DEFAULT_TABLE.to_owned(),
             connect_timeout: Self::DEFAULT_CONNECT_TIMEOUT,
             response_timeout: Self::DEFAULT_RESPONSE_TIMEOUT,
@@ -187,6 +193,7 @@ impl MySqlConfig {
     #[must_use]
     pub fn with_password(mut self, password: impl AsRef<str>) -> Self {
         self.options = self.options.password(password.as_ref());
+        self.has_password = true;
         self
     }
 
@@ -312,6 +319,7 @@ impl MySqlConfig {
         if self.options.get_socket().is_none() && self.options.get_host().is_empty() {
             return Err(misconfigured("the host is empty: name the server's host or socket"));
         }
+        self.check_credentials()?;
         if self.tls.is_some() {
             if self.options.get_socket().is_some() {
                 return Err(misconfigured("TLS needs a host: leave it out for a Unix socket"));
@@ -353,7 +361,7 @@ impl MySqlConfig {
     }
 }
 
-/// A shorter one is as good as zero, a longer one as good as for ever.
+/// A shorter one is as good as zero, a longer one as for ever.
 const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3600);
 
 /// The shortest is longer than any statement takes.
@@ -371,6 +379,7 @@ impl fmt::Debug for MySqlConfig {
         f.debug_struct("MySqlConfig")
             .field("address", &self.address())
             .field("user", &self.options.get_username())
+            .field("credentials", &self.credentials)
             .field("database", &self.options.get_database())
             .field("table", &self.table)
             .field("connect_timeout", &self.connect_timeout)

@@ -53,9 +53,9 @@ pub(crate) enum SqlError {
     /// Nobody may lock or write any row of a lock table at the moment.
     #[error("{0}")]
     TableLocked(String),
-    /// The files for TLS cannot be used.
+    /// The credentials or the files for TLS cannot be read.
     #[error(transparent)]
-    Tls(Error),
+    Setup(Error),
     /// The driver panicked with this message.
     #[error("{0}")]
     Panicked(String),
@@ -235,7 +235,7 @@ impl SqlError {
             ),
             Self::NotMySql(_) => (Misconfigured, NOT_MYSQL.into()),
             Self::Driver(sqlx::Error::Protocol(_)) if connecting => (Misconfigured, NOT_MYSQL.into()),
-            Self::Tls(error) => (error.kind(), error.to_string().into()),
+            Self::Setup(error) => (error.kind(), error.to_string().into()),
             Self::NoRuntime => (Misconfigured, "call this within a tokio runtime".into()),
             Self::Driver(_) | Self::UnexpectedAnswer(_) => (
                 Unexpected,

@@ -73,6 +73,20 @@
 //! unknown, polylock ends the connection at the server: these connections belong to the same user, and a named lock
 //! (`GET_LOCK`), which needs no permission, identifies them. Give each application a user of its own all the same:
 //! whoever may update the table can lock every name in it. For leases, connections wake each other as well.
+//!
+//! # Change of a password
+//! Connections outlive the password by which they were made. So locks stay held, and a row lock is not even moved:
+//! 1. The server takes both passwords. MySQL 8.0.14 or later: `ALTER USER app IDENTIFIED BY 'NEW' RETAIN CURRENT PASSWORD`. MariaDB
+//!    10.4 or later: `ALTER USER app IDENTIFIED VIA mysql_native_password USING PASSWORD('OLD') OR mysql_native_password USING
+//!    PASSWORD('NEW')`.
+//! 2. Change what [`MySqlConfig::with_credentials`] reads, such as the file that `password_file=` names. Each backend reads it before
+//!    each connection.
+//! 3. The server takes the new password alone: `ALTER USER app DISCARD OLD PASSWORD`, or `ALTER USER app IDENTIFIED VIA
+//!    mysql_native_password USING PASSWORD('NEW')`.
+//!
+//! Keep the user: one user may not end the connections of another, as polylock does if the outcome of a statement is unknown. A password
+//! that is part of the URL or was given to [`MySqlConfig::with_password`] needs a restart of the process between the first step and the
+//! last.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::{Error, ErrorKind, Result};
+use lock_core::{CredentialSource, Error, ErrorKind, Result};
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
 use crate::probe::Checks;
@@ -14,6 +14,7 @@ use crate::probe::permissions::acl_rules;
 use self::hosts::Address;
 pub(crate) use self::sentinels::Sentinels;
 
+mod credentials;
 mod durability;
 pub(crate) mod hosts;
 #[cfg(not(feature = "tls"))]
@@ -48,6 +49,7 @@ pub(crate) const LONGEST_GRACE: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct RedisConfig {
     info: ConnectionInfo,
+    credentials: Option<CredentialSource>,
     prefix: String,
     connect_timeout: Duration,
     response_timeout: Duration,
@@ -224,6 +226,7 @@ impl RedisConfig {
     fn with_info(info: ConnectionInfo) -> Self {
         Self {
             info,
+            credentials: None,
             prefix: Self::DEFAULT_PREFIX.into(),
             connect_timeout: Self::DEFAULT_CONNECT_TIMEOUT,
             response_timeout: Self::DEFAULT_RESPONSE_TIMEOUT,
@@ -260,6 +263,7 @@ impl RedisConfig {
                 self.grace, LONGEST_GRACE
             )));
         }
+        self.check_credentials()?;
         if let Some(nodes) = &self.nodes {
             if nodes.iter().any(|(host, port)| host.is_empty() || *port == 0) || nodes.is_empty() {
                 return Err(misconfigured(
@@ -362,6 +366,7 @@ impl fmt::Debug for RedisConfig {
             .field("nodes", &self.nodes)
             .field("sentinels", &self.sentinels)
             .field("user", &settings.username())
+            .field("credentials", &self.credentials)
             .field("database", &settings.db())
             .field("prefix", &self.prefix)
             .field("connect_timeout", &self.connect_timeout)

@@ -36,6 +36,7 @@ pub(crate) use session::{Health, Session};
 pub(crate) use state::{LeaseRegistration, Leases};
 pub(crate) use window::Room;
 
+mod access;
 mod acknowledger;
 mod channels;
 mod dial;

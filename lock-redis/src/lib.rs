@@ -188,6 +188,17 @@
 //! Also useful: `+script|load`, or the first request of each kind takes two round trips; `+info` and `+config|get`, or the
 //! settings cannot be checked; `+client|setinfo`, or `CLIENT LIST` does not show the library. They are tried once for each
 //! connection, and appear in `ACL LOG` if they are rejected ([`Checks::Off`] does not try the settings).
+//!
+//! # Change of a password
+//! A user of Redis may have several passwords, and connections outlive the one by which they were made. So locks stay held:
+//! 1. `ACL SETUSER app >NEW`: the server takes both passwords.
+//! 2. Change what [`RedisConfig::with_credentials`] reads, such as the file that `password_file=` names. Each backend reads it before
+//!    each connection.
+//! 3. `ACL SETUSER app <OLD`: the server takes the new password alone. `CLIENT KILL USER app` shows at once whether all clients have it.
+//!
+//! `requirepass` is the password of the user `default`. Sentinels have users and passwords of their own, which change likewise:
+//! [`RedisConfig::with_sentinel_credentials`]. A password that is part of the URL or was given to [`RedisConfig::with_password`] needs a
+//! restart of the process between the first step and the last.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]

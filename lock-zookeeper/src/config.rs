@@ -4,15 +4,18 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-use lock_core::{Error, ErrorKind, Result};
+use lock_core::{CredentialSource, Error, ErrorKind, Result};
 
 #[cfg(not(feature = "tls"))]
 mod no_tls;
+mod proof;
 mod rotation;
 mod sasl;
 #[cfg(test)]
 mod tests;
 mod url;
+
+pub(crate) use self::proof::Proof;
 
 const DEFAULT_PORT: u16 = 2181;
 const SESSION_TIMEOUTS: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(3600);
@@ -65,6 +68,7 @@ pub struct ZooKeeperConfig {
     user: Option<String>,
     password: Option<String>,
     previous_password: Option<String>,
+    credentials: Option<CredentialSource>,
     has_sasl: bool,
     has_open_acl: bool,
     #[cfg(feature = "tls")]
@@ -99,6 +103,7 @@ impl ZooKeeperConfig {
             user: None,
             password: None,
             previous_password: None,
+            credentials: None,
             has_sasl: false,
             has_open_acl: false,
             #[cfg(feature = "tls")]
@@ -209,6 +214,12 @@ impl ZooKeeperConfig {
 
     /// Checks every setting.
     pub(crate) fn check(&self) -> Result<()> {
+        self.check_servers()?;
+        self.check_access()
+    }
+
+    /// All but who may access the nodes.
+    fn check_servers(&self) -> Result<()> {
         if self.servers.is_empty() {
             return Err(misconfigured(
                 "no ZooKeeper server is given: name at least one as host:port",
@@ -236,19 +247,7 @@ impl ZooKeeperConfig {
                 lock_tls::check_host(host_and_port(server).0)?;
             }
         }
-        match (&self.user, &self.password) {
-            (Some(user), _) if user.is_empty() || user.contains(':') => Err(misconfigured(
-                "the user is empty or has a colon in it: use another user",
-            )),
-            (Some(_), None) => Err(misconfigured("the user has no password: set both user and password")),
-            (None, Some(_)) => Err(misconfigured("the password has no user: set both user and password")),
-            (user, _) if self.previous_password.is_some() && (user.is_none() || self.has_sasl) => {
-                Err(misconfigured(rotation::NO_DIGEST))
-            }
-            (None, None) if self.has_sasl => Err(misconfigured(sasl::NO_USER)),
-            (None, None) if !self.has_open_acl && !self.has_certificate() => Err(misconfigured(NO_ACL)),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     pub(crate) fn servers(&self) -> &[String] {
@@ -283,18 +282,6 @@ impl ZooKeeperConfig {
     pub(crate) fn tls(&self) -> Option<&lock_tls::Tls> {
         self.tls.as_ref()
     }
-
-    fn has_certificate(&self) -> bool {
-        #[cfg(feature = "tls")]
-        return self.tls.as_ref().is_some_and(|tls| tls.certificate().is_some());
-        #[cfg(not(feature = "tls"))]
-        false
-    }
-
-    /// User and password.
-    pub(crate) fn credentials(&self) -> Option<(&str, &str)> {
-        self.user.as_deref().zip(self.password.as_deref())
-    }
 }
 
 impl fmt::Debug for ZooKeeperConfig {
@@ -309,6 +296,7 @@ impl fmt::Debug for ZooKeeperConfig {
             user,
             password: _,
             previous_password: _,
+            credentials,
             has_sasl,
             has_open_acl,
             #[cfg(feature = "tls")]
@@ -328,15 +316,12 @@ impl fmt::Debug for ZooKeeperConfig {
             .field("heartbeat", heartbeat)
             .field("sessions", sessions)
             .field("user", &user)
+            .field("credentials", credentials)
             .field("has_sasl", has_sasl)
             .field("has_open_acl", has_open_acl)
             .finish_non_exhaustive()
     }
 }
-
-/// Says both ways to set who may access the nodes.
-const NO_ACL: &str = "without credentials anyone who can reach ZooKeeper can end any lock: write \
-    zookeeper://user:password@host, use a client certificate, or allow it with acl=open (ZooKeeperConfig::with_open_acl)";
 
 fn check_root(root: &str) -> Result<()> {
     let legal = |component: &str| {

@@ -132,6 +132,8 @@
 //! - Authentication by the scheme `digest`, by SASL with the mechanism `DIGEST-MD5`, and by client certificates (`x509`) alone. SASL
 //!   needs the feature `sasl`; Kerberos (`GSSAPI`) is not supported, and user and password are tested in ASCII alone. TLS needs the
 //!   feature `tls`. No read-only servers.
+//! - A client of the driver cannot be passed in: it would send a request after its caller has given up, and whoever shares its session
+//!   could end the holds. A [`Fence`] does use the application's own client.
 //! - In a node's path, all characters of a name but letters, digits and ``-_~:@=+,.`` are written as `%XX`.
 //! - Two other clients can share a queue with this crate, if they lock the directory of the name. Curator's
 //!   `InterProcessMutex` needs nothing more. kazoo's `Lock` must be made with `extra_lock_patterns=["-lock-"]`: without it,
@@ -189,6 +191,10 @@
 //! 3. Give the clients the new password alone.
 //! 4. When no client has the old password any more, call `rewrite_acls` once more, from a client with the new one alone. This ends the
 //!    access of the old one.
+//!
+//! A process need not be restarted for that: it can read both passwords from [`ZooKeeperConfig::with_credentials`]. A connection proves
+//! the passwords of the moment when it was made, so after a change of what is read the connections must be made anew: restart the servers
+//! one after the other, or the processes. Make a new backend to call `rewrite_acls`. Sessions and their holds outlive that.
 //!
 //! If an application has its own nodes in the tree, or the root path was made by an administrator, change their ACLs as well. An
 //! identity by SASL or by a certificate contains no password, so that nothing has to be done.

@@ -1,8 +1,9 @@
 //! A configuration as it stands in a file.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use lock_core::{Error, FencingToken};
+use lock_core::{CredentialSource, Error, ErrorKind, FencingToken};
 use serde::Deserialize;
 
 use super::{Config, QuorumOptions, duration};
@@ -26,6 +27,10 @@ pub(super) struct File {
     operation_timeout: Option<Duration>,
     #[serde(default)]
     token_floor: Option<FencingToken>,
+    #[serde(default)]
+    password_file: Option<PathBuf>,
+    #[serde(default)]
+    password_env: Option<String>,
 }
 
 /// A file that names no server, or servers in two ways, is refused as soon as it is read.
@@ -33,6 +38,15 @@ impl TryFrom<File> for Config {
     type Error = Error;
 
     fn try_from(file: File) -> Result<Self, Error> {
+        let credentials = match (file.password_file, file.password_env) {
+            (None, None) => None,
+            (Some(path), None) => Some(CredentialSource::file(path)),
+            (None, Some(variable)) => Some(CredentialSource::env(variable)),
+            (Some(_), Some(_)) => {
+                let message = "both `password_file` and `password_env` are given: write one of them";
+                return Err(Error::new(ErrorKind::Misconfigured, message));
+            }
+        };
         let config = Self {
             url: file.url,
             urls: file.urls,
@@ -42,6 +56,7 @@ impl TryFrom<File> for Config {
             hand_overs: file.hand_overs,
             operation_timeout: file.operation_timeout,
             token_floor: file.token_floor,
+            credentials,
         };
         config.servers()?;
         Ok(config)

@@ -54,6 +54,8 @@ fn query(parameters: &str) -> String {
         .map(|parameter| parameter.split('=').next().unwrap_or_default())
         .collect();
     let is_secret = |name: &&str| {
+        // These say where it is.
+        let name = name.replace("password_file", "").replace("password_env", "");
         ["pass", "auth", "secret", "user"]
             .iter()
             .any(|sign| name.contains(sign))
@@ -109,6 +111,10 @@ mod tests {
                 "REDIS://..@cache:6380/2?prefix=..&grace=..",
             ),
             ("redis+sentinel://a,b:26380/main", "redis+sentinel://a,b:26380/main"),
+            (
+                "redis+sentinel://a/main?password_file=/p&sentinel_password_env=P",
+                "redis+sentinel://a/main?password_file=..&sentinel_password_env=..",
+            ),
             ("redis+unix:///run/redis.sock", "redis+unix:///run/redis.sock"),
             (
                 "mysql://app:sec%40ret@[::1]:3307/shop?strategy=lease",

@@ -119,6 +119,68 @@ fn every_option_reaches_the_locker() {
     );
 }
 
+/// For each backend, and for each node of a quorum.
+#[test]
+#[cfg(all(feature = "redis", feature = "mysql", feature = "zookeeper", feature = "quorum"))]
+fn a_password_comes_from_one_place() {
+    let source = || CredentialSource::env("POLYLOCK_NO_PASSWORD");
+    let from_source = |config: Config| config.with_credentials(source());
+    for scheme in ["redis", "mysql", "zookeeper", "redis+cluster"] {
+        let url = |user: &str, parameters: &str| match scheme {
+            "mysql" => format!("mysql://{user}@a/db?strategy=lease{}", parameters.replace('?', "&")),
+            scheme => format!("{scheme}://{user}@a:1{parameters}"),
+        };
+        for good in [
+            from_source(Config::new(url("app", ""))),
+            from_source(Config::of_quorum([url("app", ""), url("app", ""), "memory:".into()])),
+            from_source(Config::new(format!("quorum:{0}|{0}|memory:", url("app", "")))),
+            Config::new(url("app", "?password_env=POLYLOCK_NO_PASSWORD")),
+            Config::new(url("app", "?password_file=/run/secrets/a%20b")),
+        ] {
+            good.connect_lazy().unwrap();
+        }
+        for twice in [
+            from_source(Config::new(url("app:s3cret", ""))),
+            from_source(Config::of_quorum([url("app:s3cret", "")])),
+            Config::new(url("app:s3cret", "?password_file=/run/secrets/a")),
+        ] {
+            let refused = refusal(&twice);
+            assert!(
+                refused.contains("is given in two ways") && !refused.contains("s3cret"),
+                "{refused}"
+            );
+        }
+        let twice = refusal(&Config::new(url("app", "?password_file=a&password_env=B")));
+        assert!(twice.contains("says twice where the password is"), "{twice}");
+    }
+    from_source(Config::new("memory:")).connect_lazy().unwrap();
+    let shown = format!("{:?}", from_source(Config::new("memory:")));
+    assert!(
+        shown.contains(r#"credentials: Some(Env("POLYLOCK_NO_PASSWORD"))"#),
+        "{shown}"
+    );
+}
+
+/// The variable is read when a connection is made.
+#[tokio::test]
+#[cfg(all(feature = "redis", feature = "mysql", feature = "zookeeper", feature = "quorum"))]
+async fn a_variable_that_is_not_set_is_said_by_every_backend() {
+    for url in [
+        "redis://app@127.0.0.1:1",
+        "redis+sentinel://127.0.0.1:1/m?sentinel_password_env=POLYLOCK_NO_PASSWORD",
+        "redis+cluster://app@127.0.0.1:1",
+        "mysql://app@127.0.0.1:1/db",
+        "mysql://app@127.0.0.1:1/db?strategy=lease",
+        "zookeeper://app@127.0.0.1:1",
+        "quorum:redis://app@127.0.0.1:1|mysql://app@127.0.0.1:1/db?strategy=lease|memory:",
+    ] {
+        let config = Config::new(url).with_credentials(CredentialSource::env("POLYLOCK_NO_PASSWORD"));
+        let error = config.connect().await.unwrap_err();
+        let said = "the environment variable POLYLOCK_NO_PASSWORD, which is to have the password, is not set";
+        assert!(error.to_string().contains(said), "{url}: {error}");
+    }
+}
+
 #[cfg(feature = "serde")]
 fn read(json: &str) -> serde_json::Result<Config> {
     serde_json::from_str(json)
@@ -139,6 +201,18 @@ fn is_read_from_a_file_with_durations_as_people_write_them() {
         Config::new("memory:")
     );
     assert!(read(r#"{"url": "memory:", "tll": "1s"}"#).is_err());
+    for (field, source) in [
+        (
+            r#""password_file": "/run/secrets/a""#,
+            CredentialSource::file("/run/secrets/a"),
+        ),
+        (r#""password_env": "A""#, CredentialSource::env("A")),
+    ] {
+        let config = read(&format!(r#"{{"url": "memory:", {field}}}"#)).unwrap();
+        assert_eq!(config, Config::new("memory:").with_credentials(source));
+    }
+    let both = read(r#"{"url": "memory:", "password_file": "a", "password_env": "A"}"#).unwrap_err();
+    assert!(both.to_string().contains("write one of them"), "{both}");
 }
 
 #[test]

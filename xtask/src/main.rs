@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod beside;
+mod release;
 mod servers;
 mod test;
 
@@ -36,6 +37,9 @@ enum Subcommands {
         #[arg(default_value = beside::BEFORE_MODES)]
         commit: String,
     },
+    /// Builds all crates from their packages and their documentation as docs.rs does, and prints the commands that publish them. It
+    /// publishes nothing
+    Release,
     /// Runs everything that must hold before a change goes in: formatting, lints, all tests, docs, licences
     Test {
         /// Install what is missing first, under target/; implied where the variable CI is set
@@ -54,6 +58,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Subcommands::Servers { install } => servers::run(install),
         Subcommands::Beside { commit } => beside::run(&commit),
+        Subcommands::Release => release::run(),
         Subcommands::Test { install, offline, all } => test::run(test::Options { install, offline, all }),
     };
     match done {

@@ -18,7 +18,9 @@ mod steps;
 mod table;
 
 use report::Report;
+pub(crate) use run::root;
 use run::{Outcome, Run};
+pub(crate) use steps::PUBLISHED;
 use steps::{Kind, Step};
 
 /// A whole run is to stay under this, on two cores and from nothing.
@@ -47,7 +49,7 @@ pub(crate) fn run(mut options: Options) -> Result<ExitCode> {
         path: deny::path()?,
         deadline: start + TOTAL,
     };
-    links::prepare(&run::root().join("target/doc"), &steps::PUBLISHED)?;
+    links::prepare(&root().join("target/doc"), &PUBLISHED)?;
     let (beside, steps): (Vec<Step>, Vec<Step>) = steps::all().into_iter().partition(|step| step.beside);
     let mut beside = Some(beside);
     for step in steps {
@@ -70,7 +72,7 @@ pub(crate) fn run(mut options: Options) -> Result<ExitCode> {
 /// Checks what rustdoc has written.
 fn links_of_docs() -> Run {
     let start = Instant::now();
-    let outcome = match links::dead(&run::root().join("target/doc"), &steps::PUBLISHED) {
+    let outcome = match links::dead(&root().join("target/doc"), &PUBLISHED) {
         Ok(dead) if dead.is_empty() => Outcome::Passed,
         Ok(dead) => Outcome::Failed(format!("dead links:\n{}", dead.join("\n"))),
         Err(error) => Outcome::Failed(error),

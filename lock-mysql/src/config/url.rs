@@ -3,7 +3,7 @@
 use std::num::ParseIntError;
 
 use lock_core::Result;
-use lock_identify::unknown_parameter;
+use lock_identify::{PasswordParameters, unknown_parameter};
 use lock_tls::TlsParameters;
 use sqlx::ConnectOptions;
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
@@ -13,7 +13,7 @@ use super::{MySqlConfig, Strategy, misconfigured};
 use crate::probe::Checks;
 
 /// What a URL may say after its `?`, besides what the driver understands.
-const PARAMETERS: [&str; 9] = [
+const PARAMETERS: [&str; 11] = [
     "table",
     "connect_timeout",
     "response_timeout",
@@ -23,6 +23,8 @@ const PARAMETERS: [&str; 9] = [
     "max_read_only",
     "single_writer",
     "checks",
+    "password_file",
+    "password_env",
 ];
 /// What it says of the connection.
 const DRIVER_PARAMETERS: [&str; 9] = [
@@ -43,6 +45,7 @@ impl MySqlConfig {
     /// | `max_read_only` | such as `5s` (default); see [`with_max_read_only`](Self::with_max_read_only) |
     /// | `single_writer` | `true` or `false` (default); see [`with_single_writer`](Self::with_single_writer) |
     /// | `checks` | [`warn`](crate::Checks::Warn) (default), [`refuse`](crate::Checks::Refuse), [`off`](crate::Checks::Off); see [`with_checks`](Self::with_checks) |
+    /// | `password_file`, `password_env` | a file or an environment variable that has the password; see [`with_credentials`](Self::with_credentials) |
     /// | `tls` | `true`: TLS alone, and the server's certificate is verified; `false`: no TLS; see [`with_tls`](Self::with_tls) |
     /// | `ca`, `cert`, `key` | files in PEM; see [`Tls`](crate::Tls) |
     /// | `ssl-mode` | `PREFERRED` (default: TLS without verification if the server has it), `DISABLED`; `REQUIRED`, `VERIFY_CA` and `VERIFY_IDENTITY` all mean `tls=true` |
@@ -103,15 +106,20 @@ impl MySqlConfig {
             options = options.host(address);
         }
         let mut config = Self::from_options(options);
+        config.has_password = url.password().is_some();
         if tls.is_refused() {
             config = config.without_tls();
         }
         if let Some(tls) = tls.finish()? {
             config = config.with_tls(tls);
         }
+        let mut password = PasswordParameters::default();
         for (key, value) in own {
-            config = config.with_parameter(&key, value)?;
+            if !password.read(&key, &value)? {
+                config = config.with_parameter(&key, value)?;
+            }
         }
+        config.credentials = password.source();
         config.check()?;
         Ok(config)
     }

@@ -147,7 +147,8 @@ impl Dialer {
         if !self.has_reached() {
             self.check_files().await?;
         }
-        let config = self.config_with_roots().await.map_err(SqlError::Tls)?;
+        let config = self.config_with_roots().await.map_err(SqlError::Setup)?;
+        let for_now = config.options_now(limit).await.map_err(SqlError::Setup)?;
         let options = self.config.options();
         let tcp = options.get_socket().is_none() && !self.has_reached();
         let non_mysql = async {
@@ -157,7 +158,7 @@ impl Dialer {
             }
         };
         let opened = tokio::select! {
-            opened = Session::open(config, autocommit, limit, &self.last_answer) => opened,
+            opened = Session::open(config, for_now, autocommit, limit, &self.last_answer) => opened,
             answer = non_mysql => Err(SqlError::NotMySql(answer)),
         };
         match opened {
@@ -179,7 +180,7 @@ impl Dialer {
     /// that is not there.
     async fn check_files(&self) -> Result<(), SqlError> {
         match self.config.tls() {
-            Some(tls) => tls.check().await.map_err(SqlError::Tls),
+            Some(tls) => tls.check().await.map_err(SqlError::Setup),
             None => Ok(()),
         }
     }
@@ -212,7 +213,7 @@ impl Dialer {
             SqlError::Driver(sqlx::Error::Io(error)) => self
                 .tls_fault(&error)
                 .unwrap_or_else(|| SqlError::Driver(sqlx::Error::Io(error)).into_connect_lock_error()),
-            SqlError::Tls(error) => error.not_executed(),
+            SqlError::Setup(error) => error.not_executed(),
             SqlError::NotMySql(answer) => wrong_server("MySQL or MariaDB", &self.config.address(), &answer),
             error => error.into_connect_lock_error(),
         };

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use lock_core::backend::{HolderId, Lease, SentAt};
 use lock_core::{Error, LostCause};
+use sqlx::mysql::MySqlConnectOptions;
 use tokio::runtime::{self, Handle};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
@@ -41,12 +42,13 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Connects, within `limit`.
+    /// Connects with these options, within `limit`.
     ///
     /// # Cancel safety
     /// May be dropped at any point.
     pub(crate) async fn open(
         config: &MySqlConfig,
+        options: MySqlConnectOptions,
         autocommit: Autocommit,
         limit: Duration,
         last_answer: &Arc<LastAnswer>,
@@ -57,7 +59,6 @@ impl Session {
         let (commands, receiver) = mpsc::unbounded_channel();
         let (mut ready, connected) = oneshot::channel();
         let identity = Identity::random();
-        let options = config.options().clone();
         let (task_permit, task_polls, last_answer) = (permit.clone(), polls.clone(), last_answer.clone());
         let (strategy, max_read_only) = (config.strategy(), config.max_read_only());
         let serve = async move {

@@ -2,6 +2,7 @@
 
 // Those that take longest come first: the harness starts tests in the order of their names.
 mod cleaning;
+mod connections;
 mod contention;
 mod delay;
 mod disk;
@@ -20,6 +21,7 @@ mod names;
 mod optimistic;
 mod outage;
 mod passes;
+mod passwords;
 mod refused;
 mod rewritten;
 mod rules;

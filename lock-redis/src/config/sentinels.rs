@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use lock_core::Result;
+use lock_core::{CredentialSource, Result};
+use lock_identify::two_passwords;
 
 use super::hosts::Address;
 use super::misconfigured;
@@ -15,6 +16,7 @@ pub(crate) struct Sentinels {
     pub(crate) master: String,
     pub(crate) user: Option<String>,
     pub(crate) password: Option<String>,
+    pub(crate) credentials: Option<CredentialSource>,
 }
 
 impl Sentinels {
@@ -24,6 +26,7 @@ impl Sentinels {
             master,
             user: None,
             password: None,
+            credentials: None,
         }
     }
 
@@ -42,12 +45,13 @@ impl Sentinels {
                  redis+sentinel://host:port,host:port/MASTER, with the name that `sentinel monitor` gives it",
             ));
         }
-        if self.user.is_some() && self.password.is_none() {
-            return Err(misconfigured(
+        match (&self.user, &self.password, &self.credentials) {
+            (_, Some(_), Some(_)) => Err(two_passwords("the Sentinels")),
+            (Some(_), None, None) => Err(misconfigured(
                 "the user of the Sentinels has no password: set sentinel_password",
-            ));
+            )),
+            _ => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -57,6 +61,7 @@ impl fmt::Debug for Sentinels {
             .field("servers", &self.servers)
             .field("master", &self.master)
             .field("user", &self.user)
+            .field("credentials", &self.credentials)
             .finish_non_exhaustive()
     }
 }

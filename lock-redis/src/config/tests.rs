@@ -106,8 +106,16 @@ fn what_is_wrong_with_a_url_of_sentinels() {
         ("redis+sentinel://s1:port/m", "bad port"),
         ("redis+sentinel://s1/m/db", "names no Redis server"),
         ("redis+sentinel://s1/m?sentinel_user=a", "set sentinel_password"),
-        ("redis+sentinel://s1/m?wait=5", "key, sentinel_user, sentinel_password;"),
+        (
+            "redis+sentinel://s1/m?wait=5",
+            "key, sentinel_user, sentinel_password, sentinel_password_file,",
+        ),
         ("redis://s1/0?sentinel_password=a", "allowed are prefix"),
+        ("redis://s1/0?sentinel_password_file=a", "allowed are prefix"),
+        (
+            "redis+sentinel://s1/m?sentinel_password=a&sentinel_password_env=A",
+            "of the Sentinels is given in two ways",
+        ),
         ("redis+unix+sentinel:///s1/m", "redis+sentinel://"),
     ] {
         let error = refused(url);
@@ -137,7 +145,7 @@ fn what_is_wrong_with_a_url() {
         ("redis://h/0?wait=5", "unknown parameter `wait`: allowed are prefix"),
         ("redis://h/0?protocol=3", "allowed are prefix"),
         ("redis://h/0?db=1", "allowed are prefix"),
-        ("redis+unix:///s?wait=5", "restart_delay, db, user, pass;"),
+        ("redis+unix:///s?wait=5", "password_env, db, user, pass;"),
         ("redis://h?checks=maybe", "none of warn, refuse, off"),
         ("redis://h?connect_timeout=5", "write 3s or 500ms"),
         ("redis://h?connect_timeout=0s", "from 1ms to 1h"),
@@ -150,6 +158,7 @@ fn what_is_wrong_with_a_url() {
         ("redis://h?replicas=all", "write 1 or 2"),
         ("redis://h?replicas=-1", "write 1 or 2"),
         ("redis://h?prefix={a}", "prefix"),
+        ("redis+unix:///s?pass=x&password_file=y", "is given in two ways"),
         ("redis://h/0#insecure", "'#'"),
     ];
     for (url, hint) in cases {

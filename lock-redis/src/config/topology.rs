@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use lock_core::CredentialSource;
 use redis::ConnectionAddr;
 
 use super::hosts::Address;
@@ -68,6 +69,16 @@ impl RedisConfig {
     pub fn with_sentinel_password(mut self, password: impl Into<String>) -> Self {
         if let Some(sentinels) = &mut self.sentinels {
             sentinels.password = Some(password.into());
+        }
+        self
+    }
+
+    /// Sets where the password that the Sentinels ask for comes from, instead of [`with_sentinel_password`](Self::with_sentinel_password).
+    /// It is asked before each connection to a Sentinel. Defaults to none. Without Sentinels it has no effect.
+    #[must_use]
+    pub fn with_sentinel_credentials(mut self, source: CredentialSource) -> Self {
+        if let Some(sentinels) = &mut self.sentinels {
+            sentinels.credentials = Some(source);
         }
         self
     }

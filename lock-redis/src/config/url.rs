@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::Result;
-use lock_identify::unknown_parameter;
+use lock_identify::{PasswordParameters, unknown_parameter};
 #[cfg(feature = "tls")]
 use lock_tls::TlsParameters;
 use redis::IntoConnectionInfo;
@@ -17,7 +17,7 @@ use crate::probe::Checks;
 const SENTINEL_PORT: u16 = 26379;
 
 /// What any URL may say after its `?`.
-const PARAMETERS: [&str; 7] = [
+const PARAMETERS: [&str; 9] = [
     "prefix",
     "connect_timeout",
     "response_timeout",
@@ -25,6 +25,8 @@ const PARAMETERS: [&str; 7] = [
     "checks",
     "replicas",
     "restart_delay",
+    "password_file",
+    "password_env",
 ];
 
 impl RedisConfig {
@@ -43,6 +45,9 @@ impl RedisConfig {
     /// The hosts of `redis+sentinel` are those of all Sentinels, on port 26379 by default, `MASTER` is what they call the Redis
     /// (`sentinel monitor MASTER ..`), and user and password are those of the Redis. The Sentinels' own are the parameters
     /// `sentinel_user` and `sentinel_password`. See [`sentinel`](Self::sentinel).
+    ///
+    /// In place of a password, `password_file` names a file and `password_env` an environment variable that has it, and for Sentinels
+    /// `sentinel_password_file` and `sentinel_password_env`: see [`with_credentials`](Self::with_credentials).
     ///
     /// Percent-encode special characters of user and password: `/` as `%2F`, `?` as `%3F`, `#` as `%23`, `@` as `%40`.
     ///
@@ -100,7 +105,12 @@ impl RedisConfig {
         if is_secured {
             tls.want()?;
         }
+        let (mut password, mut sentinel_password) = (PasswordParameters::default(), PasswordParameters::default());
         for (name, value) in parsed.query_pairs() {
+            let of_sentinel = name
+                .strip_prefix("sentinel_")
+                .filter(|_| has_sentinels)
+                .unwrap_or_default();
             match (&*name, is_unix) {
                 ("prefix", _) => config.prefix = value.into_owned(),
                 ("connect_timeout", _) => config.connect_timeout = duration("connect_timeout", &value)?,
@@ -113,6 +123,8 @@ impl RedisConfig {
                 ("sentinel_user", _) if has_sentinels => config = config.with_sentinel_user(value),
                 ("sentinel_password", _) if has_sentinels => config = config.with_sentinel_password(value),
                 (_, false) if tls.read(&name, &value)? => {}
+                _ if password.read(&name, &value)? => {}
+                _ if sentinel_password.read(of_sentinel, &value)? => {}
                 _ => {
                     let (unix, sentinel) = (is_unix, has_sentinels);
                     let query = parsed.query().unwrap_or_default();
@@ -125,6 +137,10 @@ impl RedisConfig {
             .map_err(|error| misconfigured(format!("the URL names no Redis server: {WRITE}")).with_source(error))?;
         if has_sentinels {
             config.info = config.info.set_addr(address);
+        }
+        config.credentials = password.source();
+        if let Some(source) = sentinel_password.source() {
+            config = config.with_sentinel_credentials(source);
         }
         #[cfg(feature = "tls")]
         {
@@ -165,7 +181,16 @@ fn duration(name: &'static str, value: &str) -> Result<Duration> {
 fn known(is_unix: bool, has_sentinels: bool) -> Vec<&'static str> {
     let of_server: &[&str] = match (is_unix, has_sentinels) {
         (true, _) => &["db", "user", "pass"],
-        (false, true) => &["tls", "ca", "cert", "key", "sentinel_user", "sentinel_password"],
+        (false, true) => &[
+            "tls",
+            "ca",
+            "cert",
+            "key",
+            "sentinel_user",
+            "sentinel_password",
+            "sentinel_password_file",
+            "sentinel_password_env",
+        ],
         (false, false) => &["tls", "ca", "cert", "key"],
     };
     [&PARAMETERS[..], of_server].concat()

@@ -7,15 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::{Error, ErrorKind, Result};
+use lock_core::{Error, Result};
 use lock_identify::{first_answer, is_tls, speaks_tls, wants_tls, wrong_server};
 use redis::aio::MultiplexedConnection;
-use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
-use redis::{
-    AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, ProtocolVersion, PushInfo, PushKind, RedisError, Value, cmd,
-};
+use redis::{AsyncConnectionConfig, ConnectionAddr, PushInfo, PushKind, RedisError, Value, cmd};
 use tokio::sync::Notify;
 
+use super::access::Access;
 use super::acknowledger::Acknowledger;
 use super::identity::Identity;
 use super::member::Member;
@@ -52,7 +50,7 @@ pub(super) trait Dial: fmt::Display + Send + Sync + 'static {
 
 /// Connects to one Redis.
 pub(crate) struct Dialer {
-    client: redis::Client,
+    access: Access,
     #[cfg(feature = "tls")]
     tls: Option<lock_tls::Tls>,
     probe: Probe,
@@ -96,8 +94,7 @@ pub(super) const IDENTIFY_LIMIT: Duration = Duration::from_millis(500);
 /// Why a connection was not made.
 pub(super) enum DialError {
     Driver(RedisError),
-    /// TLS says what is wrong.
-    #[cfg(feature = "tls")]
+    /// TLS or the source of the credentials says what is wrong.
     Lock(Error),
 }
 
@@ -134,31 +131,13 @@ pub(super) struct Opened {
     pub(super) driver: Option<super::tls::Driver>,
 }
 
-/// A client of the driver for our way of using it.
-pub(super) fn client(info: &ConnectionInfo, response_timeout: Duration) -> Result<redis::Client> {
-    // RESP3, since only there the driver reports when a connection ends.
-    let settings = info
-        .redis_settings()
-        .clone()
-        .set_protocol(ProtocolVersion::RESP3)
-        .set_lib_name("polylock", env!("CARGO_PKG_VERSION"));
-    let keepalive = TcpKeepalive::new()
-        .with_time(response_timeout.max(Duration::from_secs(1)))
-        .with_interval(Duration::from_secs(1));
-    let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
-    #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
-    let tcp = tcp.set_user_timeout(2 * response_timeout);
-    redis::Client::open(info.clone().set_redis_settings(settings).set_tcp_settings(tcp)).map_err(|error| {
-        Error::new(ErrorKind::Misconfigured, "the driver refuses these settings of a Redis").with_source(error)
-    })
-}
-
 /// Opens a connection.
 pub(super) async fn open(
-    client: &redis::Client,
+    access: &Access,
     #[cfg(feature = "tls")] (tls, server): (Option<&lock_tls::Tls>, &(dyn fmt::Display + Sync)),
     config: AsyncConnectionConfig,
 ) -> Result<Opened, DialError> {
+    let client = access.client().await.map_err(DialError::Lock)?;
     #[cfg(feature = "tls")]
     if let Some(tls) = tls {
         let (connection, driver) = super::tls::connect(tls, server, client.get_connection_info(), config).await?;
@@ -194,7 +173,7 @@ impl Dialed {
 impl Dialer {
     pub(crate) fn new(config: &RedisConfig, inbox: Arc<Inbox>, role: Role) -> Result<Self> {
         Ok(Self {
-            client: client(config.info(), config.response_timeout())?,
+            access: Access::new(config.info(), config.credentials(), config.timeouts())?,
             #[cfg(feature = "tls")]
             tls: config.tls().cloned(),
             probe: match role {
@@ -214,7 +193,6 @@ impl Dialer {
     async fn dial_error(&self, error: DialError) -> Error {
         match error {
             DialError::Driver(error) => self.connect_error(error).await,
-            #[cfg(feature = "tls")]
             DialError::Lock(error) => error,
         }
     }
@@ -222,7 +200,7 @@ impl Dialer {
     /// Why no connection was made: perhaps another kind of server answers there.
     async fn connect_error(&self, error: RedisError) -> Error {
         let may_be_another = error.kind() == redis::ErrorKind::Parse || error.is_connection_dropped();
-        if let ConnectionAddr::Tcp(host, port) = self.client.get_connection_info().addr()
+        if let ConnectionAddr::Tcp(host, port) = self.access.info().addr()
             && may_be_another
             && !self.is_secured()
             && !self.reached.load(Ordering::Relaxed)
@@ -251,20 +229,9 @@ impl Dialer {
         false
     }
 
-    /// Hides an error that may quote the password, as a server does that does not know the command for it.
     pub(super) fn lock_error(&self, error: RedisError) -> Error {
-        let password = self.client.get_connection_info().redis_settings().password();
-        let is_quoted = password
-            .filter(|password| !password.is_empty())
-            .is_some_and(|password| {
-                let words = format!("{error} {error:?}");
-                words.contains(password) || words.contains("with args beginning with")
-            });
-        let error = lock_error(error, self);
-        match is_quoted {
-            true => error.with_source("the server's words quote the password, so they are not shown"),
-            false => error,
-        }
+        let shown = lock_error(error.clone(), self);
+        self.access.hide_quoted(&error, shown)
     }
 
     /// Returns the replies to the probe's commands, too.
@@ -336,9 +303,9 @@ impl Dialer {
         #[cfg(feature = "tls")]
         let server = format!("Redis at {self}");
         #[cfg(feature = "tls")]
-        let opened = open(&self.client, (self.tls.as_ref(), &server), config);
+        let opened = open(&self.access, (self.tls.as_ref(), &server), config);
         #[cfg(not(feature = "tls"))]
-        let opened = open(&self.client, config);
+        let opened = open(&self.access, config);
         let mut opened = opened.await?;
         let pong = opened.connection.send_packed_command(&cmd("PING")).await?;
         is_pong(&pong.extract_error()?)?;
@@ -404,26 +371,6 @@ pub(super) fn is_pong(reply: &Value) -> Result<(), RedisError> {
 
 impl fmt::Display for Dialer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.client.get_connection_info().addr().fmt(f)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_waits_to_be_sent_and_silence_ends_a_connection() {
-        let config = RedisConfig::new("localhost", 6379).with_response_timeout(Duration::from_secs(3));
-        let inbox = Arc::new(Inbox::new(config.prefix()));
-        let dialer = Dialer::new(&config, inbox, Role::Alone).expect("a good configuration");
-        let tcp = dialer.client.get_connection_info().tcp_settings();
-        assert!(tcp.nodelay());
-        let keepalive = TcpKeepalive::new()
-            .with_time(Duration::from_secs(3))
-            .with_interval(Duration::from_secs(1));
-        assert_eq!(format!("{:?}", tcp.keepalive()), format!("{:?}", Some(keepalive)));
-        #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
-        assert_eq!(tcp.user_timeout(), Some(Duration::from_secs(6)));
+        self.access.info().addr().fmt(f)
     }
 }

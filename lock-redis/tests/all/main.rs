@@ -6,6 +6,7 @@
 mod cancelled;
 mod clock;
 mod cluster;
+mod connections;
 mod contract;
 mod disconnected;
 mod errors;
@@ -28,6 +29,7 @@ mod not_executed;
 mod ordering;
 mod outages;
 mod passes;
+mod passwords;
 mod permissions;
 mod probe;
 mod queue;

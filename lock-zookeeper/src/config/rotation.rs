@@ -23,9 +23,4 @@ impl ZooKeeperConfig {
         self.previous_password = Some(password.into());
         self
     }
-
-    /// The user and the previous password.
-    pub(crate) fn previous_credentials(&self) -> Option<(&str, &str)> {
-        self.user.as_deref().zip(self.previous_password.as_deref())
-    }
 }

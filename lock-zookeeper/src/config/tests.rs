@@ -18,7 +18,10 @@ fn reads_every_part_of_a_url() {
     assert_eq!(config.connect_timeout(), Duration::from_millis(300));
     assert_eq!(config.heartbeat(), HeartbeatKind::Write);
     assert_eq!(config.sessions(), 3);
-    assert_eq!(config.credentials(), Some(("me", "p@ss")));
+    assert_eq!(
+        config.user.as_deref().zip(config.password.as_deref()),
+        Some(("me", "p@ss"))
+    );
     assert!(!config.has_open_acl());
 }
 
@@ -47,6 +50,14 @@ fn says_what_is_wrong_and_what_is_right() {
         ("zookeeper://[::1", "host:port"),
         ("zookeeper://me@zk", "user:password"),
         ("zookeeper://:x@zk", "user is empty"),
+        ("zookeeper://me:pw@zk?password_env=P", "given in two ways"),
+        (
+            "zookeeper://me@zk?previous_password=x&password_env=P",
+            "given in two ways",
+        ),
+        ("zookeeper://me@zk?password_file=", "has no value"),
+        ("zookeeper://me@zk?password_file=p&password_env=P", "says twice"),
+        ("zookeeper://@zk?password_file=p", "user is empty"),
         ("zookeeper://zk/a//b", "/like/this"),
         ("zookeeper://zk/zookeeper/a", "belongs to the server"),
         ("zookeeper://zk/a/../b", "/like/this"),
@@ -54,7 +65,7 @@ fn says_what_is_wrong_and_what_is_right() {
         ("zookeeper://zk/%ff", "UTF-8"),
         (
             "zookeeper://zk?ttl=3s",
-            "session_timeout, connect_timeout, heartbeat, previous_password, auth, acl, sessions, tls, ca, cert, key",
+            "session_timeout, connect_timeout, heartbeat, previous_password, password_file, password_env, auth, acl, sessions, tls, ca, cert, key",
         ),
         ("zookeeper://zk?session_timeout=3", "write 3s or 500ms"),
         ("zookeeper://zk?session_timeout=1ms", "100ms to 1h"),
@@ -65,7 +76,7 @@ fn says_what_is_wrong_and_what_is_right() {
         ("zookeeper://zk?sessions=all", "sessions in the URL is no number"),
         ("zookeeper://zk?sessions=65", "sessions is 65: it may be 1 to 64"),
     ] {
-        let error = ZooKeeperConfig::from_url(url).unwrap_err();
+        let error = ZooKeeperBackend::from_url(url).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{url}");
         assert!(error.to_string().contains(hint), "{url}: {error}");
     }
@@ -132,7 +143,7 @@ fn the_password_is_never_shown() {
         "zookeeper://me:12@zk,s3cret]",
         "s3cret",
     ] {
-        let error = ZooKeeperConfig::from_url(url).unwrap_err();
+        let error = ZooKeeperBackend::from_url(url).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{url}");
         assert!(!format!("{error} {error:?}").contains("s3cret"), "{url}: {error:?}");
     }
@@ -142,24 +153,30 @@ fn the_password_is_never_shown() {
 fn a_password_that_has_to_be_encoded_is_hinted_at() {
     let all = "/?#@%:";
     let encoded = ZooKeeperConfig::from_url("zookeeper://me:%2F%3F%23%40%25:@zk").unwrap();
-    assert_eq!(encoded.credentials(), Some(("me", all)));
+    assert_eq!(
+        encoded.user.as_deref().zip(encoded.password.as_deref()),
+        Some(("me", all))
+    );
     let built = ZooKeeperConfig::new(["zk"]).with_user("me").with_password(all);
     assert_eq!(encoded, built);
     for character in ["/", "?", "#"] {
-        let error = ZooKeeperConfig::from_url(&format!("zookeeper://me:12{character}3@zk")).unwrap_err();
+        let error = ZooKeeperBackend::from_url(&format!("zookeeper://me:12{character}3@zk")).unwrap_err();
         for code in ["%2F", "%3F", "%23", "%40"] {
             assert!(error.to_string().contains(code), "{character}: {error}");
         }
     }
     // The last one ends it.
     let config = ZooKeeperConfig::from_url("zookeeper://me:12@3@zk").unwrap();
-    assert_eq!(config.credentials(), Some(("me", "12@3")));
+    assert_eq!(
+        config.user.as_deref().zip(config.password.as_deref()),
+        Some(("me", "12@3"))
+    );
 }
 
 /// Nodes that anybody may delete protect nothing from anybody: that has to be asked for.
 #[test]
 fn an_open_acl_must_be_asked_for() {
-    let refused = ZooKeeperConfig::from_url("zookeeper://zk").unwrap_err();
+    let refused = ZooKeeperBackend::from_url("zookeeper://zk").unwrap_err();
     let built = ZooKeeperBackend::new(ZooKeeperConfig::new(["zk"])).unwrap_err();
     for error in [refused, built] {
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{error}");
@@ -192,7 +209,7 @@ fn tls_is_not_silently_left_out() {
         "zookeeper://me:pw@zk?tls=true",
         "zookeeper://me:pw@zk?ca=f",
     ] {
-        let error = ZooKeeperConfig::from_url(url).unwrap_err();
+        let error = ZooKeeperBackend::from_url(url).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Misconfigured);
         assert!(error.to_string().contains("--features zookeeper-tls"), "{error}");
     }
@@ -224,7 +241,7 @@ fn tls_in_a_url() {
         ("zookeeper+tls://me:pw@zk..x", "host"),
         ("zookeeper+tls://me:pw@[fe80::1%eth0]", "host"),
     ] {
-        let error = ZooKeeperConfig::from_url(url).unwrap_err();
+        let error = ZooKeeperBackend::from_url(url).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Misconfigured, "{url}");
         assert!(error.to_string().contains(hint), "{url}: {error}");
     }
@@ -233,7 +250,7 @@ fn tls_in_a_url() {
 #[test]
 #[cfg(feature = "sasl")]
 fn sasl_needs_a_user() {
-    let error = ZooKeeperConfig::from_url("zookeeper://zk?auth=sasl&acl=open").unwrap_err();
+    let error = ZooKeeperBackend::from_url("zookeeper://zk?auth=sasl&acl=open").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Misconfigured);
     assert!(error.to_string().contains("auth=sasl needs a user"), "{error}");
     let digest = ZooKeeperConfig::from_url("zookeeper://me:pw@zk?auth=digest").unwrap();
@@ -244,6 +261,6 @@ fn sasl_needs_a_user() {
 #[test]
 #[cfg(not(feature = "sasl"))]
 fn sasl_needs_its_feature() {
-    let error = ZooKeeperConfig::from_url("zookeeper://me:pw@zk?auth=sasl").unwrap_err();
+    let error = ZooKeeperBackend::from_url("zookeeper://me:pw@zk?auth=sasl").unwrap_err();
     assert!(error.to_string().contains("--features zookeeper-sasl"), "{error}");
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lock_core::Result;
-use lock_identify::unknown_parameter;
+use lock_identify::{PasswordParameters, unknown_parameter};
 use percent_encoding::percent_decode_str;
 
 #[cfg(not(feature = "tls"))]
@@ -14,11 +14,13 @@ use lock_tls::TlsParameters;
 
 const ENCODE: &str = "in user, password and root path, write / as %2F, ? as %3F, # as %23, @ as %40 and % as %25";
 
-const PARAMETERS: [&str; 11] = [
+const PARAMETERS: [&str; 13] = [
     "session_timeout",
     "connect_timeout",
     "heartbeat",
     "previous_password",
+    "password_file",
+    "password_env",
     "auth",
     "acl",
     "sessions",
@@ -29,12 +31,15 @@ const PARAMETERS: [&str; 11] = [
 ];
 
 impl ZooKeeperConfig {
-    /// Reads a URL, and checks it. The user, the password and the root path may be percent-encoded; a `/`, `?`, `#`, `@`
+    /// Reads a URL, and checks it; but [`ZooKeeperBackend::new`](crate::ZooKeeperBackend::new) checks who may access the nodes, so that
+    /// [credentials](Self::with_credentials) may follow. The user, the password and the root path may be percent-encoded; a `/`, `?`, `#`, `@`
     /// or `%` in them must be. The parameters are
     /// - `session_timeout` and `connect_timeout`: numbers with a unit, such as `10s` or `1500ms`;
     /// - `heartbeat`: `sync` or `write`, see [`HeartbeatKind`];
     /// - `sessions`: a number, see [`with_sessions`](Self::with_sessions);
     /// - `previous_password`: see [`with_previous_password`](Self::with_previous_password), percent-encoded like the password;
+    /// - `password_file` and `password_env`: a file or an environment variable that has the password, see
+    ///   [`with_credentials`](Self::with_credentials);
     /// - `auth`: `digest` (default), or `sasl`, see `with_sasl`, which needs the feature `sasl`;
     /// - `acl`: `creator` (default) or [`open`](Self::with_open_acl).
     ///
@@ -71,12 +76,14 @@ impl ZooKeeperConfig {
         };
         let mut config = Self::new(servers.split(','));
         if let Some(credentials) = credentials {
-            let (user, password) = credentials.split_once(':').ok_or_else(|| {
-                misconfigured("the URL has a user without a password: write zookeeper://user:password@host")
-            })?;
-            config = config
-                .with_user(decode("user", user)?)
-                .with_password(decode("password", password)?);
+            let (user, password) = match credentials.split_once(':') {
+                Some((user, password)) => (user, Some(password)),
+                None => (credentials, None),
+            };
+            config = config.with_user(decode("user", user)?);
+            if let Some(password) = password {
+                config = config.with_password(decode("password", password)?);
+            }
         }
         if !path.trim_end_matches('/').is_empty() {
             config = config.with_root(decode("root path", path)?);
@@ -85,6 +92,7 @@ impl ZooKeeperConfig {
         if is_secured {
             tls.want()?;
         }
+        let mut password = PasswordParameters::default();
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
             let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             config = match key {
@@ -100,17 +108,22 @@ impl ZooKeeperConfig {
                     let message = format!("the value of acl in the URL is none of creator, open; {ENCODE}");
                     return Err(misconfigured(message));
                 }
+                "password_file" | "password_env" => {
+                    password.read(key, &decode("value of a parameter", value)?)?;
+                    config
+                }
                 _ if tls.read(key, &decode("value of a parameter", value)?)? => config,
                 _ => {
                     return Err(unknown_parameter("ZooKeeper", key, query, &PARAMETERS, ENCODE));
                 }
             };
         }
+        config.credentials = password.source();
         #[cfg(feature = "tls")]
         {
             config.tls = tls.finish()?;
         }
-        config.check()?;
+        config.check_servers()?;
         Ok(config)
     }
 }

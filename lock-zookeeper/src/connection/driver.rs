@@ -18,7 +18,7 @@ use zookeeper_client::SaslOptions;
 use zookeeper_client::{Client, Connector, Error, OneshotWatcher, SessionInfo, SessionState, WatchedEvent};
 
 use super::heartbeat;
-use crate::config::ZooKeeperConfig;
+use crate::config::{Proof, ZooKeeperConfig};
 use crate::error::catch_panic;
 
 /// A connection. The driver closes the session when the last client is dropped, unless the connection was aborted.
@@ -33,9 +33,22 @@ struct Driver {
     ended: Arc<watch::Sender<bool>>,
 }
 
+/// Why there is no connection.
+pub(crate) enum DialError {
+    Driver(Error),
+    /// The credentials or the files for TLS cannot be read.
+    Setup(lock_core::Error),
+}
+
+impl From<Error> for DialError {
+    fn from(error: Error) -> Self {
+        Self::Driver(error)
+    }
+}
+
 impl Connection {
     /// Connects, trying each server once: for a new session, or to go on with an earlier one.
-    pub(crate) async fn dial(config: &ZooKeeperConfig, session: Option<&SessionInfo>) -> Result<Self, Error> {
+    pub(crate) async fn dial(config: &ZooKeeperConfig, session: Option<&SessionInfo>) -> Result<Self, DialError> {
         let mut connector = connector(config).await?;
         if let Some(session) = session {
             connector = connector.with_session(session.clone());
@@ -109,29 +122,35 @@ async fn connect(connector: Connector, config: &ZooKeeperConfig, servers: &str) 
     connector.connect(servers).await
 }
 
-async fn connector(config: &ZooKeeperConfig) -> Result<Connector, Error> {
+async fn connector(config: &ZooKeeperConfig) -> Result<Connector, DialError> {
     let timeout = config.session_timeout();
-    let connector = Client::connector()
+    let mut connector = Client::connector()
         .with_session_timeout(timeout)
         .with_connection_timeout(heartbeat::read_timeout(timeout))
         .with_fail_eagerly();
-    let connector = match config.credentials() {
-        #[cfg(feature = "sasl")]
-        Some((user, password)) if config.has_sasl() => {
-            connector.with_sasl(SaslOptions::digest_md5(user.to_owned(), password.to_owned()))
-        }
-        Some((user, password)) => connector.with_auth("digest", format!("{user}:{password}").as_bytes()),
-        None => connector,
-    };
-    let connector = match config.previous_credentials() {
-        Some((user, password)) => connector.with_auth("digest", format!("{user}:{password}").as_bytes()),
-        None => connector,
-    };
+    if let Some(proof) = config.proof().await.map_err(DialError::Setup)? {
+        connector = with_proof(connector, config, proof);
+    }
     #[cfg(feature = "tls")]
     if let Some(tls) = config.tls() {
         return Ok(connector.with_tls(super::tls::options(tls).await?));
     }
     Ok(connector)
+}
+
+fn with_proof(connector: Connector, config: &ZooKeeperConfig, proof: Proof) -> Connector {
+    #[cfg(feature = "sasl")]
+    if config.has_sasl() {
+        return connector.with_sasl(SaslOptions::digest_md5(proof.user, proof.password));
+    }
+    #[cfg(not(feature = "sasl"))]
+    let _ = config;
+    let digest = |password: &str| format!("{}:{password}", proof.user).into_bytes();
+    let connector = connector.with_auth("digest", &digest(&proof.password));
+    match &proof.previous_password {
+        Some(previous) => connector.with_auth("digest", &digest(previous)),
+        None => connector,
+    }
 }
 
 /// Runs the driver's task on tokio, where it can be ended.

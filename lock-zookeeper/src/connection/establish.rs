@@ -8,7 +8,7 @@ use tokio::time::{sleep, timeout};
 use zookeeper_client::{Client, CreateMode, Error as DriverError, SessionInfo};
 
 use super::backoff;
-use super::driver::Connection;
+use super::driver::{Connection, DialError};
 use super::heartbeat::Heartbeat;
 use super::runtime_check::RuntimeCheck;
 use super::session::Session;
@@ -49,8 +49,9 @@ pub(super) async fn connect(
     };
     let connection = match connected {
         Ok(connection) => connection,
-        Err(DriverError::AuthFailed) => return Err(error::lock_error(DriverError::AuthFailed)),
-        Err(error) => {
+        Err(DialError::Setup(error)) => return Err(error),
+        Err(DialError::Driver(DriverError::AuthFailed)) => return Err(error::lock_error(DriverError::AuthFailed)),
+        Err(DialError::Driver(error)) => {
             let cause = match cause {
                 None => diagnose(config).await,
                 found => found,
@@ -80,7 +81,7 @@ pub(super) async fn close(config: &ZooKeeperConfig, session: SessionInfo) {
                     return;
                 }
             }
-            Err(DriverError::SessionExpired | DriverError::AuthFailed) => return,
+            Err(DialError::Driver(DriverError::SessionExpired | DriverError::AuthFailed)) => return,
             Err(_) => {}
         }
         sleep(delays.next().unwrap_or(backoff::MAX_DELAY)).await;

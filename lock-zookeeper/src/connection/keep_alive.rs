@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use zookeeper_client::{Error as DriverError, SessionState};
 
 use super::backoff::{Backoff, MAX_DELAY, MIN_DELAY, delays};
-use super::driver::Connection;
+use super::driver::{Connection, DialError};
 use super::heartbeat::{self, Heartbeat};
 use super::session::Session;
 use crate::config::ZooKeeperConfig;
@@ -91,7 +91,13 @@ impl Session {
                         error
                     }
                 },
-                Err(error) => error,
+                Err(DialError::Driver(error)) => error,
+                Err(DialError::Setup(why)) => {
+                    self.suspect_because(&why);
+                    self.set_outage(Some(why));
+                    backoff.wait(*dialed, delays.next().unwrap_or(MAX_DELAY)).await;
+                    continue;
+                }
             };
             // Any other failure leaves the session's state open: a server that restarts counts its sessions anew.
             if matches!(failure, DriverError::SessionExpired | DriverError::AuthFailed) {

@@ -1,5 +1,6 @@
 //! The ZooKeeper backend at real servers, in one binary: the tests that leave their server alone share one.
 
+mod connections;
 mod ensemble;
 mod errors;
 mod exclusion;
@@ -16,6 +17,7 @@ mod minimum;
 mod modes;
 mod outage;
 mod panics;
+mod passwords;
 mod queue;
 mod runtimes;
 #[cfg(feature = "sasl")]

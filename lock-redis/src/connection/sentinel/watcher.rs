@@ -14,6 +14,7 @@ use tokio::time::{sleep, timeout};
 use super::answers::{Answers, Named};
 use crate::config::hosts::Address;
 use crate::config::{RedisConfig, Sentinels};
+use crate::connection::access::Access;
 use crate::connection::dial::{self, DialError, Opened};
 use crate::error::{code, lock_error_with};
 
@@ -25,12 +26,11 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// One Sentinel, and the master that it is asked about.
 pub(super) struct Watcher {
-    client: redis::Client,
+    access: Access,
     #[cfg(feature = "tls")]
     tls: Option<lock_tls::Tls>,
     address: Address,
     master: String,
-    password: Option<String>,
     /// How long it may take to connect, and to answer.
     limit: Duration,
 }
@@ -54,12 +54,11 @@ impl Watcher {
         }
         let info = config.at_node(address).info().clone().set_redis_settings(settings);
         Ok(Self {
-            client: dial::client(&info, config.response_timeout())?,
+            access: Access::new(&info, sentinels.credentials.as_ref(), config.timeouts())?,
             #[cfg(feature = "tls")]
             tls: config.tls().cloned(),
             address: address.clone(),
             master: sentinels.master.clone(),
-            password: sentinels.password.clone(),
             limit: config.connect_timeout() / 2,
         })
     }
@@ -123,12 +122,11 @@ impl Watcher {
                 Ok::<(), Infallible>(())
             });
         #[cfg(feature = "tls")]
-        let opened = dial::open(&self.client, (self.tls.as_ref(), self), config).await;
+        let opened = dial::open(&self.access, (self.tls.as_ref(), self), config).await;
         #[cfg(not(feature = "tls"))]
-        let opened = dial::open(&self.client, config).await;
+        let opened = dial::open(&self.access, config).await;
         let mut opened = opened.map_err(|error| match error {
             DialError::Driver(error) => self.error(error),
-            #[cfg(feature = "tls")]
             DialError::Lock(error) => error,
         })?;
         let subscribed = opened.connection.subscribe(SWITCHES).await;
@@ -179,8 +177,6 @@ impl Watcher {
             ["NOAUTH", "WRONGPASS"].contains(&code(&error)) || error.kind() == redis::ErrorKind::AuthenticationFailed;
         let is_no_sentinel = error.kind() == ServerErrorKind::ResponseError.into()
             && error.detail().is_some_and(|detail| detail.contains("unknown command"));
-        let words = format!("{error} {error:?}");
-        let is_quoted = self.password.as_ref().is_some_and(|password| words.contains(password));
         let what = match (is_denied, is_no_sentinel) {
             (true, _) => Some((
                 ErrorKind::Denied,
@@ -192,18 +188,15 @@ impl Watcher {
             )),
             _ => None,
         };
-        let error = match what {
-            Some((kind, what)) => Error::new(kind, format!("{self} {what}")).with_source(error),
+        let shown = match what {
+            Some((kind, what)) => Error::new(kind, format!("{self} {what}")).with_source(error.clone()),
             None => {
                 let permit =
                     "permit +sentinel|get-master-addr-by-name, +sentinel|master, +subscribe and &+switch-master";
-                lock_error_with(error, self, permit)
+                lock_error_with(error.clone(), self, permit)
             }
         };
-        match is_quoted {
-            true => error.with_source("the server's words quote the password, so they are not shown"),
-            false => error,
-        }
+        self.access.hide_quoted(&error, shown)
     }
 }
 

@@ -1,0 +1,152 @@
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::*;
+
+const LONG: Duration = Duration::from_secs(600);
+
+/// A path of this test's own, removed in the end.
+struct Path(PathBuf);
+
+impl Path {
+    fn new(name: &str) -> Self {
+        Self(std::env::temp_dir().join(format!("polylock-{}-{name}", std::process::id())))
+    }
+
+    fn write(&self, content: impl AsRef<[u8]>) {
+        std::fs::write(&self.0, content).expect("a temporary file");
+    }
+
+    fn source(&self) -> CredentialSource {
+        CredentialSource::file(&self.0)
+    }
+}
+
+impl Drop for Path {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[tokio::test]
+async fn a_file_is_read_anew_each_time() {
+    let file = Path::new("anew");
+    for (content, password) in [
+        ("first", "first"),
+        ("second\n", "second"),
+        ("third\r\n", "third"),
+        (" two lines\n\n", " two lines\n"),
+        ("\r", "\r"),
+    ] {
+        file.write(content);
+        let credentials = file.source().get(LONG).await.expect("it is there");
+        assert_eq!((credentials.password(), credentials.user()), (password, None));
+    }
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_file_is_said() {
+    let file = Path::new("wrong");
+    let refusal = async || {
+        let error = file.source().get(LONG).await.expect_err("it has no password");
+        assert_eq!(error.kind(), ErrorKind::Misconfigured);
+        assert!(
+            error.is_not_executed() && !format!("{error:?}").contains("s3cret"),
+            "{error:?}"
+        );
+        let said = error.to_string();
+        assert!(said.contains(file.0.to_str().expect("a good path")), "{said}");
+        said
+    };
+    assert!(
+        refusal()
+            .await
+            .contains("cannot be read: check its path and permissions")
+    );
+    for (content, said) in [
+        (&b""[..], "is empty: put the password into it"),
+        (b"\n", "is empty"),
+        (b"s3cret\xff", "is not UTF-8"),
+        (&[b'x'; 64 * 1024 + 1], "more than 65536 bytes"),
+    ] {
+        file.write(content);
+        let refusal = refusal().await;
+        assert!(refusal.contains(said), "{refusal}");
+    }
+}
+
+#[tokio::test]
+async fn a_variable_that_is_not_set_is_named() {
+    let path = CredentialSource::env("PATH")
+        .get(LONG)
+        .await
+        .expect("every process has it");
+    assert_eq!(path.password(), std::env::var("PATH").expect("it is UTF-8"));
+    for name in ["POLYLOCK_NOT_SET", "", "A=B", "A\0B"] {
+        let error = CredentialSource::env(name).get(LONG).await.expect_err("it is not set");
+        assert_eq!(error.kind(), ErrorKind::Misconfigured);
+        let said = error.to_string();
+        assert!(
+            said.contains(&format!("variable {name}, ")) && said.contains("is not set"),
+            "{said}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_function_is_called_each_time_and_its_error_kept() {
+    let calls = Arc::new(AtomicU32::new(0));
+    let source = CredentialSource::ask({
+        let calls = calls.clone();
+        move || {
+            let call = calls.fetch_add(1, Ordering::SeqCst);
+            async move {
+                match call {
+                    2 => Err(Error::new(ErrorKind::Denied, "the secret store is locked")),
+                    call => Ok(Credentials::new(call.to_string())
+                        .with_user("app")
+                        .with_previous_password("old")),
+                }
+            }
+        }
+    });
+    for call in ["0", "1"] {
+        let credentials = source.get(LONG).await.expect("it has some");
+        let all = (
+            credentials.user(),
+            credentials.password(),
+            credentials.previous_password(),
+        );
+        assert_eq!(all, (Some("app"), call, Some("old")));
+        assert!(!format!("{credentials:?}").contains("old"));
+    }
+    let error = source.get(LONG).await.expect_err("the third one fails");
+    assert_eq!(
+        (error.kind(), &*error.to_string()),
+        (ErrorKind::Denied, "the secret store is locked")
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_function_that_hangs_or_panics_is_an_error() {
+    let hangs = CredentialSource::ask(std::future::pending);
+    let error = hangs.get(Duration::from_secs(5)).await.expect_err("it never answers");
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("not read within 5s"), "{error}");
+
+    let panics = CredentialSource::ask(|| -> BoxFuture<'static, Result<Credentials>> { panic!("a test's") });
+    let error = panics.get(LONG).await.expect_err("it panics");
+    assert_eq!(error.kind(), ErrorKind::Unexpected);
+}
+
+#[test]
+fn equal_sources_are_the_same_place() {
+    let ask = CredentialSource::ask(std::future::pending);
+    assert_eq!(ask, ask.clone());
+    assert_ne!(ask, CredentialSource::ask(std::future::pending));
+    assert_eq!(CredentialSource::env("A"), CredentialSource::env("A"));
+    assert_ne!(CredentialSource::env("A"), CredentialSource::file("A"));
+    assert_eq!(
+        format!("{ask:?} {:?}", CredentialSource::env("A")),
+        r#"Ask(..) Env("A")"#
+    );
+}

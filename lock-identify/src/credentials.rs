@@ -1,0 +1,79 @@
+//! Where a URL says that the password is.
+
+use lock_core::{CredentialSource, Error, ErrorKind, Result};
+
+/// The parameters `password_file` and `password_env` of a backend's URL.
+///
+/// # Examples
+/// ```
+/// # use lock_core::CredentialSource;
+/// # use lock_identify::PasswordParameters;
+/// let mut parameters = PasswordParameters::default();
+/// assert!(parameters.read("password_file", "/run/secrets/redis")?);
+/// assert!(!parameters.read("prefix", "shop")?);
+/// assert_eq!(parameters.source(), Some(CredentialSource::file("/run/secrets/redis")));
+/// # Ok::<(), lock_core::Error>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct PasswordParameters {
+    source: Option<CredentialSource>,
+}
+
+impl PasswordParameters {
+    /// Takes a parameter, and returns whether it is one of these.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Misconfigured`] if it has no value, and for a second one.
+    pub fn read(&mut self, name: &str, value: &str) -> Result<bool> {
+        let source = match name {
+            "password_file" => CredentialSource::file(value),
+            "password_env" => CredentialSource::env(value),
+            _ => return Ok(false),
+        };
+        let refused = |what: &str| Err(Error::new(ErrorKind::Misconfigured, what.to_owned()));
+        if value.is_empty() {
+            return refused(&format!(
+                "{name} in the URL has no value: write its name behind the `=`"
+            ));
+        }
+        if self.source.is_some() {
+            return refused("the URL says twice where the password is: leave one of password_file and password_env");
+        }
+        self.source = Some(source);
+        Ok(true)
+    }
+
+    /// Where the password is, if one of them was read.
+    pub fn source(self) -> Option<CredentialSource> {
+        self.source
+    }
+}
+
+/// The error for a configuration that has a password, and says besides where one is.
+pub fn two_passwords(server: &str) -> Error {
+    let message = format!(
+        "the password of {server} is given in two ways: leave it out of the configuration, or leave out where to find it \
+         (password_file, password_env, with_credentials)"
+    );
+    Error::new(ErrorKind::Misconfigured, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_place_is_enough() {
+        for (parameters, said) in [
+            (&[("password_env", "")][..], "password_env in the URL has no value"),
+            (&[("password_env", "A"), ("password_file", "b")], "says twice"),
+            (&[("password_env", "A"), ("password_env", "A")], "says twice"),
+        ] {
+            let mut read = PasswordParameters::default();
+            let refused = parameters.iter().find_map(|(name, value)| read.read(name, value).err());
+            let refused = refused.expect(said);
+            assert_eq!(refused.kind(), ErrorKind::Misconfigured);
+            assert!(refused.to_string().contains(said), "{refused}");
+        }
+    }
+}
