@@ -51,8 +51,8 @@ pub struct Config {
     /// [`Locker::with_label`].
     pub label: Option<String>,
     /// How many times in a row a lock may pass from one waiter of this process to the next. Defaults to 16: see
-    /// [`Locker::with_hand_overs`].
-    pub hand_overs: Option<u32>,
+    /// [`Locker::with_passes`].
+    pub passes: Option<u32>,
     /// How long an operation that does not wait for the lock waits for a server that does not answer. Defaults to 5 s: see
     /// [`Locker::with_operation_timeout`]. How long connecting may take is the parameter `connect_timeout` of the URL.
     pub operation_timeout: Option<Duration>,
@@ -72,7 +72,7 @@ impl Config {
             quorum: None,
             ttl: None,
             label: None,
-            hand_overs: None,
+            passes: None,
             operation_timeout: None,
             token_floor: None,
             credentials: None,
@@ -115,10 +115,10 @@ impl Config {
     }
 
     /// Sets how many times in a row a lock may pass from one waiter of this process to the next. Defaults to 16: see
-    /// [`Locker::with_hand_overs`].
+    /// [`Locker::with_passes`].
     #[must_use]
-    pub fn with_hand_overs(mut self, at_most: u32) -> Self {
-        self.hand_overs = Some(at_most);
+    pub fn with_passes(mut self, at_most: u32) -> Self {
+        self.passes = Some(at_most);
         self
     }
 
@@ -193,7 +193,7 @@ impl Config {
             quorum: _,
             ttl,
             label,
-            hand_overs,
+            passes,
             operation_timeout,
             token_floor,
             credentials: _,
@@ -206,8 +206,8 @@ impl Config {
             Some("") => locker.without_label(),
             Some(label) => locker.with_label(label),
         };
-        if let Some(hand_overs) = *hand_overs {
-            locker = locker.with_hand_overs(hand_overs);
+        if let Some(passes) = *passes {
+            locker = locker.with_passes(passes);
         }
         if let Some(limit) = *operation_timeout {
             locker = locker.with_operation_timeout(limit);
@@ -252,7 +252,7 @@ impl fmt::Debug for Config {
             quorum,
             ttl,
             label,
-            hand_overs,
+            passes,
             operation_timeout,
             token_floor,
             credentials,
@@ -263,7 +263,7 @@ impl fmt::Debug for Config {
             .field("quorum", quorum)
             .field("ttl", ttl)
             .field("label", label)
-            .field("hand_overs", hand_overs)
+            .field("passes", passes)
             .field("operation_timeout", operation_timeout)
             .field("token_floor", token_floor)
             .field("credentials", credentials)

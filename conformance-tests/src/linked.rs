@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::backend::{
-    AcquireRequest, Attempt, Capabilities, Change, DistributedLock, HandOver, Hold, HolderId, Lease, ListFrom, ListPage,
-    LockStatus, ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked,
+    AcquireRequest, Attempt, Capabilities, Change, DistributedLock, HandOver, Hold, HolderId, Lease, ListFrom,
+    ListPage, LockStatus, ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked,
 };
 use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 use tokio::task::yield_now;

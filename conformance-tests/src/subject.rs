@@ -26,7 +26,7 @@ pub trait Subject: Debug + Send + Sync + 'static {
     fn capabilities(&self) -> Capabilities;
 
     /// How many times in a row it passes a lock on among its own callers at most, while other processes wait.
-    fn hand_overs(&self) -> u32;
+    fn passes(&self) -> u32;
 
     /// Acquires as asked. Returns `None` if the lock is taken, only for [`WaitLimit::Try`].
     ///

@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lock_core::Result;
 use lock_core::backend::{
-    AcquireRequest, Attempt, Capabilities, Change, DistributedLock, HandOver, Hold, Lease, ListFrom, ListPage, LockStatus,
-    ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked,
+    AcquireRequest, Attempt, Capabilities, Change, DistributedLock, HandOver, Hold, Lease, ListFrom, ListPage,
+    LockStatus, ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked,
 };
 use lock_core::{FencingToken, LockName};
 use tokio::task::yield_now;

@@ -79,22 +79,18 @@ async fn run(shared: &Arc<Shared>, options: &AcquireOptions, wait: WaitLimit) ->
         news: 0,
         stopped,
     };
-    let mut wakeup = acquire.enter().await?;
-    loop {
-        shared.check_open()?;
-        let mut pending = match wakeup {
-            Wakeup::Turn(turn) => {
-                PendingAcquire::start((&shared.backend, &shared.keeper), options, (wait, deadline), turn)
-            }
-            Wakeup::Pending(pending) => *pending,
-            Wakeup::Share(share) => return Ok(Acquired::Share(share)),
-            Wakeup::Busy => return acquire.taken(shared.queues.holder(&options.name, options.mode.into())),
-            Wakeup::Failed(error) => return Err(error),
-        };
-        wakeup = match acquire.drive(&mut pending).await? {
-            Driven::Granted(hold, armed) => acquire.accept(pending.granted(hold, &armed)?).await?,
-            Driven::Taken(holder) => return acquire.taken(holder),
-        };
+    let wakeup = acquire.enter().await?;
+    shared.check_open()?;
+    let mut pending = match wakeup {
+        Wakeup::Turn(turn) => PendingAcquire::start((&shared.backend, &shared.keeper), options, (wait, deadline), turn),
+        Wakeup::Pending(pending) => *pending,
+        Wakeup::Share(share) => return Ok(Acquired::Share(share)),
+        Wakeup::Busy => return acquire.taken(shared.queues.holder(&options.name, options.mode.into())),
+        Wakeup::Failed(error) => return Err(error),
+    };
+    match acquire.drive(&mut pending).await? {
+        Driven::Granted(hold, armed) => Ok(Acquired::Share(acquire.accept(pending.granted(hold, &armed)?))),
+        Driven::Taken(holder) => acquire.taken(holder),
     }
 }
 
@@ -187,43 +183,19 @@ impl<F: Future<Output = StopReason>> Acquire<'_, F> {
         (caller, receiver)
     }
 
-    /// Takes what was granted, if it is on this caller's terms. Else the hold is handed over to a request of its own, or
-    /// released before that request is sent.
-    async fn accept(&mut self, granted: Granted) -> Result<Wakeup> {
-        let (options, backend, keeper) = (self.options, &self.shared.backend, &self.shared.keeper);
-        let Granted {
-            grant, turn, is_fixed, ..
-        } = granted;
-        // Another caller may have begun the request, as a fixed lease or with a lower token floor.
-        let fits = is_fixed == options.fixed && options.allows(grant.token());
-        let as_asked = granted.as_asked && fits;
-        // Where nothing can be handed over, an entry in the server's queue is worth more than a label: the first renewal
-        // comes at once, and the ttl with it.
-        let hands_over = backend.capabilities.hand_over && options.mode == Mode::Exclusive;
-        let keeps_it = !hands_over && fits && options.minimum.is_none();
-        let hold = |options, turn, sequence| {
-            let weak = Arc::downgrade(keeper);
-            ActiveHold::new(grant, options, backend, weak, (turn, sequence))
-        };
-        if as_asked || keeps_it {
-            let hold = hold(options.clone(), turn, Sequence::first());
-            let share = Share::begin(hold.clone(), keeper);
-            if !as_asked {
-                let scheduled: Arc<dyn ScheduledHold> = hold;
-                keeper.schedule(&scheduled, Instant::now());
-            }
-            return Ok(Wakeup::Share(share));
+    /// Takes what was granted. Another caller may have begun the request with another ttl or label: then the first renewal comes
+    /// at once, and the ttl with it. An entry in the server's queue is worth more than a label.
+    fn accept(&self, granted: Granted) -> Share<Caller> {
+        let (backend, keeper) = (&self.shared.backend, &self.shared.keeper);
+        let Granted { grant, turn, as_asked } = granted;
+        let place = (turn, Sequence::first());
+        let hold = ActiveHold::new(grant, self.options.clone(), backend, Arc::downgrade(keeper), place);
+        let share = Share::begin(hold.clone(), keeper);
+        if !as_asked {
+            let scheduled: Arc<dyn ScheduledHold> = hold;
+            keeper.schedule(&scheduled, Instant::now());
         }
-        let (caller, receiver) = self.in_line();
-        // Before the hold is one that may be lost, and the turn be gone.
-        turn.put_first(caller);
-        let hold = hold(options.unused(), turn, Sequence::unused());
-        // If it was lost meanwhile, the keeper knows.
-        if hold.lease.begin_release() {
-            hold.timer.released();
-            keeper.push(hold.release_job());
-        }
-        self.sleep(receiver).await
+        share
     }
 
     /// Waits for the turn, or for what else becomes of an entry in the local queue.

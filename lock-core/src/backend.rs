@@ -4,9 +4,9 @@
 //! encoding of names, and its scripts or statements. Core decides when to renew, how long to wait, when to retry, and what
 //! was lost.
 //!
-//! Core never drops a future of [`acquire`](DistributedLock::acquire), [`abandon`](DistributedLock::abandon),
-//! [`release`](Hold::release) or [`hand_over`](Hold::hand_over) half-way, as long as the runtime on which it began is
-//! driven. If another runtime takes over, core drops the future and makes the same call again: all four are idempotent.
+//! Core never drops a future of [`acquire`](DistributedLock::acquire), [`abandon`](DistributedLock::abandon) or
+//! [`release`](Hold::release) half-way, as long as the runtime on which it began is driven. If another runtime takes over, core
+//! drops the future and makes the same call again: all three are idempotent.
 //!
 //! `MemoryBackend` is the reference. The `conformance-tests` crate checks whether a backend keeps the contract.
 
@@ -64,8 +64,7 @@ mod status;
 ///   late answer arms the lease from the moment at which its request was sent.
 /// - **Outages.** If the connection ends or falls silent while an acquire waits at the server, report it by
 ///   [`AcquireRequest::note_unreachable`]. So the caller's error distinguishes an outage from a lock that is taken.
-/// - **Retired ids.** After [`abandon`](Self::abandon), a release or a hand-over (the giver's id), no request of that holder
-///   id may take effect. Send all of them over one connection, or end the old connection first, or leave a tombstone.
+/// - **Retired ids.** After [`abandon`](Self::abandon) or a release, no request of that holder id may take effect. Send all of them over one connection, or end the old connection first, or leave a tombstone.
 /// - **Secrets** never appear in `Debug`, errors or traces.
 ///
 /// # Modes
@@ -84,7 +83,7 @@ mod status;
 ///   step. If that hold has ended before, the acquire fails as [`Lost`](crate::ErrorKind::Lost), and nothing is left behind.
 ///   To [`abandon`](Self::abandon) an upgrade that was granted gives the hold that it replaced back, in one step: nobody else
 ///   writes in between. So an upgrade may be cancelled at any time, and its holder reads on.
-/// - **Hand-overs, passes and minimum holds** are for exclusive holds alone.
+/// - **Passes and minimum holds** are for exclusive holds alone.
 #[async_trait]
 pub trait DistributedLock: Debug + Send + Sync + 'static {
     /// What this backend can do beyond the minimum. Does no I/O, and always returns the same.
@@ -295,9 +294,8 @@ pub trait Hold: Debug + Send + Sync + 'static {
         Err(Error::new(ErrorKind::Unsupported, message))
     }
 
-    /// Has the server count this hold's token as at least `token`: every later grant of the name gets a larger one, also by a
-    /// hand-over. A [pass](Self::pass) goes on from the hold's own token. Other holds
-    /// of a shared name, and what [`token`](Self::token) returns, stay as they are. Idempotent; one request. A backend that can
+    /// Has the server count this hold's token as at least `token`: every later grant of the name gets a larger one. A
+    /// [pass](Self::pass) goes on from the hold's own token. Other holds of a shared name, and what [`token`](Self::token) returns, stay as they are. Idempotent; one request. A backend that can
     /// do this declares [`Capabilities::any_floor`].
     ///
     /// # Errors

@@ -87,7 +87,7 @@ impl Locker {
     pub fn election(&self, name: impl AsRef<str>) -> Election {
         Election {
             // Whoever waits at the server is first, of whichever process.
-            lock: self.clone().with_hand_overs(0).lock(name).with_token_shown(),
+            lock: self.clone().with_passes(0).lock(name).with_token_shown(),
             margin: Duration::ZERO,
             is_measured: false,
             candidate: Arc::default(),

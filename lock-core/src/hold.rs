@@ -13,7 +13,7 @@ pub(crate) use self::share::Share;
 use crate::acquire::options::AcquireOptions;
 use crate::backend::lease::HoldState;
 use crate::backend::rules::Moment;
-use crate::backend::{AcquireRequest, Armed, Hold, Lease, Mode, Renewal, RequestControl};
+use crate::backend::{AcquireRequest, Armed, Hold, Lease, Mode, Renewal};
 use crate::backend_state::BackendState;
 use crate::background::keeper::Keeper;
 use crate::background::schedule::ScheduleSlot;
@@ -28,22 +28,18 @@ use crate::token::FencingToken;
 
 pub(crate) mod current;
 mod downgrade;
-mod hand_over;
 mod joins;
 pub(crate) mod pass;
 pub(crate) mod release;
 pub(crate) mod renewal;
 mod share;
 
-/// A waiter to whom a hold may be handed over.
+/// A waiter to whom a hold may be passed on.
 pub(crate) trait Successor: Waiter<Hold = ActiveHold<Self>> {
     fn options(&self) -> &AcquireOptions;
 
     /// When its acquire began.
     fn asked(&self) -> LeaseInstant;
-
-    /// A request of its own, to which a hand-over gives way to those who wait at the server where it `yields`.
-    fn request(&self, yields: bool) -> (AcquireRequest, RequestControl);
 
     /// Gives it a share in a hold, which comes back where nobody listens any more.
     fn take_share(self, share: Share<Self>) -> Result<(), Share<Self>>;
@@ -79,8 +75,6 @@ struct Succession<W: Successor> {
     turn: Option<Turn<W>>,
     /// Instead of the turn: the hold as the queue knows it, until its release begins.
     detached: Option<Detached<W>>,
-    /// To whom the hold is being handed over. Boxed, since it is large and mostly there is none.
-    next: Option<Box<NextHolder<W>>>,
     /// Whether anybody waited for it when its release began. One who comes later is not passed the hold: it may have ended at the
     /// server before.
     was_awaited: bool,
@@ -88,14 +82,6 @@ struct Succession<W: Successor> {
     passed: bool,
     /// Where nobody keeps the turn for the release, until that is answered.
     unanswered: Option<UnansweredRelease<W>>,
-}
-
-/// Who is to have a hold next.
-struct NextHolder<W> {
-    /// `None` once it has the turn instead, while the outcome is still unknown.
-    waiter: Option<W>,
-    request: AcquireRequest,
-    _control: RequestControl,
 }
 
 /// What was granted.
@@ -180,7 +166,6 @@ impl<W: Successor> ActiveHold<W> {
             succession: Mutex::new(Succession {
                 turn: Some(turn),
                 detached: None,
-                next: None,
                 was_awaited: false,
                 passed: false,
                 unanswered: None,
@@ -297,19 +282,13 @@ impl<W: Successor> ActiveHold<W> {
         self.succession.lock()
     }
 
-    /// The name is the next local waiter's now, who asks the server for it. What may have been handed over is still to
-    /// be undone.
+    /// The name is the next local waiter's now, who asks the server for it.
     fn pass_turn_on(&self) {
         let turn = {
             let mut succession = self.succession.lock();
             let mut turn = succession.turn.take();
             if let Some(turn) = &mut turn {
                 succession.unanswered = turn.release_goes_on();
-                if let Some(next) = &mut succession.next
-                    && let Some(waiter) = next.waiter.take()
-                {
-                    turn.put_first(waiter);
-                }
             }
             turn
         };

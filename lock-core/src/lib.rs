@@ -56,8 +56,7 @@
 //! | `hold suspect` | `INFO` | `lock`, `error`, `confirmed_ms_ago`, `lease_ms_left` |
 //! | `hold lost` | `WARN` | `lock`, `token`, `cause`, `error`, `confirmed_ms_ago`, `lease_ended_ms_ago` |
 //! | span `release` | `DEBUG` | `lock`, `token` |
-//! | `hand-over` | `DEBUG` | `lock`, `outcome` |
-//! | `hand-over unanswered; undoing it` | `DEBUG` | `lock`, `error` |
+//! | `lock passed on` | `DEBUG` | `lock`, `token` |
 //! | `lock released` | `DEBUG` | `lock`, `token` |
 //! | `release unanswered; trying again` | `DEBUG` | `lock`, `error` |
 //! | `a release in the background failed; the hold ends by itself` | `DEBUG` | `lock`, `error` |
@@ -83,10 +82,10 @@
 //! | `polylock_renewals_total` | renewals | `outcome`: `renewed`, `lost`, `failed`, `unanswered` |
 //! | `polylock_suspicions_total` | holds that became suspect | |
 //! | `polylock_losses_total` | holds that were lost | `cause`: `expired`, `not_held`, `revoked`, `disconnected`, `read_only`, `maximum_hold` |
-//! | `polylock_hand_overs_total` | holds passed on within the process | `outcome`: `passed`, `granted`, `yielded`, `lost`, `unknown` |
+//! | `polylock_passes_total` | holds passed on within the process | |
 //! | `polylock_undos_dropped_total` | cancelled acquires that were not undone, because 10,000 waited to be | |
 //! | `polylock_leader` | gauge: elections in which this process leads, by name | `election` |
-//! | `polylock_requests_total` | calls of the backend, one round trip each where it does not wait | `request`: `acquire`, `renew`, `release`, `hand_over`, `downgrade`, `abandon`, `status`, `list`, `revoke` |
+//! | `polylock_requests_total` | calls of the backend, one round trip each where it does not wait | `request`: `acquire`, `renew`, `release`, `downgrade`, `abandon`, `status`, `list`, `revoke` |
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]

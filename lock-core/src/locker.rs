@@ -29,7 +29,7 @@ mod revoke;
 
 const DEFAULT_TTL: Duration = Duration::from_secs(30);
 const DEFAULT_OPERATION_TIMEOUT: Duration = Duration::from_secs(5);
-const DEFAULT_HAND_OVERS: u32 = 16;
+const DEFAULT_PASSES: u32 = 16;
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Makes the locks of one backend. Cheap to clone: an application keeps one.
@@ -71,7 +71,7 @@ pub struct Locker {
     ttl_is_chosen: bool,
     label: Option<Arc<str>>,
     operation_timeout: Duration,
-    hand_overs: u32,
+    passes: u32,
     token_floor: Option<FencingToken>,
 }
 
@@ -112,7 +112,7 @@ impl Locker {
             ttl_is_chosen: false,
             label: Some(default_label()),
             operation_timeout: DEFAULT_OPERATION_TIMEOUT,
-            hand_overs: DEFAULT_HAND_OVERS,
+            passes: DEFAULT_PASSES,
             token_floor: None,
         }
     }
@@ -342,7 +342,7 @@ impl Locker {
         Limits {
             capabilities: self.shared.backend.capabilities,
             operation_timeout: self.operation_timeout,
-            hand_overs: self.hand_overs,
+            passes: self.passes,
         }
     }
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use self::server::{Answer, HandedOver, MemoryServer};
+use self::server::{Answer, MemoryServer};
 use crate::backend::{
-    AcquireRequest, Attempt, Busy, Capabilities, Change, DistributedLock, HandOver, Hold, HolderId, Lease, ListFrom, ListPage,
+    AcquireRequest, Attempt, Busy, Capabilities, Change, DistributedLock, Hold, HolderId, Lease, ListFrom, ListPage,
     LockStatus, ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked, SentAt, Wait,
 };
 use crate::error::Result;
@@ -113,7 +113,6 @@ impl DistributedLock for MemoryBackend {
             .extend()
             .fixed_lease()
             .fifo()
-            .hand_over()
             .pass()
             .minimum_hold()
             .ordered()
@@ -286,16 +285,6 @@ impl Hold for MemoryHold {
                 reserved,
                 lease: next.clone(),
             }) as Arc<dyn Hold>
-        })
-    }
-
-    async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
-        Ok(match self.server.hand_over(self.holder, next)? {
-            HandedOver::Granted(token, armed) => {
-                HandOver::Granted(Arc::new(Self::new(&self.server, next, token)), armed)
-            }
-            HandedOver::Yielded => HandOver::Yielded,
-            HandedOver::AlreadyLost => HandOver::AlreadyLost,
         })
     }
 }

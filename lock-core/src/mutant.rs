@@ -14,8 +14,6 @@ pub enum Mutant {
     RenewsAfterRelease,
     /// An answer that comes after the release has begun brings the lease back to life.
     AnswerRevives,
-    /// What was handed over to somebody who has gone is kept for them.
-    HandsOverToNobody,
     /// A shutdown looks whether all is done, and then listens whether it gets done.
     LooksBeforeItListens,
     /// A hold whose last guard has gone is shared all the same.

@@ -25,7 +25,7 @@ pub(crate) fn describe() {
         describe_counter!("polylock_renewals_total", "Renewals");
         describe_counter!("polylock_suspicions_total", "Holds that became suspect");
         describe_counter!("polylock_losses_total", "Holds that were lost");
-        describe_counter!("polylock_hand_overs_total", "Holds passed on within this process");
+        describe_counter!("polylock_passes_total", "Holds passed on within this process");
         describe_counter!(
             "polylock_undos_dropped_total",
             "Cancelled acquires left to their TTL, as too many wait"
@@ -40,7 +40,6 @@ pub(crate) enum BackendRequest {
     Acquire,
     Renew,
     Release,
-    HandOver,
     Downgrade,
     Abandon,
     Status,
@@ -55,16 +54,6 @@ pub(crate) enum RenewalOutcome {
     Lost,
     Failed,
     Unanswered,
-}
-
-/// What came of a hand-over.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum HandOverOutcome {
-    Passed,
-    Granted,
-    Yielded,
-    Lost,
-    Unknown,
 }
 
 pub(crate) fn acquire_span(name: &LockName, label: Option<&str>) -> Span {
@@ -94,7 +83,6 @@ pub(crate) fn requested(request: BackendRequest) {
         BackendRequest::Acquire => "acquire",
         BackendRequest::Renew => "renew",
         BackendRequest::Release => "release",
-        BackendRequest::HandOver => "hand_over",
         BackendRequest::Downgrade => "downgrade",
         BackendRequest::Abandon => "abandon",
         BackendRequest::Status => "status",
@@ -178,21 +166,10 @@ pub(crate) fn suspected(
     metrics::counter!("polylock_suspicions_total").increment(1);
 }
 
-pub(crate) fn handed_over(name: &LockName, outcome: HandOverOutcome) {
-    let outcome = match outcome {
-        HandOverOutcome::Passed => "passed",
-        HandOverOutcome::Granted => "granted",
-        HandOverOutcome::Yielded => "yielded",
-        HandOverOutcome::Lost => "lost",
-        HandOverOutcome::Unknown => "unknown",
-    };
-    tracing::debug!(target: "polylock", lock = name.as_str(), outcome, "hand-over");
+pub(crate) fn passed(name: &LockName, token: FencingToken) {
+    tracing::debug!(target: "polylock", lock = name.as_str(), token = token.as_u64(), "lock passed on");
     #[cfg(feature = "metrics")]
-    metrics::counter!("polylock_hand_overs_total", "outcome" => outcome).increment(1);
-}
-
-pub(crate) fn hand_over_unanswered(name: &LockName, error: &Error) {
-    tracing::debug!(target: "polylock", lock = name.as_str(), %error, "hand-over unanswered; undoing it");
+    metrics::counter!("polylock_passes_total").increment(1);
 }
 
 pub(crate) fn release_unanswered(name: &LockName, error: &Error) {

@@ -29,7 +29,7 @@
 //! - **First come, first served.** A refused acquire adds a queue entry in the same script. A release offers the lock to the
 //!   first waiter whose process is connected, and has the second ask when the offer expires (the
 //!   [grace](RedisConfig::with_grace), 100 ms). A waiter can be overtaken by the hand-overs within another process, at most
-//!   16 in a row (`Locker::with_hand_overs`), and after a hold or an offer that *expires*: then the first request to arrive
+//!   16 in a row (`Locker::with_passes`), and after a hold or an offer that *expires*: then the first request to arrive
 //!   gets the lock, as it does after a foreign client's lock.
 //! - **Shared and permit holds.** Readers share a name, one of them may be upgradable, and permits share it up to a limit. All
 //!   modes wait in one queue. A release offers the lock to the first waiters, as many as fit together, up to 64 in one script;

@@ -22,7 +22,7 @@ pub(super) struct File {
     #[serde(default)]
     label: Option<String>,
     #[serde(default)]
-    hand_overs: Option<u32>,
+    passes: Option<u32>,
     #[serde(default, deserialize_with = "duration::deserialize")]
     operation_timeout: Option<Duration>,
     #[serde(default)]
@@ -53,7 +53,7 @@ impl TryFrom<File> for Config {
             quorum: file.quorum,
             ttl: file.ttl,
             label: file.label,
-            hand_overs: file.hand_overs,
+            passes: file.passes,
             operation_timeout: file.operation_timeout,
             token_floor: file.token_floor,
             credentials,

@@ -189,11 +189,11 @@ fn read(json: &str) -> serde_json::Result<Config> {
 #[test]
 #[cfg(feature = "serde")]
 fn is_read_from_a_file_with_durations_as_people_write_them() {
-    let text = r#"{"url": "memory:", "ttl": "1m 30s", "label": "", "hand_overs": 4, "operation_timeout": "500ms"}"#;
+    let text = r#"{"url": "memory:", "ttl": "1m 30s", "label": "", "passes": 4, "operation_timeout": "500ms"}"#;
     let config = Config::new("memory:")
         .with_ttl(Duration::from_secs(90))
         .without_label()
-        .with_hand_overs(4)
+        .with_passes(4)
         .with_operation_timeout(Duration::from_millis(500));
     assert_eq!(read(text).unwrap(), config);
     assert_eq!(

@@ -48,7 +48,7 @@ impl Subject for WithoutHandOvers {
 
     async fn connect(&self) -> Result<PolylockClient> {
         let PolylockClient { locker, passes } = PolylockClient::connect(&self.0, true).await?;
-        let locker = locker.with_hand_overs(0);
+        let locker = locker.with_passes(0);
         Ok(PolylockClient { locker, passes })
     }
 }

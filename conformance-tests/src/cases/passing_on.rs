@@ -26,7 +26,7 @@ pub(crate) async fn hand_overs_are_bounded(cx: &Cx) -> Verdict {
     let guard = cx.hold(&client, &ask).await?;
     let grants = Arc::new(Mutex::new(vec![(true, guard.token())]));
     let mut turns = JoinSet::new();
-    let at_most = client.hand_overs();
+    let at_most = client.passes();
     for _ in 0..3 * at_most + 5 {
         let waiting = Began::acquire(&client, &ask).await;
         turns.spawn(turn(waiting, grants.clone(), true));

@@ -313,8 +313,8 @@ impl Subject for MutantSubject {
         self.whole.capabilities()
     }
 
-    fn hand_overs(&self) -> u32 {
-        self.whole.hand_overs()
+    fn passes(&self) -> u32 {
+        self.whole.passes()
     }
 
     async fn acquire(&self, ask: &Ask) -> Acquired {

@@ -46,7 +46,7 @@ impl LockerGuard {
 }
 
 /// Small, so that cases reach the bound soon.
-const HAND_OVERS: u32 = 6;
+const PASSES: u32 = 6;
 
 impl LockerSubject {
     /// A new client of this backend, with more places to be dropped at: see [`Yielding`].
@@ -57,7 +57,7 @@ impl LockerSubject {
     /// One that passes a lock on among its own callers for ever, which the suite must catch.
     pub(crate) fn without_end(backend: Arc<dyn DistributedLock>) -> Self {
         Self {
-            locker: Locker::new(Yielding::new(backend)).with_hand_overs(u32::MAX),
+            locker: Locker::new(Yielding::new(backend)).with_passes(u32::MAX),
             writes: false,
         }
     }
@@ -65,7 +65,7 @@ impl LockerSubject {
     /// A locker with options of its own, but for the hand-overs in a row, of which the suite must know.
     pub fn from_locker(locker: Locker) -> Self {
         Self {
-            locker: locker.with_hand_overs(HAND_OVERS),
+            locker: locker.with_passes(PASSES),
             writes: false,
         }
     }
@@ -126,8 +126,8 @@ impl Subject for LockerSubject {
         self.locker.capabilities()
     }
 
-    fn hand_overs(&self) -> u32 {
-        HAND_OVERS
+    fn passes(&self) -> u32 {
+        PASSES
     }
 
     async fn acquire(&self, ask: &Ask) -> Result<Option<Box<dyn SubjectGuard>>> {

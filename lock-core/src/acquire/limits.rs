@@ -27,8 +27,8 @@ pub(crate) struct Limits {
     pub(crate) capabilities: Capabilities,
     /// How long an operation waits for a server that does not answer.
     pub(crate) operation_timeout: Duration,
-    /// How many local hand-overs may follow each other.
-    pub(crate) hand_overs: u32,
+    /// How many passes may follow each other.
+    pub(crate) passes: u32,
 }
 
 impl Limits {
@@ -186,7 +186,7 @@ mod tests {
         let limits = Limits {
             capabilities,
             operation_timeout: Duration::from_secs(5),
-            hand_overs: 16,
+            passes: 16,
         };
         let refusal = |ttl| limits.check_ttl(ttl).unwrap_err();
         assert_eq!(refusal(Duration::ZERO).kind(), ErrorKind::Misconfigured);

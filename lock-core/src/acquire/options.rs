@@ -152,20 +152,6 @@ impl AcquireOptions {
         self.request_options(wait, deadline).start()
     }
 
-    /// The same for a hand-over, which gives way to those who wait at the server where it `yields`.
-    pub(crate) fn hand_over_request(
-        &self,
-        wait: WaitLimit,
-        deadline: Option<Instant>,
-        yields: bool,
-    ) -> (AcquireRequest, RequestControl) {
-        let options = self.request_options(wait, deadline);
-        match yields {
-            true => options.yields().start(),
-            false => options.start(),
-        }
-    }
-
     fn request_options(&self, wait: WaitLimit, deadline: Option<Instant>) -> RequestOptions {
         let wait = if wait.is_patient() { Wait::Until } else { Wait::No };
         let options = RequestOptions::new(self.name.clone(), self.terms(deadline));
@@ -175,7 +161,7 @@ impl AcquireOptions {
             .fixed(self.fixed)
             .shows_token(self.shows_token);
         if self.can_pass() {
-            options = options.reserve(self.limits.hand_overs.saturating_add(1).min(MOST_TOKENS));
+            options = options.reserve(self.limits.passes.saturating_add(1).min(MOST_TOKENS));
         }
         match self.token_floor {
             Some(floor) => options.token_above(floor),
@@ -194,31 +180,25 @@ impl AcquireOptions {
         self.can_pass() && held.can_pass() && terms(self) == terms(held) && self.label == held.label
     }
 
-    /// The same for a hold that nobody has had: no minimum has begun, and passing it on is no hand-over to somebody else.
-    pub(crate) fn unused(&self) -> Self {
-        Self {
-            minimum: None,
-            maximum: None,
-            limits: Limits {
-                hand_overs: u32::MAX,
-                ..self.limits
-            },
-            ..self.clone()
-        }
-    }
-
     /// Whether this may have a hold with this token.
     pub(crate) fn allows(&self, token: FencingToken) -> bool {
         self.token_floor.is_none_or(|floor| token > floor)
     }
 
-    /// Whether a caller may go on with a request that another one began. An exclusive hold that does not fit is handed over to
-    /// a request of its own; no other hold can be.
+    /// Whether a caller may go on with a request that another one began. The first renewal lengthens a ttl, and nothing corrects
+    /// the rest.
     pub(crate) fn may_go_on_with(&self, request: &AcquireRequest) -> bool {
-        match self.mode {
-            Mode::Exclusive => true,
-            mode => (mode, self.fixed, self.token_floor) == (request.mode(), request.is_fixed(), request.token_floor()),
-        }
+        let (mode, fixed, floor) = (request.mode(), request.is_fixed(), request.token_floor());
+        let (longest_ttl, minimum) = request.longest_terms();
+        let is_long_enough = match fixed {
+            true => longest_ttl == self.term(),
+            // What was sent may have been granted for the longest.
+            false => longest_ttl <= self.term(),
+        };
+        let shows_token = self.shows_token == request.shows_token();
+        (self.mode, self.fixed, self.token_floor, self.minimum) == (mode, fixed, floor, minimum)
+            && shows_token
+            && is_long_enough
     }
 
     /// Whether a reader may join the shared hold of another one, which has this token: it has all that it asked for, and

@@ -93,10 +93,6 @@ impl Successor for Caller {
         self.asked
     }
 
-    fn request(&self, yields: bool) -> (AcquireRequest, RequestControl) {
-        self.options.hand_over_request(self.wait, self.deadline, yields)
-    }
-
     fn take_share(self, share: Share<Self>) -> Result<(), Share<Self>> {
         match self.wakeup.send(Wakeup::Share(share)) {
             Err(Wakeup::Share(share)) => Err(share),
@@ -125,7 +121,6 @@ pub(crate) struct PendingAcquire {
 pub(crate) struct Granted {
     pub(crate) grant: Grant,
     pub(crate) turn: Turn<Caller>,
-    pub(crate) is_fixed: bool,
     /// Whether it is known to be on the terms of now.
     pub(crate) as_asked: bool,
 }
@@ -310,7 +305,6 @@ impl PendingAcquire {
         Ok(Granted {
             grant,
             turn,
-            is_fixed: self.request.is_fixed(),
             as_asked: !other_terms && self.request.was_read_as_it_stands(),
         })
     }

@@ -20,7 +20,7 @@ pub struct Capabilities {
     pub extend: bool,
     /// A lease can be fixed: granted for its TTL and never renewed.
     pub fixed_lease: bool,
-    /// Waiters are served in the order in which they came, but for the bounded hand-overs and passes within a
+    /// Waiters are served in the order in which they came, but for the bounded number of passes within a
     /// process.
     pub fifo: bool,
     /// A hold passes to the next waiter of the same process in one request:
@@ -32,7 +32,7 @@ pub struct Capabilities {
     /// How recently the server must have confirmed a hold that [passes](Self::pass). For a hold that ends with its connection:
     /// another may have it before this process notices. Core then [passes it on](super::rules::is_confirmed) only if its lease was
     /// armed by a request that was sent after the next holder's acquire began, and no longer ago than this. Otherwise core
-    /// hands it over. Defaults to `None`: nobody else has it before its lease ends.
+    /// releases it. Defaults to `None`: nobody else has it before its lease ends.
     pub pass_confirmed_within: Option<Duration>,
     /// A name can stay taken for a minimum time, even after its holder has exited:
     /// [`ReleaseOptions::keep_for`](super::ReleaseOptions::keep_for) is honoured.

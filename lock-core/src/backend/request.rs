@@ -273,6 +273,12 @@ impl AcquireRequest {
         why.is_not_executed() && !self.0.was_sent.load(Ordering::SeqCst)
     }
 
+    /// The longest ttl that it has had, and its minimum.
+    pub(crate) fn longest_terms(&self) -> (Duration, Option<Duration>) {
+        let state = self.0.state.lock();
+        (state.longest_ttl, state.terms.minimum)
+    }
+
     /// For how long whatever it left at the server may live.
     pub(crate) fn longest_ttl(&self) -> Duration {
         self.0.state.lock().longest_ttl

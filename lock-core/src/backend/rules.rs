@@ -74,10 +74,15 @@ pub fn nth_latest_end<T: Moment>(ends: impl IntoIterator<Item = T>, nth: usize, 
 /// ends at `end`, and the next holder inherits it: at least half of a fresh lease must be left. Its token, `number` above
 /// that of the grant, must not run ahead of a server's clock that counts microseconds.
 pub fn may_pass<T: Moment>(granted: T, now: T, number: u32, end: T, ttl: Duration) -> bool {
-    // Twice the microseconds, since clocks may run apart.
     let is_past = |start: T, time| start.after(time).is_some_and(|moment| has_expired(moment, now));
     let lasts = now.after(lease_time(ttl) / 2).is_some_and(|needed| needed <= end);
-    lasts && is_past(granted, Duration::from_micros(2 * u64::from(number)))
+    lasts && is_past(granted, time_of_passes(number))
+}
+
+/// How long so many passes take at least since the grant, so that their tokens are no more than the server's clock: twice the
+/// microseconds, since clocks may run apart.
+pub(crate) fn time_of_passes(number: u32) -> Duration {
+    Duration::from_micros(2 * u64::from(number))
 }
 
 /// Whether the server has confirmed a hold that ends with its connection recently enough to pass it on to an acquire that began

@@ -107,10 +107,10 @@ impl Locker {
     }
 
     /// Sets how many times in a row a lock may pass between threads of this process, 16 by default: see
-    /// [`with_hand_overs`](crate::Locker::with_hand_overs).
+    /// [`with_passes`](crate::Locker::with_passes).
     #[must_use]
-    pub fn with_hand_overs(self, at_most: u32) -> Self {
-        Self(self.0.with_hand_overs(at_most))
+    pub fn with_passes(self, at_most: u32) -> Self {
+        Self(self.0.with_passes(at_most))
     }
 
     /// Grants only tokens above `floor`, none by default: see [`with_token_floor`](crate::Locker::with_token_floor).

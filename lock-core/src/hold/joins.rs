@@ -29,7 +29,7 @@ impl Joins {
         }
         let armed_from = lease.armed_from().unwrap_or_else(Instant::now);
         Some(Self {
-            at_most: options.limits.hand_overs.try_into().unwrap_or(usize::MAX),
+            at_most: options.limits.passes.try_into().unwrap_or(usize::MAX),
             until: armed_from.checked_add(options.ttl / JOINED_FOR),
             joined: AtomicUsize::new(0),
         })

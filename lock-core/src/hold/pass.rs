@@ -1,33 +1,35 @@
 //! A hold is passed on to the next local waiter without asking the server: lock cohorting (Dice, Marathe and Shavit, 2012).
 //!
 //! The next holder inherits the lease and the holder id, and takes the next token of those that the grant reserved. So that
-//! waiters elsewhere come to their turn, passes and hand-overs in a row are limited together; while the process itself waits in
-//! another mode, a hand-over yields at once.
+//! waiters elsewhere come to their turn, passes in a row are limited; while the process itself waits in another mode, the hold is
+//! released at once.
 
+use std::hint::spin_loop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use super::{ActiveHold, Grant, Share, Successor};
-use crate::backend::{Hold, Lease, rules};
+use crate::backend::rules::{self, Moment};
+use crate::backend::{Hold, Lease};
 use crate::mutant::{Mutant, is_active};
-use crate::observe::{self, HandOverOutcome};
+use crate::observe;
 use crate::queue::Turn;
 use crate::sync::{Arc, Ordering};
 use crate::time::LeaseInstant;
 
+/// How often a pass looks at the clock at most while that has yet to reach its token: some microseconds. A clock that stands
+/// still, as in tests, makes it a release.
+const MOST_LOOKS: u32 = 200;
+
 /// Where a hold stands among those that local waiters have one after the other, without a release in between.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sequence {
-    /// How many of them were before.
-    earlier: u32,
-    /// When the server's last grant was answered.
+    /// When the server's grant was answered.
     granted: LeaseInstant,
     /// When this one of them began.
     began: LeaseInstant,
     /// How often the hold was passed on since then.
     passed: u32,
-    /// Whether anybody has had it: else its terms may be those of somebody who has gone.
-    is_used: bool,
 }
 
 impl Sequence {
@@ -35,33 +37,14 @@ impl Sequence {
     pub(crate) fn first() -> Self {
         let granted = LeaseInstant::now();
         Self {
-            earlier: 0,
             granted,
             began: granted,
             passed: 0,
-            is_used: true,
-        }
-    }
-
-    /// A grant that nobody takes on these terms.
-    pub(crate) fn unused() -> Self {
-        Self {
-            is_used: false,
-            ..Self::first()
-        }
-    }
-
-    /// The next one, to whom the server has handed the hold over now.
-    pub(super) fn handed_over(self) -> Self {
-        Self {
-            earlier: self.earlier + 1,
-            ..Self::first()
         }
     }
 
     fn passed(self) -> Self {
         Self {
-            earlier: self.earlier + 1,
             passed: self.passed + 1,
             began: LeaseInstant::now(),
             ..self
@@ -74,8 +57,20 @@ impl Sequence {
     }
 
     /// Whether so many in a row have had the name that waiters elsewhere come first.
-    pub(super) fn is_over(self, most: u32) -> bool {
-        self.earlier >= most
+    fn is_over(self, most: u32) -> bool {
+        self.passed >= most
+    }
+
+    /// Waits for the clock to reach the next token: at most 2 us, since it had reached the one before.
+    fn wait_for_clock(self) {
+        let due = self.granted.after(rules::time_of_passes(self.passed + 1));
+        let is_due = || due.is_some_and(|due| due <= LeaseInstant::now());
+        for _ in 0..MOST_LOOKS {
+            if is_due() {
+                return;
+            }
+            spin_loop();
+        }
     }
 }
 
@@ -87,7 +82,7 @@ pub(super) fn pass_on<W: Successor>(active: &ActiveHold<W>) -> bool {
     let Some((turn, waiter, grant)) = take_next(active) else {
         return false;
     };
-    observe::handed_over(&active.options.name, HandOverOutcome::Passed);
+    observe::passed(&active.options.name, grant.token());
     let next = ActiveHold::new(
         grant,
         waiter.options().clone(),
@@ -107,13 +102,16 @@ pub(super) fn pass_on<W: Successor>(active: &ActiveHold<W>) -> bool {
 
 /// The next local waiter, with the turn and with what it is passed, if it may have the hold as it is.
 fn take_next<W: Successor>(active: &ActiveHold<W>) -> Option<(Turn<W>, W, Grant)> {
+    if !active.sequence.is_over(active.options.limits.passes) {
+        active.sequence.wait_for_clock();
+    }
     // In one step with the pass: a release that another runner sends would end what was passed on.
     let mut succession = active.succession();
     if active.release_sent.load(Ordering::SeqCst) || !succession.was_awaited || !may_pass(active) {
         return None;
     }
     let turn = succession.inherited_turn()?;
-    let waiter = turn.next_of_all()?;
+    let waiter = turn.next()?;
     let Some(grant) = pass(active, &waiter) else {
         turn.put_first(waiter);
         return None;
@@ -127,9 +125,8 @@ fn may_pass<W: Successor>(active: &ActiveHold<W>) -> bool {
     let Some(end) = active.lease.ends_at() else {
         return false;
     };
-    sequence.is_used
-        && !active.is_extended()
-        && !sequence.is_over(options.limits.hand_overs)
+    !active.is_extended()
+        && !sequence.is_over(options.limits.passes)
         && rules::may_pass(
             sequence.granted,
             LeaseInstant::now(),

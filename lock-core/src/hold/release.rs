@@ -9,11 +9,10 @@ use futures_util::future::{BoxFuture, FutureExt, poll_fn};
 use tokio::task::coop;
 use tracing::Instrument;
 
-use super::hand_over::{abandon, find_next, grant_next, keep_next_waiting, undo_next};
 use super::pass::pass_on;
 use super::renewal::RenewedBy;
-use super::{ActiveHold, GivenBack, Grant, Share, Successor};
-use crate::backend::{HandOver, ReleaseOptions, ReleaseOutcome};
+use super::{ActiveHold, GivenBack, Share, Successor};
+use crate::backend::{ReleaseOptions, ReleaseOutcome};
 use crate::background::call::{BackendCall, LONGEST_PAUSE, pauses, shielded};
 use crate::background::job::Job;
 use crate::background::keeper::Keeper;
@@ -21,7 +20,7 @@ use crate::background::schedule::{Checked, ScheduleSlot, ScheduledHold};
 use crate::background::undos::Undos;
 use crate::error::{Error, ErrorKind, Result};
 use crate::mutant::{Mutant, is_active};
-use crate::observe::{self, BackendRequest, HandOverOutcome};
+use crate::observe::{self, BackendRequest};
 use crate::own_hold::OwnHold;
 use crate::queue::Turn;
 use crate::sync::time::{Instant, sleep};
@@ -47,7 +46,8 @@ pub(crate) async fn release_share<W: Successor>(mut share: Share<W>, limit: Dura
         }
         GivenBack::ToRelease(hold) => hold,
     };
-    // What comes of it, such as a hand-over to one who has gone, is more to do: a shutdown waits for that too.
+    // What follows, such as the release of a hold that was passed to a caller who has gone, is more to do: a shutdown waits for
+    // that too.
     let _in_flight = keeper.in_flight();
     let patience = Instant::now().checked_add(limit);
     let mut releasing = Releasing {
@@ -102,11 +102,7 @@ impl<W: Successor> Job for ReleaseJob<W> {
             };
             let result = match begun {
                 Some(result) => result,
-                // A panic in a hand-over leaves it unknown, to be undone by a second one.
-                None => match AssertUnwindSafe(release(hold.clone(), None)).catch_unwind().await {
-                    Ok(result) => result,
-                    Err(_) => release(hold.clone(), None).await,
-                },
+                None => release(hold.clone(), None).await,
             };
             if let Err(error) = result {
                 observe::release_failed(&hold.options.name, &error);
@@ -179,6 +175,7 @@ impl<W: Successor> std::fmt::Debug for ReleaseJob<W> {
 async fn release<W: Successor>(active: Arc<ActiveHold<W>>, patience: Option<Instant>) -> Result<()> {
     let span = observe::release_span(&active.options.name, active.token());
     let result = pin!(release_within(active.clone(), patience)).instrument(span).await;
+    active.pass_turn_on();
     active.release_answered();
     result
 }
@@ -201,11 +198,6 @@ async fn release_within<W: Successor>(active: Arc<ActiveHold<W>>, patience: Opti
         active.pass_turn_on();
         // Nothing that is sent now can overtake what frees the name.
         active.release_answered();
-        // The giver has ended by itself. Should its hand-over be answered yet, the next one is undone once more.
-        let tried = active.succession().next.as_ref().map(|next| next.request.clone());
-        if let Some(request) = tried {
-            abandon(&active, request, None);
-        }
         std::future::pending().await
     };
     tokio::select! {
@@ -232,50 +224,12 @@ async fn end<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
         released(&active);
         return Ok(());
     }
-    if is_awaited && let Some(next) = find_next(&active) {
-        observe::requested(BackendRequest::HandOver);
-        let handed = shielded(active.hold().hand_over(&next)).await;
-        observe::handed_over(&active.options.name, outcome(&handed));
-        match handed {
-            Ok(HandOver::Granted(hold, armed)) => {
-                grant_next(&active, &next, Grant::new(&next, hold, &armed));
-                released(&active);
-                return Ok(());
-            }
-            Ok(HandOver::Yielded) => {
-                active.pass_turn_on();
-                released(&active);
-                return Ok(());
-            }
-            Ok(HandOver::AlreadyLost) => {
-                active.pass_turn_on();
-                return Err(lost(&active));
-            }
-            // Refused: the hold is still ours to release, and the next one has nothing.
-            Err(error) if error.is_not_executed() => {
-                observe::hand_over_unanswered(&active.options.name, &error);
-                active.release_sent.store(false, Ordering::SeqCst);
-                keep_next_waiting(&active);
-            }
-            // Unknown: the giver is undone first, or a late hand-over could still bring the next one's id to life.
-            Err(error) => observe::hand_over_unanswered(&active.options.name, &error),
-        }
-    }
     keep_trying(active).await
 }
 
 fn released<W: Successor>(active: &ActiveHold<W>) {
     active.lease.finish_release();
     observe::released(&active.options.name, active.token());
-}
-
-fn outcome(handed: &Result<HandOver>) -> HandOverOutcome {
-    match handed {
-        Ok(HandOver::Granted(..)) => HandOverOutcome::Granted,
-        Ok(HandOver::Yielded) => HandOverOutcome::Yielded,
-        Ok(HandOver::AlreadyLost) => HandOverOutcome::Lost,
-        Err(_) => HandOverOutcome::Unknown,
-    }
 }
 
 async fn keep_trying<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
@@ -287,18 +241,15 @@ async fn keep_trying<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
         };
         let error = match release_once(&active).await {
             Ok(ReleaseOutcome::Released) => {
-                undo_next(&active);
                 released(&active);
                 return Ok(());
             }
             // The earlier try did it, its answer got lost.
             Ok(ReleaseOutcome::AlreadyLost) if earlier_unanswered && Instant::now() < active.end() => {
-                undo_next(&active);
                 released(&active);
                 return Ok(());
             }
             Ok(ReleaseOutcome::AlreadyLost) => {
-                undo_next(&active);
                 return Err(lost(&active));
             }
             Err(error) => error,
@@ -308,13 +259,10 @@ async fn keep_trying<W: Successor>(active: Arc<ActiveHold<W>>) -> Result<()> {
         }
         let last_try = active.end().checked_add(active.options.ttl);
         if !error.is_retryable() || last_try.is_some_and(|last_try| Instant::now() >= last_try) {
-            undo_next(&active);
             active.lease.finish_release();
             return Err(error.about(&active.options.name));
         }
-        if active.succession().next.is_none() {
-            active.pass_turn_on();
-        }
+        active.pass_turn_on();
         observe::release_unanswered(&active.options.name, &error);
         sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
     }
@@ -339,11 +287,7 @@ async fn release_once<W: Successor>(active: &ActiveHold<W>) -> Result<ReleaseOut
     poll_fn(|context| {
         let answer = request.as_mut().poll(context);
         // What this process sends next takes effect after it, so that the next acquire need not wait for the answer.
-        if answer.is_pending()
-            && !std::mem::replace(&mut is_sent, true)
-            && active.backend.capabilities.ordered
-            && active.succession().next.is_none()
-        {
+        if answer.is_pending() && !std::mem::replace(&mut is_sent, true) && active.backend.capabilities.ordered {
             active.pass_turn_on();
         }
         answer

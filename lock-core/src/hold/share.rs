@@ -150,10 +150,6 @@ impl<W: Successor> ActiveHold<W> {
     /// Goes on without the turn. Returns those who enter with this hold, and the turn, to be dropped outside the lock after
     /// they were let in.
     pub(super) fn detach(self: &Arc<Self>, succession: &mut Succession<W>) -> (Vec<W>, Option<Turn<W>>) {
-        if succession.next.is_some() {
-            // It was lost, and its release asks to hand it over: who is to be next needs the turn.
-            return (Vec::new(), None);
-        }
         let at_most = self.joins.as_ref().map_or(0, |joins| joins.at_most);
         let may_join = |waiter: &W| waiter.options().may_join(&self.options, self.token());
         let key = self.options.reentry.as_ref();

@@ -91,13 +91,13 @@ impl Locker {
     /// ```
     /// # use lock_core::{Locker, MemoryBackend};
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), lock_core::Error> {
-    /// let locks = Locker::new(MemoryBackend::new()).with_hand_overs(0); // strictly first come, first served
+    /// let locks = Locker::new(MemoryBackend::new()).with_passes(0); // strictly first come, first served
     /// locks.lock("a").acquire().await?.release().await?;
     /// # Ok(()) }
     /// ```
     #[must_use]
-    pub fn with_hand_overs(mut self, at_most: u32) -> Self {
-        self.hand_overs = at_most;
+    pub fn with_passes(mut self, at_most: u32) -> Self {
+        self.passes = at_most;
         self
     }
 

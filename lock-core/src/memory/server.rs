@@ -64,12 +64,6 @@ pub(super) enum Answer {
     Taken(Taken),
 }
 
-pub(super) enum HandedOver {
-    Granted(FencingToken, Armed),
-    Yielded,
-    AlreadyLost,
-}
-
 pub(super) struct Taken {
     pub(super) label: Option<Arc<str>>,
     /// When the first hold ends unless it is renewed; `None` when the name is free but another waiter's turn.
@@ -195,40 +189,6 @@ impl MemoryServer {
             entry.waiters.iter().for_each(|waiter| waiter.wake.notify_one());
             true
         }))
-    }
-
-    /// Passes the giver's hold on; the same answer again to who has got it already. `None` when it was not the giver's.
-    pub(super) fn hand_over(&self, giver: HolderId, next: &AcquireRequest) -> Result<HandedOver> {
-        let mut state = self.0.lock();
-        state.check_available()?;
-        if next.yields() && state.gives_way(giver, next.name()) {
-            return Ok(HandedOver::Yielded);
-        }
-        let sent = next.sending();
-        let now = Instant::now();
-        let last_token = state.last_token;
-        let is_dead = state.tombstones.dead.contains(&next.holder());
-        let entry = state.live_entry(next.name(), now);
-        // Only an exclusive hold is handed over, and it is alone.
-        let Some(hold) = entry.holds.first_mut().filter(|_| !is_dead) else {
-            return Ok(HandedOver::AlreadyLost);
-        };
-        if rules::is_mine(&hold.holder, &giver) {
-            let token = next_token(last_token, next)?;
-            let former = std::mem::replace(hold, Record::granted(next, token, now));
-            if hold.expires < former.expires {
-                // Whoever waits was told of a later end.
-                entry.waiters.iter().for_each(|waiter| waiter.wake.notify_one());
-            }
-            state.last_token = last_reserved(token, next).as_u64();
-            state.followers.tell(next.name());
-            Ok(HandedOver::Granted(token, next.lease().arm(sent, next.ttl())?))
-        } else if rules::is_mine(&hold.holder, &next.holder()) {
-            hold.expires = rules::prolonged(hold.expires, now, next.ttl());
-            Ok(HandedOver::Granted(hold.token, next.lease().arm(sent, next.ttl())?))
-        } else {
-            Ok(HandedOver::AlreadyLost)
-        }
     }
 
     /// Whether the hold was this holder's, which has it with this token and lease from now on. No request: it needs no server.
@@ -410,12 +370,6 @@ impl State {
             }
         });
         status.with_waiters(waiters)
-    }
-
-    /// Whether the giver's hold has ended because somebody waits here.
-    fn gives_way(&mut self, giver: HolderId, name: &LockName) -> bool {
-        let waits = self.names.get(name).is_some_and(|entry| !entry.waiters.is_empty());
-        waits && self.change(name, |entry| entry.end(giver).is_some())
     }
 
     /// The name's entry, without holds that have expired.

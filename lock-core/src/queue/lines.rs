@@ -12,7 +12,7 @@ use crate::sync::{Arc, Weak};
 /// Which callers stand in one line. Each line asks the server by itself, and the server's queue decides between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineKind {
-    /// One caller has the turn, keeps it while it holds, and hands the hold over to the next one.
+    /// One caller has the turn, keeps it while it holds, and passes the hold on to the next one.
     Exclusive,
     /// One caller has the turn while it asks. With a grant the next ones enter as well.
     Shared,

@@ -120,11 +120,6 @@ impl<W: Waiter> Turn<W> {
             .unwrap_or_default()
     }
 
-    /// This request of the next one in the queue asks for the name.
-    pub(crate) fn asks(&self, request: &AcquireRequest) {
-        self.change(|line, _, _| line.request = Some(request.clone()));
-    }
-
     /// The request is shared by all who wait: it waits for as long as any of them, and those who come yet prolong it.
     pub(crate) fn shares(&self, request: &AcquireRequest) {
         self.change(|line, _, kind| {
@@ -170,7 +165,7 @@ impl<W: Waiter> Turn<W> {
         let Some(lines) = names.get_mut(&current.name) else {
             return Vec::new();
         };
-        // Handed over, if anything was under way.
+        // Passed on, if a release was under way.
         let answered = match current.release.take() {
             Some(round) => lines.releases.end(round),
             None => Answered::new(),
@@ -226,15 +221,8 @@ impl<W: Waiter> Turn<W> {
         self.change(|line, _, _| !line.line.is_empty()).unwrap_or_default()
     }
 
-    /// Whether this process waits for the name in another mode than exclusively: the server's queue says who is next.
-    pub(crate) fn is_awaited_in_other_modes(&self) -> bool {
-        let Some(current) = &self.0 else { return false };
-        let names = current.queues.0.lock();
-        names.get(&current.name).is_some_and(Lines::is_awaited_in_other_modes)
-    }
-
     /// The first in the queue that is still there, out of it; `None` while this process waits in another mode too.
-    pub(crate) fn next_of_all(&self) -> Option<W> {
+    pub(crate) fn next(&self) -> Option<W> {
         let current = self.0.as_ref()?;
         let mut names = current.queues.0.lock();
         let lines = names.get_mut(&current.name)?;
@@ -242,11 +230,6 @@ impl<W: Waiter> Turn<W> {
             true => None,
             false => lines.line(current.kind).line.take_first(|_| true, |_| true),
         }
-    }
-
-    /// The first in the queue that is still there, out of it.
-    pub(crate) fn next(&self) -> Option<W> {
-        self.change(|line, _, _| line.line.take_first(|_| true, |_| true))?
     }
 
     /// The first that waits, out of the queue if it `may` go on with the request, and until when that is to wait.

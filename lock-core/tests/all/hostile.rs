@@ -2,12 +2,12 @@
 
 mod backends;
 mod cancel;
-mod hand_over;
 mod memory_backend;
 mod modes;
 mod places;
 mod queue;
 mod reentry;
+mod releases;
 mod runtimes;
 mod shutdown;
 mod support;

@@ -104,7 +104,7 @@ struct Real {
 impl Real {
     fn new() -> Self {
         let server = MemoryBackend::new();
-        let locks = Locker::new(server.clone()).with_hand_overs(JOINS);
+        let locks = Locker::new(server.clone()).with_passes(JOINS);
         Self {
             locks: locks.with_ttl(Duration::from_millis(TTL)),
             server,

@@ -13,7 +13,7 @@ use proptest::test_runner::{RngSeed, TestRunner};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-/// Local hand-overs in a row.
+/// Passes in a row.
 const LIMIT: u32 = 2;
 
 /// What each step takes at least, in milliseconds, as all times here.
@@ -143,7 +143,7 @@ impl Real {
     fn new() -> Self {
         let server = MemoryBackend::new();
         Self {
-            locks: Locker::new(server.clone()).with_hand_overs(LIMIT),
+            locks: Locker::new(server.clone()).with_passes(LIMIT),
             server,
             keys: [ReentryKey::new(), ReentryKey::new()],
             waiting: BTreeMap::new(),

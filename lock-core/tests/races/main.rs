@@ -7,7 +7,6 @@
 
 mod drop_against_shutdown;
 mod explore;
-mod hand_over_against_cancel;
 mod join_against_release;
 mod pass_against_cancel;
 mod pass_against_loss;

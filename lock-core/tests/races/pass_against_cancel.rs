@@ -3,7 +3,7 @@
 use lock_core::races::Mutant;
 
 use crate::explore::{goes_well, is_found};
-use crate::hand_over_against_cancel::cancel_at;
+use crate::release_against_cancel::cancel_at;
 use crate::server::Server;
 
 /// A waiter gives up, and at times the one who releases as well, while the hold is passed on without a request: whoever waits

@@ -33,7 +33,7 @@ const PASS_CONFIRMED_WITHIN: Duration = Duration::from_millis(50);
 /// A hold passes to the next waiter of the same process without a request, if its connection answered a statement that was sent
 /// after that waiter came and in the last 50 ms. Otherwise, or on other terms, the hold is handed over within the open
 /// transaction: in one round trip and without a commit. A backend cannot see who waits for a row. So after
-/// [a few of these](lock_core::Locker::with_hand_overs) the row is really released: if somebody waits elsewhere, InnoDB
+/// [a few of these](lock_core::Locker::with_passes) the row is really released: if somebody waits elsewhere, InnoDB
 /// gives it to them, and otherwise the next waiter of the process takes it in the same round trip.
 ///
 /// If anything goes wrong on a connection, the connection is closed and never used again.

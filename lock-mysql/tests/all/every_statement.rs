@@ -130,9 +130,7 @@ struct Run {
 
 impl Run {
     async fn of_all_requests(mut self, makes_tables: bool) -> RefusingProxy {
-        let client = Locker::from_backend(self.backend.clone())
-            .with_ttl(TTL)
-            .with_hand_overs(1);
+        let client = Locker::from_backend(self.backend.clone()).with_ttl(TTL).with_passes(1);
         self.check(client.connect().await);
         self.exclusively(&client).await;
         if !makes_tables {

@@ -65,7 +65,7 @@ fn lock(locks: &Locker, number: usize) -> Lock {
 
 async fn cancel_at_every_point(kinds: &'static [usize]) {
     let (backend, locks) = hostile();
-    let other = Locker::new(backend.clone()).with_ttl(TTL).with_hand_overs(1);
+    let other = Locker::new(backend.clone()).with_ttl(TTL).with_passes(1);
     let inside = Arc::new(Inside::default());
     let tasks: Vec<_> = (0..10_usize)
         .map(|task| {

@@ -63,9 +63,9 @@ async fn a_minimum_hold_begins_with_the_hold_and_not_with_the_terms_of_one_who_l
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_of_terms_keeps_the_position_without_hand_overs_too() {
+async fn a_change_of_terms_keeps_the_position() {
     let (backend, locks) = hostile();
-    let locks = locks.with_hand_overs(0);
+    let locks = locks.with_passes(0);
     backend.next(Request::Acquire, [Answer::DoThenWait(seconds(1))]);
     let first = waiting(locks.lock("a"));
     settle().await;

@@ -46,7 +46,7 @@ async fn those_of_one_key_come_in_with_the_first_however_it_is_granted() {
         match heir {
             true => drop(guard.release().await.unwrap()),
             false => {
-                backend.next(Request::HandOver, [Answer::Fail]);
+                backend.next(Request::Release, [Answer::Fail]);
                 guard.release().await.unwrap();
             }
         }

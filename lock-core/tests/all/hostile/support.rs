@@ -16,7 +16,7 @@ pub(crate) use tokio::runtime::Handle;
 pub(crate) use tokio::task::yield_now;
 pub(crate) use tokio::time::{sleep, timeout};
 
-pub(crate) use crate::scripted::{Answer, Request, Scripted};
+pub(crate) use crate::scripted::{Answer, Pass, Request, Scripted};
 
 pub(crate) const TTL: Duration = Duration::from_secs(9);
 

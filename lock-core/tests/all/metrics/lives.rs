@@ -72,11 +72,11 @@ pub(crate) async fn a_life_of_trouble(called: Called) {
         next.await.unwrap().release().await.unwrap();
     }
     server.pass(Pass::Never);
-    for answer in [Answer::Yield, Answer::NotHeld, Answer::Fail] {
+    for answer in [Answer::NotHeld, Answer::Fail] {
         let guard = locks.lock(called("a")).acquire().await.unwrap();
         let next = acquire(&locks, &called("a"));
         sleep(seconds(1)).await;
-        server.next(Request::HandOver, [answer]);
+        server.next(Request::Release, [answer]);
         assert_eq!(guard.release().await.is_err(), answer == Answer::NotHeld);
         next.await.unwrap().release().await.unwrap();
     }

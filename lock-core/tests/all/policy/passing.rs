@@ -79,7 +79,7 @@ async fn what_was_passed_on_is_renewed_when_the_lease_needs_it() {
 #[tokio::test(start_paused = true)]
 async fn waiters_elsewhere_come_after_so_many_passes() {
     let (backend, locks) = passing();
-    let locks = locks.with_hand_overs(2);
+    let locks = locks.with_passes(2);
     let mut guard = locks.lock("a").acquire().await.unwrap();
     let elsewhere = Locker::new(backend.server().clone());
     let foreign = waiting(elsewhere.lock("a")).await;
@@ -101,17 +101,17 @@ async fn waiters_elsewhere_come_after_so_many_passes() {
     assert!(foreign.token() > last, "above all tokens of the block");
     assert_eq!(
         backend.sent(),
-        [Request::HandOver, Request::Acquire],
-        "a hand-over that yielded"
+        [Request::Release, Request::Acquire],
+        "nobody of this process before the one elsewhere"
     );
     foreign.release().await.unwrap();
     assert!(ours.next().unwrap().await.unwrap().token() > last);
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_nobody_waits_elsewhere_a_new_block_begins_with_one_request() {
+async fn where_nobody_waits_elsewhere_a_new_block_begins_at_once() {
     let (backend, locks) = passing();
-    let locks = locks.with_hand_overs(2);
+    let locks = locks.with_passes(2);
     let mut guard = locks.lock("a").acquire().await.unwrap();
     let mut next = Vec::new();
     for _ in 0..6 {
@@ -125,7 +125,10 @@ async fn where_nobody_waits_elsewhere_a_new_block_begins_with_one_request() {
         guard = next.await.unwrap();
         assert!(guard.token() > token);
     }
-    assert_eq!(backend.sent(), [Request::HandOver; 2]);
+    assert_eq!(
+        backend.sent(),
+        [Request::Release, Request::Acquire, Request::Release, Request::Acquire]
+    );
 }
 
 /// If the process dies, the name is free within the ttl that the next holder asked for.
@@ -144,7 +147,11 @@ async fn an_extension_is_not_passed_on() {
             backend.sent();
             guard.release().await.unwrap();
             let next = next.await.unwrap();
-            assert_eq!(backend.sent(), [Request::HandOver], "{answer:?}, dropped: {is_dropped}");
+            assert_eq!(
+                backend.sent(),
+                [Request::Release, Request::Acquire],
+                "{answer:?}, dropped: {is_dropped}"
+            );
             assert!(next.valid_for() <= TTL);
             let expires_in = backend.status_of("a").await.holders[0].expires_in.unwrap();
             assert!(expires_in <= TTL, "{expires_in:?}");
@@ -167,7 +174,7 @@ async fn a_short_extension_is_passed_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn on_other_terms_it_is_handed_over() {
+async fn on_other_terms_it_is_released() {
     let (backend, locks) = passing();
     let others = [
         locks.lock("a").ttl(TTL * 2),
@@ -182,7 +189,7 @@ async fn on_other_terms_it_is_handed_over() {
         backend.sent();
         guard.release().await.unwrap();
         let next = next.await.unwrap();
-        assert_eq!(backend.sent(), [Request::HandOver], "{next:?}");
+        assert_eq!(backend.sent(), [Request::Release, Request::Acquire], "{next:?}");
         advance(MOMENT).await;
         next.release().await.unwrap();
     }
@@ -190,7 +197,7 @@ async fn on_other_terms_it_is_handed_over() {
 
 #[tokio::test(start_paused = true)]
 async fn half_of_the_lease_must_be_left() {
-    for (age, hand_overs) in [(TTL.mul_f64(0.45), 0), (TTL.mul_f64(0.45) + MOMENT, 1)] {
+    for (age, releases) in [(TTL.mul_f64(0.45), 0), (TTL.mul_f64(0.45) + MOMENT, 1)] {
         let (backend, locks) = passing();
         // No renewal is answered.
         backend.next(Request::Renew, [Answer::Hang; 20]);
@@ -200,13 +207,13 @@ async fn half_of_the_lease_must_be_left() {
         assert_eq!(guard.state(), HoldState::Held);
         guard.release().await.unwrap();
         drop(next.await.unwrap());
-        assert_eq!(backend.count(Request::HandOver), hand_overs, "at {age:?}");
+        assert_eq!(backend.count(Request::Release), releases, "at {age:?}");
     }
 }
 
 /// Its node or row may have been deleted before the acquire began: only the server knows.
 #[tokio::test(start_paused = true)]
-async fn a_dropped_hold_is_handed_over_to_an_acquire_that_comes_later() {
+async fn a_dropped_hold_is_not_passed_on_to_an_acquire_that_comes_later() {
     let (backend, locks) = passing();
     let guard = locks.lock("a").acquire().await.unwrap();
     advance(MOMENT).await;
@@ -214,16 +221,16 @@ async fn a_dropped_hold_is_handed_over_to_an_acquire_that_comes_later() {
     drop(guard);
     // Before the background has sent the release.
     let next = locks.lock("a").acquire().await.unwrap();
-    assert_eq!(backend.sent(), [Request::HandOver]);
+    assert_eq!(backend.sent(), [Request::Release, Request::Acquire]);
     next.release().await.unwrap();
 }
 
 /// Of a hold that may have ended at the server without anybody's noticing.
 #[tokio::test(start_paused = true)]
-async fn an_unconfirmed_hold_is_handed_over() {
+async fn an_unconfirmed_hold_is_released() {
     const WITHIN: Duration = Duration::from_millis(50);
     let capabilities = MemoryBackend::new().capabilities().pass_if_confirmed_within(WITHIN);
-    for (came_after, released_after, hand_overs) in [
+    for (came_after, released_after, releases) in [
         (Duration::ZERO, WITHIN - MOMENT, 0),
         // It may have ended before this one came.
         (MOMENT, WITHIN - MOMENT, 1),
@@ -242,15 +249,15 @@ async fn an_unconfirmed_hold_is_handed_over() {
         guard.release().await.unwrap();
         let next = next.await.unwrap();
         assert_eq!(
-            backend.count(Request::HandOver),
-            hand_overs,
+            backend.count(Request::Release),
+            releases,
             "{came_after:?} {released_after:?}"
         );
-        // What was handed over is confirmed for all who waited by then.
+        // What was granted is confirmed for all who waited by then.
         advance(MOMENT).await;
         next.release().await.unwrap();
         drop(behind.await.unwrap());
-        assert_eq!(backend.count(Request::HandOver), 1);
+        assert_eq!(backend.count(Request::Release), 1);
     }
 }
 
@@ -264,7 +271,7 @@ async fn what_is_suspect_is_not_passed_on() {
     backend.sent();
     guard.release().await.unwrap();
     let next = next.await.unwrap();
-    assert_eq!(backend.sent(), [Request::HandOver]);
+    assert_eq!(backend.sent(), [Request::Release, Request::Acquire]);
     assert_eq!(next.state(), HoldState::Held);
 }
 
@@ -313,14 +320,14 @@ async fn one_who_has_gone_is_passed_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_in_a_pass_is_a_hand_over() {
+async fn a_panic_in_a_pass_is_a_release() {
     let (backend, locks) = passing();
     backend.pass(Pass::Panic);
     let (first, next) = held(&locks).await;
     backend.sent();
     first.release().await.unwrap();
     assert_eq!(next.await.unwrap().state(), HoldState::Held);
-    assert_eq!(backend.sent(), [Request::HandOver]);
+    assert_eq!(backend.sent(), [Request::Release, Request::Acquire]);
 }
 
 /// A token is never larger than a clock that counts microseconds and granted the first one of its block.
@@ -333,25 +340,10 @@ async fn tokens_do_not_run_ahead_of_a_clock() {
     advance(Duration::from_micros(1)).await;
     first.release().await.unwrap();
     next.await.unwrap().release().await.unwrap();
-    assert_eq!(backend.sent(), [Request::HandOver, Request::Release]);
+    assert_eq!(backend.sent(), [Request::Release, Request::Acquire, Request::Release]);
     assert_eq!(
         locks.lock("a").try_acquire().await.unwrap().unwrap().valid_for(),
         TTL.mul_f64(0.9)
     );
     sleep(seconds(1)).await;
-}
-
-/// On the clock of the machine, which goes on by itself: the request of one who left was granted on its terms.
-#[tokio::test]
-async fn a_grant_that_nobody_had_is_not_passed_on() {
-    let (backend, locks) = passing();
-    backend.next(Request::Acquire, [Answer::DoThenHold]);
-    let gone = waiting(locks.lock("a").label("gone")).await;
-    let heir = waiting(locks.lock("a").label("heir").ttl(TTL * 4)).await;
-    gone.abort();
-    settle().await;
-    backend.let_go();
-    let guard = heir.await.unwrap();
-    assert_eq!(backend.status_of("a").await.holders[0].label.as_deref(), Some("heir"));
-    assert!(guard.valid_for() > TTL);
 }

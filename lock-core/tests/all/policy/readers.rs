@@ -61,7 +61,7 @@ async fn a_joined_hold_ends_with_its_last_guard() {
 #[tokio::test(start_paused = true)]
 async fn joins_are_bounded() {
     let (backend, locks) = scripted();
-    let locks = locks.with_hand_overs(3);
+    let locks = locks.with_passes(3);
     let first = read(&locks).acquire().await.unwrap();
     for _ in 0..3 {
         // Gone at once: those who ever joined count.
@@ -94,7 +94,7 @@ async fn a_hold_is_joined_for_a_third_of_its_ttl() {
 #[tokio::test(start_paused = true)]
 async fn waiting_readers_enter_together_up_to_the_bound() {
     let (backend, locks) = scripted();
-    let locks = locks.with_hand_overs(3);
+    let locks = locks.with_passes(3);
     let writing = elsewhere(&backend).lock("a").acquire().await.unwrap();
     let mut readers = Vec::new();
     for _ in 0..6 {
@@ -312,7 +312,7 @@ async fn a_try_to_read_is_busy_behind_a_reader_that_waits() {
 #[tokio::test(start_paused = true)]
 async fn a_try_to_read_beside_a_hold_that_is_full_asks_the_server() {
     let (backend, locks) = scripted();
-    let locks = locks.with_hand_overs(0);
+    let locks = locks.with_passes(0);
     let first = read(&locks).acquire().await.unwrap();
     let second = read(&locks).try_acquire().await.unwrap().expect("readers fit");
     assert_ne!(first.token(), second.token());
@@ -344,7 +344,7 @@ async fn a_try_after_a_drop_succeeds_in_another_mode() {
 async fn a_try_waits_for_no_release_that_began_after_it() {
     let (backend, locks) = scripted();
     let _reading = elsewhere(&backend).rw_lock("a").read().acquire().await.unwrap();
-    let ours = locks.clone().with_hand_overs(0);
+    let ours = locks.clone().with_passes(0);
     let (first, second) = (
         read(&ours).acquire().await.unwrap(),
         read(&ours).acquire().await.unwrap(),

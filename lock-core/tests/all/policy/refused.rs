@@ -1,6 +1,6 @@
 //! Requests that the server refused: they were certainly not executed, and that is no unknown outcome.
 
-use lock_core::{ErrorKind, Release};
+use lock_core::Release;
 use tokio::time::sleep;
 
 use super::{TTL, scripted, seconds};
@@ -31,40 +31,6 @@ async fn a_refusal_after_an_unknown_outcome_leaves_it_unknown() {
     let guard = locks.lock("a").acquire().await.unwrap();
     backend.next(Request::Release, [Answer::DoThenFail, Answer::NotExecuted]);
     assert_eq!(guard.release().await.unwrap(), Release::Released);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_refused_hand_over_is_a_release_and_nothing_to_undo() {
-    let (backend, locks) = scripted();
-    let guard = locks.lock("a").acquire().await.unwrap();
-    let waiting = tokio::spawn({
-        let lock = locks.lock("a");
-        async move { lock.acquire().await }
-    });
-    tokio::task::yield_now().await;
-    backend.sent();
-    backend.next(Request::HandOver, [Answer::NotExecuted]);
-    guard.release().await.unwrap();
-    let next = waiting.await.unwrap().unwrap();
-    assert_eq!(backend.sent(), [Request::HandOver, Request::Release, Request::Acquire]);
-    next.release().await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_refused_hand_over_excuses_no_loss() {
-    let (backend, locks) = scripted();
-    let guard = locks.lock("a").acquire().await.unwrap();
-    let waiting = tokio::spawn({
-        let lock = locks.lock("a");
-        async move { lock.acquire_within(seconds(1)).await }
-    });
-    tokio::task::yield_now().await;
-    backend.next(Request::HandOver, [Answer::NotExecuted]);
-    backend.server().hold_elsewhere("a", 2 * TTL).unwrap();
-    // Lost at once, as the memory backend tells: so the release is the keeper's, and its answer nobody's.
-    let error = guard.release().await.unwrap_err();
-    assert!(error.is_lost());
-    assert_eq!(waiting.await.unwrap().unwrap_err().kind(), ErrorKind::TimedOut);
 }
 
 #[tokio::test(start_paused = true)]

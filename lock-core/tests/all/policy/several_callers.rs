@@ -1,11 +1,11 @@
-//! Several callers of a name in one process: the shared request at the server, and hand-over.
+//! Several callers of a name in one process: the shared request at the server, and who asks next.
 
 use std::time::Duration;
 
-use lock_core::backend::{DistributedLock, LockStatus};
-use lock_core::{Guard, HoldState, Locker, MemoryBackend, Release, Result};
+use lock_core::backend::LockStatus;
+use lock_core::{Guard, HoldState, Locker, Release, Result};
 use tokio::task::{JoinHandle, yield_now};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use super::{TTL, scripted, seconds};
 use crate::scripted::{Answer, Request, Scripted};
@@ -90,28 +90,8 @@ async fn a_request_outlives_its_first_owner() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_grant_on_the_terms_of_one_who_left_is_handed_over() {
+async fn a_queue_entry_is_worth_more_than_a_label() {
     let (backend, locks) = scripted();
-    backend.next(Request::Acquire, [Answer::DoThenHold]);
-    let gone = waiting(acquire(&locks, "gone")).await;
-    let heir = waiting(acquire(&locks, "heir")).await;
-    gone.abort();
-    settle().await;
-    assert_eq!(label(&backend).await.as_deref(), Some("gone"));
-    backend.let_go();
-    let guard = heir.await.unwrap().unwrap();
-    assert_eq!(backend.sent(), [Request::Acquire, Request::HandOver]);
-    assert_eq!(label(&backend).await.as_deref(), Some("heir"));
-    guard.release().await.unwrap();
-    assert!(!status(&backend).await.is_held());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_queue_entry_is_worth_more_than_a_label_without_hand_over() {
-    let mut capabilities = MemoryBackend::new().capabilities();
-    capabilities.hand_over = false;
-    let backend = Scripted::new(capabilities, 0);
-    let locks = Locker::new(backend.clone()).with_ttl(TTL);
     backend.next(Request::Acquire, [Answer::DoThenHold]);
     let gone = waiting(acquire(&locks, "gone")).await;
     let lock = locks.lock("a").ttl(TTL * 2).label("heir");
@@ -133,7 +113,7 @@ async fn of_many_releases_each_is_sent_before_the_next_acquire() {
     let on_the_worker = tokio::spawn(async {
         let (backend, locks) = scripted();
         // Of so long a ttl that nothing is renewed, however slow the machine is.
-        let locks = locks.with_hand_overs(0).with_ttl(seconds(3600));
+        let locks = locks.with_passes(0).with_ttl(seconds(3600));
         let (mut guards, mut next) = (Vec::new(), Vec::new());
         for number in 0..100 {
             let lock = locks.lock(number.to_string());
@@ -173,14 +153,14 @@ async fn a_request_without_waiters_is_undone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_hands_over_in_one_request() {
+async fn after_a_release_the_next_waiter_asks() {
     let (backend, locks) = scripted();
     let guard = acquire(&locks, "first").await.unwrap();
     let next = waiting(acquire(&locks, "next")).await;
     backend.sent();
     assert_eq!(guard.release().await.unwrap(), Release::Released);
     let next = next.await.unwrap().unwrap();
-    assert_eq!(backend.sent(), [Request::HandOver]);
+    assert_eq!(backend.sent(), [Request::Release, Request::Acquire]);
     assert_eq!(label(&backend).await.as_deref(), Some("next"));
     assert_eq!(next.valid_for(), TTL.mul_f64(0.9));
     sleep(seconds(60)).await;
@@ -188,7 +168,7 @@ async fn a_release_hands_over_in_one_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_guard_is_handed_over_to_whoever_comes_before_its_release_is_sent() {
+async fn a_dropped_guard_is_released_before_the_next_acquire_is_sent() {
     let (backend, locks) = scripted();
     let guard = acquire(&locks, "first").await.unwrap();
     let token = guard.token();
@@ -196,7 +176,7 @@ async fn a_dropped_guard_is_handed_over_to_whoever_comes_before_its_release_is_s
     drop(guard);
     let next = acquire(&locks, "next").await.unwrap();
     assert!(next.token() > token);
-    assert_eq!(backend.sent(), [Request::HandOver]);
+    assert_eq!(backend.sent(), [Request::Release, Request::Acquire]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -211,86 +191,4 @@ async fn an_acquire_follows_its_process_s_release_at_once() {
     backend.let_go();
     assert!(releasing.await.unwrap().is_ok());
     assert_eq!(next.state(), HoldState::Held);
-}
-
-#[tokio::test(start_paused = true)]
-async fn others_are_passed_a_bounded_number_of_times() {
-    let (backend, locks) = scripted();
-    let locks = locks.with_hand_overs(2);
-    let elsewhere = Locker::new(backend.server().clone());
-    let first = acquire(&locks, "0").await.unwrap();
-    let mut tasks = Vec::new();
-    for label in ["1", "2", "3"] {
-        tasks.push(waiting(acquire(&locks, label)).await);
-    }
-    let rival = waiting(acquire(&elsewhere, "rival")).await;
-    first.release().await.unwrap();
-    for task in tasks.drain(..2) {
-        assert!(!rival.is_finished());
-        let guard = task.await.unwrap().unwrap();
-        guard.release().await.unwrap();
-        settle().await;
-    }
-    let rival = rival.await.unwrap().unwrap();
-    assert!(!tasks[0].is_finished());
-    rival.release().await.unwrap();
-    assert!(tasks.remove(0).await.unwrap().is_ok());
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_unknown_hand_over_is_undone_the_giver_first() {
-    for unknown in [Answer::Fail, Answer::DoThenFail] {
-        let (backend, locks) = scripted();
-        let guard = acquire(&locks, "first").await.unwrap();
-        let next = waiting(acquire(&locks, "next")).await;
-        backend.sent();
-        backend.next(Request::HandOver, [unknown]);
-        guard.release().await.unwrap();
-        let next = next.await.unwrap().unwrap();
-        assert_eq!(next.state(), HoldState::Held);
-        let sent = backend.sent();
-        assert_eq!(
-            sent,
-            [Request::HandOver, Request::Release, Request::Abandon, Request::Acquire],
-            "{unknown:?}"
-        );
-        next.release().await.unwrap();
-        assert!(!status(&backend).await.is_held());
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_hand_over_without_an_answer_keeps_nobody_waiting_for_longer_than_the_hold() {
-    let (backend, locks) = scripted();
-    let guard = acquire(&locks, "first").await.unwrap();
-    let next = waiting(acquire(&locks, "next")).await;
-    backend.next(Request::HandOver, [Answer::Hang]);
-    let started = Instant::now();
-    drop(guard);
-    let next = next.await.unwrap().unwrap();
-    assert!(
-        started.elapsed() <= TTL + Duration::from_millis(1),
-        "{:?}",
-        started.elapsed()
-    );
-    assert_eq!(next.state(), HoldState::Held);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_hand_over_to_one_who_left_goes_on_to_the_next() {
-    let (backend, locks) = scripted();
-    let guard = acquire(&locks, "first").await.unwrap();
-    let left = waiting(acquire(&locks, "left")).await;
-    let next = waiting(acquire(&locks, "next")).await;
-    backend.next(Request::HandOver, [Answer::DoThenHold]);
-    drop(guard);
-    settle().await;
-    left.abort();
-    settle().await;
-    backend.let_go();
-    let next = next.await.unwrap().unwrap();
-    assert_eq!(label(&backend).await.as_deref(), Some("next"));
-    drop(next);
-    locks.shutdown().await.unwrap();
-    assert!(!status(&backend).await.is_held());
 }

@@ -108,7 +108,7 @@ async fn a_minimum_hold_outlasts_its_guard() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_minimum_hold_is_not_handed_over_before_its_end() {
+async fn a_minimum_hold_is_not_free_before_its_end() {
     let (backend, locks) = scripted();
     let started = Instant::now();
     let guard = locks.lock("a").hold_at_least(seconds(20)).acquire().await.unwrap();
@@ -121,7 +121,7 @@ async fn a_minimum_hold_is_not_handed_over_before_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_minimum_hold_that_was_waited_out_is_handed_over() {
+async fn a_minimum_hold_that_was_waited_out_is_free_at_once() {
     let (backend, locks) = scripted();
     let guard = locks.lock("a").hold_at_least(seconds(2)).acquire().await.unwrap();
     let next = waiting(acquire(&locks, "next")).await;
@@ -129,7 +129,7 @@ async fn a_minimum_hold_that_was_waited_out_is_handed_over() {
     backend.sent();
     drop(guard);
     assert!(next.await.unwrap().is_ok());
-    assert_eq!(backend.sent(), [Request::HandOver]);
+    assert_eq!(backend.sent(), [Request::Release, Request::Acquire]);
 }
 
 #[tokio::test(start_paused = true)]

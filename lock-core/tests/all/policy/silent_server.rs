@@ -34,7 +34,6 @@ async fn what_was_heard_before_the_silence_is_no_last_word() {
     let (next, last) = (wait(seconds(20)), wait(seconds(8)));
     tokio::task::yield_now().await;
     // Passed on while the server lived; then it does not answer the one who has the turn, nor who waits behind it.
-    backend.next(Request::HandOver, [Answer::Hang]);
     backend.next(Request::Release, [Answer::Hang]);
     backend.next(Request::Acquire, [Answer::Hang; 2]);
     guard.release().await.unwrap_err();

@@ -57,7 +57,6 @@ async fn local_writers_wait_at_the_server_after_a_downgrade() {
     assert!(all.ours.write().try_acquire().await.unwrap().is_none());
     guard.release().await.unwrap();
     writer.await.unwrap().unwrap().release().await.unwrap();
-    assert_eq!(all.backend.count(Request::HandOver), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -125,7 +124,7 @@ async fn a_downgrade_may_be_dropped_at_any_poll() {
     }
 }
 
-/// The hold was lost, and its clean-up asks to hand it over when the downgrade ends.
+/// The hold was lost, and its clean-up releases it when the downgrade ends.
 #[tokio::test(start_paused = true)]
 async fn a_local_writer_waits_on_when_a_downgrade_ends_after_a_loss() {
     let all = processes();
@@ -134,13 +133,13 @@ async fn a_local_writer_waits_on_when_a_downgrade_ends_after_a_loss() {
     let writer = tokio::spawn(async move { writer.acquire().await });
     settle().await;
     all.backend.next(Request::Downgrade, [Answer::Hang]);
-    all.backend.next(Request::HandOver, [Answer::Hang]);
+    all.backend.next(Request::Release, [Answer::Hang]);
     {
         let mut downgrade = pin!(guard.downgrade());
         assert!(poll_once(downgrade.as_mut()).await.is_none());
         all.backend.server().take_away("a").unwrap();
         settle().await;
-        assert_eq!(all.backend.count(Request::HandOver), 1);
+        assert_eq!(all.backend.count(Request::Release), 1);
     }
     sleep(TTL * 2).await;
     all.backend.let_go();

@@ -144,7 +144,7 @@ impl Script {
             Request::Release => log
                 .released_on
                 .extend(Handle::try_current().map(|runtime| runtime.id())),
-            Request::Abandon | Request::HandOver | Request::Downgrade | Request::Status => {}
+            Request::Abandon | Request::Downgrade | Request::Status => {}
         }
     }
 }

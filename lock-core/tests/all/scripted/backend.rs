@@ -8,8 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
 use lock_core::backend::{
-    AcquireRequest, Attempt, Capabilities, DistributedLock, HandOver, Hold, Lease, LockStatus, ReleaseOptions,
-    ReleaseOutcome, Renewal,
+    AcquireRequest, Attempt, Capabilities, DistributedLock, Hold, Lease, LockStatus, ReleaseOptions, ReleaseOutcome,
+    Renewal,
 };
 use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 
@@ -124,7 +124,6 @@ impl Drop for ScriptedHold {
 #[async_trait]
 impl Hold for ScriptedHold {
     fn token(&self) -> FencingToken {
-        assert!(!self.script.panic_in_token.swap(false, Ordering::SeqCst), "planned");
         self.inner.token()
     }
 
@@ -167,28 +166,6 @@ impl Hold for ScriptedHold {
             Pass::AsItIs => Some(self.script.hold(&self.name, next, self.inner.pass(next)?)),
             Pass::Panic => panic!("planned, in a pass"),
         }
-    }
-
-    async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
-        self.releasing.store(true, Ordering::SeqCst);
-        self.script.sent(Request::HandOver);
-        next.sending();
-        let answer = self.script.answer(Request::HandOver);
-        let effect = async {
-            if answer == Some(Answer::Yield) {
-                self.inner.release(ReleaseOptions::default()).await?;
-                return Ok(HandOver::Yielded);
-            }
-            Ok(match self.inner.hand_over(next).await? {
-                HandOver::Granted(hold, armed) => {
-                    let hold = self.script.hold(next.name(), next.lease(), hold);
-                    HandOver::Granted(hold, proof(answer, next, armed)?)
-                }
-                other => other,
-            })
-        };
-        let not_held = Some(HandOver::AlreadyLost);
-        self.script.run(Request::HandOver, answer, not_held, effect).await
     }
 }
 

@@ -22,7 +22,6 @@ pub(crate) enum Request {
     Abandon,
     Renew,
     Release,
-    HandOver,
     Downgrade,
     /// Counted alone: it changes nothing.
     Status,
@@ -42,8 +41,6 @@ pub(crate) enum Answer {
     NotSent,
     /// The hold is not ours, though it is.
     NotHeld,
-    /// A hand-over is a release.
-    Yield,
     /// No effect. Fails when the test lets go.
     Hang,
     /// No effect. Of an acquire: fails as soon as the request is given up.
@@ -85,8 +82,6 @@ struct Script {
     moved: AtomicUsize,
     /// How a hold is passed on without the server.
     pass: Mutex<Pass>,
-    /// The next hold that is asked for its token panics.
-    panic_in_token: AtomicBool,
     /// Holds that were granted and not dropped yet.
     alive: AtomicUsize,
     renewed_after_release: AtomicBool,
@@ -145,7 +140,6 @@ impl Scripted {
             let_go: Notify::new(),
             moved: AtomicUsize::new(0),
             pass: Mutex::default(),
-            panic_in_token: AtomicBool::new(false),
             alive: AtomicUsize::new(0),
             renewed_after_release: AtomicBool::new(false),
             leases: Mutex::default(),
@@ -210,10 +204,6 @@ impl Scripted {
     /// From here on holds are passed on like this.
     pub(crate) fn pass(&self, pass: Pass) {
         *self.0.pass.lock().unwrap() = pass;
-    }
-
-    pub(crate) fn panic_in_token(&self) {
-        self.0.panic_in_token.store(true, Ordering::SeqCst);
     }
 
     /// Ends all that hang.

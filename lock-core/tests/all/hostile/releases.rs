@@ -1,4 +1,4 @@
-//! Hand-overs that go wrong.
+//! Releases with waiters behind them that go wrong.
 
 use super::support::*;
 
@@ -7,7 +7,7 @@ fn waiting(lock: lock_core::Lock) -> tokio::task::JoinHandle<Result<lock_core::G
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hand_over_goes_to_the_next_or_is_undone_whatever_becomes_of_it() {
+async fn a_name_goes_to_the_next_whatever_becomes_of_its_release() {
     for act in [Answer::Fail, Answer::DoThenFail, Answer::Panic, Answer::DoThenPanic] {
         for in_background in [false, true] {
             let (backend, locks) = hostile();
@@ -16,7 +16,7 @@ async fn a_hand_over_goes_to_the_next_or_is_undone_whatever_becomes_of_it() {
             let next = waiting(locks.lock("a").ttl(seconds(600)));
             let after = waiting(locks.lock("a"));
             yield_now().await;
-            backend.next(Request::HandOver, [act]);
+            backend.next(Request::Release, [act]);
             match in_background {
                 true => drop(guard),
                 false => drop(guard.release().await.unwrap()),
@@ -28,40 +28,9 @@ async fn a_hand_over_goes_to_the_next_or_is_undone_whatever_becomes_of_it() {
             locks.shutdown().await.unwrap();
             assert!(!backend.is_held("a").await, "{act:?}");
             assert_eq!(backend.alive(), 0, "{act:?}");
-            assert_eq!(backend.cut(Request::HandOver), 0, "never half-way");
+            assert_eq!(backend.cut(Request::Release), 0, "never half-way");
         }
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_unanswered_hand_over_is_undone_when_the_outage_outlasts_the_lease() {
-    let (backend, locks) = hostile();
-    let guard = locks.lock("a").acquire().await.unwrap();
-    let next = waiting(locks.lock("a").ttl(seconds(3600)));
-    yield_now().await;
-    backend.next(Request::HandOver, [Answer::DoThenFail]);
-    backend.next(Request::Release, [Answer::Fail; 16]); // until the lease of 9 s is over
-    drop(guard);
-    let next = timeout(seconds(60), next).await;
-    assert!(
-        next.is_ok(),
-        "what was handed over, for an hour, is nobody's and was not undone"
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_hung_hand_over_is_undone_when_the_giver_s_lease_is_over() {
-    let (backend, locks) = hostile();
-    let guard = locks.lock("a").acquire().await.unwrap();
-    let next = waiting(locks.lock("a").ttl(seconds(3600)));
-    yield_now().await;
-    backend.next(Request::HandOver, [Answer::DoThenHang]);
-    assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Unavailable);
-    let next = timeout(seconds(60), next).await;
-    assert!(
-        next.is_ok(),
-        "what was handed over, for an hour, is nobody's and was not undone"
-    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -70,7 +39,7 @@ async fn shutdown_waits_for_a_release_that_its_caller_waits_for() {
     let guard = locks.lock("a").acquire().await.unwrap();
     let next = waiting(locks.lock("a"));
     yield_now().await;
-    backend.next(Request::HandOver, [Answer::DoThenWait(seconds(1))]);
+    backend.next(Request::Release, [Answer::DoThenWait(seconds(1))]);
     let (shut, released) = tokio::join!(
         async {
             yield_now().await;
@@ -87,28 +56,8 @@ async fn shutdown_waits_for_a_release_that_its_caller_waits_for() {
     );
 }
 
-#[tokio::test(start_paused = true)]
-async fn nobody_is_told_of_a_shutdown_when_the_backend_panics_with_what_it_handed_over() {
-    for in_background in [false, true] {
-        let (backend, locks) = hostile();
-        let guard = locks.lock("a").acquire().await.unwrap();
-        let next = waiting(locks.lock("a"));
-        yield_now().await;
-        backend.panic_in_token();
-        match in_background {
-            true => drop(guard),
-            false => drop(tokio::spawn(guard.release()).await),
-        }
-        let next = timeout(seconds(60), next).await.expect("no hang").unwrap();
-        assert!(next.is_ok(), "nobody shut anything down: {next:?}");
-        drop(next);
-        locks.shutdown().await.unwrap();
-        assert!(!backend.is_held("a").await);
-    }
-}
-
 #[test]
-fn a_hand_over_under_way_when_its_runtime_goes_is_undone_on_the_next() {
+fn a_release_under_way_when_its_runtime_goes_is_made_on_the_next() {
     for act in [Answer::Hang, Answer::DoThenHang] {
         for in_background in [false, true] {
             let (backend, locks) = hostile();
@@ -117,13 +66,13 @@ fn a_hand_over_under_way_when_its_runtime_goes_is_undone_on_the_next() {
             let lock = locks.lock("a").ttl(seconds(600));
             let next = second.spawn(async move { lock.acquire().await });
             second.block_on(yield_now());
-            backend.next(Request::HandOver, [act]);
+            backend.next(Request::Release, [act]);
             first.block_on(async {
                 match in_background {
                     true => drop(guard),
                     false => drop(tokio::spawn(guard.release())),
                 }
-                while backend.count(Request::HandOver) == 0 {
+                while backend.count(Request::Release) == 0 {
                     yield_now().await;
                 }
                 for _ in 0..10 {
@@ -147,7 +96,8 @@ fn a_hand_over_under_way_when_its_runtime_goes_is_undone_on_the_next() {
 async fn no_more_than_n_in_a_row_pass_a_waiter_elsewhere() {
     for at_most in [0, 1, 3] {
         let (backend, locks) = hostile();
-        let locks = locks.with_hand_overs(at_most);
+        backend.pass(Pass::AsItIs);
+        let locks = locks.with_passes(at_most);
         let guard = locks.lock("a").acquire().await.unwrap();
         let passed = Arc::new(AtomicUsize::new(0));
         let tasks: Vec<_> = (0..20)
@@ -156,6 +106,7 @@ async fn no_more_than_n_in_a_row_pass_a_waiter_elsewhere() {
                 tokio::spawn(async move {
                     let guard = lock.acquire().await.unwrap();
                     passed.fetch_add(1, Ordering::SeqCst);
+                    sleep(Duration::from_millis(1)).await;
                     guard.release().await.unwrap();
                 })
             })
@@ -174,9 +125,9 @@ async fn no_more_than_n_in_a_row_pass_a_waiter_elsewhere() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hand_overs_cuts_and_unknown_outcomes_race_without_loss() {
+async fn releases_cuts_and_unknown_outcomes_race_without_loss() {
     let (backend, locks) = hostile();
-    let other = Locker::new(backend.clone()).with_ttl(TTL).with_hand_overs(2);
+    let other = Locker::new(backend.clone()).with_ttl(TTL).with_passes(2);
     locks.connect().await.unwrap();
     other.connect().await.unwrap();
     let stop = Arc::new(AtomicBool::new(false));
@@ -195,8 +146,7 @@ async fn hand_overs_cuts_and_unknown_outcomes_race_without_loss() {
                 seen = last.load(Ordering::SeqCst);
                 number += 1;
                 for (request, every, among) in [
-                    (Request::HandOver, 1, 4),
-                    (Request::Release, 7, 2),
+                    (Request::Release, 1, 4),
                     (Request::Acquire, 9, 2),
                     (Request::Abandon, 3, 2),
                 ] {

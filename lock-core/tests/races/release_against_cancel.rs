@@ -1,13 +1,13 @@
 use std::time::Duration;
 
-use lock_core::races::{Mutant, pass};
+use lock_core::races::pass;
 use shuttle::future::spawn;
 use shuttle::rand::{Rng, thread_rng};
 
-use crate::explore::{goes_well, is_found, soon};
+use crate::explore::{goes_well, soon};
 use crate::server::Server;
 
-/// A waiter gives up, and at times the one who releases as well, while the hold is being handed over: whoever waits
+/// A waiter gives up, and at times the one who releases as well, while the hold is being released: whoever waits
 /// behind them has it in the end, with a larger token, and nothing is left at the server.
 async fn race() {
     cancel_at(Server::default(), |_| ()).await;
@@ -18,7 +18,7 @@ async fn race_with_losses() {
     cancel_at(Server::default(), Server::lose_answers).await;
 }
 
-/// With a hold that is handed over or passed on, as the server can.
+/// With a hold that is released or passed on, as the server can.
 pub(crate) async fn cancel_at(server: Server, weather: fn(&Server)) {
     let locks = server.locker();
     let lock = locks.lock("a");
@@ -65,9 +65,4 @@ fn who_waits_behind_the_one_who_gave_up_has_it() {
 #[test]
 fn who_waits_behind_the_one_who_gave_up_has_it_in_bad_weather() {
     goes_well(race_with_losses);
-}
-
-#[test]
-fn a_hand_over_to_nobody_is_found() {
-    is_found(Mutant::HandsOverToNobody, race);
 }
