@@ -15,7 +15,7 @@ use crate::participant::{Participant, local};
 use crate::peers::Peers;
 use crate::subjects::counted::{Counted, Work};
 use crate::subjects::held::{Held, HeldBare};
-use crate::subjects::polylock::{Polylock, Raw, WithoutHandOvers, WithoutPasses};
+use crate::subjects::polylock::{Polylock, Raw, WithoutPasses};
 use crate::subjects::quorum::Nodes;
 use crate::subjects::takeover::TakeOver;
 use crate::subjects::{blocking, core, costs, memory, mysql, parts, redis, tls, waiters, zookeeper};
@@ -199,10 +199,7 @@ impl Benchmark {
         }
         let contended = matches!(workload, load::Workload::One { .. } | load::Workload::Two { .. });
         if contended && self.capabilities.pass {
-            players.push(("hand-overs", local(WithoutPasses(self.make.clone()), workload)));
-        }
-        if contended && self.backend == Backend::Mysql {
-            players.push(("releases", local(WithoutHandOvers(self.make.clone()), workload)));
+            players.push(("without-passes", local(WithoutPasses(self.make.clone()), workload)));
         }
         let url = self.url();
         match self.backend {
@@ -220,7 +217,7 @@ impl Benchmark {
                     load::Workload::Own { .. } => players.push(("bare", local(bare, workload))),
                     load::Workload::One { .. } => {
                         let one = load::Workload::One { tasks: 1 };
-                        players.push(("bare", local(redis::HandOvers(bare), one)));
+                        players.push(("bare", local(redis::Releases(bare), one)));
                     }
                     _ => {}
                 }

@@ -68,7 +68,6 @@ impl DistributedLock for RedisBackend {
             .extend()
             .fixed_lease()
             .fifo()
-            .hand_over()
             .pass()
             .minimum_hold()
             .ordered()

@@ -1,4 +1,4 @@
-//! A hold: renew, release, downgrade, hand over.
+//! A hold: renew, release, downgrade, pass.
 
 use std::fmt;
 use std::future::pending;
@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::future;
 use lock_core::backend::{
-    AcquireRequest, HandOver, Hold, HolderId, Lease, Mode, ReleaseOptions, ReleaseOutcome, Renewal, SentAt,
+    AcquireRequest, Hold, HolderId, Lease, Mode, ReleaseOptions, ReleaseOutcome, Renewal, SentAt,
 };
 use lock_core::{Error, ErrorKind, FencingToken, HoldState, LockName, LostCause, Result};
 
@@ -17,7 +16,7 @@ use crate::client::{Client, End};
 use crate::connection::{LeaseRegistration, Reply};
 use crate::error::Failure;
 use crate::names::Keys;
-use crate::protocol::{self, HandedOver, RequestTerms, millis, retired_holder, unexpected_reply};
+use crate::protocol::{self, millis, unexpected_reply};
 use crate::renewals::{Gathered, Renewals};
 use crate::servers::Route;
 use grant::Grant;
@@ -103,12 +102,6 @@ impl Hold for RedisHold {
             _registration: self.client.servers.pass_lease(&self.keys, self.holder, next),
             lease: next.clone(),
         }))
-    }
-
-    async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
-        self.try_hand_over(next)
-            .await
-            .map_err(|error| error.with_name(&self.name))
     }
 }
 
@@ -327,81 +320,6 @@ impl RedisHold {
         }
         let reply = reply.map_err(|failure| route.lock_error(failure))?;
         protocol::renewed(&reply).ok_or_else(unexpected_reply)
-    }
-
-    async fn try_hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
-        let (client, servers) = (&self.client, &self.client.servers);
-        let mut route = servers.route(&self.keys, pending()).await?;
-        self.remind(&mut route).await?;
-        // A late acquire of the giver has to find a tombstone, which a release leaves. If there was nothing to release, an
-        // earlier hand-over may have succeeded: it is repeated.
-        if client.claims.may_overtake(self.holder, route.generation())
-            && client.end(&self.keys, self.holder, End::Release(None)).await?
-        {
-            return Ok(HandOver::Yielded);
-        }
-        let ttl = next.ttl();
-        let (holder, giver, terms) = (
-            next.holder().to_string(),
-            self.holder.to_string(),
-            RequestTerms::new(next, ttl),
-        );
-        let may_have_entry = client.claims.contain(next.holder()) || servers.has_waiter(next.holder());
-        let inbox = match may_have_entry {
-            true => servers.inbox(&self.keys),
-            false => "".into(),
-        };
-        let yields = if next.yields() { "1" } else { "" };
-        let arguments = [
-            &*holder,
-            &*terms.ttl,
-            &*terms.label,
-            &*terms.floor,
-            &*giver,
-            &*inbox,
-            yields,
-        ];
-        // If it arrives late, the giver's hold is gone: so it needs no tombstone.
-        let sent = next.sending();
-        let keys = self.keys.all();
-        let handing_over = servers.run(&mut route, &protocol::HAND_OVER, &keys[..3], &arguments);
-        let (reply, released) = future::join(handing_over, self.release_unless_given(next.yields())).await;
-        // The hand-over yielded. Or it came too late, because the server had to be given the script.
-        if let Ok(true) = released {
-            return Ok(HandOver::Yielded);
-        }
-        let reply = match reply.map_err(|failure| route.lock_error(failure)) {
-            // It was not executed, but the release may have been.
-            Err(error) if error.is_not_executed() => return Err(released.err().unwrap_or(error)),
-            reply => reply?,
-        };
-        let handed_over = protocol::handed_over(&reply).ok_or_else(unexpected_reply)?;
-        if !matches!(handed_over, HandedOver::NextRetired | HandedOver::Yields) {
-            client.claims.remove(self.holder);
-        }
-        match handed_over {
-            HandedOver::Granted(token) => {
-                servers.acknowledge(&route, &self.keys, ttl).await?;
-                let armed = next.lease().arm(sent, ttl)?;
-                let hold = Self::new(client, &self.keys, next, token, &route);
-                Ok(HandOver::Granted(Arc::new(hold), armed))
-            }
-            HandedOver::NextRetired => Err(retired_holder()),
-            HandedOver::NotHeld | HandedOver::Yields => {
-                released?;
-                self.check_forgotten(&route).await?;
-                Ok(HandOver::AlreadyLost)
-            }
-        }
-    }
-
-    /// Sent right behind a hand-over that may yield: if it does, this releases the hold without another round trip. If it does
-    /// not, the giver has nothing any more. Returns whether it did.
-    async fn release_unless_given(&self, may_yield: bool) -> Result<bool> {
-        match may_yield {
-            true => self.client.end(&self.keys, self.holder, End::Release(None)).await,
-            false => Ok(false),
-        }
     }
 }
 

@@ -28,7 +28,7 @@
 //! - **One round trip** to acquire a free lock, one to release it; three for a lock that was waited for, however many wait.
 //! - **First come, first served.** A refused acquire adds a queue entry in the same script. A release offers the lock to the
 //!   first waiter whose process is connected, and has the second ask when the offer expires (the
-//!   [grace](RedisConfig::with_grace), 100 ms). A waiter can be overtaken by the hand-overs within another process, at most
+//!   [grace](RedisConfig::with_grace), 100 ms). A waiter can be overtaken by the passes within another process, at most
 //!   16 in a row (`Locker::with_passes`), and after a hold or an offer that *expires*: then the first request to arrive
 //!   gets the lock, as it does after a foreign client's lock.
 //! - **Shared and permit holds.** Readers share a name, one of them may be upgradable, and permits share it up to a limit. All
@@ -45,8 +45,7 @@
 //!   server executes the requests of one connection in the order in which they were sent. A try that overtakes this
 //!   process's own release, because the release had to be sent again or to wait for a connection, is repeated after it. If
 //!   the connection was replaced meanwhile, whatever ends a hold leaves a tombstone in the fence key for ten minutes. By it
-//!   the server rejects an acquire that arrives late over the old connection (a hold that would be handed over is released
-//!   instead). If an acquire arrives later than that, no guard counts as held by it, and its hold expires after the TTL.
+//!   the server rejects an acquire that arrives late over the old connection. If an acquire arrives later than that, no guard counts as held by it, and its hold expires after the TTL.
 //! - **Reconnects** by itself, however long the outage was. Requests fail meanwhile and can be repeated. Each request
 //!   triggers a try to connect, though not more often than every 50 ms, and fails only after a try that began after it. If
 //!   nothing arrives for the response timeout after a request, the connection is replaced. A waiter whose time is up reports
@@ -58,7 +57,7 @@
 //! - **Any runtime.** The connection lives on the Tokio runtime that used it first. If that runtime ends, or nobody drives
 //!   it, a request on another runtime connects there: at once, or after half a second.
 //! - **Full memory.** A server at its `maxmemory` refuses new locks and new waiters. Waiters in the queue are still granted
-//!   the lock, and holds are renewed, handed over and released, also where replicas have to acknowledge.
+//!   the lock, and holds are renewed, passed on and released, also where replicas have to acknowledge.
 //!
 //! # Redis Cluster
 //! `redis+cluster://host:port,host:port` or [`RedisConfig::cluster`] names some nodes of a cluster; they say where the others

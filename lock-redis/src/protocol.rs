@@ -9,8 +9,7 @@ use lock_core::{Error, ErrorKind, FencingToken};
 use redis::{Cmd, cmd};
 
 pub(crate) use self::replies::{
-    Acquired, HandedOver, Holder, RenewedOne, Taken, acquired, ended, handed_over, is_of_shared, renewed,
-    renewed_together, revoked, status,
+    Acquired, Holder, RenewedOne, Taken, acquired, ended, is_of_shared, renewed, renewed_together, revoked, status,
 };
 
 pub(crate) mod mode;
@@ -70,8 +69,6 @@ pub(crate) static RENEW_TOGETHER: LazyLock<Script> = LazyLock::new(|| Script::ne
 pub(crate) static END: LazyLock<Script> = LazyLock::new(|| Script::new(file!("end")));
 /// Ends what many exclusive holders have, where nobody waits.
 pub(crate) static END_TOGETHER: LazyLock<Script> = LazyLock::new(|| Script::new(file!("end_together")));
-/// Hands an exclusive hold over within the process.
-pub(crate) static HAND_OVER: LazyLock<Script> = LazyLock::new(|| Script::new(file!("hand_over")));
 /// Makes an exclusive hold a shared one.
 pub(crate) static DOWNGRADE: LazyLock<Script> = LazyLock::new(|| Script::new(file!("downgrade")));
 /// Has the fence count a hold's token as at least another one.
@@ -104,15 +101,14 @@ const FRAGMENTS: [(&str, &str); 7] = [
 ];
 
 /// All scripts that are often run, to be loaded when a connection is made.
-pub(crate) fn all(are_checked: bool) -> [&'static Script; 10] {
-    let all: [&'static Script; 10] = [
+pub(crate) fn all(are_checked: bool) -> [&'static Script; 9] {
+    let all: [&'static Script; 9] = [
         &ACQUIRE,
         &CONFIRM,
         &RENEW,
         &RENEW_TOGETHER,
         &END,
         &END_TOGETHER,
-        &HAND_OVER,
         &DOWNGRADE,
         &RAISE,
         &STATUS,

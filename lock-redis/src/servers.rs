@@ -185,10 +185,6 @@ impl Servers {
         }
     }
 
-    pub(crate) fn has_waiter(&self, holder: HolderId) -> bool {
-        self.inbox.has_waiter(holder)
-    }
-
     /// Makes a lease suspect whenever the connection to the lock's server ends, for as long as the registration lives; and
     /// now, if the connection of its grant has ended already.
     pub(crate) fn register_lease(

@@ -96,17 +96,17 @@ pub(super) const REDIS: &[Aim] = &[
         AtLeast(1.0),
     ),
     aim(
-        "one-16 by a bare loop of hand-overs",
+        "one-16 by a bare loop of releases",
         "one-16",
         Unit::PairsPerSecond,
         By::Subject("bare"),
         AtLeast(0.8),
     ),
     aim(
-        "one-16 by hand-overs alone",
+        "one-16 by one-16 without passes",
         "one-16",
         Unit::PairsPerSecond,
-        By::Subject("hand-overs"),
+        By::Subject("without-passes"),
         AtLeast(6.0),
     ),
     aim(
@@ -124,10 +124,10 @@ pub(super) const REDIS: &[Aim] = &[
         AtLeast(EVEN),
     ),
     aim(
-        "two-16 by hand-overs alone",
+        "two-16 by two-16 without passes",
         "two-16",
         Unit::PairsPerSecond,
-        By::Subject("hand-overs"),
+        By::Subject("without-passes"),
         AtLeast(4.0),
     ),
     aim(
@@ -197,17 +197,10 @@ pub(super) const MYSQL: &[Aim] = &[
         AtLeast(0.75),
     ),
     aim(
-        "one-16 with hand-overs by releases",
+        "one-16 by one-16 without passes",
         "one-16",
         Unit::PairsPerSecond,
-        By::Subjects("hand-overs", "releases"),
-        AtLeast(2.0),
-    ),
-    aim(
-        "one-16 with blocks of tokens by releases",
-        "one-16",
-        Unit::PairsPerSecond,
-        By::Subject("releases"),
+        By::Subject("without-passes"),
         AtLeast(8.0),
     ),
     aim(

@@ -17,9 +17,6 @@ pub(crate) struct Polylock(pub(crate) MakeBackend);
 /// polylock with fixed leases: they are handed over in the process by a request, and never passed on without one.
 pub(crate) struct WithoutPasses(pub(crate) MakeBackend);
 
-/// polylock that releases the lock each time, and never hands it over in the process.
-pub(crate) struct WithoutHandOvers(pub(crate) MakeBackend);
-
 pub(crate) struct PolylockClient {
     locker: Locker,
     passes: bool,
@@ -40,16 +37,6 @@ impl Subject for WithoutPasses {
 
     async fn connect(&self) -> Result<PolylockClient> {
         PolylockClient::connect(&self.0, false).await
-    }
-}
-
-impl Subject for WithoutHandOvers {
-    type Client = PolylockClient;
-
-    async fn connect(&self) -> Result<PolylockClient> {
-        let PolylockClient { locker, passes } = PolylockClient::connect(&self.0, true).await?;
-        let locker = locker.with_passes(0);
-        Ok(PolylockClient { locker, passes })
     }
 }
 

@@ -106,40 +106,41 @@ impl BareLock {
     }
 }
 
-/// `bare` of `one-16`: hand-overs in a loop, which is what any number of tasks of one process can do at most.
-pub(crate) struct HandOvers(pub(crate) Bare);
+/// `bare` of `one-16`: a release and an acquire together, in a loop: what any number of tasks of one process can have of the
+/// server at most.
+pub(crate) struct Releases(pub(crate) Bare);
 
-pub(crate) struct HandOversClient(BareClient);
+pub(crate) struct ReleasesClient(BareClient);
 
-pub(crate) struct HandingOver {
+pub(crate) struct Releasing {
     lock: BareLock,
-    giver: Option<String>,
+    former: Option<String>,
 }
 
-impl Subject for HandOvers {
-    type Client = HandOversClient;
+impl Subject for Releases {
+    type Client = ReleasesClient;
 
-    async fn connect(&self) -> Result<HandOversClient> {
-        Ok(HandOversClient(self.0.connect().await?))
+    async fn connect(&self) -> Result<ReleasesClient> {
+        Ok(ReleasesClient(self.0.connect().await?))
     }
 }
 
-impl Client for HandOversClient {
-    type Lock = HandingOver;
+impl Client for ReleasesClient {
+    type Lock = Releasing;
 
-    async fn lock(&self, name: &str) -> Result<HandingOver> {
+    async fn lock(&self, name: &str) -> Result<Releasing> {
         let lock = self.0.lock(name).await?;
-        Ok(HandingOver { lock, giver: None })
+        Ok(Releasing { lock, former: None })
     }
 }
 
-impl Lock for HandingOver {
+impl Lock for Releasing {
     type Held = ();
 
     async fn acquire(&mut self) -> Result<()> {
         let BareLock { client, keys } = &mut self.lock;
-        self.giver = Some(match &self.giver {
-            Some(giver) => client.hand_over(keys, giver).await?,
+        self.former = Some(match &self.former {
+            Some(former) => client.follow(keys, former).await?,
             None => client.acquire(keys).await?,
         });
         Ok(())

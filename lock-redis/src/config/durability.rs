@@ -41,7 +41,7 @@ impl RedisConfig {
     /// tries fail as [unavailable](lock_core::ErrorKind::Unavailable) and waiters wait. By then all holds that it may have forgotten have
     /// expired. A hold that lives is renewed meanwhile: if the server has forgotten it, the renewal puts it back, with the same
     /// token. So no lock is granted twice, and no hold is lost whose process renews it in time. To put a hold back takes the server
-    /// the same time however many share the name. A release or a hand-over puts a forgotten hold back, too, and so reports no loss.
+    /// the same time however many share the name. A release puts a forgotten hold back, too, and so reports no loss.
     ///
     /// Set the same in all processes that use the server: one without it takes a lock at once. The very first connection to a new
     /// server is delayed, too. A restart is always followed by the delay, also with `appendfsync always`, since nothing tells it

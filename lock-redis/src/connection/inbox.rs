@@ -75,7 +75,8 @@ impl Inbox {
         }
     }
 
-    pub(crate) fn has_waiter(&self, holder: HolderId) -> bool {
+    #[cfg(test)]
+    fn has_waiter(&self, holder: HolderId) -> bool {
         lock(&self.waiters).registered.contains_key(&hex(holder))
     }
 

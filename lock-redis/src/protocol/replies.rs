@@ -20,18 +20,6 @@ pub(crate) enum Acquired {
     BaseEnded,
 }
 
-/// The reply to a hand-over.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum HandedOver {
-    Granted(FencingToken),
-    /// The giver does not have the hold.
-    NotHeld,
-    /// The next holder id was abandoned or released before.
-    NextRetired,
-    /// Somebody waits at the server, and the giver still has the hold.
-    Yields,
-}
-
 /// The reply to a release or an abandon.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
@@ -134,16 +122,6 @@ fn sharer(terms: &str) -> Option<HolderStatus> {
 /// Since when a grant with this token lasts.
 fn since(token: Option<FencingToken>) -> Option<SystemTime> {
     since_of_token(token?, SystemTime::now())
-}
-
-/// `None`: no reply of our script.
-pub(crate) fn handed_over(reply: &Value) -> Option<HandedOver> {
-    Some(match reply {
-        Value::Nil => HandedOver::NotHeld,
-        Value::Int(0) => HandedOver::NextRetired,
-        Value::Int(-1) => HandedOver::Yields,
-        reply => HandedOver::Granted(granted(reply)?),
-    })
 }
 
 /// `None`: no reply of our script.

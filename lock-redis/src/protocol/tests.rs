@@ -95,12 +95,6 @@ fn other_replies() {
     assert_eq!(all.map(|ended| ended.more), [false, false, true, true]);
     assert_eq!((ended(&Value::Int(4)), ended(&Value::Nil)), (None, None));
 
-    let token = FencingToken::new(5).expect("a token");
-    assert_eq!(handed_over(&text("5")), Some(HandedOver::Granted(token)));
-    assert_eq!(handed_over(&Value::Nil), Some(HandedOver::NotHeld));
-    assert_eq!(handed_over(&Value::Int(0)), Some(HandedOver::NextRetired));
-    assert_eq!(handed_over(&Value::Okay), None);
-
     assert_eq!(acquired(&Value::Int(-1)), Some(Acquired::BaseEnded));
 }
 

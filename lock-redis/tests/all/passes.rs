@@ -1,11 +1,8 @@
 //! A hold passes on within a process without a request.
 
-use lock_core::backend::{HandOver, Lease, ReleaseOptions, ReleaseOutcome, RequestOptions, SentAt, Terms};
+use lock_core::backend::{Lease, RequestOptions, SentAt, Terms};
 use lock_core::{FencingToken, HoldState};
-use lock_redis::RedisConfig;
-use tokio::time::timeout;
 
-use crate::support::waiter::Waiter;
 use crate::support::*;
 
 const TOKENS: u32 = 4;
@@ -81,62 +78,4 @@ async fn a_connection_that_ends_makes_the_lease_of_the_moment_suspect() {
     until("suspect", async || second.state() == HoldState::Suspect).await;
     assert_eq!(first.state(), HoldState::Held, "it has the hold no more");
     in_the_end_released(&twice).await;
-}
-
-#[testbed::test]
-async fn a_hand_over_yields_while_somebody_waits_who_is_there() {
-    let fixture = Fixture::new().await;
-    let (ours, theirs) = (fixture.backend(), fixture.backend());
-    let (request, _control) = reserving("a").start();
-    let hold = granted(&ours, &request).await;
-    let (heir, _heirs) = reserving("a").yields().start();
-    let HandOver::Granted(hold, _) = hold.hand_over(&heir).await.expect("an answer") else {
-        panic!("nobody waits");
-    };
-    let waiter = Waiter::queued(&fixture, &theirs, "a", TTL).await;
-    let (next, _nexts) = reserving("a").yields().start();
-    assert!(matches!(hold.hand_over(&next).await, Ok(HandOver::Yielded)));
-    let theirs = waiter.granted().await;
-    assert_eq!(
-        hold.release(ReleaseOptions::default()).await.expect("an answer"),
-        ReleaseOutcome::AlreadyLost
-    );
-    assert!(release(&theirs).await);
-}
-
-/// The release goes out with the hand-over, so that whoever waits elsewhere does not wait for an answer to the giver.
-#[testbed::test]
-async fn a_hand_over_that_yields_frees_the_name_before_its_giver_hears_of_it() {
-    let fixture = Fixture::new().await;
-    let patient = |config: RedisConfig| config.with_response_timeout(AT_MOST);
-    let Proxied { proxy, backend } = Proxied::new(&fixture, patient).await;
-    let (request, _control) = reserving("a").start();
-    let hold = granted(&backend, &request).await;
-    let theirs = fixture.backend();
-    let waiter = Waiter::queued(&fixture, &theirs, "a", TTL).await;
-    proxy.hold_answers();
-    let (next, _nexts) = reserving("a").yields().start();
-    let handing_over = tokio::spawn(async move { hold.hand_over(&next).await });
-    let theirs = waiter.granted().await;
-    assert!(!handing_over.is_finished(), "it has no answer yet");
-    proxy.let_go();
-    let handed_over = timeout(AT_MOST, handing_over).await.expect("an answer in time");
-    assert!(matches!(handed_over.expect("no panic"), Ok(HandOver::Yielded)));
-    assert!(release(&theirs).await);
-}
-
-/// The hand-over is sent once more with its text, behind the release.
-#[testbed::test]
-async fn a_hand_over_whose_script_the_server_has_forgotten_yields_all_the_same() {
-    let fixture = Fixture::new().await;
-    let (ours, theirs) = (fixture.backend(), fixture.backend());
-    let (request, _control) = reserving("a").start();
-    let hold = granted(&ours, &request).await;
-    // The server knows how to release.
-    assert!(release(&take(&theirs, "b").await).await);
-    let (next, _nexts) = reserving("a").yields().start();
-    let () = fixture.raw(&["SCRIPT", "FLUSH"]).await;
-    assert!(release(&take(&theirs, "b").await).await);
-    assert!(matches!(hold.hand_over(&next).await, Ok(HandOver::Yielded)));
-    assert!(release(&take(&theirs, "a").await).await);
 }

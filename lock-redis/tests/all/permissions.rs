@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lock_core::backend::{
-    Attempt, DistributedLock, HandOver, Hold, ListFrom, Mode, Permits, ReleaseOptions, RequestOptions, Terms,
+    Attempt, DistributedLock, Hold, ListFrom, Mode, Permits, ReleaseOptions, RequestOptions, Terms,
 };
 use lock_core::{ErrorKind, Locker, Result};
 use lock_redis::{RedisBackend, RedisConfig};
@@ -48,7 +48,7 @@ async fn everything(fixture: &Fixture, clients: &[RedisBackend; 2], lock: &str) 
     first.status(request.name()).await?;
     first.list(&ListFrom::all(), 1).await?;
 
-    // One that waits and goes, one that waits and gets it, and one that gets it from within its process.
+    // One that waits and goes, and one that waits and gets it.
     for goes in [true, false] {
         let (request, _control, acquiring) = waiting(second);
         let queue = || async { fixture.keys().await.into_iter().find(|key| key.contains(":queue")) };
@@ -64,11 +64,7 @@ async fn everything(fixture: &Fixture, clients: &[RedisBackend; 2], lock: &str) 
         }
         hold.release(ReleaseOptions::default()).await?;
         let hold = self::hold(acquiring.await.expect("no panic")?);
-        let (next, _control) = RequestOptions::new(name(lock), Terms::new(TTL)).start();
-        match hold.hand_over(&next).await? {
-            HandOver::Granted(hold, _) => hold.release(ReleaseOptions::default()).await?,
-            other => panic!("it was ours to give: {other:?}"),
-        };
+        hold.release(ReleaseOptions::default()).await?;
     }
     first.abandon(&request).await?;
     shared(clients, lock).await

@@ -7,7 +7,6 @@ pub(super) struct Scripts {
     pub(super) acquire: Script,
     pub(super) renew: Script,
     pub(super) end: Script,
-    pub(super) hand_over: Script,
 }
 
 macro_rules! file {
@@ -32,7 +31,6 @@ impl Scripts {
             acquire: script(file!("acquire")),
             renew: script(file!("renew")),
             end: script(file!("end")),
-            hand_over: script(file!("hand_over")),
         }
     }
 }
@@ -55,7 +53,7 @@ mod tests {
 
     #[test]
     fn nothing_is_left_to_be_included() {
-        for file in [file!("acquire"), file!("renew"), file!("end"), file!("hand_over")] {
+        for file in [file!("acquire"), file!("renew"), file!("end")] {
             let text = with_fragments(file);
             assert!(text.contains("KEYS") && !text.contains("-- include"), "{text}");
         }

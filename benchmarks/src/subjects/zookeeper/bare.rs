@@ -27,7 +27,7 @@ impl Lock for BareLock {
                 Some(place) => {
                     let holder = self.client.get_data(&format!("{}/{}", self.directory, children[0]));
                     let before = format!("{}/{}", self.directory, children[place - 1]);
-                    // It fires when that node ends, and at no hand-over, which writes it.
+                    // It fires when that node ends, and at no write of it.
                     let gone = self.client.get_and_watch_children(&before);
                     match tokio::join!(holder, gone) {
                         (_, Ok((_, _, watch))) => drop(watch.changed().await),

@@ -17,7 +17,7 @@ macro_rules! file {
 }
 
 /// Earlier ones may include later ones.
-const FILES: [(&str, &str); 19] = [
+const FILES: [(&str, &str); 18] = [
     file!("acquire"),
     file!("end"),
     file!("renew"),
@@ -25,7 +25,6 @@ const FILES: [(&str, &str); 19] = [
     file!("raise"),
     file!("reinstate"),
     file!("downgrade"),
-    file!("hand_over"),
     file!("status"),
     file!("next_token"),
     file!("fence"),

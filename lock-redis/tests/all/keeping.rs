@@ -1,109 +1,19 @@
-//! Passing a hold on within a process, and keeping a name for a minimum time.
+//! Keeping a name for a minimum time.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::backend::{
-    AcquireRequest, DistributedLock, HandOver, Hold, ReleaseOptions, ReleaseOutcome, Renewal, RequestOptions, Terms,
-    Wait,
-};
-use lock_core::{ErrorKind, FencingToken, HoldState};
+use lock_core::backend::{DistributedLock, Hold, ReleaseOptions, ReleaseOutcome, Renewal, RequestOptions, Terms, Wait};
 use tokio::time::Instant;
 
 use crate::support::waiter::{Hung, Waiter};
 use crate::support::{
-    Fixture, Proxied, SECOND, TTL, busy, granted, in_the_end, in_the_end_granted, in_the_end_released, name, release,
-    request, soon_enough, take, until, with_config,
+    Fixture, SECOND, TTL, busy, granted, name, release, request, soon_enough, take, until, with_config,
 };
-
-async fn handed_over(giver: &Arc<dyn Hold>, next: &AcquireRequest) -> Arc<dyn Hold> {
-    match giver.hand_over(next).await.expect("an answer") {
-        HandOver::Granted(hold, _armed) => hold,
-        other => panic!("{next:?} was not given it: {other:?}"),
-    }
-}
 
 async fn kept(hold: &Arc<dyn Hold>, time: Duration) -> ReleaseOutcome {
     let how = ReleaseOptions::default().keep_for(time);
     hold.release(how).await.expect("an answer")
-}
-
-#[testbed::test]
-async fn a_hold_passes_on_in_one_request_on_the_next_one_s_terms() {
-    let fixture = Fixture::new().await;
-    let backend = fixture.backend();
-    let giver = take(&backend, "a").await;
-    let elsewhere = Waiter::queued(&fixture, &fixture.backend(), "a", TTL).await;
-    let terms = Terms::new(40 * SECOND).label("the next");
-    let (next, _control) = RequestOptions::new(name("a"), terms)
-        .token_above(FencingToken::new(u64::from(giver.token()) + 3_600_000_000).expect("a token"))
-        .start();
-    let before = fixture.scripts_run().await;
-    let hold = handed_over(&giver, &next).await;
-    assert_eq!(fixture.scripts_run().await, before + 1);
-    assert!(u64::from(hold.token()) > u64::from(giver.token()) + 3_600_000_000);
-    let value = fixture.value("a").await;
-    assert_eq!(value, format!("{} {} 40000 the next", next.holder(), hold.token()));
-    let rest = fixture.rest("a").await;
-    assert!(rest <= 40 * SECOND && rest > 20 * SECOND, "{rest:?}");
-    assert_eq!(next.lease().state(), HoldState::Held);
-    assert!(next.lease().valid_for() <= 36 * SECOND);
-
-    // The giver has nothing any more.
-    assert!(matches!(giver.renew(TTL).await.expect("an answer"), Renewal::Lost));
-    assert!(!release(&giver).await);
-    let (third, _control) = request("a", TTL);
-    assert!(matches!(
-        giver.hand_over(&third).await.expect("an answer"),
-        HandOver::AlreadyLost
-    ));
-    assert_eq!(fixture.value("a").await, value);
-
-    // A repetition finds it done, and arms the full ttl again.
-    let _: i64 = fixture.raw(&["PEXPIRE", &fixture.lock_key("a"), "15000"]).await;
-    assert_eq!(handed_over(&giver, &next).await.token(), hold.token());
-    assert!(fixture.rest("a").await > 20 * SECOND);
-    assert!(elsewhere.is_waiting(), "nobody elsewhere got in between");
-    assert_eq!(fixture.queue("a").await, [elsewhere.id()]);
-    assert!(release(&hold).await);
-    let last = elsewhere.granted().await;
-    assert!(last.token() > hold.token());
-    assert!(release(&last).await);
-}
-
-#[testbed::test]
-async fn one_that_waits_is_handed_over_to_and_leaves_the_queue() {
-    let fixture = Fixture::new().await;
-    let backend = fixture.backend();
-    let giver = take(&backend, "a").await;
-    let waiter = Waiter::queued(&fixture, &backend, "a", TTL).await;
-    until("it knows of its entry", async || waiter.request.last_busy().is_some()).await;
-    let hold = handed_over(&giver, &waiter.request).await;
-    assert_eq!(fixture.queue("a").await, <[String; 0]>::default());
-    assert!(release(&hold).await);
-    assert!(!fixture.exists("a").await, "it was not offered to the one that had it");
-    waiter.leave().await;
-}
-
-#[testbed::test]
-async fn of_an_unknown_hand_over_the_giver_is_undone_first_and_then_the_next() {
-    let fixture = Fixture::new().await;
-    let Proxied { proxy, backend } = Proxied::quick(&fixture).await;
-    let (first, _control) = request("a", TTL);
-    let giver = in_the_end_granted(&backend, &first).await;
-    let (next, _control) = request("a", TTL);
-    proxy.hold_requests();
-    let error = giver.hand_over(&next).await.expect_err("it never gets there");
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
-    until("another connection", async || {
-        backend.connect().await.is_ok() && proxy.connections() > 1
-    })
-    .await;
-    assert!(fixture.value("a").await.starts_with(&first.holder().to_string()));
-    in_the_end_released(&giver).await;
-    in_the_end(async || backend.abandon(&next).await).await;
-    proxy.drain_the_first().await;
-    assert!(!fixture.exists("a").await, "an ended holder id came back");
 }
 
 #[testbed::test]
