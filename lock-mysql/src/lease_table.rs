@@ -45,7 +45,7 @@ struct Shared {
     config: MySqlConfig,
     /// The group of acquires.
     asking: ConnectionGroup,
-    /// The group of renewals, releases and hand-overs.
+    /// The group of renewals and releases.
     keeping: ConnectionGroup,
     statements: Arc<LeaseStatements>,
     claims: Claims,

@@ -171,7 +171,6 @@ impl DistributedLock for LeaseTableBackend {
         Capabilities::default()
             .extend()
             .fixed_lease()
-            .hand_over()
             .pass()
             .minimum_hold()
             .durable_tokens()

@@ -1,4 +1,4 @@
-//! A hold: renew, release, downgrade, pass, hand over.
+//! A hold: renew, release, downgrade, pass.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::backend::{
-    AcquireRequest, HandOver, Hold, HolderId, Lease, Mode, ReleaseOptions, ReleaseOutcome, Renewal, SentAt,
+    AcquireRequest, Hold, HolderId, Lease, Mode, ReleaseOptions, ReleaseOutcome, Renewal, SentAt,
 };
 use lock_core::{Error, ErrorKind, FencingToken, HoldState, LockName, Result};
 use tokio::time::sleep;
@@ -15,7 +15,7 @@ use super::{Shared, lock_error};
 use crate::connection::Member;
 use crate::error::{RequestError, SqlError};
 use crate::protocol::lease_table::sharing::raised;
-use crate::protocol::lease_table::{LeaseRenewal, LeaseTerms, granted};
+use crate::protocol::lease_table::{LeaseRenewal, LeaseTerms};
 use crate::protocol::{Job, JobDone};
 
 /// Pauses before a renewal tries again whose row somebody else has locked, in milliseconds. Clients of ours lock a row for a
@@ -97,12 +97,6 @@ impl Hold for LeaseHold {
             lease: next.clone(),
             form: Mutex::new(Form::Exclusive),
         }))
-    }
-
-    async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
-        self.try_hand_over(next)
-            .await
-            .map_err(|error| error.with_name(&self.name))
     }
 }
 
@@ -240,48 +234,6 @@ impl LeaseHold {
                 "the hold has ended, so its token was not raised",
             )),
         }
-    }
-
-    async fn try_hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
-        let shared = &self.shared;
-        if self.form() != Form::Exclusive {
-            return Ok(
-                match shared.release_shared(&self.name, self.holder, self.is_permit).await? {
-                    true => HandOver::Yielded,
-                    false => HandOver::AlreadyLost,
-                },
-            );
-        }
-        // A late acquire of the giver would take the name after the next holder's release.
-        shared.end_unanswered(self.holder).await?;
-        let terms = LeaseTerms::new(next);
-        let sql = shared
-            .statements
-            .hand_over(&self.name, self.holder, &terms, next.yields());
-        next.sending();
-        let done = shared
-            .keep_job(shared.without_waiting(&self.name, Job::Statement(sql)))
-            .await;
-        shared.note_row(&self.name, &done);
-        let done = match done {
-            Err(RequestError::Sql(error)) if error.is_missing_table() => return Ok(HandOver::AlreadyLost),
-            done => done.map_err(lock_error)?,
-        };
-        let token = granted(&done.result).map_err(SqlError::into_lock_error)?;
-        Ok(match token {
-            Some(token) => {
-                shared.claims.remove(self.holder);
-                shared.stop_waiting(&self.name, next.holder());
-                let armed = next.lease().arm(done.sent, terms.ttl)?;
-                HandOver::Granted(Arc::new(Self::new(shared, next, &terms, token)), armed)
-            }
-            // It yields, or the hold is gone.
-            None if next.yields() => match shared.release(&self.name, self.holder, None).await? {
-                true => HandOver::Yielded,
-                false => HandOver::AlreadyLost,
-            },
-            None => HandOver::AlreadyLost,
-        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Names whose row somebody keeps locked who is no client of ours, such as a transaction that somebody forgot to end.
 //!
-//! A statement of an acquire, a release or a hand-over waits for a row for up to a second, and all that is sent over its
+//! A statement of an acquire or a release waits for a row for up to a second, and all that is sent over its
 //! connection waits behind it. MySQL knows no shorter wait, and none at all is no choice: clients of ours lock rows for a moment.
 //! So the first request that fails by this notes the name. Later ones try to lock the row without waiting, until one of them
 //! succeeds. Renewals never wait for a row, and do not try again for long if the name is noted.

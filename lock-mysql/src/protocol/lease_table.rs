@@ -300,31 +300,6 @@ impl LeaseStatements {
         )
     }
 
-    /// Passes a hold on, if it is still there; [`granted`] reads the answer. Repeated, it finds the next holder. If it
-    /// `yields`, it passes nothing on while somebody else waits.
-    pub(crate) fn hand_over(&self, name: &LockName, giver: HolderId, next: &LeaseTerms, yields: bool) -> String {
-        let (holder, label, ttl) = (next.holder, &next.label, next.ttl.as_micros());
-        let token = next.next_token("`last_token`+1");
-        let last = next.last_token("`token`");
-        let is_givers = format!("`holder`='{giver}'");
-        let unless = match yields {
-            true => format!(" AND NOT ({is_givers} AND {})", others_wait(holder)),
-            false => String::new(),
-        };
-        format!(
-            "UPDATE `{}` SET `token`=LAST_INSERT_ID(IF({is_givers},{token},`token`)),\
-             `last_token`=IF({is_givers},{last},`last_token`),\
-             `label`={label},\
-             `term`=IF({is_givers},{ttl},GREATEST(`term`,{ttl})),\
-             `expires`=IF({is_givers},{NOW}+{ttl},GREATEST({REPAIRED},{NOW}+{ttl})),\
-             `wanted`=IF(`waiter`<=>'{holder}',0,`wanted`),\
-             `holder`='{holder}' \
-             WHERE `name`={} AND `holder` IN ('{giver}','{holder}') AND `expires`>{NOW}{unless}",
-            self.leases,
-            name_literal(name)
-        )
-    }
-
     /// Has the row of an exclusive hold remember this token, if the hold is still there: then it matches a row.
     pub(crate) fn raise(&self, name: &LockName, holder: HolderId, token: FencingToken) -> String {
         format!(
