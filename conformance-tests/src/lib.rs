@@ -102,7 +102,7 @@
 //! What a backend [declares](lock_core::backend::Capabilities) must pass. What it does not declare must be refused, and then
 //! the case is skipped. Only what [`Capability`] lists may be missing, and [several locks at
 //! once](Subject::acquires_several). Core provides four things for every subject: one request at the server for all local
-//! waiters, bounded hand-overs among them, re-entry, and several locks at once.
+//! waiters, bounded passes among them, re-entry, and several locks at once.
 //!
 //! A skip prints one line to standard error, `SKIP module::case: reason`, past the test runner's capture. Nothing else can
 //! be skipped, except for other processes if the server lives in one process.
@@ -114,7 +114,7 @@
 //! side of a reader-writer lock. Two more lines run the exclusive cases on them:
 //!
 //! ```text
-//! conformance!(one_permit mine_permit, MyHarness);          // raw cases, but those of hand-overs and minimum holds
+//! conformance!(one_permit mine_permit, MyHarness);          // raw cases, but those of passes and minimum holds
 //! conformance!(subject mine_write, WriteSide<MyHarness>);   // subject cases
 //! ```
 //!

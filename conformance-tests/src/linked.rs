@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::backend::{
-    AcquireRequest, Attempt, Capabilities, Change, DistributedLock, HandOver, Hold, HolderId, Lease, ListFrom,
-    ListPage, LockStatus, ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked,
+    AcquireRequest, Attempt, Capabilities, Change, DistributedLock, Hold, HolderId, Lease, ListFrom, ListPage,
+    LockStatus, ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked,
 };
 use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 use tokio::task::yield_now;
@@ -255,22 +255,5 @@ impl Hold for LinkedHold {
     fn pass(&self, next: &Lease) -> Option<Arc<dyn Hold>> {
         let (hold, link) = (self.hold.pass(next)?, self.link.clone());
         Some(Arc::new(Self { hold, link }))
-    }
-
-    async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
-        let (hold, heir) = (self.hold.clone(), next.clone());
-        let connection = connected(&self.link)?;
-        let _marked = next.sending();
-        let handing_over = round_trip_over(&self.link, connection, async move { hold.hand_over(&heir).await });
-        Ok(match handing_over.await? {
-            HandOver::Granted(hold, armed) => HandOver::Granted(
-                Arc::new(LinkedHold {
-                    hold,
-                    link: self.link.clone(),
-                }),
-                armed,
-            ),
-            other => other,
-        })
     }
 }

@@ -18,9 +18,6 @@ macro_rules! __for_each_mutant {
             /// Its renewals do.
             mutant_renewal_counts_from_its_effect RenewalCountsFromItsEffect
                 belief_in_a_renewal_counts_from_before_its_effect;
-            /// Its hand-overs do.
-            mutant_hand_over_counts_from_its_effect HandOverCountsFromItsEffect
-                belief_in_a_hand_over_counts_from_before_its_effect;
             /// A hold gets its expiry by a second request (`SETNX`, then `EXPIRE`): a client that dies in between has it for ever.
             mutant_expiry_by_a_second_request ExpiryByASecondRequest a_client_that_dies_in_a_request_costs_no_name;
             /// Whoever asks takes the name's state away and writes it back by a second request: a client that dies in between
@@ -117,8 +114,6 @@ macro_rules! __for_each_mutant {
             mutant_adoption_heeds_the_clock AdoptionHeedsTheClock a_token_that_was_reached_is_not_adopted;
             /// A raise sets the counter, even to a smaller token.
             mutant_raise_lowers RaiseLowers a_raised_token_is_remembered;
-            /// A hand-over goes on from the giver's own token, and not from what it was raised to.
-            mutant_raise_forgotten_by_hand_overs RaiseForgottenByHandOvers a_raised_token_is_remembered_by_a_hand_over;
             /// A raise ends the hold, as one that writes its record anew without an expiry may.
             mutant_raise_ends_the_hold RaiseEndsTheHold a_raise_leaves_the_hold_as_it_is;
             /// A raise of a lost hold is an error, and has raised the token all the same.
@@ -126,30 +121,18 @@ macro_rules! __for_each_mutant {
             /// The token of a name is raised by anybody who held it once.
             mutant_lost_hold_raises LostHoldRaises a_lost_hold_raises_nothing;
 
-            /// A hand-over that nobody declared: core would give up a hold that it takes for released.
-            mutant_hand_over_undeclared HandOverUndeclared a_hand_over_passes_the_hold_on;
-            /// A hand-over changes the holder's id alone, so that both have the same token.
-            mutant_hand_over_keeps_the_token HandOverKeepsTheToken tokens_grow_over_a_hand_over;
-            /// The token of a hand-over comes from the counter alone.
-            mutant_hand_over_ignores_the_floor HandOverIgnoresTheFloor tokens_grow_over_a_hand_over;
-            /// The giver's id is still good for what the next one holds.
-            mutant_giver_lives_on GiverLivesOn a_giver_has_nothing_any_more;
-            /// Only the holder changes; ttl and label stay.
-            mutant_hand_over_on_the_givers_terms HandOverOnTheGiversTerms a_hand_over_is_on_the_next_ones_terms;
-            /// A hand-over moves the end of the hold forward only, also where the giver had extended it.
-            mutant_hand_over_keeps_the_end HandOverKeepsTheEnd an_extend_is_not_passed_on;
-            /// A hand-over is a release and then an acquire.
-            mutant_hand_over_lets_go HandOverLetsGo nobody_gets_in_between_a_hand_over;
-            /// A repeated hand-over is a new grant, so that the first answer, which comes late, has an old token.
-            mutant_repeated_hand_over_is_another RepeatedHandOverIsAnother a_repeated_hand_over_is_the_same_grant;
-            /// A hand-over puts in the next one without comparing whose the hold is.
-            mutant_hand_over_without_compare HandOverWithoutCompare an_expired_holder_hands_nothing_over;
-            /// A hand-over of nothing is an acquire: a late one brings a dead id to life.
-            mutant_hand_over_takes_what_is_free HandOverTakesWhatIsFree an_unanswered_hand_over_is_undone;
-            /// The lease of a hand-over counts from its reply.
-            mutant_hand_over_counts_from_the_reply HandOverCountsFromTheReply belief_in_a_hand_over_counts_from_before_it;
-            /// A hand-over goes to the next one though that one yields to those who wait at the server.
-            mutant_hand_over_yields_to_nobody HandOverYieldsToNobody a_hand_over_yields_to_those_who_wait;
+            /// A pass that nobody declared.
+            mutant_pass_undeclared PassUndeclared a_pass_is_the_same_hold;
+            /// A pass changes nothing, so that both holders have the same token.
+            mutant_pass_keeps_the_token PassKeepsTheToken tokens_grow_over_passes;
+            /// A grant reserves no tokens for its passes.
+            mutant_pass_reserves_nothing PassReservesNothing reserved_tokens_are_nobody_elses;
+            /// A renewal of what was passed on never says that it was lost.
+            mutant_passed_hold_is_never_lost PassedHoldIsNeverLost a_hold_that_was_passed_on_is_lost_like_any_other;
+            /// A renewal arms the lease of whoever has the hold now.
+            mutant_renewal_arms_the_next_lease RenewalArmsTheNextLease an_earlier_holders_renewal_arms_its_own_lease;
+            /// A grant lasts for as long as the hold before it would have, also where that was extended.
+            mutant_grant_keeps_the_end GrantKeepsTheEnd an_extend_is_not_passed_on;
             /// A release frees the name at once, whatever it was to be kept for.
             mutant_keep_for_ignored KeepForIgnored a_released_name_is_kept;
             /// A kept name ends with its ttl at the latest: the key's expiry is left as it is.
@@ -203,7 +186,7 @@ macro_rules! __for_each_mutant {
             /// A shutdown does not wait for the releases of dropped guards.
             mutant_shutdown_waits_for_nothing ShutdownWaitsForNothing a_shutdown_refuses_acquires;
             /// A release that is dropped half-way is forgotten.
-            mutant_dropped_release_is_forgotten DroppedReleaseIsForgotten a_release_is_dropped_during_a_hand_over;
+            mutant_dropped_release_is_forgotten DroppedReleaseIsForgotten a_release_is_dropped_before_a_waiter;
 
             /// Each waiter has an entry of its own at the server (Curator's recipe: a node for each thread).
             mutant_place_for_each_waiter PlaceForEachWaiter local_waiters_share_one_place;
@@ -212,7 +195,7 @@ macro_rules! __for_each_mutant {
             /// Those who share a place get the terms of the one who took it.
             mutant_terms_of_the_first_waiter TermsOfTheFirstWaiter the_winner_has_its_own_terms;
             /// A lock stays within a client as long as anybody wants it there.
-            mutant_hand_overs_without_end HandOversWithoutEnd hand_overs_are_bounded;
+            mutant_passes_without_end PassesWithoutEnd passes_are_bounded;
 
             /// There is no re-entry: the holder's key waits for itself.
             mutant_key_waits_for_itself KeyWaitsForItself a_key_shares_its_hold;
@@ -360,13 +343,15 @@ macro_rules! __for_each_mutant {
             /// A revoke ends whatever hold there is (`DEL`, Redisson's `forceUnlock`), whatever its token.
             mutant_revoke_without_token RevokeWithoutToken an_old_token_revokes_nothing;
             /// A revoke takes any token up to that of the hold.
-            mutant_revoke_takes_lower_tokens RevokeTakesLowerTokens
-                a_hold_that_was_handed_over_is_not_revoked_by_its_givers_token;
+            mutant_revoke_takes_lower_tokens RevokeTakesLowerTokens an_old_token_revokes_nothing;
             /// A revoke at the lease's end frees the name at once.
             mutant_revoke_frees_at_once RevokeFreesAtOnce
                 a_revoked_hold_keeps_the_name_until_its_lease_ends;
             /// A revoke at the lease's end only marks the hold, whose renewals go on.
             mutant_revoked_hold_is_renewed RevokedHoldIsRenewed a_revoked_holder_is_told_with_its_next_renewal;
+            /// A revoke knows the token of a grant, and not those that were reserved with it.
+            mutant_revoke_knows_no_passes RevokeKnowsNoPasses
+                a_hold_that_was_passed_on_is_revoked_by_any_of_its_tokens;
             /// A revoke reads the end of the hold and writes it back by a second request: it cuts off a renewal in between.
             mutant_revoke_writes_what_it_read RevokeWritesWhatItRead a_revoke_beside_a_renewal_cuts_nothing_off;
             /// A revoke of one reader ends all of them.

@@ -33,8 +33,8 @@ pub enum Outcome {
     Hung,
 }
 
-/// The topics of hand-overs and of minimum holds, which exclusive holds alone have.
-const OF_EXCLUSIVE_HOLDS: [&str; 4] = ["hand_over", "stale_hand_over", "keeping", "following"];
+/// The topics of passes, of minimum holds and of following, which exclusive holds alone have.
+const OF_EXCLUSIVE_HOLDS: [&str; 3] = ["passes", "keeping", "following"];
 
 /// How long a case may take by the clock on the wall.
 const WALL: Duration = Duration::from_secs(330);

@@ -42,7 +42,7 @@ pub enum Skip {
     OneProcess,
     /// This system cannot pause a process.
     NoSignals,
-    /// The case is about hand-overs or minimum holds, and this run asks for permits.
+    /// The case is about passes or minimum holds, and this run asks for permits.
     ExclusiveAlone,
     /// [`Subject::acquires_several`](crate::Subject::acquires_several) says no.
     OneAtATime,
@@ -60,8 +60,6 @@ pub enum Capability {
     FixedLease,
     /// [`Capabilities::fifo`].
     Fifo,
-    /// [`Capabilities::hand_over`].
-    HandOver,
     /// [`Capabilities::pass`].
     Pass,
     /// [`Capabilities::minimum_hold`].
@@ -97,7 +95,6 @@ impl Capability {
             Self::Extend => capabilities.extend,
             Self::FixedLease => capabilities.fixed_lease,
             Self::Fifo => capabilities.fifo,
-            Self::HandOver => capabilities.hand_over,
             Self::Pass => capabilities.pass,
             Self::MinimumHold => capabilities.minimum_hold,
             Self::Ordered => capabilities.ordered,

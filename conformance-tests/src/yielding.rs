@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lock_core::Result;
 use lock_core::backend::{
-    AcquireRequest, Attempt, Capabilities, Change, DistributedLock, HandOver, Hold, Lease, ListFrom, ListPage,
-    LockStatus, ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked,
+    AcquireRequest, Attempt, Capabilities, Change, DistributedLock, Hold, Lease, ListFrom, ListPage, LockStatus,
+    ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked,
 };
 use lock_core::{FencingToken, LockName};
 use tokio::task::yield_now;
@@ -96,12 +96,5 @@ impl Hold for YieldingHold {
 
     fn pass(&self, next: &Lease) -> Option<Arc<dyn Hold>> {
         Some(Arc::new(Self(self.0.pass(next)?)))
-    }
-
-    async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
-        Ok(match giving_way(self.0.hand_over(next)).await? {
-            HandOver::Granted(hold, armed) => HandOver::Granted(Arc::new(YieldingHold(hold)), armed),
-            other => other,
-        })
     }
 }

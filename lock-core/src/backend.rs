@@ -224,8 +224,8 @@ pub trait DistributedLock: Debug + Send + Sync + 'static {
     ///
     /// - **The token.** A hold has the token of its grant, and those that the grant [reserved](AcquireRequest::reserve) for
     ///   passes. If no hold of the name has this token, nothing is changed. The comparison and the change are one step: what is
-    ///   released, handed over or granted meanwhile is not touched.
-    /// - **The holder id is retired**, as by a release: no renewal, release, hand-over or downgrade of it takes effect any more.
+    ///   released or granted meanwhile is not touched.
+    /// - **The holder id is retired**, as by a release: no renewal, release or downgrade of it takes effect any more.
     /// - [`Revoke::AtLeaseEnd`] leaves the hold as nobody's. It ends when it would have ended if nothing had renewed it from now
     ///   on, and not before. It still has its token: a repeated call finds it, and so does one with [`Revoke::Now`].
     /// - [`Revoke::Now`] frees the name and admits waiters, as a release does.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::backend::{DistributedLock, HandOver, Mode, RequestOptions, Terms};
+use lock_core::backend::{DistributedLock, Mode, RequestOptions, Terms};
 use lock_core::{ErrorKind, FencingToken};
 use tokio::time::{Instant, sleep};
 
@@ -103,34 +103,6 @@ pub(crate) async fn a_token_that_was_reached_is_not_adopted(cx: &RawCx) -> Verdi
         last = next.token();
     }
     Ok(())
-}
-
-/// Also by a hand-over, which asks the server for less than an acquire does. By capability.
-pub(crate) async fn a_raised_token_is_remembered_by_a_hand_over(cx: &RawCx) -> Verdict {
-    let [client, other] = two_clients(cx).await?;
-    Capability::HandOver.or_skip(client.capabilities())?;
-    if cx.alone() != Mode::Exclusive {
-        return Err(Stop::Skipped(Skip::ExclusiveAlone));
-    }
-    let grant = cx.grant(&client, "a").await?;
-    let raised = ahead(grant.token(), FAR)?;
-    raise(cx, &grant, raised).await?;
-    let (next, control) = cx.request("a", cx.long_ttl().await)?;
-    let handing_over = cx.soon("the hand-over", grant.hold.hand_over(&next));
-    match handing_over.await?.or_fail("hand over")? {
-        HandOver::Granted(hold, _) => {
-            let heir = Grant::new(hold, next, control);
-            ensure!(heir.token() > raised, "{raised} was handed over as {}", heir.token());
-            heir.release().await?;
-        }
-        HandOver::Yielded => {}
-        other => {
-            return Err(Stop::assertion(format!(
-                "the hand-over of a live hold answered {other:?}"
-            )));
-        }
-    }
-    ensure_next_is_above(cx, &other, raised).await
 }
 
 /// It is its holder's as before, who renews and releases it.

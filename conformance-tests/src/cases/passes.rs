@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use lock_core::backend::{
-    DistributedLock, HandOver, Hold, Lease, ReleaseOptions, ReleaseOutcome, Renewal, RequestOptions, Terms,
+    DistributedLock, Hold, Lease, ReleaseOptions, ReleaseOutcome, Renewal, RequestOptions, Terms,
 };
 use lock_core::{FencingToken, HoldState};
 
-use super::hand_over;
 use crate::context::{RawCx, lock_name};
 use crate::raw::{Grant, drive, granted};
 use crate::verdict::{Capability, OrFail, Stop, Verdict, ensure, ensure_safe};
@@ -114,16 +113,7 @@ pub(crate) async fn reserved_tokens_are_nobody_elses(cx: &RawCx) -> Verdict {
     cx.take_away("a").await;
     let next = grant(cx, &other).await?;
     ensure_above(next.token(), &robbed)?;
-    if Capability::HandOver.is_in(other.capabilities()) {
-        let (request, _control) = cx.request("a", cx.long_ttl().await)?;
-        let HandOver::Granted(heir, _) = hand_over::answered(cx, &next, &request).await? else {
-            return Err(Stop::assertion("a live hold was not handed over"));
-        };
-        ensure_above(heir.token(), &next)?;
-        heir.release(ReleaseOptions::default()).await.or_fail("release")?;
-    } else {
-        next.release().await?;
-    }
+    next.release().await?;
     cx.until_free("a", cx.patience(), "all have had it").await
 }
 

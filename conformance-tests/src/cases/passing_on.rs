@@ -20,7 +20,7 @@ const ENOUGH: u32 = 3;
 
 /// While somebody waits elsewhere, so many pass it on among themselves at the most, where waiters are served in order;
 /// elsewhere the one who waits has it in the end. Tokens grow over all of them.
-pub(crate) async fn hand_overs_are_bounded(cx: &Cx) -> Verdict {
+pub(crate) async fn passes_are_bounded(cx: &Cx) -> Verdict {
     let (client, other) = (cx.subject().await, cx.subject().await);
     let ask = cx.ask("a").await;
     let guard = cx.hold(&client, &ask).await?;
@@ -66,6 +66,8 @@ async fn turn(waiting: Began, grants: Grants, is_local: bool) -> Verdict {
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .push((is_local, guard.token()));
+    // Nothing is passed on before the clock has reached the next token, and a paused one goes on in sleeps alone.
+    sleep(LITTLE).await;
     guard.released().await
 }
 
@@ -93,7 +95,7 @@ pub(crate) async fn a_loss_after_passes_is_the_last_holders(cx: &Cx) -> Verdict 
 }
 
 /// The next one is dropped while it is being given the lock: the one behind it has it.
-pub(crate) async fn a_waiter_is_dropped_during_a_hand_over(cx: &Cx) -> Verdict {
+pub(crate) async fn a_waiter_is_dropped_during_a_release(cx: &Cx) -> Verdict {
     let (client, ask) = (cx.subject().await, cx.ask("a").await);
     for polls in 0..MANY {
         let guard = cx.hold(&client, &ask).await?;
@@ -111,7 +113,7 @@ pub(crate) async fn a_waiter_is_dropped_during_a_hand_over(cx: &Cx) -> Verdict {
         }
         let what = format!("the one behind, after {polls} polls of the release");
         behind.granted(cx, &what).await?.released().await?;
-        cx.until_free("a", cx.patience(), "the next one was dropped during a hand-over")
+        cx.until_free("a", cx.patience(), "the next one was dropped during a release")
             .await?;
         if is_done {
             return ensure_enough(polls);
@@ -121,7 +123,7 @@ pub(crate) async fn a_waiter_is_dropped_during_a_hand_over(cx: &Cx) -> Verdict {
 }
 
 /// The release is dropped while it gives the lock to the next one, who has it all the same.
-pub(crate) async fn a_release_is_dropped_during_a_hand_over(cx: &Cx) -> Verdict {
+pub(crate) async fn a_release_is_dropped_before_a_waiter(cx: &Cx) -> Verdict {
     let (client, ask) = (cx.subject().await, cx.ask("a").await);
     for polls in 1..MANY {
         let guard = cx.hold(&client, &ask).await?;
@@ -129,8 +131,7 @@ pub(crate) async fn a_release_is_dropped_during_a_hand_over(cx: &Cx) -> Verdict 
         let done = cx.soon("a release", Polls::new(guard.released(), polls)).await?;
         let what = format!("the next one, after a release was dropped that had {polls} polls");
         next.granted(cx, &what).await?.released().await?;
-        cx.until_free("a", cx.patience(), "a release was dropped during a hand-over")
-            .await?;
+        cx.until_free("a", cx.patience(), "a release was dropped").await?;
         if let Some(released) = done {
             released?;
             return ensure_enough(polls);
@@ -139,7 +140,7 @@ pub(crate) async fn a_release_is_dropped_during_a_hand_over(cx: &Cx) -> Verdict 
     Err(Stop::assertion(format!("a release takes more than {MANY} polls")))
 }
 
-/// On other terms than the holder's, a lock is handed over: what is passed on as it is takes no request.
+/// On other terms than the holder's, a lock is released: what is passed on as it is takes no request.
 fn with_another_label(ask: &Ask) -> Ask {
     ask.clone().label("the next one")
 }
@@ -153,8 +154,8 @@ fn ensure_enough(polls: u32) -> Verdict {
     Ok(())
 }
 
-/// A hand-over that took effect but whose answer got lost: the release counts, and the next one has it, once.
-pub(crate) async fn a_hand_over_whose_reply_is_lost_counts(cx: &Cx) -> Verdict {
+/// A release that took effect but whose answer got lost counts, and the next one has the lock, once.
+pub(crate) async fn a_release_whose_reply_is_lost_frees_the_next(cx: &Cx) -> Verdict {
     let link = Link::new();
     let client = cx.subject_through(&link).await;
     let ask = cx.ask("a").await;
@@ -180,8 +181,8 @@ pub(crate) async fn a_hand_over_whose_reply_is_lost_counts(cx: &Cx) -> Verdict {
     Ok(())
 }
 
-/// The next one is dropped while the hand-over to it is not answered, be it late or lost: nothing is left.
-pub(crate) async fn a_waiter_is_dropped_before_a_hand_over_is_answered(cx: &Cx) -> Verdict {
+/// The next one is dropped while the release before it is not answered, be it late or lost: nothing is left.
+pub(crate) async fn a_waiter_is_dropped_before_a_release_is_answered(cx: &Cx) -> Verdict {
     for is_lost in [false, true] {
         let link = Link::new();
         let client = cx.subject_through(&link).await;

@@ -193,9 +193,7 @@ pub(crate) async fn a_grant_to_one_who_left_is_the_next_ones(cx: &Cx) -> Verdict
     link.heal();
     let guard = winner.granted(cx, "the one who is still there to be granted").await?;
     cx.ensure_busy(&holder, &ask).await?;
-    if Capability::HandOver.is_in(client.capabilities()) {
-        ensure_winners_terms(cx, &*guard, left, won).await?;
-    }
+    ensure_winners_terms(cx, &*guard, left, won).await?;
     guard.released().await?;
     cx.until_free("a", cx.patience(), "the release").await
 }

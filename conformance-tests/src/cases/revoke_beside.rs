@@ -1,11 +1,9 @@
 //! Forced release beside whatever else happens to the hold. By capability.
 
 use lock_core::backend::{
-    Capabilities, HandOver, Lease, Mode, ReleaseOptions, ReleaseOutcome, Renewal, RequestOptions, Revoke, Revoked,
-    Terms,
+    Capabilities, Lease, Mode, ReleaseOptions, ReleaseOutcome, Renewal, RequestOptions, Revoke, Revoked, Terms,
 };
 
-use super::hand_over;
 use super::revoke::{WAYS, revoke, revoked};
 use crate::context::{RawCx, lock_name};
 use crate::verdict::{Capability, OrFail, Skip, Stop, Verdict, ensure, ensure_safe};
@@ -104,32 +102,6 @@ pub(crate) async fn a_revoke_beside_a_release_leaves_the_next_alone(cx: &RawCx) 
         next.release().await?;
     }
     cx.until_free("a", cx.patience(), "the last release").await
-}
-
-/// The giver's token names a hold that has ended, the next one's token its own. By capability.
-pub(crate) async fn a_hold_that_was_handed_over_is_not_revoked_by_its_givers_token(cx: &RawCx) -> Verdict {
-    let (client, operator) = (cx.connected().await?, cx.connected().await?);
-    let how = some_way(client.capabilities())?;
-    Capability::HandOver.or_skip(client.capabilities())?;
-    if cx.alone() != Mode::Exclusive {
-        return Err(Stop::Skipped(Skip::ExclusiveAlone));
-    }
-    let giver = cx.grant(&client, "a").await?;
-    let (request, _control) = cx.request("a", cx.long_ttl().await)?;
-    let HandOver::Granted(next, _) = hand_over::answered(cx, &giver, &request).await? else {
-        return Err(Stop::assertion("a live hold was not handed over"));
-    };
-    let old = revoke(cx, &operator, giver.token(), how).await?;
-    ensure!(old == Revoked::NotHeld, "handed over, and revoked by the giver's token");
-    cx.ensure_taken(&operator, "a").await?;
-    revoked(cx, &operator, next.token(), how).await?;
-    let renewal = cx.soon("a renewal", next.renew(cx.long_ttl().await)).await?;
-    ensure!(
-        matches!(renewal.or_fail("renew")?, Renewal::Lost),
-        "renewed after it was revoked"
-    );
-    cx.take_away("a").await;
-    cx.until_free("a", cx.patience(), "a revoke").await
 }
 
 /// The server knows nothing of passes: all tokens that the grant reserved name the same hold. By capability.

@@ -349,7 +349,7 @@ pub(crate) async fn the_terms_of_the_grant_count(cx: &RawCx) -> Verdict {
     granted.release().await
 }
 
-/// Those who wait longest come first, give or take a hand-over within a client. By capability.
+/// Those who wait longest come first, give or take a pass within a client. By capability.
 pub(crate) async fn waiters_are_served_in_order(cx: &Cx) -> Verdict {
     Capability::Fifo.or_skip(cx.observer().await.capabilities())?;
     let ask = cx.ask("a").await;

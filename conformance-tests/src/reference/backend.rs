@@ -2,20 +2,20 @@
 
 use std::collections::HashSet;
 use std::future::pending;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::backend::{
-    AcquireRequest, Attempt, Busy, Capabilities, Change, DistributedLock, HandOver, Hold, HolderId, Lease, ListFrom,
-    ListPage, LockStatus, Mode, ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked, SentAt, Wait,
+    AcquireRequest, Attempt, Busy, Capabilities, Change, DistributedLock, Hold, HolderId, Lease, ListFrom, ListPage,
+    LockStatus, Mode, ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked, SentAt, Wait,
 };
 use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 use tokio::time::{sleep, timeout};
 
 use super::client::Client;
 use super::server::ReferenceServer;
-use super::state::{HandedOver, Reply, Request};
+use super::state::{Reply, Request};
 use crate::link::Link;
 use crate::mutant::Mutant;
 
@@ -42,7 +42,12 @@ struct ReferenceHold {
     client: Client,
     ask: Request,
     token: FencingToken,
+    /// How many tokens are left, its own included.
+    reserved: u32,
+    was_passed: bool,
     lease: Lease,
+    /// That of the next holder, for the mutant whose renewals arm it.
+    next_lease: OnceLock<Lease>,
 }
 
 impl ReferenceBackend {
@@ -145,7 +150,7 @@ impl ReferenceBackend {
                 floor: request.token_floor(),
                 at_least: request.token_at_least(),
                 waits: request.wait() != Wait::No,
-                yields: false,
+                reserve: request.reserve(),
             };
             let (label, expires_in) = match self.ask_once(request, &ask).await {
                 Ok((Reply::Granted(token), sent)) => {
@@ -154,7 +159,10 @@ impl ReferenceBackend {
                         client: self.client.clone(),
                         ask,
                         token,
+                        reserved: request.reserve(),
+                        was_passed: false,
                         lease: request.lease().clone(),
+                        next_lease: OnceLock::new(),
                     };
                     return Ok(Attempt::Granted(Arc::new(hold), armed));
                 }
@@ -203,7 +211,7 @@ impl DistributedLock for ReferenceBackend {
             .extend()
             .fixed_lease()
             .fifo()
-            .hand_over()
+            .pass()
             .minimum_hold()
             .ordered()
             .durable_tokens()
@@ -217,7 +225,7 @@ impl DistributedLock for ReferenceBackend {
             .revoke_now()
             .permits(u32::MAX);
         let mut declared = all;
-        declared.hand_over &= !self.has(Mutant::HandOverUndeclared);
+        declared.pass &= !self.has(Mutant::PassUndeclared);
         declared.minimum_hold &= !self.has(Mutant::MinimumNotRefused);
         declared
     }
@@ -294,34 +302,6 @@ async fn long_given_up(request: &AcquireRequest) {
     sleep(LOOK_AGAIN).await;
 }
 
-impl ReferenceHold {
-    /// What is asked for the one that has it next.
-    fn next(&self, request: &AcquireRequest) -> Request {
-        let (ttl, label) = match self.client.has(Mutant::HandOverOnTheGiversTerms) {
-            true => (self.ask.ttl, self.ask.label.clone()),
-            false => (request.ttl(), request.label()),
-        };
-        Request {
-            name: self.ask.name.clone(),
-            mode: request.mode(),
-            replaces: None,
-            is_counted: false,
-            holder: match self.client.has(Mutant::HolderIdPerClient) {
-                true => self.ask.holder,
-                false => request.holder(),
-            },
-            ttl,
-            label,
-            floor: request
-                .token_floor()
-                .filter(|_| !self.client.has(Mutant::HandOverIgnoresTheFloor)),
-            at_least: request.token_at_least(),
-            waits: false,
-            yields: request.yields(),
-        }
-    }
-}
-
 #[async_trait]
 impl Hold for ReferenceHold {
     fn token(&self) -> FencingToken {
@@ -351,8 +331,10 @@ impl Hold for ReferenceHold {
         };
         let late = self.client.has(Mutant::RenewalCountsFromTheReply);
         let sent = if late { SentAt::now() } else { of_effect.unwrap_or(sent) };
-        Ok(match renewed {
-            true => Renewal::Renewed(self.lease.arm(sent, ttl)?),
+        let lease = self.next_lease.get().unwrap_or(&self.lease);
+        let never_lost = self.was_passed && self.client.has(Mutant::PassedHoldIsNeverLost);
+        Ok(match renewed || never_lost {
+            true => Renewal::Renewed(lease.arm(sent, ttl)?),
             false => Renewal::Lost,
         })
     }
@@ -402,41 +384,27 @@ impl Hold for ReferenceHold {
         }
     }
 
-    async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
-        let (giver, ask) = (self.ask.holder, self.next(next));
-        let next_ask = ask.clone();
-        let connection = self.client.connect()?;
-        let mut sent = next.sending();
-        let of_effect = self.client.has(Mutant::HandOverCountsFromItsEffect);
-        let handed_over = if self.client.has(Mutant::HandOverLetsGo) {
-            self.release(ReleaseOptions::default()).await?;
-            match self.client.put(move |server| server.acquire(&next_ask)).await? {
-                Reply::Granted(token) => HandedOver::Granted(token),
-                Reply::Busy { .. } => HandedOver::Yielded,
+    fn pass(&self, next: &Lease) -> Option<Arc<dyn Hold>> {
+        let has_one_left = self.reserved > 1 || self.client.has(Mutant::PassesWithoutEnd);
+        let token = match self.client.has(Mutant::PassKeepsTheToken) {
+            true => self.token,
+            false => FencingToken::new(self.token.as_u64() + 1)?,
+        };
+        has_one_left.then(|| {
+            if self.client.has(Mutant::RenewalArmsTheNextLease) {
+                // The first one stays.
+                let _ = self.next_lease.set(next.clone());
             }
-        } else {
-            let handing_over = self.client.ask(connection, move |server| {
-                let handed_over = server.hand_over(giver, &next_ask)?;
-                Ok((handed_over, of_effect.then(SentAt::now)))
-            });
-            let (handed_over, of_effect) = handing_over.await?;
-            sent = of_effect.unwrap_or(sent);
-            handed_over
-        };
-        let token = match handed_over {
-            HandedOver::Granted(token) => token,
-            HandedOver::Yielded => return Ok(HandOver::Yielded),
-            HandedOver::AlreadyLost => return Ok(HandOver::AlreadyLost),
-        };
-        let late = self.client.has(Mutant::HandOverCountsFromTheReply);
-        let armed = next.lease().arm(if late { next.sending() } else { sent }, ask.ttl)?;
-        let hold = Self {
-            client: self.client.clone(),
-            ask,
-            token,
-            lease: next.lease().clone(),
-        };
-        Ok(HandOver::Granted(Arc::new(hold), armed))
+            Arc::new(Self {
+                client: self.client.clone(),
+                ask: self.ask.clone(),
+                token,
+                reserved: self.reserved.saturating_sub(1),
+                was_passed: true,
+                lease: next.clone(),
+                next_lease: OnceLock::new(),
+            }) as Arc<dyn Hold>
+        })
     }
 }
 

@@ -13,7 +13,7 @@ impl ReferenceServer {
     pub(super) fn end_of(&self, name: &str, token: FencingToken) -> Result<Option<Instant>> {
         let mut state = self.up()?;
         let entry = state.names.entry(self.key(name)).or_default();
-        let hold = entry.holds.iter().find(|hold| hold.token == token);
+        let hold = entry.holds.iter().find(|hold| hold.has_token(token));
         Ok(hold.map(|hold| hold.expires))
     }
 
@@ -32,7 +32,8 @@ impl ReferenceServer {
         let is_it = |hold: &Hold| match self.mutant() {
             Some(Mutant::RevokeWithoutToken) => true,
             Some(Mutant::RevokeTakesLowerTokens) => token <= hold.token,
-            _ => token == hold.token,
+            Some(Mutant::RevokeKnowsNoPasses) => token == hold.token,
+            _ => hold.has_token(token),
         };
         if self.has(Mutant::RevokedHoldIsRenewed) && how == Revoke::AtLeaseEnd {
             let hold = entry.holds.iter().find(|hold| is_it(hold));
@@ -49,7 +50,7 @@ impl ReferenceServer {
             _ => self.has(Mutant::RevokeNowWaits),
         };
         let token = match self.has(Mutant::RevokedHoldHasNoToken) {
-            true => FencingToken::new(hold.token.as_u64() + 1).unwrap_or(hold.token),
+            true => FencingToken::new(hold.token.as_u64() + u64::from(hold.reserved)).unwrap_or(hold.token),
             false => hold.token,
         };
         if stays {

@@ -9,7 +9,7 @@ use lock_core::{Error, ErrorKind, FencingToken, Result};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::state::{Entry, HandedOver, Hold, Reply, Request, State};
+use super::state::{Entry, Hold, Reply, Request, State};
 use crate::harness::Data;
 use crate::mutant::Mutant;
 
@@ -242,6 +242,7 @@ impl ReferenceServer {
         let hold = entry.take(|hold| anybodys || self.may_release(hold, holder));
         entry.come_back_again(holder);
         self.wake(hold.as_ref());
+        entry.last_end = hold.as_ref().map(|hold| hold.expires);
         let Some(hold) = hold.filter(|hold| hold.expires > now) else {
             return Ok(self.has(Mutant::ReleaseNeverSaysLost));
         };
@@ -272,53 +273,6 @@ impl ReferenceServer {
             Some(Mutant::OneWaiterForAllPermits) if was_permits => self.freed.notify_one(),
             _ => self.freed.notify_waiters(),
         }
-    }
-
-    /// Passes the giver's hold on, unless it was not the giver's, or the next one yields to those who wait.
-    pub(super) fn hand_over(&self, giver: HolderId, next: &Request) -> Result<HandedOver> {
-        let now = Instant::now();
-        let mut state = self.up()?;
-        let takes_what_is_free = self.has(Mutant::HandOverTakesWhatIsFree);
-        if state.dead.contains(&next.holder) && !takes_what_is_free {
-            return Ok(HandedOver::AlreadyLost);
-        }
-        let entry = state.names.entry(self.key(&next.name)).or_default();
-        entry.forget_what_ended(self.mutant, now);
-        let is_repeated = |hold: &Hold| hold.holder == next.holder;
-        let former_token = match entry.holds.first_mut() {
-            Some(hold) if is_repeated(hold) && !self.has(Mutant::RepeatedHandOverIsAnother) => {
-                hold.expires = hold.expires.max(now + next.ttl);
-                return Ok(HandedOver::Granted(hold.token));
-            }
-            Some(hold) if hold.holder == giver || is_repeated(hold) || self.has(Mutant::HandOverWithoutCompare) => {
-                Some(hold.token)
-            }
-            None if takes_what_is_free => None,
-            _ => return Ok(HandedOver::AlreadyLost),
-        };
-        self.has_changed();
-        let former_end = entry.holds.first().map(|hold| hold.expires);
-        entry.holds.clear();
-        if next.yields && !entry.queue.is_empty() && !self.has(Mutant::HandOverYieldsToNobody) {
-            state.dead.insert(giver);
-            self.freed.notify_waiters();
-            return Ok(HandedOver::Yielded);
-        }
-        if let Some(former) = former_token.filter(|_| self.has(Mutant::RaiseForgottenByHandOvers)) {
-            entry.last_token = former.as_u64();
-        }
-        let mut token = entry.grant(self.mutant, next, self.clock(now), now)?;
-        if let Some(hold) = entry.hold_of(next.holder) {
-            hold.former = Some(giver);
-            if self.has(Mutant::HandOverKeepsTheEnd) {
-                hold.expires = hold.expires.max(former_end.unwrap_or(now));
-            }
-            if let Some(former) = former_token.filter(|_| self.has(Mutant::HandOverKeepsTheToken)) {
-                (hold.token, token) = (former, former);
-            }
-        }
-        state.dead.insert(giver);
-        Ok(HandedOver::Granted(token))
     }
 
     pub(super) fn abandon(&self, name: &str, holder: HolderId, replaces: Option<HolderId>) -> Result<()> {
@@ -413,8 +367,7 @@ impl ReferenceServer {
     }
 
     fn is_mine(&self, hold: &Hold, holder: HolderId) -> bool {
-        let former_too = self.has(Mutant::GiverLivesOn) || self.has(Mutant::KeptIdLivesOn);
-        hold.holder == holder || former_too && hold.former == Some(holder)
+        hold.holder == holder || self.has(Mutant::KeptIdLivesOn) && hold.former == Some(holder)
     }
 
     fn repeat_is_another(&self, mode: Mode) -> bool {

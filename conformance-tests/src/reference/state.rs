@@ -14,7 +14,7 @@ use crate::mutant::Mutant;
 pub(super) struct State {
     pub(super) down: bool,
     pub(super) names: HashMap<String, Entry>,
-    /// Ids that were released, abandoned, or have passed their hold on.
+    /// Ids that were released or abandoned.
     pub(super) dead: HashSet<HolderId>,
 }
 
@@ -23,6 +23,8 @@ pub(super) struct Entry {
     pub(super) holds: Vec<Hold>,
     pub(super) queue: VecDeque<QueueEntry>,
     pub(super) last_token: u64,
+    /// When the hold that was released last would have ended, for the mutant that keeps that.
+    pub(super) last_end: Option<Instant>,
     /// The token of each holder's first request, for the mutant that grants it.
     pub(super) asked_tokens: HashMap<HolderId, u64>,
     /// The permits that came back when they expired, and those that came back once more, for the mutant that counts them.
@@ -36,10 +38,12 @@ pub(super) struct Entry {
 pub(super) struct Hold {
     pub(super) holder: HolderId,
     pub(super) mode: Mode,
-    /// Who handed it over, or released it to be kept, for the mutants that go by it.
+    /// Who released it to be kept, for the mutants that go by it.
     pub(super) former: Option<HolderId>,
     pub(super) label: Option<Arc<str>>,
     pub(super) token: FencingToken,
+    /// How many tokens were reserved with it, its own included.
+    pub(super) reserved: u32,
     pub(super) expires: Instant,
 }
 
@@ -66,8 +70,8 @@ pub(super) struct Request {
     /// The token that its grant is to have, without the clock.
     pub(super) at_least: Option<FencingToken>,
     pub(super) waits: bool,
-    /// Whether a hand-over to it yields to those who wait.
-    pub(super) yields: bool,
+    /// How many tokens a grant reserves, its own included.
+    pub(super) reserve: u32,
     /// Whether its client has counted the permits itself, as one mutant's does.
     pub(super) is_counted: bool,
 }
@@ -82,14 +86,6 @@ pub(super) enum Reply {
     },
 }
 
-/// What became of a hand-over.
-#[derive(Clone, Debug)]
-pub(super) enum HandedOver {
-    Granted(FencingToken),
-    Yielded,
-    AlreadyLost,
-}
-
 impl Request {
     /// The hold that it asks for.
     pub(super) fn hold(&self, token: FencingToken, now: Instant) -> Hold {
@@ -99,8 +95,16 @@ impl Request {
             former: None,
             label: self.label.clone(),
             token,
+            reserved: self.reserve,
             expires: now + self.ttl,
         }
+    }
+}
+
+impl Hold {
+    /// Whether this is its token, or one for its passes.
+    pub(super) fn has_token(&self, token: FencingToken) -> bool {
+        (self.token.as_u64()..self.token.as_u64() + u64::from(self.reserved)).contains(&token.as_u64())
     }
 }
 
@@ -199,13 +203,18 @@ impl Entry {
             FencingToken::new(token).ok_or_else(|| Error::new(ErrorKind::Unexpected, "all tokens are used up"))?;
         self.last_token = match mutant {
             Some(Mutant::FloorCountsOnce) => (self.last_token + 1).max(clock),
-            _ => token.as_u64(),
+            Some(Mutant::PassReservesNothing) => token.as_u64(),
+            _ => token.as_u64() + u64::from(request.reserve) - 1,
         };
         self.leave(request.holder);
         if mutant != Some(Mutant::UpgradeLeavesTheRead) {
             self.holds.retain(|hold| Some(hold.holder) != request.replaces);
         }
-        self.holds.push(request.hold(token, now));
+        let mut hold = request.hold(token, now);
+        if mutant == Some(Mutant::GrantKeepsTheEnd) {
+            hold.expires = self.last_end.map_or(hold.expires, |end| end.max(hold.expires));
+        }
+        self.holds.push(hold);
         Ok(token)
     }
 

@@ -44,7 +44,7 @@ impl MutantSubject {
     pub(super) fn new(backend: Arc<dyn DistributedLock>, mutant: Mutant) -> Self {
         Self {
             whole: Arc::new(match mutant {
-                Mutant::HandOversWithoutEnd => LockerSubject::without_end(backend.clone()),
+                Mutant::PassesWithoutEnd => LockerSubject::without_end(backend.clone()),
                 _ => LockerSubject::new(backend.clone()),
             }),
             backend,

@@ -62,7 +62,7 @@ impl LockerSubject {
         }
     }
 
-    /// A locker with options of its own, but for the hand-overs in a row, of which the suite must know.
+    /// A locker with options of its own, but for the passes in a row, of which the suite must know.
     pub fn from_locker(locker: Locker) -> Self {
         Self {
             locker: locker.with_passes(PASSES),

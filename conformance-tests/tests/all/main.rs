@@ -198,8 +198,8 @@ conformance!(
         an_unanswered_grant_is_undone
         a_shutdown_waits_for_dropped_guards
         a_client_outlives_its_runtime
-        a_hand_over_passes_the_hold_on
-        an_unanswered_hand_over_is_undone
+        a_pass_is_the_same_hold
+        reserved_tokens_are_nobody_elses
         a_released_name_is_kept
         readers_hold_together
         the_last_reader_admits_the_writer
