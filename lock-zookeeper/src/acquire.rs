@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lock_core::backend::{AcquireRequest, Attempt, HandOver, Wait};
+use lock_core::backend::{AcquireRequest, Attempt, Wait};
 use lock_core::{Error, ErrorKind, Result};
 use tokio::time::{Instant, sleep};
 
@@ -18,7 +18,6 @@ use crate::protocol;
 pub(crate) use self::token::{MAX_OFFSET, exhausted, other_data};
 
 mod enqueue;
-mod hand_over;
 mod minimum;
 mod task;
 mod task_end;
@@ -102,7 +101,7 @@ async fn attempt(client: &Arc<Client>, request: &AcquireRequest) -> Result<Answe
         }
         Some(Stage::Ended(Outcome::Busy(busy))) => Attempt::Busy(busy),
         Some(Stage::Ended(Outcome::Failed(error))) => return Err(error),
-        Some(Stage::Ended(Outcome::Released | Outcome::HandedOver | Outcome::Undone | Outcome::NotOurs)) => {
+        Some(Stage::Ended(Outcome::Released | Outcome::Undone | Outcome::NotOurs)) => {
             return Err(retired());
         }
         Some(Stage::Ended(Outcome::SessionEnded) | Stage::Idle | Stage::Asking | Stage::Queued) => {
@@ -143,76 +142,6 @@ async fn grant_again(client: &Arc<Client>, claim: &Arc<Claim>, grant: Arc<Grant>
     match hold.confirm().await? {
         Some(armed) => Ok(Attempt::Granted(Arc::new(hold), armed)),
         None => Err(Error::new(ErrorKind::Lost, "the hold was lost")),
-    }
-}
-
-/// Hands a hold over to the next request of this process. The giver's task does it.
-pub(crate) async fn hand_over(
-    client: &Arc<Client>,
-    giver: &Arc<Claim>,
-    given: &Grant,
-    request: &AcquireRequest,
-) -> Result<HandOver> {
-    if given.is_kept() || request.minimum().is_some() {
-        // A kept node has its own node's sequence, and would have to change with it.
-        return yield_hold(client, giver, given).await;
-    }
-    let new = || (giver.directory.clone(), giver.prefix.clone());
-    let next = client.claims.open(request, new).ok_or_else(retired)?;
-    if next.prefix != giver.prefix {
-        // It has a place in the queue.
-        return yield_hold(client, giver, given).await;
-    }
-    match next.stage() {
-        // It was answered before.
-        Stage::Granted(grant) => {
-            let hold = ZooKeeperHold::new(client.clone(), next, grant);
-            return Ok(match hold.confirm().await? {
-                Some(armed) => HandOver::Granted(Arc::new(hold), armed),
-                None => HandOver::AlreadyLost,
-            });
-        }
-        // A hold that is being released or was handed over is not handed over again. If nobody receives the request, the hold
-        // has ended.
-        _ if given.is_held() => given.request_hand_over(&client.claims, &next),
-        Stage::Idle | Stage::Ended(_) => {
-            if !next.has_leftover() {
-                client.claims.close(next.holder());
-            }
-            return Ok(HandOver::AlreadyLost);
-        }
-        Stage::Asking | Stage::Queued => {}
-    }
-    let (session, limit) = (&given.session, client.config.connect_timeout());
-    let stage = tokio::select! {
-        biased;
-        stage = next.answer(limit) => stage,
-        () = client.sessions.unserved(session) => {
-            giver.detach_task(session);
-            next.detach_task(session);
-            Some(next.stage())
-        }
-    };
-    match stage {
-        Some(Stage::Granted(grant)) => {
-            let hold = ZooKeeperHold::new(client.clone(), next, grant);
-            let armed = hold.arm()?;
-            Ok(HandOver::Granted(Arc::new(hold), armed))
-        }
-        Some(Stage::Ended(Outcome::Released)) => Ok(HandOver::Yielded),
-        Some(Stage::Ended(Outcome::Failed(error))) => Err(error),
-        Some(Stage::Ended(_)) => Ok(HandOver::AlreadyLost),
-        Some(Stage::Idle | Stage::Asking | Stage::Queued) | None => Err(error::no_answer(limit, session.outage())),
-    }
-}
-
-/// Releases a hold in place of a hand-over.
-async fn yield_hold(client: &Client, giver: &Claim, given: &Grant) -> Result<HandOver> {
-    given.begin_release(None);
-    match client.outcome(giver).await? {
-        Outcome::Released if given.report_release() => Ok(HandOver::Yielded),
-        Outcome::Failed(error) => Err(error),
-        _ => Ok(HandOver::AlreadyLost),
     }
 }
 

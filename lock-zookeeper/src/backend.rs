@@ -130,7 +130,6 @@ impl DistributedLock for ZooKeeperBackend {
         let capabilities = Capabilities::default()
             .fixed_lease()
             .fifo()
-            .hand_over()
             .pass()
             .minimum_hold()
             .ordered()

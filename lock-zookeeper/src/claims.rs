@@ -14,7 +14,7 @@ use lock_core::backend::{AcquireRequest, Busy, HolderId, Lease, LostCause};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-pub(crate) use self::grant::{Grant, HoldRequest, SuccessorRequest, Token};
+pub(crate) use self::grant::{Grant, Token};
 use crate::connection::{Room, Session};
 
 mod grant;
@@ -50,8 +50,6 @@ pub(crate) enum Outcome {
     SessionEnded,
     /// The hold was released.
     Released,
-    /// The hold was handed over to another claim, and so was the node.
-    HandedOver,
     /// The hold ended otherwise.
     NotOurs,
 }
@@ -61,7 +59,7 @@ pub(crate) enum Outcome {
 pub(crate) struct Claim {
     pub(crate) request: AcquireRequest,
     pub(crate) directory: String,
-    /// The name of its node, without the sequence: by its own holder id, or by that of the first hold that was handed over.
+    /// The name of its node, without the sequence.
     pub(crate) prefix: String,
     /// The lease of the guard of the moment: passes within the process change it.
     pub(crate) lease: watch::Sender<Lease>,
@@ -209,20 +207,6 @@ impl Claim {
             },
             _ => None,
         }
-    }
-
-    /// Its node is the next claim's, and so is its room.
-    pub(crate) fn give_room(&self, next: &Self) {
-        let mut room = None;
-        self.progress.send_if_modified(|progress| {
-            room = progress.room.take();
-            // Nobody waits for it.
-            false
-        });
-        next.progress.send_if_modified(|progress| {
-            progress.room = room.take();
-            false
-        });
     }
 
     /// Its node is about to go: another one may take its room.

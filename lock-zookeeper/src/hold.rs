@@ -4,12 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use lock_core::backend::{AcquireRequest, Armed, HandOver, Hold, Lease, ReleaseOptions, ReleaseOutcome, Renewal};
+use lock_core::backend::{Armed, Hold, Lease, ReleaseOptions, ReleaseOutcome, Renewal};
 use lock_core::{Error, FencingToken, Result};
 use tokio::time::sleep;
 use zookeeper_client::Error as DriverError;
 
-use crate::acquire;
 use crate::claims::{Claim, Grant, Outcome, Stage};
 use crate::client::Client;
 use crate::error::{self, Failure};
@@ -70,9 +69,6 @@ impl ZooKeeperHold {
     pub(crate) async fn confirm(&self) -> Result<Option<Armed>> {
         let session = &self.grant.session;
         let ask = async {
-            if self.grant.is_handed_over() {
-                return Ok(None);
-            }
             let Ok(connection) = session.connected().await else {
                 return Ok(None);
             };
@@ -83,8 +79,6 @@ impl ZooKeeperHold {
                 (Err(error), _) => Err(error),
             };
             match found {
-                // Handed over meanwhile.
-                Ok(_) if self.grant.is_handed_over() => Ok(None),
                 Ok((_, stat)) if session.owns(&stat) => {
                     session.next_heartbeat().await?;
                     self.arm().map(Some)
@@ -118,10 +112,6 @@ impl ZooKeeperHold {
             let Ok(connection) = session.connected().await else {
                 return Ok(Renewal::Lost);
             };
-            // The node is another holder's by now.
-            if self.grant.is_handed_over() {
-                return Ok(Renewal::Lost);
-            }
             match connection.client.set_data(&self.grant.path, &data.encode(), None).await {
                 Ok(_) => self.arm().map(Renewal::Renewed),
                 Err(DriverError::NoNode) => {
@@ -188,18 +178,13 @@ impl Hold for ZooKeeperHold {
     fn pass(&self, next: &Lease) -> Option<Arc<dyn Hold>> {
         let reserved = self.reserved.checked_sub(1).filter(|left| *left > 0)?;
         let token = FencingToken::new(self.token.as_u64() + 1)?;
-        if !self.grant.is_held() || !self.grant.session.replace_lease(self.claim.holder(), next) {
+        if self.grant.is_releasing() || !self.grant.session.replace_lease(self.claim.holder(), next) {
             return None;
         }
         self.claim.lease.send_replace(next.clone());
         let (client, claim, grant) = (self.client.clone(), self.claim.clone(), self.grant.clone());
         let passed = Self::with_token(client, claim, grant, (token, reserved), next.clone());
         Some(Arc::new(passed))
-    }
-
-    async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
-        let handed_over = acquire::hand_over(&self.client, &self.claim, &self.grant, next).await;
-        handed_over.map_err(|error| self.named(error))
     }
 }
 

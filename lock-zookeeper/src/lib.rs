@@ -25,10 +25,10 @@
 //!   lost 2 s before the next grant, see [`HeartbeatKind`].
 //! - **First come, first served.** Waiters queue at the server. Each watches the one before it, so that a release wakes
 //!   one. A waiter keeps its place over a reconnect, but not over the end of its session. Before the first waiter of another
-//!   process, the waiters of the holder's process get the lock a bounded number of times: by a hand-over, which is one write of
-//!   the holder's node, or by a pass, which takes no request. Neither wakes anybody.
+//!   process, the waiters of the holder's process get the lock a bounded number of times: by a pass, which takes no request and
+//!   wakes nobody.
 //! - **One round trip** to acquire a free lock, and one to release it. A waiter that is woken takes one more, to make sure
-//!   that its turn has come. A hand-over takes one as well, and a pass none.
+//!   that its turn has come. A pass takes none.
 //! - **Retries are safe.** A node carries its request's id, and counts only while the asking session owns it. If an answer
 //!   got lost, the node is found by that id after a `sync`, and adopted or deleted. A delete is repeated until it is
 //!   answered or the session has ended.
@@ -96,7 +96,7 @@
 //!   comes.
 //! - If a session ends after a grant that nobody received, its kept node is deleted by the abandoned request's process. If that has ended
 //!   too, the name stays taken for the minimum.
-//! - A hold that has or wants a minimum is not handed over within the process: it is released, and the next waiter asks the server.
+//! - A hold that has or wants a minimum is not passed on within the process: it is released, and the next waiter asks the server.
 //!
 //! # Fencing
 //! A token is `zxid * 16 + k + offset`:

@@ -15,10 +15,10 @@ mod minimum;
 mod node_data;
 mod places;
 
-/// How many tokens there are for each transaction id: that of a grant or a hand-over, and those of the passes after it.
+/// How many tokens there are for each transaction id: that of a grant, and those of the passes after it.
 pub(crate) const TOKENS_PER_ZXID: i64 = 16;
 
-/// The token of a grant or a hand-over on this transaction id, with this token offset. `None` if it is too large.
+/// The token of a grant on this transaction id, with this token offset. `None` if it is too large.
 pub(crate) fn token(base: i64, offset: i64) -> Option<FencingToken> {
     FencingToken::try_from(base.checked_mul(TOKENS_PER_ZXID)?.checked_add(offset)?).ok()
 }

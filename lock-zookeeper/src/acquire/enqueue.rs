@@ -217,7 +217,7 @@ impl ClaimTask {
         let fixed = request.is_fixed().then(|| (listing.sent, request.ttl()));
         match self.session.bind_lease(request.holder(), request.lease(), fixed) {
             Ok(_) => {
-                let grant = Grant::new(self.session.clone(), node.path.clone(), token, self.requests.clone());
+                let grant = Grant::new(self.session.clone(), node.path.clone(), token, self.releases.clone());
                 Ok(Some(Arc::new(grant.with_keep(keep))))
             }
             // The answers took longer than the lease.

@@ -11,15 +11,15 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 use zookeeper_client::{Error as DriverError, Stat};
 
-use super::hand_over::{HandedOver, Successor};
 use super::minimum::Seen;
 use super::task_end::TaskEnd;
-use crate::claims::{Claim, Claims, Grant, HoldRequest, Outcome, TaskNumber};
+use crate::claims::{Claim, Claims, Grant, Outcome, TaskNumber};
 use crate::config::ZooKeeperConfig;
 use crate::connection::{Connection, Room, Session, SessionEnded};
 use crate::error::{self, Failure, RETRY_DELAY, catch_panic};
 use crate::hold::end::{EndRequests, HoldEnd, end_of_hold};
 use crate::hold::keep::Keep;
+use crate::hold::release::Release;
 use crate::protocol::{NodeData, ServerTime};
 
 pub(super) struct ClaimTask {
@@ -37,18 +37,9 @@ pub(super) struct ClaimTask {
     /// The kept node in front of the queue.
     pub(super) seen: Option<Seen>,
     pub(super) directory_missing: bool,
-    /// Its grant, once there is one.
-    pub(super) granted: Option<Arc<Grant>>,
-    /// The handles to the hold send their requests through this.
-    pub(super) requests: mpsc::UnboundedSender<HoldRequest>,
+    /// The handles to the hold send its release through this.
+    pub(super) releases: mpsc::UnboundedSender<Release>,
     pub(super) end_requests: EndRequests,
-}
-
-/// How a task ends.
-pub(super) enum TaskResult {
-    Ended(Outcome),
-    /// The node is this claim's, and its task works on from here.
-    HandedOver(Box<Successor>),
 }
 
 /// Our node.
@@ -97,24 +88,12 @@ pub(super) fn start(
     session.runtime.spawn(run(task, end));
 }
 
-/// Works on a claim, and on those that its hold is handed over to.
-async fn run(task: ClaimTask, end: TaskEnd) {
-    let mut next = Some((task, end));
-    while let Some((task, mut end)) = next.take() {
-        match catch_panic(task.run()).await {
-            Ok(TaskResult::Ended(outcome)) => end.note(outcome),
-            Ok(TaskResult::HandedOver(successor)) => {
-                end.note(Outcome::HandedOver);
-                // Before the next holder learns of it: whatever the giver asks then, it has nothing.
-                drop(end);
-                next = Some(successor.take_over());
-            }
-            Err(panic) => {
-                let outcome = end.clean_up(panic).await;
-                end.note(outcome);
-            }
-        }
-    }
+async fn run(task: ClaimTask, mut end: TaskEnd) {
+    let outcome = match catch_panic(task.run()).await {
+        Ok(outcome) => outcome,
+        Err(panic) => end.clean_up(panic).await,
+    };
+    end.note(outcome);
 }
 
 impl ClaimTask {
@@ -124,7 +103,7 @@ impl ClaimTask {
         session: &Arc<Session>,
         config: &Arc<ZooKeeperConfig>,
     ) -> Self {
-        let (requests, received) = mpsc::unbounded_channel();
+        let (releases, received) = mpsc::unbounded_channel();
         Self {
             claim: claim.clone(),
             number,
@@ -136,28 +115,23 @@ impl ClaimTask {
             keep: None,
             seen: None,
             directory_missing: false,
-            granted: None,
-            requests,
+            releases,
             end_requests: EndRequests {
-                requests: received,
+                releases: received,
                 undo: claim.undo.subscribe(),
             },
         }
     }
 
-    async fn run(mut self) -> TaskResult {
-        let grant = match self.granted.take() {
-            Some(grant) => Ok(grant),
-            None => self.wait_for_grant().await,
-        };
-        let stop = match grant {
+    async fn run(mut self) -> Outcome {
+        let stop = match self.wait_for_grant().await {
             Ok(grant) => return self.until_hold_ends(grant).await,
             Err(stop) => stop,
         };
-        TaskResult::Ended(match self.undo_node().await {
+        match self.undo_node().await {
             Ok(()) => stop.into(),
             Err(stop) => stop.into(),
-        })
+        }
     }
 
     /// Queues until the grant, and notes meanwhile when the server is unreachable.
@@ -179,23 +153,11 @@ impl ClaimTask {
         }
     }
 
-    /// Waits until the hold ends, and deletes its node or hands it over.
-    async fn until_hold_ends(mut self, grant: Arc<Grant>) -> TaskResult {
-        let end = loop {
-            match end_of_hold(&self.claim, &grant, &mut self.end_requests).await {
-                HoldEnd::HandOver(request) => match self.hand_over(&grant, request).await {
-                    HandedOver::To(successor) => {
-                        self.forget_node();
-                        return TaskResult::HandedOver(successor);
-                    }
-                    HandedOver::Nothing => {}
-                    HandedOver::Ended(end) => break end,
-                },
-                end => break end,
-            }
-        };
+    /// Waits until the hold ends, and deletes its node.
+    async fn until_hold_ends(mut self, grant: Arc<Grant>) -> Outcome {
+        let end = end_of_hold(&self.claim, &grant, &mut self.end_requests).await;
         self.session.unbind_lease(self.claim.holder());
-        TaskResult::Ended(self.end_hold(&grant, end).await)
+        self.end_hold(&grant, end).await
     }
 
     async fn end_hold(&mut self, grant: &Grant, end: HoldEnd) -> Outcome {
@@ -204,10 +166,8 @@ impl ClaimTask {
                 let outcome = release.finish().await;
                 self.released(outcome)
             }
-            HoldEnd::Released(outcome) => self.released(outcome),
             HoldEnd::Undo => self.undo_node().await.map_or_else(Outcome::from, |()| Outcome::Undone),
-            // A hand-over is done before the hold ends.
-            HoldEnd::LeaseEnded | HoldEnd::HandOver(_) => self.lost(grant).await,
+            HoldEnd::LeaseEnded => self.lost(grant).await,
             HoldEnd::TakenAway => {
                 self.claim.lose_hold();
                 self.lost(grant).await

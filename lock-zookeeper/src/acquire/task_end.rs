@@ -62,7 +62,7 @@ impl Drop for TaskEnd {
             return;
         }
         match self.outcome {
-            Outcome::Undone | Outcome::Released | Outcome::HandedOver | Outcome::NotOurs => self.claims.retire(holder),
+            Outcome::Undone | Outcome::Released | Outcome::NotOurs => self.claims.retire(holder),
             // Its node goes with the session, but a kept node does not: if nobody was told of the grant, it is abandoned.
             _ if was_granted && !self.claim.has_handles() && (!is_kept || self.claim.was_received()) => {
                 self.claims.close(holder);

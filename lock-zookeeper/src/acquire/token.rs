@@ -1,8 +1,8 @@
 //! The token of a grant: sixteen times a transaction id (zxid), plus the root path's token offset.
 //!
 //! The transaction id is the last change of the directory's children (`pzxid`) in the list that shows our node as the first, or
-//! that of our node's creation if that is larger. A grant writes nothing for it, unless its token is to be shown: see below. A
-//! hand-over writes our own node, and takes the transaction id of that write. The fifteen numbers after each token are those of the passes within a process.
+//! that of our node's creation if that is larger. A grant writes nothing for it, unless its token is to be shown: see below. The
+//! fifteen numbers after each token are those of the passes within a process.
 //!
 //! The offset is 0 until a request has a token floor that tokens have not reached. It is only ever raised, by
 //! compare-and-set, and counts for all locks and clients of the root path. A request that adopts a token raises it so that the token
@@ -28,8 +28,8 @@
 //! has applied each change since our node's creation by itself. A change before that creation does not matter. Over
 //! another connection, the grant writes our node once, and takes the transaction id of that write.
 //!
-//! `torture/src/models/token_offset.rs` tries every order of these steps, with hand-overs, passes, servers that restart, and nodes
-//! and directories that are deleted meanwhile.
+//! `torture/src/models/token_offset.rs` tries every order of these steps, with passes, servers that restart, and nodes and
+//! directories that are deleted meanwhile.
 //!
 //! # Status
 //! The directory's data is the offset of the last grant. From this, `status` computes the holder's token even if the offset
@@ -135,37 +135,7 @@ impl ClaimTask {
             return Ok(None);
         }
         let number = protocol::token(base, offset).ok_or_else(|| Stop::Failed(exhausted()))?;
-        Ok(Some(Token { number, base, offset }))
-    }
-
-    /// A token offset for a hand-over, with which its token is above the floor, and above what the giver's was raised to: the
-    /// giver's offset, or one that was raised before.
-    pub(super) async fn offset_for_hand_over(&self, giver: Token, floor: i64) -> Step<i64> {
-        // The next transaction id is larger than all earlier ones.
-        let needed = protocol::offset_above(floor, giver.base.saturating_add(1));
-        if needed.max(self.session.token_offset()) <= giver.offset {
-            return Ok(giver.offset);
-        }
-        loop {
-            let connection = self.session.connected().await?;
-            let offsets = match self.read_offsets(&connection.client, 0).await {
-                Ok(offsets) => offsets,
-                Err(error) => {
-                    self.wait_out(error).await?;
-                    continue;
-                }
-            };
-            let offset = offsets
-                .root
-                .ok_or_else(|| Stop::Failed(other_data(self.config.root())))?;
-            let wanted = needed.max(giver.offset).max(self.session.token_offset());
-            if wanted <= offset {
-                self.session.learn_token_offset(offset);
-                self.write_directory(offset).await?;
-                return Ok(offset);
-            }
-            self.raise_offset(wanted, offsets.version).await?;
-        }
+        Ok(Some(Token { number, base }))
     }
 
     /// The transaction id of a grant by this listing, which shows our node as admitted. Writes our node if the request's label
@@ -251,7 +221,7 @@ impl ClaimTask {
 }
 
 /// The number that the token of a grant must exceed. It is the next one if no smaller offset gives a larger token.
-pub(super) fn floor(request: &AcquireRequest) -> i64 {
+fn floor(request: &AcquireRequest) -> i64 {
     let above = request.token_floor().map_or(0, FencingToken::as_i64);
     let adopted = request.token_at_least().map_or(0, FencingToken::as_i64);
     above.max(adopted - 1)

@@ -2,14 +2,13 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lock_core::FencingToken;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::{Claim, Claims, Outcome, Stage, TaskNumber};
 use crate::connection::Session;
 use crate::hold::keep::Keep;
 use crate::hold::release::{How, Release};
@@ -21,10 +20,11 @@ pub(crate) struct Grant {
     pub(crate) token: Token,
     /// Its kept node. `None` if it is not exclusive.
     keep: Option<Keep>,
-    /// When it was granted or handed over.
+    /// When it was granted.
     pub(crate) at: Instant,
-    requests: mpsc::UnboundedSender<HoldRequest>,
-    state: AtomicU8,
+    releases: mpsc::UnboundedSender<Release>,
+    /// Whether a delete was sent, or is about to be.
+    is_releasing: AtomicBool,
     reported: AtomicBool,
 }
 
@@ -34,73 +34,14 @@ pub(crate) struct Token {
     pub(crate) number: FencingToken,
     /// The transaction id.
     pub(crate) base: i64,
-    /// The token offset.
-    pub(crate) offset: i64,
 }
-
-/// What a handle asks of the hold's task.
-pub(crate) enum HoldRequest {
-    /// This release was sent.
-    Release(Release),
-    HandOver(SuccessorRequest),
-}
-
-/// A request for a hand-over. It ends the next holder's claim when it is dropped.
-pub(crate) struct SuccessorRequest {
-    /// The claim that is to have the hold.
-    pub(crate) next: Arc<Claim>,
-    /// The task that works on that claim: the giver's, until the next holder has a task of its own.
-    pub(crate) number: TaskNumber,
-    pub(crate) claims: Arc<Claims>,
-    outcome: Option<Outcome>,
-}
-
-impl SuccessorRequest {
-    /// A request for this claim, unless a task works on it.
-    fn begin(claims: &Arc<Claims>, next: &Arc<Claim>, session: &Arc<Session>) -> Option<Self> {
-        Some(Self {
-            number: next.begin(session, None)?,
-            next: next.clone(),
-            claims: claims.clone(),
-            outcome: Some(Outcome::NotOurs),
-        })
-    }
-
-    /// The next holder has nothing, and this is why.
-    pub(crate) fn end(mut self, outcome: Outcome) {
-        self.next.set_leftover(self.number, false);
-        self.outcome = Some(outcome);
-    }
-
-    /// The next holder has a task of its own.
-    pub(crate) fn succeed(mut self) {
-        self.outcome = None;
-    }
-}
-
-impl Drop for SuccessorRequest {
-    fn drop(&mut self) {
-        if let Some(outcome) = self.outcome.take() {
-            let is_last = self.next.advance(self.number, Stage::Ended(outcome));
-            if is_last && !self.next.has_leftover() {
-                self.claims.close(self.next.holder());
-            }
-        }
-    }
-}
-
-const HELD: u8 = 0;
-/// A delete was sent, or is about to be.
-const RELEASING: u8 = 1;
-/// The node is another claim's.
-const HANDED_OVER: u8 = 2;
 
 impl Grant {
     pub(crate) fn new(
         session: Arc<Session>,
         path: String,
         token: Token,
-        requests: mpsc::UnboundedSender<HoldRequest>,
+        releases: mpsc::UnboundedSender<Release>,
     ) -> Self {
         Self {
             session,
@@ -108,8 +49,8 @@ impl Grant {
             token,
             keep: None,
             at: Instant::now(),
-            requests,
-            state: AtomicU8::new(HELD),
+            releases,
+            is_releasing: AtomicBool::new(false),
             reported: AtomicBool::new(false),
         }
     }
@@ -138,45 +79,17 @@ impl Grant {
 
     /// Whether a delete was sent, or is about to be.
     pub(crate) fn is_releasing(&self) -> bool {
-        self.state.load(Ordering::SeqCst) == RELEASING
+        self.is_releasing.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn is_handed_over(&self) -> bool {
-        self.state.load(Ordering::SeqCst) == HANDED_OVER
-    }
-
-    /// Sends the release at once, so that it precedes whatever this process sends afterwards. Not if the node is another
-    /// claim's. With `keep_for`, the name stays taken for so long.
+    /// Sends the release at once, so that it precedes whatever this process sends afterwards. With `keep_for`, the name stays
+    /// taken for so long.
     pub(crate) fn begin_release(&self, keep_for: Option<Duration>) {
-        if self.leave(RELEASING) {
+        if !self.is_releasing.swap(true, Ordering::SeqCst) {
             let release = Release::send(&self.session, &self.path, How::new(self.keep.as_ref(), keep_for));
             // If nobody receives it, the hold has ended already.
-            let _ = self.requests.send(HoldRequest::Release(release));
+            let _ = self.releases.send(release);
         }
-    }
-
-    /// The node is another claim's from here on. False if the hold is being released.
-    pub(crate) fn hand_over(&self) -> bool {
-        self.leave(HANDED_OVER)
-    }
-
-    /// Asks the hold's task for a hand-over to this claim, unless a task works on that. If the hold has ended, so does that claim.
-    pub(crate) fn request_hand_over(&self, claims: &Arc<Claims>, next: &Arc<Claim>) {
-        if let Some(request) = SuccessorRequest::begin(claims, next, &self.session) {
-            let _ = self.requests.send(HoldRequest::HandOver(request));
-        }
-    }
-
-    /// Whether the hold is neither being released nor handed over.
-    pub(crate) fn is_held(&self) -> bool {
-        self.state.load(Ordering::SeqCst) == HELD
-    }
-
-    fn leave(&self, next: u8) -> bool {
-        let left = self
-            .state
-            .compare_exchange(HELD, next, Ordering::SeqCst, Ordering::SeqCst);
-        left.is_ok()
     }
 }
 
@@ -185,14 +98,5 @@ impl fmt::Debug for Grant {
         f.debug_struct("Grant")
             .field("token", &self.token.number)
             .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for HoldRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Release(_) => "Release",
-            Self::HandOver(_) => "HandOver",
-        })
     }
 }

@@ -8,15 +8,12 @@ use tokio::time::{Instant, sleep, sleep_until};
 use zookeeper_client::{Error as DriverError, EventType};
 
 use super::release::Release;
-use crate::claims::{Claim, Grant, HoldRequest, Outcome, SuccessorRequest};
+use crate::claims::{Claim, Grant};
 use crate::connection::Session;
 
-/// What ends a hold, or gives it to another claim.
+/// What ends a hold.
 pub(crate) enum HoldEnd {
     Release(Release),
-    /// It was released already.
-    Released(Outcome),
-    HandOver(SuccessorRequest),
     Undo,
     LeaseEnded,
     TakenAway,
@@ -26,7 +23,7 @@ pub(crate) enum HoldEnd {
 /// What the callers ask of a hold's task.
 #[derive(Debug)]
 pub(crate) struct EndRequests {
-    pub(crate) requests: mpsc::UnboundedReceiver<HoldRequest>,
+    pub(crate) releases: mpsc::UnboundedReceiver<Release>,
     pub(crate) undo: watch::Receiver<bool>,
 }
 
@@ -35,35 +32,18 @@ impl EndRequests {
     pub(crate) async fn next(&mut self) -> HoldEnd {
         tokio::select! {
             biased;
-            Some(request) = self.requests.recv() => match request {
-                HoldRequest::Release(release) => HoldEnd::Release(release),
-                HoldRequest::HandOver(request) => HoldEnd::HandOver(request),
-            },
+            Some(release) = self.releases.recv() => HoldEnd::Release(release),
             // The sender lives as long as the claim.
             _ = self.undo.wait_for(|undo| *undo) => HoldEnd::Undo,
         }
     }
 
-    /// The next one that ends the hold. A hand-over that comes before it gets nothing.
-    pub(crate) async fn end(&mut self) -> HoldEnd {
-        loop {
-            match self.next().await {
-                HoldEnd::HandOver(_) => {}
-                end => return end,
-            }
-        }
-    }
-
     /// The release that has begun.
-    pub(crate) async fn release(&mut self) -> Release {
-        loop {
-            match self.requests.recv().await {
-                Some(HoldRequest::Release(release)) => return release,
-                // It came too late.
-                Some(HoldRequest::HandOver(_)) => {}
-                // The task has a sender of its own.
-                None => pending().await,
-            }
+    async fn release(&mut self) -> Release {
+        match self.releases.recv().await {
+            Some(release) => release,
+            // The task has a sender of its own.
+            None => pending().await,
         }
     }
 }

@@ -28,10 +28,6 @@ impl ZooKeeperHold {
         let session = &self.grant.session;
         let raise = async {
             loop {
-                // Then the node is another holder's.
-                if self.grant.is_handed_over() {
-                    return Err(lost());
-                }
                 let Ok(connection) = session.connected().await else {
                     return Err(lost());
                 };

@@ -12,6 +12,7 @@ const SEPARATOR: u8 = 0xFF;
 
 const DOWNGRADED: &str = "shared";
 const ENTERED: &str = "entered";
+/// Before the id of the node's next holder. Only earlier versions write it.
 const HOLDER: &str = "holder=";
 const TOKEN: &str = "token=";
 const KEEP: &str = "keep=";
@@ -24,8 +25,6 @@ pub(crate) struct NodeData {
     pub(crate) is_downgraded: bool,
     /// Whether its owner was admitted beside others. The transaction id of this write is the base of its token.
     pub(crate) has_entered: bool,
-    /// The holder id to which the hold was handed over, as text. `None` while it is that of the node's name.
-    pub(crate) holder: Option<Arc<str>>,
     /// The hold's token, where the data was written after its grant.
     pub(crate) token: Option<u64>,
     /// For how many milliseconds from its last write the node keeps the name taken: that of a minimum hold.
@@ -57,8 +56,7 @@ impl NodeData {
     fn read_marks(&mut self, marks: &[u8]) -> Option<()> {
         for word in std::str::from_utf8(marks).ok()?.split(' ') {
             if let Some(holder) = word.strip_prefix(HOLDER) {
-                self.holder = Some(holder.into()).filter(|_| is_holder(holder));
-                self.holder.as_ref()?;
+                is_holder(holder).then_some(())?;
             } else if let Some(token) = word.strip_prefix(TOKEN) {
                 self.token = Some(token.parse().ok()?);
             } else if let Some(keep) = word.strip_prefix(KEEP) {
@@ -80,7 +78,6 @@ impl NodeData {
         let mut marks = Vec::new();
         marks.extend(self.is_downgraded.then(|| DOWNGRADED.to_owned()));
         marks.extend(self.has_entered.then(|| ENTERED.to_owned()));
-        marks.extend(self.holder.as_ref().map(|holder| format!("{HOLDER}{holder}")));
         marks.extend(self.token.map(|token| format!("{TOKEN}{token}")));
         marks.extend(self.keep.map(|keep| format!("{KEEP}{keep}")));
         if !marks.is_empty() {
@@ -119,7 +116,6 @@ mod tests {
     /// These never change: an old version must read what a new one writes, and a new one what an old one wrote.
     #[test]
     fn golden() {
-        let holder = "0123456789abcdef0123456789abcdef".into();
         let downgraded = NodeData {
             is_downgraded: true,
             token: Some(4711),
@@ -128,10 +124,6 @@ mod tests {
         let entered = NodeData {
             has_entered: true,
             ..NodeData::default()
-        };
-        let handed_over = NodeData {
-            holder: Some(holder),
-            ..labelled("é")
         };
         let kept = NodeData {
             keep: Some(1500),
@@ -143,11 +135,13 @@ mod tests {
             (labelled("host:7"), b"host:7"),
             (downgraded, b"a b\xFFshared token=4711"),
             (entered, b"\xFFentered"),
-            (handed_over, b"\xC3\xA9\xFFholder=0123456789abcdef0123456789abcdef"),
         ] {
             assert_eq!(data.encode(), encoded);
             assert_eq!(NodeData::parse(encoded), data);
         }
+        // Written by earlier versions alone.
+        let given = b"\xC3\xA9\xFFholder=0123456789abcdef0123456789abcdef";
+        assert_eq!(NodeData::parse(given), labelled("é"));
     }
 
     #[test]

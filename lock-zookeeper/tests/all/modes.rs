@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lock_core::ErrorKind;
 use lock_core::backend::{
-    AcquireRequest, DistributedLock, HandOver, Hold, Lease, Mode, Permits, ReleaseOptions, Renewal, RequestControl,
+    AcquireRequest, DistributedLock, Hold, Lease, Mode, Permits, ReleaseOptions, Renewal, RequestControl,
     RequestOptions, Terms, Wait,
 };
 use lock_zookeeper::ZooKeeperBackend;
@@ -271,28 +271,6 @@ async fn the_status_shows_all_holders() {
     assert_eq!(shown(1), (None, Some(Mode::Shared), Some(reader.token())));
 }
 
-/// After a hand-over the node is the next holder's, and no downgrade of the giver's changes that.
-#[testbed::test]
-async fn a_giver_downgrades_nothing() {
-    let (server, root) = (shared_server().await, fresh_root());
-    let (one, two) = (backend(server, &root), backend(server, &root));
-    let (giver, _control) = hold_in(&one, Mode::Exclusive).await;
-    let (request, _next) = request(Mode::Exclusive);
-    let handed_over = within(giver.hand_over(&request)).await.unwrap();
-    let HandOver::Granted(next, _armed) = handed_over else {
-        panic!("{handed_over:?}");
-    };
-    let renewed = within(giver.downgrade(TTL)).await.unwrap();
-    assert!(matches!(renewed, Renewal::Lost), "{renewed:?}");
-    is_refused(&two, Mode::Shared).await;
-    downgrade(&*next).await;
-    let (reader, _control) = hold_in(&two, Mode::Shared).await;
-    assert!(reader.token() > next.token());
-    let status = two.status(&name("a")).await.unwrap();
-    let tokens: Vec<_> = status.holders.iter().map(|holder| holder.token).collect();
-    assert_eq!(tokens, [Some(next.token()), Some(reader.token())]);
-}
-
 /// The status shows the token of the guard of that moment.
 #[testbed::test]
 async fn a_hold_that_was_passed_on_keeps_its_token_in_a_downgrade() {
@@ -308,20 +286,4 @@ async fn a_hold_that_was_passed_on_keeps_its_token_in_a_downgrade() {
     assert_eq!(status.holders[0].token, Some(passed.token()));
     let (reader, _control) = hold_in(&one, Mode::Shared).await;
     assert!(reader.token() > passed.token());
-}
-
-/// Readers are beside a hold that was downgraded, so nobody gets it as an exclusive one.
-#[testbed::test]
-async fn a_downgraded_hold_is_handed_over_to_no_writer() {
-    let (server, root) = (shared_server().await, fresh_root());
-    let (one, two) = (backend(server, &root), backend(server, &root));
-    let (writer, _control) = hold_in(&one, Mode::Exclusive).await;
-    downgrade(&*writer).await;
-    let (reader, _reads) = hold_in(&two, Mode::Shared).await;
-    let (request, _next) = request(Mode::Exclusive);
-    let handed_over = within(writer.hand_over(&request)).await.unwrap();
-    assert!(matches!(handed_over, HandOver::Yielded), "{handed_over:?}");
-    is_refused(&one, Mode::Exclusive).await;
-    release(&*reader).await;
-    release(&*hold_in(&one, Mode::Exclusive).await.0).await;
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lock_core::backend::{DistributedLock, HandOver, Hold, ReleaseOptions};
+use lock_core::backend::{DistributedLock, Hold, Lease, ReleaseOptions};
 use testbed::ZooKeeper;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -46,25 +46,24 @@ async fn a_token_is_a_transaction_id_and_grants_write_nothing() {
     assert_eq!((node.mzxid, last.mzxid), (node.czxid, made.mzxid));
 }
 
-/// The waiters' nodes are older than the hand-over: by their creation alone, the second token would be smaller.
+/// The waiters' nodes are older than all of these passes.
 #[testbed::test]
-async fn waiters_get_tokens_above_a_hand_over_that_they_waited_for() {
+async fn waiters_get_tokens_above_all_passes_of_the_hold_before_them() {
     let (server, root) = (shared_server().await, fresh_root());
     let (one, two, client) = (backend(server, &root), backend(server, &root), observer(server).await);
     let directory = format!("{root}/a");
-    let (first, _request, _control) = hold(&one, "a").await;
+    let (request, _control) = options("a").reserve(16).start();
+    let mut last = granted(within(one.acquire(&request)).await);
     let second = start_waiting(&two, (&client, &directory), 2, waiting("a")).await;
     let third = start_waiting(&two, (&client, &directory), 3, waiting("a")).await;
-    let (next, _control) = options("a").reserve(16).start();
-    let HandOver::Granted(heir, _) = within(first.hand_over(&next)).await.unwrap() else {
-        panic!("not handed over");
-    };
-    release(&*heir).await;
+    while let Some(next) = last.pass(&Lease::new(name("a"))) {
+        last = next;
+    }
+    release(&*last).await;
     let (second, _control) = within(second).await.unwrap();
     release(&*second).await;
     let (third, _control) = within(third).await.unwrap();
-    let last_of_heir = heir.token().as_u64() + 15;
-    assert!(first.token() < heir.token() && last_of_heir < second.token().as_u64());
+    assert!(last.token() < second.token());
     assert!(second.token().as_u64() + 15 < third.token().as_u64());
 }
 
@@ -122,7 +121,7 @@ async fn tokens_grow_over_kills_during_snapshots() {
     }
     let seen: Arc<Mutex<Vec<u64>>> = Arc::default();
     let mut clients = JoinSet::new();
-    for number in 0..4 {
+    for _ in 0..4 {
         let (backend, seen) = (patient(server.address(), "/test"), seen.clone());
         clients.spawn(async move {
             loop {
@@ -130,18 +129,6 @@ async fn tokens_grow_over_kills_during_snapshots() {
                 let hold = acquire(&backend, &request).await;
                 // The session outlasts the kills, so that nobody else holds it meanwhile.
                 seen.lock().unwrap().push(hold.token().as_u64());
-                if number == 0 {
-                    let (next, _control) = long("a");
-                    if let Ok(HandOver::Granted(heir, _)) = hold.hand_over(&next).await {
-                        seen.lock().unwrap().push(heir.token().as_u64());
-                        end(&*heir).await;
-                        continue;
-                    }
-                    // It may have got the hold all the same.
-                    while backend.abandon(&next).await.is_err() {
-                        sleep(Duration::from_millis(5)).await;
-                    }
-                }
                 end(&*hold).await;
             }
         });
