@@ -9,7 +9,6 @@ pub(crate) use self::liveness::LastAnswer;
 pub(crate) use self::phase::CarriedHold;
 pub(crate) use self::pool::{Pool, PooledSession};
 pub(crate) use self::session::Session;
-pub(crate) use self::worker::HandOverCommand;
 
 mod control;
 mod dial;

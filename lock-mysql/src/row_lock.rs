@@ -23,7 +23,6 @@ mod acquire;
 mod backend;
 mod claims;
 mod clean_up;
-mod hand_over;
 mod hold;
 mod readers;
 mod wait;

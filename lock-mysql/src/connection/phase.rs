@@ -35,8 +35,6 @@ pub(super) enum Phase {
     },
     /// It carried this holder's hold until that was released, and nobody has used it since.
     Released(HolderId),
-    /// The hold that it carried was handed over to this holder, for which it does not carry one yet.
-    HandedOver(HolderId),
 }
 
 impl Phase {
@@ -45,7 +43,7 @@ impl Phase {
     /// `max_read_only`: how long the server may be read-only before the hold ends.
     pub(super) fn wakes_at(&self, max_read_only: Duration) -> Option<Instant> {
         match self {
-            Self::InUse | Self::Released(_) | Self::HandedOver(_) => None,
+            Self::InUse | Self::Released(_) => None,
             Self::Idle { since, extended: false } => Some(*since + EXTEND_IDLE_AFTER),
             Self::Idle { since, extended: true } => Some(*since + IDLE_LIMIT),
             Self::Holding {
@@ -96,7 +94,7 @@ impl Phase {
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self {
             Self::Holding { hold, .. } => Some(hold.expires_at()),
-            Self::InUse | Self::Idle { .. } | Self::Released(_) | Self::HandedOver(_) => None,
+            Self::InUse | Self::Idle { .. } | Self::Released(_) => None,
         }
     }
 }

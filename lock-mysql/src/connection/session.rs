@@ -20,7 +20,7 @@ use super::liveness::{LastAnswer, PollMonitor};
 use super::monitor::HoldRegistry;
 use super::permits::{PermitSlot, PoolPermit};
 use super::phase::{CarriedHold, LeaseSlot};
-use super::worker::{Command, Gathered, HandOverCommand, RenewCommand, Worker};
+use super::worker::{Command, Gathered, RenewCommand, Worker};
 use crate::config::MySqlConfig;
 use crate::error::SqlError;
 use crate::protocol::{Answer, Autocommit, Identity, Job, JobDone, StatementResult, seconds_up};
@@ -229,25 +229,6 @@ impl Session {
         let answer = self.ask(command, limit).await.and_then(|answer| answer);
         match &answer {
             Ok(()) | Err(SqlError::HoldEnded | SqlError::NotConnected) => {}
-            Err(error) => self.abort_because(error),
-        }
-        answer
-    }
-
-    /// Gives the hold to another holder. If the server refuses that, the giver still has it, unless
-    /// [`releases`](HandOverCommand::releases). An outcome that is not known within `limit` stays unknown: the connection is
-    /// ended.
-    ///
-    /// # Cancel safety
-    /// When dropped, the hand-over goes on.
-    pub(crate) async fn hand_over(&self, command: HandOverCommand, limit: Duration) -> Result<Answer, SqlError> {
-        let (begun, has_begun) = oneshot::channel();
-        let command = |reply| Command::HandOver { command, begun, reply };
-        let limit = after_begun(has_begun, limit);
-        let answer = self.ask(command, limit).await.and_then(|answer| answer);
-        match &answer {
-            Ok(_) | Err(SqlError::HoldEnded | SqlError::NotConnected) => {}
-            Err(error) if error.is_refusal() => {}
             Err(error) => self.abort_because(error),
         }
         answer

@@ -12,7 +12,6 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 pub(super) use self::command::{Command, RenewCommand, Reply};
 pub(super) use self::gather::Gathered;
-pub(crate) use self::hand_over::HandOverCommand;
 use super::driver::{EarlyResult, IDLE_LIMIT_AT_SERVER, execute_early};
 use super::liveness::LastAnswer;
 use super::monitor::HoldRegistry;
@@ -23,7 +22,6 @@ use crate::protocol::{Answer, Identity, seconds_up};
 
 mod command;
 mod gather;
-mod hand_over;
 mod read_only;
 mod release;
 
@@ -167,11 +165,6 @@ impl Worker {
                 let _ = begun.send(());
                 self.release(holder, sql, reply).await
             }
-            Command::HandOver { command, begun, reply } => {
-                // It fails if nobody waits for the hand-over any more.
-                let _ = begun.send(());
-                self.hand_over(command, reply).await
-            }
             Command::Idle => {
                 self.phase = Phase::Idle {
                     since: Instant::now(),
@@ -255,7 +248,7 @@ impl Worker {
     async fn on_wake(&mut self) -> ControlFlow<Exit> {
         let now = Instant::now();
         let seconds = match &mut self.phase {
-            Phase::InUse | Phase::Released(_) | Phase::HandedOver(_) => return Continue(()),
+            Phase::InUse | Phase::Released(_) => return Continue(()),
             Phase::Idle { since, .. } if *since + IDLE_LIMIT <= now => {
                 if !self.keep_open {
                     return Break(Exit::Finished);

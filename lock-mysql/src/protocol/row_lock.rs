@@ -127,21 +127,6 @@ impl Statements {
         )
     }
 
-    /// Gives the row to another holder within the transaction that keeps it locked. [`acquired`] reads the first answer. If it
-    /// has no row, that transaction has ended: what is committed never names a connection.
-    pub(crate) fn hand_over(&self, name: &LockName, terms: &AcquireTerms<'_>) -> String {
-        format!(
-            "{} AND `connection`=CONNECTION_ID()",
-            self.acquire_locked_row(name, terms)
-        )
-    }
-
-    /// Releases the row and takes it again at once for another holder, or fails with a busy error: InnoDB gives the row to
-    /// the first that waits for it when the transaction ends, whoever that is. [`acquired`] reads the fourth answer.
-    pub(crate) fn release_and_acquire(&self, name: &LockName, terms: &AcquireTerms<'_>) -> String {
-        format!("{};{}", self.release(name), self.acquire_nowait(name, terms))
-    }
-
     /// Locks the row for a reader beside others, or fails at once with a busy error. The first answer is its token, if there is
     /// such a row yet.
     pub(crate) fn share_nowait(&self, name: &LockName) -> String {

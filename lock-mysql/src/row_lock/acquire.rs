@@ -20,7 +20,7 @@ use crate::protocol::row_lock::{AcquireTerms, Acquired, acquired, busy};
 const MAX_RETRIES: u32 = 20;
 
 /// How an attempt on one connection ended, if not with an error.
-pub(super) enum Outcome {
+enum Outcome {
     Granted(Attempt),
     /// Somebody else has it, and the connection is clean.
     Busy(Busy),
@@ -60,7 +60,7 @@ impl Shared {
 
     /// The same grant once more, if an earlier try came so far. Else that try's connection is ended first, so that
     /// nothing of it is granted behind our back.
-    pub(super) async fn resume(self: &Arc<Self>, claim: &Claim, request: &AcquireRequest) -> Result<Option<Attempt>> {
+    async fn resume(self: &Arc<Self>, claim: &Claim, request: &AcquireRequest) -> Result<Option<Attempt>> {
         let Some(Leftover { session, token }) = claim.leftover() else {
             return Ok(None);
         };
@@ -245,7 +245,7 @@ impl Shared {
     }
 
     /// The row is ours. A token that is ahead of the server's clock is made durable before anybody sees it.
-    pub(super) async fn grant(
+    async fn grant(
         self: &Arc<Self>,
         claim: &Claim,
         session: &Arc<Session>,

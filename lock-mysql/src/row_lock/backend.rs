@@ -31,10 +31,9 @@ const PASS_CONFIRMED_WITHIN: Duration = Duration::from_millis(50);
 /// that was sent after that.
 ///
 /// A hold passes to the next waiter of the same process without a request, if its connection answered a statement that was sent
-/// after that waiter came and in the last 50 ms. Otherwise, or on other terms, the hold is handed over within the open
-/// transaction: in one round trip and without a commit. A backend cannot see who waits for a row. So after
-/// [a few of these](lock_core::Locker::with_passes) the row is really released: if somebody waits elsewhere, InnoDB
-/// gives it to them, and otherwise the next waiter of the process takes it in the same round trip.
+/// after that waiter came and in the last 50 ms. Otherwise, for other terms, or after
+/// [a few passes](lock_core::Locker::with_passes), the row is released and that waiter acquires by itself. If somebody waits
+/// elsewhere, InnoDB gives the row to them first.
 ///
 /// If anything goes wrong on a connection, the connection is closed and never used again.
 ///
@@ -80,7 +79,7 @@ const PASS_CONFIRMED_WITHIN: Duration = Duration::from_millis(50);
 ///   default: see [below](#planned-switchover). The loss is [`LostCause::ReadOnly`](lock_core::LostCause::ReadOnly).
 /// - The end of the Tokio runtime that acquired the lock, at once: the connection runs on it. While nobody drives that
 ///   runtime, nobody can renew the hold, and it ends with its ttl. It can be released from any runtime. A hold that was
-///   handed over within the process stays on the connection, and so on the runtime, on which it was first acquired.
+///   passed on within the process stays on the connection, and so on the runtime, on which it was first acquired.
 ///
 /// A waiter whose machine falls silent keeps its place in the queue. When its turn comes, its hold ends after its own
 /// ttl at the latest. So each such waiter ahead can cost one ttl. A waiter that merely died costs nothing. A waiter waits
@@ -238,7 +237,6 @@ impl DistributedLock for RowLockBackend {
         Capabilities::default()
             .extend()
             .fixed_lease()
-            .hand_over()
             .pass_if_confirmed_within(PASS_CONFIRMED_WITHIN)
             .shared()
             .list()

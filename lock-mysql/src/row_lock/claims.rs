@@ -56,8 +56,6 @@ struct State {
     abandoned: bool,
     /// When its connection was first seen ended.
     ended: Option<Instant>,
-    /// To whom its hold was to be handed over last, on the same connection.
-    next: Option<HolderId>,
 }
 
 /// A connection that an earlier try has left.
@@ -90,17 +88,6 @@ impl Claims {
         let forgotten = lock(&self.0).claims.remove(&holder);
         // Dropped outside the lock: it may be the last that keeps a connection.
         forgotten.is_some()
-    }
-
-    /// The same for a holder that has released its connection: nothing of a hand-over is left on it either.
-    pub(super) fn remove_with_next(&self, holder: HolderId) -> bool {
-        let Some(claim) = self.get(holder) else {
-            return false;
-        };
-        if let Some(next) = lock(&claim.0).next.take() {
-            self.remove(next);
-        }
-        self.remove(holder)
     }
 
     fn forget_unused(&self, holder: HolderId, claim: &Arc<Claim>) {
@@ -166,11 +153,6 @@ impl Claim {
         state.check()?;
         state.token = Some(token);
         Ok(())
-    }
-
-    /// Its hold is about to be handed over to `next`; `None`: the server refused that.
-    pub(super) fn hand_over_to(&self, next: Option<HolderId>) {
-        lock(&self.0).next = next;
     }
 
     /// Retires the id, and gives the connection that has to end.

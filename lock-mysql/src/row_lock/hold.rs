@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lock_core::backend::{AcquireRequest, HandOver, Hold, Lease, Mode, ReleaseOptions, ReleaseOutcome, Renewal};
+use lock_core::backend::{AcquireRequest, Hold, Lease, Mode, ReleaseOptions, ReleaseOutcome, Renewal};
 use lock_core::{FencingToken, HoldState, Result};
 
 use super::Shared;
@@ -15,9 +15,9 @@ use crate::error::{SqlError, unknown_outcome};
 use crate::protocol::row_lock::RESERVED_TOKENS;
 
 pub(super) struct RowHold {
-    pub(super) shared: Arc<Shared>,
-    pub(super) request: AcquireRequest,
-    pub(super) session: Arc<Session>,
+    shared: Arc<Shared>,
+    request: AcquireRequest,
+    session: Arc<Session>,
     /// The token that the row has.
     granted: FencingToken,
     token: FencingToken,
@@ -25,17 +25,17 @@ pub(super) struct RowHold {
     reserved: u32,
     lease: Lease,
     /// Shared by all that the hold is passed on to.
-    pub(super) release: Arc<AtomicU8>,
+    release: Arc<AtomicU8>,
 }
 
-/// No release or hand-over was tried.
-pub(super) const HELD: u8 = 0;
+/// No release was tried.
+const HELD: u8 = 0;
 /// One has begun; where it is not under way any more, it was dropped half-way.
-pub(super) const BEGUN: u8 = 1;
+const BEGUN: u8 = 1;
 /// One has failed, and nobody knows what it did.
-pub(super) const UNKNOWN: u8 = 2;
+const UNKNOWN: u8 = 2;
 /// It has ended, and the server knows.
-pub(super) const ENDED: u8 = 3;
+const ENDED: u8 = 3;
 
 impl RowHold {
     pub(super) fn new(
@@ -120,11 +120,6 @@ impl Hold for RowHold {
             }) as Arc<dyn Hold>
         })
     }
-
-    async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
-        let handed_over = self.try_hand_over(next).await;
-        handed_over.map_err(|error| error.with_name(self.request.name()))
-    }
 }
 
 impl RowHold {
@@ -144,7 +139,7 @@ impl RowHold {
         let error = match self.session.release(self.request.holder(), sql, limit).await {
             Ok(()) => {
                 // Whoever takes it from the pool must have it alone, however often this was called for the same id.
-                if shared.claims.remove_with_next(self.request.holder()) {
+                if shared.claims.remove(self.request.holder()) {
                     shared.client.pool.give_back(self.session.clone());
                 }
                 return Ok(ReleaseOutcome::Released);

@@ -155,7 +155,7 @@ impl Run {
         self.nothing_is_left().await
     }
 
-    /// Acquires, renews, hands over on other terms, hands over to whoever waits longer, and releases.
+    /// Acquires, renews and releases, twice while another caller of the process waits on other terms.
     async fn exclusively(&mut self, client: &Locker) {
         if let Some(guard) = self.check(client.lock(&self.name).try_acquire().await).flatten() {
             self.alone(&guard).await;

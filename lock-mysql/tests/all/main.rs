@@ -11,7 +11,6 @@ mod every_statement;
 mod faults;
 mod fence;
 mod half_open;
-mod hand_over;
 mod holds;
 mod hostile;
 mod lease;

@@ -119,7 +119,7 @@ async fn a_lock_needs_no_more_than_select_insert_and_update(server: Server) {
     let ahead = ask(&first, options("b", secs(10)).token_above(floor)).await.unwrap();
     assert_eq!(ahead.token(), floor.as_u64() + 1);
 
-    // Wait, release and hand over to the waiter.
+    // Wait for a release.
     try_once(&second, "a").await.unwrap_err();
     let waiting = tokio::spawn(async move { ask(&second, options("a", secs(10)).wait(Wait::Forever)).await });
     until("waits", || async { fixture.observer().await.waiters().await > 0 }).await;

@@ -7,7 +7,7 @@ use lock_core::Error;
 use lock_core::backend::{HolderId, SentAt};
 use tokio::sync::oneshot;
 
-use super::{Gathered, HandOverCommand};
+use super::Gathered;
 use crate::connection::driver::EarlyResult;
 use crate::connection::monitor::HoldRegistry;
 use crate::connection::phase::CarriedHold;
@@ -39,13 +39,6 @@ pub(in super::super) enum Command {
         /// Sent when what was under way before has been answered.
         begun: oneshot::Sender<()>,
         reply: Reply<()>,
-    },
-    /// Runs the statements that give the hold to another holder.
-    HandOver {
-        command: HandOverCommand,
-        /// Sent when what was under way before has been answered.
-        begun: oneshot::Sender<()>,
-        reply: Reply<Answer>,
     },
     /// Nobody uses the connection any more: keep it open for a while.
     Idle,

@@ -96,27 +96,6 @@ fn a_reader_shares_the_row_and_has_one_of_its_own() {
 }
 
 #[test]
-fn a_hand_over_commits_nothing_and_a_release_does() {
-    let terms = AcquireTerms {
-        ttl: Duration::from_millis(1500),
-        fixed: false,
-        label: None,
-        floor: None,
-    };
-    let (statements, name) = (Statements::new("t"), name("a"));
-    let sql = statements.hand_over(&name, &terms);
-    let end = " WHERE `name`=x'61' AND `connection`=CONNECTION_ID()";
-    let acquire = statements.acquire_locked_row(&name, &terms);
-    assert_eq!(sql, acquire.replace(" WHERE `name`=x'61'", end));
-    assert!(!sql.contains("COMMIT"));
-    let (release, acquire) = (statements.release(&name), statements.acquire_nowait(&name, &terms));
-    assert_eq!(
-        statements.release_and_acquire(&name, &terms),
-        format!("{release};{acquire}")
-    );
-}
-
-#[test]
 fn a_clean_up_judges_the_last_token_of_a_grant_and_skips_readers() {
     let statements = Statements::new("t");
     let [locks, tokens] = statements.dead_rows(Duration::from_micros(100));

@@ -58,7 +58,7 @@ async fn a_crowd_asks_seldom_and_each_has_its_turn() {
     let statements = counted(&mut observer, "Questions").await - before;
     took.sort_unstable();
     println!(
-        "{} hand-overs, of {:?} in the middle, nine of ten below {:?}, with {statements} statements in {:?}",
+        "{} turns, of {:?} in the middle, nine of ten below {:?}, with {statements} statements in {:?}",
         took.len(),
         took[took.len() / 2],
         took[took.len() * 9 / 10],

@@ -34,7 +34,7 @@ async fn a_waiter_sleeps_at_the_server_until_the_release_wakes_it() {
         guard.release().await.unwrap();
     }
     took.sort_unstable();
-    println!("a hand-over between processes takes {:?}", took[took.len() / 2]);
+    println!("a turn of another process takes {:?}", took[took.len() / 2]);
     let granted = grant(&first, "a", secs(600)).await;
     let lock = second.lock("a");
     let waiting = tokio::spawn(async move { lock.acquire().await });
