@@ -319,30 +319,6 @@ pub trait Hold: Debug + Send + Sync + 'static {
         let _ = next;
         None
     }
-
-    /// Passes the hold to the next waiter of this process in one step: on its terms, with a fresh token and its own lease,
-    /// for at least its TTL from now. No waiter elsewhere gets the name in between. Idempotent per request: a repeated
-    /// call finds the next holder, and returns the same grant. Defaults to a release, after which the next waiter acquires
-    /// by itself. A backend that passes holds on declares [`Capabilities::hand_over`].
-    ///
-    /// If [`next.yields()`](AcquireRequest::yields) and a live queue entry is at the server, the hold is released instead, and the
-    /// answer is [`HandOver::Yielded`].
-    ///
-    /// The next holder's id must be retired once *this* hold's release was answered and the next request was abandoned
-    /// after that, in this order.
-    ///
-    /// # Errors
-    /// If the outcome is unknown. Core then undoes both ids, the giver's first.
-    ///
-    /// # Cancel safety
-    /// Never dropped half-way while the runtime on which it began is driven; called again after that.
-    async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
-        let _ = next;
-        Ok(match self.release(ReleaseOptions::default()).await? {
-            ReleaseOutcome::Released => HandOver::Yielded,
-            ReleaseOutcome::AlreadyLost => HandOver::AlreadyLost,
-        })
-    }
 }
 
 /// The answer to an acquire.
@@ -420,18 +396,6 @@ impl ReleaseOptions {
 pub enum ReleaseOutcome {
     /// The hold was this holder's and has ended.
     Released,
-    /// The hold was not this holder's any more. Nothing was changed.
-    AlreadyLost,
-}
-
-/// The answer to a hand-over.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum HandOver {
-    /// The next waiter holds the name.
-    Granted(Arc<dyn Hold>, Armed),
-    /// The hold was released. The next waiter has nothing and acquires by itself.
-    Yielded,
     /// The hold was not this holder's any more. Nothing was changed.
     AlreadyLost,
 }

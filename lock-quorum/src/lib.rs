@@ -73,7 +73,7 @@
 //!
 //! # Limits
 //! Holds are exclusive or [shared](lock_core::RwLock). Semaphores above 1 are refused: each node counts only the permits that it
-//! gave, and two majorities may admit more than the limit. There are no upgradable holds, no hand-overs within a process and no
+//! gave, and two majorities may admit more than the limit. There are no upgradable holds, no passes within a process and no
 //! strict order of waiters: the order ends when the anchor does.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]

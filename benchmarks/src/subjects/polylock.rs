@@ -14,7 +14,7 @@ use crate::entry::MakeBackend;
 
 pub(crate) struct Polylock(pub(crate) MakeBackend);
 
-/// polylock with fixed leases: they are handed over in the process by a request, and never passed on without one.
+/// polylock with fixed leases, which are never passed on.
 pub(crate) struct WithoutPasses(pub(crate) MakeBackend);
 
 pub(crate) struct PolylockClient {

@@ -23,9 +23,6 @@ pub struct Capabilities {
     /// Waiters are served in the order in which they came, but for the bounded number of passes within a
     /// process.
     pub fifo: bool,
-    /// A hold passes to the next waiter of the same process in one request:
-    /// [`Hold::hand_over`](super::Hold::hand_over) is more than a release.
-    pub hand_over: bool,
     /// A hold passes to the next waiter of the same process without a request: [`Hold::pass`](super::Hold::pass), as often as
     /// the grant [reserved](super::AcquireRequest::reserve) tokens.
     pub pass: bool,
@@ -76,7 +73,6 @@ impl Default for Capabilities {
             extend: false,
             fixed_lease: false,
             fifo: false,
-            hand_over: false,
             pass: false,
             pass_confirmed_within: None,
             minimum_hold: false,
@@ -118,8 +114,6 @@ declare! {
     fixed_lease,
     /// Declares [`fifo`](#structfield.fifo).
     fifo,
-    /// Declares [`hand_over`](#structfield.hand_over).
-    hand_over,
     /// Declares [`pass`](#structfield.pass).
     pass,
     /// Declares [`minimum_hold`](#structfield.minimum_hold).

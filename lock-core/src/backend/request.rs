@@ -40,7 +40,6 @@ struct Shared {
     token_at_least: Option<FencingToken>,
     reinstates: bool,
     reserve: u32,
-    yields: bool,
     shows_token: bool,
     lease: Lease,
     made: Instant,
@@ -126,11 +125,6 @@ impl AcquireRequest {
     /// can be [passed on](super::Hold::pass) sees to it that all later grants have larger tokens than these; others ignore it.
     pub fn reserve(&self) -> u32 {
         self.0.reserve
-    }
-
-    /// Whether a hand-over to this request yields to a queue entry at the server: see [`Hold::hand_over`](super::Hold::hand_over).
-    pub fn yields(&self) -> bool {
-        self.0.yields
     }
 
     /// Whether the [status](super::DistributedLock::status) must show the grant's token, as observers of an election need it. A

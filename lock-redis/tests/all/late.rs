@@ -1,4 +1,4 @@
-//! What arrives late, or not at all: no holder id comes back to life that was abandoned, released or handed over meanwhile,
+//! What arrives late, or not at all: no holder id comes back to life that was abandoned or released meanwhile,
 //! and a grant of which the answer was lost is given again.
 
 use std::sync::Arc;

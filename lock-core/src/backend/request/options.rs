@@ -21,7 +21,6 @@ pub struct RequestOptions {
     token_at_least: Option<FencingToken>,
     reinstates: bool,
     reserve: u32,
-    yields: bool,
     shows_token: bool,
     replaces: Option<AcquireRequest>,
 }
@@ -39,7 +38,6 @@ impl RequestOptions {
             token_at_least: None,
             reinstates: false,
             reserve: 1,
-            yields: false,
             shows_token: false,
             replaces: None,
         }
@@ -105,13 +103,6 @@ impl RequestOptions {
         self
     }
 
-    /// Makes a hand-over to it yield to whoever waits at the server.
-    #[must_use]
-    pub fn yields(mut self) -> Self {
-        self.yields = true;
-        self
-    }
-
     /// Has the status [show](AcquireRequest::shows_token) the grant's token.
     #[must_use]
     pub fn shows_token(mut self, shows: bool) -> Self {
@@ -137,7 +128,6 @@ impl RequestOptions {
             token_at_least: self.token_at_least,
             reinstates: self.reinstates,
             reserve: self.reserve,
-            yields: self.yields,
             shows_token: self.shows_token,
             lease,
             made: Instant::now(),

@@ -23,7 +23,7 @@ pub(crate) async fn an_eventful_life(called: Called) {
     let locks = Locker::new(server.clone()).without_label().with_ttl(seconds(9));
     let elsewhere = Locker::new(server.clone()).with_label(called("elsewhere"));
 
-    // Acquired, renewed once, handed over, released.
+    // Acquired, renewed once, released for the next one, released.
     let first = locks
         .lock(called("a"))
         .label(called("worker 7"))

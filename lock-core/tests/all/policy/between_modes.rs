@@ -1,4 +1,4 @@
-//! Passes and hand-overs within a process that waits in other modes too.
+//! Passes within a process that waits in other modes too.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
