@@ -28,7 +28,7 @@ pub(crate) struct RunConfig {
     /// Whether the processes look at their guard before they write.
     pub(crate) deadline_checks: bool,
     pub(crate) mutant: Option<Mutant>,
-    /// How many take locks in one process, so that its own queue and its hand-overs are part of it.
+    /// How many take locks in one process, so that its own queue and its passes are part of it.
     #[serde(default = "two")]
     pub(crate) tasks: usize,
     /// So many processes are stopped all the time, and whoever is left holds shortly: to measure what the stopped cost.
@@ -165,7 +165,7 @@ impl RunConfig {
         /// A version without readers and permits tells none that wait of its release: they look for themselves.
         const REFRESH: Duration = Duration::from_secs(5);
         /// In a row within a process, as the lockers here have it.
-        const HAND_OVERS: usize = 16;
+        const PASSES: usize = 16;
         /// Most are shorter.
         const LONG_HOLD: Duration = Duration::from_millis(25);
         let mut limit = self.ttl * 3 + self.backend.tick();
@@ -174,7 +174,7 @@ impl RunConfig {
             limit += self.longest_hold().saturating_sub(self.ttl);
         }
         // One after the other in the server's queue, and each with its own waiters in between.
-        let turns = self.procs * if self.tasks > 1 { 1 + HAND_OVERS } else { 1 };
+        let turns = self.procs * if self.tasks > 1 { 1 + PASSES } else { 1 };
         limit += LONG_HOLD * u32::try_from(turns).unwrap_or(u32::MAX);
         if self.has(Effect::CutsConnections) {
             limit += LONGEST_PAUSE;

@@ -5,15 +5,14 @@
 //! | Model | What happens | What it leaves out |
 //! |---|---|---|
 //! | [`lease`] | pauses, expiry, late, lost, repeated and overtaking messages, clocks that lag or are set back, a server that forgets, the protected resource | waiting |
-//! | [`queue`] | entries, offers, confirms, the stand-by, waiters that hang, die, leave or are cut off, lost wake-ups, hand-overs, names that are kept, a clock that is set back | late requests |
+//! | [`queue`] | entries, offers, confirms, the stand-by, waiters that hang, die, leave or are cut off, lost wake-ups, names that are kept, a clock that is set back | late requests |
 //! | [`modes`] | readers, writers and permits in one queue, upgrades, downgrades, holders that expire each by itself, waiters that hang or leave; late and repeated requests | lost messages of the server, a clock that is set back |
 //! | [`acquire_all`] | several names at once: tries, what is given back, waiting in order, losses, clients that give up | time |
 //! | [`joins`] | readers that join the shared hold of their process, and a writer elsewhere | more than one other process, late requests but the release |
-//! | [`hand_over`] | a hand-over of unknown outcome that both sides give up | tombstones |
 //! | [`passes`] | blocks of reserved tokens, a release under way, late renewals, holds that end in a block, a clock that is set back, a server that loses its data | who waits at the server |
 //! | [`session`] | a ZooKeeper session at a follower that is cut off from its leader; a standalone server that becomes a follower | more than one client |
 //! | [`tokens`] | tokens in a row that may be rolled back | time |
-//! | [`token_offset`] | ZooKeeper's tokens by zxid and above a floor, hand-overs, passes, restarts, while nodes and directories are deleted | time, unanswered writes |
+//! | [`token_offset`] | ZooKeeper's tokens by zxid and above a floor, passes, restarts, while nodes and directories are deleted | time, unanswered writes |
 //! | [`zookeeper_modes`] | ZooKeeper's queue of readers, writers and permits: old lists, watches that tell once, downgrades, sessions that end, lost answers; tokens by zxid | time, token floors, restarts |
 //! | [`zookeeper_minimum`] | ZooKeeper's minimum holds: elections that bring another clock, a clock that is set back, old reads, holders that die, those who come and leave | the lease, clocks that run at different rates |
 //! | [`quorum`] | several servers that vote, each with its own clock, and forget; late, lost and stuck messages, pauses, cuts | more than one name, modes |
@@ -21,7 +20,7 @@
 //! All but the quorum search every order of events. The quorum has too many: it is simulated, in histories that are decided by
 //! their seeds, and its own mutants have to be caught by some of them.
 //!
-//! The lease, the queue and the hand-over share one [`server`]; what holds is named in [`properties`]. A model that shows
+//! The lease and the queue share one [`server`]; what holds is named in [`properties`]. A model that shows
 //! nothing is caught in two ways: every one must reach two holds that were done (the session: belief past its first
 //! timeout), and every mutant ([`mutant::Mutant`]) must break the property that it is said to break. How it
 //! does, in the fewest steps, is written in `traces.md`, and below; `tests/all/models.rs` finds the same trace each time.
@@ -44,7 +43,6 @@
 //!   the abandon of the upgrade revives it, and not if it was released meanwhile.
 //! - A request fits only together with all requests before it, and not with the holders alone: else a reader would pass a writer
 //!   that is about to take a free name.
-//! - A hand-over needs no tombstones if the giver is undone first, and the answer awaited before the next one is.
 //! - A reader that is admitted beside a downgraded hold has to write its node for its token, even if nobody has come or gone since its
 //!   node was made: the grant of that hold may be based on the creation of the reader's node.
 //! - A reader has to look whether the writer that it watches was downgraded, even if it was not the first in the reader's list: that
@@ -57,7 +55,6 @@
 
 pub mod acquire_all;
 pub mod check;
-pub mod hand_over;
 pub mod id;
 pub mod joins;
 pub mod lease;

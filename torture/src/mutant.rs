@@ -30,8 +30,8 @@ pub(crate) enum Mutant {
     LossToldLate,
     /// Every acquire leaves a connection open.
     ConnectionLeak,
-    /// A hand-over passes the token on with the hold.
-    HandOverKeepsTheToken,
+    /// A grant reserves no tokens, though its hold is passed on with the next one.
+    GrantReservesNothing,
     /// A release frees the name, whatever minimum it was to be held for.
     MinimumHoldIgnored,
     /// The release of one of two guards that share a hold ends it.
@@ -57,7 +57,7 @@ impl Mutant {
             | Self::OnePermitTooMany => Check::Overlap,
             Self::ReadersDoNotRegister => Check::TornReads,
             Self::RenewalAfterRelease | Self::HoldWithoutExpiry => Check::Leftovers,
-            Self::TokenCounterLost | Self::HandOverKeepsTheToken => Check::Tokens,
+            Self::TokenCounterLost | Self::GrantReservesNothing => Check::Tokens,
             Self::MinimumHoldIgnored => Check::MinimumHold,
             Self::FenceOnWritesOnly => Check::FencedUpdates,
             Self::LossToldLate => Check::LateLoss,
@@ -74,7 +74,7 @@ impl Mutant {
             | Self::DeleteWithoutCompare
             | Self::LossToldLate
             | Self::ConnectionLeak
-            | Self::HandOverKeepsTheToken
+            | Self::GrantReservesNothing
             | Self::MinimumHoldIgnored
             | Self::ReentryEndsTheHold
             | Self::FirstReaderFreesTheName

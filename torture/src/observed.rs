@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::backend::{
-    AcquireRequest, Attempt, Capabilities, DistributedLock, HandOver, Hold, Lease, ListFrom, ListPage, LockStatus,
+    AcquireRequest, Attempt, Capabilities, DistributedLock, Hold, Lease, ListFrom, ListPage, LockStatus,
     ReleaseOptions, ReleaseOutcome, Renewal, Revoke, Revoked, rules,
 };
 use lock_core::{FencingToken, LockName, Result};
@@ -38,7 +38,7 @@ impl Observed {
 
 impl ObservedHold {
     /// Records a grant.
-    fn granted(hold: Arc<dyn Hold>, request: &AcquireRequest, history: &Writer, handed: bool) -> Arc<dyn Hold> {
+    fn granted(hold: Arc<dyn Hold>, request: &AcquireRequest, history: &Writer) -> Arc<dyn Hold> {
         let lock = lock_number(request.name());
         let (lease, token) = (request.lease().clone(), hold.token().as_u64());
         // Belief counts from before sending.
@@ -48,7 +48,6 @@ impl ObservedHold {
             lock,
             token,
             sent,
-            handed,
             passed: false,
         });
         Arc::new(Self {
@@ -73,7 +72,7 @@ impl DistributedLock for Observed {
     async fn acquire(&self, request: &AcquireRequest) -> Result<Attempt> {
         Ok(match self.backend.acquire(request).await? {
             Attempt::Granted(hold, armed) => {
-                let hold = ObservedHold::granted(hold, request, &self.history, false);
+                let hold = ObservedHold::granted(hold, request, &self.history);
                 Attempt::Granted(hold, armed)
             }
             other => other,
@@ -141,7 +140,6 @@ impl Hold for ObservedHold {
             lock,
             token: hold.token().as_u64(),
             sent: clock::now(),
-            handed: false,
             passed: true,
         };
         history.event(event);
@@ -151,15 +149,5 @@ impl Hold for ObservedHold {
             lease: next.clone(),
             history,
         }))
-    }
-
-    async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
-        Ok(match self.hold.hand_over(next).await? {
-            HandOver::Granted(hold, armed) => {
-                let hold = ObservedHold::granted(hold, next, &self.history, true);
-                HandOver::Granted(hold, armed)
-            }
-            other => other,
-        })
     }
 }

@@ -39,8 +39,6 @@ pub(crate) enum Event {
         lock: usize,
         token: u64,
         sent: u64,
-        /// By the process's hold before, in one request.
-        handed: bool,
         /// By the process's hold before, without a request.
         #[serde(default)]
         passed: bool,

@@ -125,7 +125,6 @@ impl fmt::Display for Verdict {
             ..
         } = self;
         let Used {
-            handed,
             passed,
             kept,
             shared,
@@ -137,7 +136,7 @@ impl fmt::Display for Verdict {
         write!(
             f,
             "RESULT holds={holds} overlaps={overlaps} refused={refused} lost={lost} lost_fenced={lost_fenced} \
-             torn={torn} torn_fenced={torn_fenced} handed={handed} passed={passed} kept={kept} shared={shared} \
+             torn={torn} torn_fenced={torn_fenced} passed={passed} kept={kept} shared={shared} \
              readers={readers} permits={permits} downgraded={downgraded} upgraded={upgraded} leftovers={leftovers}"
         )
     }

@@ -57,8 +57,6 @@ pub(crate) struct Hold {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Came {
     FromServer,
-    /// The process's hold before was handed over, in one request.
-    HandedOver,
     /// The process's hold before was passed on, without a request.
     Passed,
 }
@@ -163,13 +161,11 @@ impl Operations {
                 lock,
                 token,
                 sent,
-                handed,
                 passed,
             } => {
-                let came = match (handed, passed) {
-                    (_, true) => Came::Passed,
-                    (true, _) => Came::HandedOver,
-                    _ => Came::FromServer,
+                let came = match passed {
+                    true => Came::Passed,
+                    false => Came::FromServer,
                 };
                 self.grants.insert((*lock, *token), (*sent, t, came));
             }

@@ -1,4 +1,4 @@
-//! What becomes of a hold besides its end: minimum holds, re-entry, hand-overs, passes, changes of the mode.
+//! What becomes of a hold besides its end: minimum holds, re-entry, passes, changes of the mode.
 
 use std::collections::HashMap;
 
@@ -14,8 +14,6 @@ use crate::verdict::Breach;
 /// How many holds there were of the kinds that not all are.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Used {
-    /// The process's hold before was handed over.
-    pub(crate) handed: usize,
     /// The process's hold before was passed on without a request.
     pub(crate) passed: usize,
     /// Released before their minimum was over.
@@ -33,7 +31,6 @@ impl Used {
     pub(super) fn count(holds: &[&Hold]) -> Self {
         let count = |of: fn(&Hold) -> bool| holds.iter().filter(|hold| of(hold)).count();
         Self {
-            handed: count(|hold| hold.came == Came::HandedOver),
             passed: count(|hold| hold.came == Came::Passed),
             kept: count(|hold| hold.left < hold.sent + hold.minimum),
             shared: count(|hold| hold.reentered.iter().any(|again| again.shared == Some(true))),
@@ -52,10 +49,7 @@ impl Used {
         // Where they are not there, core does without.
         let (backend, many) = (config.backend, config.tasks > 1);
         let alone = [
-            (
-                self.handed + self.passed == 0 && many && !backend.is_quorum(),
-                "handed over",
-            ),
+            (self.passed == 0 && many && !backend.is_quorum(), "passed on"),
             (self.kept == 0 && backend.is_lease(), "kept for a minimum time"),
             (self.shared == 0, "shared by a re-entry"),
         ];
@@ -123,7 +117,7 @@ mod tests {
     fn a_run_without_what_it_is_to_show_is_void() {
         let mut config = crate::matrix::cells(false).swap_remove(0).config;
         let used = Used {
-            handed: 1,
+            passed: 1,
             kept: 1,
             ..Used::default()
         };

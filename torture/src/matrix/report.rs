@@ -28,7 +28,7 @@ pub(super) fn report(rows: &[Row], command: &str, seconds: Option<u64>) -> Strin
          updates, tokens, late news of a loss, losses under faults that end no hold, recovery, leftovers, leaks, kinds of errors. \
          `torture/tests/all/acceptance.rs` lists the acceptance tests of the design, each with its home.\n\n\
          - **faults**: sent / struck a holder or waiter.\n\
-         - **of these**: handed over within a process / passed on within a process, without a request / released before \
+         - **of these**: passed on within a process, without a request / released before \
          their minimum was over / shared by a re-entry.\n\
          - **modes**: of readers / of permits / downgraded / upgraded, where they are mixed in.\n\
          - **overlaps**: pairs of holds that were believed in at once. \"(may)\": the fault is outside the failure model, \

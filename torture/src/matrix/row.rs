@@ -73,7 +73,6 @@ impl Row {
             ..
         } = verdict;
         let Used {
-            handed,
             passed,
             kept,
             shared,
@@ -96,7 +95,7 @@ impl Row {
             .map_or("-".to_owned(), |nanos| format!("{:.0} ms", millis(nanos)));
         let allowed = if config.promises_exclusion() { "" } else { " (may)" };
         format!(
-            "| {name} | {state} | {} | {holds} | {handed} / {passed} / {kept} / {shared} | {modes} | {overlaps}{allowed} | {refused} | {lost} / {torn} | {lost_fenced} / {torn_fenced} | {recovery} | {leftovers} |\n",
+            "| {name} | {state} | {} | {holds} | {passed} / {kept} / {shared} | {modes} | {overlaps}{allowed} | {refused} | {lost} / {torn} | {lost_fenced} / {torn_fenced} | {recovery} | {leftovers} |\n",
             faults.join(", ")
         )
     }

@@ -40,8 +40,6 @@ mutants! {
     FenceOnWritesOnly breaks NO_LOST_UPDATE,
     /// After a restart without data tokens begin anew.
     CounterLost breaks TOKENS_INCREASE,
-    /// A hand-over passes the token on with the hold.
-    HandOverKeepsToken breaks TOKENS_INCREASE,
     // Of single requests.
     /// A renewal sets the end, whatever it was.
     RenewalShortens breaks ONE_BELIEVER,
@@ -59,8 +57,6 @@ mutants! {
     LastTermCuts breaks ONE_BELIEVER,
     /// A hold that outlasts its longest term, because the server's clock was set back, is left as it is.
     NotRepaired breaks ENTRIES_END,
-    /// Of an unknown hand-over the next one is undone before the giver.
-    UndoneInWrongOrder breaks DEAD_STAY_DEAD,
     // Of the queue.
     /// A waiter believes in the offer, without a confirm.
     BelievesTheOffer breaks ONE_BELIEVER,
@@ -76,11 +72,11 @@ mutants! {
     SleepsToTheEnd breaks SOMEBODY_AWAKE,
     /// A waiter's refresh keeps everybody's entry.
     RefreshKeepsAll breaks ENTRIES_END,
-    /// A process hands over to its own as long as it likes.
-    HandsOverForEver breaks HEAD_NOT_STARVED,
     /// After a connection was cut its waiters do not ask anew.
     NotAskedAfterACut breaks HUNG_COSTS_GRACE,
     // Of passes.
+    /// A pass passes the token on with the hold.
+    PassKeepsToken breaks TOKENS_INCREASE,
     /// A grant reserves no tokens, though its hold is passed on.
     GrantReservesNothing breaks TOKENS_INCREASE,
     /// A hold is passed on whose release is under way.
@@ -122,8 +118,6 @@ mutants! {
     KnownOffsetIsEnough breaks TOKENS_INCREASE,
     /// ZooKeeper: a client adds an offset that it first sees after the listing that makes it the holder.
     OffsetNotKnownBefore breaks TOKENS_INCREASE,
-    /// ZooKeeper: a hand-over takes the giver's offset, though the giver's token was raised since.
-    HandOverForgetsTheRaise breaks TOKENS_INCREASE,
     /// ZooKeeper: a raise does not check in its transaction that the hold is still there.
     RaiseWithoutACheck breaks TOKENS_INCREASE,
     /// ZooKeeper: a grant does not write the offset into the lock's directory.

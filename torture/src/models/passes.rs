@@ -1,9 +1,11 @@
 //! Passes within a process, without a request: the next holder inherits the lease and takes the next of the tokens that the
 //! grant reserved.
 //!
-//! Process A has waiters of its own and passes its hold on, or hands it over; B waits elsewhere. Renewals are late, a release
-//! may be under way, holds end in the middle of a block, and the server's clock is set back. Or the server loses its data: then
-//! only the clock keeps tokens growing, and connections break, so that A's hold is suspect and is not passed on.
+//! Process A has waiters of its own and passes its hold on; B waits elsewhere. A block of reserved tokens ends with a release,
+//! after which A's next waiter acquires by itself, or B does if it waits. A pass that comes too early waits for the clock: it is
+//! made some steps of time later. Renewals and releases are late, holds end in the middle of a block, and the server's clock is
+//! set back. Or the server loses its data: then only the clock keeps tokens growing, and connections break, so that A's hold is
+//! suspect and is not passed on.
 //!
 //! Two things are assumed of the server, and both are far from what is so: between a release and the next grant it takes as
 //! many microseconds as a grant reserves tokens, and losing its data takes one at least.
@@ -20,7 +22,7 @@ use super::properties::*;
 
 mod steps;
 
-/// How many passes and hand-overs in a row there may be before B's turn.
+/// How many passes in a row there may be before B's turn.
 pub const MOST: u8 = 2;
 /// How many tokens a grant reserves, its own included.
 pub const RESERVED: u8 = MOST + 1;
@@ -89,7 +91,7 @@ pub struct State {
 /// A holder id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Holder {
-    /// One of A's grants and hand-overs.
+    /// One of A's grants.
     Ours(u8),
     /// One of B's.
     Other,
@@ -112,8 +114,6 @@ struct Own {
     granted: Micros,
     /// How often it was passed on since then.
     passed: u8,
-    /// How many were before it, without a release in between.
-    earlier: u8,
     ends: Micros,
     suspect: bool,
 }
@@ -147,8 +147,6 @@ pub enum Action {
     Grant,
     /// A passes its hold on.
     Pass,
-    /// A hands its hold over, or gives way to B.
-    HandOver,
     /// A sends a release.
     Release,
     /// A sends a renewal.
@@ -187,9 +185,6 @@ impl Model for PassModel {
             Ours::Holds(own) if rules::has_expired(own.ends, state.now) => {}
             Ours::Holds(own) => {
                 actions.push(Action::Release);
-                if more {
-                    actions.push(Action::HandOver);
-                }
                 if more && self.may_pass(state, own) {
                     actions.push(Action::Pass);
                 }
@@ -226,16 +221,12 @@ impl Model for PassModel {
         let mut state = last.clone();
         match action {
             Action::Tick => state.now.0 += STEP,
-            Action::Grant => self.grant(&mut state, 0),
+            Action::Grant => self.grant(&mut state),
             Action::Pass => {
                 let (Ours::Holds(own) | Ours::Releases(own)) = state.ours else {
                     return None;
                 };
                 self.pass(&mut state, own);
-            }
-            Action::HandOver => {
-                let Ours::Holds(own) = state.ours else { return None };
-                self.hand_over(&mut state, own);
             }
             Action::Release => {
                 let Ours::Holds(own) = state.ours else { return None };
@@ -300,7 +291,6 @@ impl Model for PassModel {
             Action::Tick => "time passes".into(),
             Action::Grant => "A is granted the lock".into(),
             Action::Pass => "A passes its hold on".into(),
-            Action::HandOver => "A hands its hold over".into(),
             Action::Release => "A sends a release".into(),
             Action::Renew => "A sends a renewal".into(),
             Action::Deliver(Mail::Release(id)) => format!("release(A{id}) arrives"),

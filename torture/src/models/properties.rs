@@ -14,7 +14,7 @@ pub const DEAD_STAY_DEAD: &str = "dead ids stay dead";
 pub const SOMEBODY_AWAKE: &str = "somebody is always awake";
 /// While nothing else goes wrong, a hung waiter costs the others no more than the grace.
 pub const HUNG_COSTS_GRACE: &str = "one hung waiter costs one grace";
-/// Nobody who came later is served first, unless a hold or an offer had expired, or within the bound of hand-overs.
+/// Nobody who came later is served first, unless a hold or an offer had expired, or within the bound of passes.
 pub const HEAD_NOT_STARVED: &str = "the head of the queue is not starved";
 
 /// A name that is kept is granted to nobody before its time.

@@ -1,5 +1,4 @@
-//! The queue at the server: entries, offers with a grace, the confirm, the stand-by, hand-overs within a process, names
-//! that are kept for a minimum time.
+//! The queue at the server: entries, offers with a grace, the confirm, the stand-by, names that are kept for a minimum time.
 //!
 //! Processes may also be cut off, which the server notices, and come back; its clock may be set back. What may go wrong
 //! with a request is the [lease](super::lease)'s matter, so here each is answered at once. What the
@@ -35,15 +34,13 @@ pub const REFRESH: u16 = 20;
 pub const ENTRY_TTL: u16 = 40;
 /// For how long a name is kept.
 pub const KEEP: u16 = 20;
-/// How many times a process may hand over in a row.
-pub const IN_A_ROW: u8 = 1;
 
 /// Bounds, and what may happen within them.
 #[derive(Clone, Debug)]
 pub struct QueueModel {
     /// How many processes there are.
     pub processes: usize,
-    /// How many acquisitions each makes, those by hand-over included.
+    /// How many acquisitions each makes.
     pub runs: u8,
     /// When time ends.
     pub until: u16,
@@ -59,8 +56,6 @@ pub struct QueueModel {
     pub set_back: u16,
     /// Whether waiters may give up.
     pub gives_up: bool,
-    /// Whether holders may hand over.
-    pub hands_over: bool,
     /// What is wrong.
     pub mutant: Option<Mutant>,
 }
@@ -114,10 +109,8 @@ enum Phase {
     Out,
     /// Looks again at the latest then.
     Waits(Time),
-    Holds {
-        ends: Time,
-        in_a_row: u8,
-    },
+    /// Believes until then.
+    Holds(Time),
 }
 
 /// What happens next.
@@ -133,8 +126,6 @@ pub enum Action {
     Release(usize),
     /// A holder releases, and the name is kept.
     Keep(usize),
-    /// A holder hands over to the next waiter of its process.
-    HandOver(usize),
     /// A holder sees that its lease has ended.
     Notice(usize),
     /// A process stops running.
@@ -213,15 +204,11 @@ impl Model for QueueModel {
                         actions.push(Action::Abandon(index));
                     }
                 }
-                Phase::Holds { ends, .. } if rules::has_expired(ends, state.now) => actions.push(Action::Notice(index)),
-                Phase::Holds { in_a_row, .. } => {
+                Phase::Holds(ends) if rules::has_expired(ends, state.now) => actions.push(Action::Notice(index)),
+                Phase::Holds(_) => {
                     actions.push(Action::Release(index));
                     if state.kept < self.keeps {
                         actions.push(Action::Keep(index));
-                    }
-                    let may = in_a_row < IN_A_ROW || self.mutant == Some(Mutant::HandsOverForEver);
-                    if self.hands_over && may && process.run + 1 < self.runs {
-                        actions.push(Action::HandOver(index));
                     }
                 }
             }
@@ -272,7 +259,6 @@ impl Model for QueueModel {
                 state.done = (state.done + 1).min(2);
                 state.go_out(index);
             }
-            Action::HandOver(index) => self.hand_over(&mut state, index),
             Action::Notice(index) => state.go_out(index),
             Action::Hang(index) => {
                 state.hung += 1;
@@ -354,7 +340,6 @@ impl Model for QueueModel {
             Action::Abandon(index) => format!("{} gives up", who(index)),
             Action::Release(index) => format!("{} releases", who(index)),
             Action::Keep(index) => format!("{} releases, and the name is kept for {KEEP}", who(index)),
-            Action::HandOver(index) => format!("{} hands over to its next", who(index)),
             Action::Notice(index) => format!("{} sees that its lease has ended", who(index)),
             Action::Hang(index) => format!("{} hangs", who(index)),
             Action::Cut(index) => format!("{} is cut off", who(index)),

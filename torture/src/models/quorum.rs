@@ -23,7 +23,7 @@
 //!   whole run, and clients that reach a majority have to be served meanwhile, within a bound far below the TTL.
 //!
 //! # What it leaves out
-//! More than one name, readers, fixed leases, hand-overs within a process, and a server's own loss of acknowledged data while
+//! More than one name, readers, fixed leases, passes within a process, and a server's own loss of acknowledged data while
 //! it runs.
 
 pub use self::figures::{Figures, Totals, Violation};

@@ -35,15 +35,6 @@ pub enum Request {
     },
     /// Undoes whatever the id has. It is dead from then on.
     Abandon(Id),
-    /// Passes a hold on within a process.
-    HandOver {
-        /// Who holds.
-        from: Id,
-        /// Who is to hold.
-        to: Id,
-        /// For how long, from now.
-        ttl: Duration,
-    },
 }
 
 /// What the server answers.
@@ -71,12 +62,11 @@ pub enum Wake<T> {
 }
 
 impl Request {
-    /// Whose it is; of a hand-over, the giver's.
+    /// Whose it is.
     pub fn id(self) -> Id {
         match self {
             Self::Acquire { id, .. } | Self::Renew { id, .. } | Self::Keep { id, .. } => id,
             Self::Release(id) | Self::Abandon(id) => id,
-            Self::HandOver { from, .. } => from,
         }
     }
 }
@@ -98,7 +88,6 @@ impl fmt::Display for Request {
             Self::Release(id) => write!(f, "release({id})"),
             Self::Keep { id, time } => write!(f, "keep({id}, {})", time.as_millis()),
             Self::Abandon(id) => write!(f, "abandon({id})"),
-            Self::HandOver { from, to, ttl } => write!(f, "hand_over({from}, {to}, {})", ttl.as_millis()),
         }
     }
 }

@@ -92,7 +92,6 @@ impl<T: Moment> ServerModel<T> {
             }
             Request::Keep { id, time } => self.end(id, End::Keep(time), now, set, wakes),
             Request::Abandon(id) => self.end(id, End::Abandon, now, set, wakes),
-            Request::HandOver { from, to, ttl } => self.hand_over(from, to, ttl, (now, clock), set),
         };
         debug_assert!(
             self.hold
@@ -291,26 +290,6 @@ impl<T: Moment> ServerModel<T> {
         let may_be = |id: Id| Some(id) != apart_from && !self.unreachable.contains_any_of(id.client());
         let others = self.queue.iter().filter(|entry| may_be(entry.holder));
         rules::who_is_next(others.map(|entry| (entry.holder, Some(entry.expires))), now)
-    }
-
-    fn hand_over(&mut self, from: Id, to: Id, ttl: Duration, (now, clock): (T, u64), set: &Settings) -> Reply {
-        if self.dead.contains(to) {
-            return Reply::Dead;
-        }
-        let Some(hold) = &mut self.hold else {
-            return Reply::NotYours;
-        };
-        if hold.is_held_by(to) {
-            hold.prolong(now, ttl);
-            return self.confirm((to, hold_token(self)), clock, set);
-        }
-        if !hold.is_mine(from) && !hold.is_offered_to(to) {
-            return Reply::NotYours;
-        }
-        let token = hold.token.filter(|_| set.mutant == Some(Mutant::HandOverKeepsToken));
-        // A hold of its own: nobody believes in the giver's end any more.
-        self.hold = Some(Hold::new(to, token, now, ttl));
-        self.confirm((to, token), clock, set)
     }
 }
 

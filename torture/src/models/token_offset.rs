@@ -1,8 +1,8 @@
 //! ZooKeeper's tokens: each is a zxid, shifted to make room for passes, plus an offset that a request with a token floor raises.
 //!
 //! A client lists a lock's directory, then reads the offset of the root path and the one in the directory, and decides by
-//! both. Between any two of these steps the others go on: a holder hands its hold over, passes it on or releases it, another lock
-//! or a holder raises the offset, and somebody deletes a node. A server that restarts may have forgotten the last change of the
+//! both. Between any two of these steps the others go on: a holder passes its hold on or releases it, another lock or a holder
+//! raises the offset, and somebody deletes a node. A server that restarts may have forgotten the last change of the
 //! directory's children, and ends all connections. The grant counts from its listing: the token must be larger than those of
 //! all grants of earlier listings.
 
@@ -25,8 +25,8 @@ pub struct TokenOffsetModel {
     pub floors: &'static [u64],
     /// How many grants there are, at least.
     pub holds: usize,
-    /// How many holds are handed over, and how many are passed on.
-    pub hand_overs: u8,
+    /// How often a hold is passed on.
+    pub passes: u8,
     /// How many nodes are deleted by somebody else.
     pub deletions: u8,
     /// How often another lock raises the offset.
@@ -52,7 +52,6 @@ pub struct State {
     /// The numbers of the listings, and the tokens that were granted by them.
     grants: Vec<(u8, u64)>,
     below_floor: bool,
-    hand_overs: u8,
     passes: u8,
     deletions: u8,
     raises: u8,
@@ -113,7 +112,7 @@ struct Held {
     number: u8,
     base: u64,
     offset: u64,
-    /// How often it was passed on since its grant or hand-over.
+    /// How often it was passed on since its grant.
     passed: u64,
     /// Whether its token was raised: then it is not passed on.
     is_raised: bool,
@@ -130,8 +129,6 @@ pub enum Action {
     Read(usize),
     /// It writes, or is granted the lock.
     Decide(usize),
-    /// The holder hands its hold over within its process: it writes its node.
-    HandOver(usize),
     /// The holder passes its hold on within its process, without a request.
     Pass(usize),
     /// The holder releases.
@@ -171,14 +168,11 @@ impl Model for TokenOffsetModel {
                 Step::Read(..) => actions.push(Action::Decide(index)),
                 Step::Holds(held) => {
                     actions.push(Action::Release(index));
-                    if state.hand_overs < self.hand_overs && !is_missing() {
-                        actions.push(Action::HandOver(index));
-                    }
                     let may_raise = !is_missing() || self.has(Mutant::RaiseWithoutACheck);
                     if state.raised_holds < self.raised_holds && may_raise && !held.is_raised {
                         actions.push(Action::RaiseHold(index));
                     }
-                    if state.passes < self.hand_overs && held.passed + 1 < TOKENS_PER_ZXID && !held.is_raised {
+                    if state.passes < self.passes && held.passed + 1 < TOKENS_PER_ZXID && !held.is_raised {
                         actions.push(Action::Pass(index));
                     }
                 }
@@ -231,25 +225,6 @@ impl Model for TokenOffsetModel {
                 state.clients[index].step = Step::Read(listing, state.offset, directory);
             }
             Action::Decide(index) => self.decide(&mut state, index)?,
-            Action::HandOver(index) => {
-                let Step::Holds(held) = state.clients[index].step else {
-                    return None;
-                };
-                let offset = match state.clients[index].known > held.offset {
-                    true if !self.has(Mutant::HandOverForgetsTheRaise) => state.take_offset(index),
-                    _ => held.offset,
-                };
-                let (number, base) = (state.next_number(), state.write_node(index)?);
-                let held = Held {
-                    number,
-                    base,
-                    offset,
-                    passed: 0,
-                    is_raised: false,
-                };
-                self.granted(&mut state, index, held);
-                state.hand_overs += 1;
-            }
             Action::Pass(index) => {
                 let Step::Holds(held) = state.clients[index].step else {
                     return None;
@@ -329,7 +304,6 @@ impl Model for TokenOffsetModel {
             Action::List(client) => format!("{} lists the directory", letter(*client)),
             Action::Read(client) => format!("{} reads the offsets", letter(*client)),
             Action::Decide(client) => format!("{} decides", letter(*client)),
-            Action::HandOver(client) => format!("{} hands its hold over", letter(*client)),
             Action::Pass(client) => format!("{} passes its hold on", letter(*client)),
             Action::Release(client) => format!("{} releases", letter(*client)),
             Action::DeleteNode => "somebody deletes the first node".into(),
@@ -361,8 +335,8 @@ impl TokenOffsetModel {
             return Step::Idle;
         };
         let base = match client.written {
-            _ if self.has(Mutant::ZookeeperCreatedOnly) => Some(client.czxid),
             Some(written) => Some(written),
+            None if client.same_connection && self.has(Mutant::ZookeeperCreatedOnly) => Some(client.czxid),
             None if client.same_connection || self.has(Mutant::TrustsARestartedServer) => {
                 Some(client.czxid.max(directory.pzxid))
             }
@@ -444,8 +418,8 @@ impl TokenOffsetModel {
         base * room + offset + passed
     }
 
-    /// Whether the token that the server shows, if it shows one, is that of the holder's grant or hand-over. A client that lost
-    /// its node before its grant may still write the directory; a server that restarted may know too little.
+    /// Whether the token that the server shows, if it shows one, is that of the holder's grant. A client that lost its node before
+    /// its grant may still write the directory; a server that restarted may know too little.
     fn shows_the_token(&self, state: &State) -> bool {
         let (Some(node), Some(directory)) = (state.nodes.first(), state.directory) else {
             return true;
@@ -499,17 +473,6 @@ impl State {
         });
         let granted = self.grants.iter().map(|(number, _)| *number);
         open.chain(granted).max().unwrap_or_default() + 1
-    }
-
-    /// Reads the offset for a hand-over, and writes it into the directory.
-    fn take_offset(&mut self, client: usize) -> u64 {
-        let offset = self.offset.max(self.clients[client].known);
-        self.clients[client].known = offset;
-        if let Some(directory) = &mut self.directory {
-            directory.offset = offset;
-            self.zxid += 1;
-        }
-        offset
     }
 
     fn is_first(&self, client: usize) -> bool {

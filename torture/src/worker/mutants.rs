@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lock_core::backend::{
-    AcquireRequest, Attempt, Capabilities, DistributedLock, HandOver, Hold, HolderId, Lease, LockStatus, Mode,
-    ReleaseOptions, ReleaseOutcome, Renewal, RequestControl, RequestOptions, SentAt, Terms,
+    AcquireRequest, Attempt, Capabilities, DistributedLock, Hold, HolderId, Lease, LockStatus, Mode, ReleaseOptions,
+    ReleaseOutcome, Renewal, RequestControl, RequestOptions, SentAt, Terms,
 };
 use lock_core::{Error, ErrorKind, FencingToken, LockName, Result};
 use lock_redis::redis::{self, Cmd, FromRedisValue};
@@ -95,7 +95,8 @@ impl DistributedLock for MutantBackend {
         match self.mutant {
             Mutant::LeaseFromReply => armed = request.lease().arm(request.sending(), ttl)?,
             Mutant::HoldWithoutExpiry => _ = self.raw.ask::<u8>(redis::cmd("PERSIST").arg(&key)).await?,
-            Mutant::TokenCounterLost => {
+            // Without the server's clock, the next token is the one after the last that was granted.
+            Mutant::TokenCounterLost | Mutant::GrantReservesNothing => {
                 // Its name makes it count as fence state.
                 let next = self
                     .raw
@@ -199,31 +200,23 @@ impl Hold for MutantHold {
         Ok(outcome)
     }
 
-    async fn hand_over(&self, next: &AcquireRequest) -> Result<HandOver> {
-        if self.mutant != Mutant::HandOverKeepsTheToken {
-            // What is handed over has no bug.
-            return Ok(match self.release(ReleaseOptions::default()).await? {
-                ReleaseOutcome::AlreadyLost => HandOver::AlreadyLost,
-                _ => HandOver::Yielded,
-            });
+    fn pass(&self, next: &Lease) -> Option<Arc<dyn Hold>> {
+        // What is passed on has no other bug.
+        if self.mutant != Mutant::GrantReservesNothing {
+            return None;
         }
-        Ok(match self.hold.hand_over(next).await? {
-            HandOver::Granted(hold, armed) => {
-                let hold = Self {
-                    mutant: self.mutant,
-                    hold,
-                    raw: self.raw.clone(),
-                    key: self.key.clone(),
-                    holder: next.holder().to_string(),
-                    mode: next.mode(),
-                    lease: next.lease().clone(),
-                    token: self.token,
-                    ttl: next.ttl(),
-                };
-                HandOver::Granted(Arc::new(hold), armed)
-            }
-            other => other,
-        })
+        let token = FencingToken::new(self.token.as_u64() + 1)?;
+        Some(Arc::new(Self {
+            mutant: self.mutant,
+            hold: self.hold.pass(next)?,
+            raw: self.raw.clone(),
+            key: self.key.clone(),
+            holder: self.holder.clone(),
+            mode: self.mode,
+            lease: next.clone(),
+            token,
+            ttl: self.ttl,
+        }))
     }
 }
 

@@ -7,7 +7,6 @@ use std::collections::HashSet;
 
 use torture::models::acquire_all::AcquireAllModel;
 use torture::models::check::{ProtocolModel, check, numbered, shortest_trace};
-use torture::models::hand_over::HandOverModel;
 use torture::models::joins::JoinsModel;
 use torture::models::lease::LeaseModel;
 use torture::models::modes::{Kind, ModesModel};
@@ -50,7 +49,6 @@ const QUEUE: QueueModel = QueueModel {
     keeps: 0,
     set_back: 0,
     gives_up: true,
-    hands_over: false,
     mutant: None,
 };
 
@@ -76,11 +74,11 @@ const LATE_MODES: ModesModel = ModesModel {
     ..MODES
 };
 
-/// Two clients without a floor, a hand-over, a pass, a server that restarts, and a node that somebody deletes.
+/// Two clients without a floor, a pass, a server that restarts, and a node that somebody deletes.
 const ZOOKEEPER_TOKENS: TokenOffsetModel = TokenOffsetModel {
     floors: &[0, 0],
     holds: 3,
-    hand_overs: 1,
+    passes: 1,
     deletions: 1,
     raises: 0,
     raised_holds: 0,
@@ -200,8 +198,6 @@ models! {
     model_late_renewals_of_kept_names:
         LeaseModel { keeps: 10, renewals: &[20], runs: 1, writes: false, until: 40, lag: 0, ..LEASE },
         broken by [KeptIsRenewed];
-    model_hand_overs: QueueModel { processes: 2, runs: 3, until: 60, hands_over: true, ..QUEUE },
-        broken by [HandsOverForEver, HandOverKeepsToken];
     model_readers_and_a_writer: MODES, broken by [FirstReaderFrees, ReadersPassWriters, OneIsTold];
     model_readers_and_two_writers: ModesModel {
         kinds: &[Kind::Shared, Kind::Shared, Kind::Exclusive, Kind::Exclusive],
@@ -255,9 +251,8 @@ models! {
     }, broken by [];
     model_joins: JoinsModel { readers: 4, until: 60, renewals: 1, mutant: None },
         broken by [UnboundedJoins, JoinsAfterTheLast, KeptAfterTheLast, LeaseFromTheJoin];
-    model_unknown_hand_over: HandOverModel { until: 30, asks: 2, repeats: 1, mutant: None },
-        broken by [UndoneInWrongOrder];
-    model_passes: PASSES, broken by [GrantReservesNothing, PassesWhatIsReleased, PassArmsAnew, PassesForEver];
+    model_passes: PASSES,
+        broken by [PassKeepsToken, GrantReservesNothing, PassesWhatIsReleased, PassArmsAnew, PassesForEver];
     model_passes_and_losses_of_data: PassModel { crashes: 1, set_backs: 0, ..PASSES }, broken by [TokensAheadOfTheClock];
     model_zookeeper_session: SessionModel { until: 90, joins: false, mutant: None },
         broken by [BeatProvesItself, BeatsSpacedBySending];
@@ -266,11 +261,11 @@ models! {
     model_zookeeper_tokens: ZOOKEEPER_TOKENS,
         broken by [ZookeeperCreatedOnly, TrustsARestartedServer, NoRoomForPasses, StatusGuessesTheZxid];
     model_zookeeper_token_offset: TokenOffsetModel {
-        floors: &[0, 200], hand_overs: 0, raises: 1, restarts: 0, ..ZOOKEEPER_TOKENS
+        floors: &[0, 200], passes: 0, raises: 1, restarts: 0, ..ZOOKEEPER_TOKENS
     }, broken by [OffsetForFloorsOnly, KnownOffsetIsEnough, OffsetNotKnownBefore, OffsetNotInTheDirectory];
     model_zookeeper_raised_holds: TokenOffsetModel {
-        floors: &[0, 0], holds: 3, hand_overs: 1, raises: 0, raised_holds: 1, restarts: 0, ..ZOOKEEPER_TOKENS
-    }, broken by [HandOverForgetsTheRaise, RaiseWithoutACheck];
+        floors: &[0, 0], holds: 3, raises: 0, raised_holds: 1, restarts: 0, ..ZOOKEEPER_TOKENS
+    }, broken by [RaiseWithoutACheck];
     model_zookeeper_modes: ZOOKEEPER_MODES, broken by [DowngradeOfTheFirstOnly];
     model_zookeeper_readers: ZookeeperModesModel {
         kinds: &[Kind::Exclusive, Kind::Shared, Kind::Shared],

@@ -91,9 +91,10 @@ fn redis() {
     assert_eq!(counted(&printed, "lost_fenced"), 0, "{printed}");
     // All in one queue: who waits in the same process is passed on to.
     let printed = kept_under(&["--nemesis", "stop,kill", "--locks", "1", "--tasks", "8"]);
-    let within_process = counted(&printed, "handed") + counted(&printed, "passed");
-    assert!(within_process > counted(&printed, "holds") / 4, "{printed}");
-    assert!(counted(&printed, "passed") > 0, "{printed}");
+    assert!(
+        counted(&printed, "passed") > counted(&printed, "holds") / 4,
+        "{printed}"
+    );
 }
 
 /// Names are also held by readers and by permits.

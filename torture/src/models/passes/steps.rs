@@ -12,18 +12,17 @@ impl PassModel {
         self.mutant == Some(mutant)
     }
 
-    /// As `lock-core/src/hold/pass.rs`.
+    /// As `lock-core/src/hold/pass.rs`. A grant reserves as many tokens as core asks for, so there is one for each pass.
     pub(super) fn may_pass(&self, state: &State, own: Own) -> bool {
         let number = u32::from(own.passed + 1);
-        let is_over = own.earlier >= MOST && !self.has(Mutant::PassesForEver);
-        let has_token = own.passed + 1 < RESERVED || self.has(Mutant::PassesForEver);
+        let is_over = own.passed >= MOST && !self.has(Mutant::PassesForEver);
         // As if it were granted long ago.
         let granted = match self.has(Mutant::TokensAheadOfTheClock) {
             true => Micros(0),
             false => own.granted,
         };
         let lasts = rules::may_pass(granted, state.now, number, own.ends, micros(TTL));
-        !is_over && has_token && !own.suspect && lasts
+        !is_over && !own.suspect && lasts
     }
 
     pub(super) fn pass(&self, state: &mut State, own: Own) {
@@ -32,9 +31,8 @@ impl PassModel {
             false => own.ends,
         };
         let next = Own {
-            token: own.token + 1,
+            token: own.token + u64::from(!self.has(Mutant::PassKeepsToken)),
             passed: own.passed + 1,
-            earlier: own.earlier + 1,
             ends,
             ..own
         };
@@ -42,7 +40,7 @@ impl PassModel {
         state.begin(next);
     }
 
-    pub(super) fn grant(&self, state: &mut State, earlier: u8) {
+    pub(super) fn grant(&self, state: &mut State) {
         let token = self.next_token(state);
         let id = state.holds;
         state.hold = Some((Holder::Ours(id), rules::prolonged(state.now, state.now, micros(TTL))));
@@ -51,7 +49,6 @@ impl PassModel {
             token,
             granted: state.now,
             passed: 0,
-            earlier,
             ends: rules::lease_ends(None, state.now, micros(TTL), false),
             suspect: false,
         });
@@ -62,22 +59,6 @@ impl PassModel {
         state.hold = Some((Holder::Other, rules::prolonged(state.now, state.now, micros(TTL))));
         state.other = Other::Holds(rules::lease_ends(None, state.now, micros(TTL), false));
         state.granted(token);
-    }
-
-    /// Answered at once.
-    pub(super) fn hand_over(&self, state: &mut State, own: Own) {
-        state.done += 1;
-        state.ours = Ours::Out;
-        if state.holder() != Some(Holder::Ours(own.id)) {
-            return;
-        }
-        let yields = own.earlier >= MOST;
-        state.end(Holder::Ours(own.id));
-        match (yields, state.other) {
-            (true, Other::Waits) => self.grant_other(state),
-            (true, _) => self.grant(state, 0),
-            (false, _) => self.grant(state, own.earlier + 1),
-        }
     }
 
     fn next_token(&self, state: &mut State) -> u64 {

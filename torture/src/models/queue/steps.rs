@@ -2,11 +2,11 @@
 
 use lock_core::backend::rules;
 
-use super::{ENTRY_TTL, GRACE, IN_A_ROW, Phase, Process, QueueModel, REFRESH, State, TTL};
+use super::{ENTRY_TTL, GRACE, Phase, Process, QueueModel, REFRESH, State, TTL};
 use crate::models::id::Id;
 use crate::models::mutant::Mutant;
 use crate::models::request::{Reply, Request, Wake};
-use crate::models::server::{ServerModel, Settings};
+use crate::models::server::Settings;
 use crate::models::time::{Time, units};
 
 impl QueueModel {
@@ -33,8 +33,7 @@ impl QueueModel {
         match self.answer(state, Request::Acquire { id, ttl, waits: true }) {
             Reply::Granted(_) => {
                 state.order.retain(|waiting| *waiting != index);
-                let ends = rules::lease_ends(None, now, ttl, false);
-                state.processes[index].phase = Phase::Holds { ends, in_a_row: 0 };
+                state.processes[index].phase = Phase::Holds(rules::lease_ends(None, now, ttl, false));
             }
             _ => {
                 let (ends, ahead) = state.server.taken(id, state.server_now()).unwrap_or_default();
@@ -52,26 +51,6 @@ impl QueueModel {
         }
     }
 
-    pub(super) fn hand_over(&self, state: &mut State, index: usize) {
-        let (from, ttl) = (state.id(index), units(TTL));
-        let Phase::Holds { in_a_row, .. } = state.processes[index].phase else {
-            return;
-        };
-        state.processes[index].run += 1;
-        let to = state.id(index);
-        match self.answer(state, Request::HandOver { from, to, ttl }) {
-            Reply::Granted(_) => {
-                let ends = rules::lease_ends(None, state.now, ttl, false);
-                let in_a_row = in_a_row + 1;
-                state.starved |= in_a_row > IN_A_ROW && state.order.iter().any(|other| state.is_steady(*other));
-                state.processes[index].phase = Phase::Holds { ends, in_a_row };
-                state.done = (state.done + 1).min(2);
-                state.ended.insert(from);
-            }
-            _ => state.processes[index].phase = Phase::Out,
-        }
-    }
-
     pub(super) fn woken(&self, state: &mut State, wake: Wake<Time>) {
         let index = wake.id().client();
         if state.id(index) != wake.id() {
@@ -83,7 +62,7 @@ impl QueueModel {
         match wake {
             Wake::Offer(_) if self.mutant == Some(Mutant::BelievesTheOffer) => {
                 let ends = rules::lease_ends(None, state.now, units(TTL), false);
-                state.processes[index].phase = Phase::Holds { ends, in_a_row: 0 };
+                state.processes[index].phase = Phase::Holds(ends);
             }
             Wake::Offer(_) => self.ask(state, index),
             Wake::StandBy(_, until) => state.processes[index].phase = Phase::Waits(look.min(until)),
@@ -128,25 +107,19 @@ impl QueueModel {
             }
         }
         state.wakes.extend(wakes);
-        if let (Reply::Granted(token), true) = (reply, self.is_new(request, before, &state.server)) {
+        if let (Reply::Granted(token), true) = (reply, state.server.stored != before) {
             state.regressed |= token <= state.highest;
             state.highest = state.highest.max(token);
             state.broken |= state.now < state.promised;
-            let is_hand_over = matches!(request, Request::HandOver { .. });
             let earlier = state.order.iter().take_while(|waiting| **waiting != index);
             let overtaken = earlier.copied().any(|other| state.is_steady(other));
-            state.starved |= overtaken && !state.lapsed && !is_hand_over;
+            state.starved |= overtaken && !state.lapsed;
         }
         state.lapsed &= state.server.hold.is_none();
         if let Request::Release(id) | Request::Keep { id, .. } | Request::Abandon(id) = request {
             state.ended.insert(id);
         }
         reply
-    }
-
-    /// Whether a grant is a new one. A hand-over's always is: no id is handed over to twice here.
-    pub(super) fn is_new(&self, request: Request, stored: u64, server: &ServerModel<Time>) -> bool {
-        server.stored != stored || matches!(request, Request::HandOver { .. })
     }
 }
 
@@ -193,6 +166,6 @@ impl State {
 
 impl Process {
     pub(super) fn believes(&self, now: Time) -> bool {
-        matches!(self.phase, Phase::Holds { ends, .. } if !rules::has_expired(ends, now))
+        matches!(self.phase, Phase::Holds(ends) if !rules::has_expired(ends, now))
     }
 }

@@ -12,7 +12,7 @@ use torture::models::mutant::Mutant;
 use torture::models::request::{Reply, Request, Wake};
 use torture::models::server::{ServerModel, Settings};
 
-use super::scripts::{ACQUIRE, END, HAND_OVER, RENEW, Scripts};
+use super::scripts::{ACQUIRE, END, RENEW, Scripts};
 
 const CLIENTS: usize = 4;
 const GRACE: Duration = Duration::from_secs(1);
@@ -29,7 +29,6 @@ enum Step {
     Release(usize),
     Keep(usize, u64),
     Abandon(usize),
-    HandOver(usize),
     /// The client's inbox gets a subscriber, and the client asks again if it waits; or it has none any more.
     Hear(usize, bool),
     /// The server's clock moves by so many seconds.
@@ -103,17 +102,16 @@ async fn examine(scripts: &mut Scripts, mutant: Option<Mutant>, seed: u64) -> Re
     let mut steps = Vec::new();
     for _ in 0..40 {
         let client = random.random_range(0..CLIENTS);
-        let step = match random.random_range(0..24) {
+        let step = match random.random_range(0..23) {
             0..7 => Step::Ask(client),
             7 => Step::Try(client),
             8 => Step::Renew(client, random.random_range(5..40)),
             9..12 => Step::Release(client),
             12..14 => Step::Keep(client, random.random_range(1..8)),
             14..16 => Step::Abandon(client),
-            16 => Step::HandOver(client),
-            17 => Step::Hear(client, false),
-            18 => Step::Hear(client, true),
-            19 if random.random_bool(0.3) => Step::Move(-random.random_range(1..40)),
+            16 => Step::Hear(client, false),
+            17 => Step::Hear(client, true),
+            18 if random.random_bool(0.3) => Step::Move(-random.random_range(1..40)),
             _ => Step::Move(random.random_range(1..6)),
         };
         steps.push(step);
@@ -191,11 +189,6 @@ impl Pair {
                 time: Duration::from_secs(seconds),
             },
             Step::Abandon(at) if client(at).0.asked => Request::Abandon(client(at).1),
-            Step::HandOver(at) if client(at).0.holds && client(at).0.run + 1 < LAST_RUN => Request::HandOver {
-                from: client(at).1,
-                to: Id::new(at, client(at).0.run + 1),
-                ttl,
-            },
             _ => return Ok(()),
         };
         let mut wakes = Vec::new();
@@ -230,7 +223,6 @@ impl Pair {
                 client.asked |= waits;
                 client.holds |= matches!(reply, Reply::Granted(_));
             }
-            (Request::HandOver { .. }, Reply::Granted(_)) => client.run += 1,
             (Request::Renew { .. }, Reply::Done) => {}
             _ => *client = gone(client),
         }
@@ -314,13 +306,6 @@ async fn ask(scripts: &Scripts, request: Request) -> (Reply, Option<(Duration, u
         Request::Abandon(_) => {
             let _: u8 = scripts.run(END, &keys, &[&id, &grace, "x", &inbox, "", ""]).await;
             Reply::Done
-        }
-        Request::HandOver { to, ttl, .. } => {
-            let (to, ttl) = (holder(to), ms(ttl));
-            match scripts.run(HAND_OVER, &keys, &[&to, &ttl, "", "0", &id, ""]).await {
-                Value::Nil => Reply::NotYours,
-                answer => Reply::Granted(token(&answer)),
-            }
         }
     };
     (reply, None)

@@ -21,7 +21,6 @@ macro_rules! script {
 
 pub(crate) const ACQUIRE: &str = script!("acquire");
 pub(crate) const END: &str = script!("end");
-pub(crate) const HAND_OVER: &str = script!("hand_over");
 pub(crate) const RENEW: &str = script!("renew");
 
 /// Later ones may stand in earlier ones.
