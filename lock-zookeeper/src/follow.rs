@@ -1,6 +1,6 @@
 //! Following a name: the status, and a watch that fires when somebody else may have the lock.
 //!
-//! The watch is that of the first node of the queue: its end is the end of a hold, and its writes are hand-overs and tokens that
+//! The watch is that of the first node of the queue: its end is the end of a hold, and its writes are tokens that
 //! become known. So those who join the queue behind it wake nobody. An empty queue is watched for its first node.
 
 use lock_core::backend::{Change, LockStatus};
