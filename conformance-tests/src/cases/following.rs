@@ -65,7 +65,7 @@ impl<'a> Following<'a> {
     async fn hears_of(&mut self, cx: &RawCx, holder: &Grant, what: &str) -> Verdict {
         let heard = async {
             loop {
-                (&mut self.change).await;
+                self.change.happened().await;
                 let (status, change) = ask(cx, self.client).await?;
                 self.change = change;
                 let token = status.holders.first().and_then(|shown| shown.token);

@@ -2,8 +2,6 @@
 
 use std::fmt;
 use std::future::pending;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
 use futures_util::future::BoxFuture;
 
@@ -23,13 +21,13 @@ impl Change {
     pub fn never() -> Self {
         Self::new(pending())
     }
-}
 
-impl Future for Change {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        self.0.as_mut().poll(context)
+    /// Waits until the name may have changed hands. Do not call it again after that: ask the server.
+    ///
+    /// # Cancel safety
+    /// May be dropped at any point, and called again.
+    pub async fn happened(&mut self) {
+        self.0.as_mut().await;
     }
 }
 

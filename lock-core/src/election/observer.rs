@@ -239,7 +239,7 @@ impl Observer {
         tokio::select! {
             biased;
             () = until(self.ask_at) => return,
-            () = &mut self.change => {}
+            () = self.change.happened() => {}
         }
         // Completed: it must not be polled again, also if this is dropped below.
         self.change = Change::never();

@@ -12,6 +12,7 @@ mod pass_against_cancel;
 mod pass_against_loss;
 mod permits_cancel_against_grant;
 mod re_entry_against_release;
+mod release_against_cancel;
 mod renewal_against_release;
 #[path = "../all/scripted/mod.rs"]
 #[expect(dead_code, reason = "these tests use a part of it")]

@@ -1,6 +1,6 @@
 //! Acquire, renew, release and their kin, seen through a second connection.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use lock_core::backend::{Busy, DistributedLock, HolderStatus, LockStatus, Mode, Renewal, RequestOptions, Terms};
 use lock_core::{ErrorKind, Locker};
@@ -38,7 +38,9 @@ async fn a_hold_from_beginning_to_end() {
     let holder = HolderStatus::new()
         .with_label("worker 3 at 10:00")
         .with_mode(Mode::Exclusive)
-        .with_token(hold.token());
+        .with_token(hold.token())
+        .with_id(request.holder().to_string())
+        .with_since(SystemTime::UNIX_EPOCH + Duration::from_micros(hold.token().as_u64()));
     assert_eq!(status, LockStatus::held(holder).with_waiting(0));
 
     assert!(release(&hold).await);

@@ -25,13 +25,13 @@ async fn names_that_nobody_follows_are_not_tracked() {
     assert!(release(&take(&holder, "b").await).await);
     Locker::new(follower.clone()).status("a").await.expect("an answer");
     assert_eq!(figure(&fixture, "clients", "tracking_clients").await, 0);
-    let (_, change) = follower.follow(&name("a")).await.expect("an answer");
+    let (_, mut change) = follower.follow(&name("a")).await.expect("an answer");
     // Of the connection that follows, what is not followed is not tracked either.
     assert!(release(&take(&follower, "b").await).await);
     assert_eq!(figure(&fixture, "clients", "tracking_clients").await, 1);
     assert_eq!(figure(&fixture, "stats", "tracking_total_keys").await, 1);
     let hold = take(&holder, "a").await;
-    timeout(AT_MOST, change).await.expect("heard");
+    timeout(AT_MOST, change.happened()).await.expect("heard");
     assert!(release(&hold).await);
 }
 
@@ -39,14 +39,14 @@ async fn names_that_nobody_follows_are_not_tracked() {
 async fn a_change_completes_with_its_connection() {
     let fixture = Fixture::new().await;
     let follower = fixture.backend();
-    let (_, change) = follower.follow(&name("a")).await.expect("an answer");
+    let (_, mut change) = follower.follow(&name("a")).await.expect("an answer");
     let listening: i64 = fixture.raw(&["CLIENT", "KILL", "TYPE", "pubsub"]).await;
     assert_eq!(listening, 1, "that is the backend's own connection");
-    timeout(AT_MOST, change).await.expect("it ended");
-    let (_, change) = follower.follow(&name("a")).await.expect("an answer");
+    timeout(AT_MOST, change.happened()).await.expect("it ended");
+    let (_, mut change) = follower.follow(&name("a")).await.expect("an answer");
     // It keeps no connection.
     drop(follower);
-    timeout(AT_MOST, change).await.expect("it ended");
+    timeout(AT_MOST, change.happened()).await.expect("it ended");
 }
 
 /// It is tried once for each connection.
@@ -70,7 +70,7 @@ async fn follower_without(fixture: &Fixture, missing: &str) -> RedisBackend {
 
 async fn ensure_not_reported(fixture: &Fixture, follower: &RedisBackend) {
     let hold = take(follower, "a").await;
-    let (status, change) = follower.follow(&name("a")).await.expect("an answer");
+    let (status, mut change) = follower.follow(&name("a")).await.expect("an answer");
     assert!(status.is_held());
     let _: () = fixture.raw(&["ACL", "LOG", "RESET"]).await;
     let (status, _) = follower.follow(&name("a")).await.expect("an answer");
@@ -78,5 +78,5 @@ async fn ensure_not_reported(fixture: &Fixture, follower: &RedisBackend) {
     let rejected: Vec<Value> = fixture.raw(&["ACL", "LOG"]).await;
     assert!(rejected.is_empty(), "{rejected:?}");
     assert!(release(&hold).await);
-    assert!(timeout(Duration::from_millis(100), change).await.is_err());
+    assert!(timeout(Duration::from_millis(100), change.happened()).await.is_err());
 }

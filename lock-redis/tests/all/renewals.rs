@@ -74,11 +74,11 @@ async fn each_has_its_own_answer() {
 
     let before = fixture.scripts_run().await;
     let answers = renew_all(&holds, LONGER).await;
-    assert_eq!(
-        fixture.scripts_run().await - before,
-        1 + 4,
-        "those that are shared go alone"
-    );
+    let run = fixture.scripts_run().await - before;
+    let (together, alone, lost) = (1, 4, 3);
+    // Each that is lost asks whether it was revoked, by a script that the server may have to be given.
+    let asked = together + alone + lost..=together + alone + 2 * lost;
+    assert!(asked.contains(&run), "those that are shared go alone: {run}");
     let renewed: Vec<bool> = answers.iter().map(is_renewed).collect();
     assert_eq!(
         renewed,
