@@ -66,7 +66,11 @@ async fn upgrade_in(server: Server, weather: fn(&Server)) {
     time.await.unwrap();
     leaving.await.unwrap();
     soon(upgrade).await.unwrap();
-    soon(writer).await.unwrap().unwrap();
+    match soon(writer).await.unwrap() {
+        Ok(_) => {}
+        // Time may jump over its limit.
+        Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
+    }
     let shutdown = spawn(async move { locks.shutdown().await });
     soon(shutdown).await.unwrap().unwrap();
     assert!(server.is_free("a").await);
