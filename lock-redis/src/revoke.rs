@@ -11,8 +11,8 @@ use crate::client::Client;
 use crate::names::Keys;
 use crate::protocol::{self, unexpected_reply};
 
-/// How long a loss may wait for its reason.
-const REASON_WITHIN: Duration = Duration::from_secs(1);
+/// How long a loss that the server has stated may wait for its reason: its holder is to hear of it soon.
+const REASON_WITHIN: Duration = Duration::from_millis(200);
 
 /// What replicas are to have of a name that is free.
 const FREE: Duration = Duration::from_secs(10);
