@@ -48,7 +48,8 @@ enum Subcommands {
         /// Only what needs no lock server and no download
         #[arg(long, conflicts_with = "install")]
         offline: bool,
-        /// All tests on all server versions; without it, a third of a backend's tests on each extra version
+        /// Hours longer: all tests on all server versions (without it, a third of a backend's tests on each extra version),
+        /// the oldest compilers, other systems, 10,000 quorum histories and every cell of torture
         #[arg(long, conflicts_with = "offline")]
         all: bool,
     },

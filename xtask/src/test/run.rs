@@ -78,7 +78,11 @@ impl Run {
 ///
 /// Calls `begun` when the first program runs, which is when cargo has built them all.
 pub(crate) fn step(step: Step, path: &OsStr, offline: bool, deadline: Instant, begun: impl FnOnce()) -> Run {
-    let mut command = if step.beside { yielding_cargo() } else { cargo() };
+    let mut command = match step.toolchain {
+        Some(toolchain) => cargo_of(toolchain),
+        None if step.beside => yielding_cargo(),
+        None => cargo(),
+    };
     command
         .args(&step.arguments)
         .env("PATH", path)
@@ -150,6 +154,18 @@ pub(crate) fn cargo() -> Command {
 fn yielding_cargo() -> Command {
     let mut command = Command::new("nice");
     command.args(["-n", "19"]).arg(program());
+    in_workspace(command)
+}
+
+/// That of another toolchain.
+fn cargo_of(toolchain: &str) -> Command {
+    let mut command = Command::new("rustup");
+    command.args(["run", toolchain, "cargo"]);
+    // The cargo that started us names its own compiler.
+    command
+        .env_remove("RUSTC")
+        .env_remove("RUSTUP_TOOLCHAIN")
+        .env_remove("CARGO");
     in_workspace(command)
 }
 

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 
 use testbed::Edition;
 
+use super::reach;
+
 /// One command of cargo's.
 #[derive(Debug)]
 pub(crate) struct Step {
@@ -19,6 +21,8 @@ pub(crate) struct Step {
     pub(crate) needs: Option<&'static str>,
     /// Whether it runs beside the tests, which mostly wait, and yields to them.
     pub(crate) beside: bool,
+    /// The compiler, if it is not the usual one.
+    pub(crate) toolchain: Option<&'static str>,
 }
 
 /// The step beside which others run. Cargo locks its folder while it builds, not while tests run.
@@ -111,6 +115,22 @@ pub(crate) fn all() -> Vec<Step> {
     steps
 }
 
+/// What takes too long, or needs too much, for every change.
+pub(crate) fn thorough() -> Vec<Step> {
+    let mut steps = reach::steps();
+    steps.push(step(
+        "10,000 quorum histories",
+        Kind::Torture,
+        "run --release -p torture -- quorum --seeds 10000",
+    ));
+    steps.push(step(
+        "torture matrix",
+        Kind::Torture,
+        "run --release -p torture -- matrix --report target/torture.md",
+    ));
+    steps
+}
+
 /// What is built or checked, and is not needed by the first tests.
 fn built_beside() -> Vec<Step> {
     let mut steps = vec![
@@ -174,7 +194,7 @@ fn races(name: &str, kind: Kind, how: &str) -> Step {
     step(name, kind, &format!("{what}{how}")).with(("RUSTFLAGS", "--cfg shuttle -D warnings"))
 }
 
-fn step(name: &str, kind: Kind, arguments: &str) -> Step {
+pub(super) fn step(name: &str, kind: Kind, arguments: &str) -> Step {
     let arguments = arguments.split(' ').map(String::from).collect();
     Step {
         name: name.into(),
@@ -185,6 +205,7 @@ fn step(name: &str, kind: Kind, arguments: &str) -> Step {
         edition: None,
         needs: None,
         beside: false,
+        toolchain: None,
     }
 }
 
@@ -224,7 +245,7 @@ mod tests {
 
     #[test]
     fn names_are_unique() {
-        let mut names: Vec<String> = all().into_iter().map(|step| step.name).collect();
+        let mut names: Vec<String> = all().into_iter().chain(thorough()).map(|step| step.name).collect();
         let steps = names.len();
         names.sort();
         names.dedup();
